@@ -1,0 +1,35 @@
+/**
+ * Every failure a user can cause or meet is a MistletoeError: one sentence that says what happened, the value seen
+ * and what was expected, and a hint that says what to do next. Anything else that escapes is a bug of ours.
+ */
+export type ErrorCode =
+  | 'usage' // an option or argument is wrong
+  | 'checkpoint' // a model folder or one of its files is wrong
+  | 'shape' // a graph was built with shapes or types that do not fit
+  | 'text' // tokenizer, template or prompt set
+  | 'context' // the sequence does not fit the model's context
+  | 'drafter' // a drafter does not fit its target, or misbehaves
+  | 'incomplete' // the run ended without a usable result
+  | 'runtime'; // the numeric runtime failed
+
+export interface ErrorDetails {
+  readonly hint?: string;
+  readonly cause?: unknown;
+}
+
+export class MistletoeError extends Error {
+  readonly code: ErrorCode;
+  readonly hint: string | undefined;
+
+  constructor(code: ErrorCode, message: string, details: ErrorDetails = {}) {
+    super(message, details.cause === undefined ? undefined : { cause: details.cause });
+    this.name = 'MistletoeError';
+    this.code = code;
+    this.hint = details.hint;
+  }
+}
+
+/** The error's own sentence, for messages that wrap another failure. */
+export function describeCause(cause: unknown): string {
+  return cause instanceof Error ? cause.message : String(cause);
+}

@@ -1,0 +1,12 @@
+import { defineConfig } from 'vitest/config';
+
+// The default run needs nothing but this repository. Random order keeps tests independent of each other.
+export default defineConfig({
+  test: {
+    include: ['src/**/*.test.ts', 'test/**/*.test.ts'],
+    exclude: ['test/shared/**', '**/node_modules/**'],
+    sequence: { shuffle: true },
+    testTimeout: 60_000,
+    maxWorkers: 2,
+  },
+});

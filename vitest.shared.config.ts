@@ -1,0 +1,11 @@
+import { defineConfig } from 'vitest/config';
+
+// Suites that read ../shared (golden values, prompt sets). Each says so and skips where the folder is absent.
+export default defineConfig({
+  test: {
+    include: ['test/shared/**/*.test.ts'],
+    sequence: { shuffle: true },
+    testTimeout: 300_000,
+    maxWorkers: 2,
+  },
+});
