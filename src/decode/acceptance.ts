@@ -1,0 +1,111 @@
+/**
+ * What a generation's verification steps came to. Every ratio here is a ratio of sums over steps, and everything a
+ * record says about acceptance follows from its steps, so pooling records equals summarising their steps together.
+ *
+ * A record without steps (the answer ended with the token of the prefill) has a mean accepted length of 1, what plain
+ * decoding has, and an acceptance rate of 0; pooled with others it weighs nothing.
+ */
+import { MistletoeError } from '../core/errors.js';
+
+export interface StepRecord {
+  /** Draft tokens verified: the nodes of the tree without its root. */
+  readonly proposed: number;
+  readonly accepted: number;
+  /** Deepest draft level proposed; for a chain the same as `proposed`. */
+  readonly depth: number;
+}
+
+export interface AcceptanceRecord {
+  readonly steps: number;
+  readonly proposed: number;
+  readonly accepted: number;
+  /** Tokens that reached the answer; less than accepted + steps when it was cut at its end. */
+  readonly emitted: number;
+  /** Per step, accepted draft tokens + 1. */
+  readonly acceptedLengths: readonly number[];
+  /** [d] is the share of all steps whose accepted path reached depth d + 1, not conditional on depth d. */
+  readonly acceptanceByDepth: readonly number[];
+  /** [a] is the number of steps that accepted a draft tokens, up to the deepest level ever proposed. */
+  readonly histogram: readonly number[];
+  /** 1 + accepted / steps. */
+  readonly meanAcceptedLength: number;
+  /** accepted / proposed; with trees the denominator counts nodes, so never compare chains and trees by it. */
+  readonly acceptanceRate: number;
+}
+
+export function summariseAcceptance(steps: readonly StepRecord[], emitted: number): AcceptanceRecord {
+  const histogram = [0];
+  let proposed = 0;
+  for (const [index, step] of steps.entries()) {
+    checkStep(step, index);
+    proposed += step.proposed;
+    while (histogram.length <= step.depth) histogram.push(0);
+    histogram[step.accepted]! += 1;
+  }
+  return deriveRecord({
+    proposed,
+    emitted,
+    acceptedLengths: steps.map((step) => step.accepted + 1),
+    histogram: steps.length === 0 ? [] : histogram,
+  });
+}
+
+/** One record over the steps of all the given ones: a long answer weighs more than a short one. */
+export function poolAcceptance(records: readonly AcceptanceRecord[]): AcceptanceRecord {
+  const histogram: number[] = [];
+  let proposed = 0;
+  let emitted = 0;
+  for (const record of records) {
+    proposed += record.proposed;
+    emitted += record.emitted;
+    for (const [accepted, count] of record.histogram.entries()) {
+      histogram[accepted] = (histogram[accepted] ?? 0) + count;
+    }
+  }
+  const acceptedLengths = records.flatMap((record) => record.acceptedLengths);
+  return deriveRecord({ proposed, emitted, acceptedLengths, histogram });
+}
+
+/**
+ * The unweighted mean of each request's mean accepted length: every request weighs the same, however short.
+ * Not the pooled mean accepted length. Requests without steps have no mean and are left out; 1 if none is left.
+ */
+export function meanOfRequestMeans(records: readonly AcceptanceRecord[]): number {
+  const stepped = records.filter((record) => record.steps > 0);
+  if (stepped.length === 0) return 1;
+  return stepped.reduce((sum, record) => sum + record.meanAcceptedLength, 0) / stepped.length;
+}
+
+function deriveRecord(
+  counts: Pick<AcceptanceRecord, 'proposed' | 'emitted' | 'acceptedLengths' | 'histogram'>,
+): AcceptanceRecord {
+  const { proposed, histogram } = counts;
+  const steps = counts.acceptedLengths.length;
+  const acceptanceByDepth: number[] = [];
+  let accepted = 0;
+  let reached = 0;
+  for (let depth = histogram.length - 1; depth >= 1; depth--) {
+    accepted += depth * histogram[depth]!;
+    reached += histogram[depth]!;
+    acceptanceByDepth[depth - 1] = reached / steps;
+  }
+  return {
+    ...counts,
+    steps,
+    accepted,
+    acceptanceByDepth,
+    meanAcceptedLength: steps === 0 ? 1 : 1 + accepted / steps,
+    acceptanceRate: proposed === 0 ? 0 : accepted / proposed,
+  };
+}
+
+function checkStep({ proposed, accepted, depth }: StepRecord, index: number): void {
+  const whole = [proposed, accepted, depth].every((count) => Number.isInteger(count) && count >= 0);
+  if (whole && accepted <= depth && depth <= proposed) return;
+  throw new MistletoeError(
+    'drafter',
+    `Step ${index} accepted ${accepted} of ${proposed} draft tokens at depth ${depth}; ` +
+      'expected whole numbers with accepted <= depth <= proposed.',
+    { hint: 'The decoding loop or the drafter that recorded this step counts wrongly.' },
+  );
+}
