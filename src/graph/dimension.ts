@@ -1,0 +1,104 @@
+/**
+ * A dimension is a number or a polynomial with integer coefficients over named symbols ("past + 4*new"). Polynomials
+ * are kept in one normal form, so two dimensions are equal exactly when their keys are: shapes that are only known at
+ * run time are still checked when the graph is built.
+ */
+export type Dimension = number | SymbolicDimension;
+export type Shape = readonly Dimension[];
+
+export interface SymbolicDimension {
+  readonly key: string;
+  readonly terms: readonly DimensionTerm[];
+}
+
+export interface DimensionTerm {
+  readonly coefficient: number;
+  readonly symbols: readonly string[]; // sorted; empty for the constant term
+}
+
+export function symbol(name: string): SymbolicDimension {
+  return { key: name, terms: [{ coefficient: 1, symbols: [name] }] };
+}
+
+function termsOf(dimension: Dimension): readonly DimensionTerm[] {
+  return typeof dimension === 'number' ? [{ coefficient: dimension, symbols: [] }] : dimension.terms;
+}
+
+function normalise(terms: readonly DimensionTerm[]): Dimension {
+  const merged = new Map<string, DimensionTerm>();
+  for (const term of terms) {
+    const key = term.symbols.join('*');
+    const coefficient = (merged.get(key)?.coefficient ?? 0) + term.coefficient;
+    merged.set(key, { coefficient, symbols: term.symbols });
+  }
+  const kept = [...merged.entries()]
+    .filter(([, term]) => term.coefficient !== 0)
+    .sort(([left], [right]) => (left < right ? 1 : -1));
+  if (kept.length === 0) return 0;
+  const [first] = kept;
+  if (kept.length === 1 && first![0] === '') return first![1].coefficient;
+  const key = kept
+    .map(([name, { coefficient }]) =>
+      name === '' ? String(coefficient) : coefficient === 1 ? name : `${coefficient}*${name}`,
+    )
+    .join(' + ');
+  return { key, terms: kept.map(([, term]) => term) };
+}
+
+export function addDimensions(left: Dimension, right: Dimension): Dimension {
+  return normalise([...termsOf(left), ...termsOf(right)]);
+}
+
+export function subtractDimensions(left: Dimension, right: Dimension): Dimension {
+  return addDimensions(left, multiplyDimensions(right, -1));
+}
+
+export function multiplyDimensions(left: Dimension, right: Dimension): Dimension {
+  return normalise(
+    termsOf(left).flatMap((a) =>
+      termsOf(right).map((b) => ({
+        coefficient: a.coefficient * b.coefficient,
+        symbols: [...a.symbols, ...b.symbols].sort(),
+      })),
+    ),
+  );
+}
+
+export function countElements(shape: Shape): Dimension {
+  return shape.reduce<Dimension>(multiplyDimensions, 1);
+}
+
+export function formatDimension(dimension: Dimension): string {
+  return typeof dimension === 'number' ? String(dimension) : dimension.key;
+}
+
+export function formatShape(shape: Shape): string {
+  return `[${shape.map(formatDimension).join(', ')}]`;
+}
+
+export function equalDimensions(left: Dimension, right: Dimension): boolean {
+  return formatDimension(left) === formatDimension(right);
+}
+
+export function equalShapes(left: Shape, right: Shape): boolean {
+  return (
+    left.length === right.length && left.every((dimension, axis) => equalDimensions(dimension, right[axis]!))
+  );
+}
+
+export type DimensionBindings = ReadonlyMap<string, number>;
+
+/** The number a dimension stands for once every symbol is bound; undefined while one is not. */
+export function evaluateDimension(dimension: Dimension, bindings: DimensionBindings): number | undefined {
+  let total = 0;
+  for (const { coefficient, symbols } of termsOf(dimension)) {
+    let product = coefficient;
+    for (const name of symbols) {
+      const value = bindings.get(name);
+      if (value === undefined) return undefined;
+      product *= value;
+    }
+    total += product;
+  }
+  return total;
+}

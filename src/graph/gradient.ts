@@ -1,0 +1,59 @@
+/**
+ * Reverse-mode differentiation, graph to graph: walks from the loss back to the inputs and adds, for every node that
+ * lies between them, the product with its local rule. The result is an ordinary graph, so gradients can be
+ * differentiated again, fused and lowered like anything else.
+ */
+import { equalShapes } from './dimension.js';
+import { contractionGradients } from './operations/contraction.js';
+import { add, elementwiseGradients } from './operations/elementwise.js';
+import { indexingGradients } from './operations/indexing.js';
+import { constant, leafGradients } from './operations/leaves.js';
+import { reductionGradients } from './operations/reductions.js';
+import { rotationGradients } from './operations/rotation.js';
+import { broadcast, shapingGradients } from './operations/shaping.js';
+import type { GradientRule, GradientRules, OperationName, Tensor } from './tensor.js';
+import { refuse, sortTopologically } from './tensor.js';
+
+const rules: GradientRules<OperationName> = {
+  ...leafGradients,
+  ...elementwiseGradients,
+  ...contractionGradients,
+  ...shapingGradients,
+  ...reductionGradients,
+  ...rotationGradients,
+  ...indexingGradients,
+};
+
+/** How a loss of one element changes with each of the given tensors, which may stand anywhere in its graph. */
+export function gradient(loss: Tensor, sources: readonly Tensor[]): readonly Tensor[] {
+  if (loss.dtype !== 'float32' || loss.shape.some((dimension) => dimension !== 1)) {
+    refuse('gradient', 'the loss must be one float32 value', [loss]);
+  }
+  const ordered = sortTopologically([loss]);
+  const onPath = new Set<Tensor>(sources);
+  for (const tensor of ordered) if (tensor.inputs.some((input) => onPath.has(input))) onPath.add(tensor);
+
+  const gradients = new Map<Tensor, Tensor>();
+  if (onPath.has(loss)) gradients.set(loss, broadcast(constant(1), loss.shape));
+  for (const tensor of [...ordered].reverse()) {
+    const outputGradient = gradients.get(tensor);
+    if (outputGradient === undefined || !tensor.inputs.some((input) => onPath.has(input))) continue;
+    const contributions = applyRule(tensor, outputGradient);
+    tensor.inputs.forEach((input, index) => {
+      const contribution = contributions[index];
+      if (contribution === undefined || !onPath.has(input)) return;
+      if (!equalShapes(contribution.shape, input.shape)) {
+        refuse(`gradient of ${tensor.operation}`, 'has another shape than its input', [contribution, input]);
+      }
+      const known = gradients.get(input);
+      gradients.set(input, known === undefined ? contribution : add(known, contribution));
+    });
+  }
+  return sources.map((source) => gradients.get(source) ?? broadcast(constant(0), source.shape));
+}
+
+function applyRule(tensor: Tensor, outputGradient: Tensor): readonly (Tensor | undefined)[] {
+  // The table pairs each name with its own rule; the union of pairs is more than the compiler follows.
+  const rule = rules[tensor.operation] as GradientRule<OperationName>;
+  return rule(tensor, outputGradient);
+}

@@ -1,0 +1,106 @@
+/** Reading and writing by index, and the order statistics that make indices. */
+import { equalShapes, formatDimension } from '../dimension.js';
+import type { GradientRules, Tensor } from '../tensor.js';
+import { createTensor, refuse, requireDType } from '../tensor.js';
+import { multiply } from './elementwise.js';
+import { reshape } from './shaping.js';
+
+/** Rows of a table by index: table [row, ...], indices [...] -> [...indices, ...rest of a row]. */
+export function gatherRows(table: Tensor, indices: Tensor): Tensor {
+  requireDType('gatherRows', indices, 'int32');
+  const shape = [...indices.shape, ...table.shape.slice(1)];
+  return createTensor('gatherRows', [table, indices], {}, { shape, dtype: table.dtype });
+}
+
+/** A table of zeros to which each value row is added at its index; the shape is that of `like`. */
+export function scatterAddRows(like: Tensor, indices: Tensor, values: Tensor): Tensor {
+  requireDType('scatterAddRows', indices, 'int32');
+  requireDType('scatterAddRows', values, 'float32');
+  if (!equalShapes(values.shape, [...indices.shape, ...like.shape.slice(1)])) {
+    refuse('scatterAddRows', 'values are not one row for each index', [like, indices, values]);
+  }
+  return createTensor('scatterAddRows', [like, indices, values], {}, { shape: like.shape, dtype: 'float32' });
+}
+
+/** One value of the last axis for each index: x [..., n], indices [...] -> [...]. */
+export function pick(x: Tensor, indices: Tensor): Tensor {
+  requireDType('pick', indices, 'int32');
+  if (!equalShapes(x.shape.slice(0, -1), indices.shape))
+    refuse('pick', 'needs one index for each row', [x, indices]);
+  return createTensor('pick', [x, indices], {}, { shape: indices.shape, dtype: x.dtype });
+}
+
+/** indices [...] -> [..., depth] with a one at each index. */
+export function oneHot(indices: Tensor, depth: number): Tensor {
+  requireDType('oneHot', indices, 'int32');
+  return createTensor('oneHot', [indices], {}, { shape: [...indices.shape, depth], dtype: 'float32' });
+}
+
+/** Index of the largest value of the last axis; the lowest index at a tie. */
+export function argmax(x: Tensor): Tensor {
+  requireDType('argmax', x, 'float32');
+  return createTensor('argmax', [x], {}, { shape: x.shape.slice(0, -1), dtype: 'int32' });
+}
+
+/** The `count` largest values of the last axis, descending. */
+export function topValues(x: Tensor, count: number): Tensor {
+  return createTensor(
+    'topValues',
+    [x],
+    { count },
+    { shape: topShape('topValues', x, count), dtype: 'float32' },
+  );
+}
+
+/** Where the `count` largest values of the last axis stand, in the order of topValues. */
+export function topIndices(x: Tensor, count: number): Tensor {
+  return createTensor(
+    'topIndices',
+    [x],
+    { count },
+    { shape: topShape('topIndices', x, count), dtype: 'int32' },
+  );
+}
+
+function topShape(operation: string, x: Tensor, count: number) {
+  requireDType(operation, x, 'float32');
+  const width = x.shape.at(-1);
+  if (width === undefined || count < 1 || (typeof width === 'number' && count > width)) {
+    const among = width === undefined ? 'nothing' : formatDimension(width);
+    refuse(operation, `cannot take ${count} of ${among}`, [x]);
+  }
+  return [...x.shape.slice(0, -1), count];
+}
+
+type Indexing = 'gatherRows' | 'scatterAddRows' | 'pick' | 'oneHot' | 'argmax' | 'topValues' | 'topIndices';
+
+export const indexingGradients: GradientRules<Indexing> = {
+  gatherRows: ({ inputs: [table, indices] }, g) => [scatterAddRows(table!, indices!, g), undefined],
+  scatterAddRows: ({ inputs: [, indices] }, g) => [undefined, undefined, gatherRows(g, indices!)],
+  pick: ({ inputs: [x, indices] }, g) => {
+    const depth = x!.shape.at(-1);
+    if (typeof depth !== 'number')
+      return refuse('gradient of pick', 'the last axis must have a fixed length', [x!]);
+    return [multiply(reshape(g, [...g.shape, 1]), oneHot(indices!, depth)), undefined];
+  },
+  oneHot: () => [undefined],
+  argmax: () => [undefined],
+  // topValues sorts: its gradient goes back to where each value came from.
+  topValues: ({ inputs: [x], attributes: { count } }, g) => {
+    const width = x!.shape.at(-1);
+    if (typeof width !== 'number')
+      return refuse('gradient of topValues', 'the last axis must have a fixed length', [x!]);
+    const places = oneHot(topIndices(x!, count), width);
+    return [scatterTop(g, places)];
+  },
+  topIndices: () => [undefined],
+};
+
+function scatterTop(g: Tensor, places: Tensor): Tensor {
+  const weighted = multiply(reshape(g, [...g.shape, 1]), places);
+  const axis = weighted.shape.length - 2;
+  const shape = weighted.shape.filter((_, index) => index !== axis);
+  const summed = weighted.shape.map((dimension, index) => (index === axis ? 1 : dimension));
+  const total = createTensor('sum', [weighted], { axes: [axis] }, { shape: summed, dtype: 'float32' });
+  return reshape(total, shape);
+}

@@ -1,0 +1,28 @@
+import type { Shape } from '../dimension.js';
+import type { DType, GradientRules, Tensor } from '../tensor.js';
+import { createTensor } from '../tensor.js';
+
+/** A value given at every run. */
+export function input(name: string, shape: Shape, dtype: DType = 'float32'): Tensor {
+  return createTensor('input', [], { name }, { shape, dtype });
+}
+
+/** A parameter, found by name in the weights that a program is compiled with. */
+export function weight(name: string, shape: readonly number[]): Tensor {
+  return createTensor('weight', [], { name }, { shape, dtype: 'float32' });
+}
+
+export function constant(
+  values: number | readonly number[],
+  shape: readonly number[] = [],
+  dtype: DType = 'float32',
+): Tensor {
+  const list = typeof values === 'number' ? [values] : values;
+  return createTensor('constant', [], { values: list }, { shape, dtype });
+}
+
+export const leafGradients: GradientRules<'input' | 'weight' | 'constant'> = {
+  input: () => [],
+  weight: () => [],
+  constant: () => [],
+};

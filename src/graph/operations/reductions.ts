@@ -1,0 +1,87 @@
+/** Operations over a whole axis. */
+import { formatShape } from '../dimension.js';
+import type { GradientRules, Tensor } from '../tensor.js';
+import { createTensor, refuse, requireDType, resolveAxis } from '../tensor.js';
+import {
+  add,
+  cast,
+  divide,
+  equal,
+  exponential,
+  multiply,
+  reciprocalSquareRoot,
+  subtract,
+} from './elementwise.js';
+import { broadcast, reshape } from './shaping.js';
+
+/** Sum over axes, which stay with length 1. */
+export function sum(x: Tensor, axes: readonly number[]): Tensor {
+  requireDType('sum', x, 'float32');
+  const resolved = axes.map((axis) => resolveAxis('sum', x, axis));
+  const shape = x.shape.map((dimension, axis) => (resolved.includes(axis) ? 1 : dimension));
+  return createTensor('sum', [x], { axes: resolved }, { shape, dtype: 'float32' });
+}
+
+export function mean(x: Tensor, axes: readonly number[]): Tensor {
+  const lengths = axes.map((axis) => x.shape[resolveAxis('mean', x, axis)]!);
+  const count = lengths.reduce<number>((product, length) => {
+    if (typeof length === 'number') return product * length;
+    return refuse('mean', `axes [${axes.join(', ')}] of ${formatShape(x.shape)} have no fixed length`, [x]);
+  }, 1);
+  return multiply(sum(x, axes), 1 / count);
+}
+
+/** Largest value of the last axis, which stays with length 1. */
+export function reduceMaximum(x: Tensor): Tensor {
+  requireDType('reduceMaximum', x, 'float32');
+  return createTensor('reduceMaximum', [x], {}, { shape: [...x.shape.slice(0, -1), 1], dtype: 'float32' });
+}
+
+/** Over the last axis. */
+export function softmax(x: Tensor): Tensor {
+  requireDType('softmax', x, 'float32');
+  return createTensor('softmax', [x], {}, { shape: x.shape, dtype: 'float32' });
+}
+
+/** Over the last axis. */
+export function logSoftmax(x: Tensor): Tensor {
+  requireDType('logSoftmax', x, 'float32');
+  return createTensor('logSoftmax', [x], {}, { shape: x.shape, dtype: 'float32' });
+}
+
+/** x / sqrt(mean(x^2) + epsilon) * scale, over the last axis. */
+export function rmsNorm(x: Tensor, scale: Tensor, epsilon: number): Tensor {
+  requireDType('rmsNorm', x, 'float32');
+  const width = x.shape.at(-1);
+  if (typeof width !== 'number' || scale.shape.length !== 1 || scale.shape[0] !== width) {
+    refuse('rmsNorm', 'the scale must be one value for each of the last axis', [x, scale]);
+  }
+  return createTensor('rmsNorm', [x, scale], { epsilon }, { shape: x.shape, dtype: 'float32' });
+}
+
+type Reduction = 'sum' | 'reduceMaximum' | 'softmax' | 'logSoftmax' | 'rmsNorm';
+
+export const reductionGradients: GradientRules<Reduction> = {
+  sum: ({ inputs: [x] }, g) => [broadcast(g, x!.shape)],
+  // Values that tie for the largest share the gradient.
+  reduceMaximum: ({ inputs: [x] }, g) => {
+    const isLargest = cast(equal(x!, reduceMaximum(x!)), 'float32');
+    return [multiply(g, divide(isLargest, sum(isLargest, [-1])))];
+  },
+  softmax: ({ inputs: [x] }, g) => {
+    const y = softmax(x!);
+    return [multiply(y, subtract(g, sum(multiply(g, y), [-1])))];
+  },
+  logSoftmax: ({ inputs: [x] }, g) => [subtract(g, multiply(exponential(logSoftmax(x!)), sum(g, [-1])))],
+  // With r = 1 / rms(x): d/dx = r * (g s) - x * r^3 / width * <g s, x>.
+  rmsNorm: ({ inputs: [x, scale], attributes: { epsilon } }, g) => {
+    const width = x!.shape.at(-1) as number;
+    const inverse = reciprocalSquareRoot(add(multiply(sum(multiply(x!, x!), [-1]), 1 / width), epsilon));
+    const scaled = multiply(g, scale!);
+    const along = multiply(sum(multiply(scaled, x!), [-1]), multiply(inverse, multiply(inverse, 1 / width)));
+    const byInput = multiply(inverse, subtract(scaled, multiply(x!, along)));
+    const leading = x!.shape.slice(0, -1).map((_, axis) => axis);
+    const byScale = sum(multiply(g, multiply(x!, inverse)), leading);
+    return [byInput, reshape(byScale, [width])];
+  },
+};

@@ -1,0 +1,151 @@
+/**
+ * A tensor is a node of a symbolic graph: an operation, its attributes and its inputs, with shape and type already
+ * inferred. Building one executes nothing. Nodes are immutable and compared by identity.
+ */
+import { MistletoeError } from '../core/errors.js';
+import type { Dimension, Shape } from './dimension.js';
+import { formatShape } from './dimension.js';
+
+export type DType = 'float32' | 'int32' | 'bool';
+
+type None = Readonly<Record<never, never>>;
+
+/** Every operation with its attributes. A runtime that lowers each of these runs every model and every gradient. */
+export interface Attributes {
+  input: { readonly name: string };
+  weight: { readonly name: string };
+  constant: { readonly values: readonly number[] };
+
+  negate: None;
+  exponential: None;
+  logarithm: None;
+  reciprocalSquareRoot: None;
+  sigmoid: None;
+  silu: None;
+  stopGradient: None;
+  cast: { readonly dtype: DType };
+
+  add: None;
+  subtract: None;
+  multiply: None;
+  divide: None;
+  maximum: None;
+  minimum: None;
+  greater: None;
+  equal: None;
+  select: None;
+
+  contract: Contraction;
+
+  reshape: None;
+  transpose: { readonly order: readonly number[] };
+  broadcast: None;
+  slice: { readonly axis: number; readonly start: Dimension; readonly end: Dimension };
+  pad: { readonly axis: number; readonly before: Dimension; readonly after: Dimension };
+  concatenate: { readonly axis: number };
+
+  sum: { readonly axes: readonly number[] };
+  reduceMaximum: None;
+  softmax: None;
+  logSoftmax: None;
+  rmsNorm: { readonly epsilon: number };
+  rotate: None;
+
+  gatherRows: None;
+  scatterAddRows: None;
+  pick: None;
+  oneHot: None;
+  argmax: None;
+  topValues: { readonly count: number };
+  topIndices: { readonly count: number };
+}
+
+/** Sum of products over named axes: left "b t i", right "i o", output "b t o" is a matrix product. */
+export interface Contraction {
+  readonly left: readonly string[];
+  readonly right: readonly string[];
+  readonly output: readonly string[];
+  readonly scale: number;
+}
+
+export type OperationName = keyof Attributes;
+
+export interface TensorOf<Name extends OperationName> {
+  readonly operation: Name;
+  readonly attributes: Attributes[Name];
+  readonly inputs: readonly Tensor[];
+  readonly shape: Shape;
+  readonly dtype: DType;
+}
+
+export type Tensor = { [Name in OperationName]: TensorOf<Name> }[OperationName];
+
+export function createTensor<Name extends OperationName>(
+  operation: Name,
+  inputs: readonly Tensor[],
+  attributes: Attributes[Name],
+  result: { readonly shape: Shape; readonly dtype: DType },
+): Tensor {
+  // The union is built field by field from one Name, which the compiler cannot see through.
+  return { operation, inputs, attributes, shape: result.shape, dtype: result.dtype } as unknown as Tensor;
+}
+
+export function describeTensor(tensor: Tensor): string {
+  return `${tensor.dtype} ${formatShape(tensor.shape)}`;
+}
+
+/** Refuses a graph at the moment it is built, naming the operation and what it was given. */
+export function refuse(operation: string, problem: string, inputs: readonly Tensor[]): never {
+  const seen = inputs.map(describeTensor).join(' and ');
+  throw new MistletoeError('shape', `${operation}: ${problem} (given ${seen})`);
+}
+
+export function requireDType(operation: string, tensor: Tensor, dtype: DType): void {
+  if (tensor.dtype !== dtype) refuse(operation, `needs ${dtype} values, found ${tensor.dtype}`, [tensor]);
+}
+
+/** Axis counted from the end when negative, checked against the rank. */
+export function resolveAxis(operation: string, tensor: Tensor, axis: number): number {
+  const resolved = axis < 0 ? axis + tensor.shape.length : axis;
+  if (!Number.isInteger(resolved) || resolved < 0 || resolved >= tensor.shape.length) {
+    refuse(operation, `axis ${axis} does not exist in rank ${tensor.shape.length}`, [tensor]);
+  }
+  return resolved;
+}
+
+/** Inputs before users, every node once. */
+export function sortTopologically(outputs: readonly Tensor[]): readonly Tensor[] {
+  const ordered: Tensor[] = [];
+  const state = new Set<Tensor>();
+  // An explicit stack: backward graphs are deeper than the call stack likes.
+  const stack: { tensor: Tensor; next: number }[] = [];
+  for (const output of outputs) {
+    if (!state.has(output)) {
+      state.add(output);
+      stack.push({ tensor: output, next: 0 });
+    }
+    while (stack.length > 0) {
+      const frame = stack[stack.length - 1]!;
+      const input = frame.tensor.inputs[frame.next];
+      if (input === undefined) {
+        ordered.push(frame.tensor);
+        stack.pop();
+        continue;
+      }
+      frame.next += 1;
+      if (!state.has(input)) {
+        state.add(input);
+        stack.push({ tensor: input, next: 0 });
+      }
+    }
+  }
+  return ordered;
+}
+
+/** What an operation's file contributes to gradient(): for each input, how the loss changes with it. */
+export type GradientRule<Name extends OperationName> = (
+  node: TensorOf<Name>,
+  outputGradient: Tensor,
+) => readonly (Tensor | undefined)[];
+
+export type GradientRules<Names extends OperationName> = { readonly [Name in Names]: GradientRule<Name> };

@@ -1,0 +1,207 @@
+/**
+ * Collects nodes, constants, inputs and outputs, and writes them as an ONNX model. A node that was asked for before
+ * (same operator, inputs and attributes) is not added again: gradient rules repeat forward expressions freely, and
+ * here the repetition disappears.
+ */
+import type { Dimension, Shape } from '../../graph/dimension.js';
+import { formatDimension } from '../../graph/dimension.js';
+import type { DType } from '../../graph/tensor.js';
+import { MessageWriter } from './protobuf.js';
+
+/** Field numbers of onnx.proto that are used below. */
+const elementTypes = { float32: 1, int32: 6, int64: 7, bool: 9 } as const;
+export type ElementType = keyof typeof elementTypes;
+
+type Attribute = number | string | readonly number[] | { readonly float: number };
+
+export interface NodeOptions {
+  readonly attributes?: Readonly<Record<string, Attribute>>;
+  readonly domain?: 'com.microsoft';
+  readonly outputs?: number;
+}
+
+export interface ExternalWeight {
+  readonly location: string;
+  readonly offsetBytes: number;
+  readonly sizeBytes: number;
+}
+
+const opset = 20;
+const irVersion = 10;
+
+export class OnnxBuilder {
+  private readonly nodes: MessageWriter[] = [];
+  private readonly initializers: MessageWriter[] = [];
+  private readonly inputs: MessageWriter[] = [];
+  private readonly outputs: MessageWriter[] = [];
+  private readonly memo = new Map<string, readonly string[]>();
+  private readonly symbols = new Map<string, { input: string; axis: number }>();
+  private count = 0;
+
+  get nodeCount(): number {
+    return this.nodes.length;
+  }
+
+  input(name: string, shape: Shape, dtype: DType): string {
+    this.inputs.push(describeValue(name, shape, dtype));
+    shape.forEach((dimension, axis) => {
+      if (typeof dimension === 'number') return;
+      const isBareSymbol =
+        dimension.terms.length === 1 && dimension.key === dimension.terms[0]!.symbols.join('*');
+      if (isBareSymbol && !this.symbols.has(dimension.key))
+        this.symbols.set(dimension.key, { input: name, axis });
+    });
+    return name;
+  }
+
+  output(name: string, from: string, shape: Shape, dtype: DType): void {
+    this.nodes.push(writeNode('Identity', [from], [name], {}));
+    this.outputs.push(describeValue(name, shape, dtype));
+  }
+
+  node(operator: string, inputs: readonly string[], options: NodeOptions = {}): string {
+    return this.nodeOutputs(operator, inputs, options)[0]!;
+  }
+
+  nodeOutputs(operator: string, inputs: readonly string[], options: NodeOptions = {}): readonly string[] {
+    const key = JSON.stringify([operator, inputs, options]);
+    const known = this.memo.get(key);
+    if (known !== undefined) return known;
+    const outputs = Array.from({ length: options.outputs ?? 1 }, () => `t${this.count++}`);
+    this.nodes.push(writeNode(operator, inputs, outputs, options));
+    this.memo.set(key, outputs);
+    return outputs;
+  }
+
+  floats(values: readonly number[], shape: readonly number[]): string {
+    return this.initializer('float32', values, shape, new Uint8Array(Float32Array.from(values).buffer));
+  }
+
+  constant(dtype: DType, values: readonly number[], shape: readonly number[]): string {
+    if (dtype === 'float32') return this.floats(values, shape);
+    const raw = dtype === 'bool' ? Uint8Array.from(values) : new Uint8Array(Int32Array.from(values).buffer);
+    return this.initializer(dtype, values, shape, raw);
+  }
+
+  /** Shapes and axes are int64 in ONNX. */
+  integers(values: readonly number[], shape: readonly number[] = [values.length]): string {
+    return this.initializer(
+      'int64',
+      values,
+      shape,
+      new Uint8Array(BigInt64Array.from(values, BigInt).buffer),
+    );
+  }
+
+  weight(name: string, shape: readonly number[], external: ExternalWeight): string {
+    const entry = (key: string, value: string) => new MessageWriter().string(1, key).string(2, value);
+    this.initializers.push(
+      new MessageWriter()
+        .integers(1, shape)
+        .integer(2, elementTypes.float32)
+        .string(8, name)
+        .message(13, entry('location', external.location))
+        .message(13, entry('offset', String(external.offsetBytes)))
+        .message(13, entry('length', String(external.sizeBytes)))
+        .integer(14, 1),
+    );
+    return name;
+  }
+
+  /** The value of a dimension as an int64 vector of length 1, read off the inputs' shapes where it is symbolic. */
+  dimension(dimension: Dimension): string {
+    if (typeof dimension === 'number') return this.integers([dimension]);
+    const terms = dimension.terms.map(({ coefficient, symbols }) => {
+      const factors = symbols.map((name) => this.symbolValue(name));
+      if (coefficient !== 1 || factors.length === 0) factors.unshift(this.integers([coefficient]));
+      return factors.reduce((left, right) => this.node('Mul', [left, right]));
+    });
+    return terms.reduce((left, right) => this.node('Add', [left, right]));
+  }
+
+  /** A shape as ONNX wants it for Reshape and Expand: a constant where it can be, computed where it must be. */
+  shape(shape: Shape, allowInferred: boolean): string {
+    const symbolic = shape.filter((dimension) => typeof dimension !== 'number').length;
+    if (symbolic === 0 || (symbolic === 1 && allowInferred)) {
+      return this.integers(shape.map((dimension) => (typeof dimension === 'number' ? dimension : -1)));
+    }
+    const parts = shape.map((dimension) => this.dimension(dimension));
+    return this.node('Concat', parts, { attributes: { axis: 0 } });
+  }
+
+  private symbolValue(name: string): string {
+    const source = this.symbols.get(name);
+    if (source === undefined) throw new Error(`No input has "${name}" as a dimension of its own.`);
+    const attributes = { start: source.axis, end: source.axis + 1 };
+    return this.node('Shape', [source.input], { attributes });
+  }
+
+  private initializer(
+    type: ElementType,
+    values: readonly number[],
+    shape: readonly number[],
+    raw: Uint8Array,
+  ): string {
+    const key = JSON.stringify(['constant', type, shape, values]);
+    const known = this.memo.get(key);
+    if (known !== undefined) return known[0]!;
+    const name = `c${this.count++}`;
+    this.initializers.push(
+      new MessageWriter().integers(1, shape).integer(2, elementTypes[type]).string(8, name).bytes(9, raw),
+    );
+    this.memo.set(key, [name]);
+    return name;
+  }
+
+  finish(): Uint8Array {
+    const graph = new MessageWriter();
+    for (const node of this.nodes) graph.message(1, node);
+    graph.string(2, 'mistletoe');
+    for (const initializer of this.initializers) graph.message(5, initializer);
+    for (const input of this.inputs) graph.message(11, input);
+    for (const output of this.outputs) graph.message(12, output);
+    return new MessageWriter()
+      .integer(1, irVersion)
+      .string(2, 'mistletoe')
+      .message(7, graph)
+      .message(8, new MessageWriter().string(1, '').integer(2, opset))
+      .message(8, new MessageWriter().string(1, 'com.microsoft').integer(2, 1))
+      .finish();
+  }
+}
+
+function writeNode(
+  operator: string,
+  inputs: readonly string[],
+  outputs: readonly string[],
+  options: NodeOptions,
+): MessageWriter {
+  const node = new MessageWriter();
+  for (const name of inputs) node.string(1, name);
+  for (const name of outputs) node.string(2, name);
+  node.string(3, `${operator}:${outputs[0] ?? ''}`).string(4, operator);
+  for (const [name, value] of Object.entries(options.attributes ?? {}))
+    node.message(5, writeAttribute(name, value));
+  if (options.domain !== undefined) node.string(7, options.domain);
+  return node;
+}
+
+function writeAttribute(name: string, value: Attribute): MessageWriter {
+  const attribute = new MessageWriter().string(1, name);
+  if (typeof value === 'number') return attribute.integer(3, value).integer(20, 2);
+  if (typeof value === 'string') return attribute.string(4, value).integer(20, 3);
+  if ('float' in value) return attribute.float(2, value.float).integer(20, 1);
+  return attribute.integers(8, value).integer(20, 7);
+}
+
+function describeValue(name: string, shape: Shape, dtype: DType): MessageWriter {
+  const dimensions = new MessageWriter();
+  for (const dimension of shape) {
+    const entry = new MessageWriter();
+    if (typeof dimension === 'number') entry.integer(1, dimension);
+    else entry.string(2, formatDimension(dimension));
+    dimensions.message(1, entry);
+  }
+  const tensorType = new MessageWriter().integer(1, elementTypes[dtype]).message(2, dimensions);
+  return new MessageWriter().string(1, name).message(2, new MessageWriter().message(1, tensorType));
+}

@@ -1,0 +1,184 @@
+/**
+ * Graphs on the CPU through ONNX Runtime. Weights lie in a cache file; the model is written beside that file for the
+ * moment of loading, because ONNX Runtime maps external data only from the model's own folder, and every session then
+ * shares the mapped pages. Programs are cached by graph: asking twice compiles once.
+ */
+import { createHash, randomUUID } from 'node:crypto';
+import { readFile, rm, writeFile } from 'node:fs/promises';
+import { availableParallelism } from 'node:os';
+import { dirname, join } from 'node:path';
+import type ort from 'onnxruntime-node';
+import { describeCause, MistletoeError } from '../../core/errors.js';
+import type { DType } from '../../graph/tensor.js';
+import type {
+  CompileOptions,
+  InputDescription,
+  NamedTensors,
+  NamedValues,
+  Program,
+  Runtime,
+  TensorValue,
+} from '../program.js';
+import { bindInputs } from '../program.js';
+import type { WeightStore } from '../weights.js';
+import type { LoweredModel } from './lowering.js';
+import { lowerToOnnx } from './lowering.js';
+import type { Session, SessionHost, SessionValue } from './session-host.js';
+import { createLocalHost, createWorkerHost } from './session-host.js';
+
+export interface OnnxRuntimeOptions {
+  readonly threads?: number;
+  /** Run in a worker thread, so that this thread's event loop stays free. */
+  readonly worker?: boolean;
+  /**
+   * Weights up to this size are also kept in the kernels' own packed order by programs that ask for it: decoding one
+   * token at a time is then several times faster, at the price of one more copy. Larger ones are only mapped.
+   */
+  readonly packedWeightLimitBytes?: number;
+}
+
+const defaultPackedWeightLimit = 512 * 2 ** 20;
+
+export function createOnnxRuntime(options: OnnxRuntimeOptions = {}): Runtime {
+  return new OnnxRuntime(options);
+}
+
+class OnnxRuntime implements Runtime {
+  readonly name = 'onnx';
+  private readonly host: SessionHost;
+  private readonly threads: number;
+  private readonly packedWeightLimit: number;
+  private readonly programs = new Map<string, Promise<OnnxProgram>>();
+
+  constructor(options: OnnxRuntimeOptions) {
+    this.host = options.worker === true ? createWorkerHost() : createLocalHost();
+    this.threads = options.threads ?? availableParallelism();
+    this.packedWeightLimit = options.packedWeightLimitBytes ?? defaultPackedWeightLimit;
+  }
+
+  async compile(
+    outputs: NamedTensors,
+    weights: readonly WeightStore[] = [],
+    options: CompileOptions = {},
+  ): Promise<Program> {
+    const model = lowerToOnnx(outputs, weights);
+    const packed = options.packed === true && sizeOf(model, weights) <= this.packedWeightLimit;
+    const key = identify(model, packed);
+    const known = this.programs.get(key);
+    if (known !== undefined) return known;
+    const program = this.load(model, packed).then(
+      (session) => new OnnxProgram(session, model.inputs, () => this.programs.delete(key)),
+    );
+    this.programs.set(key, program);
+    program.catch(() => this.programs.delete(key));
+    return program;
+  }
+
+  private async load(model: LoweredModel, packed: boolean): Promise<Session> {
+    const options: ort.InferenceSession.SessionOptions = {
+      intraOpNumThreads: this.threads,
+      interOpNumThreads: 1,
+      graphOptimizationLevel: 'all',
+      logSeverityLevel: 3,
+      ...(packed ? {} : { extra: { session: { disable_prepacking: '1' } } }),
+    };
+    try {
+      return await this.loadMapped(model, options);
+    } catch (cause) {
+      throw new MistletoeError('runtime', `ONNX Runtime refused the program: ${describeCause(cause)}`, {
+        cause,
+      });
+    }
+  }
+
+  private async loadMapped(
+    model: LoweredModel,
+    options: ort.InferenceSession.SessionOptions,
+  ): Promise<Session> {
+    const [folder] = model.externalFiles.flatMap(({ source }) =>
+      typeof source === 'string' ? [dirname(source)] : [],
+    );
+    const copied: { path: string; data: Uint8Array }[] = [];
+    for (const { location, source } of model.externalFiles) {
+      if (typeof source !== 'string') copied.push({ path: location, data: source });
+      else if (dirname(source) !== folder) copied.push({ path: location, data: await readFile(source) });
+    }
+    const withCopies = { ...options, ...(copied.length > 0 ? { externalData: copied } : {}) };
+    if (folder === undefined) return this.host.create(model.bytes, withCopies);
+    const path = join(folder, `program-${randomUUID()}.onnx`);
+    try {
+      await writeFile(path, model.bytes);
+      return await this.host.create(path, withCopies);
+    } finally {
+      await rm(path, { force: true });
+    }
+  }
+
+  async dispose(): Promise<void> {
+    const programs = await Promise.allSettled(this.programs.values());
+    for (const program of programs) if (program.status === 'fulfilled') await program.value.dispose();
+    await this.host.close();
+  }
+}
+
+class OnnxProgram implements Program {
+  private released = false;
+
+  constructor(
+    private readonly session: Session,
+    readonly inputs: readonly InputDescription[],
+    private readonly onDispose: () => void,
+  ) {}
+
+  async run(values: NamedValues): Promise<NamedValues> {
+    bindInputs(this.inputs, values);
+    const feeds: Record<string, SessionValue> = {};
+    for (const { name, dtype } of this.inputs) {
+      const { data, shape } = values[name]!;
+      feeds[name] = { type: sessionType(name, dtype, values[name]!), data, dims: shape };
+    }
+    let results;
+    try {
+      results = await this.session.run(feeds);
+    } catch (cause) {
+      throw new MistletoeError('runtime', `ONNX Runtime failed in a run: ${describeCause(cause)}`, { cause });
+    }
+    const outputs: Record<string, TensorValue> = {};
+    for (const name in results) {
+      const { data, dims } = results[name]!;
+      outputs[name] = { data, shape: dims };
+    }
+    return outputs;
+  }
+
+  async dispose(): Promise<void> {
+    if (this.released) return;
+    this.released = true;
+    this.onDispose();
+    await this.session.release();
+  }
+}
+
+function sessionType(name: string, dtype: DType, { data }: TensorValue): SessionValue['type'] {
+  const given = data instanceof Float32Array ? 'float32' : data instanceof Int32Array ? 'int32' : 'bool';
+  if (given !== dtype)
+    throw new MistletoeError('runtime', `Input "${name}" holds ${given} values, expected ${dtype}.`);
+  return dtype;
+}
+
+function identify(model: LoweredModel, packed: boolean): string {
+  const hash = createHash('sha256').update(model.bytes).update(String(packed));
+  for (const { source } of model.externalFiles) {
+    // Weights held in memory have no name to know them by: such programs are told apart by identity.
+    hash.update(typeof source === 'string' ? source : randomUUID());
+  }
+  return hash.digest('hex');
+}
+
+function sizeOf(model: LoweredModel, weights: readonly WeightStore[]): number {
+  let total = 0;
+  for (const store of weights) {
+    for (const [, entry] of store.tensors) total += 'data' in entry ? entry.data.byteLength : entry.sizeBytes;
+  }
+  return model.externalFiles.length === 0 ? 0 : total;
+}
