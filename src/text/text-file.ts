@@ -1,0 +1,32 @@
+import { readFile } from 'node:fs/promises';
+import { describeCause, MistletoeError } from '../core/errors.js';
+
+/** The file's text without a byte order mark, or undefined when there is no such file. */
+export async function readTextFile(path: string): Promise<string | undefined> {
+  let bytes: Buffer;
+  try {
+    bytes = await readFile(path);
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw new MistletoeError('text', `${path} cannot be read: ${describeCause(cause)}.`, { cause });
+  }
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+  } catch (cause) {
+    throw new MistletoeError('text', `${path} is not UTF-8 text.`, {
+      hint: 'Convert the file to UTF-8, or fetch it again if it was cut short.',
+      cause,
+    });
+  }
+}
+
+export function parseJson(text: string, place: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    throw new MistletoeError('text', `${place} is not valid JSON: ${describeCause(cause)}.`, {
+      hint: 'The file may be truncated or edited by hand; compare it with its origin.',
+      cause,
+    });
+  }
+}

@@ -1,0 +1,205 @@
+/**
+ * Tokenization by the Rust library that the models were trained with. Its Node binding encodes only asynchronously;
+ * decoding is synchronous here, by giving the library's own decoder the pieces of the ids.
+ * Truncation and padding that tokenizer.json may carry are switched off: an encoding is the whole text and nothing else.
+ */
+import { join } from 'node:path';
+import { Tokenizer as Library } from 'tokenizers';
+import { z } from 'zod';
+import { describeCause, MistletoeError } from '../core/errors.js';
+import { parseJson, readTextFile } from './text-file.js';
+import { readTokenizerConfig, type SpecialTokenName, type TokenizerConfig } from './tokenizer-config.js';
+
+export interface EncodeOptions {
+  /** Adds what the model expects around a text, usually the beginning-of-sequence token. Default true. */
+  readonly addSpecialTokens?: boolean;
+}
+
+export interface DecodeOptions {
+  /** Default true. */
+  readonly skipSpecialTokens?: boolean;
+}
+
+export interface Tokenizer {
+  /** The largest id plus one; a model's logits may be wider. */
+  readonly vocabularySize: number;
+  readonly bosId: number | undefined;
+  readonly eosId: number | undefined;
+  readonly specialIds: ReadonlySet<number>;
+  readonly specialTokens: Readonly<Partial<Record<SpecialTokenName, string>>>;
+  encode(text: string, options?: EncodeOptions): Promise<number[]>;
+  encodeBatch(texts: readonly string[], options?: EncodeOptions): Promise<number[][]>;
+  /** Ids that the vocabulary does not know stand for no text. */
+  decode(ids: readonly number[], options?: DecodeOptions): string;
+  hasToken(id: number): boolean;
+  /** The raw piece of the vocabulary, for example `▁the` or `<0xE2>`. */
+  tokenText(id: number): string;
+  isSpecial(id: number): boolean;
+  /** Whether the id stands for one raw byte (`<0xE2>`), which is text only together with its neighbours. */
+  isByte(id: number): boolean;
+  vocabulary(): ReadonlyMap<string, number>;
+}
+
+const fileSchema = z.object({
+  added_tokens: z.array(z.object({ content: z.string(), special: z.boolean().optional() })).default([]),
+  model: z.object({ vocab: z.union([z.record(z.string(), z.number()), z.array(z.unknown())]) }),
+});
+const bytePiece = /^<0x[0-9A-Fa-f]{2}>$/;
+
+export async function loadTokenizer(folder: string): Promise<Tokenizer> {
+  const path = join(folder, 'tokenizer.json');
+  const text = await readTextFile(path);
+  if (text === undefined) {
+    throw new MistletoeError('text', `${path} does not exist; a tokenizer is read from tokenizer.json.`, {
+      hint: 'Point to a Hugging Face model folder that has it. A SentencePiece tokenizer.model must be converted first.',
+    });
+  }
+  const contents = parseJson(text, path);
+  const library = openLibrary(text, path);
+  const parsed = fileSchema.safeParse(contents);
+  if (!parsed.success) {
+    throw new MistletoeError('text', `${path} has no vocabulary that can be read.`, { cause: parsed.error });
+  }
+  const config = await readTokenizerConfig(folder);
+  const { vocab } = parsed.data.model;
+  const entries = Array.isArray(vocab)
+    ? vocab.map((entry, id): [string, number] => [String((entry as unknown[])[0]), id])
+    : Object.entries(vocab);
+  const ids = new Map<string, number>(entries);
+  const specialIds = new Set<number>();
+  for (const added of parsed.data.added_tokens) {
+    const id = library.tokenToId(added.content);
+    if (id === null) continue;
+    ids.set(added.content, id);
+    if (added.special === true) specialIds.add(id);
+  }
+  refuseOtherAddedTokens(config, ids, folder);
+  return createTokenizer({ library, config, ids, specialIds, folder });
+}
+
+function openLibrary(text: string, path: string): Library {
+  try {
+    const library = Library.fromString(text);
+    library.disableTruncation();
+    library.disablePadding();
+    return library;
+  } catch (cause) {
+    throw new MistletoeError('text', `${path} is not a usable tokenizer: ${describeCause(cause)}.`, {
+      hint: 'The file may be truncated, or written by a newer version of the tokenizers library.',
+      cause,
+    });
+  }
+}
+
+function refuseOtherAddedTokens(
+  config: TokenizerConfig,
+  ids: ReadonlyMap<string, number>,
+  folder: string,
+): void {
+  for (const [id, content] of config.addedTokens) {
+    const known = ids.get(content);
+    if (known === id) continue;
+    throw new MistletoeError(
+      'text',
+      `tokenizer_config.json of ${folder} gives the added token ${JSON.stringify(content)} the id ${id}, ` +
+        `but tokenizer.json ${known === undefined ? 'does not have it' : `gives it ${known}`}.`,
+      { hint: 'The two files belong to different tokenizers; take both from the same model.' },
+    );
+  }
+}
+
+interface Parts {
+  readonly library: Library;
+  readonly config: TokenizerConfig;
+  readonly ids: ReadonlyMap<string, number>;
+  readonly specialIds: ReadonlySet<number>;
+  readonly folder: string;
+}
+
+function createTokenizer({ library, config, ids, specialIds, folder }: Parts): Tokenizer {
+  const pieces: (string | undefined)[] = [];
+  for (const [piece, id] of ids) pieces[id] = piece;
+  const decoder = library.getDecoder();
+
+  const idOf = (name: SpecialTokenName): number | undefined => {
+    const token = config.specialTokens[name];
+    if (token === undefined) return undefined;
+    const id = ids.get(token);
+    if (id !== undefined) return id;
+    throw new MistletoeError(
+      'text',
+      `tokenizer_config.json of ${folder} names ${JSON.stringify(token)} as ${name}, ` +
+        'but tokenizer.json has no such token.',
+      { hint: 'The two files belong to different tokenizers; take both from the same model.' },
+    );
+  };
+  const bosId = idOf('bos_token');
+  const eosId = idOf('eos_token');
+
+  // transformers rebuilds the post-processor of these classes from the flags, whatever tokenizer.json says.
+  const { bos, eos } = config.llamaWrap;
+  const wrap = (encoded: number[]): number[] => [
+    ...((bos ?? true) && bosId !== undefined ? [bosId] : []),
+    ...encoded,
+    ...((eos ?? false) && eosId !== undefined ? [eosId] : []),
+  ];
+  const wrapsItself = bos !== undefined || eos !== undefined;
+
+  const encodeBatch = async (texts: readonly string[], options: EncodeOptions = {}): Promise<number[][]> => {
+    const special = options.addSpecialTokens ?? true;
+    const encodings = await library.encodeBatch([...texts], { addSpecialTokens: special && !wrapsItself });
+    return encodings.map((encoding) =>
+      special && wrapsItself ? wrap(encoding.getIds()) : encoding.getIds(),
+    );
+  };
+
+  return {
+    vocabularySize: pieces.length,
+    bosId,
+    eosId,
+    specialIds,
+    specialTokens: config.specialTokens,
+    encodeBatch,
+    encode: async (text, options) => (await encodeBatch([text], options))[0]!,
+    decode(sequence, { skipSpecialTokens = true } = {}) {
+      const tokens: string[] = [];
+      for (const id of sequence) {
+        const piece = pieces[id];
+        if (piece !== undefined && !(skipSpecialTokens && specialIds.has(id))) tokens.push(piece);
+      }
+      return decoder === null ? tokens.join(' ') : decoder.decode(tokens);
+    },
+    hasToken: (id) => pieces[id] !== undefined,
+    tokenText(id) {
+      const piece = pieces[id];
+      if (piece !== undefined) return piece;
+      throw new MistletoeError(
+        'text',
+        `Token id ${id} is not in the vocabulary of ${folder}, which has ids below ${pieces.length}.`,
+      );
+    },
+    isSpecial: (id) => specialIds.has(id),
+    isByte: (id) => bytePiece.test(pieces[id] ?? ''),
+    vocabulary: () => ids,
+  };
+}
+
+export interface VocabularyDifference {
+  readonly id: number;
+  readonly left: string | undefined;
+  readonly right: string | undefined;
+}
+
+/** The smallest id that stands for different pieces in the two tokenizers; undefined when they agree on every id. */
+export function findVocabularyDifference(
+  left: Tokenizer,
+  right: Tokenizer,
+): VocabularyDifference | undefined {
+  const pieceOf = (tokenizer: Tokenizer, id: number): string | undefined =>
+    tokenizer.hasToken(id) ? tokenizer.tokenText(id) : undefined;
+  for (let id = 0; id < Math.max(left.vocabularySize, right.vocabularySize); id++) {
+    const difference = { id, left: pieceOf(left, id), right: pieceOf(right, id) };
+    if (difference.left !== difference.right) return difference;
+  }
+  return undefined;
+}
