@@ -1,0 +1,65 @@
+/**
+ * Text of a growing token sequence, piece by piece. The pieces concatenate to the decoding of the whole, cut behind
+ * the prompt: `decode(prompt + ids).slice(base.length)`, base being `decode(prompt)` without an unfinished character
+ * at its end. Nothing is taken back, so text is held while later tokens could still change it:
+ * - a run of byte tokens, until another token ends it: the decoder turns the whole run into replacement characters
+ *   if any part of it is not UTF-8, so no character of the run is certain before;
+ * - one replacement character at the end, which may be the first bytes of a character in byte-level vocabularies.
+ * Decoding sees a window of the last tokens. Both decodings of a comparison start at the same token, so what decoders do
+ * to the beginning of a text (stripping a space) falls on tokens that were emitted before and cancels.
+ */
+import type { Tokenizer } from './tokenizer.js';
+
+export interface TextStream {
+  /** The text that became certain with this token, often empty. */
+  push(id: number): string;
+  /** What was held back. The stream accepts no tokens afterwards. */
+  finish(): string;
+}
+
+// An unfinished character reaches back three bytes, so at most three tokens; the rest is margin.
+const contextTokens = 8;
+const windowTokens = 24;
+const replacement = '\uFFFD';
+
+export function createTextStream(tokenizer: Tokenizer, promptIds: readonly number[] = []): TextStream {
+  const isVisible = (id: number): boolean => tokenizer.hasToken(id) && !tokenizer.isSpecial(id);
+  let window = lastTokens(tokenizer, promptIds.filter(isVisible));
+  let emitted = tokenizer.decode(window).replace(/\uFFFD+$/, '').length;
+  let finished = false;
+
+  const emitUpTo = (text: string, end: number): string => {
+    const piece = text.slice(emitted, end);
+    emitted = Math.max(emitted, end);
+    return piece;
+  };
+
+  return {
+    push(id) {
+      if (finished) throw new Error('A finished text stream takes no more tokens.');
+      if (!isVisible(id)) return '';
+      window.push(id);
+      if (tokenizer.isByte(id)) return '';
+      const text = tokenizer.decode(window);
+      const held = text.endsWith(replacement) ? 1 : 0;
+      const piece = emitUpTo(text, text.length - held);
+      if (window.length > windowTokens) {
+        window = window.slice(-contextTokens);
+        emitted = tokenizer.decode(window).length - held;
+      }
+      return piece;
+    },
+    finish() {
+      if (finished) return '';
+      finished = true;
+      const text = tokenizer.decode(window);
+      return emitUpTo(text, text.length);
+    },
+  };
+}
+
+/** The context of a prompt: its last tokens, with all of a run of bytes that is still open at its end. */
+function lastTokens(tokenizer: Tokenizer, visible: readonly number[]): number[] {
+  const closed = visible.findLastIndex((id) => !tokenizer.isByte(id)) + 1;
+  return visible.slice(Math.max(0, closed - contextTokens));
+}
