@@ -1,0 +1,106 @@
+import { open, stat } from 'node:fs/promises';
+import type { FileHandle } from 'node:fs/promises';
+import { describeCause, MistletoeError } from '../core/errors.js';
+import { downloadAgain, refuse } from './stored-tensor.js';
+
+/** System calls move less than 2 GiB at a time. */
+export const maximumTransferBytes = 1024 * 1024 * 1024;
+
+export interface BinaryFile {
+  readonly path: string;
+  readonly sizeBytes: number;
+  readonly handle: FileHandle;
+}
+
+/** Opens a regular file: a pipe or a device would block for ever. What `use` throws passes unchanged. */
+export async function withFile<Result>(
+  path: string,
+  use: (file: BinaryFile) => Promise<Result>,
+): Promise<Result> {
+  const file = await openFile(path);
+  try {
+    return await use(file);
+  } finally {
+    await file.handle.close();
+  }
+}
+
+async function openFile(path: string): Promise<BinaryFile> {
+  try {
+    // Checked before opening, because opening a pipe without a writer already blocks.
+    const status = await stat(path);
+    if (!status.isFile()) {
+      throw refuse(`${path} is not a regular file`, 'Put the weight file itself there.');
+    }
+    const handle = await open(path, 'r');
+    return { path, sizeBytes: status.size, handle };
+  } catch (cause) {
+    throw asCheckpointError(path, cause);
+  }
+}
+
+export function asCheckpointError(path: string, cause: unknown): MistletoeError {
+  if (cause instanceof MistletoeError) return cause;
+  const code = errnoOf(cause);
+  if (code === 'ENOENT') {
+    return refuse(`${path} does not exist`, 'Check the path, or download the missing file.', cause);
+  }
+  if (code === undefined) throw cause; // a bug of ours keeps its own name and stack
+  return refuse(
+    `${path} cannot be read: ${describeCause(cause)}`,
+    'Check that it is a file you may read.',
+    cause,
+  );
+}
+
+export function errnoOf(cause: unknown): string | undefined {
+  const code = cause instanceof Error && 'code' in cause ? cause.code : undefined;
+  return typeof code === 'string' ? code : undefined;
+}
+
+/** Fills `target` from `position`; a file that ends sooner is an error. */
+export async function readExactly(file: BinaryFile, position: number, target: Uint8Array): Promise<void> {
+  let filled = 0;
+  while (filled < target.byteLength) {
+    const bytesRead = await readSome(file, position + filled, target.subarray(filled));
+    if (bytesRead === 0) {
+      throw refuse(
+        `${file.path} ends at byte ${position + filled}, expected ${target.byteLength - filled} bytes more`,
+        downloadAgain,
+      );
+    }
+    filled += bytesRead;
+  }
+}
+
+async function readSome(file: BinaryFile, position: number, target: Uint8Array): Promise<number> {
+  try {
+    const length = Math.min(target.byteLength, maximumTransferBytes);
+    return (await file.handle.read(target, 0, length, position)).bytesRead;
+  } catch (cause) {
+    throw asCheckpointError(file.path, cause);
+  }
+}
+
+/** The bytes [position, position + sizeBytes), checked against the file's size before anything is allocated. */
+export async function readBytes(file: BinaryFile, position: number, sizeBytes: number): Promise<Buffer> {
+  if (position < 0 || sizeBytes < 0 || position + sizeBytes > file.sizeBytes) {
+    throw refuse(
+      `${file.path} has ${file.sizeBytes} bytes, but bytes ${position} to ${position + sizeBytes} are needed`,
+      downloadAgain,
+    );
+  }
+  const bytes = Buffer.allocUnsafe(sizeBytes);
+  await readExactly(file, position, bytes);
+  return bytes;
+}
+
+/** A repository cloned without its large files holds three-line text files in their place. */
+export function refuseGitPointer(file: BinaryFile, opening: Uint8Array): void {
+  if (Buffer.from(opening).toString('latin1').startsWith('version https://git-lfs')) {
+    throw refuse(
+      `${file.path} is a Git LFS pointer, not the weights themselves`,
+      'Run `git lfs pull` in the repository, or download the file from its page.',
+    );
+  }
+}

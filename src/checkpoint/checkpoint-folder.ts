@@ -1,0 +1,130 @@
+/** Which files of a folder are its weights, and what its JSON files say. Every failure is a checkpoint error. */
+import { readdir, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { asCheckpointError, readBytes, withFile } from './binary-file.js';
+import { quote, refuse } from './stored-tensor.js';
+
+export type WeightLayout =
+  { readonly kind: 'sharded'; readonly index: string } | { readonly kind: 'single'; readonly file: string };
+
+const maximumJsonBytes = 64 * 1024 * 1024;
+
+// Safetensors first: of two forms of the same weights it is the one that needs no pickle.
+const knownLayouts: readonly WeightLayout[] = [
+  { kind: 'sharded', index: 'model.safetensors.index.json' },
+  { kind: 'single', file: 'model.safetensors' },
+  { kind: 'sharded', index: 'pytorch_model.bin.index.json' },
+  { kind: 'single', file: 'pytorch_model.bin' },
+  { kind: 'single', file: 'medusa_lm_head.safetensors' },
+  { kind: 'single', file: 'medusa_lm_head.pt' },
+  { kind: 'single', file: 'hydra_lm_head.safetensors' },
+  { kind: 'single', file: 'hydra_lm_head.pt' },
+];
+
+export async function listFolder(folder: string): Promise<string[]> {
+  try {
+    const status = await stat(folder);
+    if (!status.isDirectory()) {
+      throw refuse(
+        `${folder} is a file, expected a model folder`,
+        'Give the folder that holds config.json and the weights.',
+      );
+    }
+    return await readdir(folder);
+  } catch (cause) {
+    throw asCheckpointError(folder, cause);
+  }
+}
+
+export function chooseLayout(folder: string, names: readonly string[]): WeightLayout {
+  for (const layout of knownLayouts) {
+    if (names.includes(layout.kind === 'sharded' ? layout.index : layout.file)) return layout;
+  }
+  const candidates = names.filter((name) => name.endsWith('.safetensors')).sort();
+  const [only] = candidates;
+  if (only !== undefined && candidates.length === 1) return { kind: 'single', file: only };
+  if (only !== undefined) {
+    throw refuse(
+      `${folder} has ${candidates.length} safetensors files (${candidates.slice(0, 3).join(', ')}, ...) and no index`,
+      'Add model.safetensors.index.json, which says which tensor lies in which file.',
+    );
+  }
+  throw refuse(
+    `${folder} has no weights`,
+    'Expected model.safetensors, pytorch_model.bin, an index of shards, medusa_lm_head.pt or hydra_lm_head.pt.',
+  );
+}
+
+export async function readConfig(folder: string, names: readonly string[]): Promise<Record<string, unknown>> {
+  return names.includes('config.json') ? readJsonObject(join(folder, 'config.json')) : {};
+}
+
+/** Tensor name to shard name. */
+export async function readShardIndex(path: string): Promise<Map<string, string>> {
+  const { weight_map: weightMap } = await readJsonObject(path);
+  if (!isRecord(weightMap)) {
+    throw refuse(`${path} has no weight_map`, 'Download the index again.');
+  }
+  const shards = new Map<string, string>();
+  for (const [tensor, shard] of Object.entries(weightMap)) {
+    if (typeof shard !== 'string') {
+      throw refuse(
+        `${path} gives ${quote(tensor)} a ${typeof shard} for a file name`,
+        'Download the index again.',
+      );
+    }
+    checkShardName(path, shard);
+    shards.set(tensor, shard);
+  }
+  if (shards.size === 0) throw refuse(`${path} has an empty weight_map`, 'Download the index again.');
+  return shards;
+}
+
+/** The name is data from a stranger: it may not lead out of the folder, on any platform. */
+function checkShardName(index: string, shard: string): void {
+  const escapes =
+    /[\\:\p{Cc}]/u.test(shard) ||
+    shard.split('/').some((part) => part === '' || part === '.' || part === '..');
+  if (escapes) {
+    throw refuse(
+      `${index} names the file ${quote(shard)}, which does not stay inside the folder`,
+      'Use plain file names in the index; do not trust a checkpoint that points elsewhere.',
+    );
+  }
+  if (!/\.(safetensors|bin|pt)$/.test(shard)) {
+    throw refuse(
+      `${index} names the file ${quote(shard)}, expected .safetensors, .bin or .pt`,
+      'Download the index again.',
+    );
+  }
+}
+
+function readJsonObject(path: string): Promise<Record<string, unknown>> {
+  return withFile(path, async (file) => {
+    if (file.sizeBytes > maximumJsonBytes) {
+      throw refuse(
+        `${path} has ${file.sizeBytes} bytes, at most ${maximumJsonBytes} are read`,
+        'Check that it is the right file.',
+      );
+    }
+    const text = (await readBytes(file, 0, file.sizeBytes)).toString('utf8');
+    let value: unknown;
+    try {
+      value = JSON.parse(text);
+    } catch (cause) {
+      throw refuse(
+        `${path} is not valid JSON (${file.sizeBytes} bytes)`,
+        'Correct it, or download it again.',
+        cause,
+      );
+    }
+    if (!isRecord(value)) {
+      throw refuse(`${path} is not a JSON object`, 'Correct it, or download it again.');
+    }
+    return value;
+  });
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

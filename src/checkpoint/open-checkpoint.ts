@@ -1,0 +1,128 @@
+/**
+ * Opening and inspecting are one walk over the folder that collects problems: `openCheckpoint` throws the first,
+ * `findProblems` lists them all. Only headers are read.
+ */
+import { join, resolve } from 'node:path';
+import { MistletoeError } from '../core/errors.js';
+import { chooseLayout, listFolder, readConfig, readShardIndex } from './checkpoint-folder.js';
+import type { WeightLayout } from './checkpoint-folder.js';
+import { readSafetensorsHeader } from './safetensors.js';
+import type { Checkpoint, StoredTensor } from './stored-tensor.js';
+import { quote, refuse } from './stored-tensor.js';
+import { readTorchHeader } from './torch-zip.js';
+
+export interface Problem {
+  readonly problem: string;
+  readonly remedy: string;
+}
+
+export async function openCheckpoint(folder: string): Promise<Checkpoint> {
+  const { checkpoint, failures } = await inspectFolder(folder);
+  const [first] = failures;
+  if (first === undefined) return checkpoint;
+  if (failures.length === 1) throw first;
+  throw new MistletoeError('checkpoint', first.message, {
+    hint: `${first.hint ?? ''} (${failures.length - 1} more ${failures.length === 2 ? 'problem' : 'problems'} in this folder)`,
+    cause: first,
+  });
+}
+
+/** Every problem of the folder, none if it opens. */
+export async function findProblems(folder: string): Promise<readonly Problem[]> {
+  const { failures } = await inspectFolder(folder);
+  return failures.map(({ message, hint }) => ({ problem: message, remedy: hint ?? '' }));
+}
+
+interface Inspection {
+  readonly checkpoint: Checkpoint;
+  readonly failures: readonly MistletoeError[];
+}
+
+async function inspectFolder(folder: string): Promise<Inspection> {
+  const root = resolve(folder);
+  const failures: MistletoeError[] = [];
+  const attempt = async <Result>(action: () => Promise<Result> | Result): Promise<Result | undefined> => {
+    try {
+      return await action();
+    } catch (failure) {
+      if (!(failure instanceof MistletoeError)) throw failure;
+      failures.push(failure);
+      return undefined;
+    }
+  };
+
+  const names = await attempt(() => listFolder(root));
+  const config = names && (await attempt(() => readConfig(root, names)));
+  const layout = names && (await attempt(() => chooseLayout(root, names)));
+  const weights = layout && (await readWeights(root, layout, attempt));
+  const tensors = weights?.tensors ?? new Map<string, StoredTensor>();
+  if (layout !== undefined && failures.length === 0 && tensors.size === 0) {
+    failures.push(refuse(`${root} holds weight files without any tensor`, 'Download the weights again.'));
+  }
+  return {
+    checkpoint: { folder: root, config: config ?? {}, tensors, files: weights?.files ?? [] },
+    failures,
+  };
+}
+
+type Attempt = <Result>(action: () => Promise<Result> | Result) => Promise<Result | undefined>;
+
+interface Weights {
+  readonly tensors: Map<string, StoredTensor>;
+  readonly files: readonly string[];
+}
+
+async function readWeights(root: string, layout: WeightLayout, attempt: Attempt): Promise<Weights> {
+  const tensors = new Map<string, StoredTensor>();
+  if (layout.kind === 'single') {
+    const file = join(root, layout.file);
+    const found = await attempt(() => readHeader(file));
+    for (const tensor of found ?? []) tensors.set(tensor.name, tensor);
+    return { tensors, files: [file] };
+  }
+
+  const index = join(root, layout.index);
+  const shardOf = await attempt(() => readShardIndex(index));
+  if (shardOf === undefined) return { tensors, files: [] };
+  const shards = [...new Set(shardOf.values())].sort();
+  for (const shard of shards) {
+    const found = await attempt(() => readHeader(join(root, shard)));
+    if (found === undefined) continue;
+    await attempt(() => {
+      checkShard({ index, shard, found, shardOf });
+    });
+    for (const tensor of found) tensors.set(tensor.name, tensor);
+  }
+  return { tensors, files: shards.map((shard) => join(root, shard)) };
+}
+
+function readHeader(file: string): Promise<StoredTensor[]> {
+  return file.endsWith('.safetensors') ? readSafetensorsHeader(file) : readTorchHeader(file);
+}
+
+interface ShardCheck {
+  readonly index: string;
+  readonly shard: string;
+  readonly found: readonly StoredTensor[];
+  readonly shardOf: ReadonlyMap<string, string>;
+}
+
+function checkShard({ index, shard, found, shardOf }: ShardCheck): void {
+  const names = new Set(found.map(({ name }) => name));
+  const missing = [...shardOf].filter(([name, file]) => file === shard && !names.has(name));
+  const remedy = 'Index and shards come from different exports: download all of them again.';
+  if (missing.length > 0) {
+    const listed = listNames(missing.map(([name]) => name));
+    throw refuse(`${index} says that ${shard} holds ${listed}, but it does not`, remedy);
+  }
+  const foreign = found.filter(({ name }) => shardOf.get(name) !== shard);
+  if (foreign.length > 0) {
+    const listed = listNames(foreign.map(({ name }) => name));
+    throw refuse(`${shard} holds ${listed}, which ${index} does not place there`, remedy);
+  }
+}
+
+function listNames(names: readonly string[]): string {
+  const shown = names.slice(0, 5).map(quote).join(', ');
+  return names.length > 5 ? `${shown} and ${names.length - 5} more` : shown;
+}

@@ -1,0 +1,179 @@
+/**
+ * How a program's weight is made from the checkpoint's tensors: each part is read as float32, transposed if asked,
+ * and the parts are joined along the last axis (q, k and v projections become one matrix, for instance).
+ */
+import { MistletoeError } from '../core/errors.js';
+import { findNearNames } from './near-names.js';
+import { readFloat32, visitRows } from './read-tensor.js';
+import type { Checkpoint, StoredTensor } from './stored-tensor.js';
+import { countElements, formatShape, isFloatDType, quote, refuse } from './stored-tensor.js';
+
+export interface WeightRecipe {
+  readonly name: string;
+  readonly shape: readonly number[];
+  readonly parts: readonly WeightPart[];
+}
+
+export interface WeightPart {
+  readonly tensor: string;
+  /** As stored in the checkpoint, before transposing. */
+  readonly shape: readonly number[];
+  readonly transpose?: boolean;
+}
+
+/** A recipe whose tensors were found and fit. */
+export interface ResolvedRecipe {
+  readonly name: string;
+  readonly shape: readonly number[];
+  readonly parts: readonly ResolvedPart[];
+}
+
+interface ResolvedPart {
+  readonly tensor: StoredTensor;
+  readonly transpose: boolean;
+}
+
+export function resolveRecipes(
+  checkpoint: Checkpoint,
+  recipes: readonly WeightRecipe[],
+): readonly ResolvedRecipe[] {
+  const names = new Set<string>();
+  return recipes.map((recipe) => {
+    if (names.has(recipe.name)) throw misfit(recipe, 'is asked for twice');
+    names.add(recipe.name);
+    checkJoin(recipe);
+    const parts = recipe.parts.map((part) => ({
+      tensor: resolvePart(checkpoint, part),
+      transpose: part.transpose ?? false,
+    }));
+    return { name: recipe.name, shape: recipe.shape, parts };
+  });
+}
+
+/** Gives the weight's values in order, in pieces where they can be had without holding the whole. */
+export async function streamWeight(
+  recipe: ResolvedRecipe,
+  write: (values: Float32Array) => Promise<void>,
+): Promise<void> {
+  const [first] = recipe.parts;
+  if (first !== undefined && recipe.parts.length === 1 && !first.transpose) {
+    await visitRows(first.tensor, ({ values }) => write(values));
+  } else {
+    await write(await assembleWeight(recipe));
+  }
+}
+
+export async function assembleWeight(recipe: ResolvedRecipe): Promise<Float32Array> {
+  const [first] = recipe.parts;
+  if (first !== undefined && recipe.parts.length === 1 && !first.transpose) return readFloat32(first.tensor);
+
+  const weight = new Float32Array(countElements(recipe.shape) ?? 0);
+  const width = recipe.shape.at(-1) ?? 1;
+  let firstColumn = 0;
+  for (const { tensor, transpose } of recipe.parts) {
+    const columns = tensor.shape.at(-1) ?? 1;
+    const placeRows = transpose ? placeTransposed : placeStraight;
+    await visitRows(tensor, ({ values, firstRow, rowCount }) => {
+      placeRows({ values, firstRow, rowCount, columns, weight, width, firstColumn });
+    });
+    firstColumn += transpose ? tensor.shape[0]! : columns;
+  }
+  return weight;
+}
+
+interface Placement {
+  readonly values: Float32Array; // [rowCount, columns]
+  readonly firstRow: number;
+  readonly rowCount: number;
+  readonly columns: number;
+  readonly weight: Float32Array; // [rows, width]
+  readonly width: number;
+  readonly firstColumn: number;
+}
+
+function placeStraight({ values, firstRow, rowCount, columns, weight, width, firstColumn }: Placement): void {
+  for (let row = 0; row < rowCount; row += 1) {
+    const source = values.subarray(row * columns, (row + 1) * columns);
+    weight.set(source, (firstRow + row) * width + firstColumn);
+  }
+}
+
+/** In square tiles that fit the first-level cache; row by row, every write would touch a new cache line. */
+function placeTransposed({
+  values,
+  firstRow,
+  rowCount,
+  columns,
+  weight,
+  width,
+  firstColumn,
+}: Placement): void {
+  const tile = 32;
+  for (let rowTile = 0; rowTile < rowCount; rowTile += tile) {
+    const rowEnd = Math.min(rowTile + tile, rowCount);
+    for (let columnTile = 0; columnTile < columns; columnTile += tile) {
+      const columnEnd = Math.min(columnTile + tile, columns);
+      for (let column = columnTile; column < columnEnd; column += 1) {
+        const target = column * width + firstColumn + firstRow;
+        for (let row = rowTile; row < rowEnd; row += 1) {
+          weight[target + row] = values[row * columns + column]!;
+        }
+      }
+    }
+  }
+}
+
+function checkJoin(recipe: WeightRecipe): void {
+  const shapes = recipe.parts.map(({ shape, transpose }) => {
+    if (transpose !== true) return shape;
+    if (shape.length !== 2) throw misfit(recipe, `transposes ${formatShape(shape)}, expected two axes`);
+    return shape.toReversed();
+  });
+  const [first] = shapes;
+  if (first === undefined) throw misfit(recipe, 'has no parts');
+  let joined = first;
+  if (shapes.length > 1) {
+    const leading = formatShape(first.slice(0, -1));
+    if (shapes.some((shape) => shape.length === 0 || formatShape(shape.slice(0, -1)) !== leading)) {
+      throw misfit(
+        recipe,
+        `joins ${shapes.map(formatShape).join(' and ')}, which differ before the last axis`,
+      );
+    }
+    joined = [...first.slice(0, -1), shapes.reduce((sum, shape) => sum + shape.at(-1)!, 0)];
+  }
+  if (countElements(recipe.shape) === undefined || formatShape(joined) !== formatShape(recipe.shape)) {
+    throw misfit(recipe, `has parts of ${formatShape(joined)}, expected ${formatShape(recipe.shape)}`);
+  }
+}
+
+function misfit(recipe: WeightRecipe, fault: string): MistletoeError {
+  return new MistletoeError('shape', `the recipe for weight ${quote(recipe.name)} ${fault}`, {
+    hint: 'The model description and its weights disagree; this is a fault of the program, please report it.',
+  });
+}
+
+function resolvePart(checkpoint: Checkpoint, part: WeightPart): StoredTensor {
+  const tensor = checkpoint.tensors.get(part.tensor);
+  if (tensor === undefined) {
+    const near = findNearNames(part.tensor, checkpoint.tensors.keys());
+    throw refuse(
+      `${checkpoint.folder} has no tensor ${quote(part.tensor)}` +
+        (near.length > 0 ? `; near names: ${near.map(quote).join(', ')}` : ''),
+      'Check that the folder holds the architecture its config.json names, and that no shard is missing.',
+    );
+  }
+  if (formatShape(tensor.shape) !== formatShape(part.shape)) {
+    throw refuse(
+      `tensor ${quote(part.tensor)} of ${checkpoint.folder} has shape ${formatShape(tensor.shape)}, expected ${formatShape(part.shape)}`,
+      'config.json and the weights disagree: take both from the same checkpoint.',
+    );
+  }
+  if (!isFloatDType(tensor.dtype)) {
+    throw refuse(
+      `tensor ${quote(part.tensor)} of ${checkpoint.folder} has dtype ${tensor.dtype}, expected a float type (F32, F16, BF16, F64)`,
+      'Quantised and integer weights are not read: use the float16 or bfloat16 checkpoint.',
+    );
+  }
+  return tensor;
+}
