@@ -1,0 +1,63 @@
+/**
+ * What attention is told at run time: the angles of each new row's position and an additive mask over the past and
+ * the new rows. New rows are a tree (a chain is one): each names its parent among the new rows, or -1 where it
+ * directly follows the past, and sees the past, its ancestors and itself.
+ */
+import type { NamedValues } from '../runtime/program.js';
+import { float32 } from '../runtime/program.js';
+import type { RotaryTable } from './rotary.js';
+
+/** Added to a blocked score: far below any real one, and finite, so that no row turns into NaN. */
+export const blocked = -1e30;
+
+export interface NewRows {
+  readonly count: number;
+  /** Rows the program sees as past, the cache's dummy included. */
+  readonly pastLength: number;
+  /** [row] absent for a chain */
+  readonly parents?: Int32Array | undefined;
+  /** [row] position in the sequence; by default behind the past, at the depth of the row. */
+  readonly positions?: Int32Array | undefined;
+}
+
+export function attentionInputs(rows: NewRows, rotary: RotaryTable): NamedValues {
+  const positions = rows.positions ?? positionsOf(rows);
+  const { cosine, sine } = rotary.anglesAt(positions);
+  const pairs = cosine.length / rows.count;
+  return {
+    cosine: float32(cosine, [rows.count, pairs]),
+    sine: float32(sine, [rows.count, pairs]),
+    mask: float32(treeMask(rows), [rows.count, rows.pastLength + rows.count]),
+  };
+}
+
+function positionsOf({ count, pastLength, parents }: NewRows): Int32Array {
+  const positions = new Int32Array(count);
+  const next = pastLength - 1; // without the dummy
+  for (let row = 0; row < count; row++) {
+    const parent = parents === undefined ? row - 1 : parents[row]!;
+    positions[row] = parent < 0 ? next : positions[parent]! + 1;
+  }
+  return positions;
+}
+
+export function treeMask(
+  { count, pastLength, parents }: Pick<NewRows, 'count' | 'pastLength' | 'parents'>, //
+): Float32Array {
+  const width = pastLength + count;
+  const mask = new Float32Array(count * width);
+  for (let row = 0; row < count; row++) {
+    const start = row * width;
+    mask[start] = blocked;
+    const parent = parents === undefined ? row - 1 : parents[row]!;
+    const seen = start + pastLength;
+    if (parents === undefined) {
+      mask.fill(blocked, seen + row + 1, start + width);
+      continue;
+    }
+    if (parent < 0) mask.fill(blocked, seen, start + width);
+    else mask.copyWithin(seen, parent * width + pastLength, (parent + 1) * width);
+    mask[seen + row] = 0;
+  }
+  return mask;
+}

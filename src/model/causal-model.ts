@@ -1,0 +1,230 @@
+/** A checkpoint ready to run: its weights, and one program that serves prefill, decoding and verification alike. */
+import { basename } from 'node:path';
+import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
+import type { Checkpoint } from '../checkpoint/stored-tensor.js';
+import type { CacheOptions } from '../checkpoint/weight-cache.js';
+import { prepareWeights } from '../checkpoint/weight-cache.js';
+import { MistletoeError } from '../core/errors.js';
+import { addDimensions, symbol } from '../graph/dimension.js';
+import type { Tensor } from '../graph/tensor.js';
+import { argmax, gatherRows } from '../graph/operations/indexing.js';
+import { input } from '../graph/operations/leaves.js';
+import { concatenate, reshape } from '../graph/operations/shaping.js';
+import type { NamedTensors, NamedValues, Program, Runtime } from '../runtime/program.js';
+import { floatsOf, int32, integersOf } from '../runtime/program.js';
+import type { WeightStore } from '../runtime/weights.js';
+import { attentionInputs } from './attention-inputs.js';
+import type { ModelConfiguration } from './configuration.js';
+import { parseConfiguration } from './configuration.js';
+import { embedTokens, projectToVocabulary, runDecoder } from './decoder.js';
+import type { KeyValueRows } from './decoder-layer.js';
+import type { CacheSizes } from './kv-cache.js';
+import { KvCache } from './kv-cache.js';
+import { RotaryTable } from './rotary.js';
+import { decoderRecipes } from './weights.js';
+
+export type ForwardOutput = 'logits' | 'argmax' | 'features' | 'taps';
+
+export interface ForwardRequest {
+  readonly tokens: Int32Array; // [row]
+  readonly cache: KvCache;
+  /** [row] a tree's parents among the new rows, -1 directly behind the past; absent for a chain. */
+  readonly parents?: Int32Array;
+  /** The rows whose logits or argmax are wanted; all by default. */
+  readonly select?: Int32Array;
+  readonly want: readonly ForwardOutput[];
+}
+
+export interface ForwardResult {
+  /** Keys and values of the new rows, not yet in the cache. [slot, row, head, size] */
+  readonly rows: Float32Array;
+  readonly logits?: Float32Array; // [selected, vocabulary]
+  readonly argmax?: Int32Array; // [selected]
+  readonly features?: Float32Array; // [row, hidden]
+  /** The tapped residual streams side by side. [row, taps * hidden] */
+  readonly taps?: Float32Array;
+}
+
+export interface LoadOptions extends CacheOptions {
+  readonly runtime: Runtime;
+  /** Prefix of the weights' names, so that several models can meet in one program. */
+  readonly scope?: string;
+}
+
+export async function loadModel(folder: string, options: LoadOptions): Promise<CausalModel> {
+  return createModel(await openCheckpoint(folder), options);
+}
+
+export async function createModel(checkpoint: Checkpoint, options: LoadOptions): Promise<CausalModel> {
+  const scope = options.scope ?? 'target.';
+  const configuration = parseConfiguration(checkpoint.config, `config.json of ${checkpoint.folder}`);
+  const weights = await prepareWeights(checkpoint, decoderRecipes(configuration, scope), options);
+  return new CausalModel({
+    name: basename(checkpoint.folder),
+    configuration,
+    scope,
+    weights,
+    runtime: options.runtime,
+  });
+}
+
+interface ModelParts {
+  readonly name: string;
+  readonly configuration: ModelConfiguration;
+  readonly scope: string;
+  readonly weights: WeightStore;
+  readonly runtime: Runtime;
+}
+
+export class CausalModel {
+  readonly name: string;
+  readonly configuration: ModelConfiguration;
+  readonly scope: string;
+  readonly weights: WeightStore;
+  readonly runtime: Runtime;
+  readonly rotary: RotaryTable;
+  private readonly programs = new Map<string, Promise<Program>>();
+  private taps: readonly number[] = [];
+
+  constructor({ name, configuration, scope, weights, runtime }: ModelParts) {
+    this.name = name;
+    this.configuration = configuration;
+    this.scope = scope;
+    this.weights = weights;
+    this.runtime = runtime;
+    this.rotary = new RotaryTable(
+      configuration.headSize,
+      configuration.rotaryBase,
+      configuration.rotaryScaling,
+    );
+  }
+
+  createCache(): KvCache {
+    return new KvCache(this.configuration);
+  }
+
+  /** Chooses which residual streams `taps` returns: the ones before these layers. Call before the first forward. */
+  setTaps(layers: readonly number[]): void {
+    const wrong = layers.find(
+      (layer) => !Number.isInteger(layer) || layer < 0 || layer > this.configuration.layerCount,
+    );
+    if (wrong !== undefined) {
+      throw new MistletoeError(
+        'drafter',
+        `Tap ${wrong} lies outside the target's ${this.configuration.layerCount} layers.`,
+        {
+          hint: 'The drafter was trained for a deeper target: use it with the one it belongs to.',
+        },
+      );
+    }
+    this.taps = layers;
+  }
+
+  /** Runs new rows behind the cache's past. The cache is read, not changed: the caller appends the rows it keeps. */
+  async forward(request: ForwardRequest): Promise<ForwardResult> {
+    const { tokens, cache, parents, want } = request;
+    const count = tokens.length;
+    if (cache.length + count > this.configuration.contextLength && parents === undefined) {
+      throw contextError(cache.length + count, this.configuration.contextLength);
+    }
+    const program = await this.program();
+    const inputs: NamedValues = {
+      tokens: int32(tokens),
+      select: int32(request.select ?? allRows(count)),
+      ...attentionInputs({ count, pastLength: cache.pastLength, parents }, this.rotary),
+      ...pastInputs(cache),
+    };
+    const outputs = await program.run(inputs, ['rows', ...want]);
+    return {
+      rows: floatsOf(outputs, 'rows'),
+      ...(want.includes('logits') ? { logits: floatsOf(outputs, 'logits') } : {}),
+      ...(want.includes('argmax') ? { argmax: integersOf(outputs, 'argmax') } : {}),
+      ...(want.includes('features') ? { features: floatsOf(outputs, 'features') } : {}),
+      ...(want.includes('taps') ? { taps: floatsOf(outputs, 'taps') } : {}),
+    };
+  }
+
+  /** Compiles ahead of the first forward. */
+  async prepare(): Promise<void> {
+    await this.program();
+  }
+
+  private program(): Promise<Program> {
+    const key = this.taps.join(',');
+    const known = this.programs.get(key);
+    if (known !== undefined) return known;
+    const program = this.runtime.compile(this.buildGraph(), [this.weights], { packed: true });
+    this.programs.set(key, program);
+    return program;
+  }
+
+  private buildGraph(): NamedTensors {
+    const { configuration, scope, taps } = this;
+    const row = symbol('row');
+    const tokens = input('tokens', [row], 'int32');
+    const select = input('select', [symbol('selected')], 'int32');
+    const embeddings = reshape(embedTokens(configuration, scope, tokens), [1, row, configuration.hiddenSize]);
+    const decoded = runDecoder(configuration, scope, embeddings, {
+      context: declareAttention(configuration),
+      past: declarePast(configuration),
+      taps,
+    });
+    const flat = (x: Tensor): Tensor => reshape(x, [row, configuration.hiddenSize]);
+    const features = flat(decoded.features);
+    const logits = projectToVocabulary(configuration, scope, gatherRows(features, select));
+    return {
+      rows: stackRows(decoded.rows, configuration),
+      logits,
+      argmax: argmax(logits),
+      features,
+      ...(taps.length > 0 ? { taps: concatenate(decoded.taps.map(flat), -1) } : {}),
+    };
+  }
+}
+
+/** The inputs that attentionInputs fills. */
+export function declareAttention({ headSize }: { headSize: number }, rowName = 'row') {
+  const row = symbol(rowName);
+  const angles = (name: string): Tensor => input(name, [row, headSize / 2]);
+  const mask = input('mask', [row, addDimensions(symbol('past'), row)]);
+  return { cosine: angles('cosine'), sine: angles('sine'), mask };
+}
+
+/** The inputs that pastInputs fills. */
+export function declarePast(sizes: CacheSizes): readonly KeyValueRows[] {
+  const shape = [symbol('past'), sizes.keyValueHeadCount, sizes.headSize];
+  return Array.from({ length: sizes.layerCount }, (_, layer) => ({
+    keys: input(`past${2 * layer}`, shape),
+    values: input(`past${2 * layer + 1}`, shape),
+  }));
+}
+
+export function pastInputs(cache: KvCache): NamedValues {
+  const values: Record<string, NamedValues[string]> = {};
+  for (let slot = 0; slot < 2 * cache.sizes.layerCount; slot++) values[`past${slot}`] = cache.view(slot);
+  return values;
+}
+
+/** New rows of a batch of one as KvCache.append takes them. [slot, row, head, size] */
+export function stackRows(rows: readonly KeyValueRows[], sizes: CacheSizes): Tensor {
+  const row = rows[0]!.keys.shape[1]!;
+  const one = (x: Tensor): Tensor => reshape(x, [1, row, sizes.keyValueHeadCount, sizes.headSize]);
+  return concatenate(
+    rows.flatMap(({ keys, values }) => [one(keys), one(values)]),
+    0,
+  );
+}
+
+function allRows(count: number): Int32Array {
+  return Int32Array.from({ length: count }, (_, row) => row);
+}
+
+export function contextError(needed: number, available: number): MistletoeError {
+  return new MistletoeError(
+    'context',
+    `The sequence needs ${needed} positions; the model's context has ${available}.`,
+    {
+      hint: 'Shorten the prompt or ask for fewer new tokens.',
+    },
+  );
+}

@@ -1,0 +1,12 @@
+import type { Family } from '../configuration.js';
+
+export const llama: Family = {
+  name: 'Llama',
+  architecture: 'LlamaForCausalLM',
+  modelType: 'llama',
+  readTraits: (config) => ({
+    queryKeyValueBias: config.attention_bias === true,
+    outputBias: config.attention_bias === true,
+    queryKeyNorm: false,
+  }),
+};

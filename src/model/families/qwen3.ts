@@ -1,0 +1,12 @@
+import type { Family } from '../configuration.js';
+
+export const qwen3: Family = {
+  name: 'Qwen3',
+  architecture: 'Qwen3ForCausalLM',
+  modelType: 'qwen3',
+  readTraits: (config) => ({
+    queryKeyValueBias: config.attention_bias === true,
+    outputBias: config.attention_bias === true,
+    queryKeyNorm: true,
+  }),
+};
