@@ -20,7 +20,7 @@ import { embedTokens, projectToVocabulary, runDecoder } from './decoder.js';
 import type { KeyValueRows } from './decoder-layer.js';
 import type { CacheSizes } from './kv-cache.js';
 import { KvCache } from './kv-cache.js';
-import { RotaryTable } from './rotary.js';
+import { rotaryFrequencies, RotaryTable } from './rotary.js';
 import { decoderRecipes } from './weights.js';
 
 export type ForwardOutput = 'logits' | 'argmax' | 'features' | 'taps';
@@ -74,6 +74,8 @@ interface ModelParts {
   readonly scope: string;
   readonly weights: WeightStore;
   readonly runtime: Runtime;
+  /** The configuration's own angles unless given. */
+  readonly rotary?: RotaryTable;
 }
 
 export class CausalModel {
@@ -86,17 +88,14 @@ export class CausalModel {
   private readonly programs = new Map<string, Promise<Program>>();
   private taps: readonly number[] = [];
 
-  constructor({ name, configuration, scope, weights, runtime }: ModelParts) {
+  constructor({ name, configuration, scope, weights, runtime, rotary }: ModelParts) {
     this.name = name;
     this.configuration = configuration;
     this.scope = scope;
     this.weights = weights;
     this.runtime = runtime;
-    this.rotary = new RotaryTable(
-      configuration.headSize,
-      configuration.rotaryBase,
-      configuration.rotaryScaling,
-    );
+    const { headSize, rotaryBase, rotaryScaling } = configuration;
+    this.rotary = rotary ?? new RotaryTable(rotaryFrequencies(headSize, rotaryBase, rotaryScaling));
   }
 
   createCache(): KvCache {

@@ -64,7 +64,11 @@ function parseScaling(fields: z.infer<typeof scalingSchema>, place: string): Rot
   );
 }
 
-export function rotaryFrequencies(headSize: number, base: number, scaling: RotaryScaling): Float64Array {
+export function rotaryFrequencies(headSize: number, base: number, scaling: RotaryScaling): Float32Array {
+  return Float32Array.from(scaleFrequencies(headSize, base, scaling));
+}
+
+function scaleFrequencies(headSize: number, base: number, scaling: RotaryScaling): Float64Array {
   const frequencies = Float64Array.from(
     { length: headSize / 2 },
     (_, pair) => base ** ((-2 * pair) / headSize),
@@ -88,13 +92,10 @@ export interface RotaryAngles {
 
 /** Looks angles up by position; the table grows as longer positions are asked for. */
 export class RotaryTable {
-  private readonly frequencies: Float32Array;
   private cosine = new Float32Array();
   private sine = new Float32Array();
 
-  constructor(headSize: number, base: number, scaling: RotaryScaling) {
-    this.frequencies = Float32Array.from(rotaryFrequencies(headSize, base, scaling));
-  }
+  constructor(private readonly frequencies: Float32Array /* [headSize / 2] */) {}
 
   anglesAt(positions: Int32Array): RotaryAngles {
     const width = this.frequencies.length;
