@@ -3,6 +3,8 @@
  * are kept in one normal form, so two dimensions are equal exactly when their keys are: shapes that are only known at
  * run time are still checked when the graph is built.
  */
+import { MistletoeError } from '../core/errors.js';
+
 export type Dimension = number | SymbolicDimension;
 export type Shape = readonly Dimension[];
 
@@ -17,7 +19,18 @@ export interface DimensionTerm {
 }
 
 export function symbol(name: string): SymbolicDimension {
+  // Keys are compared as text: a name such as "2" or "a + b" would pass for another dimension.
+  if (!/^[A-Za-z_]\w*$/.test(name)) {
+    throw new MistletoeError('shape', `A symbolic dimension is named "${name}", expected a plain word.`);
+  }
   return { key: name, terms: [{ coefficient: 1, symbols: [name] }] };
+}
+
+/** The symbol's name if the dimension is one symbol and nothing else. */
+export function bareSymbol(dimension: Dimension): string | undefined {
+  if (typeof dimension === 'number' || dimension.terms.length !== 1) return undefined;
+  const { coefficient, symbols } = dimension.terms[0]!;
+  return coefficient === 1 && symbols.length === 1 ? symbols[0] : undefined;
 }
 
 function termsOf(dimension: Dimension): readonly DimensionTerm[] {

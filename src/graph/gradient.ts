@@ -29,6 +29,9 @@ export function gradient(loss: Tensor, sources: readonly Tensor[]): readonly Ten
   if (loss.dtype !== 'float32' || loss.shape.some((dimension) => dimension !== 1)) {
     refuse('gradient', 'the loss must be one float32 value', [loss]);
   }
+  for (const source of sources) {
+    if (source.dtype !== 'float32') refuse('gradient', 'only float32 values have a gradient', [source]);
+  }
   const ordered = sortTopologically([loss]);
   const onPath = new Set<Tensor>(sources);
   for (const tensor of ordered) if (tensor.inputs.some((input) => onPath.has(input))) onPath.add(tensor);

@@ -8,7 +8,7 @@ import { formatShape } from './dimension.js';
 
 export type DType = 'float32' | 'int32' | 'bool';
 
-type None = Readonly<Record<never, never>>;
+type None = Readonly<Record<string, never>>;
 
 /** Every operation with its attributes. A runtime that lowers each of these runs every model and every gradient. */
 export interface Attributes {
@@ -96,12 +96,16 @@ export function describeTensor(tensor: Tensor): string {
 
 /** Refuses a graph at the moment it is built, naming the operation and what it was given. */
 export function refuse(operation: string, problem: string, inputs: readonly Tensor[]): never {
-  const seen = inputs.map(describeTensor).join(' and ');
-  throw new MistletoeError('shape', `${operation}: ${problem} (given ${seen})`);
+  const seen = inputs.length === 0 ? '' : ` (given ${inputs.map(describeTensor).join(' and ')})`;
+  throw new MistletoeError('shape', `${operation}: ${problem}${seen}`);
 }
 
 export function requireDType(operation: string, tensor: Tensor, dtype: DType): void {
   if (tensor.dtype !== dtype) refuse(operation, `needs ${dtype} values, found ${tensor.dtype}`, [tensor]);
+}
+
+export function requireLastAxis(operation: string, tensor: Tensor): void {
+  if (tensor.shape.length === 0) refuse(operation, 'needs at least one axis', [tensor]);
 }
 
 /** Axis counted from the end when negative, checked against the rank. */

@@ -5,7 +5,7 @@
  */
 import { MistletoeError } from '../core/errors.js';
 import type { DimensionBindings, Shape } from '../graph/dimension.js';
-import { evaluateDimension, formatShape } from '../graph/dimension.js';
+import { bareSymbol, evaluateDimension, formatShape } from '../graph/dimension.js';
 import type { DType, Tensor, TensorOf } from '../graph/tensor.js';
 import { sortTopologically } from '../graph/tensor.js';
 import type { WeightStore } from './weights.js';
@@ -20,7 +20,8 @@ export type NamedValues = Readonly<Record<string, TensorValue>>;
 
 export interface Program {
   readonly inputs: readonly InputDescription[];
-  run(inputs: NamedValues): Promise<NamedValues>;
+  /** Computes the named outputs, or all of them. */
+  run(inputs: NamedValues, outputs?: readonly string[]): Promise<NamedValues>;
   dispose(): Promise<void>;
 }
 
@@ -82,51 +83,81 @@ export function listInputs(outputs: NamedTensors): readonly InputDescription[] {
     if (tensor.operation !== 'input') continue;
     const { name } = tensor.attributes;
     const known = inputs.get(name);
-    if (known !== undefined && formatShape(known.shape) !== formatShape(tensor.shape)) {
+    const declared = { name, shape: tensor.shape, dtype: tensor.dtype };
+    if (known !== undefined && describe(known) !== describe(declared)) {
       throw new MistletoeError(
         'shape',
-        `Input "${name}" is declared as ${formatShape(known.shape)} and as ${formatShape(tensor.shape)}.`,
+        `Input "${name}" is declared as ${describe(known)} and as ${describe(declared)}.`,
       );
     }
-    inputs.set(name, { name, shape: tensor.shape, dtype: tensor.dtype });
+    inputs.set(name, declared);
   }
   return [...inputs.values()];
+}
+
+const describe = ({ dtype, shape }: InputDescription): string => `${dtype} ${formatShape(shape)}`;
+
+/** A value of any number type, as far as its shape matters. */
+export interface ShapedValue {
+  readonly shape: readonly number[];
+  readonly data: { readonly length: number };
 }
 
 /** Reads the symbols off the given shapes and checks every input against them. */
 export function bindInputs(
   descriptions: readonly InputDescription[],
-  values: NamedValues,
+  values: Readonly<Record<string, ShapedValue>>,
 ): DimensionBindings {
+  const given = descriptions.map((description) => {
+    const value = values[description.name];
+    if (value === undefined) {
+      throw new MistletoeError('runtime', `The program needs an input "${description.name}".`);
+    }
+    return { description, value };
+  });
   const bindings = new Map<string, number>();
-  const find = ({ name }: InputDescription): TensorValue => {
-    const value = values[name];
-    if (value === undefined) throw new MistletoeError('runtime', `The program needs an input "${name}".`);
-    return value;
-  };
-  for (const description of descriptions) {
-    const value = find(description);
+  for (const { description, value } of given) {
     description.shape.forEach((dimension, axis) => {
-      if (typeof dimension === 'number') return;
-      const [term] = dimension.terms;
-      const isBareSymbol =
-        dimension.terms.length === 1 && term!.coefficient === 1 && term!.symbols.length === 1;
-      if (isBareSymbol && !bindings.has(dimension.key)) bindings.set(dimension.key, value.shape[axis] ?? -1);
+      const name = bareSymbol(dimension);
+      const size = value.shape[axis];
+      if (name !== undefined && size !== undefined && !bindings.has(name)) bindings.set(name, size);
     });
   }
-  for (const description of descriptions) {
-    const value = find(description);
-    const expected = description.shape.map((dimension) => evaluateDimension(dimension, bindings));
-    const fits =
-      value.shape.length === expected.length && expected.every((size, axis) => size === value.shape[axis]);
-    if (!fits) {
-      throw new MistletoeError(
-        'runtime',
-        `Input "${description.name}" has shape [${value.shape.join(', ')}], expected ${formatShape(description.shape)}.`,
-      );
+  for (const { description, value } of given) checkInput(description, value, bindings);
+  return bindings;
+}
+
+function checkInput(description: InputDescription, value: ShapedValue, bindings: DimensionBindings): void {
+  const seen = `Input "${description.name}" has shape ${formatShape(value.shape)}`;
+  const expected = description.shape.map((dimension) => evaluateDimension(dimension, bindings));
+  const fits =
+    value.shape.length === expected.length && expected.every((size, axis) => size === value.shape[axis]);
+  if (!fits) {
+    const known = [...bindings].map(([name, size]) => `${name} = ${size}`).join(', ');
+    const where = known === '' ? '' : ` with ${known}`;
+    throw new MistletoeError('runtime', `${seen}, expected ${formatShape(description.shape)}${where}.`);
+  }
+  const count = value.shape.reduce((product, size) => product * size, 1);
+  // Matrix kernels of ONNX Runtime crash the process on empty operands.
+  if (count === 0) {
+    throw new MistletoeError('runtime', `${seen}, expected at least one value along every axis.`, {
+      hint: 'Give one masked row where there is nothing yet.',
+    });
+  }
+  if (value.data.length !== count) {
+    throw new MistletoeError('runtime', `${seen} and ${value.data.length} values, expected ${count} values.`);
+  }
+}
+
+/** Refuses values whose arrays are of another type than their inputs. */
+export function checkTypes(descriptions: readonly InputDescription[], values: NamedValues): void {
+  for (const { name, dtype } of descriptions) {
+    const data = values[name]?.data;
+    const given = data instanceof Float32Array ? 'float32' : data instanceof Int32Array ? 'int32' : 'bool';
+    if (given !== dtype) {
+      throw new MistletoeError('runtime', `Input "${name}" holds ${given} values, expected ${dtype}.`);
     }
   }
-  return bindings;
 }
 
 export function findWeight(weights: readonly WeightStore[], tensor: TensorOf<'weight'>) {
@@ -140,6 +171,14 @@ export function findWeight(weights: readonly WeightStore[], tensor: TensorOf<'we
       throw new MistletoeError(
         'shape',
         `Weight "${name}" has shape ${found}, the graph expects ${expected}.`,
+      );
+    }
+    const held = 'data' in entry ? entry.data.byteLength : entry.sizeBytes;
+    const needed = entry.shape.reduce((product, size) => product * size, 4);
+    if (held !== needed) {
+      throw new MistletoeError(
+        'checkpoint',
+        `Weight "${name}" has ${held} bytes, its shape ${found} needs ${needed}.`,
       );
     }
     return store;

@@ -3,7 +3,7 @@
  * Every name stands in at least two of left, right and output, so the gradient of a contraction is a contraction.
  */
 import type { Dimension } from '../dimension.js';
-import { equalDimensions, formatDimension } from '../dimension.js';
+import { equalDimensions, formatDimension, formatShape } from '../dimension.js';
 import type { Contraction, GradientRules, Tensor } from '../tensor.js';
 import { createTensor, refuse, requireDType } from '../tensor.js';
 
@@ -56,8 +56,13 @@ function createContraction(operation: string, left: Tensor, right: Tensor, equat
   ] as const) {
     requireDType(operation, tensor, 'float32');
     if (names.length !== tensor.shape.length) {
-      refuse(operation, `"${names.join(' ')}" names ${names.length} axes`, [tensor]);
+      refuse(
+        operation,
+        `"${names.join(' ')}" names ${names.length} axes of ${formatShape(tensor.shape)}`,
+        inputs,
+      );
     }
+    refuseRepeated(operation, names, inputs);
     names.forEach((name, axis) => {
       const size = tensor.shape[axis]!;
       const known = sizes.get(name);
@@ -68,6 +73,7 @@ function createContraction(operation: string, left: Tensor, right: Tensor, equat
       count.set(name, (count.get(name) ?? 0) + 1);
     });
   }
+  refuseRepeated(operation, equation.output, inputs);
   for (const name of equation.output) count.set(name, (count.get(name) ?? 0) + 1);
   const lonely = [...count].find(([, times]) => times < 2);
   if (lonely !== undefined) refuse(operation, `axis "${lonely[0]}" stands in one place only`, inputs);
@@ -75,6 +81,13 @@ function createContraction(operation: string, left: Tensor, right: Tensor, equat
     (name) => sizes.get(name) ?? refuse(operation, `axis "${name}" is unknown`, inputs),
   );
   return createTensor('contract', inputs, equation, { shape, dtype: 'float32' });
+}
+
+function refuseRepeated(operation: string, names: readonly string[], inputs: readonly Tensor[]): void {
+  const repeated = names.find((name, index) => names.indexOf(name) !== index);
+  if (repeated !== undefined) {
+    refuse(operation, `axis "${repeated}" stands twice in "${names.join(' ')}"`, inputs);
+  }
 }
 
 export const contractionGradients: GradientRules<'contract'> = {

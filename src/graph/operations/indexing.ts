@@ -1,13 +1,14 @@
 /** Reading and writing by index, and the order statistics that make indices. */
 import { equalShapes, formatDimension } from '../dimension.js';
 import type { GradientRules, Tensor } from '../tensor.js';
-import { createTensor, refuse, requireDType } from '../tensor.js';
+import { createTensor, refuse, requireDType, requireLastAxis } from '../tensor.js';
 import { multiply } from './elementwise.js';
 import { reshape } from './shaping.js';
 
 /** Rows of a table by index: table [row, ...], indices [...] -> [...indices, ...rest of a row]. */
 export function gatherRows(table: Tensor, indices: Tensor): Tensor {
   requireDType('gatherRows', indices, 'int32');
+  requireLastAxis('gatherRows', table);
   const shape = [...indices.shape, ...table.shape.slice(1)];
   return createTensor('gatherRows', [table, indices], {}, { shape, dtype: table.dtype });
 }
@@ -16,6 +17,7 @@ export function gatherRows(table: Tensor, indices: Tensor): Tensor {
 export function scatterAddRows(like: Tensor, indices: Tensor, values: Tensor): Tensor {
   requireDType('scatterAddRows', indices, 'int32');
   requireDType('scatterAddRows', values, 'float32');
+  requireLastAxis('scatterAddRows', like);
   if (!equalShapes(values.shape, [...indices.shape, ...like.shape.slice(1)])) {
     refuse('scatterAddRows', 'values are not one row for each index', [like, indices, values]);
   }
@@ -25,6 +27,7 @@ export function scatterAddRows(like: Tensor, indices: Tensor, values: Tensor): T
 /** One value of the last axis for each index: x [..., n], indices [...] -> [...]. */
 export function pick(x: Tensor, indices: Tensor): Tensor {
   requireDType('pick', indices, 'int32');
+  requireLastAxis('pick', x);
   if (!equalShapes(x.shape.slice(0, -1), indices.shape))
     refuse('pick', 'needs one index for each row', [x, indices]);
   return createTensor('pick', [x, indices], {}, { shape: indices.shape, dtype: x.dtype });
@@ -33,12 +36,15 @@ export function pick(x: Tensor, indices: Tensor): Tensor {
 /** indices [...] -> [..., depth] with a one at each index. */
 export function oneHot(indices: Tensor, depth: number): Tensor {
   requireDType('oneHot', indices, 'int32');
+  if (!Number.isInteger(depth) || depth < 1)
+    refuse('oneHot', `depth ${depth} is not a positive integer`, [indices]);
   return createTensor('oneHot', [indices], {}, { shape: [...indices.shape, depth], dtype: 'float32' });
 }
 
 /** Index of the largest value of the last axis; the lowest index at a tie. */
 export function argmax(x: Tensor): Tensor {
   requireDType('argmax', x, 'float32');
+  requireLastAxis('argmax', x);
   return createTensor('argmax', [x], {}, { shape: x.shape.slice(0, -1), dtype: 'int32' });
 }
 
@@ -65,7 +71,12 @@ export function topIndices(x: Tensor, count: number): Tensor {
 function topShape(operation: string, x: Tensor, count: number) {
   requireDType(operation, x, 'float32');
   const width = x.shape.at(-1);
-  if (width === undefined || count < 1 || (typeof width === 'number' && count > width)) {
+  if (
+    width === undefined ||
+    !Number.isInteger(count) ||
+    count < 1 ||
+    (typeof width === 'number' && count > width)
+  ) {
     const among = width === undefined ? 'nothing' : formatDimension(width);
     refuse(operation, `cannot take ${count} of ${among}`, [x]);
   }

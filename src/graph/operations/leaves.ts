@@ -1,6 +1,7 @@
 import type { Shape } from '../dimension.js';
+import { formatShape } from '../dimension.js';
 import type { DType, GradientRules, Tensor } from '../tensor.js';
-import { createTensor } from '../tensor.js';
+import { createTensor, refuse } from '../tensor.js';
 
 /** A value given at every run. */
 export function input(name: string, shape: Shape, dtype: DType = 'float32'): Tensor {
@@ -18,6 +19,10 @@ export function constant(
   dtype: DType = 'float32',
 ): Tensor {
   const list = typeof values === 'number' ? [values] : values;
+  const expected = shape.reduce((product, size) => product * size, 1);
+  if (list.length !== expected) {
+    refuse('constant', `${list.length} values do not fill the shape ${formatShape(shape)}`, []);
+  }
   return createTensor('constant', [], { values: list }, { shape, dtype });
 }
 

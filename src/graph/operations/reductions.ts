@@ -1,7 +1,7 @@
 /** Operations over a whole axis. */
 import { formatShape } from '../dimension.js';
 import type { GradientRules, Tensor } from '../tensor.js';
-import { createTensor, refuse, requireDType, resolveAxis } from '../tensor.js';
+import { createTensor, refuse, requireDType, requireLastAxis, resolveAxis } from '../tensor.js';
 import {
   add,
   cast,
@@ -17,13 +17,15 @@ import { broadcast, reshape } from './shaping.js';
 /** Sum over axes, which stay with length 1. */
 export function sum(x: Tensor, axes: readonly number[]): Tensor {
   requireDType('sum', x, 'float32');
-  const resolved = axes.map((axis) => resolveAxis('sum', x, axis));
+  const resolved = [...new Set(axes.map((axis) => resolveAxis('sum', x, axis)))];
+  if (resolved.length === 0) return x;
   const shape = x.shape.map((dimension, axis) => (resolved.includes(axis) ? 1 : dimension));
   return createTensor('sum', [x], { axes: resolved }, { shape, dtype: 'float32' });
 }
 
 export function mean(x: Tensor, axes: readonly number[]): Tensor {
-  const lengths = axes.map((axis) => x.shape[resolveAxis('mean', x, axis)]!);
+  const resolved = [...new Set(axes.map((axis) => resolveAxis('mean', x, axis)))];
+  const lengths = resolved.map((axis) => x.shape[axis]!);
   const count = lengths.reduce<number>((product, length) => {
     if (typeof length === 'number') return product * length;
     return refuse('mean', `axes [${axes.join(', ')}] of ${formatShape(x.shape)} have no fixed length`, [x]);
@@ -34,24 +36,27 @@ export function mean(x: Tensor, axes: readonly number[]): Tensor {
 /** Largest value of the last axis, which stays with length 1. */
 export function reduceMaximum(x: Tensor): Tensor {
   requireDType('reduceMaximum', x, 'float32');
+  requireLastAxis('reduceMaximum', x);
   return createTensor('reduceMaximum', [x], {}, { shape: [...x.shape.slice(0, -1), 1], dtype: 'float32' });
 }
 
 /** Over the last axis. */
 export function softmax(x: Tensor): Tensor {
   requireDType('softmax', x, 'float32');
+  requireLastAxis('softmax', x);
   return createTensor('softmax', [x], {}, { shape: x.shape, dtype: 'float32' });
 }
 
 /** Over the last axis. */
 export function logSoftmax(x: Tensor): Tensor {
   requireDType('logSoftmax', x, 'float32');
+  requireLastAxis('logSoftmax', x);
   return createTensor('logSoftmax', [x], {}, { shape: x.shape, dtype: 'float32' });
 }
 
 /** x / sqrt(mean(x^2) + epsilon) * scale, over the last axis. */
 export function rmsNorm(x: Tensor, scale: Tensor, epsilon: number): Tensor {
-  requireDType('rmsNorm', x, 'float32');
+  for (const tensor of [x, scale]) requireDType('rmsNorm', tensor, 'float32');
   const width = x.shape.at(-1);
   if (typeof width !== 'number' || scale.shape.length !== 1 || scale.shape[0] !== width) {
     refuse('rmsNorm', 'the scale must be one value for each of the last axis', [x, scale]);

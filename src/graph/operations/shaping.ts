@@ -38,12 +38,13 @@ export function broadcast(x: Tensor, shape: Shape): Tensor {
   return createTensor('broadcast', [x], {}, { shape, dtype: x.dtype });
 }
 
+const isNegative = (dimension: Dimension): boolean => typeof dimension === 'number' && dimension < 0;
+
 /** Positions start (inclusive) to end (exclusive) of one axis; without an end, to the last. */
 export function slice(x: Tensor, axis: number, start: Dimension, end?: Dimension): Tensor {
   const at = resolveAxis('slice', x, axis);
   const length = x.shape[at]!;
   const stop = end ?? length;
-  const isNegative = (dimension: Dimension) => typeof dimension === 'number' && dimension < 0;
   const kept = subtractDimensions(stop, start);
   if (isNegative(start) || isNegative(kept) || isNegative(subtractDimensions(length, stop))) {
     const range = `${formatDimension(start)} to ${formatDimension(stop)}`;
@@ -56,6 +57,9 @@ export function slice(x: Tensor, axis: number, start: Dimension, end?: Dimension
 /** Zeros before and after along one axis. */
 export function pad(x: Tensor, axis: number, before: Dimension, after: Dimension): Tensor {
   const at = resolveAxis('pad', x, axis);
+  if (isNegative(before) || isNegative(after)) {
+    refuse('pad', `cannot add ${formatDimension(before)} before and ${formatDimension(after)} after`, [x]);
+  }
   const grown = addDimensions(addDimensions(x.shape[at]!, before), after);
   const shape = x.shape.map((dimension, index) => (index === at ? grown : dimension));
   return createTensor('pad', [x], { axis: at, before, after }, { shape, dtype: x.dtype });

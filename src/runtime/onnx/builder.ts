@@ -3,8 +3,9 @@
  * (same operator, inputs and attributes) is not added again: gradient rules repeat forward expressions freely, and
  * here the repetition disappears.
  */
+import { MistletoeError } from '../../core/errors.js';
 import type { Dimension, Shape } from '../../graph/dimension.js';
-import { formatDimension } from '../../graph/dimension.js';
+import { bareSymbol, formatDimension } from '../../graph/dimension.js';
 import type { DType } from '../../graph/tensor.js';
 import { MessageWriter } from './protobuf.js';
 
@@ -26,6 +27,11 @@ export interface ExternalWeight {
   readonly sizeBytes: number;
 }
 
+/** Inputs, outputs and weights are named by others, who may choose one name twice or one that is used inside. */
+export const inputName = (name: string): string => `input:${name}`;
+export const outputName = (name: string): string => `output:${name}`;
+const weightName = (name: string): string => `weight:${name}`;
+
 const opset = 20;
 const irVersion = 10;
 
@@ -43,20 +49,19 @@ export class OnnxBuilder {
   }
 
   input(name: string, shape: Shape, dtype: DType): string {
-    this.inputs.push(describeValue(name, shape, dtype));
+    const input = inputName(name);
+    this.inputs.push(describeValue(input, shape, dtype));
     shape.forEach((dimension, axis) => {
-      if (typeof dimension === 'number') return;
-      const isBareSymbol =
-        dimension.terms.length === 1 && dimension.key === dimension.terms[0]!.symbols.join('*');
-      if (isBareSymbol && !this.symbols.has(dimension.key))
-        this.symbols.set(dimension.key, { input: name, axis });
+      const symbol = bareSymbol(dimension);
+      if (symbol !== undefined && !this.symbols.has(symbol)) this.symbols.set(symbol, { input, axis });
     });
-    return name;
+    return input;
   }
 
   output(name: string, from: string, shape: Shape, dtype: DType): void {
-    this.nodes.push(writeNode('Identity', [from], [name], {}));
-    this.outputs.push(describeValue(name, shape, dtype));
+    const output = outputName(name);
+    this.nodes.push(writeNode('Identity', [from], [output], {}));
+    this.outputs.push(describeValue(output, shape, dtype));
   }
 
   node(operator: string, inputs: readonly string[], options: NodeOptions = {}): string {
@@ -74,23 +79,18 @@ export class OnnxBuilder {
   }
 
   floats(values: readonly number[], shape: readonly number[]): string {
-    return this.initializer('float32', values, shape, new Uint8Array(Float32Array.from(values).buffer));
+    return this.initializer('float32', shape, new Uint8Array(Float32Array.from(values).buffer));
   }
 
   constant(dtype: DType, values: readonly number[], shape: readonly number[]): string {
     if (dtype === 'float32') return this.floats(values, shape);
     const raw = dtype === 'bool' ? Uint8Array.from(values) : new Uint8Array(Int32Array.from(values).buffer);
-    return this.initializer(dtype, values, shape, raw);
+    return this.initializer(dtype, shape, raw);
   }
 
   /** Shapes and axes are int64 in ONNX. */
   integers(values: readonly number[], shape: readonly number[] = [values.length]): string {
-    return this.initializer(
-      'int64',
-      values,
-      shape,
-      new Uint8Array(BigInt64Array.from(values, BigInt).buffer),
-    );
+    return this.initializer('int64', shape, new Uint8Array(BigInt64Array.from(values, BigInt).buffer));
   }
 
   weight(name: string, shape: readonly number[], external: ExternalWeight): string {
@@ -99,13 +99,13 @@ export class OnnxBuilder {
       new MessageWriter()
         .integers(1, shape)
         .integer(2, elementTypes.float32)
-        .string(8, name)
+        .string(8, weightName(name))
         .message(13, entry('location', external.location))
         .message(13, entry('offset', String(external.offsetBytes)))
         .message(13, entry('length', String(external.sizeBytes)))
         .integer(14, 1),
     );
-    return name;
+    return weightName(name);
   }
 
   /** The value of a dimension as an int64 vector of length 1, read off the inputs' shapes where it is symbolic. */
@@ -131,18 +131,19 @@ export class OnnxBuilder {
 
   private symbolValue(name: string): string {
     const source = this.symbols.get(name);
-    if (source === undefined) throw new Error(`No input has "${name}" as a dimension of its own.`);
+    if (source === undefined) {
+      throw new MistletoeError(
+        'shape',
+        `The graph needs the length "${name}", which no input has as a dimension of its own.`,
+      );
+    }
     const attributes = { start: source.axis, end: source.axis + 1 };
     return this.node('Shape', [source.input], { attributes });
   }
 
-  private initializer(
-    type: ElementType,
-    values: readonly number[],
-    shape: readonly number[],
-    raw: Uint8Array,
-  ): string {
-    const key = JSON.stringify(['constant', type, shape, values]);
+  private initializer(type: ElementType, shape: readonly number[], raw: Uint8Array): string {
+    // The bytes, not the numbers: JSON writes both infinities and NaN as null.
+    const key = JSON.stringify(['constant', type, shape, Buffer.from(raw).toString('base64')]);
     const known = this.memo.get(key);
     if (known !== undefined) return known[0]!;
     const name = `c${this.count++}`;

@@ -8,7 +8,8 @@
  * so most contractions of a transformer and of its gradient need no transposition. Axes of length 1 stand anywhere.
  */
 import type { Shape } from '../../graph/dimension.js';
-import type { Tensor, TensorOf } from '../../graph/tensor.js';
+import { countElements } from '../../graph/dimension.js';
+import type { TensorOf } from '../../graph/tensor.js';
 import type { OnnxBuilder } from './builder.js';
 
 type Names = readonly string[];
@@ -99,7 +100,6 @@ export function lowerContraction(builder: OnnxBuilder, node: TensorOf<'contract'
     const outer = index === 0 ? plan.rows : plan.columns;
     return arrangeSide(builder, {
       value: inputs[side]!,
-      tensor: node.inputs[side]!,
       names,
       layout,
       outer,
@@ -143,7 +143,6 @@ function lowerMatrixProduct(
 
 interface Side {
   readonly value: string;
-  readonly tensor: Tensor;
   readonly names: Names;
   readonly layout: Layout;
   readonly outer: Names;
@@ -167,25 +166,8 @@ function arrangeSide(builder: OnnxBuilder, side: Side): string {
       : layout.batchInside
         ? [first, plan.batch, last]
         : [plan.batch, first, last];
-  return builder.node('Reshape', [value, mergedShape(builder, groups, shapeOf)]);
-}
-
-function mergedShape(
-  builder: OnnxBuilder,
-  groups: readonly Names[],
-  shapeOf: (names: Names) => Shape,
-): string {
-  const isFixed = (group: Names): boolean =>
-    shapeOf(group).every((dimension) => typeof dimension === 'number');
-  const product = (group: Names): number =>
-    shapeOf(group).reduce<number>((total, size) => total * (size as number), 1);
-  if (groups.filter((group) => !isFixed(group)).length <= 1) {
-    return builder.integers(groups.map((group) => (isFixed(group) ? product(group) : -1)));
-  }
-  const parts = groups.map((group) =>
-    group.map((name) => builder.dimension(shapeOf([name])[0]!)).reduce((a, b) => builder.node('Mul', [a, b])),
-  );
-  return builder.node('Concat', parts, { attributes: { axis: 0 } });
+  const merged = groups.map((group) => countElements(shapeOf(group)));
+  return builder.node('Reshape', [value, builder.shape(merged, true)]);
 }
 
 function flags(layout: Layout, isRight: boolean, hasBatch: boolean) {

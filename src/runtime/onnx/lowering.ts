@@ -1,7 +1,8 @@
 /** Each graph operation as ONNX nodes, with ONNX Runtime's fused kernels where the CPU provider has them. */
-import { isAbsolute } from 'node:path';
+import { basename, dirname, isAbsolute } from 'node:path';
+import { MistletoeError } from '../../core/errors.js';
 import type { Shape } from '../../graph/dimension.js';
-import { equalShapes } from '../../graph/dimension.js';
+import { equalShapes, multiplyDimensions } from '../../graph/dimension.js';
 import type { OperationName, Tensor, TensorOf } from '../../graph/tensor.js';
 import { sortTopologically } from '../../graph/tensor.js';
 import type { InputDescription, NamedTensors } from '../program.js';
@@ -50,7 +51,12 @@ const lowerings: { readonly [Name in Exclude<OperationName, Leaf>]: Lowering<Nam
   minimum: direct('Min'),
   greater: direct('Greater'),
   equal: direct('Equal'),
-  select: direct('Where'),
+  select: (builder, { dtype }, [condition, a, b]) => {
+    if (dtype !== 'bool') return builder.node('Where', [condition!, a!, b!]);
+    // ONNX Runtime has no Where for booleans.
+    const choices = [a!, b!].map((choice) => castTo(builder, choice, onnxTypes.int32));
+    return castTo(builder, builder.node('Where', [condition!, ...choices]), onnxTypes.bool);
+  },
 
   contract: lowerContraction,
 
@@ -82,7 +88,7 @@ const lowerings: { readonly [Name in Exclude<OperationName, Leaf>]: Lowering<Nam
     }),
   rotate: (builder, node, [x, cosine, sine]) => {
     const [batch, position, heads, width] = node.shape;
-    const flat = builder.shape([batch!, position!, (heads as number) * (width as number)], true);
+    const flat = builder.shape([batch!, position!, multiplyDimensions(heads!, width!)], true);
     const flattened = builder.node('Reshape', [x!, flat]);
     // A position_ids of one element is an offset: row i of the angle tables belongs to position i.
     const inputs = [flattened, builder.integers([0]), cosine!, sine!];
@@ -103,12 +109,12 @@ const lowerings: { readonly [Name in Exclude<OperationName, Leaf>]: Lowering<Nam
     return builder.node('Squeeze', [picked, builder.integers([-1])]);
   },
   oneHot: (builder, node, [indices]) => {
-    const depth = builder.integers([node.shape.at(-1) as number]);
-    return builder.node('OneHot', [
-      castTo(builder, indices!, onnxTypes.int64),
-      depth,
-      builder.floats([0, 1], [2]),
-    ]);
+    const depth = node.shape.at(-1) as number;
+    const wide = castTo(builder, indices!, onnxTypes.int64);
+    const isScalar = node.shape.length === 1;
+    const places = isScalar ? builder.node('Reshape', [wide, builder.integers([1])]) : wide;
+    const ones = builder.node('OneHot', [places, builder.integers([depth]), builder.floats([0, 1], [2])]);
+    return isScalar ? builder.node('Reshape', [ones, builder.integers([depth])]) : ones;
   },
   argmax: (builder, _, [x]) =>
     castTo(builder, builder.node('ArgMax', [x!], { attributes: { axis: -1, keepdims: 0 } }), onnxTypes.int32),
@@ -124,21 +130,27 @@ function lowerTop(builder: OnnxBuilder, x: string, count: number): readonly stri
 export interface LoweredModel {
   readonly bytes: Uint8Array;
   readonly inputs: readonly InputDescription[];
+  readonly outputs: readonly string[];
+  readonly folder: string | undefined; // where the model must lie while it is loaded
   readonly externalFiles: readonly ExternalFile[];
   readonly nodeCount: number;
 }
 
-/** Weights that a model refers to by location: a file to map, or bytes to copy. */
+/**
+ * Weights that a model refers to by location. A file in the model's folder is mapped; anything else has to be handed
+ * over as bytes under its location.
+ */
 export interface ExternalFile {
   readonly location: string;
   readonly source: string | Uint8Array;
+  readonly mapped: boolean;
 }
 
 export function lowerToOnnx(outputs: NamedTensors, weights: readonly WeightStore[]): LoweredModel {
   const builder = new OnnxBuilder();
   const inputs = listInputs(outputs);
   const names = new Map<Tensor, string>();
-  const externalFiles = new Map<string, ExternalFile>();
+  const files = new WeightFiles();
   const inputNames = new Map(
     inputs.map(({ name, shape, dtype }) => [name, builder.input(name, shape, dtype)]),
   );
@@ -149,8 +161,7 @@ export function lowerToOnnx(outputs: NamedTensors, weights: readonly WeightStore
       names.set(tensor, inputNames.get(tensor.attributes.name)!);
     } else if (tensor.operation === 'weight') {
       const { name } = tensor.attributes;
-      const known =
-        weightNames.get(name) ?? placeWeight(builder, tensor, findWeight(weights, tensor), externalFiles);
+      const known = weightNames.get(name) ?? placeWeight(builder, tensor, findWeight(weights, tensor), files);
       weightNames.set(name, known);
       names.set(tensor, known);
     } else {
@@ -167,26 +178,60 @@ export function lowerToOnnx(outputs: NamedTensors, weights: readonly WeightStore
     builder.output(name, names.get(tensor)!, tensor.shape, tensor.dtype);
   }
   const bytes = builder.finish();
-  return { bytes, inputs, externalFiles: [...externalFiles.values()], nodeCount: builder.nodeCount };
+  return {
+    bytes,
+    inputs,
+    outputs: Object.keys(outputs),
+    folder: files.folder,
+    externalFiles: [...files.byPath.values()],
+    nodeCount: builder.nodeCount,
+  };
+}
+
+/** The files a model reads. The first one on disk decides the folder that the others can be mapped from. */
+class WeightFiles {
+  readonly byPath = new Map<string, ExternalFile>();
+  folder: string | undefined;
+
+  addFile(path: string): ExternalFile {
+    const known = this.byPath.get(path);
+    if (known !== undefined) return known;
+    if (!isAbsolute(path)) {
+      throw new MistletoeError('checkpoint', `The weight file "${path}" was expected as an absolute path.`);
+    }
+    this.folder ??= dirname(path);
+    const mapped = dirname(path) === this.folder;
+    const file = { location: mapped ? basename(path) : this.nextCopy(), source: path, mapped };
+    this.byPath.set(path, file);
+    return file;
+  }
+
+  addBytes(source: Uint8Array): ExternalFile {
+    const file = { location: this.nextCopy(), source, mapped: false };
+    this.byPath.set(file.location, file);
+    return file;
+  }
+
+  private nextCopy(): string {
+    return `copy:${this.byPath.size}`;
+  }
 }
 
 function placeWeight(
   builder: OnnxBuilder,
   tensor: TensorOf<'weight'>,
   store: WeightStore,
-  files: Map<string, ExternalFile>,
+  files: WeightFiles,
 ): string {
   const { name } = tensor.attributes;
   const shape = tensor.shape as readonly number[];
   if (store.kind === 'file') {
-    if (!isAbsolute(store.path)) throw new Error(`Weight file path "${store.path}" is not absolute.`);
-    const location = `weights${[...files.keys()].indexOf(store.path) < 0 ? files.size : [...files.keys()].indexOf(store.path)}`;
-    files.set(store.path, { location, source: store.path });
-    return builder.weight(name, shape, { location, ...store.tensors.get(name)! });
+    const { location } = files.addFile(store.path);
+    const { offsetBytes, sizeBytes } = store.tensors.get(name)!;
+    return builder.weight(name, shape, { location, offsetBytes, sizeBytes });
   }
   const { data } = store.tensors.get(name)!;
   const bytes = new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
-  const location = `memory${files.size}`;
-  files.set(location, { location, source: bytes });
+  const { location } = files.addBytes(bytes);
   return builder.weight(name, shape, { location, offsetBytes: 0, sizeBytes: bytes.length });
 }

@@ -6,10 +6,9 @@
 import { createHash, randomUUID } from 'node:crypto';
 import { readFile, rm, writeFile } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import type ort from 'onnxruntime-node';
 import { describeCause, MistletoeError } from '../../core/errors.js';
-import type { DType } from '../../graph/tensor.js';
 import type {
   CompileOptions,
   InputDescription,
@@ -19,8 +18,9 @@ import type {
   Runtime,
   TensorValue,
 } from '../program.js';
-import { bindInputs } from '../program.js';
+import { bindInputs, checkTypes } from '../program.js';
 import type { WeightStore } from '../weights.js';
+import { inputName, outputName } from './builder.js';
 import type { LoweredModel } from './lowering.js';
 import { lowerToOnnx } from './lowering.js';
 import type { Session, SessionHost, SessionValue } from './session-host.js';
@@ -67,7 +67,7 @@ class OnnxRuntime implements Runtime {
     const known = this.programs.get(key);
     if (known !== undefined) return known;
     const program = this.load(model, packed).then(
-      (session) => new OnnxProgram(session, model.inputs, () => this.programs.delete(key)),
+      (session) => new OnnxProgram(session, model, () => this.programs.delete(key)),
     );
     this.programs.set(key, program);
     program.catch(() => this.programs.delete(key));
@@ -95,17 +95,14 @@ class OnnxRuntime implements Runtime {
     model: LoweredModel,
     options: ort.InferenceSession.SessionOptions,
   ): Promise<Session> {
-    const [folder] = model.externalFiles.flatMap(({ source }) =>
-      typeof source === 'string' ? [dirname(source)] : [],
-    );
     const copied: { path: string; data: Uint8Array }[] = [];
-    for (const { location, source } of model.externalFiles) {
-      if (typeof source !== 'string') copied.push({ path: location, data: source });
-      else if (dirname(source) !== folder) copied.push({ path: location, data: await readFile(source) });
+    for (const { location, source, mapped } of model.externalFiles) {
+      if (mapped) continue;
+      copied.push({ path: location, data: typeof source === 'string' ? await readFile(source) : source });
     }
     const withCopies = { ...options, ...(copied.length > 0 ? { externalData: copied } : {}) };
-    if (folder === undefined) return this.host.create(model.bytes, withCopies);
-    const path = join(folder, `program-${randomUUID()}.onnx`);
+    if (model.folder === undefined) return await this.host.create(model.bytes, withCopies);
+    const path = join(model.folder, `program-${randomUUID()}.onnx`);
     try {
       await writeFile(path, model.bytes);
       return await this.host.create(path, withCopies);
@@ -124,28 +121,36 @@ class OnnxRuntime implements Runtime {
 class OnnxProgram implements Program {
   private released = false;
 
+  readonly inputs: readonly InputDescription[];
+  private readonly outputs: readonly string[];
+
   constructor(
     private readonly session: Session,
-    readonly inputs: readonly InputDescription[],
+    model: LoweredModel,
     private readonly onDispose: () => void,
-  ) {}
+  ) {
+    this.inputs = model.inputs;
+    this.outputs = model.outputs;
+  }
 
-  async run(values: NamedValues): Promise<NamedValues> {
+  async run(values: NamedValues, wanted: readonly string[] = this.outputs): Promise<NamedValues> {
+    if (this.released) throw new MistletoeError('runtime', 'The program was run after it was disposed of.');
     bindInputs(this.inputs, values);
+    checkTypes(this.inputs, values);
     const feeds: Record<string, SessionValue> = {};
     for (const { name, dtype } of this.inputs) {
       const { data, shape } = values[name]!;
-      feeds[name] = { type: sessionType(name, dtype, values[name]!), data, dims: shape };
+      feeds[inputName(name)] = { type: dtype, data, dims: shape };
     }
     let results;
     try {
-      results = await this.session.run(feeds);
+      results = await this.session.run(feeds, wanted.map(outputName));
     } catch (cause) {
       throw new MistletoeError('runtime', `ONNX Runtime failed in a run: ${describeCause(cause)}`, { cause });
     }
     const outputs: Record<string, TensorValue> = {};
-    for (const name in results) {
-      const { data, dims } = results[name]!;
+    for (const name of wanted) {
+      const { data, dims } = results[outputName(name)]!;
       outputs[name] = { data, shape: dims };
     }
     return outputs;
@@ -157,13 +162,6 @@ class OnnxProgram implements Program {
     this.onDispose();
     await this.session.release();
   }
-}
-
-function sessionType(name: string, dtype: DType, { data }: TensorValue): SessionValue['type'] {
-  const given = data instanceof Float32Array ? 'float32' : data instanceof Int32Array ? 'int32' : 'bool';
-  if (given !== dtype)
-    throw new MistletoeError('runtime', `Input "${name}" holds ${given} values, expected ${dtype}.`);
-  return dtype;
 }
 
 function identify(model: LoweredModel, packed: boolean): string {

@@ -17,7 +17,10 @@ export interface SessionResult {
 }
 
 export interface Session {
-  run(inputs: Readonly<Record<string, SessionValue>>): Promise<Readonly<Record<string, SessionResult>>>;
+  run(
+    inputs: Readonly<Record<string, SessionValue>>,
+    outputs?: readonly string[],
+  ): Promise<Readonly<Record<string, SessionResult>>>;
   release(): Promise<void>;
 }
 
@@ -34,20 +37,29 @@ export function createLocalHost(): SessionHost {
           ? await ort.InferenceSession.create(model, options)
           : await ort.InferenceSession.create(model, options);
       return {
-        async run(inputs) {
+        async run(inputs, outputs) {
           const feeds: Record<string, ort.Tensor> = {};
           for (const name in inputs) {
             const { type, data, dims } = inputs[name]!;
             feeds[name] = new ort.Tensor(type, data as Float32Array, dims);
           }
           // The binding types data as a union over all element types; lowering only makes these three.
-          return (await session.run(feeds)) as unknown as Readonly<Record<string, SessionResult>>;
+          return (await (outputs === undefined
+            ? session.run(feeds)
+            : session.run(feeds, outputs))) as unknown as Readonly<Record<string, SessionResult>>;
         },
         release: () => session.release(),
       };
     },
     close: () => Promise.resolve(),
   };
+}
+
+/** Posting a view would copy all of the buffer behind it, such as a whole cache for its first rows. */
+function copyInputs(inputs: Readonly<Record<string, SessionValue>>) {
+  return Object.fromEntries(
+    Object.entries(inputs).map(([name, value]) => [name, { ...value, data: value.data.slice() }]),
+  );
 }
 
 interface Answer {
@@ -62,11 +74,13 @@ export function createWorkerHost(): SessionHost {
   worker.unref();
   const pending = new Map<
     number,
-    { resolve(result: Readonly<Record<string, SessionResult>>): void; reject(error: Error): void }
+    { resolve: (result: Readonly<Record<string, SessionResult>>) => void; reject: (error: Error) => void }
   >();
   let tasks = 0;
   let sessions = 0;
+  let ended: Error | undefined;
   const failAll = (error: Error): void => {
+    ended = error;
     for (const { reject } of pending.values()) reject(error);
     pending.clear();
   };
@@ -79,21 +93,34 @@ export function createWorkerHost(): SessionHost {
   });
   worker.on('error', failAll);
   worker.on('exit', () => {
-    failAll(new Error('the runtime worker ended'));
+    failAll(ended ?? new Error('the runtime worker ended'));
   });
-  const ask = (request: object): Promise<Readonly<Record<string, SessionResult>>> =>
+  const ask = (
+    request: object,
+    transfer: readonly ArrayBuffer[] = [],
+  ): Promise<Readonly<Record<string, SessionResult>>> =>
     new Promise((resolve, reject) => {
+      if (ended !== undefined) {
+        reject(ended);
+        return;
+      }
       const task = tasks++;
+      worker.postMessage({ task, ...request }, transfer);
       pending.set(task, { resolve, reject });
       worker.ref();
-      worker.postMessage({ task, ...request });
     });
   return {
     async create(model, options) {
       const session = sessions++;
       await ask({ kind: 'create', session, model, options });
       return {
-        run: (inputs) => ask({ kind: 'run', session, inputs }),
+        run: (inputs) => {
+          const copies = copyInputs(inputs);
+          return ask(
+            { kind: 'run', session, inputs: copies },
+            Object.values(copies).map(({ data }) => data.buffer),
+          );
+        },
         release: async () => {
           await ask({ kind: 'release', session });
         },

@@ -7,7 +7,7 @@ const sessions = new Map();
 
 /**
  * @typedef {{ task: number, kind: 'create', session: number, model: string | Uint8Array, options: ort.InferenceSession.SessionOptions }
- *   | { task: number, kind: 'run', session: number, inputs: Record<string, { type: 'float32' | 'int32' | 'bool', data: Float32Array | Int32Array | Uint8Array, dims: readonly number[] }> }
+ *   | { task: number, kind: 'run', session: number, inputs: Record<string, { type: 'float32' | 'int32' | 'bool', data: Float32Array | Int32Array | Uint8Array, dims: readonly number[] }>, outputs?: readonly string[] }
  *   | { task: number, kind: 'release', session: number }} Request
  */
 
@@ -34,7 +34,8 @@ async function answer(request) {
   for (const [name, { type, data, dims }] of Object.entries(request.inputs)) {
     feeds[name] = new ort.Tensor(type, /** @type {Float32Array} */ (data), dims);
   }
-  const results = await session.run(feeds);
+  const { outputs } = request;
+  const results = await (outputs === undefined ? session.run(feeds) : session.run(feeds, outputs));
   return Object.fromEntries(
     Object.entries(results).map(([name, tensor]) => [name, { data: tensor.data, dims: tensor.dims }]),
   );

@@ -1,0 +1,144 @@
+/**
+ * The oracle: a second runtime that shares nothing with ONNX Runtime, computes in double precision and is written for
+ * being right. Tests hold every other runtime against it and take finite differences with it.
+ */
+import { open } from 'node:fs/promises';
+import { describeCause, MistletoeError } from '../../core/errors.js';
+import type { DType, Tensor, TensorOf } from '../../graph/tensor.js';
+import { sortTopologically } from '../../graph/tensor.js';
+import type {
+  InputDescription,
+  NamedTensors,
+  NamedValues,
+  Program,
+  Runtime,
+  TensorValue,
+} from '../program.js';
+import { bindInputs, checkTypes, findWeight, listInputs } from '../program.js';
+import type { WeightStore } from '../weights.js';
+import type { DenseValue } from './dense-value.js';
+import { resolveDimension, resolveShape } from './dense-value.js';
+import { runKernel } from './kernels.js';
+
+export type { DenseValue } from './dense-value.js';
+export type NamedDenseValues = Readonly<Record<string, DenseValue>>;
+
+/** Runs a graph in double precision from end to end. */
+export function interpret(
+  outputs: NamedTensors,
+  inputs: NamedDenseValues,
+  weights: NamedDenseValues = {},
+): NamedDenseValues {
+  const bindings = bindInputs(listInputs(outputs), inputs);
+  const values = new Map<Tensor, DenseValue>();
+  for (const tensor of sortTopologically(Object.values(outputs))) {
+    values.set(tensor, evaluate(tensor));
+  }
+  return mapRecord(outputs, (tensor) => values.get(tensor)!);
+
+  function evaluate(tensor: Tensor): DenseValue {
+    if (tensor.operation === 'input') return inputs[tensor.attributes.name]!;
+    if (tensor.operation === 'weight') return requireWeight(weights, tensor);
+    return runKernel(
+      tensor,
+      tensor.inputs.map((input) => values.get(input)!),
+      {
+        shape: resolveShape(tensor.shape, bindings),
+        resolve: (dimension) => resolveDimension(dimension, bindings),
+      },
+    );
+  }
+}
+
+function requireWeight(weights: NamedDenseValues, tensor: TensorOf<'weight'>): DenseValue {
+  const { name } = tensor.attributes;
+  const value = weights[name];
+  if (value !== undefined) return value;
+  throw new MistletoeError('checkpoint', `The graph reads a weight "${name}" that was not given.`);
+}
+
+export function createInterpreter(): Runtime {
+  return {
+    name: 'interpreter',
+    async compile(outputs, stores = []): Promise<Program> {
+      const inputs = listInputs(outputs);
+      const weights = await loadWeights(outputs, stores);
+      return {
+        inputs,
+        run: (values) =>
+          new Promise((resolve) => {
+            resolve(runProgram(outputs, inputs, values, weights));
+          }),
+        dispose: () => Promise.resolve(),
+      };
+    },
+    dispose: () => Promise.resolve(),
+  };
+}
+
+function runProgram(
+  outputs: NamedTensors,
+  inputs: readonly InputDescription[],
+  values: NamedValues,
+  weights: NamedDenseValues,
+): NamedValues {
+  bindInputs(inputs, values);
+  checkTypes(inputs, values);
+  const results = interpret(outputs, mapRecord(values, widen), weights);
+  return mapRecord(outputs, ({ dtype }, name) => narrow(results[name]!, dtype));
+}
+
+function widen({ shape, data }: TensorValue): DenseValue {
+  return { shape, data: Float64Array.from(data) };
+}
+
+function narrow({ shape, data }: DenseValue, dtype: DType): TensorValue {
+  if (dtype === 'float32') return { shape, data: Float32Array.from(data) };
+  return { shape, data: dtype === 'int32' ? Int32Array.from(data) : Uint8Array.from(data) };
+}
+
+async function loadWeights(outputs: NamedTensors, stores: readonly WeightStore[]): Promise<NamedDenseValues> {
+  const loaded: Record<string, DenseValue> = {};
+  for (const tensor of sortTopologically(Object.values(outputs))) {
+    if (tensor.operation !== 'weight') continue;
+    const { name } = tensor.attributes;
+    const data = await readWeight(findWeight(stores, tensor), name);
+    loaded[name] = { shape: tensor.shape as readonly number[], data };
+  }
+  return loaded;
+}
+
+async function readWeight(store: WeightStore, name: string): Promise<Float64Array> {
+  if (store.kind === 'memory') return Float64Array.from(store.tensors.get(name)!.data);
+  const { offsetBytes, sizeBytes } = store.tensors.get(name)!;
+  const bytes = new Uint8Array(sizeBytes);
+  let found: number;
+  try {
+    const file = await open(store.path, 'r');
+    try {
+      found = (await file.read(bytes, 0, sizeBytes, offsetBytes)).bytesRead;
+    } finally {
+      await file.close();
+    }
+  } catch (cause) {
+    throw new MistletoeError(
+      'checkpoint',
+      `The weight file "${store.path}" could not be read: ${describeCause(cause)}`,
+      { cause },
+    );
+  }
+  if (found !== sizeBytes) {
+    throw new MistletoeError(
+      'checkpoint',
+      `The weight file "${store.path}" ends within "${name}": ${found} bytes of ${sizeBytes} are there.`,
+    );
+  }
+  return Float64Array.from(new Float32Array(bytes.buffer));
+}
+
+function mapRecord<From, To>(
+  record: Readonly<Record<string, From>>,
+  convert: (value: From, name: string) => To,
+): Readonly<Record<string, To>> {
+  return Object.fromEntries(Object.entries(record).map(([name, value]) => [name, convert(value, name)]));
+}

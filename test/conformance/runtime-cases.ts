@@ -1,0 +1,498 @@
+/**
+ * What every runtime must compute: one graph of one operation per case, with the sizes of its symbols in successive
+ * runs of one program. The values are drawn here, so that all runtimes see the same.
+ */
+import type { Random } from '../../src/core/random.js';
+import { createRandom } from '../../src/core/random.js';
+import type { Dimension } from '../../src/graph/dimension.js';
+import { addDimensions, evaluateDimension, multiplyDimensions, symbol } from '../../src/graph/dimension.js';
+import { contract, matmul } from '../../src/graph/operations/contraction.js';
+import * as elementwise from '../../src/graph/operations/elementwise.js';
+import * as indexing from '../../src/graph/operations/indexing.js';
+import { constant, input, weight } from '../../src/graph/operations/leaves.js';
+import * as reductions from '../../src/graph/operations/reductions.js';
+import { rotate } from '../../src/graph/operations/rotation.js';
+import * as shaping from '../../src/graph/operations/shaping.js';
+import type { OperationName, Tensor } from '../../src/graph/tensor.js';
+import type { NamedTensors, NamedValues, TensorValue } from '../../src/runtime/program.js';
+import { listInputs } from '../../src/runtime/program.js';
+import type { WeightStore } from '../../src/runtime/weights.js';
+
+export type Draw = (random: Random) => number;
+export type Sizes = Readonly<Record<string, number>>;
+
+export interface RuntimeCase {
+  readonly operation: OperationName;
+  readonly name: string;
+  readonly output: Tensor;
+  readonly sizes: readonly Sizes[]; // of the symbols, one for each run
+  readonly draws: Readonly<Record<string, Draw>>; // by input name, where normal numbers will not do
+  readonly sources: readonly string[]; // inputs by which the output is differentiated
+  readonly weights: readonly WeightStore[];
+}
+
+interface CaseOptions {
+  readonly draws?: Readonly<Record<string, Draw>>;
+  readonly sources?: readonly string[];
+  readonly weights?: readonly WeightStore[];
+}
+
+const normal: Draw = (random) => {
+  // The sum of twelve uniform numbers is normal enough.
+  let total = -6;
+  for (let i = 0; i < 12; i++) total += random.next();
+  return total;
+};
+const positive: Draw = (random) => 0.2 + 2 * random.next();
+const below =
+  (limit: number): Draw =>
+  (random) =>
+    random.nextInteger(limit);
+const coarse: Draw = (random) => random.nextInteger(3) - 1;
+
+const batch = symbol('batch');
+const position = symbol('position');
+const past = symbol('past');
+const runs: readonly Sizes[] = [
+  { batch: 2, position: 3, past: 4 },
+  { batch: 1, position: 5, past: 1 },
+  { batch: 3, position: 1, past: 2 },
+];
+
+export function drawValues(
+  outputs: NamedTensors,
+  sizes: Sizes,
+  draws: Readonly<Record<string, Draw>>,
+  name: string,
+): NamedValues {
+  const bindings = new Map(Object.entries(sizes));
+  const values: Record<string, TensorValue> = {};
+  for (const description of listInputs(outputs)) {
+    const shape = description.shape.map((dimension) => evaluateDimension(dimension, bindings)!);
+    const random = createRandom('runtime', name, description.name, JSON.stringify(sizes));
+    const draw = draws[description.name] ?? (description.dtype === 'bool' ? below(2) : normal);
+    const numbers = Array.from({ length: shape.reduce((a, b) => a * b, 1) }, () => draw(random));
+    const data =
+      description.dtype === 'float32'
+        ? Float32Array.from(numbers)
+        : description.dtype === 'int32'
+          ? Int32Array.from(numbers)
+          : Uint8Array.from(numbers);
+    values[description.name] = { shape, data };
+  }
+  return values;
+}
+
+function describeCase(
+  operation: OperationName,
+  name: string,
+  output: Tensor,
+  options: CaseOptions = {},
+): RuntimeCase {
+  const inputs = listInputs({ output });
+  const isSymbolic = inputs.some(({ shape }) => shape.some((dimension) => typeof dimension !== 'number'));
+  const sources = inputs.filter(({ dtype }) => dtype === 'float32').map((entry) => entry.name);
+  return {
+    operation,
+    name: `${operation}: ${name}`,
+    output,
+    sizes: isSymbolic ? runs : [{}],
+    draws: options.draws ?? {},
+    sources: output.dtype === 'float32' ? (options.sources ?? sources) : [],
+    weights: options.weights ?? [],
+  };
+}
+
+const x = (...shape: Dimension[]): Tensor => input('x', shape);
+const y = (...shape: Dimension[]): Tensor => input('y', shape);
+const integers = (name: string, ...shape: Dimension[]): Tensor => input(name, shape, 'int32');
+const flags = (...shape: Dimension[]): Tensor => input('flags', shape, 'bool');
+
+const leafCases: readonly RuntimeCase[] = [
+  describeCase('input', 'is the output', x(batch, 3)),
+  describeCase('input', 'int32 is the output', integers('x', 4)),
+  describeCase('input', 'bool is the output', flags(2, position)),
+  describeCase('input', 'scalar is the output', x()),
+  describeCase('constant', 'scalar', constant(2.5)),
+  describeCase(
+    'constant',
+    'infinities are told apart',
+    elementwise.add(
+      constant([Infinity, 1], [2]),
+      shaping.concatenate([constant([1], [1]), constant([-Infinity], [1])], 0),
+    ),
+  ),
+  describeCase('constant', 'int32 and negative', constant([-3, 7], [2, 1], 'int32')),
+  describeCase('constant', 'bool', constant([1, 0, 1], [3], 'bool')),
+  describeCase('constant', 'used twice', elementwise.multiply(elementwise.add(x(batch), 0.5), 0.5)),
+  describeCase('weight', 'is the output', weight('table', [2, 3]), { weights: memory('table', [2, 3]) }),
+  describeCase('weight', 'times an input', matmul(x(batch, position, 4), weight('matrix', [4, 2])), {
+    weights: memory('matrix', [4, 2]),
+  }),
+  describeCase('weight', 'has the name of an input', elementwise.add(x(3), weight('x', [3])), {
+    weights: memory('x', [3]),
+  }),
+];
+
+function memory(name: string, shape: readonly number[]): readonly WeightStore[] {
+  const random = createRandom('weights', name);
+  const data = Float32Array.from({ length: shape.reduce((a, b) => a * b, 1) }, () => normal(random));
+  return [{ kind: 'memory', tensors: new Map([[name, { shape, data }]]) }];
+}
+
+const unaryCases: readonly RuntimeCase[] = (
+  ['negate', 'exponential', 'logarithm', 'reciprocalSquareRoot', 'sigmoid', 'silu', 'stopGradient'] as const
+).flatMap((operation) => {
+  const options: CaseOptions = {
+    draws: { x: operation === 'logarithm' || operation === 'reciprocalSquareRoot' ? positive : normal },
+    // Its gradient is zero by meaning, not by differences.
+    ...(operation === 'stopGradient' ? { sources: [] } : {}),
+  };
+  const apply = elementwise[operation];
+  return [
+    describeCase(operation, 'matrix', apply(x(3, 4)), options),
+    describeCase(operation, 'scalar', apply(x()), options),
+    describeCase(operation, 'symbolic', apply(x(batch, position, 3)), options),
+    describeCase(operation, 'of length 1', apply(x(1, 1)), options),
+  ];
+});
+
+const castCases: readonly RuntimeCase[] = [
+  describeCase('cast', 'float32 to int32 goes towards zero', elementwise.cast(x(batch, 7), 'int32'), {
+    draws: { x: (random) => 4 * normal(random) },
+  }),
+  describeCase('cast', 'float32 to bool', elementwise.cast(x(9), 'bool'), { draws: { x: coarse } }),
+  describeCase('cast', 'int32 to float32', elementwise.cast(integers('x', 5), 'float32'), {
+    draws: { x: below(9) },
+  }),
+  describeCase('cast', 'int32 to bool', elementwise.cast(integers('x', 5), 'bool'), {
+    draws: { x: below(2) },
+  }),
+  describeCase('cast', 'bool to float32', elementwise.cast(flags(batch, 4), 'float32')),
+  describeCase('cast', 'bool to int32', elementwise.cast(flags(6), 'int32')),
+];
+
+const binaryCases: readonly RuntimeCase[] = (
+  ['add', 'subtract', 'multiply', 'divide', 'maximum', 'minimum', 'greater', 'equal'] as const
+).flatMap((operation) => {
+  const apply = elementwise[operation];
+  const draws: Readonly<Record<string, Draw>> =
+    operation === 'divide' ? { y: positive } : operation === 'equal' ? { x: coarse, y: coarse } : {};
+  const whole = {
+    x: (random: Random) => random.nextInteger(9) - 4,
+    y: (random: Random) => 1 + random.nextInteger(4),
+  };
+  return [
+    describeCase(operation, 'same shapes', apply(x(2, 3), y(2, 3)), { draws }),
+    describeCase(operation, 'row and column', apply(x(4, 1), y(1, 3)), { draws }),
+    describeCase(operation, 'missing leading axes', apply(x(2, 3, 4), y(4)), { draws }),
+    describeCase(operation, 'symbolic by fixed', apply(x(batch, position, 3), y(3)), { draws }),
+    describeCase(operation, 'symbolic by symbolic', apply(x(batch, 1, 2), y(position, 1)), { draws }),
+    describeCase(operation, 'scalars', apply(x(), y()), { draws }),
+    describeCase(operation, 'number on the right', apply(x(batch, 2), 0.75), { draws }),
+    describeCase(operation, 'int32', apply(integers('x', batch, 3), integers('y', 3)), { draws: whole }),
+  ];
+});
+
+const selectCases: readonly RuntimeCase[] = [
+  describeCase('select', 'float32', elementwise.select(flags(3, 4), x(3, 4), y(3, 4))),
+  describeCase(
+    'select',
+    'broadcast everywhere',
+    elementwise.select(flags(batch, 1, 3), x(position, 1), y(3)),
+  ),
+  describeCase('select', 'numbers', elementwise.select(flags(batch, position), 0, -Infinity)),
+  describeCase('select', 'int32', elementwise.select(flags(batch), integers('x', batch), integers('y', 1)), {
+    draws: { x: below(5), y: below(5) },
+  }),
+  describeCase(
+    'select',
+    'bool',
+    elementwise.select(flags(4), input('x', [4], 'bool'), input('y', [4], 'bool')),
+  ),
+];
+
+function contraction(equation: string, lengths: Readonly<Record<string, Dimension>>, scale = 1): RuntimeCase {
+  const [left, right] = equation
+    .split('->')[0]!
+    .split(',')
+    .map((names) =>
+      names
+        .trim()
+        .split(/\s+/)
+        .filter(Boolean)
+        .map((name) => lengths[name]!),
+    );
+  const scaled = scale === 1 ? '' : ` times ${scale}`;
+  const sizes = Object.entries(lengths).map(
+    ([name, size]) => `${name}=${typeof size === 'number' ? size : size.key}`,
+  );
+  const output = contract(x(...left!), y(...right!), equation, scale);
+  return describeCase('contract', `${equation}${scaled} (${sizes.join(' ')})`, output);
+}
+
+const heads = { b: batch, t: position, u: past, h: 3, d: 4 };
+const groups = { b: batch, t: position, u: past, k: 2, g: 3, d: 4 };
+const layers = { b: batch, t: position, i: 5, o: 3 };
+
+const contractionCases: readonly RuntimeCase[] = [
+  contraction('b t h d, b u h d -> b h t u', heads, 0.5),
+  contraction('b t h d, p h d -> b h t p', { ...heads, p: past }, 0.5),
+  contraction('b t k g d, b u k d -> b k g t u', groups, 0.5),
+  contraction('b k g t u, b u k d -> b t k g d', groups),
+  contraction('b t k g d, p k d -> b k g t p', { ...groups, p: past }, 0.25),
+  contraction('b k g t p, p k d -> b t k g d', { ...groups, p: past }),
+  contraction('b h t u, b u h d -> b t h d', heads),
+  contraction('b h t p, p h d -> b t h d', { ...heads, p: past }),
+  contraction('b t h d, b u h d -> b h t u', { ...heads, h: 1 }, 0.5),
+  contraction('b t h d, b u h d -> b h t u', { ...heads, t: 1 }),
+  contraction('b t h d, b u h d -> b h t u', { ...heads, b: 1, u: 7 }, 2),
+  contraction('b t h d, b u h d -> b h t u', { b: 1, t: 1, u: 1, h: 1, d: 1 }, 2),
+  contraction('b t i, i o -> b t o', layers),
+  contraction('b t i, o i -> b t o', layers),
+  contraction('b t i, o i -> b t o', layers, -3),
+  contraction('b t i, i o -> b t o', { ...layers, i: 1 }),
+  contraction('b t i, o i -> b t o', { ...layers, o: 1 }),
+  contraction('b t o, b t i -> i o', layers),
+  contraction('b t o, b t i -> o i', layers),
+  contraction('t i, i o -> t o', layers),
+  contraction('t i, i o -> o t', layers),
+  contraction('i t, i o -> t o', layers),
+  contraction('i t, o i -> t o', layers),
+  contraction('i, i o -> o', layers),
+  contraction('t i, i -> t', layers),
+  contraction('i, i -> ', layers),
+  contraction('t, t -> t', layers),
+  contraction('t, u -> t u', heads),
+  contraction('t, u -> u t', heads),
+  contraction('b t i, b t i -> b t', layers),
+  contraction('b t, b t i -> b i', layers),
+  contraction('b t, b t i -> i b', layers),
+  contraction('b t i, b t i -> i', layers),
+  contraction('b t h d, h d o -> b t o', { ...heads, o: 5 }),
+  contraction('b t h d, o h d -> b t o', { ...heads, o: 5 }, 0.125),
+  contraction('b t h d, d h o -> b t o', { ...heads, o: 5 }),
+  contraction('b t i, i h d -> b t h d', { ...heads, i: 5 }),
+  contraction('b t i, h d i -> b h t d', { ...heads, i: 5 }),
+  contraction('t b d, u b d -> b t u', heads),
+  contraction('d b t, d b u -> b t u', heads),
+  contraction('d t b, b u d -> u b t', heads),
+  describeCase('contract', 'matmul of two stacks', matmul(x(batch, 2, position, 3), y(batch, 2, 3, past))),
+  describeCase('contract', 'matmul of two matrices', matmul(x(2, 3), y(3, 4))),
+  describeCase('contract', 'a tensor with itself', contract(x(batch, 3), x(batch, 3), 'b i, b i -> b', 0.5)),
+];
+
+const shapingCases: readonly RuntimeCase[] = [
+  describeCase('reshape', 'splits heads', shaping.reshape(x(batch, position, 6), [batch, position, 2, 3])),
+  describeCase(
+    'reshape',
+    'merges symbols',
+    shaping.reshape(x(batch, position, 2), [multiplyDimensions(batch, position), 2]),
+  ),
+  describeCase('reshape', 'to a scalar', shaping.reshape(x(1, 1), [])),
+  describeCase('reshape', 'from a scalar', shaping.reshape(x(), [1, 1])),
+  describeCase('reshape', 'int32', shaping.reshape(integers('x', batch, 4), [multiplyDimensions(batch, 4)])),
+  describeCase('reshape', 'bool', shaping.reshape(flags(2, 3), [3, 2])),
+  describeCase('transpose', 'matrix', shaping.transpose(x(3, 4), [1, 0])),
+  describeCase('transpose', 'four axes', shaping.transpose(x(batch, position, 2, 3), [2, 0, 3, 1])),
+  describeCase('transpose', 'int32', shaping.transpose(integers('x', 2, 3, 1), [2, 0, 1])),
+  describeCase('transpose', 'bool', shaping.transpose(flags(batch, 3), [1, 0])),
+  describeCase('broadcast', 'scalar', shaping.broadcast(x(), [2, 3])),
+  describeCase(
+    'broadcast',
+    'scalar to symbols',
+    elementwise.add(shaping.broadcast(y(), [batch, position]), x(batch, position)),
+  ),
+  describeCase('broadcast', 'inner axis', shaping.broadcast(x(batch, 1, 3), [batch, 4, 3])),
+  describeCase(
+    'broadcast',
+    'leading symbols',
+    elementwise.multiply(shaping.broadcast(y(3), [batch, position, 3]), x(batch, position, 1)),
+  ),
+  describeCase('broadcast', 'to the same shape', shaping.broadcast(x(batch, 2), [batch, 2])),
+  describeCase('broadcast', 'int32', shaping.broadcast(integers('x', 1, 2), [3, 2])),
+  describeCase('broadcast', 'bool', shaping.broadcast(flags(1, 2), [2, 3, 2])),
+  describeCase('slice', 'middle', shaping.slice(x(batch, 6), 1, 2, 5)),
+  describeCase('slice', 'to the end', shaping.slice(x(5, position), 0, 3)),
+  describeCase(
+    'slice',
+    'symbolic bounds',
+    shaping.slice(
+      elementwise.add(x(batch, addDimensions(past, position)), y(position, past, 1, 1)),
+      -1,
+      past,
+    ),
+  ),
+  describeCase('slice', 'first of a symbolic axis', shaping.slice(x(batch, position, 2), 1, 0, 1)),
+  describeCase(
+    'slice',
+    'last of a symbolic axis',
+    shaping.slice(x(batch, position, 2), 1, addDimensions(position, -1)),
+  ),
+  describeCase('slice', 'int32', shaping.slice(integers('x', 4, 2), 0, 1, 3)),
+  describeCase('slice', 'bool', shaping.slice(flags(4, 2), 1, 1)),
+  describeCase('pad', 'both ends', shaping.pad(x(batch, 3), 1, 1, 2)),
+  describeCase(
+    'pad',
+    'symbolic amounts',
+    elementwise.multiply(shaping.pad(x(batch, position), 1, past, 1), y(past, 1, 1)),
+  ),
+  describeCase('pad', 'one value', shaping.pad(x(1), -1, 0, 3)),
+  describeCase('pad', 'int32', shaping.pad(integers('x', 2, 2), 0, 1, 0), { draws: { x: below(7) } }),
+  describeCase('concatenate', 'rows', shaping.concatenate([x(2, 3), y(1, 3)], 0)),
+  describeCase(
+    'concatenate',
+    'past and new',
+    shaping.concatenate([x(batch, past, 2), y(batch, position, 2)], 1),
+  ),
+  describeCase(
+    'concatenate',
+    'a part twice',
+    shaping.concatenate([x(batch, 2), x(batch, 2), y(batch, 1)], -1),
+  ),
+  describeCase(
+    'concatenate',
+    'int32',
+    shaping.concatenate([integers('x', batch, 2), integers('y', batch, 1)], 1),
+  ),
+  describeCase('concatenate', 'bool', shaping.concatenate([flags(2), input('y', [position], 'bool')], 0)),
+];
+
+const reductionCases: readonly RuntimeCase[] = [
+  describeCase('sum', 'last axis', reductions.sum(x(batch, 5), [-1])),
+  describeCase('sum', 'first and last', reductions.sum(x(batch, position, 3), [0, 2])),
+  describeCase('sum', 'all axes', reductions.sum(x(2, 3), [0, 1])),
+  describeCase('sum', 'no axes', reductions.sum(x(2, 3), [])),
+  describeCase('sum', 'one axis given twice', reductions.sum(x(2, 3), [1, -1])),
+  describeCase('sum', 'mean', reductions.mean(x(batch, 4, 2), [1, -1])),
+  describeCase('sum', 'axis of length 1', reductions.sum(x(batch, 1), [1])),
+  ...(['reduceMaximum', 'softmax', 'logSoftmax'] as const).flatMap((operation) => [
+    describeCase(operation, 'vector', reductions[operation](x(5))),
+    describeCase(operation, 'symbolic rows', reductions[operation](x(batch, position, 4))),
+    describeCase(operation, 'symbolic axis', reductions[operation](x(batch, 2, past))),
+    describeCase(operation, 'one value', reductions[operation](x(3, 1))),
+    describeCase(operation, 'large values', reductions[operation](x(2, 6)), {
+      draws: { x: (random) => 1000 + 3 * normal(random) },
+    }),
+  ]),
+  describeCase(
+    'softmax',
+    'masked by minus infinity',
+    reductions.softmax(elementwise.select(flags(2, 4), x(2, 4), -Infinity)),
+    {
+      draws: { flags: () => 1 },
+      sources: [],
+    },
+  ),
+  describeCase('rmsNorm', 'vector', reductions.rmsNorm(x(4), y(4), 1e-5)),
+  describeCase('rmsNorm', 'rows', reductions.rmsNorm(x(batch, position, 6), y(6), 1e-6)),
+  describeCase('rmsNorm', 'large epsilon', reductions.rmsNorm(x(3, 5), y(5), 0.5)),
+  describeCase('rmsNorm', 'width 1', reductions.rmsNorm(x(batch, 1), y(1), 0.1)),
+];
+
+const rotated = (heads: Dimension, width: number): Tensor =>
+  rotate(
+    x(batch, position, heads, width),
+    input('cosine', [position, width / 2]),
+    input('sine', [position, width / 2]),
+  );
+
+const rotationCases: readonly RuntimeCase[] = [
+  describeCase('rotate', 'heads', rotated(3, 8), { sources: ['x'] }),
+  describeCase('rotate', 'one head', rotated(1, 4), { sources: ['x'] }),
+  describeCase('rotate', 'one pair', rotated(2, 2), { sources: ['x'] }),
+  describeCase('rotate', 'three pairs', rotated(2, 6), { sources: ['x'] }),
+  describeCase('rotate', 'symbolic heads', rotated(past, 4), { sources: ['x'] }),
+  describeCase(
+    'rotate',
+    'fixed sizes',
+    rotate(x(2, 3, 2, 4), input('cosine', [3, 2]), input('sine', [3, 2])),
+    { sources: ['x'] },
+  ),
+];
+
+const at = { at: below(4) };
+const indexingCases: readonly RuntimeCase[] = [
+  describeCase('gatherRows', 'embedding', indexing.gatherRows(x(4, 3), integers('at', batch, position)), {
+    draws: at,
+  }),
+  describeCase('gatherRows', 'one index', indexing.gatherRows(x(4, 3), integers('at')), { draws: at }),
+  describeCase('gatherRows', 'table of numbers', indexing.gatherRows(x(4), integers('at', 2, 3)), {
+    draws: at,
+  }),
+  describeCase('gatherRows', 'table of matrices', indexing.gatherRows(x(4, 2, 3), integers('at', position)), {
+    draws: at,
+  }),
+  describeCase('gatherRows', 'int32 table', indexing.gatherRows(integers('x', 4), integers('at', batch)), {
+    draws: { ...at, x: below(9) },
+  }),
+  describeCase('gatherRows', 'bool table', indexing.gatherRows(flags(4, 2), integers('at', 3)), {
+    draws: at,
+  }),
+  ...[
+    { name: 'rows', like: [4, 3], indices: [batch, position] },
+    { name: 'one index', like: [4, 3], indices: [] },
+    { name: 'table of numbers', like: [4], indices: [2, 3] },
+    { name: 'table of matrices', like: [4, 2, 3], indices: [position] },
+  ].map(({ name, like, indices }) =>
+    describeCase(
+      'scatterAddRows',
+      name,
+      indexing.scatterAddRows(
+        weight('like', like),
+        integers('at', ...indices),
+        x(...indices, ...like.slice(1)),
+      ),
+      { draws: at, weights: memory('like', like) },
+    ),
+  ),
+  describeCase(
+    'scatterAddRows',
+    'symbolic table',
+    indexing.scatterAddRows(y(past, 2), integers('at', 5), x(5, 2)),
+    {
+      draws: { at: () => 0 },
+    },
+  ),
+  describeCase('pick', 'vector', indexing.pick(x(4), integers('at')), { draws: at }),
+  describeCase('pick', 'rows', indexing.pick(x(batch, position, 4), integers('at', batch, position)), {
+    draws: at,
+  }),
+  describeCase('pick', 'int32', indexing.pick(integers('x', 3, 4), integers('at', 3)), {
+    draws: { ...at, x: below(9) },
+  }),
+  describeCase('oneHot', 'scalar', indexing.oneHot(integers('at'), 4), { draws: at }),
+  describeCase('oneHot', 'rows', indexing.oneHot(integers('at', batch, position), 5), { draws: at }),
+  describeCase('oneHot', 'depth 1', indexing.oneHot(integers('at', batch), 1), { draws: { at: () => 0 } }),
+  describeCase('argmax', 'vector', indexing.argmax(x(5))),
+  describeCase('argmax', 'rows', indexing.argmax(x(batch, position, 5))),
+  describeCase('argmax', 'symbolic axis', indexing.argmax(x(2, past))),
+  describeCase('argmax', 'ties', indexing.argmax(x(batch, 9)), { draws: { x: coarse } }),
+  describeCase('topValues', 'vector', indexing.topValues(x(5), 3)),
+  describeCase('topValues', 'rows', indexing.topValues(x(batch, position, 5), 2)),
+  describeCase('topValues', 'all of them', indexing.topValues(x(batch, 4), 4)),
+  describeCase('topIndices', 'vector', indexing.topIndices(x(5), 3)),
+  describeCase('topIndices', 'rows', indexing.topIndices(x(batch, position, 5), 5)),
+  describeCase('topIndices', 'ties', indexing.topIndices(x(batch, 12), 5), { draws: { x: coarse } }),
+  describeCase(
+    'topIndices',
+    'beside its values',
+    elementwise.add(
+      indexing.topValues(x(batch, 6), 2),
+      elementwise.cast(indexing.topIndices(x(batch, 6), 2), 'float32'),
+    ),
+  ),
+];
+
+export const runtimeCases: readonly RuntimeCase[] = [
+  ...leafCases,
+  ...unaryCases,
+  ...castCases,
+  ...binaryCases,
+  ...selectCases,
+  ...contractionCases,
+  ...shapingCases,
+  ...reductionCases,
+  ...rotationCases,
+  ...indexingCases,
+];
