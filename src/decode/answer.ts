@@ -1,0 +1,93 @@
+/**
+ * Collects the tokens of an answer, streams their text and knows when it ends: at a stop token, a stop string or the
+ * length asked for. Both decoding loops feed it one token at a time, so an accepted draft path that runs past the
+ * end is cut at exactly the token where plain decoding would have ended.
+ */
+import { createStopScanner } from '../text/stop-strings.js';
+import { createTextStream } from '../text/text-stream.js';
+import type { Tokenizer } from '../text/tokenizer.js';
+
+/** Where a token came from: the target alone, an accepted draft, or the target's own token behind a draft. */
+export type TokenOrigin = 'target' | 'accepted' | 'bonus';
+export type FinishReason = 'stop' | 'stop-string' | 'length' | 'context' | 'aborted';
+
+export interface TokenEvent {
+  readonly id: number;
+  readonly origin: TokenOrigin;
+  /** Text that became certain with this token; often, but not always, the token's own. */
+  readonly text: string;
+}
+
+export interface AnswerOptions {
+  readonly maxNewTokens: number;
+  readonly stopIds: readonly number[];
+  readonly stopStrings?: readonly string[];
+  readonly tokenizer?: Tokenizer;
+  readonly onToken?: (event: TokenEvent) => void;
+  readonly signal?: AbortSignal;
+}
+
+export class Answer {
+  readonly tokenIds: number[] = [];
+  readonly origins: TokenOrigin[] = [];
+  private pieces = '';
+  private reason: FinishReason | undefined;
+  private readonly stopIds: ReadonlySet<number>;
+  private readonly stream;
+  private readonly scanner;
+
+  constructor(
+    promptIds: readonly number[],
+    private readonly options: AnswerOptions,
+  ) {
+    this.stopIds = new Set(options.stopIds);
+    this.stream =
+      options.tokenizer === undefined ? undefined : createTextStream(options.tokenizer, promptIds);
+    this.scanner = createStopScanner(options.stopStrings ?? []);
+  }
+
+  get text(): string {
+    return this.pieces;
+  }
+
+  get finishReason(): FinishReason | undefined {
+    return this.reason;
+  }
+
+  get remaining(): number {
+    return this.options.maxNewTokens - this.tokenIds.length;
+  }
+
+  /** Takes one more token; false once the answer has ended. */
+  push(id: number, origin: TokenOrigin): boolean {
+    if (this.reason !== undefined) return false;
+    this.tokenIds.push(id);
+    this.origins.push(origin);
+    if (this.stopIds.has(id)) this.reason = 'stop';
+    const scanned = this.scanner.push(this.stream?.push(id) ?? '');
+    if (scanned.stopped) this.reason = 'stop-string';
+    else if (this.reason === undefined && this.remaining <= 0) this.reason = 'length';
+    else if (this.reason === undefined && this.options.signal?.aborted === true) this.reason = 'aborted';
+    const held = this.reason === undefined || scanned.stopped ? '' : this.takeHeldBack();
+    const text = scanned.emit + held;
+    this.pieces += text;
+    this.options.onToken?.({ id, origin, text });
+    return this.reason === undefined;
+  }
+
+  /** Ends an answer that no token ended. */
+  end(reason: FinishReason): void {
+    if (this.reason !== undefined) return;
+    this.reason = reason;
+    const text = this.takeHeldBack();
+    this.pieces += text;
+    const last = this.tokenIds.length - 1;
+    if (text !== '')
+      this.options.onToken?.({ id: this.tokenIds[last] ?? -1, origin: this.origins[last] ?? 'target', text });
+  }
+
+  private takeHeldBack(): string {
+    const scanned = this.scanner.push(this.stream?.finish() ?? '');
+    return scanned.emit + (scanned.stopped ? '' : this.scanner.finish());
+  }
+}

@@ -1,0 +1,82 @@
+/** Plain decoding: one token, one pass of the target. What every speculative run is compared with. */
+import type { Random } from '../core/random.js';
+import { createRandom, drawFrom } from '../core/random.js';
+import type { SamplingOptions } from '../core/sampling.js';
+import { checkSamplingOptions, toLaw } from '../core/sampling.js';
+import type { CausalModel, ForwardResult } from '../model/causal-model.js';
+import type { AnswerOptions, FinishReason, TokenOrigin } from './answer.js';
+import { Answer } from './answer.js';
+import { prefill } from './prefill.js';
+
+export interface GenerationRequest extends AnswerOptions {
+  readonly promptIds: readonly number[];
+  readonly sampling: SamplingOptions;
+  readonly seed: number;
+}
+
+export interface Generation {
+  readonly promptTokenIds: readonly number[];
+  readonly tokenIds: readonly number[];
+  readonly origins: readonly TokenOrigin[];
+  readonly text: string;
+  readonly finishReason: FinishReason;
+  readonly prefillMs: number;
+  /** From the first token, which the prefill gives, to the last. */
+  readonly decodeMs: number;
+  /** Tokens after the first, per second of decodeMs. */
+  readonly tokensPerSecond: number;
+}
+
+export async function decodePlain(model: CausalModel, request: GenerationRequest): Promise<Generation> {
+  const { promptIds } = request;
+  const chooser = createChooser(request.sampling, createRandom(request.seed, 'decode'));
+  const cache = model.createCache();
+  const answer = new Answer(promptIds, request);
+  await model.prepare();
+  const startMs = performance.now();
+  let token = chooser.choose(await prefill(model, cache, promptIds, { want: [chooser.want] }));
+  const firstMs = performance.now();
+  while (answer.push(token, 'target')) {
+    if (cache.length >= model.configuration.contextLength) {
+      answer.end('context');
+      break;
+    }
+    const result = await model.forward({ tokens: Int32Array.of(token), cache, want: [chooser.want] });
+    cache.appendAll(result.rows, 1);
+    token = chooser.choose(result);
+  }
+  return finishGeneration(promptIds, answer, { startMs, firstMs, endMs: performance.now() });
+}
+
+interface Chooser {
+  readonly want: 'argmax' | 'logits';
+  choose(result: ForwardResult): number;
+}
+
+/** Greedy decoding asks the runtime for the argmax alone; sampling needs the logits. */
+export function createChooser(sampling: SamplingOptions, random: Random): Chooser {
+  checkSamplingOptions(sampling);
+  if (sampling.temperature === 0) return { want: 'argmax', choose: ({ argmax }) => argmax!.at(-1)! };
+  return { want: 'logits', choose: ({ logits }) => drawFrom(toLaw(logits!, sampling), random) };
+}
+
+export interface Clock {
+  readonly startMs: number;
+  readonly firstMs: number;
+  readonly endMs: number;
+}
+
+export function finishGeneration(promptIds: readonly number[], answer: Answer, clock: Clock): Generation {
+  const decodeMs = clock.endMs - clock.firstMs;
+  const later = answer.tokenIds.length - 1;
+  return {
+    promptTokenIds: promptIds,
+    tokenIds: answer.tokenIds,
+    origins: answer.origins,
+    text: answer.text,
+    finishReason: answer.finishReason ?? 'length',
+    prefillMs: clock.firstMs - clock.startMs,
+    decodeMs,
+    tokensPerSecond: later > 0 && decodeMs > 0 ? later / (decodeMs / 1000) : 0,
+  };
+}

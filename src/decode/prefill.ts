@@ -1,0 +1,46 @@
+/** Reads the prompt in chunks, so that attention scores of a long prompt never exist all at once. */
+import { MistletoeError } from '../core/errors.js';
+import type { CausalModel, ForwardOutput, ForwardResult } from '../model/causal-model.js';
+import { contextError } from '../model/causal-model.js';
+import type { KvCache } from '../model/kv-cache.js';
+
+export const prefillChunk = 256;
+
+export interface PrefillOptions {
+  readonly chunk?: number;
+  readonly want: readonly ForwardOutput[];
+  /** Sees every chunk's outputs with its tokens; logits and argmax are those of the chunk's last token. */
+  readonly onChunk?: (tokens: Int32Array, result: ForwardResult) => Promise<void> | void;
+}
+
+/** Fills the cache with the tokens and returns the outputs of the last chunk. */
+export async function prefill(
+  model: CausalModel,
+  cache: KvCache,
+  tokenIds: readonly number[],
+  { chunk = prefillChunk, want, onChunk }: PrefillOptions,
+): Promise<ForwardResult> {
+  const { contextLength, vocabularySize } = model.configuration;
+  if (tokenIds.length === 0)
+    throw new MistletoeError('text', 'The prompt has no tokens; at least one was expected.');
+  const unknown = tokenIds.find((id) => id < 0 || id >= vocabularySize);
+  if (unknown !== undefined) {
+    throw new MistletoeError(
+      'text',
+      `The prompt holds token id ${unknown}; the model knows ${vocabularySize} tokens.`,
+      {
+        hint: 'Use the tokenizer that belongs to the model.',
+      },
+    );
+  }
+  if (cache.length + tokenIds.length > contextLength)
+    throw contextError(cache.length + tokenIds.length, contextLength);
+  let last: ForwardResult | undefined;
+  for (let start = 0; start < tokenIds.length; start += chunk) {
+    const tokens = Int32Array.from(tokenIds.slice(start, start + chunk));
+    last = await model.forward({ tokens, cache, select: Int32Array.of(tokens.length - 1), want });
+    cache.appendAll(last.rows, tokens.length);
+    await onChunk?.(tokens, last);
+  }
+  return last!;
+}
