@@ -28,7 +28,7 @@ export function defaultCacheFolder(
     : join(home, '.cache', 'mistletoe');
 }
 
-const temporaryName = /^[0-9a-f]{64}\.\d+\.[0-9a-f]{16}\.tmp$/;
+const temporaryName = /^[0-9a-f]{32,64}(?:\.hash\.json)?\.\d+\.[0-9a-f]{16}\.tmp$/;
 const abandonedAfterMs = 60 * 60 * 1000;
 
 /** What killed processes left behind. A living writer touches its file all the time, so an hour of rest means death. */

@@ -62,7 +62,7 @@ async function readMemo(path: string): Promise<z.infer<typeof memoSchema> | unde
 
 /** Best effort: without the memo the next start is slower, not wrong. */
 async function writeMemo(path: string, memo: z.infer<typeof memoSchema>): Promise<void> {
-  const temporary = `${path}.${process.pid}.${randomBytes(8).toString('hex')}`;
+  const temporary = `${path}.${process.pid}.${randomBytes(8).toString('hex')}.tmp`;
   try {
     await writeFile(temporary, JSON.stringify(memo));
     await rename(temporary, path);

@@ -1,0 +1,246 @@
+import { mkdirSync, readdirSync, readFileSync, statSync, truncateSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { WeightStore } from '../runtime/weights.js';
+import { chooseRanges, openCacheOutput } from './cache-file.js';
+import type { CacheOutput } from './cache-file.js';
+import { defaultCacheFolder } from './cache-folder.js';
+import { openCheckpoint } from './open-checkpoint.js';
+import { makeTemporaryFolder } from './testing/temporary-folder.js';
+import { writeSafetensors } from './testing/write-safetensors.js';
+import { prepareWeights } from './weight-cache.js';
+import type { CacheOptions } from './weight-cache.js';
+
+const recipes = [
+  { name: 'a', shape: [2, 3], parts: [{ tensor: 'a', shape: [2, 3] }] },
+  { name: 'aT', shape: [3, 2], parts: [{ tensor: 'a', shape: [2, 3], transpose: true }] },
+  { name: 'b', shape: [], parts: [{ tensor: 'b', shape: [] }] },
+];
+const expected = { a: [1, 2, 3, 4, 5, 6], aT: [1, 4, 2, 5, 3, 6], b: [7] };
+
+let temporary: ReturnType<typeof makeTemporaryFolder>;
+let model: string;
+let cacheFolder: string;
+beforeEach(() => {
+  temporary = makeTemporaryFolder();
+  model = join(temporary.path, 'model');
+  cacheFolder = join(temporary.path, 'cache');
+  mkdirSync(model);
+  writeModel(1);
+});
+afterEach(() => {
+  temporary.remove();
+});
+
+function writeModel(first: number): void {
+  writeSafetensors(join(model, 'model.safetensors'), {
+    a: { dtype: 'F16', shape: [2, 3], values: [first, 2, 3, 4, 5, 6] },
+    b: { dtype: 'BF16', shape: [], values: [7] },
+  });
+}
+
+async function prepare(options: CacheOptions = {}): Promise<WeightStore> {
+  return prepareWeights(await openCheckpoint(model), recipes, { cacheFolder, ...options });
+}
+
+function valuesOf(store: WeightStore): Record<string, number[]> {
+  if (store.kind === 'memory') {
+    return Object.fromEntries([...store.tensors].map(([name, { data }]) => [name, Array.from(data)]));
+  }
+  const file = readFileSync(store.path);
+  return Object.fromEntries(
+    [...store.tensors].map(([name, { offsetBytes, sizeBytes }]) => {
+      expect(offsetBytes % 4096).toBe(0);
+      return [
+        name,
+        Array.from(
+          new Float32Array(Uint8Array.from(file.subarray(offsetBytes, offsetBytes + sizeBytes)).buffer),
+        ),
+      ];
+    }),
+  );
+}
+
+function pathOf(store: WeightStore): string {
+  if (store.kind !== 'file') throw new Error('expected a file');
+  return store.path;
+}
+
+const cacheNames = (ending: string): string[] =>
+  readdirSync(cacheFolder).filter((name) => name.endsWith(ending));
+
+describe('prepareWeights', () => {
+  it('writes the weights once and finds them again', async () => {
+    const store = await prepare();
+    expect(valuesOf(store)).toEqual(expected);
+    expect(store.tensors.get('aT')?.shape).toEqual([3, 2]);
+    const before = statSync(pathOf(store), { bigint: true });
+    const refuseWriting = () => Promise.reject(new Error('must not write'));
+    const again = await prepare({ openOutput: refuseWriting });
+    expect(again).toEqual(store);
+    expect(statSync(pathOf(store), { bigint: true }).mtimeNs).toBe(before.mtimeNs);
+    expect(cacheNames('.tmp')).toEqual([]);
+  });
+
+  it('keeps apart what differs in content or recipes, and shares what does not', async () => {
+    const first = pathOf(await prepare());
+    writeModel(9);
+    const store = await prepare();
+    expect(pathOf(store)).not.toBe(first);
+    expect(valuesOf(store).a![0]).toBe(9);
+    const fewer = await prepareWeights(await openCheckpoint(model), recipes.slice(0, 1), { cacheFolder });
+    expect(pathOf(fewer)).not.toBe(pathOf(store));
+    writeModel(1);
+    expect(pathOf(await prepare())).toBe(first);
+  });
+
+  it.each<[string, (path: string) => void]>([
+    [
+      'truncated',
+      (path) => {
+        truncateSync(path, statSync(path).size - 1);
+      },
+    ],
+    [
+      'empty',
+      (path) => {
+        truncateSync(path, 0);
+      },
+    ],
+    [
+      'longer',
+      (path) => {
+        writeFileSync(path, 'x', { flag: 'a' });
+      },
+    ],
+    [
+      'changed in the data',
+      (path) => {
+        flip(path, 5);
+      },
+    ],
+    [
+      'changed in the padding',
+      (path) => {
+        flip(path, 4000);
+      },
+    ],
+    [
+      'changed in the footer',
+      (path) => {
+        flip(path, statSync(path).size - 60);
+      },
+    ],
+    [
+      'changed in the trailer',
+      (path) => {
+        flip(path, statSync(path).size - 1);
+      },
+    ],
+  ])('rebuilds a cache file that is %s', async (_, damage) => {
+    const path = pathOf(await prepare());
+    const good = readFileSync(path);
+    damage(path);
+    expect(readFileSync(path).equals(good)).toBe(false);
+    const notices: string[] = [];
+    const store = await prepare({ onNotice: (message) => notices.push(message) });
+    expect(valuesOf(store)).toEqual(expected);
+    expect(readFileSync(path).equals(good)).toBe(true);
+    expect(notices).toEqual([expect.stringMatching(/damaged/)]);
+  });
+
+  it('does not trust a damaged hash memo', async () => {
+    const store = await prepare();
+    const [memo] = cacheNames('.hash.json');
+    for (const text of ['', '{}', '{"identity": 1, "sha256": "../../x"}']) {
+      writeFileSync(join(cacheFolder, memo!), text);
+      expect(await prepare()).toEqual(store);
+    }
+  });
+
+  it.each([0, 1, 3])('keeps the weights in memory when the disk is full after %i writes', async (room) => {
+    const notices: string[] = [];
+    const full = () =>
+      Promise.reject(Object.assign(new Error('ENOSPC: no space left on device'), { code: 'ENOSPC' }));
+    const openOutput = async (path: string): Promise<CacheOutput> => {
+      const output = await openCacheOutput(path);
+      let writes = 0;
+      return { ...output, write: (bytes) => ((writes += 1) > room ? full() : output.write(bytes)) };
+    };
+    const store = await prepare({ openOutput, onNotice: (message) => notices.push(message) });
+    expect(store.kind).toBe('memory');
+    expect(valuesOf(store)).toEqual(expected);
+    expect(notices).toEqual([expect.stringMatching(/cannot be written \(ENOSPC.*kept in memory/)]);
+    expect(cacheNames('.tmp')).toEqual([]);
+    expect(cacheNames('.weights')).toEqual([]);
+  });
+
+  it('keeps the weights in memory when the cache folder cannot be made', async () => {
+    writeFileSync(join(temporary.path, 'file'), '');
+    const notices: string[] = [];
+    const store = await prepare({
+      cacheFolder: join(temporary.path, 'file', 'cache'),
+      onNotice: (message) => notices.push(message),
+    });
+    expect(store.kind).toBe('memory');
+    expect(valuesOf(store)).toEqual(expected);
+    expect(notices).toHaveLength(1);
+  });
+
+  it('does not hide a broken checkpoint behind the fallback', async () => {
+    const checkpoint = await openCheckpoint(model);
+    truncateSync(join(model, 'model.safetensors'), statSync(join(model, 'model.safetensors')).size - 2);
+    const notices: string[] = [];
+    const onNotice = (message: string) => notices.push(message);
+    await expect(prepareWeights(checkpoint, recipes, { cacheFolder, onNotice })).rejects.toThrow(/bytes/);
+    expect(notices).toEqual([]);
+    expect(cacheNames('.tmp')).toEqual([]);
+  });
+
+  it('refuses weights that change while they are read', async () => {
+    const openOutput = (path: string): Promise<CacheOutput> => {
+      writeModel(9);
+      return openCacheOutput(path);
+    };
+    await expect(prepare({ openOutput })).rejects.toThrow(/changed while they were read/);
+    expect(cacheNames('.weights')).toEqual([]);
+  });
+
+  it('ends well when many prepare at once', async () => {
+    const stores = await Promise.all(Array.from({ length: 6 }, () => prepare()));
+    for (const store of stores) expect(valuesOf(store)).toEqual(expected);
+    expect(cacheNames('.weights')).toHaveLength(1);
+    expect(cacheNames('.tmp')).toEqual([]);
+  });
+});
+
+describe('the checked ranges', () => {
+  it('are everything of a small file and samples with both ends of a large one', () => {
+    expect(chooseRanges(4096)).toEqual([{ start: 0, end: 4096 }]);
+    const size = 5 * 1024 ** 3;
+    const ranges = chooseRanges(size);
+    expect(ranges).toHaveLength(64);
+    expect(ranges[0]!.start).toBe(0);
+    expect(ranges.at(-1)!.end).toBe(size);
+    ranges.slice(1).forEach(({ start }, index) => {
+      expect(start).toBeGreaterThanOrEqual(ranges[index]!.end);
+    });
+  });
+});
+
+describe('defaultCacheFolder', () => {
+  it.each<[Record<string, string>, NodeJS.Platform, string]>([
+    [{ MISTLETOE_CACHE: '/own', XDG_CACHE_HOME: '/xdg' }, 'linux', '/own'],
+    [{ MISTLETOE_CACHE: '', XDG_CACHE_HOME: '/xdg' }, 'linux', '/xdg/mistletoe'],
+    [{ XDG_CACHE_HOME: 'relative' }, 'linux', '/home/me/.cache/mistletoe'],
+    [{}, 'darwin', '/home/me/Library/Caches/mistletoe'],
+  ])('%j on %s', (environment, platform, folder) => {
+    expect(defaultCacheFolder({ environment, platform, home: '/home/me' })).toBe(folder);
+  });
+});
+
+function flip(path: string, position: number): void {
+  const bytes = readFileSync(path);
+  bytes[position]! ^= 1;
+  writeFileSync(path, bytes);
+}
