@@ -9,6 +9,7 @@
  * with its own odd multiplier, closed by the 32-bit finaliser of MurmurHash3.
  */
 import { MistletoeError } from './errors.js';
+import { sum } from './vector.js';
 
 export interface Random {
   /** Uniform in [0, 1), 53 bits. */
@@ -137,4 +138,40 @@ function finalise(word: number): number {
   hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
   hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
   return hash ^ (hash >>> 16);
+}
+
+/** One index of a law; `total` is the mass it sums to, for weights that are not normalised. */
+export function drawFrom(law: Float32Array /* [vocabulary] */, random: Random, total = 1): number {
+  const { length } = law;
+  let left = random.next() * total;
+  let lastPossible = -1;
+  for (let index = 0; index < length; index++) {
+    const probability = law[index]!;
+    if (probability > 0) {
+      if (left < probability) return index;
+      left -= probability;
+      lastPossible = index;
+    }
+  }
+  // Rounding can leave a sliver of the unit interval past the end of the law.
+  if (lastPossible < 0)
+    throw new MistletoeError('runtime', 'Cannot draw from a law whose every probability is 0.');
+  return lastPossible;
+}
+
+/**
+ * Up to `count` distinct indexes in the order drawn, each from the law without those before it; fewer when the law
+ * has fewer possible indexes. The law itself is left as it was.
+ */
+export function drawWithoutReplacement(law: Float32Array, count: number, random: Random): number[] {
+  const remaining = count > 1 ? law.slice() : law;
+  const drawn: number[] = [];
+  while (drawn.length < count) {
+    const total = sum(remaining);
+    if (!(total > 0)) break;
+    const index = drawFrom(remaining, random, total);
+    drawn.push(index);
+    if (count > 1) remaining[index] = 0;
+  }
+  return drawn;
 }
