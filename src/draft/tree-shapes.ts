@@ -1,0 +1,114 @@
+/**
+ * A tree shape says which ranks of the drafter's choices to verify: the path [2, 0] is the third best token and after
+ * it the best one. Shapes are fixed before decoding; a drafter fills them with tokens. A drafter that samples its
+ * siblings reads ranks as the order of drawing.
+ */
+import { z } from 'zod';
+import { describeCause, MistletoeError } from '../core/errors.js';
+import type { StaticTreeName } from './static-trees.js';
+import { staticTrees } from './static-trees.js';
+
+/** Nodes sorted by depth, then by path; node 0 is the root. */
+export interface TreeShape {
+  readonly name: string;
+  readonly parents: Int32Array; // [node] parents[0] = -1, parents[node] < node
+  readonly ranks: Int32Array; // [node] ranks[0] = -1
+  readonly depths: Int32Array; // [node] depths[0] = 0
+}
+
+/** What the drafter can fill. */
+export interface ShapeLimits {
+  readonly maximumDepth?: number;
+  readonly vocabularySize?: number;
+}
+
+type RankPath = readonly number[];
+
+export function isStaticTreeName(name: string): name is StaticTreeName {
+  return Object.hasOwn(staticTrees, name);
+}
+
+export function namedShape(name: StaticTreeName, limits: ShapeLimits = {}): TreeShape {
+  const paths = staticTrees[name].flatMap((line) =>
+    line.split(' ').map((digits) => Array.from(digits, (digit) => Number(digit))),
+  );
+  return shapeFromPaths(name, paths, limits);
+}
+
+const rankPaths = z.array(z.array(z.int().nonnegative()).min(1)).min(1);
+
+/** A user's tree file: a JSON array of rank paths. `name` is what messages and reports call it. */
+export function parseTreeShape(name: string, text: string, limits: ShapeLimits = {}): TreeShape {
+  let content: unknown;
+  try {
+    content = JSON.parse(text);
+  } catch (cause) {
+    throw badShape(name, `is not JSON: ${describeCause(cause)}`, cause);
+  }
+  const parsed = rankPaths.safeParse(content);
+  if (!parsed.success) {
+    const issue = parsed.error.issues[0]!;
+    const place = issue.path.length === 0 ? 'its top level' : `[${issue.path.map(String).join('][')}]`;
+    throw badShape(name, `is not an array of rank paths; at ${place}: ${issue.message}`);
+  }
+  return shapeFromPaths(name, parsed.data, limits);
+}
+
+export function shapeFromPaths(
+  name: string,
+  paths: readonly RankPath[],
+  limits: ShapeLimits = {},
+): TreeShape {
+  const { maximumDepth = Infinity, vocabularySize = Infinity } = limits;
+  if (paths.length === 0) throw badShape(name, 'has no paths');
+  const sorted = [...paths].sort(comparePaths);
+  const parents = new Int32Array(sorted.length + 1).fill(-1);
+  const ranks = new Int32Array(sorted.length + 1).fill(-1);
+  const depths = new Int32Array(sorted.length + 1);
+  const nodes = new Map([['', 0]]);
+  for (const [index, path] of sorted.entries()) {
+    const rank = path.at(-1);
+    if (rank === undefined) throw badShape(name, 'lists the empty path, which is the root and always there');
+    if (!Number.isInteger(rank) || rank < 0 || rank >= vocabularySize) {
+      const bound = vocabularySize === Infinity ? '' : ` below the vocabulary size ${vocabularySize}`;
+      throw badShape(
+        name,
+        `has the rank ${rank} in ${show(path)}; a whole number from 0${bound} was expected`,
+      );
+    }
+    if (path.length > maximumDepth) {
+      throw badShape(
+        name,
+        `is ${path.length} deep at ${show(path)}; this drafter reaches depth ${maximumDepth}`,
+      );
+    }
+    const parent = nodes.get(path.slice(0, -1).join());
+    if (parent === undefined) {
+      throw badShape(name, `has ${show(path)} without its parent ${show(path.slice(0, -1))}`);
+    }
+    if (nodes.has(path.join())) throw badShape(name, `lists ${show(path)} twice`);
+    const node = index + 1;
+    nodes.set(path.join(), node);
+    parents[node] = parent;
+    ranks[node] = rank;
+    depths[node] = path.length;
+  }
+  return { name, parents, ranks, depths };
+}
+
+function comparePaths(left: RankPath, right: RankPath): number {
+  if (left.length !== right.length) return left.length - right.length;
+  const different = left.findIndex((rank, depth) => rank !== right[depth]);
+  return different < 0 ? 0 : left[different]! - right[different]!;
+}
+
+function show(path: RankPath): string {
+  return `[${path.join(', ')}]`;
+}
+
+function badShape(name: string, fault: string, cause?: unknown): MistletoeError {
+  return new MistletoeError('usage', `The tree "${name}" ${fault}.`, {
+    hint: 'A tree is a JSON array of rank paths with every parent listed, for example [[0], [1], [0, 0]].',
+    cause,
+  });
+}
