@@ -1,0 +1,2 @@
+export { drawFrom } from '../core/random.js';
+export * from '../core/sampling.js';

@@ -1,0 +1,201 @@
+/**
+ * The heavy statistics behind the word lossless. A toy target and a toy drafter are Markov chains over eight tokens;
+ * drafting and verifying in a loop, as decoding does, must emit text with the target's law whatever the drafter says.
+ */
+import { describe, expect, it } from 'vitest';
+import { chiSquareExcess } from '../../test/chi-square.js';
+import type { Random } from '../core/random.js';
+import { createRandom, drawFrom, drawWithoutReplacement } from '../core/random.js';
+import { topIndices } from '../core/vector.js';
+import type { TokenTree, TreeOrigin } from '../draft/token-tree.js';
+import { chainTree, createTree } from '../draft/token-tree.js';
+import type { TreeShape } from '../draft/tree-shapes.js';
+import { namedShape, shapeFromPaths } from '../draft/tree-shapes.js';
+import type { TargetLaw, Verification } from './verification.js';
+import { verifyRejection, verifySampled, verifyTypical } from './verification.js';
+
+const VOCABULARY = 8;
+const START = 0;
+const ANSWERS = 120_000;
+
+type MarkovLaws = readonly Float32Array[]; // [last token] -> [vocabulary]
+type Drafter = (root: number, random: Random) => TokenTree;
+type Rule = (tree: TokenTree, targetLaw: TargetLaw, random: Random) => Verification;
+
+/** Laws of uneven weights, with a few impossible tokens. */
+function randomLaws(name: string): MarkovLaws {
+  const random = createRandom('laws', name);
+  return Array.from({ length: VOCABULARY }, () => {
+    const weights = Array.from({ length: VOCABULARY }, () => (random.next() < 0.1 ? 0 : random.next() ** 2));
+    const total = weights.reduce((left, right) => left + right, 0);
+    return Float32Array.from(weights, (weight) => weight / total);
+  });
+}
+
+const target = randomLaws('target');
+const draft = randomLaws('draft');
+/** Most of the way to the target, so that long paths are accepted and long paths are tested. */
+const closeDraft = draft.map((law, token) =>
+  law.map((value, next) => 0.3 * value + 0.7 * target[token]![next]!),
+);
+
+function draftTree(shape: TreeShape, laws: MarkovLaws, origin: TreeOrigin): Drafter {
+  return (root, random) => {
+    const tokens = [root];
+    const parents = [-1];
+    const placed = new Map([[0, 0]]); // shape node -> tree node; ranks the law cannot fill are left out
+    const choices = new Map<number, ArrayLike<number>>();
+    for (let node = 1; node < shape.parents.length; node++) {
+      const parent = placed.get(shape.parents[node]!);
+      if (parent === undefined) continue;
+      const law = laws[tokens[parent]!]!;
+      const siblings =
+        choices.get(parent) ??
+        (origin === 'sampled' ? drawWithoutReplacement(law, 4, random) : topIndices(law, VOCABULARY));
+      choices.set(parent, siblings);
+      const token = siblings[shape.ranks[node]!];
+      if (token === undefined) continue;
+      placed.set(node, tokens.length);
+      tokens.push(token);
+      parents.push(parent);
+    }
+    return createTree({
+      tokens: Int32Array.from(tokens),
+      parents: Int32Array.from(parents),
+      origin,
+      draftLaws: tokens.map((token) => laws[token]),
+    });
+  };
+}
+
+function draftChain(length: number, laws: MarkovLaws): Drafter {
+  return (root, random) => {
+    const tokens: number[] = [];
+    const chainLaws: Float32Array[] = [];
+    for (let last = root; tokens.length < length; last = tokens.at(-1)!) {
+      chainLaws.push(laws[last]!);
+      tokens.push(drawFrom(laws[last]!, random));
+    }
+    return chainTree(root, tokens, chainLaws);
+  };
+}
+
+/** How far the first token, and the first two together, are from the target's law. */
+function measureExcess(drafter: Drafter, rule: Rule, seed: string): { first: number; joint: number } {
+  const random = createRandom(seed);
+  const first = new Int32Array(VOCABULARY);
+  const joint = new Int32Array(VOCABULARY * VOCABULARY);
+  for (let answer = 0; answer < ANSWERS; answer++) {
+    const emitted = [START];
+    while (emitted.length < 3) {
+      const tree = drafter(emitted.at(-1)!, random);
+      const { path, nextToken } = rule(tree, (node) => target[tree.tokens[node]!]!, random);
+      for (const node of path) emitted.push(tree.tokens[node]!);
+      emitted.push(nextToken);
+    }
+    first[emitted[1]!]!++;
+    joint[emitted[1]! * VOCABULARY + emitted[2]!]!++;
+  }
+  const firstLaw = Array.from(target[START]!);
+  const jointLaw = firstLaw.flatMap((probability, token) =>
+    Array.from(target[token]!, (next) => probability * next),
+  );
+  return { first: chiSquareExcess(first, firstLaw), joint: chiSquareExcess(joint, jointLaw) };
+}
+
+const bushy = shapeFromPaths('bushy', [
+  [0],
+  [1],
+  [2],
+  [0, 0],
+  [0, 1],
+  [0, 2],
+  [1, 0],
+  [1, 1],
+  [0, 0, 0],
+  [0, 0, 1],
+]);
+const siblings = shapeFromPaths('siblings', [[0], [1], [2], [3]]);
+
+describe('the law of what is emitted', () => {
+  it.each<[string, Drafter]>([
+    ['a drawn chain of 1', draftChain(1, draft)],
+    ['a drawn chain of 2', draftChain(2, draft)],
+    ['a drawn chain of 3, close to the target', draftChain(3, closeDraft)],
+    ['a drawn chain of 4, close to the target', draftChain(4, closeDraft)],
+    ['four drawn siblings', draftTree(siblings, draft, 'sampled')],
+    ['a drawn tree', draftTree(bushy, draft, 'sampled')],
+    ['a drawn tree, close to the target', draftTree(bushy, closeDraft, 'sampled')],
+    ['a drawn tree of the shape of EAGLE', draftTree(namedShape('eagle_25'), closeDraft, 'sampled')],
+    [
+      'the best chain of 3',
+      draftTree(shapeFromPaths('best', [[0], [0, 0], [0, 0, 0]]), draft, 'deterministic'),
+    ],
+    ['the four best siblings', draftTree(siblings, draft, 'deterministic')],
+    ['a tree of the best', draftTree(bushy, draft, 'deterministic')],
+    ['a tree of the best, close to the target', draftTree(bushy, closeDraft, 'deterministic')],
+  ])('is the target law after %s', (name, drafter) => {
+    const excess = measureExcess(drafter, verifyRejection, name);
+    expect(excess.first).toBeLessThan(1);
+    expect(excess.joint).toBeLessThan(1);
+  });
+
+  it('is another law under typical acceptance, which is why that is marked lossy', () => {
+    const excess = measureExcess(
+      draftTree(bushy, draft, 'sampled'),
+      (tree, law) => verifyTypical(tree, law),
+      'typical',
+    );
+    expect(excess.first).toBeGreaterThan(10);
+    expect(excess.joint).toBeGreaterThan(10);
+  });
+
+  it('is another law when the tree lies about what its tokens were drawn from', () => {
+    const honest = draftTree(siblings, draft, 'sampled');
+    const lying: Drafter = (root, random) => {
+      const tree = honest(root, random);
+      const draftLaws = [Float32Array.from({ length: VOCABULARY }, () => 1 / VOCABULARY)];
+      return { ...tree, draftLaws };
+    };
+    expect(measureExcess(lying, verifySampled, 'lying').first).toBeGreaterThan(10);
+  });
+});
+
+// (1 - rate^(length + 1)) / (1 - rate), Leviathan et al., arXiv 2211.17192, equation 1.
+const expectedLengths: Record<number, readonly number[]> = {
+  0.5: [1.5, 1.875, 1.9375, 1.9688, 1.9922, 1.999],
+  0.6: [1.6, 2.176, 2.3056, 2.3834, 2.458, 2.4909],
+  0.7: [1.7, 2.533, 2.7731, 2.9412, 3.1412, 3.2674],
+  0.8: [1.8, 2.952, 3.3616, 3.6893, 4.1611, 4.5705],
+  0.9: [1.9, 3.439, 4.0951, 4.6856, 5.6953, 6.8619],
+};
+const chainLengths = [1, 3, 4, 5, 7, 10];
+
+describe('the mean accepted length at a given acceptance rate', () => {
+  it.each(Object.keys(expectedLengths).map(Number))('%d', (rate) => {
+    // Two laws that share exactly the rate and differ in the rest.
+    const shared = rate / 2;
+    const draftLaw = Float32Array.of(shared, shared, (1 - rate) / 2, (1 - rate) / 2, 0, 0);
+    const targetLaw = Float32Array.of(shared, shared, 0, 0, (1 - rate) / 2, (1 - rate) / 2);
+    const random = createRandom('accepted-length', String(rate));
+    chainLengths.forEach((length, column) => {
+      const steps = 20_000;
+      let total = 0;
+      let squares = 0;
+      for (let step = 0; step < steps; step++) {
+        const tokens = Array.from({ length }, () => drawFrom(draftLaw, random));
+        const tree = chainTree(
+          0,
+          tokens,
+          Array.from(tokens, () => draftLaw),
+        );
+        const emitted = verifySampled(tree, () => targetLaw, random).path.length + 1;
+        total += emitted;
+        squares += emitted * emitted;
+      }
+      const mean = total / steps;
+      const standardError = Math.sqrt((squares / steps - mean * mean) / steps);
+      expect(Math.abs(mean - expectedLengths[rate]![column]!)).toBeLessThan(4 * standardError);
+    });
+  });
+});

@@ -1,0 +1,199 @@
+/**
+ * Verification: which part of a draft tree the target keeps, and the token it adds. Each rule is one forward loop:
+ * parents come before children, so following the accepted node means skipping every node whose parent it is not.
+ *
+ * Lossless rules emit tokens with exactly the target's law, whatever the drafter proposes. They expect processed
+ * laws (temperature, top-k, top-p applied) on both sides, and never write to the laws they are given.
+ */
+import type { Random } from '../core/random.js';
+import { drawFrom } from '../core/random.js';
+import { argmax, sum } from '../core/vector.js';
+import type { TokenTree } from '../draft/token-tree.js';
+import { pathTo } from '../draft/token-tree.js';
+
+export interface Verification {
+  /** Accepted nodes in order, without the root. */
+  readonly path: readonly number[];
+  /** The token after the path: the bonus token, or the correction where a draft was rejected. */
+  readonly nextToken: number;
+}
+
+export const verificationRules = {
+  greedy: { lossless: true, summary: "keeps draft tokens that are the target's most likely token" },
+  rejection: { lossless: true, summary: "rejection sampling; the answer has the target's law" },
+  typical: { lossless: false, summary: "Medusa's typical acceptance; changes the law of the answer" },
+} as const satisfies Record<string, { readonly lossless: boolean; readonly summary: string }>;
+
+export type VerificationRule = keyof typeof verificationRules;
+
+/** [node] -> [vocabulary], the target's law of the token after that node. */
+export type TargetLaw = (node: number) => Float32Array;
+
+/** Below this a residual is rounding noise and the target's law takes its place. */
+const LEAST_RESIDUAL_MASS = 1e-12;
+
+/** Temperature 0: follow the child that is the target's most likely token. */
+export function verifyGreedy(tree: TokenTree, targetArgmax: Int32Array /* [node] */): Verification {
+  const { tokens, parents } = tree;
+  const path: number[] = [];
+  let node = 0;
+  for (let child = 1; child < tokens.length; child++) {
+    if (parents[child] === node && tokens[child] === targetArgmax[node]) {
+      path.push(child);
+      node = child;
+    }
+  }
+  return { path, nextToken: targetArgmax[node]! };
+}
+
+/** The lossless rule that fits how the tree's siblings were chosen. */
+export function verifyRejection(tree: TokenTree, targetLaw: TargetLaw, random: Random): Verification {
+  return tree.origin === 'sampled'
+    ? verifySampled(tree, targetLaw, random)
+    : verifyDeterministic(tree, targetLaw, random);
+}
+
+/**
+ * Siblings drawn without replacement (EAGLE, arXiv 2401.15077; a chain is Leviathan et al., arXiv 2211.17192).
+ * Sibling x is accepted with probability min(1, p(x) / q(x)), where q is the draft law without the siblings already
+ * tried, renormalised; a rejection replaces p by norm(max(0, p - q)). What is left of p at the end gives the token.
+ */
+export function verifySampled(tree: TokenTree, targetLaw: TargetLaw, random: Random): Verification {
+  const { tokens, parents, draftLaws } = tree;
+  const path: number[] = [];
+  let node = 0;
+  let law = targetLaw(node);
+  let residual: Float32Array | undefined;
+  let untriedMass: number | undefined; // of the draft law at this node; undefined is all of it
+  for (let child = 1; child < tokens.length; child++) {
+    if (parents[child] !== node) continue;
+    const token = tokens[child]!;
+    const draftLaw = draftLaws[node]!;
+    const draftProbability = draftLaw[token]!;
+    const draftMass = Math.max(untriedMass ?? 1, draftProbability);
+    if (random.next() * draftProbability < law[token]! * draftMass) {
+      path.push(child);
+      node = child;
+      law = targetLaw(node);
+      untriedMass = undefined;
+    } else {
+      residual ??= new Float32Array(law.length);
+      // Tried siblings need no care here: a rejected token has p < q, so its residual is already 0.
+      law = subtractLaw(law, draftLaw, draftMass, residual) ?? targetLaw(node);
+      // Summed, not taken to be 1: after a likely sibling, what is left is no larger than the law's rounding.
+      untriedMass = (untriedMass ?? sum(draftLaw)) - draftProbability;
+    }
+  }
+  return { path, nextToken: drawFrom(law, random) };
+}
+
+/**
+ * Siblings that are the drafter's most likely tokens (EAGLE-2, arXiv 2406.16858). The draft law of a token that is
+ * certain to be proposed is 1 there: accept x with probability p(x), otherwise strike x from p and renormalise.
+ */
+export function verifyDeterministic(tree: TokenTree, targetLaw: TargetLaw, random: Random): Verification {
+  const { tokens, parents } = tree;
+  const path: number[] = [];
+  let node = 0;
+  let law = targetLaw(node);
+  let struck: number[] = [];
+  let remainingMass = 1;
+  for (let child = 1; child < tokens.length; child++) {
+    if (parents[child] !== node) continue;
+    const token = tokens[child]!;
+    const targetProbability = law[token]!;
+    if (random.next() * remainingMass < targetProbability) {
+      path.push(child);
+      node = child;
+      law = targetLaw(node);
+      struck = [];
+      remainingMass = 1;
+    } else {
+      struck.push(token);
+      remainingMass = Math.max(0, remainingMass - targetProbability);
+    }
+  }
+  if (struck.length === 0) return { path, nextToken: drawFrom(law, random) };
+  const rest = law.slice();
+  for (const token of struck) rest[token] = 0;
+  const restMass = sum(rest);
+  const isUsable = restMass > LEAST_RESIDUAL_MASS;
+  return { path, nextToken: isUsable ? drawFrom(rest, random, restMass) : drawFrom(law, random) };
+}
+
+export interface TypicalOptions {
+  readonly epsilon?: number;
+  readonly delta?: number;
+}
+
+/**
+ * LOSSY. Typical acceptance (Medusa, arXiv 2401.10774): a token is kept if p(x) > min(epsilon, delta exp(-H(p))).
+ * The longest kept path wins, the likelier one among equals, and the next token is the most likely one.
+ */
+export function verifyTypical(
+  tree: TokenTree,
+  targetLaw: TargetLaw,
+  { epsilon = 0.09, delta = 0.3 }: TypicalOptions = {},
+): Verification {
+  const { tokens, parents, depths } = tree;
+  const thresholds = new Float64Array(tokens.length).fill(-1); // [node], for the node's children
+  const scores = new Float64Array(tokens.length).fill(-Infinity); // [node], summed log p; -Infinity is not kept
+  scores[0] = 0;
+  let best = 0;
+  for (let node = 1; node < tokens.length; node++) {
+    const parent = parents[node]!;
+    if (scores[parent] === -Infinity) continue;
+    const law = targetLaw(parent);
+    if (thresholds[parent] === -1) thresholds[parent] = Math.min(epsilon, delta * Math.exp(-entropy(law)));
+    const targetProbability = law[tokens[node]!]!;
+    if (targetProbability <= thresholds[parent]!) continue;
+    scores[node] = scores[parent]! + Math.log(targetProbability);
+    const isLonger = depths[node]! > depths[best]!;
+    if (isLonger || (depths[node] === depths[best] && scores[node]! > scores[best]!)) best = node;
+  }
+  return { path: pathTo(tree, best), nextToken: argmax(targetLaw(best)) };
+}
+
+/** sum min(p, q) = 1 - total variation: the probability that one drawn draft token is accepted. */
+export function acceptanceProbability(targetLaw: Float32Array, draftLaw: Float32Array): number {
+  const { length } = targetLaw;
+  let overlap = 0;
+  for (let token = 0; token < length; token++) overlap += Math.min(targetLaw[token]!, draftLaw[token]!);
+  return overlap;
+}
+
+/**
+ * norm(max(0, law - draftLaw / draftMass)) written to `out`, which may be `law`; undefined where nothing but rounding
+ * noise is left.
+ */
+export function subtractLaw(
+  law: Float32Array, // [vocabulary]
+  draftLaw: Float32Array, // [vocabulary]
+  draftMass: number,
+  out: Float32Array, // [vocabulary]
+): Float32Array | undefined {
+  const { length } = law;
+  const draftScale = 1 / draftMass;
+  let mass = 0;
+  for (let token = 0; token < length; token++) {
+    const excess = law[token]! - draftLaw[token]! * draftScale;
+    const kept = excess > 0 ? excess : 0;
+    out[token] = kept;
+    mass += kept;
+  }
+  if (!(mass > LEAST_RESIDUAL_MASS)) return undefined;
+  const scale = 1 / mass;
+  for (let token = 0; token < length; token++) out[token]! *= scale;
+  return out;
+}
+
+/** With the 1e-5 that Medusa's implementation adds inside the logarithm. */
+function entropy(law: Float32Array): number {
+  const { length } = law;
+  let total = 0;
+  for (let token = 0; token < length; token++) {
+    const probability = law[token]!;
+    if (probability > 0) total -= probability * Math.log(probability + 1e-5);
+  }
+  return total;
+}
