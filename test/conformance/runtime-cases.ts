@@ -108,6 +108,8 @@ const y = (...shape: Dimension[]): Tensor => input('y', shape);
 const integers = (name: string, ...shape: Dimension[]): Tensor => input(name, shape, 'int32');
 const flags = (...shape: Dimension[]): Tensor => input('flags', shape, 'bool');
 
+const rows = x(batch, 3); // one tensor for cases that read it twice
+
 const leafCases: readonly RuntimeCase[] = [
   describeCase('input', 'is the output', x(batch, 3)),
   describeCase('input', 'int32 is the output', integers('x', 4)),
@@ -279,7 +281,7 @@ const contractionCases: readonly RuntimeCase[] = [
   contraction('d t b, b u d -> u b t', heads),
   describeCase('contract', 'matmul of two stacks', matmul(x(batch, 2, position, 3), y(batch, 2, 3, past))),
   describeCase('contract', 'matmul of two matrices', matmul(x(2, 3), y(3, 4))),
-  describeCase('contract', 'a tensor with itself', contract(x(batch, 3), x(batch, 3), 'b i, b i -> b', 0.5)),
+  describeCase('contract', 'a tensor with itself', contract(rows, rows, 'b i, b i -> b', 0.5)),
 ];
 
 const shapingCases: readonly RuntimeCase[] = [
@@ -345,11 +347,7 @@ const shapingCases: readonly RuntimeCase[] = [
     'past and new',
     shaping.concatenate([x(batch, past, 2), y(batch, position, 2)], 1),
   ),
-  describeCase(
-    'concatenate',
-    'a part twice',
-    shaping.concatenate([x(batch, 2), x(batch, 2), y(batch, 1)], -1),
-  ),
+  describeCase('concatenate', 'a part twice', shaping.concatenate([rows, rows, y(batch, 1)], -1)),
   describeCase(
     'concatenate',
     'int32',
@@ -477,10 +475,7 @@ const indexingCases: readonly RuntimeCase[] = [
   describeCase(
     'topIndices',
     'beside its values',
-    elementwise.add(
-      indexing.topValues(x(batch, 6), 2),
-      elementwise.cast(indexing.topIndices(x(batch, 6), 2), 'float32'),
-    ),
+    elementwise.add(indexing.topValues(rows, 2), elementwise.cast(indexing.topIndices(rows, 2), 'float32')),
   ),
 ];
 

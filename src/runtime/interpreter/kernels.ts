@@ -86,15 +86,15 @@ export const kernels: { readonly [Name in Exclude<OperationName, Leaf>]: Kernel<
     right.forEach((name, axis) => sizes.set(name, b!.shape[axis]!));
     const inner = left.filter((name) => !output.includes(name));
     const names = [...output, ...inner];
-    const place = (side: readonly string[], index: Index): Index =>
-      side.map((name) => index[names.indexOf(name)]!);
+    const [leftPlaces, rightPlaces] = [left, right].map((side) => side.map((name) => names.indexOf(name)));
+    const place = (places: readonly number[], index: Index): Index => places.map((at) => index[at]!);
     return fill(shape, (outer) => {
       let total = 0;
       visitIndices(
         inner.map((name) => sizes.get(name)!),
         (summed) => {
           const index = [...outer, ...summed];
-          total += read(a!, place(left, index)) * read(b!, place(right, index));
+          total += read(a!, place(leftPlaces!, index)) * read(b!, place(rightPlaces!, index));
         },
       );
       return scale * total;
