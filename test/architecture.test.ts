@@ -34,7 +34,9 @@ const floorOf = (room: string): number => floors.findIndex((rooms) => rooms.incl
 
 function importsOf(path: string): string[] {
   const text = readFileSync(path, 'utf8');
-  const specifiers = [...text.matchAll(/(?:from|import)\s*\(?\s*'(\.[^']+)'/g)].map((match) => match[1] ?? '');
+  const specifiers = [...text.matchAll(/(?:from|import)\s*\(?\s*'(\.[^']+)'/g)].map(
+    (match) => match[1] ?? '',
+  );
   return specifiers.map((specifier) => resolve(dirname(path), specifier));
 }
 

@@ -3,11 +3,13 @@
  * prefix layer have in common. Attention reads the past (rows of a cache, one copy for the whole batch) and the new
  * rows separately and joins only their scores, so nothing of the length of the context is ever copied.
  */
+import type { Dimension } from '../graph/dimension.js';
+import { addDimensions, equalDimensions } from '../graph/dimension.js';
 import type { Tensor } from '../graph/tensor.js';
 import { contract, matmul } from '../graph/operations/contraction.js';
 import { add, multiply, silu } from '../graph/operations/elementwise.js';
 import { weight } from '../graph/operations/leaves.js';
-import { rmsNorm, softmax } from '../graph/operations/reductions.js';
+import { rmsNorm, softmax, sum } from '../graph/operations/reductions.js';
 import { rotate } from '../graph/operations/rotation.js';
 import { concatenate, reshape, slice, transpose } from '../graph/operations/shaping.js';
 import type { ModelConfiguration } from './configuration.js';
@@ -61,25 +63,29 @@ export function normalise(
   return rmsNorm(x, weight(`${name}.weight`, [sizes.hiddenSize]), sizes.normEpsilon);
 }
 
+/** What the new rows may look at besides each other. */
+export interface AttentionMemory {
+  readonly past?: KeyValueRows | undefined; // [past, keyValueHead, headSize]
+  /**
+   * For drafts along known tokens: row t sees the given rows up to t instead of its own kind, and of every earlier
+   * depth of the same draft just the row t (the diagonal).
+   */
+  readonly drafted?: { readonly rows: KeyValueRows; readonly diagonal: readonly KeyValueRows[] };
+}
+
 /** Attention whose input may be wider than the hidden size (EAGLE-3 feeds embedding and feature side by side). */
 export function attend(
   x: Tensor, // [batch, position, inputSize]
   name: string,
   sizes: LayerSizes,
   context: AttentionContext,
-  past: KeyValueRows | undefined,
+  { past, drafted }: AttentionMemory = {},
 ): LayerResult {
   const { headCount, keyValueHeadCount, headSize, hiddenSize } = sizes;
-  const [batch, position, inputSize] = x.shape;
+  const [batch, position, inputSize] = x.shape as [Dimension, Dimension, number];
   const heads = (part: string, count: number): Tensor => {
-    const flat = project(
-      x,
-      `${name}.${part}`,
-      inputSize as number,
-      count * headSize,
-      sizes.queryKeyValueBias,
-    );
-    return reshape(flat, [batch!, position!, count, headSize]);
+    const flat = project(x, `${name}.${part}`, inputSize, count * headSize, sizes.queryKeyValueBias);
+    return reshape(flat, [batch, position, count, headSize]);
   };
   const turned = (part: string, count: number, norm: string): Tensor => {
     const raw = heads(part, count);
@@ -88,34 +94,67 @@ export function attend(
     return rotate(normed, context.cosine, context.sine);
   };
   const group = headCount / keyValueHeadCount;
-  const queries = reshape(turned('q_proj', headCount, 'q_norm'), [
-    batch!,
-    position!,
-    keyValueHeadCount,
-    group,
-    headSize,
-  ]);
-  const keys = turned('k_proj', keyValueHeadCount, 'k_norm');
-  const values = heads('v_proj', keyValueHeadCount);
+  const grouped = [batch, position, keyValueHeadCount, group, headSize];
+  const queries = reshape(turned('q_proj', headCount, 'q_norm'), grouped);
+  const rows = {
+    keys: turned('k_proj', keyValueHeadCount, 'k_norm'),
+    values: heads('v_proj', keyValueHeadCount),
+  };
 
-  const scale = 1 / Math.sqrt(headSize);
-  const newScores = contract(queries, keys, 'b t k g d, b u k d -> b k g t u', scale);
-  let mixed: Tensor;
-  if (past === undefined) {
-    const law = softmax(add(newScores, context.mask));
-    mixed = contract(law, values, 'b k g t u, b u k d -> b k g t d');
-  } else {
-    const pastScores = contract(queries, past.keys, 'b t k g d, p k d -> b k g t p', scale);
-    const law = softmax(add(concatenate([pastScores, newScores], -1), context.mask));
-    const pastLength = past.keys.shape[0]!;
-    mixed = add(
-      contract(slice(law, -1, 0, pastLength), past.values, 'b k g t p, p k d -> b k g t d'),
-      contract(slice(law, -1, pastLength), values, 'b k g t u, b u k d -> b k g t d'),
-    );
-  }
-  const joined = reshape(transpose(mixed, [0, 3, 1, 2, 4]), [batch!, position!, headCount * headSize]);
+  const mixed = mixValues(queries, context.mask, {
+    past,
+    rows: drafted?.rows ?? rows,
+    diagonal: drafted === undefined ? [] : [...drafted.diagonal, rows],
+  });
+  const joined = reshape(transpose(mixed, [0, 3, 1, 2, 4]), [batch, position, headCount * headSize]);
   const hidden = project(joined, `${name}.o_proj`, headCount * headSize, hiddenSize, sizes.outputBias);
-  return { hidden, rows: { keys, values } };
+  return { hidden, rows };
+}
+
+interface Visible {
+  readonly past: KeyValueRows | undefined;
+  readonly rows: KeyValueRows;
+  readonly diagonal: readonly KeyValueRows[];
+}
+
+/** Softmax over everything visible at once; the parts are joined as scores and parted again as weights. */
+function mixValues(
+  queries: Tensor, // [batch, position, keyValueHead, group, headSize]
+  mask: Tensor, // [position, past + position]
+  { past, rows, diagonal }: Visible,
+): Tensor {
+  const scale = 1 / Math.sqrt(queries.shape.at(-1) as number);
+  const newScores = contract(queries, rows.keys, 'b t k g d, b u k d -> b k g t u', scale);
+  const pastScores =
+    past === undefined ? [] : [contract(queries, past.keys, 'b t k g d, p k d -> b k g t p', scale)];
+  const masked = add(concatenate([...pastScores, newScores], -1), mask);
+  const diagonalScores = diagonal.map(({ keys }) => {
+    const products = sum(multiply(queries, multiply(spreadGroups(keys), scale)), [-1]);
+    return transpose(products, [0, 2, 3, 1, 4]);
+  });
+  const law = softmax(concatenate([masked, ...diagonalScores], -1)); // [batch, keyValueHead, group, position, visible]
+
+  let seen: Dimension = 0;
+  const takeWeights = (length: Dimension): Tensor => {
+    const start = seen;
+    seen = addDimensions(start, length);
+    return equalDimensions(length, law.shape.at(-1)!) ? law : slice(law, -1, start, seen);
+  };
+  const parts: Tensor[] = [];
+  if (past !== undefined) {
+    const weights = takeWeights(past.keys.shape[0]!);
+    parts.push(contract(weights, past.values, 'b k g t p, p k d -> b k g t d'));
+  }
+  parts.push(contract(takeWeights(rows.keys.shape[1]!), rows.values, 'b k g t u, b u k d -> b k g t d'));
+  for (const { values } of diagonal) {
+    parts.push(multiply(takeWeights(1), transpose(spreadGroups(values), [0, 2, 3, 1, 4])));
+  }
+  return parts.reduce((left, right) => add(left, right));
+}
+
+/** [batch, position, keyValueHead, headSize] -> [batch, position, keyValueHead, 1, headSize] */
+function spreadGroups(x: Tensor): Tensor {
+  return reshape(x, [...x.shape.slice(0, 3), 1, x.shape[3]!]);
 }
 
 export function feedForward(x: Tensor, name: string, { hiddenSize, intermediateSize }: LayerSizes): Tensor {
@@ -135,11 +174,11 @@ export function runLayer(
   name: string,
   sizes: LayerSizes,
   context: AttentionContext,
-  past?: KeyValueRows,
+  memory: AttentionMemory = {},
   { inputNorm = true }: LayerOptions = {},
 ): LayerResult {
   const normed = inputNorm ? normalise(x, `${name}.input_layernorm`, sizes) : x;
-  const attention = attend(normed, `${name}.self_attn`, sizes, context, past);
+  const attention = attend(normed, `${name}.self_attn`, sizes, context, memory);
   const middle = add(x, attention.hidden);
   const mlp = feedForward(normalise(middle, `${name}.post_attention_layernorm`, sizes), `${name}.mlp`, sizes);
   return { hidden: add(middle, mlp), rows: attention.rows };

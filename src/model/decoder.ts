@@ -34,7 +34,9 @@ export function runDecoder(
   const rows: KeyValueRows[] = [];
   for (let layer = 0; layer < configuration.layerCount; layer++) {
     streams.push(hidden);
-    const result = runLayer(hidden, `${scope}layers.${layer}`, configuration, context, past?.[layer]);
+    const result = runLayer(hidden, `${scope}layers.${layer}`, configuration, context, {
+      past: past?.[layer],
+    });
     hidden = result.hidden;
     rows.push(result.rows);
   }

@@ -1,10 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { chiSquareExcess } from '../../test/chi-square.js';
-import { createRandom, drawWithoutReplacement } from '../core/random.js';
-import { sum } from '../core/vector.js';
+import { createRandom, drawFrom, drawWithoutReplacement } from './random.js';
+import { sum } from './vector.js';
 import type { SamplingOptions } from './sampling.js';
-import { drawFrom, toLaw } from './sampling.js';
+import { toLaw } from './sampling.js';
 
 const logitsOf = (...law: number[]) => Float32Array.from(law, Math.log);
 const expectLaw = (law: Float32Array, expected: readonly number[]) => {

@@ -1,0 +1,19 @@
+import { existsSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+/** The folder of package.json, whether this runs from the sources or from a build. */
+export const packageRoot = findPackageRoot(dirname(fileURLToPath(import.meta.url)));
+
+/** The small target that comes with the package. */
+export const bundledTarget = join(packageRoot, 'models/reference/target');
+
+function findPackageRoot(start: string): string {
+  let folder = start;
+  while (!existsSync(join(folder, 'package.json'))) {
+    const parent = dirname(folder);
+    if (parent === folder) return start;
+    folder = parent;
+  }
+  return folder;
+}

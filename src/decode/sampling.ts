@@ -1,2 +1,0 @@
-export { drawFrom } from '../core/random.js';
-export * from '../core/sampling.js';

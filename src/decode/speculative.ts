@@ -1,0 +1,235 @@
+/**
+ * Speculative decoding: the drafter proposes a tree behind the last token, the target reads the whole tree in one pass,
+ * verification keeps a path of it and adds one token of the target's own. Nothing here knows how a drafter works.
+ */
+import { describeCause, MistletoeError } from '../core/errors.js';
+import type { Random } from '../core/random.js';
+import { createRandom } from '../core/random.js';
+import type { SamplingOptions } from '../core/sampling.js';
+import { toLaw } from '../core/sampling.js';
+import type { Drafter, DraftSession } from '../draft/drafter.js';
+import type { ResolvedPolicy } from '../draft/grow-tree.js';
+import { growTree } from '../draft/grow-tree.js';
+import type { TokenTree } from '../draft/token-tree.js';
+import { chainTree } from '../draft/token-tree.js';
+import type { CausalModel, ForwardOutput, ForwardResult } from '../model/causal-model.js';
+import type { AcceptanceRecord, StepRecord } from './acceptance.js';
+import { summariseAcceptance } from './acceptance.js';
+import { Answer } from './answer.js';
+import type { Generation, GenerationRequest } from './plain.js';
+import { createChooser, finishGeneration } from './plain.js';
+import { prefill } from './prefill.js';
+import type { Verification, VerificationRule } from './verification.js';
+import { verifyGreedy, verifyRejection, verifyTypical } from './verification.js';
+
+export interface SpeculativeRequest extends GenerationRequest {
+  readonly policy: PolicyChooser;
+  /** `greedy` at temperature 0 and `rejection` above it, unless told otherwise. */
+  readonly rule?: VerificationRule;
+  /** Told once when the drafter fails and the request goes on without it. */
+  readonly onNotice?: (message: string) => void;
+}
+
+/** Decides how much to draft, step by step; a fixed policy always says the same. */
+export interface PolicyChooser {
+  /** `undefined` asks for one plain step. */
+  choose(): ResolvedPolicy | undefined;
+  /** Hears what the step cost and brought. */
+  learn(outcome: StepOutcome): void;
+}
+
+export interface StepOutcome extends StepRecord {
+  readonly draftMs: number;
+  readonly verifyMs: number;
+}
+
+export const always = (policy: ResolvedPolicy): PolicyChooser => ({
+  choose: () => policy,
+  learn: () => undefined,
+});
+
+export interface SpeculativeGeneration extends Generation {
+  readonly acceptance: AcceptanceRecord;
+  readonly rule: VerificationRule;
+  readonly steps: readonly StepOutcome[];
+  readonly targetPasses: number;
+  readonly drafterPasses: number;
+  readonly draftMs: number;
+  readonly verifyMs: number;
+  /** decodeMs without the two: verification rules, bookkeeping, streaming. */
+  readonly overheadMs: number;
+  readonly drafterFailed: boolean;
+}
+
+export async function decodeSpeculative(
+  model: CausalModel,
+  drafter: Drafter,
+  request: SpeculativeRequest,
+): Promise<SpeculativeGeneration> {
+  const { promptIds, sampling, policy, seed } = request;
+  const rule = request.rule ?? (sampling.temperature === 0 ? 'greedy' : 'rejection');
+  checkRule(rule, sampling);
+  const { contextLength } = model.configuration;
+  const reads: readonly ForwardOutput[] = drafter.reads === 'tokens' ? [] : [drafter.reads];
+  const chooser = createChooser(sampling, createRandom(seed, 'decode'));
+  const verify = createVerifier(rule, sampling, createRandom(seed, 'verify'));
+  const random = createRandom(seed, 'draft');
+  const cache = model.createCache();
+  const answer = new Answer(promptIds, request);
+  const steps: StepOutcome[] = [];
+  let session: DraftSession | undefined = countPasses(drafter.startSession());
+  let drafterPasses = 0;
+  let targetPasses = 0;
+  await Promise.all([model.prepare(), drafter.prepare()]);
+
+  const startMs = performance.now();
+  let root = 0;
+  let readCount = 0;
+  await prefill(model, cache, promptIds, {
+    want: [chooser.want, ...reads],
+    onChunk(tokens, result) {
+      readCount += tokens.length;
+      root = promptIds[readCount] ?? chooser.choose(result);
+      session?.observe({ tokens, states: statesOf(drafter, result), next: root });
+    },
+  });
+  const firstMs = performance.now();
+
+  while (answer.push(root, steps.length === 0 ? 'target' : 'bonus')) {
+    // 1. Draft behind the root, as deep as context and answer have room for.
+    const draftStart = performance.now();
+    const room = contextLength - cache.length;
+    if (room < 1) {
+      answer.end('context');
+      break;
+    }
+    let tree = chainTree(root, []);
+    const wanted = session === undefined ? undefined : policy.choose();
+    if (session !== undefined && wanted !== undefined) {
+      try {
+        const depthLimit = Math.min(room - 1, session.room);
+        tree = await growTree(session, { root, policy: wanted, sampling, random, depthLimit });
+      } catch (cause) {
+        if (!(cause instanceof MistletoeError) || cause.code !== 'drafter') throw cause;
+        session = undefined;
+        request.onNotice?.(`${describeCause(cause)} The answer goes on by plain decoding.`);
+      }
+    }
+    // 2. The target reads the whole tree in one pass.
+    const verifyStart = performance.now();
+    const result = await model.forward({
+      tokens: tree.tokens,
+      parents: tree.parents,
+      cache,
+      want: [verify.want, ...reads],
+    });
+    targetPasses += 1;
+    const verifyEnd = performance.now();
+    // 3. Keep a path of it, and the rows of that path.
+    const { path, nextToken } = verify.judge(tree, result);
+    const kept = [0, ...path];
+    cache.append(result.rows, tree.tokens.length, kept);
+    session?.observe({
+      tokens: Int32Array.from(kept, (node) => tree.tokens[node]!),
+      states: pickRows(statesOf(drafter, result), tree.tokens.length, kept),
+      next: nextToken,
+    });
+    const outcome = {
+      proposed: tree.tokens.length - 1,
+      accepted: path.length,
+      depth: tree.depths.reduce((deepest, depth) => Math.max(deepest, depth), 0),
+      draftMs: verifyStart - draftStart,
+      verifyMs: verifyEnd - verifyStart,
+    };
+    policy.learn(outcome);
+    steps.push(outcome);
+    // 4. The path's tokens are part of the answer; the next token becomes the root.
+    if (!path.every((node) => answer.push(tree.tokens[node]!, 'accepted'))) break;
+    root = nextToken;
+  }
+
+  const generation = finishGeneration(promptIds, answer, { startMs, firstMs, endMs: performance.now() });
+  const draftMs = steps.reduce((total, step) => total + step.draftMs, 0);
+  const verifyMs = steps.reduce((total, step) => total + step.verifyMs, 0);
+  return {
+    ...generation,
+    acceptance: summariseAcceptance(steps, answer.tokenIds.length),
+    rule,
+    steps,
+    targetPasses,
+    drafterPasses,
+    draftMs,
+    verifyMs,
+    overheadMs: generation.decodeMs - draftMs - verifyMs,
+    drafterFailed: session === undefined,
+  };
+
+  function countPasses(inner: DraftSession): DraftSession {
+    return {
+      get room() {
+        return inner.room;
+      },
+      observe: (verified) => {
+        inner.observe(verified);
+      },
+      expand: (draft, nodes, want) => {
+        drafterPasses += 1;
+        return inner.expand(draft, nodes, want);
+      },
+    };
+  }
+}
+
+interface Verifier {
+  readonly want: 'argmax' | 'logits';
+  judge(tree: TokenTree, result: ForwardResult): Verification;
+}
+
+function createVerifier(rule: VerificationRule, sampling: SamplingOptions, random: Random): Verifier {
+  if (rule === 'greedy') return { want: 'argmax', judge: (tree, { argmax }) => verifyGreedy(tree, argmax!) };
+  const lawOf = (tree: TokenTree, logits: Float32Array) => {
+    const width = logits.length / tree.tokens.length;
+    return (node: number) => toLaw(logits.subarray(node * width, (node + 1) * width), sampling);
+  };
+  return {
+    want: 'logits',
+    judge: (tree, { logits }) =>
+      rule === 'typical'
+        ? verifyTypical(tree, lawOf(tree, logits!))
+        : verifyRejection(tree, lawOf(tree, logits!), random),
+  };
+}
+
+function checkRule(rule: VerificationRule, { temperature }: SamplingOptions): void {
+  if (rule === 'greedy' && temperature > 0) {
+    throw new MistletoeError(
+      'usage',
+      `Greedy verification was asked for at temperature ${temperature}; it needs 0.`,
+      {
+        hint: 'Leave --verify out, or use rejection (lossless) or typical (lossy) with a temperature.',
+      },
+    );
+  }
+  if (rule === 'typical' && temperature === 0) {
+    throw new MistletoeError(
+      'usage',
+      'Typical acceptance was asked for at temperature 0; it needs a temperature above 0.',
+      {
+        hint: 'Leave --verify out for greedy verification, or give --temperature.',
+      },
+    );
+  }
+}
+
+function statesOf({ reads }: Drafter, result: ForwardResult): Float32Array {
+  return reads === 'tokens' ? new Float32Array() : result[reads]!;
+}
+
+function pickRows(states: Float32Array, rowCount: number, picks: readonly number[]): Float32Array {
+  const width = states.length / rowCount;
+  const picked = new Float32Array(picks.length * width);
+  picks.forEach((row, index) => {
+    picked.set(states.subarray(row * width, (row + 1) * width), index * width);
+  });
+  return picked;
+}

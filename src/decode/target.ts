@@ -1,0 +1,163 @@
+/** A model folder opened for generating: model, tokenizer, chat template and the tokens that end an answer. */
+import { join } from 'node:path';
+import { z } from 'zod';
+import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
+import type { Checkpoint } from '../checkpoint/stored-tensor.js';
+import { MistletoeError } from '../core/errors.js';
+import type { SamplingOptions } from '../core/sampling.js';
+import { recogniseCheckpoint } from '../draft/recognise.js';
+import type { CausalModel, LoadOptions } from '../model/causal-model.js';
+import { createModel } from '../model/causal-model.js';
+import { parseConfiguration } from '../model/configuration.js';
+import type { ChatMessage, ChatTemplate } from '../text/chat-template.js';
+import { encodeChat, loadChatTemplate, requireChatTemplate } from '../text/chat-template.js';
+import { parseJson, readTextFile } from '../text/text-file.js';
+import type { Tokenizer } from '../text/tokenizer.js';
+import { loadTokenizer } from '../text/tokenizer.js';
+import type { AnswerOptions } from './answer.js';
+import type { Generation } from './plain.js';
+import { decodePlain } from './plain.js';
+
+export interface Target {
+  readonly folder: string;
+  readonly model: CausalModel;
+  readonly tokenizer: Tokenizer;
+  /** Absent where the folder has none, or where the target was opened with `chat: false`. */
+  readonly template: ChatTemplate | undefined;
+  readonly stopIds: readonly number[];
+}
+
+export interface TargetOptions extends LoadOptions {
+  /** true: a chat template must be there; false: it is not even read; absent: read if there is one. */
+  readonly chat?: boolean;
+}
+
+/**
+ * Cheap files first: whatever is wrong with them is said before the weights are converted.
+ * @example
+ * const runtime = createOnnxRuntime();
+ * const target = await openTarget(bundledTarget, { runtime });
+ */
+export async function openTarget(folder: string, { chat, ...options }: TargetOptions): Promise<Target> {
+  const checkpoint = await openCheckpoint(folder);
+  refuseDrafter(checkpoint);
+  const configuration = parseConfiguration(checkpoint.config, `config.json of ${checkpoint.folder}`);
+  const stopIds = [...new Set([...configuration.eosIds, ...(await readGenerationStops(folder))])];
+  const template = await loadTemplate(folder, chat);
+  const tokenizer = await loadTokenizer(folder);
+  const model = await createModel(checkpoint, options);
+  return { folder, model, tokenizer, template, stopIds };
+}
+
+function refuseDrafter(checkpoint: Checkpoint): void {
+  const { kind, layout } = recogniseCheckpoint(checkpoint);
+  if (kind === 'decoder' || kind === 'unknown') return;
+  throw new MistletoeError(
+    'checkpoint',
+    `${checkpoint.folder} holds a drafter (${layout}); a whole language model was expected.`,
+    { hint: 'A drafter runs beside its target: give the folder of the target.' },
+  );
+}
+
+function loadTemplate(folder: string, chat: boolean | undefined): Promise<ChatTemplate | undefined> {
+  if (chat === false) return Promise.resolve(undefined);
+  return chat === true ? requireChatTemplate(folder) : loadChatTemplate(folder);
+}
+
+const tokenId = z.number().int().nonnegative();
+const generationSchema = z.object({ eos_token_id: z.union([tokenId, z.array(tokenId)]).nullish() });
+
+/** Chat models often list the end of a turn here and only the end of a text in config.json. */
+async function readGenerationStops(folder: string): Promise<readonly number[]> {
+  const path = join(folder, 'generation_config.json');
+  const text = await readTextFile(path);
+  if (text === undefined) return [];
+  const parsed = generationSchema.safeParse(parseJson(text, path));
+  if (!parsed.success) {
+    throw new MistletoeError(
+      'checkpoint',
+      `${path} has an eos_token_id that cannot be read; a token id or a list of them was expected.`,
+      { hint: 'Correct or remove the file; without it the eos_token_id of config.json counts.' },
+    );
+  }
+  const stops = parsed.data.eos_token_id ?? [];
+  return typeof stops === 'number' ? [stops] : stops;
+}
+
+export interface PromptEncoding {
+  /** Through the chat template; by default if the target has one. */
+  readonly chat?: boolean;
+  /** What messages call the prompt. */
+  readonly name?: string;
+}
+
+/** Token ids of a user's message, of a conversation or, without a chat template, of a text as it is. */
+export async function encodePrompt(
+  target: Target,
+  prompt: string | readonly ChatMessage[],
+  { chat = target.template !== undefined, name = 'The prompt' }: PromptEncoding = {},
+): Promise<number[]> {
+  const ids = chat ? await encodeConversation(target, prompt) : await encodeText(target, prompt);
+  const { contextLength } = target.model.configuration;
+  if (ids.length > contextLength) {
+    throw new MistletoeError(
+      'context',
+      `${name} has ${ids.length} tokens; the context of ${target.model.name} has ${contextLength}.`,
+      { hint: 'Shorten the prompt, or use a model with a longer context.' },
+    );
+  }
+  return ids;
+}
+
+async function encodeConversation(
+  { folder, tokenizer, template }: Target,
+  prompt: string | readonly ChatMessage[],
+): Promise<number[]> {
+  const messages: readonly ChatMessage[] =
+    typeof prompt === 'string' ? [{ role: 'user', content: prompt }] : prompt;
+  return encodeChat(tokenizer, template ?? (await requireChatTemplate(folder)), messages);
+}
+
+async function encodeText({ tokenizer }: Target, prompt: string | readonly ChatMessage[]): Promise<number[]> {
+  if (typeof prompt === 'string') return tokenizer.encode(prompt);
+  throw new MistletoeError('text', 'A conversation cannot be encoded without a chat template.', {
+    hint: 'Give one text, or use a target that has a chat template.',
+  });
+}
+
+export interface GenerateOptions extends PromptEncoding {
+  /** Default 128. */
+  readonly maxNewTokens?: number;
+  /** Greedy by default. */
+  readonly sampling?: SamplingOptions;
+  /** Default 0. */
+  readonly seed?: number;
+  readonly stopStrings?: readonly string[];
+  readonly onToken?: AnswerOptions['onToken'];
+  readonly signal?: AbortSignal;
+}
+
+/**
+ * Answers a prompt by plain decoding.
+ * @example
+ * const { text } = await generateText(target, 'Why is the sky blue?', { maxNewTokens: 64 });
+ */
+export async function generateText(
+  target: Target,
+  prompt: string | readonly ChatMessage[],
+  options: GenerateOptions = {},
+): Promise<Generation> {
+  const { maxNewTokens = 128, sampling = { temperature: 0 }, seed = 0, ...rest } = options;
+  const { stopStrings, onToken, signal } = rest;
+  return decodePlain(target.model, {
+    promptIds: await encodePrompt(target, prompt, rest),
+    maxNewTokens,
+    sampling,
+    seed,
+    stopIds: target.stopIds,
+    tokenizer: target.tokenizer,
+    ...(stopStrings === undefined ? {} : { stopStrings }),
+    ...(onToken === undefined ? {} : { onToken }),
+    ...(signal === undefined ? {} : { signal }),
+  });
+}

@@ -1,0 +1,51 @@
+/** Whether a drafter belongs to a target: refused here, in words, rather than by a shape deep in a graph. */
+import { MistletoeError } from '../core/errors.js';
+import type { Checkpoint } from '../checkpoint/stored-tensor.js';
+import type { CausalModel } from '../model/causal-model.js';
+import type { WeightStore } from '../runtime/weights.js';
+
+export function misfit(folder: string, fault: string, hint: string): MistletoeError {
+  return new MistletoeError('drafter', `The drafter in ${folder} ${fault}.`, { hint });
+}
+
+const anotherTarget = 'It was trained for another target: use it with the one it belongs to.';
+
+/** Compares the sizes that a drafter's config declares with the target's; absent ones are checked by tensor shapes. */
+export function requireSizes(checkpoint: Checkpoint, { configuration }: CausalModel): void {
+  const { config, folder } = checkpoint;
+  const expected = [
+    ['hidden size', config.target_hidden_size ?? config.hidden_size, configuration.hiddenSize],
+    ['vocabulary size', config.vocab_size, configuration.vocabularySize],
+  ] as const;
+  for (const [what, declared, wanted] of expected) {
+    if (typeof declared === 'number' && declared !== wanted) {
+      throw misfit(folder, `has ${what} ${declared}; the target's is ${wanted}`, anotherTarget);
+    }
+  }
+}
+
+/** The shape of a tensor that must be there. */
+export function shapeOf({ tensors, folder }: Checkpoint, name: string): readonly number[] {
+  const tensor = tensors.get(name);
+  if (tensor === undefined)
+    throw misfit(folder, `lacks the tensor ${name}`, 'The file is incomplete: download it again.');
+  return tensor.shape;
+}
+
+export function requireWidth(checkpoint: Checkpoint, name: string, axis: number, wanted: number): void {
+  const found = shapeOf(checkpoint, name)[axis];
+  if (found !== wanted) {
+    throw misfit(
+      checkpoint.folder,
+      `has ${name} with ${found ?? 'no'} columns where the target gives ${wanted}`,
+      anotherTarget,
+    );
+  }
+}
+
+export function countParameters(weights: WeightStore): number {
+  let total = 0;
+  for (const { shape } of weights.tensors.values())
+    total += shape.reduce((product, size) => product * size, 1);
+  return total;
+}

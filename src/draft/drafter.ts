@@ -1,0 +1,96 @@
+/**
+ * The drafter interface. A drafter scores the tokens that could follow the nodes of a growing draft, one level at a
+ * time; which of them become the tree is the policy's business (grow-tree.ts), and which survive is the target's.
+ * A new system is one file that implements Drafter.
+ */
+import type { Tensor } from '../graph/tensor.js';
+import type { WeightStore } from '../runtime/weights.js';
+import type { AttentionContext, KeyValueRows } from '../model/decoder-layer.js';
+import type { DraftSystem } from './recognise.js';
+import type { DraftScores } from './scores.js';
+
+export interface Drafter {
+  readonly system: DraftSystem;
+  readonly name: string;
+  /** What it reads of the target's pass besides tokens. */
+  readonly reads: 'tokens' | 'features' | 'taps';
+  /** Deepest level it can propose. */
+  readonly maximumDepth: number;
+  readonly vocabularySize: number;
+  /** Layers before which the target's residual stream is tapped. */
+  readonly taps: readonly number[];
+  /** Parameters of the drafter alone, without what it borrows from the target. */
+  readonly parameterCount: number;
+  /** Compiles its programs ahead of the first draft. */
+  prepare(): Promise<void>;
+  startSession(): DraftSession;
+  /** The same drafter as a graph, for gradients and for scoring many candidates at once. */
+  readonly graph: DraftGraph;
+}
+
+/** One request's drafting state. */
+export interface DraftSession {
+  /** Tells what became verified since the last call. */
+  observe(verified: VerifiedTokens): void;
+  /** Levels that fit the drafter's own context. */
+  readonly room: number;
+  /**
+   * Scores of the tokens behind each given node. Node 0 is the root; all nodes of one call have one depth, and their
+   * parents were expanded before, since the last observe.
+   */
+  expand(draft: GrowingDraft, nodes: readonly number[], want: ScoreDetail): Promise<DraftScores>;
+}
+
+export interface VerifiedTokens {
+  /** [row] tokens that the target has just read: the prompt, later the old root and the accepted path. */
+  readonly tokens: Int32Array;
+  /** [row, width] the target's features or taps at those tokens; empty for drafters that read tokens only. */
+  readonly states: Float32Array;
+  /** The token behind them: the first of the next chunk, or the root of the next draft. */
+  readonly next: number;
+}
+
+/** `top` gives the best few of each row, `logits` the whole vocabulary as well. */
+export type ScoreDetail = 'top' | 'logits';
+
+export interface GrowingDraft {
+  readonly tokens: readonly number[]; // [node]
+  readonly parents: readonly number[]; // [node]
+  readonly depths: readonly number[]; // [node]
+}
+
+export interface DraftGraph {
+  readonly weights: readonly WeightStore[];
+  /** Target token of each draft token; undefined where the two vocabularies are one. */
+  readonly targetTokens: Int32Array | undefined; // [draft token]
+  /** Sizes of the attention that the drafter brings along; undefined for heads without any. */
+  readonly attention: DraftAttention | undefined;
+  /**
+   * Logits of a draft along known tokens: element d, row t belongs to token t + 2 + d, drafted from the target's state
+   * at t and the tokens t + 1 .. t + 1 + d. Rows whose tokens lie beyond the end are cut.
+   */
+  draftLogits(teacher: TeacherForcing, depth: number): DraftedLogits;
+}
+
+export interface DraftAttention {
+  readonly layerCount: number;
+  readonly keyValueHeadCount: number;
+  readonly headSize: number;
+}
+
+export interface TeacherForcing {
+  readonly features: Tensor; // [batch, position, hidden]
+  readonly taps: Tensor | undefined; // [batch, position, taps * hidden]
+  /** Looks the tokens of all positions up in a table [vocabulary, width]: differentiable where tokens are one-hot. */
+  embedWith(table: Tensor): Tensor; // [batch, position, width]
+  /** Attention over these positions, causal, in the drafter's own head size. */
+  readonly context: AttentionContext;
+  /** The drafter's own cache of the positions before, where there are any. */
+  readonly past: readonly KeyValueRows[] | undefined;
+}
+
+export interface DraftedLogits {
+  readonly logits: readonly Tensor[]; // [depth] -> [batch, position - 1 - depth, draft vocabulary]
+  /** New rows of the drafter's attention, for filling its cache. */
+  readonly rows: readonly KeyValueRows[];
+}

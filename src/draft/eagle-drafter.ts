@@ -1,0 +1,44 @@
+/** The part of Drafter that EAGLE and EAGLE-3 share. */
+import type { Program } from '../runtime/program.js';
+import type { WeightStore } from '../runtime/weights.js';
+import type { Drafter } from './drafter.js';
+import type { EagleHead, EaglePrograms } from './eagle-session.js';
+import { buildEagleGraph, startEagleSession } from './eagle-session.js';
+import { draftEagleLogits } from './eagle-teacher.js';
+
+export interface EagleParts extends Pick<Drafter, 'system' | 'name' | 'reads' | 'taps' | 'parameterCount'> {
+  readonly head: EagleHead;
+  readonly weights: WeightStore;
+}
+
+export function createEagleDrafter({ head, weights, ...described }: EagleParts): Drafter {
+  const { target, configuration, vocabularies, stateWidth } = head;
+  const stores = [weights, target.weights];
+  let programs: EaglePrograms | undefined;
+  const compile = (): EaglePrograms => {
+    const build = (kind: 'verified' | 'drafted'): Promise<Program> =>
+      target.runtime.compile(buildEagleGraph(head, kind), stores, { packed: true });
+    return (programs ??= { verified: build('verified'), drafted: build('drafted') });
+  };
+  return {
+    ...described,
+    maximumDepth: Infinity,
+    vocabularySize: vocabularies.draftSize,
+    async prepare() {
+      await Promise.all([compile().verified, compile().drafted]);
+    },
+    startSession: () => startEagleSession(head, compile),
+    graph: {
+      weights: stores,
+      targetTokens: vocabularies.targetTokens,
+      attention: configuration,
+      draftLogits: (teacher, depth) => {
+        const states =
+          stateWidth === teacher.features.shape.at(-1) && described.reads === 'features'
+            ? teacher.features
+            : teacher.taps;
+        return draftEagleLogits(head, states!, teacher, depth);
+      },
+    },
+  };
+}

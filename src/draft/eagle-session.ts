@@ -1,0 +1,136 @@
+/**
+ * Drafting with features, common to EAGLE and EAGLE-3: position t pairs the state at t with the token t + 1. Each cycle
+ * first reads the true states of the tokens that were verified, then goes on with its own predicted features.
+ */
+import { symbol } from '../graph/dimension.js';
+import type { Tensor } from '../graph/tensor.js';
+import { gatherRows } from '../graph/operations/indexing.js';
+import { input } from '../graph/operations/leaves.js';
+import { reshape } from '../graph/operations/shaping.js';
+import type { CausalModel } from '../model/causal-model.js';
+import { declareAttention, declarePast, stackRows } from '../model/causal-model.js';
+import type { ModelConfiguration } from '../model/configuration.js';
+import { embedTokens } from '../model/decoder.js';
+import type { AttentionContext, AttentionMemory, KeyValueRows } from '../model/decoder-layer.js';
+import { KvCache } from '../model/kv-cache.js';
+import { rotaryFrequencies, RotaryTable } from '../model/rotary.js';
+import type { NamedTensors, NamedValues, Program } from '../runtime/program.js';
+import { float32, floatsOf, int32 } from '../runtime/program.js';
+import { DraftAttention } from './draft-attention.js';
+import type { DraftSession } from './drafter.js';
+import type { Vocabularies } from './scores.js';
+import { readScores, scoreNames, scoreOutputs } from './scores.js';
+import { PendingStates } from './states.js';
+
+/** One autoregressive step of the head as a graph. */
+export interface EagleStep {
+  readonly features: Tensor; // [batch, position, hidden] what the next step is fed with
+  readonly rows: KeyValueRows;
+}
+
+export interface EagleHead {
+  readonly target: CausalModel;
+  readonly configuration: ModelConfiguration;
+  /** Width of a true state of the target: hidden size, or all taps side by side. */
+  readonly stateWidth: number;
+  readonly vocabularies: Vocabularies;
+  /** True states to features: the identity for EAGLE, the fusing projection for EAGLE-3. */
+  fuse(states: Tensor): Tensor; // [batch, position, stateWidth] -> [batch, position, hidden]
+  step(features: Tensor, embeddings: Tensor, context: AttentionContext, memory: AttentionMemory): EagleStep;
+  /** features [row, hidden] -> [row, draft vocabulary] */
+  score(features: Tensor): Tensor;
+}
+
+const ingestChunk = 256;
+
+/** `verified` reads true states, `drafted` its own features; for EAGLE the two are one program. */
+export function buildEagleGraph(head: EagleHead, kind: 'verified' | 'drafted'): NamedTensors {
+  const { configuration, target } = head;
+  const { hiddenSize } = configuration;
+  const row = symbol('row');
+  const width = kind === 'verified' ? head.stateWidth : hiddenSize;
+  const states = input('states', [1, row, width]);
+  const tokens = input('tokens', [row], 'int32');
+  const select = input('select', [symbol('selected')], 'int32');
+  const embeddings = reshape(embedTokens(target.configuration, target.scope, tokens), [1, row, hiddenSize]);
+  const [past] = declarePast(configuration);
+  const features = kind === 'verified' ? head.fuse(states) : states;
+  const step = head.step(features, embeddings, declareAttention(configuration), { past });
+  const selected = gatherRows(reshape(step.features, [row, hiddenSize]), select);
+  return {
+    ...scoreOutputs(head.score(selected)),
+    features: selected,
+    rows: stackRows([step.rows], configuration),
+  };
+}
+
+export interface EaglePrograms {
+  readonly verified: Promise<Program>;
+  readonly drafted: Promise<Program>;
+}
+
+export function startEagleSession(head: EagleHead, programs: () => EaglePrograms): DraftSession {
+  const { configuration, vocabularies, stateWidth } = head;
+  const { hiddenSize, headSize, rotaryBase, rotaryScaling, contextLength } = configuration;
+  const cache = new KvCache(configuration);
+  const rotary = new RotaryTable(rotaryFrequencies(headSize, rotaryBase, rotaryScaling));
+  const attention = new DraftAttention(cache, rotary);
+  const pending = new PendingStates(stateWidth);
+  const features = new Map<number, Float32Array>(); // [node] -> [hidden]
+
+  const keepFeatures = (outputs: NamedValues, nodes: readonly number[]): void => {
+    const all = floatsOf(outputs, 'features');
+    nodes.forEach((node, row) => features.set(node, all.subarray(row * hiddenSize, (row + 1) * hiddenSize)));
+  };
+
+  return {
+    get room() {
+      return contextLength - cache.length - pending.count;
+    },
+    observe(verified) {
+      pending.push(verified);
+    },
+    async expand(draft, nodes, want) {
+      const names = [...scoreNames(want), 'features', 'rows'];
+      const depth = draft.depths[nodes[0]!]!;
+      if (depth === 0) {
+        const program = await programs().verified;
+        let last: NamedValues = {};
+        attention.reset();
+        features.clear();
+        await pending.drain(ingestChunk, async (states, tokens) => {
+          const count = tokens.length;
+          last = await program.run(
+            {
+              states: float32(states, [1, count, stateWidth]),
+              tokens: int32(tokens),
+              select: int32([count - 1]),
+              ...attention.verifiedInputs(count),
+            },
+            names,
+          );
+          attention.keepVerified(floatsOf(last, 'rows'), count);
+        });
+        keepFeatures(last, nodes);
+        return readScores(last, want, vocabularies);
+      }
+      const program = await programs().drafted;
+      const states = new Float32Array(nodes.length * hiddenSize);
+      nodes.forEach((node, row) => {
+        states.set(features.get(draft.parents[node]!)!, row * hiddenSize);
+      });
+      const outputs = await program.run(
+        {
+          states: float32(states, [1, nodes.length, hiddenSize]),
+          tokens: int32(nodes.map((node) => draft.tokens[node]!)),
+          select: int32(nodes.map((_, row) => row)),
+          ...attention.draftedInputs(draft, nodes, depth - 1),
+        },
+        names,
+      );
+      attention.keepDrafted(floatsOf(outputs, 'rows'), nodes);
+      keepFeatures(outputs, nodes);
+      return readScores(outputs, want, vocabularies);
+    },
+  };
+}

@@ -1,0 +1,209 @@
+/**
+ * Policies: how scores become a tree. A chain takes one token a level; a static tree fills a fixed shape by rank; a
+ * dynamic tree (EAGLE-2, arXiv 2406.16858, section 4) expands the nodes that the drafter itself thinks most likely
+ * and then keeps the best of all. At temperature 0 tokens are the drafter's best; above it chains and static trees
+ * draw without replacement from the drafter's processed law, which verification then needs.
+ */
+import { MistletoeError } from '../core/errors.js';
+import type { Random } from '../core/random.js';
+import { drawWithoutReplacement } from '../core/random.js';
+import type { SamplingOptions } from '../core/sampling.js';
+import { toLaw } from '../core/sampling.js';
+import { topIndices } from '../core/vector.js';
+import type { DraftSession, GrowingDraft } from './drafter.js';
+import type { DraftPolicy, DynamicPolicy } from './policy.js';
+import { loadTreeShape } from './policy.js';
+import type { DraftScores } from './scores.js';
+import { detailFor } from './scores.js';
+import type { TokenTree } from './token-tree.js';
+import { createTree } from './token-tree.js';
+import type { TreeShape } from './tree-shapes.js';
+
+/** A policy whose files are read and which is known to fit its drafter. */
+export type ResolvedPolicy =
+  | { readonly kind: 'chain'; readonly length: number }
+  | { readonly kind: 'tree'; readonly shape: TreeShape }
+  | DynamicPolicy;
+
+export interface DrafterLimits {
+  readonly name: string;
+  readonly maximumDepth: number;
+  readonly vocabularySize: number;
+}
+
+export function resolvePolicy(
+  policy: Exclude<DraftPolicy, { kind: 'auto' }>,
+  drafter: DrafterLimits,
+): ResolvedPolicy {
+  const { name, maximumDepth, vocabularySize } = drafter;
+  const levels = policy.kind === 'chain' ? policy.length : policy.kind === 'dynamic' ? policy.depth + 1 : 0;
+  if (levels > maximumDepth) {
+    throw new MistletoeError(
+      'usage',
+      `The draft policy asks for ${levels} levels; ${name} has ${maximumDepth} heads.`,
+      {
+        hint: `Use a policy of at most ${maximumDepth} levels, for example chain:${maximumDepth}.`,
+      },
+    );
+  }
+  if (policy.kind === 'dynamic' && policy.topK > vocabularySize) {
+    throw new MistletoeError(
+      'usage',
+      `The draft policy asks for the best ${policy.topK} of ${vocabularySize} tokens.`,
+      {
+        hint: 'Lower TOPK in dynamic:TOTAL,DEPTH,TOPK.',
+      },
+    );
+  }
+  return policy.kind === 'tree'
+    ? { kind: 'tree', shape: loadTreeShape(policy.source, { maximumDepth, vocabularySize }) }
+    : policy;
+}
+
+export interface DraftRequest {
+  readonly root: number;
+  readonly policy: ResolvedPolicy;
+  readonly sampling: SamplingOptions;
+  readonly random: Random;
+  /** Levels that fit the context and the answer's remaining length. */
+  readonly depthLimit: number;
+}
+
+export async function growTree(session: DraftSession, request: DraftRequest): Promise<TokenTree> {
+  const { policy } = request;
+  if (policy.kind === 'dynamic') return growDynamicTree(session, request, policy);
+  return growStaticTree(session, request, policy.kind === 'chain' ? chainShape(policy.length) : policy.shape);
+}
+
+class Draft implements GrowingDraft {
+  readonly tokens: number[];
+  readonly parents: number[] = [-1];
+  readonly depths: number[] = [0];
+
+  constructor(root: number) {
+    this.tokens = [root];
+  }
+
+  add(token: number, parent: number): number {
+    this.parents.push(parent);
+    this.depths.push(this.depths[parent]! + 1);
+    return this.tokens.push(token) - 1;
+  }
+}
+
+const chains = new Map<number, TreeShape>();
+
+function chainShape(length: number): TreeShape {
+  let shape = chains.get(length);
+  if (shape === undefined) {
+    const nodes = Array.from({ length: length + 1 }, (_, node) => node);
+    shape = {
+      name: `chain:${length}`,
+      parents: Int32Array.from(nodes, (node) => node - 1),
+      ranks: Int32Array.from(nodes, (node) => (node === 0 ? -1 : 0)),
+      depths: Int32Array.from(nodes),
+    };
+    chains.set(length, shape);
+  }
+  return shape;
+}
+
+async function growStaticTree(
+  session: DraftSession,
+  request: DraftRequest,
+  shape: TreeShape,
+): Promise<TokenTree> {
+  const { sampling, random, depthLimit } = request;
+  const isSampled = sampling.temperature > 0;
+  const draft = new Draft(request.root);
+  const laws: (Float32Array | undefined)[] = [];
+  const placed = new Map<number, number>([[0, 0]]); // node of the shape -> node of the draft
+  let next = 1;
+  for (let depth = 0; next < shape.parents.length && depth < depthLimit; depth++) {
+    // Children of one level stand together in the shape, grouped by parent.
+    const children = new Map<number, number[]>();
+    for (; next < shape.parents.length && shape.depths[next] === depth + 1; next++) {
+      const parent = shape.parents[next]!;
+      if (!placed.has(parent)) continue;
+      const siblings = children.get(parent);
+      if (siblings === undefined) children.set(parent, [next]);
+      else siblings.push(next);
+    }
+    if (children.size === 0) break;
+    const frontier = [...children.keys()].map((node) => placed.get(node)!);
+    const ranks = [...children.values()]
+      .flat()
+      .reduce((most, node) => Math.max(most, shape.ranks[node]! + 1), 1);
+    const scores = await session.expand(draft, frontier, isSampled ? 'logits' : detailFor(ranks));
+    [...children.values()].forEach((siblings, row) => {
+      const node = frontier[row]!;
+      const count = shape.ranks[siblings.at(-1)!]! + 1;
+      const tokens = isSampled
+        ? drawSiblings(scores, row, { count, sampling, random, laws, node })
+        : scores.top(row, count).tokens;
+      for (const sibling of siblings) {
+        const token = tokens[shape.ranks[sibling]!];
+        if (token !== undefined) placed.set(sibling, draft.add(token, node));
+      }
+    });
+  }
+  return finishTree(draft, isSampled ? laws : undefined);
+}
+
+interface SiblingDraw {
+  readonly count: number;
+  readonly sampling: SamplingOptions;
+  readonly random: Random;
+  readonly laws: (Float32Array | undefined)[];
+  readonly node: number;
+}
+
+function drawSiblings(scores: DraftScores, row: number, draw: SiblingDraw): readonly number[] {
+  const law = toLaw(scores.logits(row), draw.sampling);
+  draw.laws[draw.node] = law;
+  return drawWithoutReplacement(law, draw.count, draw.random);
+}
+
+async function growDynamicTree(
+  session: DraftSession,
+  { root, depthLimit }: DraftRequest,
+  { total, depth, topK }: DynamicPolicy,
+): Promise<TokenTree> {
+  const draft = new Draft(root);
+  const scores: number[] = [0]; // [node] the drafter's log-probability of the whole path
+  let frontier = [0];
+  for (let level = 0; level <= depth && level < depthLimit; level++) {
+    const expanded = await session.expand(draft, frontier, detailFor(topK));
+    const children = frontier.flatMap((parent, row) => {
+      const best = expanded.top(row, topK);
+      return Array.from(best.tokens, (token, rank) => {
+        scores.push(scores[parent]! + best.logProbabilities[rank]!);
+        return draft.add(token, parent);
+      });
+    });
+    const childScores = Float64Array.from(children, (child) => scores[child]!);
+    frontier = Array.from(topIndices(childScores, topK), (index) => children[index]!);
+  }
+  // A child never scores above its parent and comes after it, so the best nodes, ties to the earlier, are connected.
+  const candidates = Float64Array.from(scores.slice(1));
+  const kept = Array.from(
+    topIndices(candidates, Math.min(total - 1, candidates.length)),
+    (index) => index + 1,
+  );
+  kept.sort((left, right) => left - right);
+  const selected = new Draft(root);
+  const placed = new Map<number, number>([[0, 0]]);
+  for (const node of kept) {
+    placed.set(node, selected.add(draft.tokens[node]!, placed.get(draft.parents[node]!)!));
+  }
+  return finishTree(selected, undefined);
+}
+
+function finishTree(draft: GrowingDraft, laws: readonly (Float32Array | undefined)[] | undefined): TokenTree {
+  return createTree({
+    tokens: Int32Array.from(draft.tokens),
+    parents: Int32Array.from(draft.parents),
+    origin: laws === undefined ? 'deterministic' : 'sampled',
+    ...(laws === undefined ? {} : { draftLaws: laws }),
+  });
+}

@@ -1,0 +1,275 @@
+/**
+ * Hydra (arXiv 2402.05109): heads that also see the tokens drafted before them. Head i reads the target's feature and
+ * the embeddings of the root and of i drafted tokens, [h, e(x1), ..., e(x_i+1)], through R z + SiLU(W z + b), plain
+ * residual blocks and a projection with bias. Hydra++ first passes the features of all verified positions through a
+ * transformer layer of its own.
+ */
+import { z } from 'zod';
+import type { Checkpoint } from '../checkpoint/stored-tensor.js';
+import type { CacheOptions } from '../checkpoint/weight-cache.js';
+import { prepareWeights } from '../checkpoint/weight-cache.js';
+import type { WeightRecipe } from '../checkpoint/weight-recipe.js';
+import { symbol } from '../graph/dimension.js';
+import type { Tensor } from '../graph/tensor.js';
+import { add, silu } from '../graph/operations/elementwise.js';
+import { gatherRows } from '../graph/operations/indexing.js';
+import { input } from '../graph/operations/leaves.js';
+import { broadcast, concatenate, reshape } from '../graph/operations/shaping.js';
+import { attentionInputs } from '../model/attention-inputs.js';
+import type { CausalModel } from '../model/causal-model.js';
+import { declareAttention, declarePast, pastInputs, stackRows } from '../model/causal-model.js';
+import { embeddingTable } from '../model/decoder.js';
+import type { AttentionContext, AttentionMemory } from '../model/decoder-layer.js';
+import { normalise, project, runLayer } from '../model/decoder-layer.js';
+import { KvCache } from '../model/kv-cache.js';
+import { layerRecipes, projectionRecipe, vectorRecipe } from '../model/weights.js';
+import type { Program } from '../runtime/program.js';
+import { float32, floatsOf, int32 } from '../runtime/program.js';
+import type { WeightStore } from '../runtime/weights.js';
+import { countParameters, misfit, requireSizes, shapeOf } from './checks.js';
+import type {
+  DraftedLogits,
+  Drafter,
+  DraftGraph,
+  DraftSession,
+  GrowingDraft,
+  TeacherForcing,
+} from './drafter.js';
+import { dropFirst, dropLast } from './positions.js';
+import { readScores, scoreNames, scoreOutputs } from './scores.js';
+import { PendingStates } from './states.js';
+
+const scope = 'hydra.';
+const ingestChunk = 256;
+
+interface HydraSizes {
+  readonly heads: number;
+  /** Plain residual blocks behind the first one of each head. */
+  readonly extraBlocks: number;
+  readonly hasPrefix: boolean;
+}
+
+const configSchema = z.object({
+  hydra_num_heads: z.number().int().positive().default(4),
+  hydra_num_layers: z.number().int().positive().default(1),
+  hydra_head_arch: z.string().default('mlp'),
+  grounded_heads: z.boolean().default(true),
+  hidden_state_offset: z.number().default(0),
+});
+
+export async function loadHydra(
+  checkpoint: Checkpoint,
+  target: CausalModel,
+  options: CacheOptions,
+): Promise<Drafter> {
+  requireSizes(checkpoint, target);
+  const { folder } = checkpoint;
+  const parsed = configSchema.safeParse(checkpoint.config);
+  if (!parsed.success)
+    throw misfit(
+      folder,
+      "has a config.json that cannot be read as Hydra's",
+      'Expected hydra_num_heads and hydra_num_layers.',
+    );
+  const config = parsed.data;
+  if (config.hydra_head_arch !== 'mlp' && config.hydra_head_arch !== 'prefix-mlp') {
+    throw misfit(folder, `has heads of kind "${config.hydra_head_arch}"`, 'Supported: mlp and prefix-mlp.');
+  }
+  if (!config.grounded_heads || config.hidden_state_offset !== 0) {
+    throw misfit(
+      folder,
+      'has ungrounded heads or a hidden state offset',
+      'Supported: grounded_heads true, hidden_state_offset 0.',
+    );
+  }
+  const hasPrefix = config.hydra_head_arch === 'prefix-mlp';
+  const sizes = { heads: config.hydra_num_heads, extraBlocks: config.hydra_num_layers - 1, hasPrefix };
+  const weights = await prepareWeights(checkpoint, hydraRecipes(checkpoint, sizes, target), options);
+  return new Hydra(sizes, target, weights);
+}
+
+/** Dropout modules take the even places of prefix-mlp's lists; mlp has none. */
+function hydraRecipes(checkpoint: Checkpoint, sizes: HydraSizes, target: CausalModel): WeightRecipe[] {
+  const { hiddenSize, vocabularySize } = target.configuration;
+  const place = (block: number): number => (sizes.hasPrefix ? 2 * block + 1 : block);
+  const linear = (name: string, source: string, from: number, to: number): WeightRecipe[] => [
+    projectionRecipe(`${name}.weight`, `${source}.weight`, from, to),
+    vectorRecipe(`${name}.bias`, `${source}.bias`, to),
+  ];
+  const heads = Array.from({ length: sizes.heads }, (_, head) => {
+    const source = (block: number): string => `hydra_mlp.${head}.${place(block)}`;
+    const name = `${scope}${head}`;
+    const width = (head + 2) * hiddenSize;
+    const [, found] = shapeOf(checkpoint, `${source(0)}.linear.weight`);
+    if (found !== width) {
+      throw misfit(
+        checkpoint.folder,
+        `has head ${head} with ${found ?? 'no'} inputs; ${width} were expected`,
+        'It was trained for another target, or its heads are not grounded.',
+      );
+    }
+    return [
+      ...linear(`${name}.first`, `${source(0)}.linear`, width, hiddenSize),
+      ...linear(`${name}.residual`, `${source(0)}.res_connection`, width, hiddenSize),
+      ...Array.from({ length: sizes.extraBlocks }, (_, block) =>
+        linear(`${name}.block${block}`, `${source(block + 1)}.linear`, hiddenSize, hiddenSize),
+      ).flat(),
+      ...linear(
+        `${name}.lm_head`,
+        sizes.hasPrefix ? `hydra_lm_head.${head}.1` : `hydra_lm_head.${head}`,
+        hiddenSize,
+        vocabularySize,
+      ),
+    ];
+  }).flat();
+  if (!sizes.hasPrefix) return heads;
+  return [
+    ...heads,
+    ...layerRecipes(`${scope}prefix`, 'prefix_embeding_layer.layers.0', target.configuration),
+    vectorRecipe(`${scope}prefix.norm.weight`, 'prefix_embeding_layer.norm.weight', hiddenSize),
+  ];
+}
+
+class Hydra implements Drafter {
+  readonly system = 'hydra';
+  readonly name: string;
+  readonly reads = 'features';
+  readonly taps = [];
+  readonly maximumDepth: number;
+  readonly vocabularySize: number;
+  readonly parameterCount: number;
+  readonly graph: DraftGraph;
+  private readonly cacheSizes;
+  private readonly headPrograms: Promise<Program>[] = [];
+  private prefixProgram: Promise<Program> | undefined;
+
+  constructor(
+    private readonly sizes: HydraSizes,
+    private readonly target: CausalModel,
+    private readonly weights: WeightStore,
+  ) {
+    const { configuration } = target;
+    this.name = sizes.hasPrefix ? 'Hydra++' : 'Hydra';
+    this.maximumDepth = sizes.heads;
+    this.vocabularySize = configuration.vocabularySize;
+    this.parameterCount = countParameters(weights);
+    this.cacheSizes = { ...configuration, layerCount: 1 };
+    this.graph = {
+      weights: [weights, target.weights],
+      targetTokens: undefined,
+      attention: sizes.hasPrefix ? this.cacheSizes : undefined,
+      draftLogits: (teacher, depth) => this.draftLogits(teacher, depth),
+    };
+  }
+
+  /** features [..., hidden], embeddings [..., (head + 1) * hidden] -> [..., vocabulary] */
+  private runHead(head: number, features: Tensor, embeddings: Tensor): Tensor {
+    const { hiddenSize, vocabularySize } = this.target.configuration;
+    const name = `${scope}${head}`;
+    const width = (head + 2) * hiddenSize;
+    const joined = concatenate([features, embeddings], -1);
+    const first = silu(project(joined, `${name}.first`, width, hiddenSize, true));
+    let hidden = add(project(joined, `${name}.residual`, width, hiddenSize, true), first);
+    for (let block = 0; block < this.sizes.extraBlocks; block++) {
+      hidden = add(hidden, silu(project(hidden, `${name}.block${block}`, hiddenSize, hiddenSize, true)));
+    }
+    return project(hidden, `${name}.lm_head`, hiddenSize, vocabularySize, true);
+  }
+
+  /** features [batch, position, hidden] through Hydra++'s own layer. */
+  private runPrefix(features: Tensor, context: AttentionContext, memory: AttentionMemory) {
+    const { configuration } = this.target;
+    const layer = runLayer(features, `${scope}prefix`, configuration, context, memory);
+    return { features: normalise(layer.hidden, `${scope}prefix.norm`, configuration), rows: layer.rows };
+  }
+
+  private draftLogits(teacher: TeacherForcing, depth: number): DraftedLogits {
+    const prefix = this.sizes.hasPrefix
+      ? this.runPrefix(teacher.features, teacher.context, { past: teacher.past?.[0] })
+      : undefined;
+    const features = prefix?.features ?? teacher.features;
+    const embeddings = teacher.embedWith(embeddingTable(this.target.configuration, this.target.scope));
+    const logits = Array.from({ length: depth }, (_, head) => {
+      const seen = Array.from({ length: head + 1 }, (_, ahead) =>
+        dropLast(dropFirst(embeddings, ahead + 1), head - ahead),
+      );
+      return this.runHead(head, dropLast(features, head + 1), concatenate(seen, -1));
+    });
+    return { logits, rows: prefix === undefined ? [] : [prefix.rows] };
+  }
+
+  async prepare(): Promise<void> {
+    for (let head = 0; head < this.sizes.heads; head++) await this.compileHead(head);
+    if (this.sizes.hasPrefix) await this.compilePrefix();
+  }
+
+  private compileHead(head: number): Promise<Program> {
+    const { configuration, runtime, scope: targetScope, weights } = this.target;
+    const row = symbol('row');
+    const width = head + 1;
+    const path = input('path', [row, width], 'int32');
+    const feature = input('feature', [1, configuration.hiddenSize]);
+    const embedded = gatherRows(embeddingTable(configuration, targetScope), path);
+    const embeddings = reshape(embedded, [row, width * configuration.hiddenSize]);
+    const logits = this.runHead(head, broadcast(feature, [row, configuration.hiddenSize]), embeddings);
+    const stores = [this.weights, weights];
+    return (this.headPrograms[head] ??= runtime.compile(scoreOutputs(logits), stores, { packed: true }));
+  }
+
+  private compilePrefix(): Promise<Program> {
+    const { configuration, runtime } = this.target;
+    const row = symbol('row');
+    const features = input('features', [1, row, configuration.hiddenSize]);
+    const [past] = declarePast(this.cacheSizes);
+    const prefix = this.runPrefix(features, declareAttention(configuration), { past });
+    const outputs = { features: prefix.features, rows: stackRows([prefix.rows], this.cacheSizes) };
+    return (this.prefixProgram ??= runtime.compile(outputs, [this.weights], { packed: true }));
+  }
+
+  startSession(): DraftSession {
+    const { hiddenSize, vocabularySize } = this.target.configuration;
+    const pending = new PendingStates(hiddenSize);
+    const cache = new KvCache(this.cacheSizes);
+    let feature: Float32Array = new Float32Array(hiddenSize);
+
+    const readPrefix = async (): Promise<void> => {
+      const program = await this.compilePrefix();
+      await pending.drain(ingestChunk, async (states, { length }) => {
+        const outputs = await program.run({
+          features: float32(states, [1, length, hiddenSize]),
+          ...attentionInputs({ count: length, pastLength: cache.pastLength }, this.target.rotary),
+          ...pastInputs(cache),
+        });
+        cache.appendAll(floatsOf(outputs, 'rows'), length);
+        feature = Float32Array.from(floatsOf(outputs, 'features').subarray(-hiddenSize));
+      });
+    };
+
+    return {
+      room: Infinity,
+      observe: (verified) => {
+        pending.push(verified);
+      },
+      expand: async (draft, nodes, want) => {
+        const depth = draft.depths[nodes[0]!]!;
+        if (depth === 0 && this.sizes.hasPrefix) await readPrefix();
+        else if (depth === 0) feature = pending.takeLast();
+        const program = await this.compileHead(depth);
+        const paths = nodes.flatMap((node) => tokensTo(draft, node));
+        const inputs = {
+          feature: float32(feature, [1, hiddenSize]),
+          path: int32(paths, [nodes.length, depth + 1]),
+        };
+        const outputs = await program.run(inputs, scoreNames(want));
+        return readScores(outputs, want, { targetSize: vocabularySize, draftSize: vocabularySize });
+      },
+    };
+  }
+}
+
+/** Tokens from the root to a node, both included. */
+function tokensTo({ tokens, parents }: GrowingDraft, node: number): number[] {
+  const path: number[] = [];
+  for (let at = node; at >= 0; at = parents[at]!) path.unshift(tokens[at]!);
+  return path;
+}

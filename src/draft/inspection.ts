@@ -1,0 +1,224 @@
+/**
+ * What a model folder is and whether it can be used. Nothing a folder contains makes this throw: what is wrong becomes
+ * a problem with its remedy, and whatever can still be read is reported beside it. Only headers of weights are read.
+ */
+import { stat } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
+import { listFolder, readConfig } from '../checkpoint/checkpoint-folder.js';
+import type { Problem } from '../checkpoint/open-checkpoint.js';
+import { findProblems, openCheckpoint } from '../checkpoint/open-checkpoint.js';
+import type { Checkpoint, StoredDType } from '../checkpoint/stored-tensor.js';
+import { countElements } from '../checkpoint/stored-tensor.js';
+import { resolveRecipes } from '../checkpoint/weight-recipe.js';
+import { MistletoeError } from '../core/errors.js';
+import type { ModelConfiguration } from '../model/configuration.js';
+import { parseConfiguration } from '../model/configuration.js';
+import { decoderRecipes } from '../model/weights.js';
+import { loadChatTemplate, renderChat } from '../text/chat-template.js';
+import { parseJson, readTextFile } from '../text/text-file.js';
+import { loadTokenizer } from '../text/tokenizer.js';
+import type { DrafterFacts } from './drafter-facts.js';
+import { readDrafterFacts } from './drafter-facts.js';
+import type { Recognition } from './recognise.js';
+import { recogniseCheckpoint } from './recognise.js';
+
+export interface Inspection {
+  readonly folder: string;
+  /** `decoder` is a whole language model; `unreadable` a folder whose weights cannot be opened. */
+  readonly kind: Recognition['kind'] | 'unreadable';
+  readonly layout: string;
+  readonly model?: ModelConfiguration;
+  readonly drafter?: DrafterFacts;
+  readonly weights?: WeightFacts;
+  readonly memory?: MemoryFacts;
+  readonly tokenizer?: TokenizerFacts;
+  readonly chatTemplate?: { readonly origin: string; readonly sample: string };
+  /** Worth knowing, not wrong. */
+  readonly notes: readonly string[];
+  readonly problems: readonly Problem[];
+}
+
+export interface WeightFacts {
+  readonly files: readonly string[];
+  readonly sizeBytes: number;
+  readonly tensorCount: number;
+  readonly parameterCount: number;
+  /** Parameters by stored type. */
+  readonly dtypes: Readonly<Partial<Record<StoredDType, number>>>;
+}
+
+export interface MemoryFacts {
+  /** Float32 weights, mapped from the weight cache. */
+  readonly weightBytes: number;
+  readonly cacheBytesPerThousandTokens: number;
+}
+
+export interface TokenizerFacts {
+  readonly kind: string;
+  readonly vocabularySize: number;
+  readonly specialTokens: readonly string[];
+}
+
+/**
+ * @example
+ * const { kind, problems } = await inspectCheckpoint('models/reference/eagle3'); // 'eagle3', []
+ */
+export async function inspectCheckpoint(folder: string): Promise<Inspection> {
+  const root = resolve(folder);
+  const problems: Problem[] = [...(await findProblems(root))];
+  const notes: string[] = [];
+  const attempt = createAttempt(problems);
+
+  if (problems.length > 0) {
+    const config = await readConfigQuietly(root);
+    // An unsupported architecture is worth saying although the weights are damaged.
+    const model =
+      config === undefined ? undefined : await attempt(() => parseConfiguration(config, 'config.json'));
+    return {
+      folder: root,
+      kind: 'unreadable',
+      layout: 'the folder cannot be opened',
+      ...(model === undefined ? {} : { model }),
+      notes,
+      problems,
+    };
+  }
+
+  const checkpoint = await openCheckpoint(root);
+  const recognition = recogniseCheckpoint(checkpoint);
+  const text = await inspectText(root, attempt);
+  const common = {
+    folder: root,
+    kind: recognition.kind,
+    layout: recognition.layout,
+    weights: await describeWeights(checkpoint),
+    ...text,
+  };
+  if (recognition.kind === 'decoder' || recognition.kind === 'unknown') {
+    const model = await attempt(() => configurationOf(checkpoint, recognition));
+    if (model === undefined) return { ...common, notes, problems };
+    problems.push(...findTensorProblems(checkpoint, model));
+    problems.push(...findVocabularyProblems(model, text.tokenizer));
+    if (text.tokenizer === undefined && problems.length === 0) {
+      notes.push(
+        'No tokenizer here: it can serve as a drafter with the tokenizer of its target, not as a target.',
+      );
+    }
+    return { ...common, model, memory: describeMemory(model), notes, problems };
+  }
+  if (recognition.kind === 'speculative-sampling') return { ...common, notes, problems };
+  const reading = readDrafterFacts(recognition.kind, checkpoint);
+  problems.push(...reading.problems);
+  return { ...common, drafter: reading.facts, notes, problems };
+}
+
+function configurationOf({ config }: Checkpoint, { layout }: Recognition): ModelConfiguration {
+  if (Object.keys(config).length > 0) return parseConfiguration(config, 'config.json');
+  throw new MistletoeError('checkpoint', `The folder has no config.json (its tensors: ${layout}).`, {
+    hint: 'Add the config.json of the model. Drafters of Medusa, Hydra, EAGLE and EAGLE-3 are known by their tensors.',
+  });
+}
+
+type Attempt = <Result>(action: () => Promise<Result> | Result) => Promise<Result | undefined>;
+
+function createAttempt(problems: Problem[]): Attempt {
+  return async (action) => {
+    try {
+      return await action();
+    } catch (failure) {
+      problems.push(toProblem(failure));
+      return undefined;
+    }
+  };
+}
+
+function toProblem(failure: unknown): Problem {
+  if (!(failure instanceof MistletoeError)) throw failure;
+  return { problem: failure.message, remedy: failure.hint ?? 'Take the file from its origin again.' };
+}
+
+async function readConfigQuietly(root: string): Promise<Record<string, unknown> | undefined> {
+  try {
+    const names = await listFolder(root);
+    return names.includes('config.json') ? await readConfig(root, names) : undefined;
+  } catch {
+    return undefined; // findProblems has said why
+  }
+}
+
+async function inspectText(
+  root: string,
+  attempt: Attempt,
+): Promise<Pick<Inspection, 'tokenizer' | 'chatTemplate'>> {
+  const path = join(root, 'tokenizer.json');
+  const contents = await attempt(() => readTextFile(path));
+  if (contents === undefined) return {};
+  const tokenizer = await attempt(async (): Promise<TokenizerFacts> => {
+    const tokenizer = await loadTokenizer(root);
+    const { model } = parseJson(contents, path) as { model: { type?: unknown } };
+    return {
+      kind: typeof model.type === 'string' ? model.type : 'unnamed kind',
+      vocabularySize: tokenizer.vocabularySize,
+      specialTokens: [...tokenizer.specialIds].map((id) => tokenizer.tokenText(id)),
+    };
+  });
+  const chatTemplate = await attempt(async () => {
+    const template = await loadChatTemplate(root);
+    if (template === undefined) return undefined;
+    const sample = renderChat(template, [{ role: 'user', content: 'Hello!' }]);
+    return { origin: template.origin, sample };
+  });
+  return {
+    ...(tokenizer === undefined ? {} : { tokenizer }),
+    ...(chatTemplate === undefined ? {} : { chatTemplate }),
+  };
+}
+
+async function describeWeights({ files, tensors }: Checkpoint): Promise<WeightFacts> {
+  const sizes = await Promise.all(files.map(async (file) => (await stat(file)).size));
+  const dtypes: Partial<Record<StoredDType, number>> = {};
+  for (const { dtype, shape } of tensors.values()) {
+    dtypes[dtype] = (dtypes[dtype] ?? 0) + (countElements(shape) ?? 0);
+  }
+  return {
+    files,
+    sizeBytes: sizes.reduce((sum, size) => sum + size, 0),
+    tensorCount: tensors.size,
+    parameterCount: Object.values(dtypes).reduce((sum, count) => sum + count, 0),
+    dtypes,
+  };
+}
+
+function describeMemory(model: ModelConfiguration): MemoryFacts {
+  const elements = decoderRecipes(model, '').reduce((sum, { shape }) => sum + (countElements(shape) ?? 0), 0);
+  const { layerCount, keyValueHeadCount, headSize } = model;
+  return {
+    weightBytes: 4 * elements,
+    cacheBytesPerThousandTokens: 4 * 1000 * 2 * layerCount * keyValueHeadCount * headSize,
+  };
+}
+
+/** Every tensor that is missing or misshapen, not only the first. */
+function findTensorProblems(checkpoint: Checkpoint, model: ModelConfiguration): readonly Problem[] {
+  return decoderRecipes(model, '').flatMap((recipe) => {
+    try {
+      resolveRecipes(checkpoint, [recipe]);
+      return [];
+    } catch (failure) {
+      return [toProblem(failure)];
+    }
+  });
+}
+
+function findVocabularyProblems(
+  model: ModelConfiguration,
+  tokenizer: TokenizerFacts | undefined,
+): readonly Problem[] {
+  if (tokenizer === undefined || tokenizer.vocabularySize <= model.vocabularySize) return [];
+  return [
+    {
+      problem: `The tokenizer has ${tokenizer.vocabularySize} tokens, but the model knows ${model.vocabularySize}.`,
+      remedy: 'Take the tokenizer and the weights from the same model.',
+    },
+  ];
+}

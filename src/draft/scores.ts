@@ -1,0 +1,103 @@
+/** What a drafter says about the next token of each frontier node, over the target's vocabulary. */
+import { MistletoeError } from '../core/errors.js';
+import { logSumExp, topIndices as findTop } from '../core/vector.js';
+import type { Tensor } from '../graph/tensor.js';
+import { topIndices, topValues } from '../graph/operations/indexing.js';
+import { logSoftmax } from '../graph/operations/reductions.js';
+import type { NamedTensors, NamedValues } from '../runtime/program.js';
+import { floatsOf, integersOf } from '../runtime/program.js';
+import type { ScoreDetail } from './drafter.js';
+
+export interface TopTokens {
+  readonly tokens: ArrayLike<number>; // [count] descending
+  readonly logProbabilities: ArrayLike<number>; // [count]
+}
+
+export interface DraftScores {
+  /** The best `count` tokens of a row; fewer if the draft vocabulary is smaller. */
+  top(row: number, count: number): TopTokens;
+  /** Scores over the target's vocabulary, -Infinity where the drafter cannot propose. Needs detail 'logits'. */
+  logits(row: number): Float32Array; // [vocabulary]
+}
+
+/** Enough for every published tree (ranks 0 to 9) without reading whole rows back. */
+const rankedInGraph = 10;
+
+/** The outputs that readScores reads. logits [row, draft vocabulary] */
+export function scoreOutputs(logits: Tensor): NamedTensors {
+  const count = Math.min(rankedInGraph, logits.shape.at(-1) as number);
+  const scores = logSoftmax(logits);
+  return { logits, topScores: topValues(scores, count), topTokens: topIndices(scores, count) };
+}
+
+export function scoreNames(want: ScoreDetail): readonly string[] {
+  return want === 'logits' ? ['topScores', 'topTokens', 'logits'] : ['topScores', 'topTokens'];
+}
+
+export interface Vocabularies {
+  readonly targetSize: number;
+  readonly draftSize: number;
+  readonly targetTokens?: Int32Array | undefined; // [draft token]
+}
+
+export function readScores(outputs: NamedValues, want: ScoreDetail, vocabularies: Vocabularies): DraftScores {
+  const { draftSize, targetSize, targetTokens } = vocabularies;
+  const tokens = integersOf(outputs, 'topTokens');
+  const scores = floatsOf(outputs, 'topScores');
+  const width = outputs.topTokens!.shape.at(-1)!;
+  for (let best = 0; best < scores.length; best += width) {
+    if (!Number.isFinite(scores[best]!)) throw notANumber(scores[best]!);
+  }
+  const toTarget = (token: number): number => (targetTokens === undefined ? token : targetTokens[token]!);
+  const rowOf = (row: number): Float32Array => {
+    if (want !== 'logits') throw new Error('Whole rows were not asked for.');
+    return floatsOf(outputs, 'logits').subarray(row * draftSize, (row + 1) * draftSize);
+  };
+  return {
+    top(row, count) {
+      if (count > width && width < draftSize) return rankRow(rowOf(row), count, toTarget);
+      const start = row * width;
+      const end = start + Math.min(count, width);
+      return {
+        tokens: Array.from(tokens.subarray(start, end), toTarget),
+        logProbabilities: scores.subarray(start, end),
+      };
+    },
+    logits(row) {
+      const drafted = rowOf(row);
+      if (targetTokens === undefined) return drafted;
+      const whole = new Float32Array(targetSize).fill(-Infinity);
+      drafted.forEach((logit, token) => (whole[targetTokens[token]!] = logit));
+      return whole;
+    },
+  };
+}
+
+/** One row's scores for several nodes that share it. */
+export function repeatRow(scores: DraftScores, row: number): DraftScores {
+  return { top: (_, count) => scores.top(row, count), logits: () => scores.logits(row) };
+}
+
+/** Whether a policy that asks for this many ranks needs whole rows. */
+export function detailFor(ranks: number): ScoreDetail {
+  return ranks > rankedInGraph ? 'logits' : 'top';
+}
+
+function rankRow(logits: Float32Array, count: number, toTarget: (token: number) => number): TopTokens {
+  const best = findTop(logits, count);
+  const total = logSumExp(logits);
+  return {
+    tokens: Array.from(best, toTarget),
+    logProbabilities: Array.from(best, (token) => logits[token]! - total),
+  };
+}
+
+function notANumber(value: number): MistletoeError {
+  return new MistletoeError(
+    'drafter',
+    `The drafter's best score is ${value}; a finite number was expected.`,
+    {
+      hint: 'Its weights or the states it was given hold values that are no numbers; this request goes on without it.',
+    },
+  );
+}

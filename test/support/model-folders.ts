@@ -1,0 +1,22 @@
+import { mkdirSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+
+export const referenceModels = resolve(import.meta.dirname, '../../models/reference');
+export const referenceTarget = join(referenceModels, 'target');
+
+/** Contents of a file of the copy; undefined leaves the file out. */
+export type FolderChanges = Readonly<Record<string, string | Uint8Array | object | undefined>>;
+
+/** The bundled target at `path` with some files changed; the others are links. */
+export function writeChangedTarget(path: string, changes: FolderChanges): string {
+  mkdirSync(path, { recursive: true });
+  for (const name of readdirSync(referenceTarget)) {
+    if (!Object.hasOwn(changes, name)) symlinkSync(join(referenceTarget, name), join(path, name));
+  }
+  for (const [name, contents] of Object.entries(changes)) {
+    if (contents === undefined) continue;
+    const isRaw = typeof contents === 'string' || contents instanceof Uint8Array;
+    writeFileSync(join(path, name), isRaw ? contents : JSON.stringify(contents));
+  }
+  return path;
+}
