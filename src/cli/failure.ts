@@ -1,0 +1,78 @@
+/** What a failure looks like and which exit code it has; one place for both. */
+import { CommanderError } from 'commander';
+import { MistletoeError, type ErrorCode } from '../core/errors.js';
+import type { Terminal } from './terminal.js';
+import { colorsFor } from './terminal.js';
+
+export const exitCodes = {
+  success: 0,
+  failure: 1,
+  badInput: 2,
+  incomplete: 3,
+  interrupted: 130,
+} as const;
+
+const codeOf: Readonly<Partial<Record<ErrorCode, number>>> = {
+  runtime: exitCodes.failure,
+  incomplete: exitCodes.incomplete,
+};
+
+interface Report {
+  readonly sentence: string;
+  readonly hint?: string | undefined;
+  readonly exitCode: number;
+}
+
+/** Prints the failure as one sentence and a hint, and returns the exit code. */
+export function reportFailure(failure: unknown, terminal: Terminal): number {
+  const { stderr, environment } = terminal;
+  const report = describeFailure(failure);
+  const colors = colorsFor(stderr, terminal);
+  stderr.write(`${colors.red('error:')} ${closeSentence(report.sentence)}\n`);
+  if (report.hint !== undefined && report.hint !== '') {
+    stderr.write(`${colors.cyan('hint:')}  ${closeSentence(report.hint)}\n`);
+  }
+  const isDebugging = environment.MISTLETOE_DEBUG !== undefined && environment.MISTLETOE_DEBUG !== '';
+  if (isDebugging && failure instanceof Error) stderr.write(`${stacksOf(failure)}\n`);
+  return report.exitCode;
+}
+
+function describeFailure(failure: unknown): Report {
+  if (failure instanceof CommanderError) return describeUsage(failure);
+  if (failure instanceof MistletoeError) {
+    const { message, hint, code } = failure;
+    return { sentence: message, hint, exitCode: codeOf[code] ?? exitCodes.badInput };
+  }
+  const seen = failure instanceof Error ? `${failure.name}: ${failure.message}` : String(failure);
+  return {
+    sentence: `Something unforeseen went wrong (${seen}); this is a bug in Mistletoe.`,
+    hint: 'Please report it with the command you ran; MISTLETOE_DEBUG=1 adds the details.',
+    exitCode: exitCodes.failure,
+  };
+}
+
+/** Commander writes "error: what is wrong" and sometimes "(Did you mean X?)" on a line of its own. */
+function describeUsage({ message }: CommanderError): Report {
+  const [first = '', ...rest] = message
+    .replace(/^error: /, '')
+    .replace(/(?<=is invalid|'[\w-]+')\. (?=Expected|Allowed)/, '; ')
+    .replace(/; [EA]/, (join) => join.toLowerCase())
+    .split('\n');
+  const suggestion = rest.join(' ').replace(/^\(|\)$/g, '');
+  return {
+    sentence: first.charAt(0).toUpperCase() + first.slice(1),
+    hint: suggestion === '' ? 'Add --help to see what is there.' : suggestion,
+    exitCode: exitCodes.badInput,
+  };
+}
+
+/** One line with a full stop. */
+export function closeSentence(text: string): string {
+  const line = text.replace(/[\p{Cc}\s]+/gu, ' ').trim();
+  return /[.?!)]$/.test(line) ? line : `${line}.`;
+}
+
+function stacksOf(failure: Error): string {
+  const own = failure.stack ?? failure.message;
+  return failure.cause instanceof Error ? `${own}\ncaused by ${stacksOf(failure.cause)}` : own;
+}

@@ -1,0 +1,93 @@
+import { type Command, Option } from 'commander';
+import { bundledTarget } from '../decode/bundled-models.js';
+import { collect, number, wholeNumber } from './option-values.js';
+import type { CommandContext } from './program.js';
+
+/** The options as commander hands them over. */
+export interface GenerateFlags {
+  readonly target: string;
+  readonly prompt?: string;
+  readonly prompts?: string;
+  readonly chat?: true;
+  readonly raw?: true;
+  readonly maxNewTokens: number;
+  readonly temperature: number;
+  readonly topP?: number;
+  readonly topK?: number;
+  readonly seed: number;
+  readonly stop: readonly string[];
+  readonly format: 'text' | 'json';
+  readonly threads?: number;
+  readonly cacheDir?: string;
+}
+
+export function addGenerateCommand(program: Command, context: CommandContext): void {
+  const command = program
+    .command('generate')
+    .summary('answer prompts with a model')
+    .description('Answers one prompt, or every prompt of a file. The text appears while it is generated.')
+    .helpOption('-h, --help', 'print this help')
+    .optionsGroup('What to run:')
+    .addOption(
+      new Option('-t, --target <dir>', 'Hugging Face folder of the model').default(
+        bundledTarget,
+        'the bundled model',
+      ),
+    )
+    .addOption(new Option('-p, --prompt <text>', 'the prompt; - reads it from stdin').conflicts('prompts'))
+    .option('--prompts <file>', 'a file of prompts, .jsonl or .txt, answered one after the other')
+    .addOption(
+      new Option(
+        '--chat',
+        'send the prompt through the chat template (the default if the model has one)',
+      ).conflicts('raw'),
+    )
+    .option('--raw', 'send the text as it is, to be continued')
+    .optionsGroup('How to choose tokens:')
+    .option('-n, --max-new-tokens <count>', 'generate at most this many tokens', wholeNumber(1), 128)
+    .option(
+      '--temperature <number>',
+      '0 always takes the most likely token; higher is more varied',
+      number({ least: 0, expected: 'a number of 0 or more' }),
+      0,
+    )
+    .option(
+      '--top-p <number>',
+      'draw from the most likely tokens that together reach this probability',
+      number({ above: 0, most: 1, expected: 'a number above 0 and up to 1' }),
+    )
+    .option('--top-k <count>', 'draw from this many of the most likely tokens', wholeNumber(1))
+    .option('--seed <number>', 'the same seed gives the same text', wholeNumber(0), 0)
+    .addOption(
+      new Option('--stop <text>', 'end before this text; may be given several times')
+        .argParser(collect)
+        .default([], 'none'),
+    )
+    .optionsGroup('Output and machine:')
+    .addOption(
+      new Option('--format <format>', 'text streams; json prints one object per prompt, each on one line')
+        .choices(['text', 'json'])
+        .default('text'),
+    )
+    .option('--threads <count>', 'processor threads (default: all)', wholeNumber(1))
+    .option(
+      '--cache-dir <dir>',
+      'where converted weights are kept (default: $MISTLETOE_CACHE or the system’s)',
+    )
+    .addHelpText('after', examples);
+  command.action(async (flags: GenerateFlags) => {
+    const { runGenerate } = await import('./generate-action.js');
+    context.exitCode = await runGenerate(flags, context.terminal);
+  });
+}
+
+const examples = `
+Examples:
+  mistletoe generate --prompt "Give me three tips for a good night's sleep."
+  mistletoe generate --prompt "Write a story about the sea." --temperature 0.8 --top-p 0.95 --seed 7
+  mistletoe generate --raw --prompt "def reverse(text):" --stop "def "
+  cat question.txt | mistletoe generate --prompt -
+  mistletoe generate --prompts prompts.jsonl --format json > answers.jsonl
+
+The text goes to stdout, a line with counts and speed to stderr. Ctrl-C ends the answer and keeps what is there.
+`;

@@ -1,0 +1,143 @@
+/** An inspection in words: a label and a value for each line. */
+import { basename } from 'node:path';
+import type { DrafterFacts } from '../draft/drafter-facts.js';
+import type { Inspection, MemoryFacts, TokenizerFacts, WeightFacts } from '../draft/inspection.js';
+import type { ModelConfiguration } from '../model/configuration.js';
+
+export type Line = readonly [label: string, value: string];
+
+const kinds: Readonly<Record<Inspection['kind'], string>> = {
+  decoder: 'target, or drafter for speculative sampling',
+  'speculative-sampling': 'drafter for speculative sampling',
+  medusa: 'drafter',
+  hydra: 'drafter',
+  eagle: 'drafter',
+  eagle3: 'drafter',
+  unknown: 'unknown',
+  unreadable: 'unreadable',
+};
+
+export function inspectionLines(inspection: Inspection): readonly Line[] {
+  const { folder, kind, layout, model, drafter, weights, memory, tokenizer, chatTemplate } = inspection;
+  const isTarget = kind === 'decoder';
+  return [
+    ['folder', folder],
+    ['kind', `${kinds[kind]}: ${layout}`],
+    ...(model === undefined ? [] : modelLines(model)),
+    ...(drafter === undefined ? [] : drafterLines(drafter)),
+    ...(weights === undefined ? [] : weightLines(weights)),
+    ...(memory === undefined ? [] : memoryLines(memory)),
+    ...(tokenizer === undefined ? absent('tokenizer', isTarget) : tokenizerLines(tokenizer)),
+    ...(chatTemplate === undefined
+      ? absent('chat template', isTarget && tokenizer !== undefined)
+      : [
+          ['chat template', basename(chatTemplate.origin)] as const,
+          ['  renders Hello! as', JSON.stringify(chatTemplate.sample)] as const,
+        ]),
+  ];
+}
+
+const absent = (label: string, isExpected: boolean): readonly Line[] => (isExpected ? [[label, 'none']] : []);
+
+function modelLines(model: ModelConfiguration): readonly Line[] {
+  const { headCount, keyValueHeadCount, headSize, rotaryScaling } = model;
+  const scaling =
+    rotaryScaling.kind === 'none' ? '' : `, ${rotaryScaling.kind} scaling by ${rotaryScaling.factor}`;
+  const traits = [
+    ...(model.tiedEmbeddings ? ['embeddings tied to the output'] : []),
+    ...(model.queryKeyValueBias ? ['attention bias'] : []),
+    ...(model.queryKeyNorm ? ['query and key norms'] : []),
+  ];
+  return [
+    ['family', [model.family, ...traits].join(', ')],
+    ['layers', formatCount(model.layerCount)],
+    ['hidden size', `${formatCount(model.hiddenSize)} (MLP ${formatCount(model.intermediateSize)})`],
+    ['heads', `${headCount} of ${headSize}, ${keyValueHeadCount} for keys and values`],
+    ['vocabulary', `${formatCount(model.vocabularySize)} tokens`],
+    ['context', `${formatCount(model.contextLength)} tokens`],
+    ['rotary', `base ${formatCount(model.rotaryBase)}${scaling}`],
+  ];
+}
+
+function drafterLines({ heads, hiddenSize, draftVocabularySize, expects }: DrafterFacts): readonly Line[] {
+  const target = [
+    ...(expects.hiddenSize === undefined ? [] : [`hidden size ${formatCount(expects.hiddenSize)}`]),
+    ...(expects.vocabularySize === undefined ? [] : [`vocabulary ${formatCount(expects.vocabularySize)}`]),
+    ...(expects.taps === undefined ? [] : [`${expects.taps} of its layers tapped`]),
+  ];
+  return [
+    [
+      'drafts',
+      heads === undefined ? 'to any depth, from its own output' : `${heads} tokens ahead (one per head)`,
+    ],
+    ...(hiddenSize === undefined ? [] : [['hidden size', formatCount(hiddenSize)] as const]),
+    ...(draftVocabularySize === undefined
+      ? []
+      : [['draft vocabulary', `${formatCount(draftVocabularySize)} tokens`] as const]),
+    ['expects a target', target.length === 0 ? 'not told by the tensors' : `with ${target.join(', ')}`],
+  ];
+}
+
+function weightLines({
+  files,
+  sizeBytes,
+  tensorCount,
+  parameterCount,
+  dtypes,
+}: WeightFacts): readonly Line[] {
+  const types = Object.entries(dtypes).map(([dtype, count]) => `${dtype} ${formatShort(count)}`);
+  return [
+    [
+      'parameters',
+      `${formatShort(parameterCount)} in ${formatCount(tensorCount)} tensors (${types.join(', ')})`,
+    ],
+    ['on disk', `${formatBytes(sizeBytes)} in ${files.length} ${files.length === 1 ? 'file' : 'files'}`],
+  ];
+}
+
+function memoryLines({ weightBytes, cacheBytesPerThousandTokens }: MemoryFacts): readonly Line[] {
+  return [
+    [
+      'memory needed',
+      `${formatBytes(weightBytes)} of float32 weights (mapped), ` +
+        `${formatBytes(cacheBytesPerThousandTokens)} of KV cache per 1000 tokens`,
+    ],
+  ];
+}
+
+function tokenizerLines({ kind, vocabularySize, specialTokens }: TokenizerFacts): readonly Line[] {
+  const shown = specialTokens.slice(0, 6).join(' ');
+  const hidden = specialTokens.length - 6;
+  return [
+    ['tokenizer', `${kind}, ${formatCount(vocabularySize)} tokens`],
+    [
+      '  special tokens',
+      specialTokens.length === 0 ? 'none' : `${shown}${hidden > 0 ? ` and ${hidden} more` : ''}`,
+    ],
+  ];
+}
+
+export function formatCount(value: number): string {
+  return value.toLocaleString('en-US');
+}
+
+/** 12_345_678 -> 12.3 M */
+export function formatShort(value: number): string {
+  const scale = [
+    { size: 1e9, unit: ' B' },
+    { size: 1e6, unit: ' M' },
+    { size: 1e3, unit: ' k' },
+  ].find(({ size }) => value >= size);
+  return scale === undefined ? String(value) : `${(value / scale.size).toPrecision(3)}${scale.unit}`;
+}
+
+export function formatBytes(value: number): string {
+  const units = ['bytes', 'KB', 'MB', 'GB', 'TB'];
+  let scaled = value;
+  let unit = 0;
+  while (scaled >= 1000 && unit < units.length - 1) {
+    scaled /= 1000;
+    unit += 1;
+  }
+  return `${unit === 0 ? String(scaled) : scaled.toPrecision(3)} ${units[unit] ?? ''}`;
+}

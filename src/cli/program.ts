@@ -1,0 +1,80 @@
+/**
+ * The command line: argv to options to one call into the rooms below. Commands import what they run only when they
+ * run, so that help, version and refusals are instant.
+ */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { Command, CommanderError } from 'commander';
+import { packageRoot } from '../decode/bundled-models.js';
+import { exitCodes, reportFailure } from './failure.js';
+import { addGenerateCommand } from './generate-command.js';
+import { addInspectCommand } from './inspect-command.js';
+import type { Terminal } from './terminal.js';
+import { colorsFor } from './terminal.js';
+
+/** What a command leaves behind: its terminal to write to, its exit code to set. */
+export interface CommandContext {
+  readonly terminal: Terminal;
+  exitCode: number;
+}
+
+/** Runs one command line and returns its exit code; every failure has been printed by then. */
+export async function run(argv: readonly string[], terminal: Terminal): Promise<number> {
+  const context: CommandContext = { terminal, exitCode: exitCodes.success };
+  try {
+    await createProgram(context).parseAsync(argv, { from: 'user' });
+    return context.exitCode;
+  } catch (failure) {
+    if (failure instanceof CommanderError && failure.exitCode === 0) return exitCodes.success;
+    // Called without a command, the help is the answer and has been printed.
+    if (failure instanceof CommanderError && failure.code === 'commander.help') return exitCodes.badInput;
+    return reportFailure(failure, terminal);
+  }
+}
+
+function createProgram(context: CommandContext): Command {
+  const { stdout, stderr } = context.terminal;
+  const colors = colorsFor(stdout, context.terminal);
+  const program = new Command('mistletoe')
+    .description(
+      'Runs Llama-family language models from Hugging Face folders and measures how fragile their speculative decoding is.',
+    )
+    .version(readVersion(), '-V, --version', 'print the version')
+    .helpOption('-h, --help', 'print this help; after a command, that command’s')
+    .helpCommand('help [command]', 'print help for a command')
+    .exitOverride()
+    .configureOutput({
+      writeOut: (text) => {
+        stdout.write(text);
+      },
+      writeErr: (text) => {
+        stderr.write(text);
+      },
+      outputError: () => undefined, // reportFailure prints it
+      getOutHasColors: () => colors.isColorSupported,
+    })
+    .configureHelp({
+      styleTitle: colors.bold,
+      styleCommandText: colors.cyan,
+      styleOptionTerm: colors.cyan,
+      styleSubcommandTerm: colors.cyan,
+    })
+    .addHelpText('after', programExamples);
+  addGenerateCommand(program, context);
+  addInspectCommand(program, context);
+  return program;
+}
+
+const programExamples = `
+Examples:
+  mistletoe generate --prompt "Why is the sky blue?"     answer with the bundled model
+  mistletoe generate --target ./my-model --prompt "Hi"   answer with a model of your own
+  mistletoe inspect ./my-model                           what is in this folder, and is it usable?
+
+Exit codes: 0 done, 1 the program failed, 2 something you gave it is wrong, 3 no usable result, 130 interrupted.
+`;
+
+function readVersion(): string {
+  const contents = JSON.parse(readFileSync(join(packageRoot, 'package.json'), 'utf8')) as { version: string };
+  return contents.version;
+}

@@ -1,0 +1,111 @@
+/**
+ * Mistletoe as a library. Every command of the command line is one of these functions away:
+ * `mistletoe generate` is openTarget and generateText, `mistletoe inspect` is inspectCheckpoint.
+ */
+
+// Failures that a user can cause or meet.
+export { MistletoeError } from './core/errors.js';
+export type { ErrorCode } from './core/errors.js';
+
+/**
+ * Opening a model folder and answering prompts.
+ * @example
+ * import { bundledTarget, createOnnxRuntime, generateText, openTarget } from 'mistletoe';
+ * const runtime = createOnnxRuntime({ threads: 2 });
+ * const target = await openTarget(bundledTarget, { runtime });
+ * const { text } = await generateText(target, 'Why is the sky blue?', { maxNewTokens: 64 });
+ * await runtime.dispose();
+ */
+export { bundledTarget } from './decode/bundled-models.js';
+export { encodePrompt, generateText, openTarget } from './decode/target.js';
+export type { GenerateOptions, PromptEncoding, Target, TargetOptions } from './decode/target.js';
+export { decodePlain } from './decode/plain.js';
+export type { Generation, GenerationRequest } from './decode/plain.js';
+export type { FinishReason, TokenEvent, TokenOrigin } from './decode/answer.js';
+export type { SamplingOptions } from './core/sampling.js';
+
+/**
+ * Looking into a folder without running it.
+ * @example
+ * const { kind, problems } = await inspectCheckpoint('models/reference/eagle3'); // 'eagle3', []
+ */
+export { inspectCheckpoint } from './draft/inspection.js';
+export type { Inspection } from './draft/inspection.js';
+export { recogniseCheckpoint } from './draft/recognise.js';
+export type { DraftSystem, Recognition } from './draft/recognise.js';
+export { findProblems, openCheckpoint } from './checkpoint/open-checkpoint.js';
+export type { Problem } from './checkpoint/open-checkpoint.js';
+export type { Checkpoint, StoredTensor } from './checkpoint/stored-tensor.js';
+export { readFloat32, readIntegers } from './checkpoint/read-tensor.js';
+export { prepareWeights } from './checkpoint/weight-cache.js';
+
+/**
+ * The model itself, one pass at a time.
+ * @example
+ * const model = await loadModel(bundledTarget, { runtime });
+ * const cache = model.createCache();
+ * const { rows, logits } = await model.forward({ tokens: Int32Array.of(1, 536), cache, want: ['logits'] });
+ * cache.appendAll(rows, 2);
+ */
+export { CausalModel, loadModel } from './model/causal-model.js';
+export type { ForwardRequest, ForwardResult, LoadOptions } from './model/causal-model.js';
+export { parseConfiguration } from './model/configuration.js';
+export type { ModelConfiguration } from './model/configuration.js';
+export { KvCache } from './model/kv-cache.js';
+
+/**
+ * Text to tokens and back.
+ * @example
+ * const tokenizer = await loadTokenizer(bundledTarget);
+ * tokenizer.decode(await tokenizer.encode('Hello')); // 'Hello'
+ */
+export { loadTokenizer } from './text/tokenizer.js';
+export type { Tokenizer } from './text/tokenizer.js';
+export { encodeChat, loadChatTemplate, renderChat, requireChatTemplate } from './text/chat-template.js';
+export type { ChatMessage, ChatTemplate } from './text/chat-template.js';
+export { inlinePrompt, loadPrompts } from './text/prompt-set.js';
+export type { Prompt } from './text/prompt-set.js';
+
+/**
+ * Graphs: build, differentiate, compile, run.
+ * @example
+ * const x = input('x', [3]);
+ * const loss = sum(multiply(x, x), [0]);
+ * const [slope] = gradient(loss, [x]);
+ * const program = await createOnnxRuntime().compile({ slope });
+ * const { slope: values } = await program.run({ x: float32(Float32Array.of(1, 2, 3), [3]) }); // 2, 4, 6
+ */
+export { gradient } from './graph/gradient.js';
+export { symbol } from './graph/dimension.js';
+export type { Dimension, Shape } from './graph/dimension.js';
+export type { DType, Tensor } from './graph/tensor.js';
+export { constant, input, weight } from './graph/operations/leaves.js';
+export { contract, matmul } from './graph/operations/contraction.js';
+export {
+  add,
+  cast,
+  divide,
+  equal,
+  exponential,
+  greater,
+  logarithm,
+  maximum,
+  minimum,
+  multiply,
+  negate,
+  reciprocalSquareRoot,
+  select,
+  sigmoid,
+  silu,
+  stopGradient,
+  subtract,
+} from './graph/operations/elementwise.js';
+export { argmax, gatherRows, oneHot, pick, topIndices, topValues } from './graph/operations/indexing.js';
+export { logSoftmax, mean, reduceMaximum, rmsNorm, softmax, sum } from './graph/operations/reductions.js';
+export { rotate } from './graph/operations/rotation.js';
+export { broadcast, concatenate, pad, reshape, slice, transpose } from './graph/operations/shaping.js';
+export { createOnnxRuntime } from './runtime/onnx/onnx-runtime.js';
+export type { OnnxRuntimeOptions } from './runtime/onnx/onnx-runtime.js';
+export { float32, int32 } from './runtime/program.js';
+export type { NamedTensors, NamedValues, Program, Runtime, TensorValue } from './runtime/program.js';
+export type { WeightStore } from './runtime/weights.js';
