@@ -170,7 +170,7 @@ describe('mistletoe generate', () => {
     expect(writes).toBeLessThan(10);
   });
 
-  it('colours only a terminal, and keeps control characters from it', async () => {
+  it('colours only a terminal, and none that refuses', async () => {
     const onTerminal = await generate(tips, { isTerminal: true });
     expect(onTerminal.err).toContain('\u001b[');
     const refused = await generate(tips, { isTerminal: true, environment: { NO_COLOR: '1' } });

@@ -31,13 +31,15 @@ const config = (changes: object): object => ({
 
 describe('mistletoe inspect', () => {
   it('describes the bundled target', async () => {
+    const layer = 4 * 320 * 320 + 3 * 864 * 320 + 2 * 320;
+    const parameters = 2 * 4096 * 320 + 8 * layer + 320;
     const { code, out, found } = await inspect(referenceTarget);
     expect(code).toBe(0);
     expect(found).toMatchObject({
       kind: 'decoder',
       model: { family: 'llama', layerCount: 8, hiddenSize: 320, vocabularySize: 4096, contextLength: 2048 },
-      weights: { tensorCount: 75, parameterCount: 12_544_320, dtypes: { F16: 12_544_320 } },
-      memory: { weightBytes: 4 * 12_544_320, cacheBytesPerThousandTokens: 4 * 1000 * 2 * 8 * 320 },
+      weights: { tensorCount: 75, parameterCount: parameters, dtypes: { F16: parameters } },
+      memory: { weightBytes: 4 * parameters, cacheBytesPerThousandTokens: 4 * 1000 * 2 * 8 * 320 },
       tokenizer: { kind: 'BPE', vocabularySize: 4096, specialTokens: ['<unk>', '<s>', '</s>'] },
       chatTemplate: { sample: 'USER: Hello! ASSISTANT:' },
       notes: [],

@@ -1,4 +1,4 @@
-import type { ChildProcess } from 'node:child_process';
+import type { ChildProcessWithoutNullStreams } from 'node:child_process';
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { rmSync } from 'node:fs';
@@ -34,19 +34,20 @@ afterAll(() => {
   rmSync(build, { recursive: true, force: true });
 });
 
-function start(...argv: string[]): ChildProcess & { stdout: NodeJS.ReadableStream } {
+function start(...argv: string[]): ChildProcessWithoutNullStreams {
   const environment = { ...process.env, MISTLETOE_CACHE: join(build, 'cache') };
   return spawn(process.execPath, [main, ...argv], {
     env: environment,
-    stdio: ['pipe', 'pipe', 'pipe'],
-  }) as ChildProcess & { stdout: NodeJS.ReadableStream };
+  });
 }
 
-async function finish(child: ChildProcess): Promise<{ code: number | null; out: string; err: string }> {
+async function finish(
+  child: ChildProcessWithoutNullStreams,
+): Promise<{ code: number | null; out: string; err: string }> {
   let out = '';
   let err = '';
-  child.stdout?.on('data', (chunk: Buffer) => (out += chunk.toString()));
-  child.stderr?.on('data', (chunk: Buffer) => (err += chunk.toString()));
+  child.stdout.on('data', (chunk: Buffer) => (out += chunk.toString()));
+  child.stderr.on('data', (chunk: Buffer) => (err += chunk.toString()));
   const [code] = (await once(child, 'close')) as [number | null];
   return { code, out, err };
 }
@@ -54,7 +55,7 @@ async function finish(child: ChildProcess): Promise<{ code: number | null; out: 
 describe('the built command line', () => {
   it('answers a prompt from stdin with the bundled model', async () => {
     const child = start('generate', '--prompt', '-', '-n', '6', '--format', 'json');
-    child.stdin?.end('Give three tips for staying healthy.\n');
+    child.stdin.end('Give three tips for staying healthy.\n');
     const { code, out, err } = await finish(child);
     expect(err).toBe('');
     expect(JSON.parse(out)).toMatchObject({ finishReason: 'length' });
@@ -80,7 +81,7 @@ describe('the built command line', () => {
   it('ends quietly when the reader goes away', async () => {
     const child = start('generate', '--prompt', 'Tell me a long story.', '-n', '1500');
     child.stdout.once('data', () => {
-      (child.stdout as unknown as { destroy(): void }).destroy();
+      child.stdout.destroy();
     });
     const { code, err } = await finish(child);
     expect(err).not.toMatch(/error|EPIPE/);

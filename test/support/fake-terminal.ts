@@ -9,7 +9,7 @@ export interface FakeTerminalOptions {
   readonly isTerminal?: boolean;
   readonly environment?: Terminal['environment'];
   /** Called after each write to stdout, with ways to disturb. */
-  readonly onWrite?: (actions: { interrupt(): void; closeReader(): void }) => void;
+  readonly onWrite?: (actions: { interrupt: () => void; closeReader: () => void }) => void;
 }
 
 /** A terminal that remembers what was written to it. */
