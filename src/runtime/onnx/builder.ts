@@ -93,18 +93,23 @@ export class OnnxBuilder {
     return this.initializer('int64', shape, new Uint8Array(BigInt64Array.from(values, BigInt).buffer));
   }
 
-  weight(name: string, shape: readonly number[], external: ExternalWeight): string {
-    const entry = (key: string, value: string) => new MessageWriter().string(1, key).string(2, value);
-    this.initializers.push(
-      new MessageWriter()
-        .integers(1, shape)
-        .integer(2, elementTypes.float32)
-        .string(8, weightName(name))
-        .message(13, entry('location', external.location))
-        .message(13, entry('offset', String(external.offsetBytes)))
-        .message(13, entry('length', String(external.sizeBytes)))
-        .integer(14, 1),
-    );
+  /** A weight by its place in a file, or by its bytes as part of the model. */
+  weight(name: string, shape: readonly number[], source: ExternalWeight | Uint8Array): string {
+    const tensor = new MessageWriter()
+      .integers(1, shape)
+      .integer(2, elementTypes.float32)
+      .string(8, weightName(name));
+    if (source instanceof Uint8Array) {
+      tensor.bytes(9, source);
+    } else {
+      const entry = (key: string, value: string) => new MessageWriter().string(1, key).string(2, value);
+      tensor
+        .message(13, entry('location', source.location))
+        .message(13, entry('offset', String(source.offsetBytes)))
+        .message(13, entry('length', String(source.sizeBytes)))
+        .integer(14, 1);
+    }
+    this.initializers.push(tensor);
     return weightName(name);
   }
 

@@ -1,15 +1,15 @@
 /** Each graph operation as ONNX nodes, with ONNX Runtime's fused kernels where the CPU provider has them. */
-import { basename, dirname, isAbsolute } from 'node:path';
-import { MistletoeError } from '../../core/errors.js';
 import type { Shape } from '../../graph/dimension.js';
-import { equalShapes, multiplyDimensions } from '../../graph/dimension.js';
+import { countElements, equalShapes, multiplyDimensions } from '../../graph/dimension.js';
 import type { OperationName, Tensor, TensorOf } from '../../graph/tensor.js';
 import { sortTopologically } from '../../graph/tensor.js';
 import type { InputDescription, NamedTensors } from '../program.js';
-import { findWeight, listInputs } from '../program.js';
+import { listInputs } from '../program.js';
 import type { WeightStore } from '../weights.js';
 import { OnnxBuilder } from './builder.js';
 import { lowerContraction } from './lower-contraction.js';
+import type { ExternalFile } from './weight-placement.js';
+import { WeightPlacement } from './weight-placement.js';
 
 type Lowering<Name extends OperationName> = (
   builder: OnnxBuilder,
@@ -98,10 +98,18 @@ const lowerings: { readonly [Name in Exclude<OperationName, Leaf>]: Lowering<Nam
 
   gatherRows: (builder, _, inputs) => builder.node('Gather', inputs, { attributes: { axis: 0 } }),
   scatterAddRows: (builder, node, [, indices, values]) => {
-    const zeros = builder.node('Expand', [builder.floats([0], []), builder.shape(node.shape, false)]);
-    const wide = castTo(builder, indices!, onnxTypes.int64);
-    const rows = builder.node('Unsqueeze', [wide, builder.integers([-1])]);
-    return builder.node('ScatterND', [zeros, rows, values!], { attributes: { reduction: 'add' } });
+    const [rows, ...rest] = node.shape;
+    const width = countElements(rest);
+    const count = countElements(node.inputs[1]!.shape);
+    const zeros = builder.node('Expand', [builder.floats([0], []), builder.shape([rows!, width], false)]);
+    const column = builder.node('Reshape', [indices!, builder.shape([count, 1], true)]);
+    const places = builder.node('Expand', [column, builder.shape([count, width], false)]);
+    const updates = builder.node('Reshape', [values!, builder.shape([count, width], true)]);
+    // Not ScatterND: its threads add to one row at the same time and lose some of the updates.
+    const total = builder.node('ScatterElements', [zeros, places, updates], {
+      attributes: { axis: 0, reduction: 'add' },
+    });
+    return builder.node('Reshape', [total, builder.shape(node.shape, true)]);
   },
   pick: (builder, _, [x, indices]) => {
     const column = builder.node('Unsqueeze', [indices!, builder.integers([-1])]);
@@ -136,34 +144,21 @@ export interface LoweredModel {
   readonly nodeCount: number;
 }
 
-/**
- * Weights that a model refers to by location. A file in the model's folder is mapped; anything else has to be handed
- * over as bytes under its location.
- */
-export interface ExternalFile {
-  readonly location: string;
-  readonly source: string | Uint8Array;
-  readonly mapped: boolean;
-}
-
 export function lowerToOnnx(outputs: NamedTensors, weights: readonly WeightStore[]): LoweredModel {
   const builder = new OnnxBuilder();
   const inputs = listInputs(outputs);
   const names = new Map<Tensor, string>();
-  const files = new WeightFiles();
   const inputNames = new Map(
     inputs.map(({ name, shape, dtype }) => [name, builder.input(name, shape, dtype)]),
   );
-  const weightNames = new Map<string, string>();
+  const tensors = sortTopologically(Object.values(outputs));
+  const placement = new WeightPlacement(tensors, weights);
 
-  for (const tensor of sortTopologically(Object.values(outputs))) {
+  for (const tensor of tensors) {
     if (tensor.operation === 'input') {
       names.set(tensor, inputNames.get(tensor.attributes.name)!);
     } else if (tensor.operation === 'weight') {
-      const { name } = tensor.attributes;
-      const known = weightNames.get(name) ?? placeWeight(builder, tensor, findWeight(weights, tensor), files);
-      weightNames.set(name, known);
-      names.set(tensor, known);
+      names.set(tensor, placement.place(builder, tensor));
     } else {
       const lowering = lowerings[tensor.operation] as Lowering<OperationName>;
       const lowered = lowering(
@@ -182,56 +177,8 @@ export function lowerToOnnx(outputs: NamedTensors, weights: readonly WeightStore
     bytes,
     inputs,
     outputs: Object.keys(outputs),
-    folder: files.folder,
-    externalFiles: [...files.byPath.values()],
+    folder: placement.folder,
+    externalFiles: placement.externalFiles,
     nodeCount: builder.nodeCount,
   };
-}
-
-/** The files a model reads. The first one on disk decides the folder that the others can be mapped from. */
-class WeightFiles {
-  readonly byPath = new Map<string, ExternalFile>();
-  folder: string | undefined;
-
-  addFile(path: string): ExternalFile {
-    const known = this.byPath.get(path);
-    if (known !== undefined) return known;
-    if (!isAbsolute(path)) {
-      throw new MistletoeError('checkpoint', `The weight file "${path}" was expected as an absolute path.`);
-    }
-    this.folder ??= dirname(path);
-    const mapped = dirname(path) === this.folder;
-    const file = { location: mapped ? basename(path) : this.nextCopy(), source: path, mapped };
-    this.byPath.set(path, file);
-    return file;
-  }
-
-  addBytes(source: Uint8Array): ExternalFile {
-    const file = { location: this.nextCopy(), source, mapped: false };
-    this.byPath.set(file.location, file);
-    return file;
-  }
-
-  private nextCopy(): string {
-    return `copy:${this.byPath.size}`;
-  }
-}
-
-function placeWeight(
-  builder: OnnxBuilder,
-  tensor: TensorOf<'weight'>,
-  store: WeightStore,
-  files: WeightFiles,
-): string {
-  const { name } = tensor.attributes;
-  const shape = tensor.shape as readonly number[];
-  if (store.kind === 'file') {
-    const { location } = files.addFile(store.path);
-    const { offsetBytes, sizeBytes } = store.tensors.get(name)!;
-    return builder.weight(name, shape, { location, offsetBytes, sizeBytes });
-  }
-  const { data } = store.tensors.get(name)!;
-  const bytes = new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
-  const { location } = files.addBytes(bytes);
-  return builder.weight(name, shape, { location, offsetBytes: 0, sizeBytes: bytes.length });
 }

@@ -79,7 +79,7 @@ class OnnxRuntime implements Runtime {
       intraOpNumThreads: this.threads,
       interOpNumThreads: 1,
       graphOptimizationLevel: 'all',
-      logSeverityLevel: 3,
+      logSeverityLevel: 4, // what fails is thrown; ONNX Runtime need not print it too
       ...(packed ? {} : { extra: { session: { disable_prepacking: '1' } } }),
     };
     try {
@@ -95,20 +95,30 @@ class OnnxRuntime implements Runtime {
     model: LoweredModel,
     options: ort.InferenceSession.SessionOptions,
   ): Promise<Session> {
-    const copied: { path: string; data: Uint8Array }[] = [];
-    for (const { location, source, mapped } of model.externalFiles) {
-      if (mapped) continue;
-      copied.push({ path: location, data: typeof source === 'string' ? await readFile(source) : source });
-    }
-    const withCopies = { ...options, ...(copied.length > 0 ? { externalData: copied } : {}) };
-    if (model.folder === undefined) return await this.host.create(model.bytes, withCopies);
+    if (model.folder === undefined) return await this.loadCopied(model, options);
     const path = join(model.folder, `program-${randomUUID()}.onnx`);
     try {
       await writeFile(path, model.bytes);
-      return await this.host.create(path, withCopies);
+      return await this.host.create(path, options);
+    } catch (cause) {
+      if (isUnwritable(cause)) return await this.loadCopied(model, options);
+      throw cause;
     } finally {
       await rm(path, { force: true });
     }
+  }
+
+  private async loadCopied(
+    model: LoweredModel,
+    options: ort.InferenceSession.SessionOptions,
+  ): Promise<Session> {
+    const externalData: { path: string; data: Uint8Array }[] = [];
+    for (const { location, source } of model.externalFiles) {
+      const data = typeof source === 'string' ? await readFile(source) : source;
+      externalData.push({ path: location, data });
+    }
+    const withData = externalData.length === 0 ? options : { ...options, externalData };
+    return this.host.create(model.bytes, withData);
   }
 
   async dispose(): Promise<void> {
@@ -162,6 +172,12 @@ class OnnxProgram implements Program {
     this.onDispose();
     await this.session.release();
   }
+}
+
+/** No model can be written beside the weights: they are then read instead of mapped. */
+function isUnwritable(cause: unknown): boolean {
+  const code = cause instanceof Error && 'code' in cause ? cause.code : undefined;
+  return code === 'EACCES' || code === 'EPERM' || code === 'EROFS';
 }
 
 function identify(model: LoweredModel, packed: boolean): string {

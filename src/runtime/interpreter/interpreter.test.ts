@@ -1,0 +1,165 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { symbol } from '../../graph/dimension.js';
+import { contract, matmul } from '../../graph/operations/contraction.js';
+import * as elementwise from '../../graph/operations/elementwise.js';
+import * as indexing from '../../graph/operations/indexing.js';
+import { constant, input, weight } from '../../graph/operations/leaves.js';
+import * as reductions from '../../graph/operations/reductions.js';
+import { rotate } from '../../graph/operations/rotation.js';
+import * as shaping from '../../graph/operations/shaping.js';
+import type { Tensor } from '../../graph/tensor.js';
+import { float32 } from '../program.js';
+import { createInterpreter, interpret } from './interpreter.js';
+
+// Worked out by hand: the oracle answers to arithmetic, everything else answers to the oracle.
+const vector = (...values: number[]): Tensor => constant(values, [values.length]);
+const integers = (...values: number[]): Tensor => constant(values, [values.length], 'int32');
+const flags = (...values: number[]): Tensor => constant(values, [values.length], 'bool');
+const matrix = constant([1, 2, 3, 4, 5, 6], [2, 3]);
+
+const sums: readonly (readonly [string, Tensor, readonly number[], readonly number[]])[] = [
+  ['negate', elementwise.negate(vector(1, -2)), [2], [-1, 2]],
+  ['exponential', elementwise.exponential(vector(0, Math.log(3))), [2], [1, 3]],
+  ['logarithm', elementwise.logarithm(vector(1, Math.E)), [2], [0, 1]],
+  ['reciprocalSquareRoot', elementwise.reciprocalSquareRoot(vector(4, 0.25)), [2], [0.5, 2]],
+  ['sigmoid', elementwise.sigmoid(vector(0, Math.log(3))), [2], [0.5, 0.75]],
+  ['silu', elementwise.silu(vector(0, Math.log(3))), [2], [0, 0.75 * Math.log(3)]],
+  ['cast to int32', elementwise.cast(vector(1.9, -1.9), 'int32'), [2], [1, -1]],
+  ['cast to bool', elementwise.cast(vector(0, -0.5), 'bool'), [2], [0, 1]],
+  [
+    'add with broadcasting',
+    elementwise.add(matrix, constant([10, 20], [2, 1])),
+    [2, 3],
+    [11, 12, 13, 24, 25, 26],
+  ],
+  ['subtract', elementwise.subtract(vector(5, 1), 3), [2], [2, -2]],
+  ['multiply int32', elementwise.multiply(integers(2 ** 20, -3), integers(2 ** 12, 5)), [2], [0, -15]],
+  ['divide int32', elementwise.divide(integers(7, -7), integers(2, 2)), [2], [3, -3]],
+  ['maximum', elementwise.maximum(vector(1, 5), vector(3, 4)), [2], [3, 5]],
+  ['minimum', elementwise.minimum(vector(1, 5), vector(3, 4)), [2], [1, 4]],
+  ['greater', elementwise.greater(vector(1, 5, 2), 2), [3], [0, 1, 0]],
+  ['equal', elementwise.equal(integers(1, 2), integers(1, 3)), [2], [1, 0]],
+  ['select', elementwise.select(flags(1, 0), vector(1, 2), vector(3, 4)), [2], [1, 4]],
+  ['matmul', matmul(matrix, constant([1, 0, 0, 1, 1, 1], [3, 2])), [2, 2], [4, 5, 10, 11]],
+  ['contract with scale', contract(matrix, matrix, 'a b, a b -> a', 2), [2], [28, 154]],
+  [
+    'contract to the outer product',
+    contract(vector(1, 2), vector(3, 4), 'a, b -> b a'),
+    [2, 2],
+    [3, 6, 4, 8],
+  ],
+  ['reshape', shaping.reshape(matrix, [3, 2]), [3, 2], [1, 2, 3, 4, 5, 6]],
+  ['transpose', shaping.transpose(matrix, [1, 0]), [3, 2], [1, 4, 2, 5, 3, 6]],
+  [
+    'transpose of three axes',
+    shaping.transpose(shaping.reshape(matrix, [1, 2, 3]), [2, 0, 1]),
+    [3, 1, 2],
+    [1, 4, 2, 5, 3, 6],
+  ],
+  ['broadcast', shaping.broadcast(vector(1, 2), [2, 2]), [2, 2], [1, 2, 1, 2]],
+  ['slice', shaping.slice(matrix, 1, 1), [2, 2], [2, 3, 5, 6]],
+  ['pad', shaping.pad(vector(1, 2), 0, 1, 2), [5], [0, 1, 2, 0, 0]],
+  [
+    'concatenate',
+    shaping.concatenate([matrix, constant([7, 8], [2, 1])], 1),
+    [2, 4],
+    [1, 2, 3, 7, 4, 5, 6, 8],
+  ],
+  ['sum', reductions.sum(matrix, [0]), [1, 3], [5, 7, 9]],
+  ['reduceMaximum', reductions.reduceMaximum(matrix), [2, 1], [3, 6]],
+  ['softmax', reductions.softmax(vector(0, Math.log(3))), [2], [0.25, 0.75]],
+  ['softmax of large values', reductions.softmax(vector(1e4, 1e4)), [2], [0.5, 0.5]],
+  ['logSoftmax', reductions.logSoftmax(vector(0, Math.log(3))), [2], [Math.log(0.25), Math.log(0.75)]],
+  ['rmsNorm', reductions.rmsNorm(vector(1, 7), vector(1, 2), 0), [2], [0.2, 2.8]],
+  [
+    'rotate',
+    rotate(constant([1, 2, 3, 4], [1, 1, 1, 4]), constant([0, 1], [1, 2]), constant([1, 0], [1, 2])),
+    [1, 1, 1, 4],
+    [-3, 2, 1, 4],
+  ],
+  ['gatherRows', indexing.gatherRows(matrix, integers(1, 0, 1)), [3, 3], [4, 5, 6, 1, 2, 3, 4, 5, 6]],
+  [
+    'scatterAddRows',
+    indexing.scatterAddRows(constant([0, 0, 0], [3, 1]), integers(2, 0, 2), constant([1, 2, 3], [3, 1])),
+    [3, 1],
+    [2, 0, 4],
+  ],
+  ['pick', indexing.pick(matrix, integers(2, 0)), [2], [3, 4]],
+  ['oneHot', indexing.oneHot(integers(1, 0), 3), [2, 3], [0, 1, 0, 1, 0, 0]],
+  ['argmax', indexing.argmax(constant([1, 3, 3, 2, 0, 1], [2, 3])), [2], [1, 0]],
+  ['topValues', indexing.topValues(vector(1, 3, 2), 2), [2], [3, 2]],
+  ['topIndices', indexing.topIndices(vector(3, 1, 3), 3), [3], [0, 2, 1]],
+];
+
+describe('interpret', () => {
+  it.each(sums)('%s', (_, output, shape, expected) => {
+    const { result } = interpret({ result: output }, {});
+    expect(result!.shape).toEqual(shape);
+    expect(result!.data.length).toBe(expected.length);
+    expected.forEach((value, at) => {
+      expect(result!.data[at]).toBeCloseTo(value, 12);
+    });
+  });
+
+  it('keeps double precision from end to end', () => {
+    const { y } = interpret(
+      { y: elementwise.add(input('x', []), 1) },
+      { x: { shape: [], data: Float64Array.of(2 ** -40) } },
+    );
+    expect(y!.data[0]).toBe(1 + 2 ** -40);
+  });
+
+  it.each([
+    ['gatherRows', indexing.gatherRows(matrix, integers(2))],
+    ['pick', indexing.pick(matrix, integers(0, -1))],
+    ['oneHot', indexing.oneHot(integers(3), 3)],
+  ] as const)('refuses an index outside in %s', (operation, output) => {
+    expect(() => interpret({ output }, {})).toThrow(`${operation}: index`);
+  });
+
+  it('refuses a slice that the sizes of this run do not hold', () => {
+    const [n, m] = [symbol('n'), symbol('m')];
+    const outputs = { y: shaping.slice(input('x', [n]), 0, 0, m), other: input('z', [m]) };
+    const ones = (size: number) => ({ shape: [size], data: new Float64Array(size) });
+    expect(interpret(outputs, { x: ones(3), z: ones(2) }).y!.shape).toEqual([2]);
+    expect(() => interpret(outputs, { x: ones(3), z: ones(4) })).toThrow(
+      'slice: positions 0 to 4 lie outside',
+    );
+  });
+
+  it('refuses a length that no input carries', () => {
+    const zeros = shaping.broadcast(constant(0), [symbol('n')]);
+    expect(() => interpret({ zeros }, {})).toThrow('The graph needs the length "n"');
+  });
+});
+
+describe('createInterpreter', () => {
+  it('reads weights from files and from memory', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'mistletoe-interpreter-'));
+    try {
+      const path = join(folder, 'weights.bin');
+      await writeFile(path, new Uint8Array(Float32Array.of(9, 9, 1, 2, 3).buffer));
+      const runtime = createInterpreter();
+      const program = await runtime.compile({ y: elementwise.add(weight('a', [2]), weight('b', [2])) }, [
+        { kind: 'file', path, tensors: new Map([['a', { shape: [2], offsetBytes: 8, sizeBytes: 8 }]]) },
+        { kind: 'memory', tensors: new Map([['b', { shape: [2], data: Float32Array.of(10, 20) }]]) },
+      ]);
+      expect((await program.run({})).y).toEqual(float32(Float32Array.of(11, 22), [2]));
+      await expect(
+        runtime.compile({ y: weight('a', [4]) }, [
+          { kind: 'file', path, tensors: new Map([['a', { shape: [4], offsetBytes: 8, sizeBytes: 16 }]]) },
+        ]),
+      ).rejects.toThrow('ends within "a": 12 bytes of 16 are there');
+    } finally {
+      await rm(folder, { recursive: true });
+    }
+  });
+
+  it('refuses inputs as a rejected run', async () => {
+    const program = await createInterpreter().compile({ y: input('x', [2]) });
+    await expect(program.run({})).rejects.toThrow('needs an input "x"');
+  });
+});
