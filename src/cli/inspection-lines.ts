@@ -6,8 +6,7 @@ import type { ModelConfiguration } from '../model/configuration.js';
 
 export type Line = readonly [label: string, value: string];
 
-const kinds: Readonly<Record<Inspection['kind'], string>> = {
-  decoder: 'target, or drafter for speculative sampling',
+const kinds: Readonly<Record<Exclude<Inspection['kind'], 'decoder'>, string>> = {
   'speculative-sampling': 'drafter for speculative sampling',
   medusa: 'drafter',
   hydra: 'drafter',
@@ -22,7 +21,12 @@ export function inspectionLines(inspection: Inspection): readonly Line[] {
   const isTarget = kind === 'decoder';
   return [
     ['folder', folder],
-    ['kind', `${kinds[kind]}: ${layout}`],
+    [
+      'kind',
+      kind === 'decoder'
+        ? `${layout} (a target, or a drafter for speculative sampling)`
+        : `${kinds[kind]}: ${layout}`,
+    ],
     ...(model === undefined ? [] : modelLines(model)),
     ...(drafter === undefined ? [] : drafterLines(drafter)),
     ...(weights === undefined ? [] : weightLines(weights)),
