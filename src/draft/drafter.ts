@@ -6,6 +6,8 @@
 import type { Tensor } from '../graph/tensor.js';
 import type { WeightStore } from '../runtime/weights.js';
 import type { AttentionContext, KeyValueRows } from '../model/decoder-layer.js';
+import type { CacheSizes, KvCache } from '../model/kv-cache.js';
+import type { RotaryTable } from '../model/rotary.js';
 import type { DraftSystem } from './recognise.js';
 import type { DraftScores } from './scores.js';
 
@@ -63,19 +65,21 @@ export interface DraftGraph {
   readonly weights: readonly WeightStore[];
   /** Target token of each draft token; undefined where the two vocabularies are one. */
   readonly targetTokens: Int32Array | undefined; // [draft token]
-  /** Sizes of the attention that the drafter brings along; undefined for heads without any. */
-  readonly attention: DraftAttention | undefined;
+  /** The attention that the drafter brings along; undefined for heads without any. */
+  readonly attention: GraphAttention | undefined;
   /**
    * Logits of a draft along known tokens: element d, row t belongs to token t + 2 + d, drafted from the target's state
-   * at t and the tokens t + 1 .. t + 1 + d. Rows whose tokens lie beyond the end are cut.
+   * at t and the tokens t + 1 .. t + 1 + d. Rows before `firstRow` are not scored, rows whose tokens lie beyond the
+   * end are cut.
    */
   draftLogits(teacher: TeacherForcing, depth: number): DraftedLogits;
 }
 
-export interface DraftAttention {
-  readonly layerCount: number;
-  readonly keyValueHeadCount: number;
-  readonly headSize: number;
+export interface GraphAttention {
+  readonly sizes: CacheSizes;
+  readonly rotary: RotaryTable;
+  /** The drafter's cache of a prompt's beginning, as draftLogits takes it for its past. */
+  readPrefix(verified: VerifiedTokens): Promise<KvCache>;
 }
 
 export interface TeacherForcing {
@@ -83,6 +87,8 @@ export interface TeacherForcing {
   readonly taps: Tensor | undefined; // [batch, position, taps * hidden]
   /** Looks the tokens of all positions up in a table [vocabulary, width]: differentiable where tokens are one-hot. */
   embedWith(table: Tensor): Tensor; // [batch, position, width]
+  /** The first position whose draft is wanted. */
+  readonly firstRow: number;
   /** Attention over these positions, causal, in the drafter's own head size. */
   readonly context: AttentionContext;
   /** The drafter's own cache of the positions before, where there are any. */
@@ -90,7 +96,7 @@ export interface TeacherForcing {
 }
 
 export interface DraftedLogits {
-  readonly logits: readonly Tensor[]; // [depth] -> [batch, position - 1 - depth, draft vocabulary]
+  readonly logits: readonly Tensor[]; // [depth] -> [batch, position - 1 - depth - firstRow, draft vocabulary]
   /** New rows of the drafter's attention, for filling its cache. */
   readonly rows: readonly KeyValueRows[];
 }

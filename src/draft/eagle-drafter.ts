@@ -3,7 +3,7 @@ import type { Program } from '../runtime/program.js';
 import type { WeightStore } from '../runtime/weights.js';
 import type { Drafter } from './drafter.js';
 import type { EagleHead, EaglePrograms } from './eagle-session.js';
-import { buildEagleGraph, startEagleSession } from './eagle-session.js';
+import { buildEagleGraph, readEaglePrefix, startEagleSession } from './eagle-session.js';
 import { draftEagleLogits } from './eagle-teacher.js';
 
 export interface EagleParts extends Pick<Drafter, 'system' | 'name' | 'reads' | 'taps' | 'parameterCount'> {
@@ -12,7 +12,7 @@ export interface EagleParts extends Pick<Drafter, 'system' | 'name' | 'reads' | 
 }
 
 export function createEagleDrafter({ head, weights, ...described }: EagleParts): Drafter {
-  const { target, configuration, vocabularies, stateWidth } = head;
+  const { target, configuration, vocabularies } = head;
   const stores = [weights, target.weights];
   let programs: EaglePrograms | undefined;
   const compile = (): EaglePrograms => {
@@ -31,13 +31,14 @@ export function createEagleDrafter({ head, weights, ...described }: EagleParts):
     graph: {
       weights: stores,
       targetTokens: vocabularies.targetTokens,
-      attention: configuration,
+      attention: {
+        sizes: configuration,
+        rotary: head.rotary,
+        readPrefix: (verified) => readEaglePrefix(head, compile(), verified),
+      },
       draftLogits: (teacher, depth) => {
-        const states =
-          stateWidth === teacher.features.shape.at(-1) && described.reads === 'features'
-            ? teacher.features
-            : teacher.taps;
-        return draftEagleLogits(head, states!, teacher, depth);
+        const states = described.reads === 'taps' ? teacher.taps! : teacher.features;
+        return draftEagleLogits(head, states, teacher, depth);
       },
     },
   };

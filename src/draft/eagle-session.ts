@@ -13,11 +13,11 @@ import type { ModelConfiguration } from '../model/configuration.js';
 import { embedTokens } from '../model/decoder.js';
 import type { AttentionContext, AttentionMemory, KeyValueRows } from '../model/decoder-layer.js';
 import { KvCache } from '../model/kv-cache.js';
-import { rotaryFrequencies, RotaryTable } from '../model/rotary.js';
+import type { RotaryTable } from '../model/rotary.js';
 import type { NamedTensors, NamedValues, Program } from '../runtime/program.js';
 import { float32, floatsOf, int32 } from '../runtime/program.js';
 import { DraftAttention } from './draft-attention.js';
-import type { DraftSession } from './drafter.js';
+import type { DraftSession, VerifiedTokens } from './drafter.js';
 import type { Vocabularies } from './scores.js';
 import { readScores, scoreNames, scoreOutputs } from './scores.js';
 import { PendingStates } from './states.js';
@@ -34,6 +34,7 @@ export interface EagleHead {
   /** Width of a true state of the target: hidden size, or all taps side by side. */
   readonly stateWidth: number;
   readonly vocabularies: Vocabularies;
+  readonly rotary: RotaryTable;
   /** True states to features: the identity for EAGLE, the fusing projection for EAGLE-3. */
   fuse(states: Tensor): Tensor; // [batch, position, stateWidth] -> [batch, position, hidden]
   step(features: Tensor, embeddings: Tensor, context: AttentionContext, memory: AttentionMemory): EagleStep;
@@ -69,13 +70,62 @@ export interface EaglePrograms {
   readonly drafted: Promise<Program>;
 }
 
+/** What a head has read of the text: its cache, and the states that it has yet to read. */
+class EagleMemory {
+  readonly cache: KvCache;
+  readonly attention: DraftAttention;
+  private readonly pending: PendingStates;
+
+  constructor(private readonly head: EagleHead) {
+    this.cache = new KvCache(head.configuration);
+    this.attention = new DraftAttention(this.cache, head.rotary);
+    this.pending = new PendingStates(head.stateWidth);
+  }
+
+  get length(): number {
+    return this.cache.length + this.pending.count;
+  }
+
+  observe(verified: VerifiedTokens): void {
+    this.pending.push(verified);
+  }
+
+  /** Reads every pending state and returns the outputs of the last one. */
+  async read(program: Program, names: readonly string[]): Promise<NamedValues> {
+    let last: NamedValues = {};
+    this.attention.reset();
+    await this.pending.drain(ingestChunk, async (states, tokens) => {
+      const count = tokens.length;
+      last = await program.run(
+        {
+          states: float32(states, [1, count, this.head.stateWidth]),
+          tokens: int32(tokens),
+          select: int32([count - 1]),
+          ...this.attention.verifiedInputs(count),
+        },
+        names,
+      );
+      this.attention.keepVerified(floatsOf(last, 'rows'), count);
+    });
+    return last;
+  }
+}
+
+export async function readEaglePrefix(
+  head: EagleHead,
+  programs: EaglePrograms,
+  verified: VerifiedTokens,
+): Promise<KvCache> {
+  const memory = new EagleMemory(head);
+  memory.observe(verified);
+  await memory.read(await programs.verified, ['rows']);
+  return memory.cache;
+}
+
 export function startEagleSession(head: EagleHead, programs: () => EaglePrograms): DraftSession {
-  const { configuration, vocabularies, stateWidth } = head;
-  const { hiddenSize, headSize, rotaryBase, rotaryScaling, contextLength } = configuration;
-  const cache = new KvCache(configuration);
-  const rotary = new RotaryTable(rotaryFrequencies(headSize, rotaryBase, rotaryScaling));
-  const attention = new DraftAttention(cache, rotary);
-  const pending = new PendingStates(stateWidth);
+  const { configuration, vocabularies } = head;
+  const { hiddenSize, contextLength } = configuration;
+  const memory = new EagleMemory(head);
   const features = new Map<number, Float32Array>(); // [node] -> [hidden]
 
   const keepFeatures = (outputs: NamedValues, nodes: readonly number[]): void => {
@@ -85,32 +135,17 @@ export function startEagleSession(head: EagleHead, programs: () => EaglePrograms
 
   return {
     get room() {
-      return contextLength - cache.length - pending.count;
+      return contextLength - memory.length;
     },
     observe(verified) {
-      pending.push(verified);
+      memory.observe(verified);
     },
     async expand(draft, nodes, want) {
       const names = [...scoreNames(want), 'features', 'rows'];
       const depth = draft.depths[nodes[0]!]!;
       if (depth === 0) {
-        const program = await programs().verified;
-        let last: NamedValues = {};
-        attention.reset();
         features.clear();
-        await pending.drain(ingestChunk, async (states, tokens) => {
-          const count = tokens.length;
-          last = await program.run(
-            {
-              states: float32(states, [1, count, stateWidth]),
-              tokens: int32(tokens),
-              select: int32([count - 1]),
-              ...attention.verifiedInputs(count),
-            },
-            names,
-          );
-          attention.keepVerified(floatsOf(last, 'rows'), count);
-        });
+        const last = await memory.read(await programs().verified, names);
         keepFeatures(last, nodes);
         return readScores(last, want, vocabularies);
       }
@@ -124,11 +159,11 @@ export function startEagleSession(head: EagleHead, programs: () => EaglePrograms
           states: float32(states, [1, nodes.length, hiddenSize]),
           tokens: int32(nodes.map((node) => draft.tokens[node]!)),
           select: int32(nodes.map((_, row) => row)),
-          ...attention.draftedInputs(draft, nodes, depth - 1),
+          ...memory.attention.draftedInputs(draft, nodes, depth - 1),
         },
         names,
       );
-      attention.keepDrafted(floatsOf(outputs, 'rows'), nodes);
+      memory.attention.keepDrafted(floatsOf(outputs, 'rows'), nodes);
       keepFeatures(outputs, nodes);
       return readScores(outputs, want, vocabularies);
     },

@@ -28,7 +28,7 @@ export function draftEagleLogits(
   for (let level = 0; level < depth; level++) {
     const cut = level + 1; // rows that end too early for this level, counted from the positions given
     const context = cutContext(teacher.context, level, cut);
-    const tokens = dropLast(dropFirst(embeddings, 1 + level), 0);
+    const tokens = dropFirst(embeddings, 1 + level);
     const trim = (rows: KeyValueRows): KeyValueRows => ({
       keys: dropLast(rows.keys, level),
       values: dropLast(rows.values, level),
@@ -46,7 +46,7 @@ export function draftEagleLogits(
     });
     if (first === undefined) first = step.rows;
     else diagonal.push(step.rows);
-    logits.push(head.score(step.features));
+    logits.push(head.score(dropFirst(step.features, teacher.firstRow)));
     features = dropLast(step.features, 1);
   }
   return { logits, rows: [first!] };

@@ -9,6 +9,7 @@ import { concatenate } from '../graph/operations/shaping.js';
 import type { CausalModel } from '../model/causal-model.js';
 import { projectToVocabulary } from '../model/decoder.js';
 import { project, runLayer } from '../model/decoder-layer.js';
+import { createRotary } from '../model/rotary.js';
 import { layerRecipes, projectionRecipe, vectorRecipe } from '../model/weights.js';
 import { countParameters, misfit, requireSizes, requireWidth } from './checks.js';
 import { readDraftConfiguration } from './draft-configuration.js';
@@ -52,6 +53,7 @@ export async function loadEagle(
     configuration,
     stateWidth: hiddenSize,
     vocabularies: { targetSize: vocabularySize, draftSize: vocabularySize },
+    rotary: createRotary(configuration),
     fuse: (states) => states,
     step(features, embeddings, context, memory) {
       const joined = concatenate([embeddings, features], -1);

@@ -12,6 +12,7 @@ import { add } from '../graph/operations/elementwise.js';
 import { concatenate } from '../graph/operations/shaping.js';
 import type { CausalModel } from '../model/causal-model.js';
 import { attend, feedForward, normalise, project } from '../model/decoder-layer.js';
+import { createRotary } from '../model/rotary.js';
 import { layerRecipes, projectionRecipe, vectorRecipe } from '../model/weights.js';
 import { countParameters, misfit, requireSizes, requireWidth, shapeOf } from './checks.js';
 import { readDraftConfiguration } from './draft-configuration.js';
@@ -60,6 +61,7 @@ export async function loadEagle3(
     configuration,
     stateWidth,
     vocabularies: { targetSize: target.configuration.vocabularySize, draftSize: draftSize!, targetTokens },
+    rotary: createRotary(configuration),
     fuse: (states) => project(states, `${scope}fc`, stateWidth, hiddenSize),
     step(features, embeddings, context, memory) {
       const tokens = normalise(embeddings, `${scope}layer.input_layernorm`, configuration);

@@ -157,7 +157,19 @@ class Hydra implements Drafter {
     this.graph = {
       weights: [weights, target.weights],
       targetTokens: undefined,
-      attention: sizes.hasPrefix ? this.cacheSizes : undefined,
+      attention: sizes.hasPrefix
+        ? {
+            sizes: this.cacheSizes,
+            rotary: target.rotary,
+            readPrefix: async (verified) => {
+              const pending = new PendingStates(configuration.hiddenSize);
+              const cache = new KvCache(this.cacheSizes);
+              pending.push(verified);
+              await this.readPrefix(pending, cache);
+              return cache;
+            },
+          }
+        : undefined,
       draftLogits: (teacher, depth) => this.draftLogits(teacher, depth),
     };
   }
@@ -191,9 +203,13 @@ class Hydra implements Drafter {
     const embeddings = teacher.embedWith(embeddingTable(this.target.configuration, this.target.scope));
     const logits = Array.from({ length: depth }, (_, head) => {
       const seen = Array.from({ length: head + 1 }, (_, ahead) =>
-        dropLast(dropFirst(embeddings, ahead + 1), head - ahead),
+        dropLast(dropFirst(embeddings, ahead + 1 + teacher.firstRow), head - ahead),
       );
-      return this.runHead(head, dropLast(features, head + 1), concatenate(seen, -1));
+      return this.runHead(
+        head,
+        dropFirst(dropLast(features, head + 1), teacher.firstRow),
+        concatenate(seen, -1),
+      );
     });
     return { logits, rows: prefix === undefined ? [] : [prefix.rows] };
   }
@@ -226,24 +242,28 @@ class Hydra implements Drafter {
     return (this.prefixProgram ??= runtime.compile(outputs, [this.weights], { packed: true }));
   }
 
+  /** Passes pending features through Hydra++'s layer; returns the newest, which the heads read. [hidden] */
+  private async readPrefix(pending: PendingStates, cache: KvCache): Promise<Float32Array> {
+    const { hiddenSize } = this.target.configuration;
+    const program = await this.compilePrefix();
+    let newest: Float32Array = new Float32Array(hiddenSize);
+    await pending.drain(ingestChunk, async (states, { length }) => {
+      const outputs = await program.run({
+        features: float32(states, [1, length, hiddenSize]),
+        ...attentionInputs({ count: length, pastLength: cache.pastLength }, this.target.rotary),
+        ...pastInputs(cache),
+      });
+      cache.appendAll(floatsOf(outputs, 'rows'), length);
+      newest = floatsOf(outputs, 'features').slice(-hiddenSize);
+    });
+    return newest;
+  }
+
   startSession(): DraftSession {
     const { hiddenSize, vocabularySize } = this.target.configuration;
     const pending = new PendingStates(hiddenSize);
     const cache = new KvCache(this.cacheSizes);
     let feature: Float32Array = new Float32Array(hiddenSize);
-
-    const readPrefix = async (): Promise<void> => {
-      const program = await this.compilePrefix();
-      await pending.drain(ingestChunk, async (states, { length }) => {
-        const outputs = await program.run({
-          features: float32(states, [1, length, hiddenSize]),
-          ...attentionInputs({ count: length, pastLength: cache.pastLength }, this.target.rotary),
-          ...pastInputs(cache),
-        });
-        cache.appendAll(floatsOf(outputs, 'rows'), length);
-        feature = Float32Array.from(floatsOf(outputs, 'features').subarray(-hiddenSize));
-      });
-    };
 
     return {
       room: Infinity,
@@ -252,7 +272,7 @@ class Hydra implements Drafter {
       },
       expand: async (draft, nodes, want) => {
         const depth = draft.depths[nodes[0]!]!;
-        if (depth === 0 && this.sizes.hasPrefix) await readPrefix();
+        if (depth === 0 && this.sizes.hasPrefix) feature = await this.readPrefix(pending, cache);
         else if (depth === 0) feature = pending.takeLast();
         const program = await this.compileHead(depth);
         const paths = nodes.flatMap((node) => tokensTo(draft, node));

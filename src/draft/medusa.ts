@@ -18,8 +18,8 @@ import type { Program } from '../runtime/program.js';
 import { float32 } from '../runtime/program.js';
 import type { WeightStore } from '../runtime/weights.js';
 import { misfit, requireSizes } from './checks.js';
-import { dropLast } from './positions.js';
-import type { Drafter, DraftSession } from './drafter.js';
+import { dropFirst, dropLast } from './positions.js';
+import type { Drafter, DraftSession, TeacherForcing } from './drafter.js';
 import type { DraftScores } from './scores.js';
 import { readScores, repeatRow, scoreNames, scoreOutputs } from './scores.js';
 import { PendingStates } from './states.js';
@@ -159,9 +159,9 @@ class Medusa implements Drafter {
       weights: [weights],
       targetTokens: undefined,
       attention: undefined,
-      draftLogits: ({ features }: { features: Tensor }, depth: number) => ({
+      draftLogits: ({ features, firstRow }: TeacherForcing, depth: number) => ({
         logits: Array.from({ length: depth }, (_, head) =>
-          runHead(dropLast(features, head + 1), head, sizes),
+          runHead(dropFirst(dropLast(features, head + 1), firstRow), head, sizes),
         ),
         rows: [],
       }),

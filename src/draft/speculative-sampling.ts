@@ -85,7 +85,19 @@ class DraftModel implements Drafter {
     this.graph = {
       weights: [model.weights],
       targetTokens: undefined,
-      attention: model.configuration,
+      attention: {
+        sizes: model.configuration,
+        rotary: model.rotary,
+        async readPrefix({ tokens }) {
+          const cache = model.createCache();
+          for (let start = 0; start < tokens.length; start += ingestChunk) {
+            const chunk = tokens.subarray(start, start + ingestChunk);
+            const { rows } = await model.forward({ tokens: chunk, cache, want: [] });
+            cache.appendAll(rows, chunk.length);
+          }
+          return cache;
+        },
+      },
       draftLogits: (teacher, depth) => this.draftLogits(teacher, depth),
     };
   }
@@ -100,7 +112,7 @@ class DraftModel implements Drafter {
       ...(past === undefined ? {} : { past }),
     });
     const logits = Array.from({ length: depth }, (_, level) =>
-      projectToVocabulary(configuration, scope, dropFirst(decoded.features, 1 + level)),
+      projectToVocabulary(configuration, scope, dropFirst(decoded.features, 1 + level + teacher.firstRow)),
     );
     return { logits, rows: decoded.rows };
   }

@@ -20,7 +20,8 @@ import { embedTokens, projectToVocabulary, runDecoder } from './decoder.js';
 import type { KeyValueRows } from './decoder-layer.js';
 import type { CacheSizes } from './kv-cache.js';
 import { KvCache } from './kv-cache.js';
-import { rotaryFrequencies, RotaryTable } from './rotary.js';
+import type { RotaryTable } from './rotary.js';
+import { createRotary } from './rotary.js';
 import { decoderRecipes } from './weights.js';
 
 export type ForwardOutput = 'logits' | 'argmax' | 'features' | 'taps';
@@ -94,8 +95,7 @@ export class CausalModel {
     this.scope = scope;
     this.weights = weights;
     this.runtime = runtime;
-    const { headSize, rotaryBase, rotaryScaling } = configuration;
-    this.rotary = rotary ?? new RotaryTable(rotaryFrequencies(headSize, rotaryBase, rotaryScaling));
+    this.rotary = rotary ?? createRotary(configuration);
   }
 
   createCache(): KvCache {

@@ -124,3 +124,13 @@ export class RotaryTable {
     }
   }
 }
+
+/** The angles that a configuration asks for. */
+export function createRotary(configuration: {
+  readonly headSize: number;
+  readonly rotaryBase: number;
+  readonly rotaryScaling: RotaryScaling;
+}): RotaryTable {
+  const { headSize, rotaryBase, rotaryScaling } = configuration;
+  return new RotaryTable(rotaryFrequencies(headSize, rotaryBase, rotaryScaling));
+}
