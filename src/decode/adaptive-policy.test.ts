@@ -1,0 +1,88 @@
+import { describe, expect, it } from 'vitest';
+import { createRandom } from '../core/random.js';
+import type { ResolvedPolicy } from '../draft/grow-tree.js';
+import { createAdaptivePolicy } from './adaptive-policy.js';
+
+interface World {
+  readonly rate: number;
+  readonly draftMs: number; // a level
+  readonly rowMs: number; // a verified row beyond the first
+}
+
+/** Runs the chooser in a world with known costs and acceptance; returns its choices and its speed over plain. */
+function play(worlds: readonly (readonly [steps: number, world: World])[], seed = 1) {
+  const random = createRandom(seed, 'world');
+  const chooser = createAdaptivePolicy({ maximumDepth: Infinity, vocabularySize: 100 });
+  const choices: (ResolvedPolicy | undefined)[] = [];
+  let tokens = 0;
+  let spentMs = 0;
+  for (const [steps, { rate, draftMs, rowMs }] of worlds) {
+    for (let step = 0; step < steps; step++) {
+      const policy = chooser.choose();
+      choices.push(policy);
+      const depth = policy === undefined ? 0 : policy.kind === 'chain' ? policy.length : 3;
+      const proposed = policy?.kind === 'dynamic' ? policy.total - 1 : depth;
+      let accepted = 0;
+      while (accepted < depth && random.next() < rate) accepted += 1;
+      const outcome = { proposed, accepted, depth, draftMs: depth * draftMs, verifyMs: 1 + proposed * rowMs };
+      chooser.learn(outcome);
+      tokens += accepted + 1;
+      spentMs += outcome.draftMs + outcome.verifyMs;
+    }
+  }
+  return { choices, speedup: tokens / spentMs };
+}
+
+const lengths = (choices: readonly (ResolvedPolicy | undefined)[]): number[] =>
+  choices.map((policy) => (policy === undefined ? 0 : policy.kind === 'chain' ? policy.length : -1));
+
+describe('the adaptive policy', () => {
+  it('drafts long where drafts are cheap and accepted', () => {
+    const { choices, speedup } = play([[400, { rate: 0.9, draftMs: 0.05, rowMs: 0.01 }]]);
+    expect(
+      lengths(choices)
+        .slice(-50)
+        .filter((length) => length === 6).length,
+    ).toBeGreaterThan(40);
+    expect(speedup).toBeGreaterThan(2.5);
+  });
+
+  it('turns speculation off where it does not pay, at less than 5% cost', () => {
+    const { choices, speedup } = play([[2000, { rate: 0.15, draftMs: 0.2, rowMs: 0.3 }]]);
+    expect(
+      lengths(choices)
+        .slice(-200)
+        .filter((length) => length === 0).length,
+    ).toBeGreaterThan(190);
+    expect(speedup).toBeGreaterThan(0.95);
+  });
+
+  it('comes back when the text becomes easy again', () => {
+    const hard = { rate: 0.05, draftMs: 0.2, rowMs: 0.2 };
+    const easy = { rate: 0.95, draftMs: 0.1, rowMs: 0.05 };
+    const { choices } = play([
+      [300, hard],
+      [1500, easy],
+    ]);
+    expect(
+      lengths(choices)
+        .slice(250, 300)
+        .filter((length) => length === 0).length,
+    ).toBeGreaterThan(45);
+    expect(
+      lengths(choices)
+        .slice(-50)
+        .filter((length) => length > 2).length,
+    ).toBeGreaterThan(40);
+  });
+
+  it('stays within the depth of the drafter', () => {
+    const chooser = createAdaptivePolicy({ maximumDepth: 2, vocabularySize: 100 });
+    for (let step = 0; step < 50; step++) {
+      const policy = chooser.choose();
+      if (policy?.kind === 'chain') expect(policy.length).toBeLessThanOrEqual(2);
+      expect(policy?.kind).not.toBe('dynamic');
+      chooser.learn({ proposed: 2, accepted: 2, depth: 2, draftMs: 0.1, verifyMs: 1 });
+    }
+  });
+});

@@ -1,0 +1,136 @@
+/**
+ * `auto`: how much to draft, from what steps really cost and bring on this machine. Each choice (plain, chains of
+ * several lengths, a small tree) is worth the tokens it is expected to emit per millisecond:
+ *
+ *   chains   (1 + sum over d of P(d draft tokens accepted)) / cost    the probabilities are shared by all chains
+ *   tree     (1 + mean accepted) / cost
+ *   plain    1 / cost
+ *
+ * Costs are medians of recent steps, so a pause of the machine does not count; acceptance decays, so the choice
+ * follows the text. Speculation that does not pay turns itself off, and is tried again from time to time, which is
+ * cheap: one probe in `probeEvery` steps. Accepted tokens never depend on the clock at temperature 0; above it they do,
+ * in bytes though not in law, so fixed policies are the default there.
+ */
+import type { Drafter } from '../draft/drafter.js';
+import type { ResolvedPolicy } from '../draft/grow-tree.js';
+import type { PolicyChooser, StepOutcome } from './speculative.js';
+
+interface Choice {
+  readonly policy: ResolvedPolicy | undefined;
+  readonly chainLength: number; // 0 for plain, -1 for a tree
+  readonly costs: number[];
+  /** Decaying mean of accepted draft tokens; trees only. */
+  accepted: number;
+  tried: number;
+  lastTried: number;
+}
+
+const costWindow = 15;
+const acceptanceDecay = 0.98;
+const firstProbes = 2;
+const probeEvery = 64;
+/** Belief before any step: as if `priorSteps` had accepted with this rate at each depth. */
+const priorRate = 0.6;
+const priorSteps = 2;
+
+export interface AdaptiveOptions {
+  readonly chainLengths?: readonly number[];
+  /** Nodes, rounds and width of the one tree that is tried; null for none. */
+  readonly tree?: readonly [number, number, number] | null;
+}
+
+export function createAdaptivePolicy(
+  drafter: Pick<Drafter, 'maximumDepth' | 'vocabularySize'>,
+  { chainLengths = [3, 2, 4, 1, 6], tree = [8, 2, 2] }: AdaptiveOptions = {},
+): PolicyChooser {
+  const choices = listChoices(drafter, chainLengths, tree);
+  const acceptance = new DepthAcceptance();
+  let step = 0;
+  let current = choices[0]!;
+
+  const value = (choice: Choice): number => {
+    const cost = median(choice.costs);
+    if (choice.chainLength === 0) return 1 / cost;
+    const tokens =
+      choice.chainLength > 0 ? acceptance.expectedTokens(choice.chainLength) : 1 + choice.accepted;
+    return tokens / cost;
+  };
+
+  return {
+    choose() {
+      step += 1;
+      const untried = choices.find((choice) => choice.tried < firstProbes);
+      const stale = choices.reduce((oldest, choice) =>
+        choice.lastTried < oldest.lastTried ? choice : oldest,
+      );
+      const best = (): Choice =>
+        choices.reduce((most, choice) => (value(choice) > value(most) ? choice : most));
+      current = untried ?? (step % probeEvery === 0 ? stale : best());
+      current.lastTried = step;
+      return current.policy;
+    },
+    learn(outcome: StepOutcome) {
+      current.tried += 1;
+      current.costs.push(outcome.draftMs + outcome.verifyMs);
+      if (current.costs.length > costWindow) current.costs.shift();
+      if (current.chainLength > 0) acceptance.learn(outcome);
+      else if (current.chainLength < 0) {
+        const weight = Math.max(1 / current.tried, 1 - acceptanceDecay);
+        current.accepted += weight * (outcome.accepted - current.accepted);
+      }
+    },
+  };
+}
+
+function listChoices(
+  { maximumDepth, vocabularySize }: Pick<Drafter, 'maximumDepth' | 'vocabularySize'>,
+  chainLengths: readonly number[],
+  tree: readonly [number, number, number] | null,
+): readonly Choice[] {
+  const empty = { accepted: 0, tried: 0, lastTried: 0 };
+  const chains = chainLengths
+    .filter((length) => length <= maximumDepth)
+    .map((length) => ({
+      policy: { kind: 'chain', length } as const,
+      chainLength: length,
+      costs: [],
+      ...empty,
+    }));
+  const plain = { policy: undefined, chainLength: 0, costs: [], ...empty };
+  const [longest, ...others] = chains;
+  const trees: Choice[] = [];
+  if (tree !== null && tree[1] + 1 <= maximumDepth && tree[2] <= vocabularySize) {
+    const policy = { kind: 'dynamic', total: tree[0], depth: tree[1], topK: tree[2] } as const;
+    trees.push({ policy, chainLength: -1, costs: [], ...empty });
+  }
+  return longest === undefined ? [plain] : [longest, plain, ...others, ...trees];
+}
+
+/** P(the first d draft tokens of a chain are all accepted), from conditional rates with decaying counts. */
+class DepthAcceptance {
+  private readonly reached: number[] = [];
+  private readonly tried: number[] = [];
+
+  learn({ accepted, depth }: StepOutcome): void {
+    for (let level = 0; level < Math.min(accepted + 1, depth); level++) {
+      this.reached[level] = (this.reached[level] ?? 0) * acceptanceDecay + Number(accepted > level);
+      this.tried[level] = (this.tried[level] ?? 0) * acceptanceDecay + 1;
+    }
+  }
+
+  expectedTokens(length: number): number {
+    let survival = 1;
+    let tokens = 1;
+    for (let level = 0; level < length; level++) {
+      const reached = (this.reached[level] ?? 0) + priorRate * priorSteps;
+      survival *= reached / ((this.tried[level] ?? 0) + priorSteps);
+      tokens += survival;
+    }
+    return tokens;
+  }
+}
+
+function median(values: readonly number[]): number {
+  const sorted = [...values].sort((left, right) => left - right);
+  return sorted[Math.floor(sorted.length / 2)] ?? Infinity;
+}
