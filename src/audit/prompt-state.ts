@@ -1,77 +1,89 @@
-/** What target and drafter keep of a prompt up to the place of the suffix: computed once, shared by every candidate. */
+/**
+ * What target and drafter keep of a prompt up to the place of the suffix, and of a suffix up to an edited position:
+ * computed once, shared by every candidate that begins the same way.
+ */
 import { prefill } from '../decode/prefill.js';
-import type { Drafter, VerifiedTokens } from '../draft/drafter.js';
+import type { Drafter } from '../draft/drafter.js';
 import { attentionInputs } from '../model/attention-inputs.js';
 import type { CausalModel } from '../model/causal-model.js';
-import type { KvCache } from '../model/kv-cache.js';
+import { KvCache } from '../model/kv-cache.js';
 import type { NamedValues } from '../runtime/program.js';
+import type { SearchModels } from './search-programs.js';
 
 export interface PromptState {
-  /** The last prompt token before the suffix; the caches hold everything before it. */
+  /** The newest token that is not in the caches: the one before the first row of a pass. */
   readonly lastToken: number;
-  readonly pastLength: number;
   readonly targetCache: KvCache;
   readonly draftCache: KvCache | undefined;
 }
 
 export async function readPromptState(
-  target: CausalModel,
-  drafter: Drafter | undefined,
+  models: SearchModels,
   promptIds: readonly number[],
 ): Promise<PromptState> {
-  const before = promptIds.slice(0, -1);
-  const lastToken = promptIds.at(-1)!;
-  const targetCache = target.createCache();
-  const attention = drafter?.graph.attention;
-  const reads = drafter === undefined || drafter.reads === 'tokens' ? undefined : drafter.reads;
-  const chunks: VerifiedTokens[] = [];
-  if (before.length > 0) {
-    await prefill(target, targetCache, before, {
-      want: reads === undefined ? [] : [reads],
-      onChunk(tokens, result) {
-        chunks.push({
-          tokens,
-          states: reads === undefined ? new Float32Array() : result[reads]!,
-          next: lastToken,
-        });
-      },
-    });
-  }
-  const draftCache = await attention?.readPrefix(joinChunks(chunks, lastToken));
-  return { lastToken, pastLength: targetCache.pastLength, targetCache, draftCache };
+  const { target, drafter } = models;
+  const attention = drafter.graph.attention;
+  const empty: PromptState = {
+    lastToken: promptIds[0]!,
+    targetCache: target.createCache(),
+    draftCache: attention === undefined ? undefined : new KvCache(attention.sizes),
+  };
+  await readOn(models, empty, promptIds);
+  return { ...empty, lastToken: promptIds.at(-1)! };
 }
 
-function joinChunks(chunks: readonly VerifiedTokens[], next: number): VerifiedTokens {
-  const tokens = Int32Array.from(chunks.flatMap((chunk) => Array.from(chunk.tokens)));
-  const states = new Float32Array(chunks.reduce((total, chunk) => total + chunk.states.length, 0));
-  let offset = 0;
-  for (const chunk of chunks) {
-    states.set(chunk.states, offset);
-    offset += chunk.states.length;
-  }
-  return { tokens, states, next };
+/** The same state with more tokens read, in caches of its own. */
+export async function extendState(
+  models: SearchModels,
+  state: PromptState,
+  tokens: readonly number[],
+): Promise<PromptState> {
+  const extended = { targetCache: state.targetCache.clone(), draftCache: state.draftCache?.clone() };
+  await readOn(models, { ...state, ...extended }, [state.lastToken, ...tokens]);
+  return { ...extended, lastToken: tokens.at(-1) ?? state.lastToken };
 }
 
-/** The inputs of a forced pass that depend on the prompt alone: past, angles and mask. */
+/** Reads all but the last token, which the state then waits with. */
+async function readOn(
+  { target, drafter }: SearchModels,
+  state: PromptState,
+  tokens: readonly number[],
+): Promise<void> {
+  if (tokens.length < 2) return;
+  const reads = drafter.reads === 'tokens' ? undefined : drafter.reads;
+  let read = 0;
+  await prefill(target, state.targetCache, tokens.slice(0, -1), {
+    want: reads === undefined ? [] : [reads],
+    async onChunk(chunk, result) {
+      read += chunk.length;
+      const states = reads === undefined ? new Float32Array() : result[reads]!;
+      const verified = { tokens: chunk, states, next: tokens[read]! };
+      if (state.draftCache !== undefined)
+        await drafter.graph.attention!.readPrefix(verified, state.draftCache);
+    },
+  });
+}
+
+/** The inputs of a forced pass behind the first `pastLength` rows of the caches: past, angles and mask. */
 export function passInputs(
   state: PromptState,
-  target: CausalModel,
-  drafter: Drafter | undefined,
+  { target, drafter }: { readonly target: CausalModel; readonly drafter: Drafter | undefined },
   rows: number,
+  pastLength = state.targetCache.pastLength,
 ): NamedValues {
-  const shape = { count: rows, pastLength: state.pastLength };
+  const shape = { count: rows, pastLength };
   const inputs: Record<string, NamedValues[string]> = { ...attentionInputs(shape, target.rotary) };
-  addViews(inputs, 'past', state.targetCache);
+  const addViews = (name: string, cache: KvCache): void => {
+    for (let slot = 0; slot < 2 * cache.sizes.layerCount; slot++)
+      inputs[`${name}${slot}`] = cache.view(slot, pastLength);
+  };
+  addViews('past', state.targetCache);
   const attention = drafter?.graph.attention;
   if (attention !== undefined && state.draftCache !== undefined) {
     const { cosine, sine } = attentionInputs(shape, attention.rotary);
     inputs['draft.cosine'] = cosine!;
     inputs['draft.sine'] = sine!;
-    addViews(inputs, 'draftPast', state.draftCache);
+    addViews('draftPast', state.draftCache);
   }
   return inputs;
-}
-
-function addViews(inputs: Record<string, NamedValues[string]>, name: string, cache: KvCache): void {
-  for (let slot = 0; slot < 2 * cache.sizes.layerCount; slot++) inputs[`${name}${slot}`] = cache.view(slot);
 }

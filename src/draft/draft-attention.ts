@@ -13,14 +13,16 @@ import type { GrowingDraft } from './drafter.js';
 
 export class DraftAttention {
   /** Rows of verified positions. */
-  private verified = 0;
+  private verified: number;
   /** Drafted node of each row behind the verified ones. */
   private drafted: number[] = [];
 
   constructor(
     private readonly cache: KvCache,
     private readonly rotary: RotaryTable,
-  ) {}
+  ) {
+    this.verified = cache.length;
+  }
 
   /** Forgets the last tree. */
   reset(): void {

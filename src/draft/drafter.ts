@@ -3,6 +3,7 @@
  * time; which of them become the tree is the policy's business (grow-tree.ts), and which survive is the target's.
  * A new system is one file that implements Drafter.
  */
+import type { Dimension } from '../graph/dimension.js';
 import type { Tensor } from '../graph/tensor.js';
 import type { WeightStore } from '../runtime/weights.js';
 import type { AttentionContext, KeyValueRows } from '../model/decoder-layer.js';
@@ -78,8 +79,8 @@ export interface DraftGraph {
 export interface GraphAttention {
   readonly sizes: CacheSizes;
   readonly rotary: RotaryTable;
-  /** The drafter's cache of a prompt's beginning, as draftLogits takes it for its past. */
-  readPrefix(verified: VerifiedTokens): Promise<KvCache>;
+  /** Appends what the drafter keeps of verified tokens to a cache, which draftLogits takes for its past. */
+  readPrefix(verified: VerifiedTokens, cache: KvCache): Promise<void>;
 }
 
 export interface TeacherForcing {
@@ -88,7 +89,7 @@ export interface TeacherForcing {
   /** Looks the tokens of all positions up in a table [vocabulary, width]: differentiable where tokens are one-hot. */
   embedWith(table: Tensor): Tensor; // [batch, position, width]
   /** The first position whose draft is wanted. */
-  readonly firstRow: number;
+  readonly firstRow: Dimension;
   /** Attention over these positions, causal, in the drafter's own head size. */
   readonly context: AttentionContext;
   /** The drafter's own cache of the positions before, where there are any. */

@@ -34,7 +34,7 @@ export function createEagleDrafter({ head, weights, ...described }: EagleParts):
       attention: {
         sizes: configuration,
         rotary: head.rotary,
-        readPrefix: (verified) => readEaglePrefix(head, compile(), verified),
+        readPrefix: (verified, cache) => readEaglePrefix(head, compile(), verified, cache),
       },
       draftLogits: (teacher, depth) => {
         const states = described.reads === 'taps' ? teacher.taps! : teacher.features;

@@ -72,13 +72,14 @@ export interface EaglePrograms {
 
 /** What a head has read of the text: its cache, and the states that it has yet to read. */
 class EagleMemory {
-  readonly cache: KvCache;
   readonly attention: DraftAttention;
   private readonly pending: PendingStates;
 
-  constructor(private readonly head: EagleHead) {
-    this.cache = new KvCache(head.configuration);
-    this.attention = new DraftAttention(this.cache, head.rotary);
+  constructor(
+    private readonly head: EagleHead,
+    private readonly cache: KvCache,
+  ) {
+    this.attention = new DraftAttention(cache, head.rotary);
     this.pending = new PendingStates(head.stateWidth);
   }
 
@@ -115,17 +116,17 @@ export async function readEaglePrefix(
   head: EagleHead,
   programs: EaglePrograms,
   verified: VerifiedTokens,
-): Promise<KvCache> {
-  const memory = new EagleMemory(head);
+  cache: KvCache,
+): Promise<void> {
+  const memory = new EagleMemory(head, cache);
   memory.observe(verified);
   await memory.read(await programs.verified, ['rows']);
-  return memory.cache;
 }
 
 export function startEagleSession(head: EagleHead, programs: () => EaglePrograms): DraftSession {
   const { configuration, vocabularies } = head;
   const { hiddenSize, contextLength } = configuration;
-  const memory = new EagleMemory(head);
+  const memory = new EagleMemory(head, new KvCache(configuration));
   const features = new Map<number, Float32Array>(); // [node] -> [hidden]
 
   const keepFeatures = (outputs: NamedValues, nodes: readonly number[]): void => {

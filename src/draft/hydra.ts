@@ -161,12 +161,10 @@ class Hydra implements Drafter {
         ? {
             sizes: this.cacheSizes,
             rotary: target.rotary,
-            readPrefix: async (verified) => {
+            readPrefix: async (verified, cache) => {
               const pending = new PendingStates(configuration.hiddenSize);
-              const cache = new KvCache(this.cacheSizes);
               pending.push(verified);
               await this.readPrefix(pending, cache);
-              return cache;
             },
           }
         : undefined,
@@ -203,7 +201,7 @@ class Hydra implements Drafter {
     const embeddings = teacher.embedWith(embeddingTable(this.target.configuration, this.target.scope));
     const logits = Array.from({ length: depth }, (_, head) => {
       const seen = Array.from({ length: head + 1 }, (_, ahead) =>
-        dropLast(dropFirst(embeddings, ahead + 1 + teacher.firstRow), head - ahead),
+        dropLast(dropFirst(dropFirst(embeddings, ahead + 1), teacher.firstRow), head - ahead),
       );
       return this.runHead(
         head,

@@ -88,14 +88,12 @@ class DraftModel implements Drafter {
       attention: {
         sizes: model.configuration,
         rotary: model.rotary,
-        async readPrefix({ tokens }) {
-          const cache = model.createCache();
+        async readPrefix({ tokens }, cache) {
           for (let start = 0; start < tokens.length; start += ingestChunk) {
             const chunk = tokens.subarray(start, start + ingestChunk);
             const { rows } = await model.forward({ tokens: chunk, cache, want: [] });
             cache.appendAll(rows, chunk.length);
           }
-          return cache;
         },
       },
       draftLogits: (teacher, depth) => this.draftLogits(teacher, depth),
@@ -112,7 +110,11 @@ class DraftModel implements Drafter {
       ...(past === undefined ? {} : { past }),
     });
     const logits = Array.from({ length: depth }, (_, level) =>
-      projectToVocabulary(configuration, scope, dropFirst(decoded.features, 1 + level + teacher.firstRow)),
+      projectToVocabulary(
+        configuration,
+        scope,
+        dropFirst(dropFirst(decoded.features, 1 + level), teacher.firstRow),
+      ),
     );
     return { logits, rows: decoded.rows };
   }

@@ -38,10 +38,9 @@ export class KvCache {
     return this.filled + 1;
   }
 
-  /** The filled part of a slot (2 * layer for keys, 2 * layer + 1 for values), read in place. */
-  view(slot: number): TensorValue {
+  /** The first rows of a slot (2 * layer for keys, 2 * layer + 1 for values), read in place; all unless told. */
+  view(slot: number, rows = this.pastLength): TensorValue {
     const { keyValueHeadCount, headSize } = this.sizes;
-    const rows = this.pastLength;
     return {
       data: this.slots[slot]!.subarray(0, rows * this.rowSize),
       shape: [rows, keyValueHeadCount, headSize],

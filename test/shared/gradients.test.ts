@@ -1,6 +1,6 @@
 import { resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { buildForcedPass, countRows, embedOneHotSuffix } from '../../src/audit/forced-pass.js';
+import { buildForcedPass, embedOneHotSuffix } from '../../src/audit/forced-pass.js';
 import { passInputs, readPromptState } from '../../src/audit/prompt-state.js';
 import type { Drafter } from '../../src/draft/drafter.js';
 import { loadDrafter } from '../../src/draft/load-drafter.js';
@@ -23,6 +23,8 @@ const runtime = createOnnxRuntime();
 afterAll(() => runtime.dispose());
 const vocabularySize = 4096;
 const golden = readGoldenPrompts();
+/** A drafter without a cache of its own, for passes of the target alone. */
+let reader: Drafter;
 
 /** Mean over rows of sum p (log p - log q). [1, row, token] each */
 function meanDivergence(logP: Tensor, logQ: Tensor): Tensor {
@@ -54,10 +56,10 @@ async function lossAndGradient(
 ): Promise<{ loss: number; gradient: Float32Array }> {
   const suffixLength = prompt.suffix_ids.length;
   const window = prompt.clean_continuation.length;
-  const layout = { suffixLength, tailLength: prompt.tail_ids.length, window };
+  const rows = suffixLength + prompt.tail_ids.length + window;
   const oneHot = input('oneHot', [suffixLength, vocabularySize]);
-  const embedWith = embedOneHotSuffix(layout, oneHot);
-  const pass = buildForcedPass({ target, drafter, layout, embedWith, depth: drafter === undefined ? 0 : 1 });
+  const embedWith = embedOneHotSuffix(oneHot);
+  const pass = buildForcedPass({ target, drafter, window, embedWith, depth: drafter === undefined ? 0 : 1 });
   const targetLaw = logSoftmax(pass.targetLogits);
   const loss =
     drafter === undefined
@@ -71,7 +73,7 @@ async function lossAndGradient(
     target.weights,
     ...(drafter?.graph.weights ?? []),
   ]);
-  const state = await readPromptState(target, drafter, prompt.prompt_ids);
+  const state = await readPromptState({ target, drafter: drafter ?? reader }, prompt.prompt_ids);
   const hot = new Float32Array(suffixLength * vocabularySize);
   prompt.suffix_ids.forEach((id, row) => (hot[row * vocabularySize + id] = 1));
   const needed = new Set(program.inputs.map(({ name }) => name));
@@ -80,7 +82,7 @@ async function lossAndGradient(
     first: int32([state.lastToken]),
     rest: int32([...prompt.tail_ids, ...prompt.clean_continuation.slice(0, -1)]),
     clean: float32(await cleanLaw(target, prompt), [1, window, vocabularySize]),
-    ...passInputs(state, target, drafter, countRows(layout)),
+    ...passInputs(state, { target, drafter }, rows),
   };
   const outputs = await program.run(
     Object.fromEntries(Object.entries(all).filter(([name]) => needed.has(name))),
@@ -116,6 +118,7 @@ describe.skipIf(!hasShared)('gradients through target and drafter against PyTorc
   let target: CausalModel;
   beforeAll(async () => {
     target = await loadModel(resolve(bundledModels, 'target'), { runtime });
+    reader = await loadDrafter(resolve(bundledModels, 'medusa'), { target });
   });
 
   it.each(golden)('preservation of "$prompt"', async ({ gradients }) => {

@@ -1,0 +1,149 @@
+/**
+ * What the search drives up: disagreement of drafter and target along the clean answer. Objectives are values; all are
+ * differentiable through the target's law, the features that the drafter reads and the drafter's embeddings.
+ *
+ * At one position let p be the target's law and q the drafter's, over the draft vocabulary D. A draft token is kept
+ * with probability beta = sum over D of min(p, q); 1 - beta is the total variation distance (specs: Leviathan et al.).
+ *
+ *   surprisal        sum q (-log p)           how surprised the target is by what the drafter proposes
+ *   kl               sum p (log p - log q)    unbounded, and blind to where acceptance is lost
+ *   reverse-kl       sum q (log q - log p)
+ *   total-variation  1 - beta                 the rejection probability itself
+ *   one-sided        sum q (log q - log p)+   only tokens on which the drafter has too much mass count
+ *   expected-length  K - sum over k of beta_1 ... beta_k   missing accepted tokens of a draft K deep
+ */
+import { MistletoeError } from '../core/errors.js';
+import type { Tensor } from '../graph/tensor.js';
+import {
+  add,
+  exponential,
+  maximum,
+  minimum,
+  multiply,
+  negate,
+  subtract,
+} from '../graph/operations/elementwise.js';
+import { gatherRows } from '../graph/operations/indexing.js';
+import { constant } from '../graph/operations/leaves.js';
+import { logSoftmax, mean, sum } from '../graph/operations/reductions.js';
+import { reshape, slice, transpose } from '../graph/operations/shaping.js';
+import type { ForcedPass } from './forced-pass.js';
+
+/** Log-laws of one draft depth over the draft vocabulary, rows aligned. [batch, row, draft token] each */
+interface Laws {
+  readonly target: Tensor;
+  readonly draft: Tensor;
+}
+
+/** [batch, row, draft token] laws -> [batch, row, 1] */
+type PositionLoss = (laws: Laws) => Tensor;
+
+const overTokens = (x: Tensor): Tensor => sum(x, [-1]);
+
+function acceptance({ target, draft }: Laws): Tensor {
+  return overTokens(minimum(exponential(target), exponential(draft)));
+}
+
+const positionLosses = {
+  surprisal: ({ target, draft }) => negate(overTokens(multiply(exponential(draft), target))),
+  kl: ({ target, draft }) => overTokens(multiply(exponential(target), subtract(target, draft))),
+  'reverse-kl': ({ target, draft }) => overTokens(multiply(exponential(draft), subtract(draft, target))),
+  'total-variation': (laws) => subtract(1, acceptance(laws)),
+  'one-sided': ({ target, draft }) =>
+    overTokens(multiply(exponential(draft), maximum(subtract(draft, target), 0))),
+} as const satisfies Record<string, PositionLoss>;
+
+export const objectiveNames = [...Object.keys(positionLosses), 'expected-length'] as ObjectiveName[];
+export type ObjectiveName = keyof typeof positionLosses | 'expected-length';
+
+export interface Objective {
+  readonly name: ObjectiveName;
+  /** Levels that have to be drafted from every answer position. */
+  readonly depth: number;
+  /** Degradation of each candidate; larger is worse for the service. [batch] */
+  degradation(pass: ForcedPass, targetTokens: Int32Array | undefined): Tensor;
+}
+
+/** `draftDepth` is the K of expected-length; the others look one token ahead. */
+export function createObjective(name: ObjectiveName, draftDepth: number): Objective {
+  if (name === 'expected-length') {
+    return {
+      name,
+      depth: draftDepth,
+      degradation: (pass, targetTokens) => missingLength(pass, targetTokens, draftDepth),
+    };
+  }
+  const loss: PositionLoss = positionLosses[name];
+  return {
+    name,
+    depth: 1,
+    degradation: (pass, targetTokens) => averageRows(loss(alignLaws(pass, 0, targetTokens))),
+  };
+}
+
+export function parseObjective(name: string): ObjectiveName {
+  const known = objectiveNames.find((candidate) => candidate === name);
+  if (known !== undefined) return known;
+  throw new MistletoeError('usage', `The objective "${name}" is not known.`, {
+    hint: `Choose one of ${objectiveNames.join(', ')}.`,
+  });
+}
+
+/** Depth d, row j belongs to answer token j + 1 + d; the target's law of that token stands in its row j + 1 + d. */
+function alignLaws(pass: ForcedPass, depth: number, targetTokens: Int32Array | undefined): Laws {
+  const law = slice(logSoftmax(pass.targetLogits), 1, 1 + depth);
+  return { target: restrictTokens(law, targetTokens), draft: logSoftmax(pass.draftLogits[depth]!) };
+}
+
+function missingLength(pass: ForcedPass, targetTokens: Int32Array | undefined, draftDepth: number): Tensor {
+  const starts = (pass.draftLogits[draftDepth - 1]!.shape[1] as number) + 0;
+  let survival: Tensor = constant(1);
+  let missing: Tensor = constant(draftDepth);
+  for (let depth = 0; depth < draftDepth; depth++) {
+    const { target, draft } = alignLaws(pass, depth, targetTokens);
+    const cut = (x: Tensor): Tensor => slice(x, 1, 0, starts);
+    survival = multiply(survival, acceptance({ target: cut(target), draft: cut(draft) }));
+    missing = subtract(missing, survival);
+  }
+  return averageRows(missing);
+}
+
+/** [batch, row, 1] -> [batch] */
+function averageRows(x: Tensor): Tensor {
+  return reshape(mean(x, [1]), [x.shape[0]!]);
+}
+
+/** The columns of the target's law that the drafter can propose. [batch, row, vocabulary] -> [batch, row, draft token] */
+export function restrictTokens(law: Tensor, targetTokens: Int32Array | undefined): Tensor {
+  if (targetTokens === undefined) return law;
+  const columns = constant(Array.from(targetTokens), [targetTokens.length], 'int32');
+  return transpose(gatherRows(transpose(law, [2, 0, 1]), columns), [1, 2, 0]);
+}
+
+export type DivergenceDirection = 'clean-to-suffixed' | 'suffixed-to-clean';
+
+/**
+ * Preservation: how far the suffix moves the target's own law from the clean one, in nats, for every answer position.
+ * cleanLogits [1, window, vocabulary] -> [batch, window, 1]
+ */
+export function positionDivergence(
+  pass: ForcedPass,
+  cleanLogits: Tensor,
+  direction: DivergenceDirection,
+): Tensor {
+  const clean = logSoftmax(cleanLogits);
+  const suffixed = logSoftmax(pass.targetLogits);
+  return direction === 'clean-to-suffixed'
+    ? overTokens(multiply(exponential(clean), subtract(clean, suffixed)))
+    : overTokens(multiply(exponential(suffixed), subtract(suffixed, clean)));
+}
+
+/** [batch, window, 1] -> [batch] */
+export function meanDivergence(positions: Tensor): Tensor {
+  return averageRows(positions);
+}
+
+/** One value of a batch of one. */
+export function toScalar(x: Tensor): Tensor {
+  return reshape(add(x, 0), []);
+}

@@ -1,0 +1,84 @@
+/**
+ * Null-space projection: what remains of the degradation gradient when the directions that move the target's own law
+ * are taken out. `direction` removes lambda times the component along the mean preservation gradient, so lambda 1 is
+ * exact orthogonality and lambda 2 (the paper's) turns that component around; `subspace` removes the span of the
+ * preservation gradients of all answer positions, which is a true null space to first order.
+ */
+import { MistletoeError } from '../core/errors.js';
+
+export type Projection =
+  | { readonly kind: 'none' }
+  | { readonly kind: 'direction'; readonly weight: number }
+  | { readonly kind: 'subspace' };
+
+export const projectionKinds = ['none', 'direction', 'subspace'] as const;
+
+export function parseProjection(kind: string, weight: number): Projection {
+  if (kind === 'none' || kind === 'subspace') return { kind };
+  if (kind === 'direction') return { kind, weight };
+  throw new MistletoeError('usage', `The projection "${kind}" is not known.`, {
+    hint: `Choose one of ${projectionKinds.join(', ')}.`,
+  });
+}
+
+export function formatProjection(projection: Projection): string {
+  return projection.kind === 'direction' ? `direction(${projection.weight})` : projection.kind;
+}
+
+/** Below this a vector has no direction to speak of. */
+const least = 1e-20;
+
+/**
+ * degradation and every preservation gradient are [suffix, vocabulary], flat. `direction` reads their sum's direction,
+ * so it may be given the mean gradient alone.
+ */
+export function projectGradient(
+  degradation: Float32Array,
+  preservation: readonly Float32Array[],
+  projection: Projection,
+): Float32Array {
+  if (projection.kind === 'none') return degradation;
+  if (projection.kind === 'direction') {
+    return preservation.reduce((rest, gradient) => {
+      const along = dot(gradient, gradient);
+      return along < least
+        ? rest
+        : subtractScaled(rest, gradient, (projection.weight * dot(rest, gradient)) / along);
+    }, degradation);
+  }
+  return orthonormalise(preservation).reduce(
+    (rest, direction) => subtractScaled(rest, direction, dot(rest, direction)),
+    degradation,
+  );
+}
+
+/** Modified Gram-Schmidt, twice, which is enough for orthogonality to rounding; dependent vectors drop out. */
+function orthonormalise(vectors: readonly Float32Array[]): Float32Array[] {
+  const basis: Float32Array[] = [];
+  for (const vector of vectors) {
+    const length = Math.sqrt(dot(vector, vector));
+    if (length * length < least) continue;
+    let rest = vector;
+    for (let pass = 0; pass < 2; pass++) {
+      for (const direction of basis) rest = subtractScaled(rest, direction, dot(rest, direction));
+    }
+    const left = Math.sqrt(dot(rest, rest));
+    if (left > 1e-5 * length) basis.push(rest.map((value) => value / left));
+  }
+  return basis;
+}
+
+export function cosine(left: Float32Array, right: Float32Array): number {
+  const lengths = Math.sqrt(dot(left, left) * dot(right, right));
+  return lengths < least ? 0 : dot(left, right) / lengths;
+}
+
+function dot(left: Float32Array, right: Float32Array): number {
+  let total = 0;
+  for (let index = 0; index < left.length; index++) total += left[index]! * right[index]!;
+  return total;
+}
+
+function subtractScaled(from: Float32Array, direction: Float32Array, scale: number): Float32Array {
+  return from.map((value, index) => value - scale * direction[index]!);
+}
