@@ -15,8 +15,12 @@ export interface Recognition {
 export function recogniseCheckpoint({ tensors }: Pick<Checkpoint, 'tensors'>): Recognition {
   const names = [...tensors.keys()];
   const some = (pattern: RegExp): boolean => names.some((name) => pattern.test(name));
+  const hasFusion = some(/^(model\.)?fc\.weight$/);
+  // An EAGLE head stored below `model.` with its embedding has a decoder's names, and its fusion besides.
   const isDecoder =
-    some(/^model\.layers\.0\.self_attn\.q_proj\.weight$/) && some(/^model\.embed_tokens\.weight$/);
+    !hasFusion &&
+    some(/^model\.layers\.0\.self_attn\.q_proj\.weight$/) &&
+    some(/^model\.embed_tokens\.weight$/);
   if (isDecoder && some(/^medusa_head\.\d+\./)) {
     return { kind: 'decoder', layout: 'language model with Medusa-2 heads in its shards', heads: 'medusa' };
   }
@@ -29,7 +33,6 @@ export function recogniseCheckpoint({ tensors }: Pick<Checkpoint, 'tensors'>): R
     return { kind: 'medusa', layout: 'Medusa-1 heads' };
   if (some(/^(medusa_heads\.)?blocks\.\d+\.layers\.\d+\.weight$/))
     return { kind: 'medusa', layout: 'Medusa heads, vLLM naming' };
-  const hasFusion = some(/^(model\.)?fc\.weight$/);
   if (hasFusion && some(/^(model\.)?midlayer\./)) return { kind: 'eagle3', layout: 'EAGLE-3 head' };
   if (hasFusion && some(/^(model\.)?layers\.0\.hidden_norm\.weight$/))
     return { kind: 'eagle3', layout: 'EAGLE-3 head, layers.0 naming' };
