@@ -65,7 +65,7 @@ export interface DraftRequest {
   readonly policy: ResolvedPolicy;
   readonly sampling: SamplingOptions;
   readonly random: Random;
-  /** Levels that fit the context and the answer's remaining length. */
+  /** Levels that fit the contexts of target and drafter. */
   readonly depthLimit: number;
 }
 
@@ -115,6 +115,8 @@ async function growStaticTree(
 ): Promise<TokenTree> {
   const { sampling, random, depthLimit } = request;
   const isSampled = sampling.temperature > 0;
+  // One detail for all levels: heads that are run once for the whole tree give it to the deeper levels as well.
+  const detail = isSampled ? 'logits' : detailFor(1 + Math.max(...shape.ranks));
   const draft = new Draft(request.root);
   const laws: (Float32Array | undefined)[] = [];
   const placed = new Map<number, number>([[0, 0]]); // node of the shape -> node of the draft
@@ -131,20 +133,19 @@ async function growStaticTree(
     }
     if (children.size === 0) break;
     const frontier = [...children.keys()].map((node) => placed.get(node)!);
-    const ranks = [...children.values()]
-      .flat()
-      .reduce((most, node) => Math.max(most, shape.ranks[node]! + 1), 1);
-    const scores = await session.expand(draft, frontier, isSampled ? 'logits' : detailFor(ranks));
+    const scores = await session.expand(draft, frontier, detail);
     [...children.values()].forEach((siblings, row) => {
       const node = frontier[row]!;
-      const count = shape.ranks[siblings.at(-1)!]! + 1;
+      // A drawn sibling that is left out would bias the law of the later ones, so a shape's gaps count for nothing here.
+      const places = siblings.map((sibling, index) => (isSampled ? index : shape.ranks[sibling]!));
+      const count = places.at(-1)! + 1;
       const tokens = isSampled
         ? drawSiblings(scores, row, { count, sampling, random, laws, node })
         : scores.top(row, count).tokens;
-      for (const sibling of siblings) {
-        const token = tokens[shape.ranks[sibling]!];
+      siblings.forEach((sibling, index) => {
+        const token = tokens[places[index]!];
         if (token !== undefined) placed.set(sibling, draft.add(token, node));
-      }
+      });
     });
   }
   return finishTree(draft, isSampled ? laws : undefined);
