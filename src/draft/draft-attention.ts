@@ -24,6 +24,10 @@ export class DraftAttention {
     this.verified = cache.length;
   }
 
+  get verifiedLength(): number {
+    return this.verified;
+  }
+
   /** Forgets the last tree. */
   reset(): void {
     this.cache.truncate(this.verified);

@@ -77,14 +77,15 @@ class EagleMemory {
 
   constructor(
     private readonly head: EagleHead,
-    private readonly cache: KvCache,
+    cache: KvCache,
   ) {
     this.attention = new DraftAttention(cache, head.rotary);
     this.pending = new PendingStates(head.stateWidth);
   }
 
+  /** Verified positions, read or not; the drafted rows of the last tree do not count. */
   get length(): number {
-    return this.cache.length + this.pending.count;
+    return this.attention.verifiedLength + this.pending.count;
   }
 
   observe(verified: VerifiedTokens): void {

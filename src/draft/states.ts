@@ -12,6 +12,7 @@ export class PendingStates {
   }
 
   push({ tokens, states, next }: VerifiedTokens): void {
+    if (tokens.length === 0) return;
     const used = this.count * this.width;
     const needed = used + tokens.length * this.width;
     if (needed > this.states.length) {
