@@ -23,7 +23,7 @@ import type { AttentionContext, AttentionMemory } from '../model/decoder-layer.j
 import { normalise, project, runLayer } from '../model/decoder-layer.js';
 import { KvCache } from '../model/kv-cache.js';
 import { layerRecipes, projectionRecipe, vectorRecipe } from '../model/weights.js';
-import type { Program } from '../runtime/program.js';
+import type { NamedTensors, Program } from '../runtime/program.js';
 import { float32, floatsOf, int32 } from '../runtime/program.js';
 import type { WeightStore } from '../runtime/weights.js';
 import { countParameters, misfit, requireSizes, shapeOf } from './checks.js';
@@ -218,26 +218,34 @@ class Hydra implements Drafter {
   }
 
   private compileHead(head: number): Promise<Program> {
-    const { configuration, runtime, scope: targetScope, weights } = this.target;
+    const { runtime, weights } = this.target;
+    const stores = [this.weights, weights];
+    return (this.headPrograms[head] ??= runtime.compile(this.buildHead(head), stores, { packed: true }));
+  }
+
+  private buildHead(head: number): NamedTensors {
+    const { configuration, scope: targetScope } = this.target;
     const row = symbol('row');
     const width = head + 1;
     const path = input('path', [row, width], 'int32');
     const feature = input('feature', [1, configuration.hiddenSize]);
     const embedded = gatherRows(embeddingTable(configuration, targetScope), path);
     const embeddings = reshape(embedded, [row, width * configuration.hiddenSize]);
-    const logits = this.runHead(head, broadcast(feature, [row, configuration.hiddenSize]), embeddings);
-    const stores = [this.weights, weights];
-    return (this.headPrograms[head] ??= runtime.compile(scoreOutputs(logits), stores, { packed: true }));
+    return scoreOutputs(this.runHead(head, broadcast(feature, [row, configuration.hiddenSize]), embeddings));
   }
 
   private compilePrefix(): Promise<Program> {
-    const { configuration, runtime } = this.target;
+    const { runtime } = this.target;
+    return (this.prefixProgram ??= runtime.compile(this.buildPrefix(), [this.weights], { packed: true }));
+  }
+
+  private buildPrefix(): NamedTensors {
+    const { configuration } = this.target;
     const row = symbol('row');
     const features = input('features', [1, row, configuration.hiddenSize]);
     const [past] = declarePast(this.cacheSizes);
     const prefix = this.runPrefix(features, declareAttention(configuration), { past });
-    const outputs = { features: prefix.features, rows: stackRows([prefix.rows], this.cacheSizes) };
-    return (this.prefixProgram ??= runtime.compile(outputs, [this.weights], { packed: true }));
+    return { features: prefix.features, rows: stackRows([prefix.rows], this.cacheSizes) };
   }
 
   /** Passes pending features through Hydra++'s layer; returns the newest, which the heads read. [hidden] */

@@ -14,7 +14,7 @@ import { concatenate } from '../graph/operations/shaping.js';
 import type { CausalModel } from '../model/causal-model.js';
 import { project } from '../model/decoder-layer.js';
 import { projectionRecipe, vectorRecipe } from '../model/weights.js';
-import type { Program } from '../runtime/program.js';
+import type { NamedTensors, Program } from '../runtime/program.js';
 import { float32 } from '../runtime/program.js';
 import type { WeightStore } from '../runtime/weights.js';
 import { misfit, requireSizes } from './checks.js';
@@ -173,15 +173,15 @@ class Medusa implements Drafter {
   }
 
   private compile(): Promise<Program> {
+    const { runtime } = this.target;
+    return (this.program ??= runtime.compile(this.buildGraph(), [this.weights], { packed: true }));
+  }
+
+  private buildGraph(): NamedTensors {
     const { hiddenSize, heads } = this.sizes;
     const feature = input('feature', [1, hiddenSize]);
-    const logits = concatenate(
-      Array.from({ length: heads }, (_, head) => runHead(feature, head, this.sizes)),
-      0,
-    );
-    return (this.program ??= this.target.runtime.compile(scoreOutputs(logits), [this.weights], {
-      packed: true,
-    }));
+    const logits = Array.from({ length: heads }, (_, head) => runHead(feature, head, this.sizes));
+    return scoreOutputs(concatenate(logits, 0));
   }
 
   startSession(): DraftSession {
