@@ -16,7 +16,10 @@ export function readDraftConfiguration(
     vocab_size: configuration.vocabularySize,
     max_position_embeddings: configuration.contextLength,
     rms_norm_eps: configuration.normEpsilon,
-    rope_theta: configuration.rotaryBase,
+    // The newer form of the same setting; beside it an inherited rope_theta would win.
+    ...(config.rope_parameters == null ? { rope_theta: configuration.rotaryBase } : {}),
+    // Only together with the heads it belongs to: with heads of its own the layer divides its own width.
+    ...(config.num_attention_heads == null ? { head_dim: configuration.headSize } : {}),
   };
   const own = Object.fromEntries(Object.entries(config).filter(([, value]) => value !== null));
   // Trainers write names of their own ("LlamaForCausalLMEagle3"); the layer is Llama's all the same.

@@ -42,6 +42,13 @@ export async function loadEagle3(
     queryKeyValueBias: tensors.has(`${layer}.self_attn.q_proj.bias`),
   };
   const { hiddenSize } = configuration;
+  if (hiddenSize !== target.configuration.hiddenSize) {
+    throw misfit(
+      folder,
+      `is ${hiddenSize} wide and its target ${target.configuration.hiddenSize}`,
+      "An EAGLE-3 head of another width than its target's is not supported.",
+    );
+  }
   const taps = readTaps(checkpoint, target.configuration.layerCount);
   const stateWidth = taps.length * target.configuration.hiddenSize;
   requireWidth(checkpoint, `${prefix}fc.weight`, 1, stateWidth);
@@ -128,13 +135,22 @@ async function readVocabularyMap(
   }
   const values = await readIntegers(offsets);
   const targetTokens = values.map((offset, token) => token + offset);
-  const distinct = new Set(targetTokens);
-  const outside = targetTokens.find((token) => token < 0 || token >= targetSize);
-  if (targetTokens.length !== draftSize || distinct.size !== draftSize || outside !== undefined) {
+  const hint = `Expected ${draftSize} distinct tokens below ${targetSize}: the drafter belongs to another target or is damaged.`;
+  const outside = targetTokens.findIndex((token) => token < 0 || token >= targetSize);
+  if (outside >= 0) {
+    const found = targetTokens[outside]!;
     throw misfit(
       folder,
-      `has a d2t that maps ${targetTokens.length} draft tokens to ${distinct.size} target tokens`,
-      `Expected ${draftSize} distinct tokens below ${targetSize}: the drafter belongs to another target or is damaged.`,
+      `has a d2t that maps draft token ${outside} to ${found}; the target has ${targetSize} tokens`,
+      hint,
+    );
+  }
+  const distinct = new Set(targetTokens).size;
+  if (targetTokens.length !== draftSize || distinct !== draftSize) {
+    throw misfit(
+      folder,
+      `has a d2t that maps ${targetTokens.length} draft tokens to ${distinct} target tokens; the drafter has ${draftSize}`,
+      hint,
     );
   }
   const mask = tensors.get('t2d') ?? tensors.get('model.t2d');
