@@ -15,6 +15,7 @@ import { chainTree } from '../draft/token-tree.js';
 import type { CausalModel, ForwardOutput, ForwardResult } from '../model/causal-model.js';
 import type { AcceptanceRecord, StepRecord } from './acceptance.js';
 import { summariseAcceptance } from './acceptance.js';
+import type { TokenOrigin } from './answer.js';
 import { Answer } from './answer.js';
 import type { Generation, GenerationRequest } from './plain.js';
 import { createChooser, finishGeneration } from './plain.js';
@@ -77,6 +78,8 @@ export async function decodeSpeculative(
   const cache = model.createCache();
   const answer = new Answer(promptIds, request);
   const steps: StepOutcome[] = [];
+  // Another drafter of the same target may have pointed them elsewhere since this one was loaded.
+  if (drafter.taps.length > 0) model.setTaps(drafter.taps);
   let session: DraftSession | undefined = countPasses(drafter.startSession());
   let drafterPasses = 0;
   let targetPasses = 0;
@@ -95,7 +98,8 @@ export async function decodeSpeculative(
   });
   const firstMs = performance.now();
 
-  while (answer.push(root, steps.length === 0 ? 'target' : 'bonus')) {
+  let origin: TokenOrigin = 'target';
+  while (answer.push(root, origin)) {
     // 1. Draft behind the root, as deep as context and answer have room for.
     const draftStart = performance.now();
     const room = contextLength - cache.length;
@@ -146,6 +150,7 @@ export async function decodeSpeculative(
     // 4. The path's tokens are part of the answer; the next token becomes the root.
     if (!path.every((node) => answer.push(tree.tokens[node]!, 'accepted'))) break;
     root = nextToken;
+    origin = tree.tokens.length > 1 ? 'bonus' : 'target';
   }
 
   const generation = finishGeneration(promptIds, answer, { startMs, firstMs, endMs: performance.now() });
