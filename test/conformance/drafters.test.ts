@@ -1,0 +1,138 @@
+/** One suite for every drafter in every layout: whatever it drafts and however, the answer is the target's own. */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { openCheckpoint } from '../../src/checkpoint/open-checkpoint.js';
+import type { FinishReason } from '../../src/decode/answer.js';
+import type { Generation, GenerationRequest } from '../../src/decode/plain.js';
+import { decodePlain } from '../../src/decode/plain.js';
+import type { SpeculativeGeneration } from '../../src/decode/speculative.js';
+import { always, decodeSpeculative } from '../../src/decode/speculative.js';
+import { recogniseCheckpoint } from '../../src/draft/recognise.js';
+import { tiny } from '../support/tiny-checkpoints.js';
+import { drafterVariants } from '../support/tiny-drafters.js';
+import type { TinyPair } from '../support/tiny-pair.js';
+import { randomTokens, resolveText, TinyModels } from '../support/tiny-pair.js';
+
+const models = new TinyModels(tiny);
+afterAll(() => models.dispose());
+const { vocabularySize, contextLength } = tiny;
+
+const treeFile = models.writeTree([[0], [1], [4], [0, 0], [0, 2], [1, 0], [0, 0, 0], [0, 0, 1]]);
+const wideTreeFile = models.writeTree([[0], [0, 13], [0, 0], [0, 0, 15]]);
+const policies = [
+  { policy: 'chain:1', levels: 1 },
+  { policy: 'chain:4', levels: 4 },
+  { policy: treeFile, levels: 3 },
+  { policy: wideTreeFile, levels: 3 },
+  { policy: 'tree:mc_sim_7b_63', levels: 4 },
+  { policy: 'tree:eagle_25', levels: 5 },
+  { policy: 'dynamic:12,2,3', levels: 3 },
+  { policy: 'dynamic:30,3,12', levels: 4 },
+].map((row) => ({ ...row, title: row.policy.replace(/tree:.*\/(.*)/, 'tree:$1') }));
+
+const greedy = { sampling: { temperature: 0 }, seed: 0 };
+
+describe.each(drafterVariants)('$name', (variant) => {
+  let pair: TinyPair;
+  let folder: string;
+  beforeAll(async () => {
+    folder = variant.write(models.freshFolder(), tiny);
+    pair = await models.load(folder);
+  });
+
+  async function decodeBoth(policy: string, changes: Partial<GenerationRequest>) {
+    const { target, drafter, tokenizer } = pair;
+    const request = { promptIds: [1], maxNewTokens: 16, stopIds: [], tokenizer, ...greedy, ...changes };
+    const plain = await decodePlain(target, request);
+    const chooser = always(resolveText(policy, drafter));
+    const speculative = await decodeSpeculative(target, drafter, { ...request, policy: chooser });
+    return { plain, speculative };
+  }
+
+  function expectSame(plain: Generation, speculative: SpeculativeGeneration, reason?: FinishReason): void {
+    expect(speculative.tokenIds).toEqual(plain.tokenIds);
+    expect(speculative.text).toBe(plain.text);
+    expect(speculative.finishReason).toBe(plain.finishReason);
+    expect(speculative.drafterFailed).toBe(false);
+    if (reason !== undefined) expect(plain.finishReason).toBe(reason);
+  }
+
+  it('is recognised', async () => {
+    const recognition = recogniseCheckpoint(await openCheckpoint(folder));
+    expect(recognition).toMatchObject({ kind: variant.kind, layout: variant.layout });
+    expect(pair.drafter.maximumDepth).toBe(variant.maximumDepth);
+  });
+
+  describe.each(policies.filter(({ levels }) => levels <= variant.maximumDepth))('$title', ({ policy }) => {
+    it('answers random prompts as plain decoding does', async () => {
+      let accepted = 0;
+      let proposed = 0;
+      for (const length of [1, 4, 17]) {
+        const promptIds = randomTokens(`${policy} ${length}`, length, vocabularySize);
+        const { plain, speculative } = await decodeBoth(policy, { promptIds });
+        expectSame(plain, speculative, 'length');
+        accepted += speculative.acceptance.accepted;
+        proposed += speculative.acceptance.proposed;
+      }
+      // A drafter that never agrees, or always does, would test half of the loop.
+      expect(accepted).toBeGreaterThan(0);
+      if (variant.name !== 'draft model equal to the target') expect(accepted).toBeLessThan(proposed);
+    });
+
+    it('stops in the middle of an accepted path', async () => {
+      const promptIds = randomTokens(`stop ${policy}`, 6, vocabularySize);
+      const free = await decodeBoth(policy, { promptIds });
+      const place = free.speculative.origins.indexOf('accepted');
+      const stopId = free.plain.tokenIds[place]!;
+      const byToken = await decodeBoth(policy, { promptIds, stopIds: [stopId] });
+      expectSame(byToken.plain, byToken.speculative, 'stop');
+      const stopStrings = [free.plain.text.slice(place, place + 2)];
+      const byString = await decodeBoth(policy, { promptIds, stopStrings });
+      expectSame(byString.plain, byString.speculative, 'stop-string');
+    });
+
+    it('ends with the context', async () => {
+      for (const room of [1, 2, 4, 9]) {
+        const promptIds = randomTokens(`full ${room}`, contextLength - room, vocabularySize);
+        const { plain, speculative } = await decodeBoth(policy, { promptIds, maxNewTokens: 40 });
+        expectSame(plain, speculative, 'context');
+        expect(plain.tokenIds).toHaveLength(room + 1);
+      }
+    });
+
+    it('gives one token, and two', async () => {
+      for (const maxNewTokens of [1, 2]) {
+        const { plain, speculative } = await decodeBoth(policy, { promptIds: [3, 5, 7], maxNewTokens });
+        expectSame(plain, speculative, 'length');
+        expect(speculative.acceptance.steps).toBe(maxNewTokens - 1);
+      }
+    });
+  });
+
+  it('streams the tokens it returns, with their origin', async () => {
+    const events: { id: number; origin: string; text: string }[] = [];
+    const { plain, speculative } = await decodeBoth('chain:3', {
+      promptIds: [2, 9],
+      onToken: (event) => events.push(event),
+    });
+    const streamed = events.slice(plain.tokenIds.length);
+    expect(streamed.map(({ id }) => id)).toEqual(speculative.tokenIds);
+    expect(streamed.map(({ origin }) => origin)).toEqual(speculative.origins);
+    expect(streamed.map(({ text }) => text).join('')).toBe(plain.text);
+    expect(speculative.origins[0]).toBe('target');
+    const { accepted, steps, emitted } = speculative.acceptance;
+    expect(emitted).toBe(16);
+    expect(accepted + steps + 1).toBeGreaterThanOrEqual(emitted);
+  });
+});
+
+describe('a draft model equal to its target', () => {
+  it('has every draft accepted', async () => {
+    const variant = drafterVariants.find(({ name }) => name === 'draft model equal to the target')!;
+    const { target, drafter } = await models.load(variant.write(models.freshFolder(), tiny));
+    const request = { promptIds: [4, 8, 15], maxNewTokens: 41, stopIds: [], ...greedy };
+    const policy = always(resolveText('chain:4', drafter));
+    const { acceptance } = await decodeSpeculative(target, drafter, { ...request, policy });
+    expect(acceptance.acceptedLengths).toEqual(Array<number>(8).fill(5));
+    expect(acceptance.acceptanceRate).toBe(1);
+  });
+});

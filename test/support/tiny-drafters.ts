@@ -1,0 +1,286 @@
+/** A tiny drafter of every system in every published layout, made for the target of tiny-checkpoints. */
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { WritableTensors } from '../../src/checkpoint/testing/encode-values.js';
+import { writeSafetensors } from '../../src/checkpoint/testing/write-safetensors.js';
+import { createRandom } from '../../src/core/random.js';
+import type { Recognition } from '../../src/draft/recognise.js';
+import type { TinySizes } from './tiny-checkpoints.js';
+import {
+  createWorld,
+  decoderTensors,
+  layerTensors,
+  llamaConfig,
+  matrix,
+  noise,
+  normWeight,
+  writeCheckpoint,
+  writeDecoder,
+} from './tiny-checkpoints.js';
+
+export interface DrafterVariant {
+  readonly name: string;
+  readonly kind: Recognition['kind'];
+  readonly layout: string;
+  readonly maximumDepth: number;
+  write(folder: string, sizes: TinySizes): string;
+}
+
+const medusaHeads = 4;
+type MedusaNames = readonly [
+  block: (head: number, layer: number) => string,
+  output: (head: number, layers: number) => string,
+];
+const numbered = (prefix: string): MedusaNames => [
+  (head, layer) => `${prefix}${head}.${layer}.linear`,
+  (head, layers) => `${prefix}${head}.${layers}`,
+];
+const namedByVllm = (prefix: string): MedusaNames => [
+  (head, layer) => `${prefix}blocks.${head}.layers.${layer}`,
+  (head) => `${prefix}lm_heads.${head}`,
+];
+
+export function medusaTensors(sizes: TinySizes, [block, output]: MedusaNames, layers = 1): WritableTensors {
+  const { hiddenSize } = sizes;
+  const random = createRandom(2, 'medusa');
+  const world = createWorld(sizes);
+  const entries = Array.from({ length: medusaHeads }, (_, head) => [
+    ...Array.from({ length: layers }, (_, layer) => [
+      [`${block(head, layer)}.weight`, noise(random, [hiddenSize, hiddenSize], 0.1)],
+      [`${block(head, layer)}.bias`, noise(random, [hiddenSize], 0.1)],
+    ]).flat(),
+    [`${output(head, layers)}.weight`, world.outputFor(head + 2, random)],
+  ]).flat();
+  return Object.fromEntries(entries) as WritableTensors;
+}
+
+/** Hydra's lists hold a dropout before every block in the prefix-mlp form, so that blocks stand at odd places. */
+export function hydraTensors(sizes: TinySizes, layers: number, hasPrefix: boolean): WritableTensors {
+  const { hiddenSize, vocabularySize } = sizes;
+  const random = createRandom(2, 'hydra');
+  const world = createWorld(sizes);
+  const place = (block: number): number => (hasPrefix ? 2 * block + 1 : block);
+  const tensors: Record<string, WritableTensors[string]> = {};
+  for (let head = 0; head < 4; head++) {
+    const width = (head + 2) * hiddenSize;
+    const first = `hydra_mlp.${head}.${place(0)}`;
+    tensors[`${first}.linear.weight`] = noise(random, [hiddenSize, width], 0.05);
+    tensors[`${first}.linear.bias`] = noise(random, [hiddenSize], 0.1);
+    const lastToken = (row: number, column: number): number =>
+      column === (head + 1) * hiddenSize + row ? 1 : 0;
+    tensors[`${first}.res_connection.weight`] = matrix(random, [hiddenSize, width], lastToken, 0.08);
+    tensors[`${first}.res_connection.bias`] = noise(random, [hiddenSize], 0.1);
+    for (let block = 1; block < layers; block++) {
+      const name = `hydra_mlp.${head}.${place(block)}.linear`;
+      tensors[`${name}.weight`] = noise(random, [hiddenSize, hiddenSize], 0.05);
+      tensors[`${name}.bias`] = noise(random, [hiddenSize], 0.1);
+    }
+    const output = `hydra_lm_head.${head}${hasPrefix ? '.1' : ''}`;
+    tensors[`${output}.weight`] = world.outputFor(1, random);
+    tensors[`${output}.bias`] = noise(random, [vocabularySize], 0.2);
+  }
+  if (!hasPrefix) return tensors;
+  const prefix = 'prefix_embeding_layer';
+  return {
+    ...tensors,
+    [`${prefix}.embed_tokens.weight`]: noise(random, [vocabularySize, hiddenSize], 1),
+    ...layerTensors(`${prefix}.layers.0`, sizes, random, { deviation: 0.3 }),
+    [`${prefix}.norm.weight`]: normWeight(random, hiddenSize),
+  };
+}
+
+export interface EagleShape {
+  readonly bias: boolean;
+  readonly embedding: boolean;
+  readonly prefix?: string;
+}
+
+export function eagleTensors(
+  sizes: TinySizes,
+  { bias, embedding, prefix = '' }: EagleShape,
+): WritableTensors {
+  const { hiddenSize } = sizes;
+  const random = createRandom(2, 'eagle');
+  const takeEmbedding = (row: number, column: number): number => (row === column ? 1 : 0);
+  return {
+    [`${prefix}fc.weight`]: matrix(random, [hiddenSize, 2 * hiddenSize], takeEmbedding, 0.1),
+    ...(bias ? { [`${prefix}fc.bias`]: noise(random, [hiddenSize], 0.1) } : {}),
+    ...layerTensors(`${prefix}layers.0`, sizes, random, { inputNorm: false }),
+    ...(embedding ? { [`${prefix}embed_tokens.weight`]: createWorld(sizes).embedding } : {}),
+  };
+}
+
+export interface Eagle3Shape {
+  /** Tokens that the drafter knows; all where absent, and then without d2t and t2d. */
+  readonly draftTokens?: readonly number[] | undefined;
+  readonly layer?: string;
+  readonly prefix?: string;
+  readonly taps?: number;
+}
+
+export function eagle3Tensors(sizes: TinySizes, shape: Eagle3Shape): WritableTensors {
+  const { draftTokens, layer = 'midlayer', prefix = '', taps = 3 } = shape;
+  const { hiddenSize, vocabularySize } = sizes;
+  const random = createRandom(2, 'eagle3');
+  const world = createWorld(sizes);
+  const width = taps * hiddenSize;
+  const meanTap = (row: number, column: number): number => (column % hiddenSize === row ? 1 / taps : 0);
+  const known = new Set(draftTokens);
+  return {
+    [`${prefix}fc.weight`]: matrix(random, [hiddenSize, width], meanTap, 0.05),
+    [`${prefix}${layer}.hidden_norm.weight`]: normWeight(random, hiddenSize),
+    ...layerTensors(`${prefix}${layer}`, sizes, random, { attentionInputSize: 2 * hiddenSize }),
+    [`${prefix}norm.weight`]: normWeight(random, hiddenSize),
+    'lm_head.weight': world.outputFor(2, random, draftTokens),
+    ...(draftTokens === undefined
+      ? {}
+      : {
+          d2t: {
+            dtype: 'I64',
+            shape: [draftTokens.length],
+            values: draftTokens.map((token, draft) => token - draft),
+          },
+          t2d: {
+            dtype: 'BOOL',
+            shape: [vocabularySize],
+            values: Array.from({ length: vocabularySize }, (_, token) => (known.has(token) ? 1 : 0)),
+          },
+        }),
+  };
+}
+
+/** Two of three tokens, which leaves gaps of different width. */
+export function someTokens({ vocabularySize }: TinySizes): number[] {
+  return Array.from({ length: vocabularySize }, (_, token) => token).filter((token) => token % 3 !== 1);
+}
+
+/** A target with Medusa-2 heads, in two shards with an index. */
+export function writeMedusa2(folder: string, sizes: TinySizes): string {
+  mkdirSync(folder, { recursive: true });
+  const shards: Readonly<Record<string, WritableTensors>> = {
+    'model-00001-of-00002.safetensors': decoderTensors(sizes),
+    'model-00002-of-00002.safetensors': medusaTensors(sizes, numbered('medusa_head.')),
+  };
+  const weightMap: Record<string, string> = {};
+  for (const [file, tensors] of Object.entries(shards)) {
+    writeSafetensors(join(folder, file), tensors);
+    for (const name of Object.keys(tensors)) weightMap[name] = file;
+  }
+  writeFileSync(join(folder, 'model.safetensors.index.json'), JSON.stringify({ weight_map: weightMap }));
+  const config = { ...llamaConfig(sizes), medusa_num_heads: medusaHeads, medusa_num_layers: 1 };
+  writeFileSync(join(folder, 'config.json'), JSON.stringify(config));
+  return folder;
+}
+
+function medusa(name: string, file: string, names: MedusaNames, layout: string, layers = 1): DrafterVariant {
+  return {
+    name,
+    kind: 'medusa',
+    layout,
+    maximumDepth: medusaHeads,
+    write: (folder, sizes) =>
+      writeCheckpoint(folder, file, medusaTensors(sizes, names, layers), {
+        medusa_num_heads: 2, // as the published configs say, whatever the file holds
+        medusa_num_layers: layers,
+      }),
+  };
+}
+
+function hydra(name: string, layers: number, hasPrefix: boolean): DrafterVariant {
+  return {
+    name,
+    kind: 'hydra',
+    layout: hasPrefix ? 'Hydra++ (prefix-mlp)' : 'Hydra (mlp)',
+    maximumDepth: 4,
+    write: (folder, sizes) =>
+      writeCheckpoint(folder, 'hydra_lm_head.pt', hydraTensors(sizes, layers, hasPrefix), {
+        hydra_num_heads: 4,
+        hydra_num_layers: layers,
+        hydra_head_arch: hasPrefix ? 'prefix-mlp' : 'mlp',
+        grounded_heads: true,
+        hidden_state_offset: 0,
+      }),
+  };
+}
+
+function eagle(name: string, file: string, shape: EagleShape): DrafterVariant {
+  return {
+    name,
+    kind: 'eagle',
+    layout: 'EAGLE-1/-2 head',
+    maximumDepth: Infinity,
+    write: (folder, sizes) =>
+      writeCheckpoint(folder, file, eagleTensors(sizes, shape), {
+        ...llamaConfig({ ...sizes, layerCount: 1 }),
+        ...(shape.bias ? {} : { bias: false }),
+      }),
+  };
+}
+
+type Eagle3Settings = Omit<Eagle3Shape, 'draftTokens'> & {
+  readonly isSmaller: boolean;
+  readonly config?: Readonly<Record<string, unknown>>;
+};
+
+function eagle3(name: string, file: string, settings: Eagle3Settings): DrafterVariant {
+  return {
+    name,
+    kind: 'eagle3',
+    layout: settings.layer === 'layers.0' ? 'EAGLE-3 head, layers.0 naming' : 'EAGLE-3 head',
+    maximumDepth: Infinity,
+    write(folder, sizes) {
+      const draftTokens = settings.isSmaller ? someTokens(sizes) : undefined;
+      return writeCheckpoint(folder, file, eagle3Tensors(sizes, { ...settings, draftTokens }), {
+        ...llamaConfig({ ...sizes, layerCount: 1 }),
+        draft_vocab_size: draftTokens?.length ?? sizes.vocabularySize,
+        ...settings.config,
+      });
+    },
+  };
+}
+
+const draftModel: DrafterVariant = {
+  name: 'draft model',
+  kind: 'decoder',
+  layout: 'language model',
+  maximumDepth: Infinity,
+  write: (folder, sizes) =>
+    writeDecoder(folder, { ...sizes, hiddenSize: 12, headCount: 2, keyValueHeadCount: 1, layerCount: 2 }, 7),
+};
+
+export const drafterVariants: readonly DrafterVariant[] = [
+  draftModel,
+  {
+    ...draftModel,
+    name: 'draft model equal to the target',
+    write: (folder, sizes) => writeDecoder(folder, sizes),
+  },
+  medusa('Medusa, torch file', 'medusa_lm_head.pt', numbered(''), 'Medusa-1 heads'),
+  medusa('Medusa, safetensors, two layers', 'medusa_lm_head.safetensors', numbered(''), 'Medusa-1 heads', 2),
+  medusa('Medusa, vLLM naming', 'model.safetensors', namedByVllm(''), 'Medusa heads, vLLM naming'),
+  {
+    name: "Medusa-2 in the target's shards",
+    kind: 'decoder',
+    layout: 'language model with Medusa-2 heads in its shards',
+    maximumDepth: medusaHeads,
+    write: writeMedusa2,
+  },
+  hydra('Hydra, one layer', 1, false),
+  hydra('Hydra, three layers', 3, false),
+  hydra('Hydra++', 4, true),
+  eagle('EAGLE, torch file, with bias', 'pytorch_model.bin', { bias: true, embedding: true }),
+  eagle('EAGLE, safetensors, without bias', 'model.safetensors', { bias: false, embedding: false }),
+  eagle('EAGLE below model.', 'model.safetensors', { bias: true, embedding: true, prefix: 'model.' }),
+  eagle3('EAGLE-3 with d2t', 'pytorch_model.bin', { isSmaller: true }),
+  eagle3("EAGLE-3 with the target's vocabulary", 'model.safetensors', { isSmaller: false }),
+  eagle3('EAGLE-3 by SpecForge', 'model.safetensors', {
+    isSmaller: true,
+    config: { architectures: ['LlamaForCausalLMEagle3'] },
+  }),
+  eagle3('EAGLE-3, layers.0 naming', 'model.safetensors', { isSmaller: true, layer: 'layers.0' }),
+  eagle3('EAGLE-3 with taps of its own', 'model.safetensors', {
+    isSmaller: true,
+    taps: 2,
+    config: { eagle_config: { eagle_aux_hidden_state_layer_ids: [1, 4] } },
+  }),
+];

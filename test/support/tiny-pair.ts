@@ -1,0 +1,72 @@
+/** A tiny target with one of its drafters, loaded from a temporary folder with a weight cache of its own. */
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { makeTemporaryFolder } from '../../src/checkpoint/testing/temporary-folder.js';
+import { createRandom } from '../../src/core/random.js';
+import type { Drafter } from '../../src/draft/drafter.js';
+import type { ResolvedPolicy } from '../../src/draft/grow-tree.js';
+import { resolvePolicy } from '../../src/draft/grow-tree.js';
+import { loadDrafter } from '../../src/draft/load-drafter.js';
+import { parseDraftPolicy } from '../../src/draft/policy.js';
+import type { CausalModel } from '../../src/model/causal-model.js';
+import { loadModel } from '../../src/model/causal-model.js';
+import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
+import type { Tokenizer } from '../../src/text/tokenizer.js';
+import { loadTokenizer } from '../../src/text/tokenizer.js';
+import type { TinySizes } from './tiny-checkpoints.js';
+import { writeDecoder, writeLetterTokenizer } from './tiny-checkpoints.js';
+
+export interface TinyPair {
+  readonly target: CausalModel;
+  readonly tokenizer: Tokenizer;
+  readonly drafter: Drafter;
+}
+
+export class TinyModels {
+  private readonly folder = makeTemporaryFolder();
+  private readonly runtime = createOnnxRuntime({ threads: 1 });
+  private readonly targetFolder: string;
+  private count = 0;
+
+  constructor(readonly sizes: TinySizes) {
+    this.targetFolder = writeDecoder(join(this.folder.path, 'target'), sizes);
+    writeLetterTokenizer(this.targetFolder, sizes);
+  }
+
+  /** A folder that nothing uses yet. */
+  freshFolder(): string {
+    return join(this.folder.path, String((this.count += 1)));
+  }
+
+  writeTree(paths: readonly (readonly number[])[]): string {
+    const file = join(this.folder.path, `tree-${(this.count += 1)}.json`);
+    writeFileSync(file, JSON.stringify(paths));
+    return `tree:${file}`;
+  }
+
+  /** A target of its own for every call: a target serves one drafter that taps it at a time. */
+  async load(drafterFolder: string): Promise<TinyPair> {
+    const { runtime } = this;
+    const cacheFolder = join(this.folder.path, 'cache');
+    const target = await loadModel(this.targetFolder, { runtime, cacheFolder });
+    const tokenizer = await loadTokenizer(this.targetFolder);
+    const drafter = await loadDrafter(drafterFolder, { target, tokenizer, cacheFolder });
+    return { target, tokenizer, drafter };
+  }
+
+  async dispose(): Promise<void> {
+    await this.runtime.dispose();
+    this.folder.remove();
+  }
+}
+
+export function resolveText(text: string, drafter: Drafter): ResolvedPolicy {
+  const policy = parseDraftPolicy(text);
+  if (policy.kind === 'auto') throw new Error('A fixed policy was expected.');
+  return resolvePolicy(policy, drafter);
+}
+
+export function randomTokens(seed: string, count: number, vocabularySize: number): number[] {
+  const random = createRandom(seed);
+  return Array.from({ length: count }, () => random.nextInteger(vocabularySize));
+}
