@@ -1,0 +1,184 @@
+/**
+ * What the records of a benchmark come to. Ratios are ratios of sums, and intervals resample prompts, the independent
+ * unit: speedup keeps each prompt's two sides together, since a long answer is long for both.
+ */
+import type { AcceptanceRecord } from '../decode/acceptance.js';
+import { meanOfRequestMeans, poolAcceptance } from '../decode/acceptance.js';
+import type { RequestRecord } from './benchmark-record.js';
+import type { BootstrapOptions, Interval } from './bootstrap.js';
+import { bootstrapInterval, pooledAcceptedLengthInterval } from './bootstrap.js';
+
+export interface SystemSummary {
+  readonly set: string;
+  /** Absent where all prompts of the set are meant. */
+  readonly category?: string;
+  readonly system: string;
+  readonly policy: string;
+  /** Prompts answered. */
+  readonly requests: number;
+  readonly newTokens: number;
+  /** Mean over requests. */
+  readonly prefillMs: number;
+  /** Tokens after the first of each answer over the time for them, both summed. */
+  readonly tokensPerSecond: number;
+  readonly speculation?: SpeculationSummary;
+}
+
+export interface SpeculationSummary {
+  readonly steps: number;
+  /** 1 + accepted / steps, pooled, so the bonus token is in it; undefined if no request took a step. */
+  readonly meanAcceptedLength: Interval | undefined;
+  /** Every request weighs the same, however short: not the mean accepted length. */
+  readonly meanOfRequestMeans: number;
+  readonly acceptanceRate: number;
+  /** [d] is the share of steps whose accepted path reached depth d + 1. */
+  readonly acceptanceByDepth: readonly number[];
+  /** Tokens per second over those of plain decoding on the same prompts; undefined if there was nothing to decode. */
+  readonly speedup: Interval | undefined;
+  /** Of the time for decoding. */
+  readonly shares: { readonly draft: number; readonly verify: number; readonly rest: number };
+  /** Answers that are not plain decoding's; undefined where tokens are drawn. Anything but 0 is a fault. */
+  readonly differingAnswers: number | undefined;
+  readonly drafterFailures: number;
+}
+
+export function summariseBySet(
+  records: readonly RequestRecord[],
+  seed: BootstrapOptions['seed'],
+): SystemSummary[] {
+  return [...groupBy(records, ({ set }) => set).values()].flatMap((ofSet) => summariseSystems(ofSet, seed));
+}
+
+/** Only for sets with at least two categories. */
+export function summariseByCategory(
+  records: readonly RequestRecord[],
+  seed: BootstrapOptions['seed'],
+): SystemSummary[] {
+  return [...groupBy(records, ({ set }) => set).values()].flatMap((ofSet) => {
+    const categories = groupBy(ofSet, ({ category }) => category);
+    if (categories.size < 2) return [];
+    return [...categories].flatMap(([category = 'none', ofCategory]) =>
+      summariseSystems(ofCategory, seed).map((summary) => ({ ...summary, category })),
+    );
+  });
+}
+
+function summariseSystems(
+  records: readonly RequestRecord[],
+  seed: BootstrapOptions['seed'],
+): SystemSummary[] {
+  const plain = records.filter(({ speculation }) => speculation === undefined);
+  const bySystem = groupBy(records, ({ system, policy }) => JSON.stringify([system, policy]));
+  return [...bySystem.values()].map((own) => summariseSystem(own, plain, seed));
+}
+
+function summariseSystem(
+  records: readonly RequestRecord[],
+  plain: readonly RequestRecord[],
+  seed: BootstrapOptions['seed'],
+): SystemSummary {
+  const { set, system, policy } = records[0]!;
+  const speculation = summariseSpeculation(records, plain, seed);
+  return {
+    set,
+    system,
+    policy,
+    requests: records.length,
+    newTokens: sum(records, ({ tokenIds }) => tokenIds.length),
+    prefillMs: sum(records, ({ prefillMs }) => prefillMs) / records.length,
+    tokensPerSecond: speedOf(records.map(decodingOf)),
+    ...(speculation === undefined ? {} : { speculation }),
+  };
+}
+
+function summariseSpeculation(
+  records: readonly RequestRecord[],
+  plain: readonly RequestRecord[],
+  seed: BootstrapOptions['seed'],
+): SpeculationSummary | undefined {
+  const parts = records.flatMap(({ speculation }) => speculation ?? []);
+  if (parts.length === 0) return undefined;
+  const acceptances = parts.map(({ acceptance }) => acceptance);
+  const pooled = poolAcceptance(acceptances);
+  const decodeMs = sum(records, (record) => record.decodeMs);
+  const share = (ms: number): number => (decodeMs === 0 ? 0 : ms / decodeMs);
+  const isCompared = parts.every(({ equalsPlain }) => equalsPlain !== undefined);
+  return {
+    steps: pooled.steps,
+    meanAcceptedLength: acceptedLengthOf(acceptances, seed),
+    meanOfRequestMeans: meanOfRequestMeans(acceptances),
+    acceptanceRate: pooled.acceptanceRate,
+    acceptanceByDepth: pooled.acceptanceByDepth,
+    speedup: speedupOf(records, plain, seed),
+    shares: {
+      draft: share(sum(parts, ({ draftMs }) => draftMs)),
+      verify: share(sum(parts, ({ verifyMs }) => verifyMs)),
+      rest: share(sum(parts, ({ overheadMs }) => overheadMs)),
+    },
+    differingAnswers: isCompared
+      ? parts.filter(({ equalsPlain }) => equalsPlain === false).length
+      : undefined,
+    drafterFailures: parts.filter(({ drafterFailed }) => drafterFailed).length,
+  };
+}
+
+function acceptedLengthOf(
+  acceptances: readonly AcceptanceRecord[],
+  seed: BootstrapOptions['seed'],
+): Interval | undefined {
+  return acceptances.some(({ steps }) => steps > 0)
+    ? pooledAcceptedLengthInterval(acceptances, { seed })
+    : undefined;
+}
+
+interface Decoding {
+  readonly tokens: number;
+  readonly ms: number;
+}
+
+/** The prefill gives the first token, so it is not counted. */
+function decodingOf({ tokenIds, decodeMs }: RequestRecord): Decoding {
+  return { tokens: tokenIds.length - 1, ms: decodeMs };
+}
+
+function speedOf(decodings: readonly Decoding[]): number {
+  const tokens = sum(decodings, (decoding) => decoding.tokens);
+  const ms = sum(decodings, (decoding) => decoding.ms);
+  return tokens === 0 || ms === 0 ? 0 : tokens / (ms / 1000);
+}
+
+/** Answers that ended with their first token say nothing about speed and are left out on both sides. */
+function speedupOf(
+  records: readonly RequestRecord[],
+  plain: readonly RequestRecord[],
+  seed: BootstrapOptions['seed'],
+): Interval | undefined {
+  const plainById = new Map(plain.map((record) => [record.promptId, record]));
+  const pairs = records.flatMap((record) => {
+    const counterpart = plainById.get(record.promptId);
+    if (counterpart === undefined) return [];
+    const pair = { own: decodingOf(record), plain: decodingOf(counterpart) };
+    return [pair.own, pair.plain].every(({ tokens, ms }) => tokens > 0 && ms > 0) ? [pair] : [];
+  });
+  if (pairs.length === 0) return undefined;
+  return bootstrapInterval(
+    pairs,
+    (sample) => speedOf(sample.map(({ own }) => own)) / speedOf(sample.map((pair) => pair.plain)),
+    { seed },
+  );
+}
+
+function sum<T>(items: readonly T[], valueOf: (item: T) => number): number {
+  return items.reduce((total, item) => total + valueOf(item), 0);
+}
+
+function groupBy<T, K>(items: readonly T[], keyOf: (item: T) => K): Map<K, T[]> {
+  const groups = new Map<K, T[]>();
+  for (const item of items) {
+    const key = keyOf(item);
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, [item]);
+    else group.push(item);
+  }
+  return groups;
+}

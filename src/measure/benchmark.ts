@@ -1,0 +1,201 @@
+/**
+ * Drafting systems against plain decoding on the same prompts, in one process. Every prompt is answered by plain decoding
+ * and by all systems one after the other, beginning with another one each time, so that a machine that slows down or
+ * warms up treats all alike. A record is kept only when its prompt was answered by all of them.
+ *
+ * One target serves all: its taps are set before each generation and every set of taps has a program of its own, so
+ * plain decoding and drafters that tap nothing never pay for taps, and the weights are mapped once.
+ */
+import { MistletoeError } from '../core/errors.js';
+import type { SamplingOptions } from '../core/sampling.js';
+import type { Generation, GenerationRequest } from '../decode/plain.js';
+import { decodePlain } from '../decode/plain.js';
+import type { PolicyChooser } from '../decode/speculative.js';
+import { decodeSpeculative } from '../decode/speculative.js';
+import type { Target } from '../decode/target.js';
+import { encodePrompt } from '../decode/target.js';
+import type { Drafter } from '../draft/drafter.js';
+import type { Prompt } from '../text/prompt-set.js';
+import type { RequestRecord } from './benchmark-record.js';
+import { plainSystem, recordAnswer } from './benchmark-record.js';
+import type { SystemSummary } from './benchmark-summary.js';
+import { summariseByCategory, summariseBySet } from './benchmark-summary.js';
+
+export interface BenchmarkSystem {
+  readonly name: string;
+  /** As a user writes it; name and policy together are unique. */
+  readonly policy: string;
+  readonly drafter: Drafter;
+  /** Called once for each prompt set: what `auto` learns on one set must not help it on the next. */
+  readonly createPolicy: () => PolicyChooser;
+}
+
+export interface PromptSet {
+  readonly name: string;
+  readonly prompts: readonly Prompt[];
+}
+
+export interface BenchmarkOptions {
+  readonly target: Target;
+  readonly systems: readonly BenchmarkSystem[];
+  readonly promptSets: readonly PromptSet[];
+  /** The first so many prompts of each set; all by default. */
+  readonly limit?: number | undefined;
+  readonly maxNewTokens: number;
+  readonly sampling: SamplingOptions;
+  readonly seed: number;
+  /** Generations of each system on each set before anything is counted. */
+  readonly warmup: number;
+  readonly signal?: AbortSignal;
+}
+
+export interface BenchmarkEvents {
+  /** Told the number of generations, without those for warming up. */
+  readonly onStart?: (total: number) => void;
+  readonly onGeneration?: (progress: BenchmarkProgress) => void;
+  readonly onRecord?: (record: RequestRecord) => void;
+  readonly onNotice?: (message: string) => void;
+}
+
+export interface BenchmarkProgress {
+  readonly done: number;
+  readonly set: string;
+  readonly system: string;
+}
+
+export interface BenchmarkResult {
+  readonly records: readonly RequestRecord[];
+  /** One per set and system, plain decoding first. */
+  readonly summaries: readonly SystemSummary[];
+  /** The same per category, for the sets that have more than one: a pooled number hides them. */
+  readonly categories: readonly SystemSummary[];
+  readonly interrupted: boolean;
+}
+
+/**
+ * @example
+ * const { summaries } = await runBenchmark({
+ *   target, systems, promptSets, maxNewTokens: 96, sampling: { temperature: 0 }, seed: 0, warmup: 1,
+ * });
+ */
+export async function runBenchmark(
+  options: BenchmarkOptions,
+  events: BenchmarkEvents = {},
+): Promise<BenchmarkResult> {
+  checkSystems(options.systems);
+  const sets = await encodeSets(options);
+  const competitors = [undefined, ...options.systems];
+  const total = sets.reduce((sum, { entries }) => sum + entries.length * competitors.length, 0);
+  const records: RequestRecord[] = [];
+  const isAborted = (): boolean => options.signal?.aborted === true;
+  let done = 0;
+  events.onStart?.(total);
+  for (const { name: set, entries } of sets) {
+    if (entries.length === 0) continue;
+    const choosers = new Map(options.systems.map((system) => [system, system.createPolicy()]));
+    const answer = (entry: EncodedPrompt, system: BenchmarkSystem | undefined) =>
+      answerWith({ options, events, entry }, system, system === undefined ? undefined : choosers.get(system));
+    for (let round = 0; round < options.warmup && !isAborted(); round++) {
+      for (const system of competitors) await answer(entries[round % entries.length]!, system);
+    }
+    for (const [index, entry] of entries.entries()) {
+      if (isAborted()) break;
+      const generations = new Map<BenchmarkSystem | undefined, Generation>();
+      for (let turn = 0; turn < competitors.length && !isAborted(); turn++) {
+        const system = competitors[(index + turn) % competitors.length];
+        generations.set(system, await answer(entry, system));
+        done += 1;
+        events.onGeneration?.({ done, set, system: nameOf(system).system });
+      }
+      if (isAborted()) break;
+      for (const system of competitors) {
+        const record = recordAnswer({
+          set,
+          prompt: entry.prompt,
+          ...nameOf(system),
+          generation: generations.get(system)!,
+          plain: generations.get(undefined)!,
+          isGreedy: options.sampling.temperature === 0,
+        });
+        records.push(record);
+        events.onRecord?.(record);
+      }
+    }
+  }
+  return {
+    records,
+    summaries: summariseBySet(records, options.seed),
+    categories: summariseByCategory(records, options.seed),
+    interrupted: isAborted(),
+  };
+}
+
+function nameOf(system: BenchmarkSystem | undefined): { readonly system: string; readonly policy: string } {
+  return system === undefined ? plainSystem : { system: system.name, policy: system.policy };
+}
+
+interface EncodedPrompt {
+  readonly prompt: Prompt;
+  readonly promptIds: readonly number[];
+  readonly seed: number;
+}
+
+/** All of them before the first generation: a prompt that does not fit is refused before time goes into the others. */
+function encodeSets({ target, promptSets, limit, seed }: BenchmarkOptions) {
+  return Promise.all(
+    promptSets.map(async ({ name, prompts }) => ({
+      name,
+      entries: await Promise.all(
+        prompts.slice(0, limit).map(async (prompt, index): Promise<EncodedPrompt> => {
+          const promptIds = await encodePrompt(target, prompt.text, {
+            name: `Prompt ${prompt.id} of ${name}`,
+          });
+          return { prompt, promptIds, seed: seed + index };
+        }),
+      ),
+    })),
+  );
+}
+
+interface AnswerTask {
+  readonly options: BenchmarkOptions;
+  readonly events: BenchmarkEvents;
+  readonly entry: EncodedPrompt;
+}
+
+async function answerWith(
+  { options, events, entry: { promptIds, prompt, seed } }: AnswerTask,
+  system: BenchmarkSystem | undefined,
+  policy: PolicyChooser | undefined,
+): Promise<Generation> {
+  const { target, maxNewTokens, sampling, signal } = options;
+  const request: GenerationRequest = {
+    promptIds,
+    maxNewTokens,
+    sampling,
+    seed,
+    stopIds: target.stopIds,
+    tokenizer: target.tokenizer,
+    ...(signal === undefined ? {} : { signal }),
+  };
+  target.model.setTaps(system?.drafter.taps ?? []);
+  if (system === undefined || policy === undefined) return decodePlain(target.model, request);
+  return decodeSpeculative(target.model, system.drafter, {
+    ...request,
+    policy,
+    onNotice: (message) => events.onNotice?.(`${system.name}, prompt ${prompt.id}: ${message}`),
+  });
+}
+
+function checkSystems(systems: readonly BenchmarkSystem[]): void {
+  const seen = new Set<string>();
+  for (const { name, policy } of systems) {
+    const key = `${name} with ${policy}`;
+    if (name === plainSystem.system || seen.has(key)) {
+      throw new MistletoeError('usage', `${key} is in the benchmark already; each system may stand once.`, {
+        hint: 'Give every drafter its own name and every policy once; plain decoding is always measured.',
+      });
+    }
+    seen.add(key);
+  }
+}
