@@ -6,6 +6,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Command, CommanderError } from 'commander';
 import { packageRoot } from '../decode/bundled-models.js';
+import { addBenchCommand } from './bench-command.js';
 import { exitCodes, reportFailure } from './failure.js';
 import { addGenerateCommand } from './generate-command.js';
 import { addInspectCommand } from './inspect-command.js';
@@ -62,6 +63,7 @@ function createProgram(context: CommandContext): Command {
     .addHelpText('after', programExamples);
   addGenerateCommand(program, context);
   addInspectCommand(program, context);
+  addBenchCommand(program, context);
   return program;
 }
 

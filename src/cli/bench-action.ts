@@ -1,0 +1,182 @@
+import { mkdir, writeFile } from 'node:fs/promises';
+import { availableParallelism } from 'node:os';
+import { join } from 'node:path';
+import { describeCause, MistletoeError } from '../core/errors.js';
+import type { SamplingOptions } from '../core/sampling.js';
+import { createAdaptivePolicy } from '../decode/adaptive-policy.js';
+import { always } from '../decode/speculative.js';
+import type { Target } from '../decode/target.js';
+import { openTarget } from '../decode/target.js';
+import type { Drafter } from '../draft/drafter.js';
+import { resolvePolicy } from '../draft/grow-tree.js';
+import { loadDrafter } from '../draft/load-drafter.js';
+import type { DraftPolicy } from '../draft/policy.js';
+import { formatDraftPolicy } from '../draft/policy.js';
+import type { BenchmarkResult, BenchmarkSystem, PromptSet } from '../measure/benchmark.js';
+import { runBenchmark } from '../measure/benchmark.js';
+import { describeMachine } from '../measure/machine.js';
+import { toSpecBenchFiles } from '../measure/spec-bench.js';
+import type { BenchmarkSetting } from '../report/benchmark-table.js';
+import { formatBenchmark } from '../report/benchmark-table.js';
+import { createOnnxRuntime } from '../runtime/onnx/onnx-runtime.js';
+import { loadPrompts } from '../text/prompt-set.js';
+import type { BenchFlags } from './bench-command.js';
+import type { DrafterPlan } from './bench-systems.js';
+import { defaultPolicy, planDrafters, planPromptSets } from './bench-systems.js';
+import { exitCodes } from './failure.js';
+import type { Progress } from './progress.js';
+import { createProgress } from './progress.js';
+import type { Terminal } from './terminal.js';
+
+export async function runBench(flags: BenchFlags, terminal: Terminal): Promise<number> {
+  const plans = planDrafters(flags);
+  const promptSets = await readPromptSets(flags);
+  if (flags.answers !== undefined) await createFolder(flags.answers);
+  const runtime = createOnnxRuntime(flags.threads === undefined ? {} : { threads: flags.threads });
+  const progress = createProgress(flags.progress, terminal.stderr);
+  const loading = {
+    onNotice: progress.note,
+    ...(flags.cacheDir === undefined ? {} : { cacheFolder: flags.cacheDir }),
+  };
+  try {
+    const target = await openTarget(flags.target, { runtime, ...loading });
+    const systems: BenchmarkSystem[] = [];
+    for (const plan of plans) {
+      const { model, tokenizer } = target;
+      const drafter = await loadDrafter(plan.folder, { target: model, tokenizer, ...loading });
+      systems.push(...systemsOf(plan, drafter, flags));
+    }
+    return await measure({ flags, terminal, progress, target, systems, promptSets });
+  } finally {
+    await runtime.dispose();
+  }
+}
+
+async function readPromptSets(flags: BenchFlags): Promise<readonly PromptSet[]> {
+  const options = flags.promptsDir === undefined ? {} : { folder: flags.promptsDir };
+  return Promise.all(
+    planPromptSets(flags).map(async ({ name, source }) => ({
+      name,
+      prompts: await loadPrompts(source, options),
+    })),
+  );
+}
+
+function systemsOf({ name, policies }: DrafterPlan, drafter: Drafter, flags: BenchFlags): BenchmarkSystem[] {
+  const chosen = policies.length > 0 ? policies : [defaultPolicy(flags.temperature, drafter.maximumDepth)];
+  return chosen.map((policy) => ({
+    name,
+    policy: formatDraftPolicy(policy),
+    drafter,
+    createPolicy: policyMaker(policy, drafter),
+  }));
+}
+
+/** A policy that does not fit the drafter is refused here, before anything is measured. */
+function policyMaker(policy: DraftPolicy, drafter: Drafter): BenchmarkSystem['createPolicy'] {
+  if (policy.kind === 'auto') return () => createAdaptivePolicy(drafter);
+  const resolved = resolvePolicy(policy, drafter);
+  return () => always(resolved);
+}
+
+interface Measurement {
+  readonly flags: BenchFlags;
+  readonly terminal: Terminal;
+  readonly progress: Progress;
+  readonly target: Target;
+  readonly systems: readonly BenchmarkSystem[];
+  readonly promptSets: readonly PromptSet[];
+}
+
+async function measure({ flags, terminal, progress, target, systems, promptSets }: Measurement) {
+  const { stdout } = terminal;
+  const setting = settingOf(flags, target);
+  const { maxNewTokens, sampling, seed, warmup } = setting;
+  const writeLine = (value: object): void => {
+    stdout.write(`${JSON.stringify(value)}\n`);
+  };
+  const abort = new AbortController();
+  const stopListening = terminal.onInterrupt(() => {
+    abort.abort();
+  });
+  if (flags.format === 'jsonl') writeLine({ type: 'setting', ...setting });
+  const result = await runBenchmark(
+    {
+      ...{ target, systems, promptSets, maxNewTokens, sampling, seed, warmup },
+      limit: flags.limit,
+      signal: AbortSignal.any([abort.signal, terminal.closed]),
+    },
+    {
+      onNotice: progress.note,
+      onStart(total) {
+        progress.start(total, 'bench');
+      },
+      onGeneration({ done, set, system }) {
+        progress.update(done, { prompts: set, system });
+      },
+      onRecord(record) {
+        if (flags.format === 'jsonl') writeLine({ type: 'answer', ...record });
+      },
+    },
+  ).finally(() => {
+    stopListening();
+    progress.finish();
+  });
+  if (flags.answers !== undefined) await writeAnswers(flags.answers, result, target.model.name);
+  if (result.records.length === 0) {
+    terminal.stderr.write('Interrupted before one prompt was answered by every system.\n');
+    return exitCodes.interrupted;
+  }
+  if (flags.format === 'markdown') stdout.write(formatBenchmark(result, setting));
+  else if (flags.format === 'json') writeLine({ setting, ...result });
+  else
+    for (const summary of [...result.summaries, ...result.categories])
+      writeLine({ type: 'summary', ...summary });
+  return exitCodeOf(result, abort.signal);
+}
+
+function exitCodeOf({ summaries }: BenchmarkResult, interrupted: AbortSignal): number {
+  if (interrupted.aborted) return exitCodes.interrupted;
+  // Lossless is a promise: a benchmark in which it is broken has not succeeded, whatever its speed.
+  const isLossless = summaries.every(({ speculation }) => (speculation?.differingAnswers ?? 0) === 0);
+  return isLossless ? exitCodes.success : exitCodes.failure;
+}
+
+function settingOf(flags: BenchFlags, target: Target): BenchmarkSetting {
+  const { temperature, topK, topP, maxNewTokens, seed, warmup } = flags;
+  const sampling: SamplingOptions = {
+    temperature,
+    ...(topK === undefined ? {} : { topK }),
+    ...(topP === undefined ? {} : { topP }),
+  };
+  const threads = flags.threads ?? availableParallelism();
+  return {
+    target: target.model.name,
+    machine: describeMachine(),
+    threads,
+    maxNewTokens,
+    sampling,
+    seed,
+    warmup,
+  };
+}
+
+async function writeAnswers(folder: string, { records }: BenchmarkResult, target: string): Promise<void> {
+  for (const { set, modelId, answers } of toSpecBenchFiles(records, target, Date.now())) {
+    const setFolder = join(folder, set.replace(/[^\w.-]+/g, '-').replace(/^[-.]+/, ''));
+    await createFolder(setFolder);
+    const lines = answers.map((answer) => `${JSON.stringify(answer)}\n`).join('');
+    await writeFile(join(setFolder, `${modelId}.jsonl`), lines);
+  }
+}
+
+async function createFolder(path: string): Promise<void> {
+  try {
+    await mkdir(path, { recursive: true });
+  } catch (cause) {
+    throw new MistletoeError('usage', `The folder ${path} cannot be created: ${describeCause(cause)}`, {
+      hint: 'Give --answers a folder that can be written.',
+      cause,
+    });
+  }
+}

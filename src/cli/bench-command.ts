@@ -1,0 +1,124 @@
+import { join } from 'node:path';
+import { type Command, Option } from 'commander';
+import { bundledTarget, packageRoot } from '../decode/bundled-models.js';
+import { collect, number, wholeNumber } from './option-values.js';
+import type { CommandContext } from './program.js';
+import type { ProgressMode } from './progress.js';
+
+/** The options as commander hands them over; lists are empty where nothing was given. */
+export interface BenchFlags {
+  readonly target: string;
+  readonly drafter: readonly string[];
+  readonly draft: readonly string[];
+  readonly prompts: readonly string[];
+  readonly promptsDir?: string;
+  readonly limit?: number;
+  readonly maxNewTokens: number;
+  readonly temperature: number;
+  readonly topP?: number;
+  readonly topK?: number;
+  readonly seed: number;
+  readonly warmup: number;
+  readonly format: 'markdown' | 'json' | 'jsonl';
+  readonly answers?: string;
+  readonly progress: ProgressMode;
+  readonly threads?: number;
+  readonly cacheDir?: string;
+}
+
+export const bundledDrafters = ['sps', 'medusa', 'hydra', 'eagle', 'eagle3'].map((name) =>
+  join(packageRoot, 'models/reference', name),
+);
+export const bundledPrompts = join(packageRoot, 'examples/prompts.jsonl');
+
+export function addBenchCommand(program: Command, context: CommandContext): void {
+  const command = program
+    .command('bench')
+    .summary('measure drafters against plain decoding')
+    .description(
+      'Answers the same prompts by plain decoding and with each drafter, in one process and by turns, and compares: mean accepted length, speed, where the time goes.',
+    )
+    .helpOption('-h, --help', 'print this help')
+    .optionsGroup('What to measure:')
+    .addOption(
+      new Option('-t, --target <dir>', 'Hugging Face folder of the model').default(
+        bundledTarget,
+        'the bundled model',
+      ),
+    )
+    .addOption(
+      new Option('-d, --drafter <dir>', 'folder of a drafter; may be given several times')
+        .argParser(collect)
+        .default([], 'the five bundled drafters'),
+    )
+    .addOption(
+      new Option(
+        '--draft <policy>',
+        'how much to draft: auto, chain:4, tree:mc_sim_7b_63, dynamic:60,5,10, for all drafters, or NAME=POLICY for the one whose folder is called NAME; may be given several times',
+      )
+        .argParser(collect)
+        .default([], 'auto; with a temperature chain:4'),
+    )
+    .addOption(
+      new Option(
+        '-p, --prompts <set>',
+        'a .jsonl or .txt file, or mt-bench, humaneval, gsm8k from --prompts-dir; may be given several times',
+      )
+        .argParser(collect)
+        .default([], 'a small set that comes with the package'),
+    )
+    .option('--prompts-dir <dir>', 'folder with mt_bench.jsonl, humaneval.jsonl, gsm8k.jsonl')
+    .option('--limit <count>', 'only the first prompts of each set (default: all)', wholeNumber(1))
+    .option('-n, --max-new-tokens <count>', 'generate at most this many tokens', wholeNumber(1), 96)
+    .option('--warmup <count>', 'answers of each system on each set that are not counted', wholeNumber(0), 1)
+    .optionsGroup('How to choose tokens:')
+    .option(
+      '--temperature <number>',
+      '0 always takes the most likely token',
+      number({ least: 0, expected: 'a number of 0 or more' }),
+      0,
+    )
+    .option(
+      '--top-p <number>',
+      'draw from the most likely tokens that together reach this probability',
+      number({ above: 0, most: 1, expected: 'a number above 0 and up to 1' }),
+    )
+    .option('--top-k <count>', 'draw from this many of the most likely tokens', wholeNumber(1))
+    .option('--seed <number>', 'for drawing tokens and for the bootstrap', wholeNumber(0), 0)
+    .optionsGroup('Output and machine:')
+    .addOption(
+      new Option(
+        '--format <format>',
+        'markdown prints tables; json one object; jsonl a line per answer while it runs, then the summaries',
+      )
+        .choices(['markdown', 'json', 'jsonl'])
+        .default('markdown'),
+    )
+    .option('--answers <dir>', 'also write answer files that Spec-Bench’s tools read')
+    .addOption(
+      new Option('--progress <mode>', 'on stderr; auto is a bar on a terminal and a few lines elsewhere')
+        .choices(['auto', 'bar', 'plain', 'json', 'none'] satisfies ProgressMode[])
+        .default('auto'),
+    )
+    .option('--threads <count>', 'processor threads (default: all)', wholeNumber(1))
+    .option(
+      '--cache-dir <dir>',
+      'where converted weights are kept (default: $MISTLETOE_CACHE or the system’s)',
+    )
+    .addHelpText('after', examples);
+  command.action(async (flags: BenchFlags) => {
+    const { runBench } = await import('./bench-action.js');
+    context.exitCode = await runBench(flags, context.terminal);
+  });
+}
+
+const examples = `
+Examples:
+  mistletoe bench                                          all bundled drafters on the small prompt set
+  mistletoe bench --drafter ./my-eagle3 --target ./my-model --prompts my.jsonl --limit 20
+  mistletoe bench --prompts-dir ./data -p mt-bench -p humaneval -p gsm8k --limit 20
+  mistletoe bench -d models/reference/eagle --draft chain:4 --draft dynamic:60,5,10
+  mistletoe bench --draft chain:4 --draft eagle3=chain:6   chain:4 for all but eagle3
+
+Tables go to stdout, progress to stderr. Ctrl-C prints what is finished.
+`;

@@ -1,0 +1,88 @@
+import { describe, expect, it } from 'vitest';
+import { bundledTarget } from '../decode/bundled-models.js';
+import { formatDraftPolicy } from '../draft/policy.js';
+import type { BenchFlags } from './bench-command.js';
+import { bundledDrafters } from './bench-command.js';
+import { defaultPolicy, planDrafters, planPromptSets } from './bench-systems.js';
+
+const flagsWith = (changes: Partial<BenchFlags>): BenchFlags => ({
+  target: bundledTarget,
+  drafter: [],
+  draft: [],
+  prompts: [],
+  maxNewTokens: 96,
+  temperature: 0,
+  seed: 0,
+  warmup: 1,
+  format: 'markdown',
+  progress: 'none',
+  ...changes,
+});
+
+const plan = (changes: Partial<BenchFlags>) =>
+  planDrafters(flagsWith(changes)).map(({ name, policies }) => [name, ...policies.map(formatDraftPolicy)]);
+
+describe('the systems of a benchmark', () => {
+  it('are the bundled drafters, with their default, unless told otherwise', () => {
+    expect(plan({})).toEqual([['sps'], ['medusa'], ['hydra'], ['eagle'], ['eagle3']]);
+    expect(planDrafters(flagsWith({})).map(({ folder }) => folder)).toEqual(bundledDrafters);
+  });
+
+  it('take policies for all, for one, and several of each', () => {
+    const drafter = ['models/eagle', 'models/medusa/'];
+    expect(plan({ drafter, draft: ['chain:4'] })).toEqual([
+      ['eagle', 'chain:4'],
+      ['medusa', 'chain:4'],
+    ]);
+    expect(plan({ drafter, draft: ['auto', 'eagle=chain:4', 'eagle=dynamic:60,5,10'] })).toEqual([
+      ['eagle', 'chain:4', 'dynamic:60,5,10'],
+      ['medusa', 'auto'],
+    ]);
+    expect(plan({ drafter, draft: ['tree:a=b.json', 'medusa=tree:c=d.json'] })).toEqual([
+      ['eagle', 'tree:a=b.json'],
+      ['medusa', 'tree:c=d.json'],
+    ]);
+  });
+
+  it('are named by whole paths where folders share a name', () => {
+    expect(plan({ drafter: ['one/eagle', 'two/eagle', 'two/sps'] })).toEqual([
+      ['one/eagle'],
+      ['two/eagle'],
+      ['sps'],
+    ]);
+  });
+
+  it('are refused when they cannot be meant', () => {
+    expect(() => plan({ drafter: ['a/eagle', 'a/../a/eagle'] })).toThrow(/given twice/);
+    expect(() => plan({ drafter: ['a/eagle'], draft: ['eagel=auto'] })).toThrow(
+      /names eagel, .* there are eagle\./,
+    );
+    expect(() => plan({ draft: ['chian:4'] })).toThrow(/"chian:4" is not understood/);
+    expect(() => plan({ target: 'elsewhere' })).toThrow(/no drafter for the target elsewhere/);
+  });
+
+  it('draft by measured cost without temperature and by a fixed chain with one', () => {
+    expect(defaultPolicy(0, 5)).toEqual({ kind: 'auto' });
+    expect(defaultPolicy(0.7, 5)).toEqual({ kind: 'chain', length: 4 });
+    expect(defaultPolicy(0.7, 3)).toEqual({ kind: 'chain', length: 3 });
+  });
+});
+
+describe('the prompt sets of a benchmark', () => {
+  const names = (...prompts: string[]) => planPromptSets(flagsWith({ prompts })).map(({ name }) => name);
+
+  it('are named by their files', () => {
+    expect(names('mt-bench', 'data/my.prompts.jsonl', 'list.txt')).toEqual([
+      'mt-bench',
+      'my.prompts',
+      'list',
+    ]);
+    expect(names('a/list.txt', 'b/list.jsonl')).toEqual(['a/list.txt', 'b/list.jsonl']);
+    expect(planPromptSets(flagsWith({}))).toHaveLength(1);
+  });
+
+  it('are files or known by name', () => {
+    expect(() => names('mtbench')).toThrow(/--prompts is mtbench; .*mt-bench, humaneval, gsm8k was expected/);
+    expect(() => names('gsm8k', 'gsm8k')).toThrow(/given twice/);
+  });
+});

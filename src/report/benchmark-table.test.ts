@@ -1,0 +1,152 @@
+import { describe, expect, it } from 'vitest';
+import type { BenchmarkResult } from '../measure/benchmark.js';
+import type { RequestRecord } from '../measure/benchmark-record.js';
+import { summariseByCategory, summariseBySet } from '../measure/benchmark-summary.js';
+import { plainRecord, speculativeRecord } from '../measure/testing/sample-records.js';
+import type { BenchmarkSetting } from './benchmark-table.js';
+import { formatBenchmark } from './benchmark-table.js';
+
+const setting: BenchmarkSetting = {
+  target: 'llama',
+  machine: {
+    processor: 'Abacus 3000',
+    cores: 4,
+    memoryBytes: 8e9,
+    system: 'Linux',
+    architecture: 'x64',
+    nodeVersion: 'v20.1.0',
+    mistletoeVersion: '0.1.0',
+  },
+  threads: 2,
+  maxNewTokens: 96,
+  sampling: { temperature: 0 },
+  seed: 7,
+  warmup: 1,
+};
+
+interface Pair {
+  readonly promptId: string;
+  readonly category?: string;
+  readonly speculativeMs: number;
+  readonly equalsPlain?: boolean | undefined;
+  readonly drafterFailed?: boolean;
+}
+
+/** Eleven tokens, 1000 ms by plain decoding, two steps of five tokens by speculation. */
+const answers = ({ speculativeMs, ...rest }: Pair): RequestRecord[] => [
+  plainRecord({ ...rest, tokens: 11, decodeMs: 1000 }),
+  speculativeRecord({
+    ...{ ...rest, tokens: 11, decodeMs: speculativeMs, accepted: [4, 4] },
+    ...{ draftMs: speculativeMs / 4, verifyMs: speculativeMs / 2 },
+  }),
+];
+
+function format(pairs: readonly Pair[], changes: Partial<BenchmarkResult> = {}): string {
+  const records = pairs.flatMap(answers);
+  return formatBenchmark(
+    {
+      records,
+      summaries: summariseBySet(records, 0),
+      categories: summariseByCategory(records, 0),
+      interrupted: false,
+      ...changes,
+    },
+    setting,
+  );
+}
+
+describe('a benchmark as Markdown', () => {
+  const text = format([
+    { promptId: 'a', speculativeMs: 500 },
+    { promptId: 'b', speculativeMs: 500 },
+  ]);
+
+  it('has a row for plain decoding and one for each system, and says what is counted', () => {
+    const [header, rule, plain, eagle3] = text.split('\n');
+    expect(header).toContain('mean accepted length (bonus token included)');
+    expect(rule).toMatch(/^(\| -+:? )+\|$/);
+    const cells = (line = '') => line.split('|').map((cell) => cell.trim());
+    expect(cells(plain).slice(1, -1)).toEqual([
+      ...['code', 'plain', 'none', '2', '1', '1'],
+      ...['10.0', '10.0', '1x', ''],
+    ]);
+    expect(cells(eagle3).slice(1, -1)).toEqual([
+      ...['code', 'eagle3', 'chain:4', '2', '5.00 [5.00, 5.00]', '5.00'],
+      ...['10.0', '20.0', '2.00x [2.00, 2.00]', '25 % / 50 % / 25 %'],
+    ]);
+    expect(
+      new Set(
+        text
+          .split('\n')
+          .slice(0, 4)
+          .map(({ length }) => length),
+      ).size,
+    ).toBe(1);
+  });
+
+  it('names what was run where', () => {
+    expect(text).toContain('Target model llama, greedy, at most 96 new tokens, seed 7, 1 warm-up answer per');
+    expect(text).toContain(
+      'Machine: Abacus 3000, 4 cores, 2 threads, Linux x64, Node v20.1.0, Mistletoe 0.1.0.',
+    );
+    expect(text).toContain('fewer than 10 prompts');
+  });
+
+  it('shows acceptance by depth', () => {
+    expect(text).toMatch(/\| eagle3 \| chain:4 \| 100 % \| 100 % \| 100 % \| 100 % \|/);
+  });
+
+  it('says where speculation pays, where it does not and where it is open', () => {
+    expect(text).toContain('Speculation pays in every row.');
+    const losing = format([
+      { promptId: 'a', speculativeMs: 2000 },
+      { promptId: 'b', speculativeMs: 2000 },
+    ]);
+    expect(losing).toContain(
+      'Speculation does not pay, it is slower than plain: eagle3 chain:4 on code (0.50x).',
+    );
+    const open = format([
+      { promptId: 'a', speculativeMs: 2000 },
+      { promptId: 'b', speculativeMs: 500 },
+    ]);
+    expect(open).toContain('No clear gain, the interval holds 1x: eagle3 chain:4 on code (0.80x).');
+    expect(open).not.toContain('pays in every row');
+  });
+
+  it('says whether answers are plain decoding’s', () => {
+    expect(text).toContain('Every answer equals plain decoding’s, token for token.');
+    const differing = format([
+      { promptId: 'a', speculativeMs: 500, equalsPlain: false },
+      { promptId: 'b', speculativeMs: 500 },
+    ]);
+    expect(differing).toContain('**eagle3 chain:4 on code: 1 of 2 answers differ');
+    expect(differing).not.toContain('Every answer equals');
+    const drawn = format([{ promptId: 'a', speculativeMs: 500, equalsPlain: undefined }]);
+    expect(drawn).toContain('answers are not compared');
+  });
+
+  it('gives one prompt no interval and draws no conclusion from it', () => {
+    const one = format([{ promptId: 'a', speculativeMs: 500 }]);
+    expect(one).toMatch(/\| +2\.00x \|/);
+    expect(one).not.toMatch(/Speculation|No clear gain/);
+  });
+
+  it('shows categories side by side where there are several', () => {
+    expect(text).not.toContain('By category');
+    const byCategory = format([
+      { promptId: 'a', category: 'x', speculativeMs: 500 },
+      { promptId: 'b', category: 'y|z', speculativeMs: 1000 },
+    ]);
+    expect(byCategory).toMatch(/\| category \| +n \| eagle3 chain:4 \|/);
+    expect(byCategory).toMatch(/\| x +\| +1 \| +5\.00, 2\.00x \|/);
+    expect(byCategory).toMatch(/\| y\\\|z +\| +1 \| +5\.00, 1\.00x \|/);
+  });
+
+  it('mentions failing drafters and an interruption', () => {
+    const failing = format([{ promptId: 'a', speculativeMs: 500, drafterFailed: true }], {
+      interrupted: true,
+    });
+    expect(failing).toContain('the drafter failed in 1 of 1 answers');
+    expect(failing).toContain('The run was interrupted');
+  });
+});
