@@ -32,12 +32,13 @@ export function shapeOf({ tensors, folder }: Checkpoint, name: string): readonly
   return tensor.shape;
 }
 
-export function requireWidth(checkpoint: Checkpoint, name: string, axis: number, wanted: number): void {
+/** `axis` 0 is what a layer gives, 1 what it reads. */
+export function requireWidth(checkpoint: Checkpoint, name: string, axis: 0 | 1, wanted: number): void {
   const found = shapeOf(checkpoint, name)[axis];
   if (found !== wanted) {
     throw misfit(
       checkpoint.folder,
-      `has ${name} with ${found ?? 'no'} columns where the target gives ${wanted}`,
+      `has ${name} with ${found ?? 'no'} ${axis === 0 ? 'rows' : 'columns'}; the target asks for ${wanted}`,
       anotherTarget,
     );
   }

@@ -26,7 +26,7 @@ import { layerRecipes, projectionRecipe, vectorRecipe } from '../model/weights.j
 import type { NamedTensors, Program } from '../runtime/program.js';
 import { float32, floatsOf, int32 } from '../runtime/program.js';
 import type { WeightStore } from '../runtime/weights.js';
-import { countParameters, misfit, requireSizes, shapeOf } from './checks.js';
+import { countParameters, misfit, requireSizes, requireWidth, shapeOf } from './checks.js';
 import type {
   DraftedLogits,
   Drafter,
@@ -84,6 +84,12 @@ export async function loadHydra(
   }
   const hasPrefix = config.hydra_head_arch === 'prefix-mlp';
   const sizes = { heads: config.hydra_num_heads, extraBlocks: config.hydra_num_layers - 1, hasPrefix };
+  requireWidth(
+    checkpoint,
+    `hydra_lm_head.0${hasPrefix ? '.1' : ''}.weight`,
+    0,
+    target.configuration.vocabularySize,
+  );
   const weights = await prepareWeights(checkpoint, hydraRecipes(checkpoint, sizes, target), options);
   return new Hydra(sizes, target, weights);
 }

@@ -17,7 +17,7 @@ import { projectionRecipe, vectorRecipe } from '../model/weights.js';
 import type { NamedTensors, Program } from '../runtime/program.js';
 import { float32 } from '../runtime/program.js';
 import type { WeightStore } from '../runtime/weights.js';
-import { misfit, requireSizes } from './checks.js';
+import { misfit, requireSizes, requireWidth } from './checks.js';
 import { dropFirst, dropLast } from './positions.js';
 import type { Drafter, DraftSession, TeacherForcing } from './drafter.js';
 import type { DraftScores } from './scores.js';
@@ -64,6 +64,9 @@ export async function loadMedusa(
   requireSizes(checkpoint, target);
   const { layout, heads, layers } = findLayout(checkpoint);
   checkDeclaredHeads(checkpoint, heads);
+  // Published configs name the target and none of its sizes.
+  requireWidth(checkpoint, `${layout.block(0, 0)}.weight`, 1, hiddenSize);
+  requireWidth(checkpoint, `${layout.output(0, layers)}.weight`, 0, vocabularySize);
   const sizes = { heads, layers, hiddenSize, vocabularySize };
   const weights = await prepareWeights(checkpoint, medusaRecipes(sizes, layout), options);
   return new Medusa(sizes, target, weights);
