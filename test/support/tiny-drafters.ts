@@ -31,7 +31,7 @@ type MedusaNames = readonly [
   block: (head: number, layer: number) => string,
   output: (head: number, layers: number) => string,
 ];
-const numbered = (prefix: string): MedusaNames => [
+export const numbered = (prefix: string): MedusaNames => [
   (head, layer) => `${prefix}${head}.${layer}.linear`,
   (head, layers) => `${prefix}${head}.${layers}`,
 ];

@@ -1,0 +1,305 @@
+/** Drafters and policies that do not fit their target are refused in a sentence; one that fails on the way is left out. */
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import type { WritableTensors } from '../../src/checkpoint/testing/encode-values.js';
+import { createRandom } from '../../src/core/random.js';
+import { decodePlain } from '../../src/decode/plain.js';
+import { always, decodeSpeculative } from '../../src/decode/speculative.js';
+import type { TinySizes } from '../support/tiny-checkpoints.js';
+import {
+  decoderTensors,
+  llamaConfig,
+  noise,
+  tiny,
+  writeCheckpoint,
+  writeDecoder,
+  writeLetterTokenizer,
+} from '../support/tiny-checkpoints.js';
+import {
+  drafterVariants,
+  eagle3Tensors,
+  eagleTensors,
+  hydraTensors,
+  medusaTensors,
+  numbered,
+  someTokens,
+} from '../support/tiny-drafters.js';
+import { resolveText, TinyModels } from '../support/tiny-pair.js';
+
+const models = new TinyModels(tiny);
+afterAll(() => models.dispose());
+
+const wider: TinySizes = { ...tiny, hiddenSize: 24 };
+const wordier: TinySizes = { ...tiny, vocabularySize: 30 };
+const headConfig = llamaConfig({ ...tiny, layerCount: 1 });
+
+function writeVariant(name: string, sizes: TinySizes): string {
+  return drafterVariants.find((variant) => variant.name === name)!.write(models.freshFolder(), sizes);
+}
+
+function write(file: string, tensors: WritableTensors, config: Record<string, unknown> = headConfig): string {
+  return writeCheckpoint(models.freshFolder(), file, tensors, config);
+}
+
+function without(tensors: WritableTensors, name: string): WritableTensors {
+  expect(Object.keys(tensors)).toContain(name);
+  return Object.fromEntries(Object.entries(tensors).filter(([key]) => key !== name));
+}
+
+function refusal(code: string, message: RegExp): unknown {
+  return expect.objectContaining({
+    name: 'MistletoeError',
+    code,
+    message: expect.stringMatching(message) as string,
+    hint: expect.stringMatching(/./) as string,
+  });
+}
+
+describe('a drafter of another target', () => {
+  it.each([
+    ['Medusa, torch file', wider, /0\.0\.linear\.weight with 24 columns; the target asks for 16/],
+    ['Medusa, torch file', wordier, /0\.1\.weight with 30 rows; the target asks for 24/],
+    ["Medusa-2 in the target's shards", wider, /has hidden size 24; the target's is 16/],
+    ['Hydra, one layer', wider, /has head 0 with 48 inputs; 32 were expected/],
+    ['Hydra, one layer', wordier, /hydra_lm_head\.0\.weight with 30 rows; the target asks for 24/],
+    ['Hydra++', wordier, /hydra_lm_head\.0\.1\.weight with 30 rows; the target asks for 24/],
+    ['EAGLE, torch file, with bias', wider, /has hidden size 24; the target's is 16/],
+    ['EAGLE, torch file, with bias', wordier, /has vocabulary size 30; the target's is 24/],
+    ['EAGLE-3 with d2t', wider, /has hidden size 24; the target's is 16/],
+    ['EAGLE-3 with d2t', wordier, /has vocabulary size 30; the target's is 24/],
+    ['draft model', wordier, /has a vocabulary of 30 tokens; the target's has 24/],
+  ])('%s', async (name, sizes, message) => {
+    await expect(models.load(writeVariant(name, sizes))).rejects.toEqual(refusal('drafter', message));
+  });
+
+  it('taps layers that the target has not', async () => {
+    const config = { ...headConfig, eagle_config: { eagle_aux_hidden_state_layer_ids: [2, 16, 29] } };
+    const folder = write('model.safetensors', eagle3Tensors(tiny, {}), config);
+    const message = /asks for the taps \[2,16,29\]; layers from 0 to 4 were expected/;
+    await expect(models.load(folder)).rejects.toEqual(refusal('drafter', message));
+  });
+
+  it('reads another number of taps', async () => {
+    const folder = write('model.safetensors', eagle3Tensors(tiny, { taps: 2 }));
+    const message = /fc\.weight with 32 columns; the target asks for 48/;
+    await expect(models.load(folder)).rejects.toEqual(refusal('drafter', message));
+  });
+
+  it('is narrower than the target it was made for', async () => {
+    const config = { ...llamaConfig({ ...wider, layerCount: 1 }), target_hidden_size: 16 };
+    const folder = write('model.safetensors', eagle3Tensors(wider, {}), config);
+    await expect(models.load(folder)).rejects.toEqual(refusal('drafter', /is 24 wide and its target 16/));
+  });
+
+  it('speaks another language: the first token that differs is named', async () => {
+    const folder = writeDecoder(models.freshFolder(), tiny, 7);
+    writeLetterTokenizer(folder, tiny, { 5: 'Z', 9: 'Y' });
+    const message = /token 5 is "Z" there and "f" in the target/;
+    await expect(models.load(folder)).rejects.toEqual(refusal('drafter', message));
+  });
+
+  it('is accepted with the same tokenizer', async () => {
+    const folder = writeDecoder(models.freshFolder(), tiny, 7);
+    writeLetterTokenizer(folder, tiny);
+    expect((await models.load(folder)).drafter.system).toBe('speculative-sampling');
+  });
+});
+
+describe('a damaged drafter', () => {
+  const d2t = (values: number[]) => ({ dtype: 'I64', shape: [values.length], values }) as const;
+  const draftTokens = someTokens(tiny);
+  const eagle3 = eagle3Tensors(tiny, { draftTokens });
+  const offsets = draftTokens.map((token, draft) => token - draft);
+
+  it.each([
+    [
+      'd2t beyond the vocabulary',
+      { ...eagle3, d2t: d2t([...offsets.slice(0, -1), 40]) },
+      /maps draft token 15 to 55; the target has 24 tokens/,
+    ],
+    [
+      'd2t below 0',
+      { ...eagle3, d2t: d2t([-3, ...offsets.slice(1)]) },
+      /maps draft token 0 to -3; the target has 24 tokens/,
+    ],
+    [
+      'd2t with one token twice',
+      { ...eagle3, d2t: d2t([offsets[1]! + 1, ...offsets.slice(1)]) },
+      /maps 16 draft tokens to 15 target tokens/,
+    ],
+    [
+      'd2t of another length',
+      { ...eagle3, d2t: d2t(offsets.slice(0, 10)) },
+      /maps 10 draft tokens to 10 target tokens; the drafter has 16/,
+    ],
+    ['no d2t', without(eagle3, 'd2t'), /drafts over 16 of 24 tokens and lacks d2t/],
+    [
+      'd2t and t2d at odds',
+      { ...eagle3, t2d: { ...eagle3.t2d!, values: Array<number>(24).fill(0) } },
+      /d2t and t2d that disagree on target token 0/,
+    ],
+    ['no output projection', without(eagle3, 'lm_head.weight'), /lacks the tensor lm_head\.weight/],
+  ] as const)('EAGLE-3: %s', async (_, tensors, message) => {
+    const folder = write('model.safetensors', tensors);
+    await expect(models.load(folder)).rejects.toEqual(refusal('drafter', message));
+  });
+
+  it.each([
+    ['EAGLE-3', without(eagle3, 'norm.weight'), /has no tensor "norm\.weight"/],
+    [
+      'EAGLE',
+      without(eagleTensors(tiny, { bias: true, embedding: true }), 'layers.0.mlp.up_proj.weight'),
+      /has no tensor "layers\.0\.mlp\.up_proj\.weight"/,
+    ],
+  ])('%s without one of its tensors', async (_, tensors, message) => {
+    const folder = write('model.safetensors', tensors);
+    await expect(models.load(folder)).rejects.toEqual(refusal('checkpoint', message));
+  });
+
+  it('EAGLE that declares a bias and has none', async () => {
+    const tensors = eagleTensors(tiny, { bias: false, embedding: false });
+    const folder = write('model.safetensors', tensors, { ...headConfig, bias: true });
+    const message = /declares "bias": true and lacks fc\.bias/;
+    await expect(models.load(folder)).rejects.toEqual(refusal('drafter', message));
+  });
+
+  it('Medusa with fewer heads than it declares, or without one of its layers', async () => {
+    const tensors = medusaTensors(tiny, numbered(''));
+    const short = write('medusa_lm_head.pt', tensors, { medusa_num_heads: 5 });
+    await expect(models.load(short)).rejects.toEqual(refusal('drafter', /declares 5 heads and holds 4/));
+    const torn = write('medusa_lm_head.pt', without(tensors, '2.1.weight'), {});
+    await expect(models.load(torn)).rejects.toEqual(refusal('checkpoint', /has no tensor "2\.1\.weight"/));
+  });
+
+  it.each([
+    [{ hydra_num_heads: 5 }, 'drafter', /lacks the tensor hydra_mlp\.4\.0\.linear\.weight/],
+    [{ hydra_num_layers: 2 }, 'checkpoint', /has no tensor "hydra_mlp\.0\.1\.linear\.weight"/],
+    [{ hydra_head_arch: 'cross-attn' }, 'drafter', /has heads of kind "cross-attn"/],
+    [{ grounded_heads: false }, 'drafter', /ungrounded heads/],
+    [{ hydra_num_heads: 'four' }, 'drafter', /cannot be read as Hydra's/],
+  ])('Hydra with the config %j', async (config, code, message) => {
+    const folder = write('hydra_lm_head.pt', hydraTensors(tiny, 1, false), config);
+    await expect(models.load(folder)).rejects.toEqual(refusal(code, message));
+  });
+
+  it('a folder that holds something else', async () => {
+    const weight = noise(createRandom(0), [4, 4], 1);
+    const folder = write('model.safetensors', { 'encoder.weight': weight });
+    await expect(models.load(folder)).rejects.toEqual(refusal('drafter', /no layout that is known here/));
+  });
+});
+
+describe('a policy that does not fit its drafter', () => {
+  it.each([
+    ['Medusa, torch file', 'chain:5', /asks for 5 levels; Medusa has 4 heads/],
+    ['Hydra++', 'dynamic:12,4,3', /asks for 5 levels; Hydra\+\+ has 4 heads/],
+    ['Medusa, torch file', 'tree:eagle_25', /is 5 deep at \[0, 0, 0, 0, 0\]; this drafter reaches depth 4/],
+    ['EAGLE-3 with d2t', 'dynamic:12,2,17', /asks for the best 17 of 16 tokens/],
+    ['draft model', 'dynamic:12,2,25', /asks for the best 25 of 24 tokens/],
+    [
+      'EAGLE-3 with d2t',
+      models.writeTree([[0], [16]]),
+      /has the rank 16 in \[16\].*below the vocabulary size 16/,
+    ],
+    ['draft model', models.writeTree([[0], [1, 0]]), /has \[1, 0\] without its parent \[1\]/],
+    ['draft model', models.writeTree([[0], [0, 1], [0]]), /lists \[0\] twice/],
+    ['draft model', `tree:${join(models.freshFolder(), 'none.json')}`, /Cannot read the tree file/],
+  ])('%s with %s', async (name, policy, message) => {
+    const { drafter } = await models.load(writeVariant(name, tiny));
+    let thrown: unknown;
+    try {
+      resolveText(policy, drafter);
+    } catch (error) {
+      thrown = error;
+    }
+    expect(thrown).toEqual(refusal('usage', message));
+  });
+});
+
+describe('a drafter that is no number', () => {
+  const request = {
+    promptIds: [3, 1, 4],
+    maxNewTokens: 24,
+    stopIds: [],
+    sampling: { temperature: 0 },
+    seed: 0,
+  };
+
+  function spoil(tensors: WritableTensors, name: string, index: (length: number) => number): WritableTensors {
+    const tensor = tensors[name]!;
+    const values = Array.from(tensor.values);
+    values[index(values.length)] = Number.NaN;
+    return { ...tensors, [name]: { ...tensor, values } };
+  }
+
+  const last = (length: number): number => length - 1;
+  const medusa = medusaTensors(tiny, numbered(''));
+  const config = { 'medusa_lm_head.pt': {}, 'hydra_lm_head.pt': {}, 'model.safetensors': headConfig };
+
+  it.each([
+    ['Medusa', 'medusa_lm_head.pt', spoil(medusa, '2.0.linear.bias', last), 'chain:3'],
+    [
+      'Hydra',
+      'hydra_lm_head.pt',
+      spoil(hydraTensors(tiny, 1, false), 'hydra_lm_head.1.bias', last),
+      'chain:3',
+    ],
+    [
+      'Hydra++',
+      'hydra_lm_head.pt',
+      spoil(hydraTensors(tiny, 1, true), 'prefix_embeding_layer.norm.weight', last),
+      'tree:mc_sim_7b_63',
+    ],
+    [
+      'EAGLE',
+      'model.safetensors',
+      spoil(eagleTensors(tiny, { bias: true, embedding: false }), 'fc.bias', last),
+      'dynamic:12,2,3',
+    ],
+    ['EAGLE-3', 'model.safetensors', spoil(eagle3Tensors(tiny, {}), 'lm_head.weight', last), 'tree:eagle_25'],
+  ] as const)('%s is reported, and the answer is the plain one', async (_, file, tensors, policyText) => {
+    const arch = 'prefix_embeding_layer.norm.weight' in tensors ? { hydra_head_arch: 'prefix-mlp' } : {};
+    const { target, drafter, tokenizer } = await models.load(
+      write(file, tensors, { ...config[file], ...arch }),
+    );
+    const plain = await decodePlain(target, { ...request, tokenizer });
+    const notices: string[] = [];
+    const policy = always(resolveText(policyText, drafter));
+    const onNotice = (message: string): void => {
+      notices.push(message);
+    };
+    const result = await decodeSpeculative(target, drafter, { ...request, tokenizer, policy, onNotice });
+    expect(notices).toEqual([
+      expect.stringMatching(/best score is NaN; a finite number was expected.*goes on by plain decoding/),
+    ]);
+    expect(result.drafterFailed).toBe(true);
+    expect(result.tokenIds).toEqual(plain.tokenIds);
+    expect(result.text).toBe(plain.text);
+    expect(result.acceptance.accepted).toBe(0);
+    expect(new Set(result.origins)).toEqual(new Set(['target']));
+    const sampling = { temperature: 1 };
+    const sampled = await decodeSpeculative(target, drafter, { ...request, sampling, policy });
+    expect(sampled.tokenIds).toHaveLength(24);
+    expect(sampled.drafterFailed).toBe(true);
+  });
+
+  it('may fail late, at one token of its vocabulary', async () => {
+    const healthy = await models.load(writeDecoder(models.freshFolder(), tiny));
+    const plain = await decodePlain(healthy.target, request);
+    const place = plain.tokenIds.findIndex(
+      (token, index) => index > 8 && !plain.tokenIds.slice(0, index).includes(token),
+    );
+    expect(place).toBeGreaterThan(8);
+    const poison = plain.tokenIds[place]! * tiny.hiddenSize;
+    const tensors = spoil(decoderTensors(tiny), 'model.embed_tokens.weight', () => poison);
+    const { target, drafter } = await models.load(write('model.safetensors', tensors, llamaConfig(tiny)));
+    const policy = always(resolveText('chain:2', drafter));
+    let notices = 0;
+    const onNotice = (): void => void (notices += 1);
+    const result = await decodeSpeculative(target, drafter, { ...request, policy, onNotice });
+    expect(result.tokenIds).toEqual(plain.tokenIds);
+    expect(notices).toBe(1);
+    expect(result.acceptance.accepted).toBeGreaterThan(2);
+    expect(result.drafterFailed).toBe(true);
+  });
+});
