@@ -19,6 +19,8 @@ export interface TinySizes {
   readonly layerCount: number;
   readonly vocabularySize: number;
   readonly contextLength: number;
+  /** Scale of the output projections: how sharp the laws are. */
+  readonly outputScale: number;
 }
 
 export const tiny: TinySizes = {
@@ -29,10 +31,11 @@ export const tiny: TinySizes = {
   layerCount: 4,
   vocabularySize: 24,
   contextLength: 64,
+  outputScale: 0.4,
 };
 
-/** A vocabulary small enough to count what is drawn. */
-export const tiniest: TinySizes = { ...tiny, vocabularySize: 8, contextLength: 32 };
+/** A vocabulary small enough to count what is drawn, and a target fast enough to draw often. */
+export const tiniest: TinySizes = { ...tiny, layerCount: 3, vocabularySize: 8, outputScale: 0.15 };
 
 export function gaussian(random: Random): number {
   return Math.sqrt(-2 * Math.log(1 - random.next())) * Math.cos(2 * Math.PI * random.next());
@@ -67,7 +70,7 @@ export interface World {
   outputFor(steps: number, random: Random, tokens?: readonly number[]): WritableTensor;
 }
 
-export function createWorld({ vocabularySize, hiddenSize }: TinySizes, name = 'world'): World {
+export function createWorld({ vocabularySize, hiddenSize, outputScale }: TinySizes, name = 'world'): World {
   const random = createRandom(1, name, String(vocabularySize));
   const embedding = noise(random, [vocabularySize, hiddenSize], 1);
   const order = Array.from({ length: vocabularySize }, (_, token) => token);
@@ -79,7 +82,7 @@ export function createWorld({ vocabularySize, hiddenSize }: TinySizes, name = 'w
     embedding,
     outputFor(steps, noiseSource, tokens = Array.from(order.keys())) {
       const entry = (row: number, column: number): number =>
-        0.4 * embedding.values[before(tokens[row]!, steps) * hiddenSize + column]!;
+        outputScale * embedding.values[before(tokens[row]!, steps) * hiddenSize + column]!;
       return matrix(noiseSource, [tokens.length, hiddenSize], entry, 0.05);
     },
   };

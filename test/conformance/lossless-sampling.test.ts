@@ -1,0 +1,147 @@
+/**
+ * Sampling through the whole loop keeps the target's law: the first three tokens of many short answers against the law
+ * that the target's own logits give. The first token is the prefill's; the two behind it are drafted and verified.
+ */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { SamplingOptions } from '../../src/core/sampling.js';
+import { toLaw } from '../../src/core/sampling.js';
+import type { AcceptanceRecord } from '../../src/decode/acceptance.js';
+import { poolAcceptance } from '../../src/decode/acceptance.js';
+import { decodePlain } from '../../src/decode/plain.js';
+import { prefill } from '../../src/decode/prefill.js';
+import { always, decodeSpeculative } from '../../src/decode/speculative.js';
+import type { CausalModel } from '../../src/model/causal-model.js';
+import { chiSquareExcess } from '../chi-square.js';
+import { tiniest } from '../support/tiny-checkpoints.js';
+import { drafterVariants } from '../support/tiny-drafters.js';
+import type { TinyPair } from '../support/tiny-pair.js';
+import { resolveText, TinyModels } from '../support/tiny-pair.js';
+
+const models = new TinyModels(tiniest);
+afterAll(() => models.dispose());
+const { vocabularySize } = tiniest;
+const promptIds = [5, 2];
+const draws = 1000;
+
+const smallTree = models.writeTree([[0], [1], [2], [0, 0], [0, 1], [1, 0]]);
+const gappedTree = models.writeTree([[1], [3], [1, 2], [3, 0]]);
+const widestTree = models.writeTree(Array.from({ length: vocabularySize }, (_, rank) => [rank]));
+
+async function nextLaw(target: CausalModel, ids: readonly number[], sampling: SamplingOptions) {
+  const { logits } = await prefill(target, target.createCache(), ids, { want: ['logits'] });
+  return toLaw(logits!, sampling);
+}
+
+/** [first, second, third], flattened */
+async function jointLaw(target: CausalModel, sampling: SamplingOptions): Promise<number[]> {
+  const joint = new Array<number>(vocabularySize ** 3).fill(0);
+  const first = await nextLaw(target, promptIds, sampling);
+  for (let one = 0; one < vocabularySize; one++) {
+    const second = await nextLaw(target, [...promptIds, one], sampling);
+    for (let two = 0; two < vocabularySize; two++) {
+      const third = await nextLaw(target, [...promptIds, one, two], sampling);
+      third.forEach((probability, three) => {
+        const cell = (one * vocabularySize + two) * vocabularySize + three;
+        joint[cell] = first[one]! * second[two]! * probability;
+      });
+    }
+  }
+  return joint;
+}
+
+/** The law of the two tokens that were drafted. */
+function dropFirstToken(cells: readonly number[]): number[] {
+  const pairs = new Array<number>(vocabularySize ** 2).fill(0);
+  cells.forEach((mass, cell) => (pairs[cell % pairs.length]! += mass));
+  return pairs;
+}
+
+function countCells(answers: readonly (readonly number[])[]): number[] {
+  const counts = new Array<number>(vocabularySize ** 3).fill(0);
+  for (const [one, two, three] of answers)
+    counts[(one! * vocabularySize + two!) * vocabularySize + three!]! += 1;
+  return counts;
+}
+
+async function expectLaw(
+  target: CausalModel,
+  sampling: SamplingOptions,
+  answers: readonly (readonly number[])[],
+) {
+  const expected = await jointLaw(target, sampling);
+  const counts = countCells(answers);
+  expect(chiSquareExcess(counts, expected)).toBeLessThan(1);
+  expect(chiSquareExcess(dropFirstToken(counts), dropFirstToken(expected))).toBeLessThan(1);
+}
+
+const whole = { temperature: 1 };
+const cut = { temperature: 1.3, topK: 6, topP: 0.85 };
+const requestFor = (sampling: SamplingOptions, seed: number) => ({
+  promptIds,
+  maxNewTokens: 3,
+  stopIds: [],
+  sampling,
+  seed,
+});
+
+describe.each([
+  {
+    name: 'draft model',
+    cases: [
+      { policyText: 'chain:2', sampling: whole },
+      { policyText: smallTree, sampling: cut },
+      { policyText: widestTree, sampling: whole },
+    ],
+  },
+  { name: 'Medusa, torch file', cases: [{ policyText: gappedTree, sampling: whole }] },
+  {
+    name: 'EAGLE, torch file, with bias',
+    cases: [
+      { policyText: smallTree, sampling: whole },
+      { policyText: 'dynamic:8,1,3', sampling: whole },
+    ],
+  },
+  {
+    name: 'EAGLE-3 with d2t',
+    cases: [
+      { policyText: 'chain:2', sampling: cut },
+      { policyText: gappedTree, sampling: whole },
+      { policyText: 'dynamic:8,1,3', sampling: cut },
+    ],
+  },
+] as const)('$name', ({ name, cases }) => {
+  let pair: TinyPair;
+  beforeAll(async () => {
+    const variant = drafterVariants.find((other) => other.name === name)!;
+    pair = await models.load(variant.write(models.freshFolder(), tiniest));
+  });
+
+  const titled = cases.map((row) => ({ ...row, title: row.policyText.replace(/tree:.*\/(.*)/, 'tree:$1') }));
+  it.each(titled)('$title at $sampling', async ({ policyText, sampling }) => {
+    const { target, drafter } = pair;
+    const policy = always(resolveText(policyText, drafter));
+    const answers: (readonly number[])[] = [];
+    const records: AcceptanceRecord[] = [];
+    for (let seed = 0; seed < draws; seed++) {
+      const result = await decodeSpeculative(target, drafter, { ...requestFor(sampling, seed), policy });
+      expect(result.rule).toBe('rejection');
+      answers.push(result.tokenIds);
+      records.push(result.acceptance);
+    }
+    await expectLaw(target, sampling, answers);
+    // Both outcomes must have been met for the law to say anything.
+    const { accepted, proposed } = poolAcceptance(records);
+    expect(accepted).toBeGreaterThan(draws / 10);
+    expect(accepted).toBeLessThan(proposed);
+  });
+});
+
+it('is a test that plain decoding passes and a law of another temperature fails', async () => {
+  const { target } = await models.load(drafterVariants[0]!.write(models.freshFolder(), tiniest));
+  const answers: (readonly number[])[] = [];
+  for (let seed = 0; seed < draws; seed++)
+    answers.push((await decodePlain(target, requestFor(whole, seed))).tokenIds);
+  await expectLaw(target, whole, answers);
+  const other = await jointLaw(target, { temperature: 1.3 });
+  expect(chiSquareExcess(countCells(answers), other)).toBeGreaterThan(1);
+});
