@@ -1,0 +1,51 @@
+/**
+ * Text of models and users on its way into markup. Answers hold anything: tags, quotes, terminal escapes, characters
+ * that turn the reading direction. Nothing is dropped: what cannot be shown as it is becomes a visible stand-in.
+ */
+const htmlEntities: Readonly<Record<string, string>> = {
+  '&': '&amp;',
+  '<': '&lt;',
+  '>': '&gt;',
+  '"': '&quot;',
+  "'": '&#39;',
+};
+
+/** For element content and quoted attribute values, in HTML and in XML. */
+export function escapeMarkup(text: string): string {
+  return text.replace(/[&<>"']/g, (character) => htmlEntities[character]!);
+}
+
+/**
+ * Control characters as their pictures (U+0007 becomes ␇), direction marks and lone surrogates as their code point.
+ * Line ends and tabs stay.
+ */
+export function showInvisible(text: string): string {
+  return text
+    .replace(/\r\n/g, '\n')
+    .replace(
+      /(?![\n\t])[\p{Cc}\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ufffe\uffff]/gu,
+      picture,
+    )
+    .replace(/\p{Cs}/gu, picture);
+}
+
+function picture(character: string): string {
+  const code = character.codePointAt(0)!;
+  if (code < 0x20) return String.fromCodePoint(0x2400 + code);
+  if (code === 0x7f) return '\u2421';
+  return `⟨U+${code.toString(16).toUpperCase().padStart(4, '0')}⟩`;
+}
+
+/** XML 1.0 has no way to write most control characters, so they are always shown by their stand-ins. */
+export function escapeXml(text: string): string {
+  // A raw line end inside an attribute would be read back as a space.
+  return escapeMarkup(showInvisible(text)).replace(/[\n\t]/g, (character) => `&#${character.charCodeAt(0)};`);
+}
+
+/** A cell, or a part of a line that does not begin it: nothing in it is markup, a link, or a mention of somebody. */
+export function escapeMarkdown(text: string): string {
+  return showInvisible(text)
+    .replace(/\s+/g, ' ')
+    .replace(/[\\`*_[\]|~<>&]/g, '\\$&')
+    .replace(/@|:(?=\/\/)|www(?=\.)/g, '$&\u200b');
+}

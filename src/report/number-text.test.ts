@@ -1,0 +1,59 @@
+import { describe, expect, it } from 'vitest';
+import { escapeMarkdown, escapeMarkup, showInvisible } from './escape.js';
+import {
+  divergenceText,
+  durationText,
+  fixed,
+  parameterText,
+  percentText,
+  perplexityText,
+  pValueText,
+} from './number-text.js';
+import { median } from './timing-summary.js';
+
+describe('numbers in a report', () => {
+  it.each([
+    [fixed(-0.001, 2), '0.00'],
+    [fixed(-1.5, 1), '−1.5'],
+    [fixed(NaN, 1), '–'],
+    [fixed(null, 1), '–'],
+    [percentText(0.314), '31 %'],
+    [percentText(-0.05), '−5 %'],
+    [divergenceText(0), '0.000'],
+    [divergenceText(0.0004), '< 0.001'],
+    [pValueText(0.03125), 'p = 0.031'],
+    [pValueText(1e-9), 'p < 0.001'],
+    [perplexityText(1.314), '1.31'],
+    [perplexityText(18_420), '18\u202f400'],
+    [perplexityText(1.8e7), '1.8e+7'],
+    [perplexityText(Infinity), '∞'],
+    [durationText(640), '640 ms'],
+    [durationText(59_960), '1 min 0 s'],
+    [durationText(3_700_000), '1 h 1 min'],
+    [parameterText(12_460_000), '12.5 million parameters'],
+    [parameterText(8_030_000_000), '8.03 billion parameters'],
+  ])('%s is written as %s', (written, expected) => {
+    expect(written).toBe(expected);
+  });
+
+  it('have a median, or none', () => {
+    expect(median([3, 1, 2])).toBe(2);
+    expect(median([4, 1, 2, 3, NaN])).toBe(2.5);
+    expect(median([])).toBeNull();
+  });
+});
+
+describe('text in a report', () => {
+  it('shows what cannot be seen and keeps lines, tabs and emoji', () => {
+    expect(showInvisible('a\tb\r\nc\u0000\u007f\u0085\u202e🌿\ud800')).toBe(
+      'a\tb\nc␀␡⟨U+0085⟩⟨U+202E⟩🌿⟨U+D800⟩',
+    );
+  });
+
+  it('is escaped for markup and for Markdown', () => {
+    expect(escapeMarkup(`<a href="x" title='y'>&`)).toBe(
+      '&lt;a href=&quot;x&quot; title=&#39;y&#39;&gt;&amp;',
+    );
+    expect(escapeMarkdown('a|b `c` @d\n*e*')).toBe('a\\|b \\`c\\` @\u200bd \\*e\\*');
+  });
+});

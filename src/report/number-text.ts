@@ -1,0 +1,65 @@
+/** How numbers read in a report: few digits, a true minus sign, a dash where there is no number. */
+const absent = '–';
+
+export function fixed(value: number | null, digits: number): string {
+  if (value === null || !Number.isFinite(value)) return absent;
+  const text = value.toFixed(digits);
+  return (Number(text) === 0 ? text.replace('-', '') : text).replace('-', '−');
+}
+
+export const acceptedLengthText = (value: number | null): string => fixed(value, 2);
+
+export const speedupText = (value: number | null): string =>
+  value === null || !Number.isFinite(value) ? absent : `${fixed(value, 2)}×`;
+
+export const rateText = (tokensPerSecond: number | null): string =>
+  fixed(tokensPerSecond, tokensPerSecond !== null && tokensPerSecond < 10 ? 1 : 0);
+
+/** 0.314 -> "31 %" */
+export function percentText(share: number | null, digits = 0): string {
+  return share === null || !Number.isFinite(share) ? absent : `${fixed(share * 100, digits)} %`;
+}
+
+/** Natural-log divergences: three digits, and "< 0.001" rather than a zero that is none. */
+export function divergenceText(nats: number | null): string {
+  return nats !== null && nats > 0 && nats < 0.001 ? '< 0.001' : fixed(nats, 3);
+}
+
+/** "p = 0.031" or "p < 0.001" */
+export function pValueText(value: number | null): string {
+  if (value === null || !Number.isFinite(value)) return `p ${absent}`;
+  return value < 0.001 ? 'p < 0.001' : `p = ${fixed(value, 3)}`;
+}
+
+/** Perplexities span orders of magnitude: 1.31, 31.4, 18 400, 1.8e+7. */
+export function perplexityText(value: number | null): string {
+  if (value === null || Number.isNaN(value)) return absent;
+  if (value >= 1e6) return Number.isFinite(value) ? value.toExponential(1) : '∞';
+  if (value < 10) return fixed(value, 2);
+  if (value < 100) return fixed(value, 1);
+  return groupThousands(Number(value.toPrecision(3)));
+}
+
+export function groupThousands(value: number): string {
+  return Number.isFinite(value) ? String(Math.round(value)).replace(/\B(?=(\d{3})+$)/g, '\u202f') : absent;
+}
+
+export function parameterText(count: number): string {
+  if (count >= 1e9) return `${(count / 1e9).toPrecision(3)} billion parameters`;
+  return count >= 1e6
+    ? `${(count / 1e6).toPrecision(3)} million parameters`
+    : `${groupThousands(count)} parameters`;
+}
+
+export function durationText(milliseconds: number): string {
+  if (!Number.isFinite(milliseconds)) return absent;
+  if (milliseconds < 1000) return `${Math.round(milliseconds)} ms`;
+  const seconds = Math.round(milliseconds / 1000);
+  if (seconds < 60) return `${fixed(milliseconds / 1000, 1)} s`;
+  const minutes = Math.floor(seconds / 60);
+  return minutes < 60
+    ? `${minutes} min ${seconds % 60} s`
+    : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}
+
+export const countText = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? '' : 's'}`;
