@@ -1,0 +1,32 @@
+/**
+ * Everything a report knows as one JSON document. Keys come in one fixed order, whatever order the records were built
+ * in, so that two documents can be compared as text. JSON has no infinities: a number that is not finite becomes null.
+ */
+import type { AuditResult, AuditTimings } from '../audit/result.js';
+import type { Verdict } from './verdict.js';
+
+const leadingKeys = ['schema', 'verdict', 'id', 'drafter', 'promptId', 'arm', 'name', 'level', 'headline'];
+
+export function renderJson(result: AuditResult, timings: AuditTimings, verdict: Verdict): string {
+  return stringifyStably({ ...result, verdict, timings });
+}
+
+export function stringifyStably(value: unknown): string {
+  return `${JSON.stringify(value, (_, child: unknown) => (isRecord(child) ? orderKeys(child) : child), 2)}\n`;
+}
+
+function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function orderKeys(record: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  const keys = Object.keys(record).sort(
+    (left, right) => rankOf(left) - rankOf(right) || (left < right ? -1 : 1),
+  );
+  return Object.fromEntries(keys.map((key) => [key, record[key]]));
+}
+
+function rankOf(key: string): number {
+  const rank = leadingKeys.indexOf(key);
+  return rank < 0 ? leadingKeys.length : rank;
+}

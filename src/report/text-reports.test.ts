@@ -1,0 +1,107 @@
+import { describe, expect, it } from 'vitest';
+import type { AuditResult } from '../audit/result.js';
+import { stringifyStably, renderJson } from './json.js';
+import { renderJUnit } from './junit.js';
+import { renderMarkdown } from './markdown.js';
+import { parseXml as parse } from './testing/parse-document.js';
+import { createSampleAudit } from './testing/sample-audit.js';
+import { judge } from './verdict.js';
+
+const { result, timings } = createSampleAudit();
+const verdict = judge(result, { failIfDrop: 0.3 });
+
+describe('JSON', () => {
+  it('does not depend on the order in which records were built', () => {
+    expect(stringifyStably({ b: 1, a: { d: [2, { y: 1, x: 2 }], c: null } })).toBe(
+      stringifyStably({ a: { c: null, d: [2, { x: 2, y: 1 }] }, b: 1 }),
+    );
+  });
+
+  it('is the whole result with its verdict and times, and ends with a line end', () => {
+    const text = renderJson(result, timings, verdict);
+    expect(text).toMatch(/^\{\n {2}"schema": "mistletoe.audit\/1",\n {2}"verdict": \{/);
+    expect(text.endsWith('}\n')).toBe(true);
+    expect(JSON.parse(text)).toEqual({ ...result, verdict, timings });
+  });
+});
+
+describe('Markdown', () => {
+  const text = renderMarkdown(result, timings, verdict);
+
+  it('has the verdict, a row for each arm of each drafter, and the command', () => {
+    expect(text).toContain('## 🔴 Collapsed');
+    expect(text).toContain('**Gate failed.**');
+    expect(text.match(/^\| eagle3 \|/gm)).toHaveLength(7);
+    expect(
+      text.match(/^\| sps \| \*\*attack\*\* \| \*\*\d\.\d\d\*\* \(\d\.\d\d to \d\.\d\d\) \| .* \| 5 \|$/gm),
+    ).toHaveLength(1);
+    expect(text).toContain(`\n${result.setup.command}\n`);
+  });
+
+  it('stays under 60 lines, however many drafters there are', () => {
+    const [first] = result.drafters;
+    for (const count of [0, 1, 4, 5, 30]) {
+      const drafters = Array.from({ length: count }, (_, index) => ({
+        ...first!,
+        drafter: `drafter-${index}`,
+      }));
+      const many: AuditResult = { ...result, drafters };
+      expect(renderMarkdown(many, timings, judge(many, { failIfDrop: 0.1 })).split('\n').length).toBeLessThan(
+        60,
+      );
+    }
+  });
+
+  it('lets no name become markup, a mention or a link', () => {
+    const [first] = result.drafters;
+    const named = { ...result, drafters: [{ ...first!, drafter: '|@all <b>[x](https://evil.test)\n# y' }] };
+    const hostile = renderMarkdown(named, timings, judge(named));
+    expect(hostile).not.toMatch(/@all|<b>\[|https:\/\/|\n# y/);
+    expect(hostile.match(/^\| .*$/gm)?.every((row) => row.match(/(?<!\\)\|/g)?.length === 8)).toBe(true);
+  });
+
+  it('says that nothing was audited', () => {
+    const empty = createSampleAudit({ empty: true });
+    const nothing = renderMarkdown(empty.result, empty.timings, judge(empty.result));
+    expect(nothing).toContain('⚪ Inconclusive');
+    expect(nothing).toContain('**Incomplete.**');
+    expect(nothing).toContain('| eagle3 | nothing audited |');
+  });
+});
+
+describe('JUnit', () => {
+  it('has a suite for each drafter and a case for each gate and prompt', () => {
+    const document = parse(renderJUnit(result, timings, verdict));
+    const suites = [...document.querySelectorAll('testsuite')];
+    expect(suites.map((suite) => suite.getAttribute('name'))).toEqual(['mistletoe.eagle3', 'mistletoe.sps']);
+    for (const suite of suites) {
+      const cases = suite.querySelectorAll('testcase');
+      expect(cases).toHaveLength(1 + 1 + 6);
+      expect(suite.getAttribute('tests')).toBe('8');
+      expect(suite.querySelectorAll('failure')).toHaveLength(Number(suite.getAttribute('failures')));
+      expect(suite.querySelectorAll('skipped')).toHaveLength(1);
+    }
+    const total = suites.reduce((sum, suite) => sum + Number(suite.getAttribute('time')), 0);
+    expect(Number(document.querySelector('testsuites')?.getAttribute('time'))).toBeCloseTo(total, 2);
+  });
+
+  it('marks what was not audited as an error', () => {
+    const empty = createSampleAudit({ empty: true });
+    const text = renderJUnit(empty.result, empty.timings, judge(empty.result));
+    expect(parse(text).querySelectorAll('error')).toHaveLength(2);
+    const none = { ...result, drafters: [] };
+    expect(parse(renderJUnit(none, timings, judge(none))).querySelectorAll('error')).toHaveLength(1);
+  });
+
+  it('escapes names and reasons, and has no character that XML forbids', () => {
+    const [first] = result.drafters;
+    const name = '<a b="c">&\'\u0000\u001b\uffff]]>\ud800\n';
+    const prompts = [{ ...first!.prompts[5]!, promptId: name, skipped: name }];
+    const hostile = { ...result, drafters: [{ ...first!, drafter: name, prompts }] };
+    const text = renderJUnit(hostile, timings, judge(hostile, { failIfDrop: 0.1 }));
+    expect(text).not.toMatch(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/);
+    expect(text).not.toMatch(/\p{Cs}/u);
+    expect(text).toContain('name="prompt &lt;a b=&quot;c&quot;&gt;&amp;&#39;␀␛⟨U+FFFF⟩]]&gt;⟨U+D800⟩&#10;"');
+    expect(text).not.toContain('<a ');
+  });
+});
