@@ -1,0 +1,70 @@
+/** How deep drafts survive: the share of steps whose accepted path reached each depth. */
+import * as Plot from '@observablehq/plot';
+import type { ArmName, DrafterResult } from '../../../audit/result.js';
+import { armLabels, findArm } from '../../arm-names.js';
+import { percentText } from '../../number-text.js';
+import type { Markup } from '../markup.js';
+import { armMarks, isFilled } from './arm-marks.js';
+import { drawChart } from './draw-chart.js';
+
+export const depthArms: readonly ArmName[] = ['clean', 'random', 'attack'];
+
+interface Point {
+  readonly depth: number;
+  readonly share: number;
+}
+
+export function drawDepthAcceptance({ drafter, summary }: DrafterResult): Markup {
+  const series = depthArms.map((arm) => ({
+    arm,
+    points: (findArm(summary, arm)?.acceptanceByDepth ?? []).map((share, index) => ({
+      depth: index + 1,
+      share,
+    })),
+  }));
+  const deepest = Math.max(2, ...series.map(({ points }) => points.length));
+  return drawChart({
+    description: `Share of steps that accept each draft depth of ${drafter}. ${series
+      .map(
+        ({ arm, points }) => `${armLabels[arm]}: ${points.map(({ share }) => percentText(share)).join(', ')}`,
+      )
+      .join('. ')}.`,
+    options: {
+      height: 250,
+      marginLeft: 44,
+      marginTop: 30,
+      marginBottom: 40,
+      marginRight: 14,
+      x: {
+        label: 'depth in the draft →',
+        domain: [0.8, deepest + 0.2],
+        ticks: Array.from({ length: deepest }, (_, index) => index + 1),
+        tickFormat: 'd',
+      },
+      y: { label: '↑ steps that accept it (%)', percent: true, domain: [0, 100], grid: true, ticks: 5 },
+      marks: [
+        Plot.ruleY([0], { stroke: 'var(--line)' }),
+        ...series.flatMap(({ arm, points }) => [
+          Plot.line(points, {
+            x: 'depth',
+            y: 'share',
+            stroke: armMarks[arm].color,
+            strokeWidth: 2.2,
+            strokeLinecap: 'butt',
+            ...(armMarks[arm].dash === undefined ? {} : { strokeDasharray: armMarks[arm].dash }),
+          }),
+          Plot.dot(points, {
+            x: 'depth',
+            y: 'share',
+            symbol: armMarks[arm].symbol,
+            r: 4,
+            stroke: armMarks[arm].color,
+            fill: isFilled(arm) ? armMarks[arm].color : 'var(--card)',
+            title: ({ depth, share }: Point) =>
+              `${armLabels[arm]}, depth ${depth}: ${percentText(share, 1)} of steps`,
+          }),
+        ]),
+      ],
+    },
+  });
+}

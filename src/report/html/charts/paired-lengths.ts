@@ -1,0 +1,123 @@
+/** Each prompt is one line: from its accepted length without a suffix to that with one; the controls are open marks. */
+import * as Plot from '@observablehq/plot';
+import type { ArmName, DrafterResult } from '../../../audit/result.js';
+import { arms } from '../../../audit/result.js';
+import { armLabels, findPromptArm } from '../../arm-names.js';
+import { acceptedLengthText } from '../../number-text.js';
+import { showInvisible } from '../../escape.js';
+import type { Markup } from '../markup.js';
+import { armMarks, isFilled } from './arm-marks.js';
+import { drawChart } from './draw-chart.js';
+
+interface Point {
+  /** The row: ids may repeat and are cut for the axis, so they cannot be it. */
+  readonly row: number;
+  readonly prompt: string;
+  readonly arm: ArmName;
+  readonly length: number;
+}
+
+interface Pair {
+  readonly row: number;
+  readonly prompt: string;
+  readonly clean: number;
+  readonly attacked: number;
+}
+
+export function drawPairedLengths({ drafter, prompts }: DrafterResult): Markup {
+  const audited = prompts.filter(({ skipped }) => skipped === null);
+  const points: Point[] = audited.flatMap((prompt, row) =>
+    prompt.arms.map(({ arm, acceptance }) => {
+      return { row, prompt: prompt.promptId, arm, length: acceptance.meanAcceptedLength };
+    }),
+  );
+  const pairs: Pair[] = audited
+    .map((prompt, row) => ({
+      row,
+      prompt: prompt.promptId,
+      clean: findPromptArm(prompt, 'clean')?.acceptance.meanAcceptedLength ?? NaN,
+      attacked: findPromptArm(prompt, 'attack')?.acceptance.meanAcceptedLength ?? NaN,
+    }))
+    .sort((left, right) => right.clean - right.attacked - (left.clean - left.attacked));
+  const labels = audited.map(({ promptId }) => shorten(promptId));
+  const longest = 1.04 * Math.max(2, ...points.map(({ length }) => length).filter(Number.isFinite));
+  const rowHeight = pairs.length > manyRows ? 24 : 38;
+  const controls = [...arms].reverse().filter((arm) => arm !== 'attack' && arm !== 'clean');
+  return drawChart({
+    description: `Mean accepted length of ${drafter}, prompt by prompt: ${pairs.map(describePair).join(', ')}.`,
+    options: {
+      height: 62 + rowHeight * pairs.length,
+      marginTop: 8,
+      marginLeft: 8 + 7 * Math.max(...labels.map(({ length }) => length), 4),
+      marginBottom: 40,
+      marginRight: 14,
+      x: {
+        label: 'mean accepted length (tokens per step) →',
+        labelAnchor: 'left',
+        domain: [1, longest],
+        grid: true,
+        ticks: 5,
+      },
+      y: {
+        type: 'point',
+        label: null,
+        domain: pairs.map(({ row }) => row),
+        tickFormat: (row: number) => labels[row] ?? '',
+        tickSize: 0,
+      },
+      marks: [
+        Plot.ruleY(pairs, { y: 'row', x1: 1, x2: longest, stroke: 'var(--line)' }),
+        Plot.arrow(pairs, {
+          x1: 'clean',
+          x2: 'attacked',
+          y: 'row',
+          stroke: 'var(--attack)',
+          strokeWidth: 2.4,
+          strokeOpacity: 0.55,
+          headLength: 0,
+          inset: 5,
+        }),
+        ...[...controls, 'clean' as const, 'attack' as const].map((arm) => drawDots(points, arm, rowHeight)),
+      ],
+    },
+  });
+}
+
+const manyRows = 24;
+
+/** Controls stand a little above or below the line, where the clean mark does not hide them; shares of a row. */
+const lanes: Readonly<Partial<Record<ArmName, number>>> = {
+  'clean-again': -0.27,
+  'preservation-only': -0.27,
+  random: 0.27,
+  fluent: 0.27,
+};
+
+function drawDots(points: readonly Point[], arm: ArmName, rowHeight: number): Plot.Markish {
+  const { color, symbol } = armMarks[arm];
+  const filled = isFilled(arm);
+  return Plot.dot(
+    points.filter((point) => point.arm === arm),
+    {
+      x: 'length',
+      y: 'row',
+      symbol,
+      dy: (lanes[arm] ?? 0) * rowHeight,
+      r: filled ? 5 : 3.6,
+      stroke: color,
+      strokeWidth: 1.4,
+      fill: filled ? color : 'none',
+      title: ({ prompt, length }: Point) =>
+        `${showInvisible(prompt)}, ${armLabels[arm]}: ${acceptedLengthText(length)} tokens per step`,
+    },
+  );
+}
+
+function describePair({ prompt, clean, attacked }: Pair): string {
+  return `${showInvisible(prompt)} ${acceptedLengthText(clean)} to ${acceptedLengthText(attacked)}`;
+}
+
+function shorten(promptId: string): string {
+  const characters = Array.from(showInvisible(promptId));
+  return characters.length > 16 ? `${characters.slice(0, 15).join('')}…` : characters.join('');
+}

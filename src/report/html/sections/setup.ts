@@ -1,0 +1,58 @@
+/** How the numbers came to be, how to get them again, and what they do not say. */
+import type { AuditResult, AuditTimings } from '../../../audit/result.js';
+import { arms } from '../../../audit/result.js';
+import { armLabels, armPurposes, findArm } from '../../arm-names.js';
+import { acceptedLengthText, durationText, parameterText, speedupText } from '../../number-text.js';
+import { summariseTimings } from '../../timing-summary.js';
+import type { Content, Markup } from '../markup.js';
+import { fragment } from '../markup.js';
+
+export function drawSetup(result: AuditResult, timings: AuditTimings): Markup {
+  const { setup } = result;
+  const { target, drafters, options } = setup;
+  const given = Object.entries(options).map(([name, value]) => `${name} ${String(value)}`);
+  const fact = (name: string, value: Content): Markup => fragment`<dt>${name}</dt><dd>${value}</dd>`;
+  const hash = (sha256: string): Markup =>
+    fragment`<code title="${sha256}">sha256 ${sha256.slice(0, 16)}…</code>`;
+  return fragment`<h2>Rows explained</h2>
+<div class="card"><dl class="facts">${arms.map((arm) => fact(armLabels[arm], armPurposes[arm]))}</dl>
+${result.drafters.map((drafter) => describeRepeat(result, drafter.drafter, timings))}</div>
+<h2>Setup and how to reproduce</h2>
+<div class="card"><dl class="facts">
+${fact('target', fragment`${target.name}, ${parameterText(target.parameterCount)}, ${hash(target.sha256)}`)}
+${drafters.map((drafter) => fact(`drafter ${drafter.id}`, fragment`${drafter.system}, ${drafter.policy}, ${drafter.name}, ${parameterText(drafter.parameterCount)}, ${hash(drafter.sha256)}`))}
+${fact('prompts', setup.promptCount)}
+${fact('preset', setup.preset)}
+${fact('options', given.join(', '))}
+${fact('seed', setup.seed)}
+${fact('software', `Mistletoe ${setup.version}, Node ${setup.node}`)}
+${fact('machine', `${timings.machine}; search took ${durationText(timings.searchMs)}`)}
+</dl><pre class="command"><code>${setup.command}</code></pre>
+<p class="soft small">The same seed on the same machine gives the same result.json, byte for byte; times differ from run to run.</p></div>
+${drawLimits()}`;
+}
+
+/** The A/A row: decoding is deterministic at temperature 0, so any difference in length would be a fault of ours. */
+function describeRepeat({ drafters }: AuditResult, id: string, timings: AuditTimings): Content {
+  const summary = drafters.find(({ drafter }) => drafter === id)?.summary;
+  const first = summary === undefined ? undefined : findArm(summary, 'clean');
+  const again = summary === undefined ? undefined : findArm(summary, 'clean-again');
+  if (first === undefined || again === undefined) return null;
+  const before = first.meanAcceptedLength.estimate;
+  const after = again.meanAcceptedLength.estimate;
+  const speeds = [first.arm, again.arm].map((arm) => speedupText(summariseTimings(timings, id, arm).speedup));
+  return fragment`<p class="small"><b>A/A for ${id}:</b> measured twice, the clean prompts give
+${acceptedLengthText(before)} and ${acceptedLengthText(after)} tokens per step, and a speedup of ${speeds[0] ?? ''} and ${speeds[1] ?? ''}.
+A difference smaller than this one says nothing.</p>`;
+}
+
+function drawLimits(): Markup {
+  return fragment`<div class="limits"><h3>What this report does not say</h3><ul>
+<li>It bounds nothing from above: the audit found these suffixes in this time, a stronger search may find worse ones.</li>
+<li>It speaks of these weights, this drafting policy, this sampling and these prompts; another quantisation or engine may behave otherwise.</li>
+<li>Preservation is measured by divergence over a window, by edits and by the task’s answer where there is one. It is not a judgement of meaning.</li>
+<li>Speedups are of this machine at batch size 1; accepted lengths carry over to other machines, times do not.</li>
+<li>Intervals resample prompts; with fewer than about 10 prompts they are too narrow.</li>
+<li>Suffixes with a high perplexity may be caught by a filter in front of the service. The audit does not assume one.</li>
+</ul></div>`;
+}

@@ -1,0 +1,46 @@
+/** Writes the reports of one run into its folder. Each file is there whole or not at all: written aside, then renamed. */
+import { rename, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describeCause, MistletoeError } from '../core/errors.js';
+import type { AuditResult, AuditTimings } from '../audit/result.js';
+import { renderHtml } from './html/page.js';
+import { renderJUnit } from './junit.js';
+import { renderMarkdown } from './markdown.js';
+import type { Verdict } from './verdict.js';
+
+export interface ReportPaths {
+  readonly html: string;
+  readonly markdown: string;
+  readonly junit: string;
+}
+
+export async function writeReports(
+  folder: string,
+  result: AuditResult,
+  timings: AuditTimings,
+  verdict: Verdict,
+): Promise<ReportPaths> {
+  const paths = {
+    html: join(folder, 'report.html'),
+    markdown: join(folder, 'report.md'),
+    junit: join(folder, 'junit.xml'),
+  };
+  await writeWhole(paths.html, renderHtml(result, timings, verdict));
+  await writeWhole(paths.markdown, renderMarkdown(result, timings, verdict));
+  await writeWhole(paths.junit, renderJUnit(result, timings, verdict));
+  return paths;
+}
+
+async function writeWhole(path: string, text: string): Promise<void> {
+  const temporary = `${path}.${process.pid}.tmp`;
+  try {
+    await writeFile(temporary, text, 'utf8');
+    await rename(temporary, path);
+  } catch (cause) {
+    await rm(temporary, { force: true });
+    throw new MistletoeError('runtime', `Could not write ${path}: ${describeCause(cause)}.`, {
+      hint: 'Check that the folder exists, is writable and that the disk has room.',
+      cause,
+    });
+  }
+}
