@@ -1,0 +1,179 @@
+/**
+ * The HTML report in a real browser. The page stands in a frame of a small page of ours, which can look into it and
+ * press its buttons; what it sees comes back as JSON in the dumped document. The report's own policy forbids every
+ * script but its own, so nothing could be put into the report itself.
+ */
+import { spawn } from 'node:child_process';
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { escapeMarkup } from '../../src/report/escape.js';
+import { renderHtml } from '../../src/report/html/page.js';
+import { createSampleAudit } from '../../src/report/testing/sample-audit.js';
+import { judge } from '../../src/report/verdict.js';
+
+const browser = [
+  process.env.CHROME_PATH ?? '',
+  '/usr/bin/chromium',
+  '/usr/bin/chromium-browser',
+  '/usr/bin/google-chrome',
+  '/usr/bin/google-chrome-stable',
+  '/Applications/Google Chrome.app/Contents/MacOS/Google Chrome',
+].find((path) => path !== '' && existsSync(path));
+if (browser === undefined)
+  console.log('No Chromium or Chrome found (CHROME_PATH): skipping the report in a browser.');
+
+interface Seen {
+  readonly title: string;
+  readonly sections: readonly string[];
+  readonly scripts: number;
+  readonly images: number;
+  readonly requests: readonly string[];
+  readonly overflow: number;
+  readonly backgrounds: readonly string[];
+  readonly buttonTexts: readonly string[];
+  readonly drawnCharts: number;
+  readonly openAfterClick: boolean;
+  readonly focused: string;
+  readonly accepted: string;
+  readonly own: string;
+  readonly injected: boolean;
+}
+
+const probe = `
+const frame = document.querySelector('iframe');
+const look = () => {
+  const page = frame.contentDocument, view = frame.contentWindow;
+  const background = () => view.getComputedStyle(page.body).backgroundColor;
+  const button = page.getElementById('theme');
+  const backgrounds = [background()], buttonTexts = [button.textContent];
+  for (let press = 0; press < 2; press++) { button.click(); backgrounds.push(background()); buttonTexts.push(button.textContent); }
+  const summary = page.querySelector('details:not([open]) > summary');
+  summary.focus(); summary.click();
+  const style = (selector) => { const of = view.getComputedStyle(page.querySelector(selector)); return of.backgroundColor + ' ' + of.outlineStyle; };
+  const seen = {
+    title: page.title,
+    sections: [...page.querySelectorAll('main > [id]')].filter((part) => part.getBoundingClientRect().height > 100).map((part) => part.id),
+    scripts: page.scripts.length,
+    images: page.images.length,
+    requests: view.performance.getEntriesByType('resource').map((entry) => entry.name),
+    overflow: page.documentElement.scrollWidth - view.innerWidth,
+    backgrounds, buttonTexts,
+    drawnCharts: [...page.querySelectorAll('figure svg')].filter((chart) => chart.getBoundingClientRect().height > 100).length,
+    openAfterClick: summary.parentElement.open,
+    focused: page.activeElement.tagName,
+    accepted: style('.sides .a'),
+    own: style('.sides .r'),
+    injected: view.injected === true,
+  };
+  document.getElementById('seen').textContent = JSON.stringify(seen);
+  console.info('probe done');
+};
+if (frame.contentDocument.readyState === 'complete' && frame.contentDocument.getElementById('theme')) look();
+else frame.addEventListener('load', look);
+`;
+
+describe.skipIf(browser === undefined)('the HTML report in a browser', () => {
+  let folder = '';
+  beforeAll(() => {
+    folder = mkdtempSync(join(tmpdir(), 'mistletoe-browser-'));
+  });
+  afterAll(() => {
+    rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
+  });
+
+  const { result, timings } = createSampleAudit();
+  const report = renderHtml(result, timings, judge(result, { failIfDrop: 0.3 }));
+
+  async function openReport(
+    text: string,
+    width: number,
+    flags: readonly string[] = [],
+  ): Promise<{ seen: Seen; messages: string[] }> {
+    const path = join(folder, 'frame.html');
+    writeFileSync(
+      path,
+      `<!doctype html><meta charset="utf-8"><body style="margin:0"><pre id="seen"></pre>` +
+        `<iframe style="width:${width}px;height:900px;border:0" srcdoc="${escapeMarkup(text)}"></iframe><script>${probe}</script></body>`,
+    );
+    const { out, err } = await runBrowser(folder, [...flags, '--dump-dom', pathToFileURL(path).href]);
+    const json = /<pre id="seen">(.*?)<\/pre>/s.exec(out)?.[1] ?? '';
+    const plain = json.replace(/&lt;/g, '<').replace(/&gt;/g, '>').replace(/&amp;/g, '&');
+    return {
+      seen: JSON.parse(plain) as Seen,
+      messages: [...err.matchAll(/CONSOLE.*?\] "(.*?)", source/g)].map((match) => match[1] ?? ''),
+    };
+  }
+
+  it('shows every part, runs nothing but its own script and asks for nothing', async () => {
+    const { seen, messages } = await openReport(report, 1280);
+    expect(seen.sections).toEqual([
+      'verdict',
+      'rows',
+      'prompts',
+      'depth',
+      'search',
+      'answers',
+      'transfer',
+      'universal',
+      'setup',
+    ]);
+    expect(seen.title).toBe('Mistletoe audit of reference/target: collapsed');
+    expect(seen).toMatchObject({ scripts: 1, images: 0, requests: [], drawnCharts: 8, openAfterClick: true });
+    expect(seen.focused).toBe('SUMMARY');
+    expect(messages).toEqual(['probe done']);
+  });
+
+  it('turns dark and light, and tells accepted tokens apart without colour', async () => {
+    const { seen } = await openReport(report, 1280);
+    const [light, dark, again] = seen.backgrounds;
+    expect(dark).not.toBe(light);
+    expect(again).toBe(light);
+    expect(seen.buttonTexts).toEqual(['Dark', 'Light', 'Dark']);
+    expect(seen.accepted).toMatch(/ none$/);
+    expect(seen.own).toMatch(/rgba\(0, 0, 0, 0\) solid$/);
+    const preferred = await openReport(report, 1280, ['--blink-settings=preferredColorScheme=0']);
+    expect(preferred.seen.backgrounds).toEqual([dark, light, dark]);
+  });
+
+  it('fits a phone without scrolling sideways', async () => {
+    const { seen } = await openReport(report, 400);
+    expect(seen.overflow).toBeLessThanOrEqual(0);
+    expect(seen.drawnCharts).toBe(8);
+  });
+
+  it('would stop a script even if an escape were missing', async () => {
+    const broken = report.replace(
+      '</main>',
+      '<script>window.injected = true</script><img src="https://example.invalid/x.png"></main>',
+    );
+    const { seen, messages } = await openReport(broken, 1280);
+    expect(seen.scripts).toBe(2);
+    expect(seen.injected).toBe(false);
+    expect(messages.filter((message) => message.includes('Content Security Policy'))).toHaveLength(2);
+  });
+});
+
+function runBrowser(folder: string, args: readonly string[]): Promise<{ out: string; err: string }> {
+  const quiet =
+    '--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking ' +
+    '--disable-component-update --disable-sync --disable-dev-shm-usage --enable-logging=stderr --virtual-time-budget=2000';
+  return new Promise((resolve, reject) => {
+    const child = spawn(browser!, [
+      ...quiet.split(' '),
+      '--window-size=1300,1000',
+      `--user-data-dir=${mkdtempSync(join(folder, 'profile-'))}`,
+      ...args,
+    ]);
+    let out = '';
+    let err = '';
+    child.stdout.setEncoding('utf8').on('data', (chunk: string) => (out += chunk));
+    child.stderr.setEncoding('utf8').on('data', (chunk: string) => (err += chunk));
+    child.on('error', reject);
+    child.on('close', () => {
+      resolve({ out, err });
+    });
+  });
+}
