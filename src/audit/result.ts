@@ -66,6 +66,8 @@ export interface PromptResult {
   readonly skipped: string | null;
   readonly arms: readonly ArmResult[];
   readonly traces: readonly SearchTrace[];
+  /** Mean accepted length under attack for each further seed of --repeats; the attack arm is the first seed's. */
+  readonly repeats: readonly number[];
 }
 
 export interface ArmResult {

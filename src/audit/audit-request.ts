@@ -1,0 +1,51 @@
+/** What an audit is asked to do, as it is kept in the run's config.json: a resumed run reads this and nothing else. */
+import { z } from 'zod';
+import { MistletoeError } from '../core/errors.js';
+import { settingsSchema } from './settings.js';
+
+const promptSchema = z.object({
+  id: z.string(),
+  category: z.string().optional(),
+  text: z.string(),
+  turns: z.array(z.string()),
+  reference: z.string().optional(),
+});
+
+const identitySchema = z.object({ name: z.string(), parameterCount: z.number(), sha256: z.string() });
+
+export const requestSchema = z.object({
+  schema: z.literal('mistletoe.audit-run/1'),
+  version: z.string(),
+  node: z.string(),
+  preset: z.string(),
+  settings: settingsSchema,
+  seed: z.number(),
+  threads: z.number(),
+  targetFolder: z.string(),
+  target: identitySchema,
+  drafters: z
+    .array(
+      identitySchema.extend({ id: z.string(), system: z.string(), policy: z.string(), folder: z.string() }),
+    )
+    .min(1),
+  prompts: z.array(promptSchema).min(1),
+  transfer: z.boolean(),
+  universal: z.boolean(),
+  command: z.string(),
+});
+
+/** Everything that decides the result. */
+export type AuditRequest = Readonly<z.infer<typeof requestSchema>>;
+
+export function parseRequest(config: unknown, place: string): AuditRequest {
+  const parsed = requestSchema.safeParse(config);
+  if (parsed.success) return parsed.data;
+  const [issue] = parsed.error.issues;
+  throw new MistletoeError(
+    'usage',
+    `${place} cannot be read: ${issue?.path.join('.') ?? ''} ${issue?.message ?? ''}.`,
+    {
+      hint: 'It was written by another version, or changed; start the audit anew in another folder.',
+    },
+  );
+}

@@ -1,0 +1,138 @@
+/**
+ * The audit of one prompt on one drafter: the controls, three searches, and for each search the best few suffixes
+ * decoded for real, of which the one with the lowest measured accepted length wins among those that keep the answer.
+ */
+import { MistletoeError } from '../core/errors.js';
+import { createRandom } from '../core/random.js';
+import { joinPrompt } from './audit-prompt.js';
+import { drawRandomSuffix, fluentSuffix } from './controls.js';
+import type { ArmMeasure, ArmSetup } from './measure-arm.js';
+import { decodeArm, measureArm } from './measure-arm.js';
+import { editSimilarity } from '../measure/similarity.js';
+import type { Projection } from './projection.js';
+import { formatProjection, parseProjection } from './projection.js';
+import type { ArmName, SearchTrace, TracePoint } from './result.js';
+import type { Scored } from './scoring.js';
+import type { SearchOutcome, SearchSettings } from './search.js';
+import { searchSuffix } from './search.js';
+import type { AuditSettings } from './settings.js';
+
+export interface PromptAudit extends ArmSetup {
+  readonly settings: AuditSettings;
+  readonly seed: number;
+  readonly allowed: Int32Array;
+  /** Names the drafter and the prompt, so that every unit draws from streams of its own. */
+  readonly unit: string;
+  /** Suffixes that worked on earlier prompts: starts, not results. */
+  readonly starts: (arm: ArmName) => readonly (readonly number[])[];
+  readonly onStep?: (arm: ArmName, point: TracePoint) => void;
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface ArmOutcome extends ArmMeasure {
+  readonly trace: SearchTrace | null;
+}
+
+/** A search was stopped by the user: nothing of the unit counts. */
+export class Interrupted extends Error {}
+
+export type SearchedArm = 'preservation-only' | 'unprojected' | 'attack';
+
+export async function runArm(audit: PromptAudit, arm: ArmName, repeat = 0): Promise<ArmOutcome | undefined> {
+  switch (arm) {
+    case 'clean':
+    case 'clean-again':
+      return { ...(await measureArm(audit, arm, [])), trace: null };
+    case 'random': {
+      const random = createRandom(audit.seed, 'random-control', audit.unit);
+      const suffix = await drawRandomSuffix(
+        audit.target,
+        audit.prompt,
+        audit.allowed,
+        audit.settings.suffixLength,
+        random,
+      );
+      return { ...(await measureArm(audit, arm, suffix)), trace: null };
+    }
+    case 'fluent': {
+      const suffix = await fluentSuffix(audit.target, audit.prompt, audit.settings.suffixLength);
+      return suffix === undefined ? undefined : { ...(await measureArm(audit, arm, suffix)), trace: null };
+    }
+    case 'preservation-only':
+    case 'unprojected':
+    case 'attack':
+      return searchArm(audit, arm, repeat);
+  }
+}
+
+async function searchArm(audit: PromptAudit, arm: SearchedArm, repeat: number): Promise<ArmOutcome> {
+  const { settings, seed, unit, allowed } = audit;
+  const names = [unit, arm, ...(repeat === 0 ? [] : [`repeat-${repeat}`])];
+  const projection =
+    arm === 'unprojected'
+      ? parseProjection('none', 0)
+      : parseProjection(settings.projection, settings.lambda);
+  const random = createRandom(seed, 'search', ...names);
+  const fresh = await drawRandomSuffix(audit.target, audit.prompt, allowed, settings.suffixLength, random);
+  const inherited = repeat === 0 ? await keepSurviving(audit, audit.starts(arm)) : [];
+  const outcome = await searchSuffix(
+    {
+      scorer: audit.scorer,
+      allowed,
+      starts: [...inherited, fresh],
+      random,
+      onStep: (point) => audit.onStep?.(arm, point),
+      ...(audit.signal === undefined ? {} : { signal: audit.signal }),
+    },
+    searchSettings(settings, projection, arm),
+  );
+  if (outcome.interrupted) throw new Interrupted('The search was interrupted.');
+  const winner = await selectByDecoding(audit, outcome);
+  const measure = await measureArm(audit, arm, winner.suffixIds);
+  const objective = arm === 'preservation-only' ? 'preservation' : settings.objective;
+  return {
+    ...measure,
+    trace: { arm, objective, projection: formatProjection(projection), steps: outcome.trace },
+  };
+}
+
+function searchSettings(settings: AuditSettings, projection: Projection, arm: SearchedArm): SearchSettings {
+  return { ...settings, projection, drive: arm === 'preservation-only' ? 'preservation' : 'degradation' };
+}
+
+async function keepSurviving(
+  audit: PromptAudit,
+  starts: readonly (readonly number[])[],
+): Promise<(readonly number[])[]> {
+  if (starts.length === 0) return [];
+  const survives = await audit.scorer.keepRoundTrips(starts);
+  return starts.filter((_, index) => survives[index]);
+}
+
+/** The surrogate searched; the clock-free truth chooses. */
+async function selectByDecoding(
+  audit: PromptAudit,
+  { best, leastDivergence }: SearchOutcome,
+): Promise<Scored> {
+  if (best.length === 0) {
+    const { epsilon } = audit.settings;
+    throw new MistletoeError(
+      'incomplete',
+      `Every candidate was vetoed: the smallest divergence seen is ${leastDivergence.toFixed(3)}, the bound is ${epsilon}.`,
+      {
+        hint: `Raise --epsilon above ${leastDivergence.toFixed(2)}, or search longer (--steps, --candidates).`,
+      },
+    );
+  }
+  const clean = audit.prompt.answer.tokenIds;
+  const decoded = [];
+  for (const candidate of best) {
+    const { acceptance, tokenIds } = await decodeArm(audit, joinPrompt(audit.prompt, candidate.suffixIds));
+    const keepsAnswer = editSimilarity(clean, tokenIds) >= audit.bounds.similarity;
+    decoded.push({ candidate, keepsAnswer, length: acceptance.meanAcceptedLength });
+  }
+  const eligible = decoded.some(({ keepsAnswer }) => keepsAnswer)
+    ? decoded.filter(({ keepsAnswer }) => keepsAnswer)
+    : decoded;
+  return eligible.reduce((lowest, entry) => (entry.length < lowest.length ? entry : lowest)).candidate;
+}

@@ -1,0 +1,141 @@
+/**
+ * Scores of many suffixes. All share the prompt's caches; candidates that first differ from the base at the same
+ * position also share the base's rows up to there, so only what follows the edit is computed.
+ */
+import type { NamedValues } from '../runtime/program.js';
+import { float32, floatsOf, int32 } from '../runtime/program.js';
+import type { Target } from '../decode/target.js';
+import type { AuditPrompt } from './audit-prompt.js';
+import { keepRoundTrips } from './audit-prompt.js';
+import type { Candidate } from './candidates.js';
+import type { PromptState } from './prompt-state.js';
+import { extendState, passInputs } from './prompt-state.js';
+import type { SearchModels, SearchPrograms } from './search-programs.js';
+import { runDeclared } from './search-programs.js';
+import type { SuffixScorer } from './search.js';
+
+export interface Score {
+  readonly degradation: number;
+  readonly divergence: number;
+}
+
+export interface Scored extends Score {
+  readonly suffixIds: readonly number[];
+  readonly first: number;
+}
+
+/** Rows of one batch that keep the working memory of a step within some hundred megabytes. */
+const rowsPerBatch = 1536;
+
+export class Scorer implements SuffixScorer {
+  constructor(
+    private readonly target: Target,
+    private readonly models: SearchModels,
+    private readonly programs: SearchPrograms,
+    private readonly prompt: AuditPrompt,
+    private readonly state: PromptState,
+  ) {}
+
+  keepRoundTrips(suffixes: readonly (readonly number[])[]): Promise<boolean[]> {
+    return keepRoundTrips(this.target, this.prompt, suffixes);
+  }
+
+  async score(base: readonly number[], candidates: readonly Candidate[]): Promise<Scored[]> {
+    const shared = await extendState(this.models, this.state, base);
+    const groups = new Map<number, Candidate[]>();
+    for (const candidate of candidates) {
+      const group = groups.get(candidate.first);
+      if (group === undefined) groups.set(candidate.first, [candidate]);
+      else group.push(candidate);
+    }
+    const scored: Scored[] = [];
+    for (const [first, group] of groups) {
+      const rows = this.rowsBehind(first, base.length);
+      const size = Math.max(1, Math.floor(rowsPerBatch / rows));
+      for (let start = 0; start < group.length; start += size) {
+        scored.push(...(await this.scoreGroup(shared, base, first, group.slice(start, start + size))));
+      }
+    }
+    return scored;
+  }
+
+  private rowsBehind(first: number, suffixLength: number): number {
+    return suffixLength - first + this.prompt.afterIds.length + this.programs.settings.window;
+  }
+
+  private async scoreGroup(
+    shared: PromptState,
+    base: readonly number[],
+    first: number,
+    group: readonly Candidate[],
+  ): Promise<Scored[]> {
+    const { window } = this.programs.settings;
+    const { vocabularySize } = this.models.target.configuration;
+    const before = first === 0 ? this.state.lastToken : base[first - 1]!;
+    const rest = [...this.prompt.afterIds, ...this.prompt.answer.tokenIds.slice(0, window - 1)];
+    const rows = this.rowsBehind(first, base.length);
+    const tokens = new Int32Array(group.length * rows);
+    group.forEach(({ suffixIds }, index) => {
+      tokens.set([before, ...suffixIds.slice(first), ...rest], index * rows);
+    });
+    const pastLength = this.state.targetCache.pastLength + first;
+    const outputs = await runDeclared(this.programs.scores, {
+      tokens: int32(tokens, [group.length, rows]),
+      clean: float32(this.prompt.cleanLogits, [1, window, vocabularySize]),
+      ...passInputs(shared, this.models, rows, pastLength),
+    });
+    const degradation = floatsOf(outputs, 'degradation');
+    const divergence = floatsOf(outputs, 'divergence');
+    return group.map((candidate, index) => ({
+      ...candidate,
+      degradation: degradation[index]!,
+      divergence: divergence[index]!,
+    }));
+  }
+
+  /** Losses of one suffix and their gradients with respect to its one-hot rows. */
+  async differentiate(suffixIds: readonly number[]): Promise<SuffixGradients> {
+    const outputs = await runDeclared(this.programs.gradients, this.gradientInputs(suffixIds));
+    return {
+      degradation: floatsOf(outputs, 'degradation')[0]!,
+      divergence: floatsOf(outputs, 'divergence')[0]!,
+      degradationGradient: floatsOf(outputs, 'degradationGradient'),
+      divergenceGradient: floatsOf(outputs, 'divergenceGradient'),
+    };
+  }
+
+  /** The preservation gradient of every answer position, one backward pass each. */
+  async differentiatePositions(suffixIds: readonly number[]): Promise<Float32Array[]> {
+    const program = await this.programs.positionGradient();
+    const { window } = this.programs.settings;
+    const inputs = this.gradientInputs(suffixIds);
+    const gradients: Float32Array[] = [];
+    for (let position = 0; position < window; position++) {
+      const chosen = new Float32Array(window);
+      chosen[position] = 1;
+      const outputs = await runDeclared(program, { ...inputs, position: float32(chosen, [1, window, 1]) });
+      gradients.push(floatsOf(outputs, 'divergenceGradient'));
+    }
+    return gradients;
+  }
+
+  private gradientInputs(suffixIds: readonly number[]): NamedValues {
+    const { window } = this.programs.settings;
+    const { vocabularySize } = this.models.target.configuration;
+    const oneHot = new Float32Array(suffixIds.length * vocabularySize);
+    suffixIds.forEach((token, row) => (oneHot[row * vocabularySize + token] = 1));
+    const rest = [...this.prompt.afterIds, ...this.prompt.answer.tokenIds.slice(0, window - 1)];
+    return {
+      oneHot: float32(oneHot, [suffixIds.length, vocabularySize]),
+      first: int32([this.state.lastToken]),
+      rest: int32(rest),
+      clean: float32(this.prompt.cleanLogits, [1, window, vocabularySize]),
+      ...passInputs(this.state, this.models, this.rowsBehind(0, suffixIds.length)),
+    };
+  }
+}
+
+export interface SuffixGradients extends Score {
+  readonly degradationGradient: Float32Array; // [suffix, vocabulary]
+  readonly divergenceGradient: Float32Array; // [suffix, vocabulary]
+}
