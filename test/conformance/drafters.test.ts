@@ -108,6 +108,17 @@ describe.each(drafterVariants)('$name', (variant) => {
     });
   });
 
+  it('drafts as deep as the context allows, to its very end', async () => {
+    const promptIds = randomTokens('deep', contextLength - 14, vocabularySize);
+    const { speculative } = await decodeBoth('chain:3', { promptIds, maxNewTokens: 40 });
+    let read = promptIds.length;
+    for (const { depth, accepted } of speculative.steps) {
+      expect(depth).toBe(Math.min(3, contextLength - read - 1));
+      read += accepted + 1;
+    }
+    expect(read).toBe(contextLength);
+  });
+
   it('streams the tokens it returns, with their origin', async () => {
     const events: { id: number; origin: string; text: string }[] = [];
     const { plain, speculative } = await decodeBoth('chain:3', {
