@@ -119,10 +119,10 @@ export function lowerContraction(builder: OnnxBuilder, node: TensorOf<'contract'
   });
   const natural = [...plan.batch, ...plan.rows, ...plan.columns];
   const wanted = output.filter(isReal);
-  if (same(natural, wanted)) return reshapeTo(builder, product, node.shape);
-  const unmerged = builder.node('Reshape', [product, builder.shape(shapeOf(natural), true)]);
+  if (same(natural, wanted)) return builder.reshape(product, node.shape);
+  const unmerged = builder.reshape(product, shapeOf(natural));
   const perm = wanted.map((name) => natural.indexOf(name));
-  return reshapeTo(builder, builder.node('Transpose', [unmerged], { attributes: { perm } }), node.shape);
+  return builder.reshape(builder.node('Transpose', [unmerged], { attributes: { perm } }), node.shape);
 }
 
 /** The plain case, [..., inner] times a matrix in either order, needs no reshaping at all. */
@@ -155,7 +155,7 @@ function arrangeSide(builder: OnnxBuilder, side: Side): string {
   const { layout, outer, plan, shapeOf } = side;
   let value = side.value;
   if (layout.order !== undefined) {
-    value = builder.node('Reshape', [value, builder.shape(shapeOf(side.names), true)]);
+    value = builder.reshape(value, shapeOf(side.names));
     const perm = layout.order.map((name) => side.names.indexOf(name));
     value = builder.node('Transpose', [value], { attributes: { perm } });
   }
@@ -167,7 +167,7 @@ function arrangeSide(builder: OnnxBuilder, side: Side): string {
         ? [first, plan.batch, last]
         : [plan.batch, first, last];
   const merged = groups.map((group) => countElements(shapeOf(group)));
-  return builder.node('Reshape', [value, builder.shape(merged, true)]);
+  return builder.reshape(value, merged);
 }
 
 function flags(layout: Layout, isRight: boolean, hasBatch: boolean) {
@@ -191,8 +191,4 @@ function multiplyMatrices(builder: OnnxBuilder, inputs: Names, options: ProductO
     domain: 'com.microsoft',
     attributes: { ...transposed, alpha: { float: scale } },
   });
-}
-
-function reshapeTo(builder: OnnxBuilder, value: string, shape: Shape): string {
-  return builder.node('Reshape', [value, builder.shape(shape, true)]);
 }

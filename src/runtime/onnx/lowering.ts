@@ -60,7 +60,7 @@ const lowerings: { readonly [Name in Exclude<OperationName, Leaf>]: Lowering<Nam
 
   contract: lowerContraction,
 
-  reshape: (builder, node, [x]) => builder.node('Reshape', [x!, builder.shape(node.shape, true)]),
+  reshape: (builder, node, [x]) => builder.reshape(x!, node.shape),
   transpose: (builder, { attributes }, [x]) =>
     builder.node('Transpose', [x!], { attributes: { perm: attributes.order } }),
   broadcast: (builder, node, [x]) =>
@@ -88,12 +88,13 @@ const lowerings: { readonly [Name in Exclude<OperationName, Leaf>]: Lowering<Nam
     }),
   rotate: (builder, node, [x, cosine, sine]) => {
     const [batch, position, heads, width] = node.shape;
-    const flat = builder.shape([batch!, position!, multiplyDimensions(heads!, width!)], true);
-    const flattened = builder.node('Reshape', [x!, flat]);
+    const flat = [batch!, position!, multiplyDimensions(heads!, width!)];
+    const flattened = builder.reshape(x!, flat);
     // A position_ids of one element is an offset: row i of the angle tables belongs to position i.
     const inputs = [flattened, builder.integers([0]), cosine!, sine!];
     const turned = builder.node('RotaryEmbedding', inputs, { domain: 'com.microsoft' });
-    return builder.node('Reshape', [turned, builder.shape(node.shape, true)]);
+    builder.learnShape(turned, flat);
+    return builder.reshape(turned, node.shape);
   },
 
   gatherRows: (builder, _, inputs) => builder.node('Gather', inputs, { attributes: { axis: 0 } }),
@@ -102,14 +103,14 @@ const lowerings: { readonly [Name in Exclude<OperationName, Leaf>]: Lowering<Nam
     const width = countElements(rest);
     const count = countElements(node.inputs[1]!.shape);
     const zeros = builder.node('Expand', [builder.floats([0], []), builder.shape([rows!, width], false)]);
-    const column = builder.node('Reshape', [indices!, builder.shape([count, 1], true)]);
+    const column = builder.reshape(indices!, [count, 1]);
     const places = builder.node('Expand', [column, builder.shape([count, width], false)]);
-    const updates = builder.node('Reshape', [values!, builder.shape([count, width], true)]);
+    const updates = builder.reshape(values!, [count, width]);
     // Not ScatterND: its threads add to one row at the same time and lose some of the updates.
     const total = builder.node('ScatterElements', [zeros, places, updates], {
       attributes: { axis: 0, reduction: 'add' },
     });
-    return builder.node('Reshape', [total, builder.shape(node.shape, true)]);
+    return builder.reshape(total, node.shape);
   },
   pick: (builder, _, [x, indices]) => {
     const column = builder.node('Unsqueeze', [indices!, builder.integers([-1])]);
@@ -166,6 +167,7 @@ export function lowerToOnnx(outputs: NamedTensors, weights: readonly WeightStore
         tensor,
         tensor.inputs.map((input) => names.get(input)!),
       );
+      builder.learnShape(lowered, tensor.shape);
       names.set(tensor, lowered);
     }
   }
