@@ -1,0 +1,129 @@
+/**
+ * One step of the audit's search, split into gradient, candidates and scoring; and the same step (model shapes, B,
+ * lengths) in eager PyTorch, in the same run, plain and with a cached prompt as nanoGCG does.
+ * Run: npm run bench:audit-step [-- CANDIDATES]
+ */
+import { spawnSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { listAllowedTokens } from '../src/audit/allowed-tokens.js';
+import { preparePrompt } from '../src/audit/audit-prompt.js';
+import { proposeCandidates } from '../src/audit/candidates.js';
+import { drawRandomSuffix } from '../src/audit/controls.js';
+import { createObjective } from '../src/audit/objectives.js';
+import { projectGradient } from '../src/audit/projection.js';
+import { readPromptState } from '../src/audit/prompt-state.js';
+import { Scorer } from '../src/audit/scoring.js';
+import { compileSearch } from '../src/audit/search-programs.js';
+import { createRandom } from '../src/core/random.js';
+import { bundledTarget, packageRoot } from '../src/decode/bundled-models.js';
+import { openTarget } from '../src/decode/target.js';
+import { loadDrafter } from '../src/draft/load-drafter.js';
+import { describeMachine } from '../src/measure/machine.js';
+import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
+import { printTable } from './stopwatch.js';
+
+const threads = 2;
+const candidates = Number(process.argv[2] ?? 256);
+const suffixLength = 20;
+const window = 20;
+const steps = 3;
+
+const machine = describeMachine();
+console.log(
+  `${machine.processor} (${machine.architecture}), ${threads} threads, ${candidates} candidates, suffix ${suffixLength}, window ${window}\n`,
+);
+const runtime = createOnnxRuntime({ threads });
+const target = await openTarget(bundledTarget, { runtime });
+const drafter = await loadDrafter(resolve(bundledTarget, '../eagle'), { target: target.model });
+const models = { target: target.model, drafter };
+const text =
+  'A farmer has 12 cows, 7 sheep and 3 horses. He sells half of the cows and buys 5 more sheep. How many animals does he have now? Explain your steps.';
+const prompt = await preparePrompt(
+  target,
+  { id: 'bench', text, turns: [text] },
+  { window, suffixLength, maxNewTokens: 32, chat: true },
+);
+const settings = { window, suffixLength, divergence: 'clean-to-suffixed' as const };
+const programs = await compileSearch(models, createObjective('total-variation', 4), settings);
+const scorer = new Scorer(target, models, programs, prompt, await readPromptState(models, prompt.beforeIds));
+const allowed = listAllowedTokens(target.tokenizer, target.model.configuration.vocabularySize, {
+  allowNonAscii: false,
+});
+const random = createRandom(0, 'bench');
+const base = await drawRandomSuffix(target, prompt, allowed, suffixLength, random);
+
+const spent = { gradient: Infinity, proposing: Infinity, scoring: Infinity };
+for (let step = 0; step <= steps; step++) {
+  const start = performance.now();
+  const gradients = await scorer.differentiate(base);
+  const direction = projectGradient(gradients.degradationGradient, [gradients.divergenceGradient], {
+    kind: 'direction',
+    weight: 2,
+  });
+  const differentiated = performance.now();
+  const proposed = proposeCandidates(
+    base,
+    direction,
+    allowed,
+    { candidates, topTokens: 256, positions: 16 },
+    random,
+  );
+  await scorer.keepRoundTrips(proposed.map(({ suffixIds }) => suffixIds));
+  const ready = performance.now();
+  await scorer.score(base, proposed);
+  const scored = performance.now();
+  if (step === 0) continue;
+  spent.gradient = Math.min(spent.gradient, differentiated - start);
+  spent.proposing = Math.min(spent.proposing, ready - differentiated);
+  spent.scoring = Math.min(spent.scoring, scored - ready);
+}
+const total = spent.gradient + spent.proposing + spent.scoring;
+const seconds = (ms: number): string => `${(ms / 1000).toFixed(2)} s`;
+const rows = [
+  ['step', 'total', 'gradient', 'candidates', 'scoring', 'against Mistletoe'],
+  [
+    'Mistletoe',
+    seconds(total),
+    seconds(spent.gradient),
+    seconds(spent.proposing),
+    seconds(spent.scoring),
+    '1.00',
+  ],
+];
+const memory = process.resourceUsage().maxRSS / 1024;
+await runtime.dispose();
+for (const variant of ['plain', 'prefix-cache'] as const) rows.push(runTorch(variant));
+printTable(rows);
+console.log(`\npeak memory of Mistletoe's process: ${memory.toFixed(0)} MB`);
+
+function runTorch(variant: 'plain' | 'prefix-cache'): string[] {
+  const { hiddenSize, intermediateSize, layerCount, headCount, vocabularySize } = target.model.configuration;
+  const sizes = [
+    hiddenSize,
+    intermediateSize,
+    layerCount,
+    headCount,
+    vocabularySize,
+    candidates,
+    prompt.beforeIds.length,
+    suffixLength,
+    prompt.afterIds.length,
+    window,
+    threads,
+  ];
+  const script = join(packageRoot, 'bench/torch/audit_step.py');
+  const python = existsSync('/usr/bin/python3') ? '/usr/bin/python3' : 'python3';
+  const result = spawnSync(python, [script, variant, ...sizes.map(String)], { encoding: 'utf8' });
+  if (result.status !== 0) return [`PyTorch, ${variant}`, 'not installed', '', '', '', ''];
+  const torch = JSON.parse(result.stdout) as { version: string; gradientMs: number; scoringMs: number };
+  const sum = torch.gradientMs + torch.scoringMs;
+  return [
+    `PyTorch ${torch.version}, ${variant}`,
+    seconds(sum),
+    seconds(torch.gradientMs),
+    '',
+    seconds(torch.scoringMs),
+    `${(sum / total).toFixed(2)}x slower`,
+  ];
+}

@@ -1,0 +1,25 @@
+/** Timing for benchmarks: the best and the median of several runs, because the machines are noisy. */
+export interface Timing {
+  readonly bestMs: number;
+  readonly medianMs: number;
+}
+
+export async function time(run: () => Promise<unknown>, repetitions: number, warmups = 2): Promise<Timing> {
+  for (let warmup = 0; warmup < warmups; warmup++) await run();
+  const times: number[] = [];
+  for (let repetition = 0; repetition < repetitions; repetition++) {
+    const start = performance.now();
+    await run();
+    times.push(performance.now() - start);
+  }
+  times.sort((left, right) => left - right);
+  return { bestMs: times[0]!, medianMs: times[Math.floor(times.length / 2)]! };
+}
+
+export function printTable(rows: readonly (readonly string[])[]): void {
+  const [header, ...body] = rows;
+  const line = (cells: readonly string[]): string => `| ${cells.join(' | ')} |`;
+  console.log(line(header!));
+  console.log(line(header!.map(() => '---')));
+  for (const row of body) console.log(line(row));
+}
