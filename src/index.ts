@@ -1,6 +1,6 @@
 /**
- * Mistletoe as a library. Every command of the command line is one of these functions away:
- * `mistletoe generate` is openTarget and generateText, `mistletoe inspect` is inspectCheckpoint.
+ * Mistletoe as a library. Every command of the command line is one of these functions away: `mistletoe generate` is
+ * openTarget and generateText or, with a drafter, generateSpeculatively; `mistletoe inspect` is inspectCheckpoint.
  */
 
 // Failures that a user can cause or meet.
@@ -21,6 +21,37 @@ export { encodePrompt, generateText, openTarget } from './decode/target.js';
 export type { GenerateOptions, PromptEncoding, Target, TargetOptions } from './decode/target.js';
 export { decodePlain } from './decode/plain.js';
 export type { Generation, GenerationRequest } from './decode/plain.js';
+/**
+ * Speculative decoding: the same answer, drafted by a small model and verified by the target.
+ * @example
+ * const drafter = await loadDrafter(bundledDrafterFolder('eagle3'), { target: target.model });
+ * const { text, acceptance } = await generateSpeculatively(target, drafter, 'Why is the sky blue?');
+ * acceptance.meanAcceptedLength; // accepted draft tokens per step, and the target's own
+ */
+export {
+  createPolicy,
+  defaultDraftPolicy,
+  generateSpeculatively,
+  isSpeculative,
+} from './decode/speculative-text.js';
+export type { SpeculativeOptions } from './decode/speculative-text.js';
+export { bundledDrafterFolder, bundledDrafters, findDrafterFolder } from './decode/bundled-drafters.js';
+export type { BundledDrafter } from './decode/bundled-drafters.js';
+export { always, decodeSpeculative } from './decode/speculative.js';
+export type {
+  PolicyChooser,
+  SpeculativeGeneration,
+  SpeculativeRequest,
+  StepOutcome,
+} from './decode/speculative.js';
+export type { AcceptanceRecord } from './decode/acceptance.js';
+export { verificationRules } from './decode/verification.js';
+export type { VerificationRule } from './decode/verification.js';
+export { loadDrafter } from './draft/load-drafter.js';
+export type { DrafterOptions } from './draft/load-drafter.js';
+export type { Drafter } from './draft/drafter.js';
+export { formatDraftPolicy, parseDraftPolicy } from './draft/policy.js';
+export type { DraftPolicy } from './draft/policy.js';
 export type { FinishReason, TokenEvent, TokenOrigin } from './decode/answer.js';
 export type { SamplingOptions } from './core/sampling.js';
 
@@ -38,6 +69,26 @@ export type { Problem } from './checkpoint/open-checkpoint.js';
 export type { Checkpoint, StoredTensor } from './checkpoint/stored-tensor.js';
 export { readFloat32, readIntegers } from './checkpoint/read-tensor.js';
 export { prepareWeights } from './checkpoint/weight-cache.js';
+
+/**
+ * Auditing a drafter: does a suffix slow it down while the answer stays the same?
+ * @example
+ * const request = await createRequest({ prompts: [inlinePrompt('Why is the sky blue?')], preset: 'quick' });
+ * const outcome = await startAudit('runs/first', request);
+ * if (outcome.status === 'complete') judge(outcome.result, { failIfDrop: 0.3 }).headline;
+ */
+export { createRequest } from './audit/create-request.js';
+export type { AuditPlan } from './audit/create-request.js';
+export type { AuditRequest } from './audit/audit-request.js';
+export { resumeAudit, startAudit } from './audit/run-audit.js';
+export type { AuditOptions, AuditOutcome } from './audit/run-audit.js';
+export type { AuditEvents, UnitName } from './audit/drafter-audit.js';
+export { presets } from './audit/settings.js';
+export type { AuditSettings, PresetName } from './audit/settings.js';
+export type { AuditResult, AuditTimings } from './audit/result.js';
+export { judge } from './report/verdict.js';
+export type { Gate, Verdict } from './report/verdict.js';
+export { writeReports } from './report/write-reports.js';
 
 /**
  * The model itself, one pass at a time.

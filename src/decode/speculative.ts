@@ -205,7 +205,8 @@ function createVerifier(rule: VerificationRule, sampling: SamplingOptions, rando
   };
 }
 
-function checkRule(rule: VerificationRule, { temperature }: SamplingOptions): void {
+/** Refuses a rule that the temperature makes no sense of. */
+export function checkRule(rule: VerificationRule, { temperature }: SamplingOptions): void {
   if (rule === 'greedy' && temperature > 0) {
     throw new MistletoeError(
       'usage',

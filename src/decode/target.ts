@@ -15,7 +15,7 @@ import { parseJson, readTextFile } from '../text/text-file.js';
 import type { Tokenizer } from '../text/tokenizer.js';
 import { loadTokenizer } from '../text/tokenizer.js';
 import type { AnswerOptions } from './answer.js';
-import type { Generation } from './plain.js';
+import type { Generation, GenerationRequest } from './plain.js';
 import { decodePlain } from './plain.js';
 
 export interface Target {
@@ -147,9 +147,18 @@ export async function generateText(
   prompt: string | readonly ChatMessage[],
   options: GenerateOptions = {},
 ): Promise<Generation> {
+  return decodePlain(target.model, await requestFor(target, prompt, options));
+}
+
+/** What a decoding loop is asked for: the prompt as token ids, and every option with its default. */
+export async function requestFor(
+  target: Target,
+  prompt: string | readonly ChatMessage[],
+  options: GenerateOptions,
+): Promise<GenerationRequest> {
   const { maxNewTokens = 128, sampling = { temperature: 0 }, seed = 0, ...rest } = options;
   const { stopStrings, onToken, signal } = rest;
-  return decodePlain(target.model, {
+  return {
     promptIds: await encodePrompt(target, prompt, rest),
     maxNewTokens,
     sampling,
@@ -159,5 +168,5 @@ export async function generateText(
     ...(stopStrings === undefined ? {} : { stopStrings }),
     ...(onToken === undefined ? {} : { onToken }),
     ...(signal === undefined ? {} : { signal }),
-  });
+  };
 }

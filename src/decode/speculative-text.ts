@@ -1,0 +1,74 @@
+/** Answering prompts by speculative decoding: generateText with a drafter beside the target. */
+import type { SamplingOptions } from '../core/sampling.js';
+import type { Drafter } from '../draft/drafter.js';
+import { resolvePolicy } from '../draft/grow-tree.js';
+import type { DraftPolicy } from '../draft/policy.js';
+import { parseDraftPolicy } from '../draft/policy.js';
+import type { ChatMessage } from '../text/chat-template.js';
+import { createAdaptivePolicy } from './adaptive-policy.js';
+import type { Generation } from './plain.js';
+import type { PolicyChooser, SpeculativeGeneration } from './speculative.js';
+import { always, decodeSpeculative } from './speculative.js';
+import type { GenerateOptions, Target } from './target.js';
+import { requestFor } from './target.js';
+import type { VerificationRule } from './verification.js';
+
+export interface SpeculativeOptions extends GenerateOptions {
+  /**
+   * How much to draft: `chain:4`, `dynamic:60,5,10` and so on, or a chooser that several prompts share, so that what
+   * `auto` learns on one helps the next. By default what `defaultDraftPolicy` says.
+   */
+  readonly policy?: string | PolicyChooser;
+  /** `greedy` at temperature 0 and `rejection` above it, unless told otherwise. */
+  readonly rule?: VerificationRule;
+  /** Told when the drafter fails and the answer goes on without it. */
+  readonly onNotice?: (message: string) => void;
+}
+
+/**
+ * Answers a prompt by speculative decoding.
+ * @example
+ * const drafter = await loadDrafter(bundledDrafterFolder('eagle3'), { target: target.model });
+ * const { text, acceptance } = await generateSpeculatively(target, drafter, 'Why is the sky blue?', { policy: 'chain:4' });
+ */
+export async function generateSpeculatively(
+  target: Target,
+  drafter: Drafter,
+  prompt: string | readonly ChatMessage[],
+  options: SpeculativeOptions = {},
+): Promise<SpeculativeGeneration> {
+  const { policy, rule, onNotice, ...rest } = options;
+  const chooser =
+    typeof policy === 'object' ? policy : createPolicy(policyOf(policy, drafter, rest), drafter);
+  const request = await requestFor(target, prompt, rest);
+  return decodeSpeculative(target.model, drafter, {
+    ...request,
+    policy: chooser,
+    ...(rule === undefined ? {} : { rule }),
+    ...(onNotice === undefined ? {} : { onNotice }),
+  });
+}
+
+function policyOf(text: string | undefined, drafter: Drafter, { sampling }: GenerateOptions): DraftPolicy {
+  return text === undefined ? defaultDraftPolicy(drafter, sampling) : parseDraftPolicy(text);
+}
+
+/**
+ * `auto` watches the clock. At temperature 0 the tokens do not depend on what it chooses; above it they would, and
+ * the same seed must give the same text, so a fixed chain is the default there.
+ */
+export function defaultDraftPolicy(
+  { maximumDepth }: Pick<Drafter, 'maximumDepth'>,
+  { temperature }: SamplingOptions = { temperature: 0 },
+): DraftPolicy {
+  return temperature === 0 ? { kind: 'auto' } : { kind: 'chain', length: Math.min(4, maximumDepth) };
+}
+
+/** Reads the policy's files and refuses what the drafter cannot do. */
+export function createPolicy(policy: DraftPolicy, drafter: Drafter): PolicyChooser {
+  return policy.kind === 'auto' ? createAdaptivePolicy(drafter) : always(resolvePolicy(policy, drafter));
+}
+
+export function isSpeculative(generation: Generation): generation is SpeculativeGeneration {
+  return 'acceptance' in generation;
+}
