@@ -1,6 +1,6 @@
 import { MistletoeError } from '../core/errors.js';
-import type { FinishReason } from '../decode/answer.js';
-import type { Generation } from '../decode/plain.js';
+import type { SamplingOptions } from '../core/sampling.js';
+import { generateSpeculatively } from '../decode/speculative-text.js';
 import type { GenerateOptions, Target } from '../decode/target.js';
 import { generateText, openTarget } from '../decode/target.js';
 import { createOnnxRuntime } from '../runtime/onnx/onnx-runtime.js';
@@ -8,23 +8,25 @@ import type { Prompt } from '../text/prompt-set.js';
 import { inlinePrompt, loadPrompts } from '../text/prompt-set.js';
 import { exitCodes } from './failure.js';
 import type { GenerateFlags } from './generate-command.js';
+import type { Speculation } from './generate-drafting.js';
+import { loadSpeculation, planDrafting } from './generate-drafting.js';
+import { createPrinter } from './generate-printers.js';
 import type { Terminal } from './terminal.js';
-import { colorsFor, withoutControls } from './terminal.js';
+import { colorsFor } from './terminal.js';
 
 export async function runGenerate(flags: GenerateFlags, terminal: Terminal): Promise<number> {
+  const plan = planDrafting(flags, samplingOf(flags));
   const prompts = await readPrompts(flags, terminal);
   const runtime = createOnnxRuntime(flags.threads === undefined ? {} : { threads: flags.threads });
   const colors = colorsFor(terminal.stderr, terminal);
+  const onNotice = (message: string): void => {
+    terminal.stderr.write(`${colors.yellow('note:')}  ${message}\n`);
+  };
+  const loading = { onNotice, ...(flags.cacheDir === undefined ? {} : { cacheFolder: flags.cacheDir }) };
   try {
-    const target = await openTarget(flags.target, {
-      runtime,
-      onNotice: (message) => {
-        terminal.stderr.write(`${colors.yellow('note:')}  ${message}\n`);
-      },
-      ...chatOf(flags),
-      ...(flags.cacheDir === undefined ? {} : { cacheFolder: flags.cacheDir }),
-    });
-    return await answerAll(target, prompts, flags, terminal);
+    const target = await openTarget(flags.target, { runtime, ...loading, ...chatOf(flags) });
+    const speculation = plan === undefined ? undefined : await loadSpeculation(plan, target, loading);
+    return await answerAll({ target, speculation, prompts, flags, terminal, onNotice });
   } finally {
     await runtime.dispose();
   }
@@ -55,28 +57,41 @@ async function readPrompts(
   return loadPrompts(prompts);
 }
 
-async function answerAll(
-  target: Target,
-  prompts: readonly Prompt[],
-  flags: GenerateFlags,
-  terminal: Terminal,
-): Promise<number> {
+interface Task {
+  readonly target: Target;
+  readonly speculation: Speculation | undefined;
+  readonly prompts: readonly Prompt[];
+  readonly flags: GenerateFlags;
+  readonly terminal: Terminal;
+  readonly onNotice: (message: string) => void;
+}
+
+async function answerAll({ prompts, onNotice, ...task }: Task): Promise<number> {
+  const { target, speculation, flags, terminal } = task;
   const abort = new AbortController();
   const signal = AbortSignal.any([abort.signal, terminal.closed]);
   const stopListening = terminal.onInterrupt(() => {
     abort.abort();
   });
-  const printer =
-    flags.format === 'json' ? createJsonPrinter(flags, terminal) : createTextPrinter(flags, terminal, target);
+  const printer = createPrinter(task);
   try {
     for (const prompt of prompts) {
       printer.begin(prompt);
-      const generation = await generateText(target, prompt.text, {
+      const options = {
         ...optionsOf(flags),
         ...(flags.prompts === undefined ? {} : { name: `Prompt ${prompt.id} of ${flags.prompts}` }),
         onToken: printer.token,
         signal,
-      });
+      };
+      const generation =
+        speculation === undefined
+          ? await generateText(target, prompt.text, options)
+          : await generateSpeculatively(target, speculation.drafter, prompt.text, {
+              ...options,
+              onNotice,
+              policy: speculation.policy,
+              ...(speculation.rule === undefined ? {} : { rule: speculation.rule }),
+            });
       printer.end(prompt, generation);
       if (signal.aborted) break;
     }
@@ -87,87 +102,14 @@ async function answerAll(
 }
 
 function optionsOf(flags: GenerateFlags): GenerateOptions {
-  const { maxNewTokens, temperature, topK, topP, seed, stop } = flags;
+  const { maxNewTokens, seed, stop } = flags;
+  return { maxNewTokens, seed, stopStrings: stop, sampling: samplingOf(flags) };
+}
+
+function samplingOf({ temperature, topK, topP }: GenerateFlags): SamplingOptions {
   return {
-    maxNewTokens,
-    seed,
-    stopStrings: stop,
-    sampling: {
-      temperature,
-      ...(topK === undefined ? {} : { topK }),
-      ...(topP === undefined ? {} : { topP }),
-    },
+    temperature,
+    ...(topK === undefined ? {} : { topK }),
+    ...(topP === undefined ? {} : { topP }),
   };
-}
-
-interface Printer {
-  begin(prompt: Prompt): void;
-  readonly token: NonNullable<GenerateOptions['onToken']>;
-  end(prompt: Prompt, generation: Generation): void;
-}
-
-function createTextPrinter({ prompts }: GenerateFlags, terminal: Terminal, { template }: Target): Printer {
-  const { stdout, stderr } = terminal;
-  const colors = colorsFor(stdout, terminal);
-  const summaryColors = colorsFor(stderr, terminal);
-  const clean = stdout.isTerminal ? withoutControls : (text: string) => text;
-  let isAtStart = true;
-  return {
-    begin({ id, text }) {
-      isAtStart = true;
-      if (prompts === undefined) return;
-      const [line = ''] = text.trim().split('\n');
-      const shown = line.length > 90 ? `${line.slice(0, 90)}...` : line;
-      stdout.write(`${colors.bold(`[${id}]`)} ${colors.dim(clean(shown))}\n`);
-    },
-    token({ text }) {
-      // An answer to a template's "ASSISTANT:" starts with a blank that only the model cares about.
-      const shown = isAtStart && template !== undefined ? text.trimStart() : text;
-      if (shown !== '') isAtStart = false;
-      stdout.write(clean(shown));
-    },
-    end(_, generation) {
-      stdout.write(generation.text.endsWith('\n') ? '' : '\n');
-      stderr.write(`${summaryColors.dim(summarise(generation))}\n`);
-      if (prompts !== undefined) stdout.write('\n');
-    },
-  };
-}
-
-/** One object, one line: a run that is cut short leaves whole lines behind. */
-function createJsonPrinter({ prompts }: GenerateFlags, { stdout }: Terminal): Printer {
-  return {
-    begin: () => undefined,
-    token: () => undefined,
-    end({ id }, generation) {
-      const { promptTokenIds, tokenIds, text, finishReason, prefillMs, decodeMs, tokensPerSecond } =
-        generation;
-      const result = { promptTokenIds, tokenIds, text, finishReason, prefillMs, decodeMs, tokensPerSecond };
-      stdout.write(`${JSON.stringify(prompts === undefined ? result : { id, ...result })}\n`);
-    },
-  };
-}
-
-const endings: Readonly<Record<FinishReason, string>> = {
-  stop: 'the model ended its answer',
-  'stop-string': 'ended at a stop text',
-  length: 'reached --max-new-tokens',
-  context: 'the context is full',
-  aborted: 'interrupted',
-};
-
-function summarise({
-  promptTokenIds,
-  tokenIds,
-  prefillMs,
-  tokensPerSecond,
-  finishReason,
-}: Generation): string {
-  const parts = [
-    `${promptTokenIds.length} prompt tokens in ${prefillMs.toFixed(0)} ms`,
-    `${tokenIds.length} new ${tokenIds.length === 1 ? 'token' : 'tokens'}`,
-    ...(tokensPerSecond > 0 ? [`${tokensPerSecond.toFixed(1)} tokens/s`] : []),
-    endings[finishReason],
-  ];
-  return parts.join(' · ');
 }

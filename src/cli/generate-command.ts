@@ -1,5 +1,8 @@
 import { type Command, Option } from 'commander';
+import { bundledDrafters } from '../decode/bundled-drafters.js';
 import { bundledTarget } from '../decode/bundled-models.js';
+import type { VerificationRule } from '../decode/verification.js';
+import { verificationRules } from '../decode/verification.js';
 import { collect, number, wholeNumber } from './option-values.js';
 import type { CommandContext } from './program.js';
 
@@ -15,6 +18,10 @@ export interface GenerateFlags {
   readonly topP?: number;
   readonly topK?: number;
   readonly seed: number;
+  readonly drafter?: string;
+  readonly draft?: string;
+  readonly verify?: VerificationRule;
+  readonly showDrafts?: true;
   readonly stop: readonly string[];
   readonly format: 'text' | 'json';
   readonly threads?: number;
@@ -63,6 +70,25 @@ export function addGenerateCommand(program: Command, context: CommandContext): v
         .argParser(collect)
         .default([], 'none'),
     )
+    .optionsGroup('How to draft:')
+    .option(
+      '-d, --drafter <dir>',
+      `decode speculatively with this drafter: its folder, or ${bundledDrafters.join(', ')}, which come with the bundled model (default: none, plain decoding)`,
+    )
+    .option(
+      '--draft <policy>',
+      'how much to draft each step: auto, chain:4, tree:mc_sim_7b_63, tree:FILE.json, dynamic:60,5,10 (default: auto; with a temperature chain:4)',
+    )
+    .addOption(
+      new Option(
+        '--verify <rule>',
+        'which drafts to keep: greedy and rejection are lossless, typical is lossy (default: greedy; with a temperature rejection)',
+      ).choices(Object.keys(verificationRules)),
+    )
+    .option(
+      '--show-drafts',
+      'put accepted draft tokens between \u27e8 and \u27e9, for where there is no colour',
+    )
     .optionsGroup('Output and machine:')
     .addOption(
       new Option('--format <format>', 'text streams; json prints one object per prompt, each on one line')
@@ -88,6 +114,8 @@ Examples:
   mistletoe generate --raw --prompt "def reverse(text):" --stop "def "
   cat question.txt | mistletoe generate --prompt -
   mistletoe generate --prompts prompts.jsonl --format json > answers.jsonl
+  mistletoe generate --prompt "Write a haiku." --drafter eagle3
+  mistletoe generate --prompt "Write a haiku." --drafter medusa --draft chain:3 --show-drafts
 
 The text goes to stdout, a line with counts and speed to stderr. Ctrl-C ends the answer and keeps what is there.
 `;

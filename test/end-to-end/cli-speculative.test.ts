@@ -1,0 +1,254 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { stripVTControlCharacters } from 'node:util';
+import { afterAll, describe, expect, it } from 'vitest';
+import { makeTemporaryFolder } from '../../src/checkpoint/testing/temporary-folder.js';
+import { run } from '../../src/cli/program.js';
+import type { FakeTerminalOptions } from '../support/fake-terminal.js';
+import { createFakeTerminal } from '../support/fake-terminal.js';
+import { tiny, writeCheckpoint, writeDecoder, writeLetterTokenizer } from '../support/tiny-checkpoints.js';
+import { drafterVariants, medusaTensors, numbered } from '../support/tiny-drafters.js';
+
+const temporary = makeTemporaryFolder();
+afterAll(temporary.remove);
+const cache = join(temporary.path, 'cache');
+
+interface Outcome {
+  readonly code: number;
+  readonly out: string;
+  readonly err: string;
+}
+
+async function generate(argv: readonly string[], options: FakeTerminalOptions = {}): Promise<Outcome> {
+  const terminal = createFakeTerminal(options);
+  const code = await run(['generate', '--cache-dir', cache, ...argv], terminal);
+  return { code, ...terminal.written };
+}
+
+interface JsonResult {
+  readonly tokenIds: number[];
+  readonly text: string;
+  readonly decodeMs: number;
+  readonly drafter: string;
+  readonly draftPolicy: string;
+  readonly verification: { readonly rule: string; readonly lossless: boolean };
+  readonly drafterFailed: boolean;
+  readonly steps: number;
+  readonly acceptedLengths: number[];
+  readonly meanAcceptedLength: number;
+  readonly acceptanceByDepth: number[];
+  readonly acceptedTokens: number;
+  readonly proposedTokens: number;
+  readonly targetPasses: number;
+  readonly drafterPasses: number;
+  readonly draftMs: number;
+  readonly verifyMs: number;
+  readonly overheadMs: number;
+}
+
+async function generateJson(argv: readonly string[]): Promise<JsonResult[]> {
+  const { code, out } = await generate([...argv, '--format', 'json']);
+  expect(code).toBe(0);
+  return out
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line) as JsonResult);
+}
+
+const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
+const code = ['--prompt', 'Write a Python function that reverses a string.', '-n', '40'];
+
+describe('mistletoe generate --drafter', () => {
+  it.each([
+    ['sps', 'draft model'],
+    ['medusa', 'Medusa'],
+    ['hydra', 'Hydra'],
+    ['eagle', 'EAGLE'],
+    ['eagle3', 'EAGLE-3'],
+  ])('%s gives the text of plain decoding, and numbers that fit together', async (name, drafter) => {
+    const [plain] = await generateJson(code);
+    const [result] = await generateJson([...code, '--drafter', name, '--draft', 'chain:4']);
+    expect(result!.tokenIds).toEqual(plain!.tokenIds);
+    expect(result!.text).toBe(plain!.text);
+    expect(result).toMatchObject({
+      drafter,
+      draftPolicy: 'chain:4',
+      verification: { rule: 'greedy', lossless: true },
+      drafterFailed: false,
+    });
+    const { steps, acceptedLengths, acceptedTokens, proposedTokens, acceptanceByDepth } = result!;
+    expect(acceptedLengths).toHaveLength(steps);
+    expect(acceptedTokens).toBeGreaterThan(0);
+    expect(sum(acceptedLengths)).toBe(acceptedTokens + steps);
+    // The first token comes from the prompt; the last path may run past the end.
+    expect(sum(acceptedLengths)).toBeGreaterThanOrEqual(result!.tokenIds.length - 1);
+    expect(sum(acceptedLengths.slice(0, -1))).toBeLessThan(result!.tokenIds.length);
+    expect(result!.meanAcceptedLength).toBeCloseTo(1 + acceptedTokens / steps, 10);
+    expect(sum(acceptanceByDepth) * steps).toBeCloseTo(acceptedTokens, 8);
+    expect(proposedTokens).toBe(4 * steps);
+    expect(result!.targetPasses).toBe(steps);
+    expect(result!.drafterPasses).toBeGreaterThanOrEqual(steps);
+    const { draftMs, verifyMs, overheadMs, decodeMs } = result!;
+    expect(Math.min(draftMs, verifyMs, overheadMs)).toBeGreaterThan(0);
+    expect(draftMs + verifyMs + overheadMs).toBeCloseTo(decodeMs, 6);
+  });
+
+  it('streams the same text into a pipe, and one line about it to stderr', async () => {
+    const plain = await generate(code);
+    const { code: exit, out, err } = await generate([...code, '-d', 'eagle3', '--draft', 'chain:4']);
+    expect(exit).toBe(0);
+    expect(out).toBe(plain.out);
+    expect(err).toMatch(
+      /^40 new tokens in \d+ steps · mean accepted length \d\.\d\d \(bonus included\) · [\d.]+ tokens\/s · draft \d+% verify \d+% · EAGLE-3 chain:4, lossless · reached --max-new-tokens\n$/,
+    );
+  });
+
+  it('shows accepted tokens by colour on a terminal and by brackets where asked', async () => {
+    const plain = await generate(code);
+    const drafted = [...code, '-d', 'eagle3', '--draft', 'chain:4'];
+    const colored = await generate(drafted, { isTerminal: true });
+    expect(colored.out).toMatch(/\u001b\[32m[^\u001b\n]+\u001b\[39m/);
+    expect(stripVTControlCharacters(colored.out)).toBe(plain.out);
+    const refused = await generate(drafted, { isTerminal: true, environment: { NO_COLOR: '1' } });
+    expect(refused.out).toBe(plain.out);
+    const marked = await generate([...drafted, '--show-drafts']);
+    expect(marked.out).toMatch(/⟨[^⟨⟩]+⟩/);
+    expect(marked.out.replace(/[⟨⟩]/g, '')).toBe(plain.out);
+    const [counted] = await generateJson(drafted);
+    const draftedSteps = counted!.acceptedLengths.filter((length) => length > 1).length;
+    expect(marked.out.split('⟨').length - 1).toBeLessThanOrEqual(draftedSteps);
+  });
+
+  it('takes auto, and one auto for all prompts', async () => {
+    const file = join(temporary.path, 'four.txt');
+    writeFileSync(file, 'One?\nTwo?\nThree?\nFour?\n');
+    const results = await generateJson(['--prompts', file, '-n', '2', '-d', 'sps']);
+    expect(new Set(results.map(({ draftPolicy }) => draftPolicy))).toEqual(new Set(['auto']));
+    expect(results.map(({ steps }) => steps)).toEqual([1, 1, 1, 1]);
+    // An auto that began anew with each prompt would always begin with the same draft.
+    expect(new Set(results.map(({ proposedTokens }) => proposedTokens)).size).toBeGreaterThan(1);
+  });
+
+  it('takes trees by name and from a file, and a folder', async () => {
+    const tree = join(temporary.path, 'tree.json');
+    writeFileSync(tree, '[[0], [1], [0, 0]]');
+    const [plain] = await generateJson(code);
+    const medusa = join(import.meta.dirname, '../../models/reference/medusa');
+    for (const policy of ['tree:mc_sim_7b_63', `tree:${tree}`, 'dynamic:10,2,3']) {
+      const [result] = await generateJson([...code, '-d', medusa, '--draft', policy]);
+      expect(result!.tokenIds).toEqual(plain!.tokenIds);
+      expect(result!.draftPolicy).toBe(policy);
+    }
+  });
+
+  it('ends in the middle of an accepted draft where plain decoding ends', async () => {
+    const [whole] = await generateJson(code);
+    for (const place of [9, 20, 33]) {
+      const stop = ['--stop', whole!.text.slice(place, place + 4)];
+      const [plain] = await generateJson([...code, ...stop]);
+      const [result] = await generateJson([...code, ...stop, '-d', 'eagle3', '--draft', 'chain:4']);
+      expect(result!.text).toBe(plain!.text);
+      expect(result!.tokenIds).toEqual(plain!.tokenIds);
+    }
+  });
+});
+
+describe('with a temperature', () => {
+  const drawn = [...code, '-d', 'eagle3', '--temperature', '0.9'];
+
+  it('the default is a chain, and the same seed gives the same text', async () => {
+    const [first] = await generateJson([...drawn, '--seed', '5']);
+    const [again] = await generateJson([...drawn, '--seed', '5']);
+    const [other] = await generateJson([...drawn, '--seed', '6']);
+    expect(first).toMatchObject({
+      draftPolicy: 'chain:4',
+      verification: { rule: 'rejection', lossless: true },
+    });
+    expect(again!.tokenIds).toEqual(first!.tokenIds);
+    expect(again!.acceptedLengths).toEqual(first!.acceptedLengths);
+    expect(other!.tokenIds).not.toEqual(first!.tokenIds);
+  });
+
+  it('auto is allowed and noted', async () => {
+    const { code: exit, err } = await generate([...drawn, '--draft', 'auto']);
+    expect(exit).toBe(0);
+    expect(err).toMatch(/^note: {2}.*the same seed may give another text\.\n40 new tokens/);
+  });
+
+  it('typical acceptance is called lossy in the summary, in JSON and in the help', async () => {
+    const typical = [...drawn, '--verify', 'typical'];
+    expect((await generate(typical)).err).toContain('EAGLE-3 chain:4, lossy (typical acceptance)');
+    const [result] = await generateJson(typical);
+    expect(result!.verification).toEqual({ rule: 'typical', lossless: false });
+    expect((await generate(['--help'])).out.replace(/\s+/g, ' ')).toContain('typical is lossy');
+  });
+});
+
+describe('a drafter that is no number', () => {
+  it('is reported, and the answer is the plain one', async () => {
+    const target = writeDecoder(join(temporary.path, 'tiny-target'), tiny);
+    writeLetterTokenizer(target, tiny);
+    const tensors = medusaTensors(tiny, numbered(''));
+    const bias = tensors['1.0.linear.bias']!;
+    const spoiled = {
+      ...tensors,
+      '1.0.linear.bias': { ...bias, values: Array.from(bias.values, () => NaN) },
+    };
+    const drafter = writeCheckpoint(join(temporary.path, 'nan'), 'medusa_lm_head.pt', spoiled, {});
+    const argv = ['--target', target, '--prompt', 'abcab', '-n', '12'];
+    const plain = await generate(argv);
+    const { code: exit, out, err } = await generate([...argv, '-d', drafter, '--draft', 'chain:3']);
+    expect(exit).toBe(0);
+    expect(out).toBe(plain.out);
+    expect(err).toMatch(
+      /^note: {2}.*NaN.*goes on by plain decoding\.\n12 new tokens in 11 steps · .*finished without the drafter/,
+    );
+    const [result] = await generateJson([...argv, '-d', drafter, '--draft', 'chain:3']);
+    expect(result).toMatchObject({ drafterFailed: true, acceptedTokens: 0, meanAcceptedLength: 1 });
+  });
+});
+
+describe('mistletoe generate --drafter refuses', () => {
+  const treeFile = (name: string, text: string): string => {
+    const path = join(temporary.path, name);
+    writeFileSync(path, text);
+    return `tree:${path}`;
+  };
+  const strange = drafterVariants
+    .find(({ name }) => name === 'EAGLE-3 with d2t')!
+    .write(join(temporary.path, 'strange'), tiny);
+
+  it.each<[readonly string[], ...RegExp[]]>([
+    [['--draft', 'chain:4'], /--draft was given without a drafter/, /eagle3/],
+    [['--verify', 'greedy'], /--verify was given without a drafter/],
+    [['--show-drafts'], /--show-drafts was given without a drafter/],
+    [
+      ['-d', 'eagle-3'],
+      /no bundled drafter "eagle-3"/,
+      /Did you mean eagle3.*Bundled: sps, medusa, hydra, eagle, eagle3/,
+    ],
+    [['-d', './nowhere'], /nowhere does not exist/],
+    [['-d', strange], /hidden size 16; the target's is 320/],
+    [['-d', 'sps', '--draft', 'chane:4'], /"chane:4" is not understood/, /chain:4/],
+    [['-d', 'sps', '--draft', 'chain:0'], /"chain:0" is not understood/],
+    [['-d', 'medusa', '--draft', 'chain:9'], /asks for 9 levels; Medusa has \d heads/],
+    [['-d', 'eagle3', '--draft', 'dynamic:60,5,5000'], /asks for the best 5000 of 2048 tokens/],
+    [['-d', 'sps', '--draft', 'tree:nowhere.json'], /Cannot read the tree file nowhere\.json/],
+    [['-d', 'sps', '--draft', treeFile('orphan.json', '[[0], [1, 0]]')], /\[1, 0\] without its parent \[1\]/],
+    [['-d', 'sps', '--draft', treeFile('twice.json', '[[0], [0]]')], /lists \[0\] twice/],
+    [['-d', 'sps', '--draft', treeFile('rank.json', '[[0], [4096]]')], /rank 4096.*vocabulary size 4096/],
+    [['-d', 'sps', '--draft', treeFile('broken.json', '[[0]')], /is not JSON/],
+    [['-d', 'sps', '--verify', 'greedy', '--temperature', '1'], /Greedy verification.*temperature 1/],
+    [['-d', 'sps', '--verify', 'typical'], /Typical acceptance.*above 0/],
+    [['-d', 'sps', '--verify', 'sampling'], /'sampling'.*greedy, rejection, typical/],
+    [['-d', 'sps', '--show-drafts', '--format', 'json'], /--show-drafts marks text/],
+  ])('%j', async (argv, ...patterns) => {
+    const prompts = join(temporary.path, 'refused.txt');
+    writeFileSync(prompts, 'One?\n');
+    const { code: exit, out, err } = await generate(['--prompts', prompts, ...argv]);
+    for (const pattern of patterns) expect(err).toMatch(pattern);
+    expect(err).toMatch(/^error: \S.*[.?!)]\n(hint: {2}\S.*\n)?$/);
+    expect(out).toBe('');
+    expect(exit).toBe(2);
+  });
+});
