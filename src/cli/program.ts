@@ -6,7 +6,9 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Command, CommanderError } from 'commander';
 import { packageRoot } from '../decode/bundled-models.js';
+import { addAuditCommand } from './audit-command.js';
 import { addBenchCommand } from './bench-command.js';
+import { addDemoCommand } from './demo-command.js';
 import { exitCodes, reportFailure } from './failure.js';
 import { addGenerateCommand } from './generate-command.js';
 import { addInspectCommand } from './inspect-command.js';
@@ -64,6 +66,8 @@ function createProgram(context: CommandContext): Command {
   addGenerateCommand(program, context);
   addInspectCommand(program, context);
   addBenchCommand(program, context);
+  addAuditCommand(program, context);
+  addDemoCommand(program, context);
   return program;
 }
 
@@ -71,7 +75,9 @@ const programExamples = `
 Examples:
   mistletoe generate --prompt "Why is the sky blue?"     answer with the bundled model
   mistletoe generate --target ./my-model --prompt "Hi"   answer with a model of your own
+  mistletoe generate --drafter eagle3 --prompt "Hi"      the same answer by speculative decoding
   mistletoe inspect ./my-model                           what is in this folder, and is it usable?
+  mistletoe demo                                         see it at work
 
 Exit codes: 0 done, 1 the program failed, 2 something you gave it is wrong, 3 no usable result, 130 interrupted.
 `;

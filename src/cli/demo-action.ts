@@ -1,0 +1,37 @@
+import { openTarget } from '../decode/target.js';
+import { bundledTarget } from '../decode/bundled-models.js';
+import { createOnnxRuntime } from '../runtime/onnx/onnx-runtime.js';
+import type { DemoFlags } from './demo-command.js';
+import { showSpeculation } from './demo-speculation.js';
+import type { Act } from './demo-stage.js';
+import { createStage } from './demo-stage.js';
+import { exitCodes } from './failure.js';
+import type { Terminal } from './terminal.js';
+
+/** Played in this order; each opens with a heading of its own. */
+const acts: readonly Act[] = [showSpeculation];
+
+export async function runDemo(flags: DemoFlags, terminal: Terminal): Promise<number> {
+  const abort = new AbortController();
+  const signal = AbortSignal.any([abort.signal, terminal.closed]);
+  const runtime = createOnnxRuntime(flags.threads === undefined ? {} : { threads: flags.threads });
+  try {
+    const loading = flags.cacheDir === undefined ? {} : { cacheFolder: flags.cacheDir };
+    const target = await openTarget(bundledTarget, { runtime, ...loading });
+    // From here on Ctrl-C ends the demo at the next token; while loading it ends it at once.
+    const stopListening = terminal.onInterrupt(() => {
+      abort.abort();
+    });
+    try {
+      const stage = createStage({ terminal, target, flags, signal });
+      for (const [index, act] of acts.entries()) {
+        if (!stage.isOver()) await act(stage, index + 1);
+      }
+    } finally {
+      stopListening();
+    }
+  } finally {
+    await runtime.dispose();
+  }
+  return abort.signal.aborted ? exitCodes.interrupted : exitCodes.success;
+}

@@ -1,0 +1,40 @@
+import type { Command } from 'commander';
+import { wholeNumber } from './option-values.js';
+import type { CommandContext } from './program.js';
+
+export interface DemoFlags {
+  readonly maxNewTokens: number;
+  readonly runs: number;
+  readonly threads?: number;
+  readonly cacheDir?: string;
+}
+
+export function addDemoCommand(program: Command, context: CommandContext): void {
+  const command = program
+    .command('demo')
+    .summary('see speculative decoding at work')
+    .description(
+      'Answers two prompts with the bundled model, first by plain decoding, then with a drafter, and measures both.',
+    )
+    .helpOption('-h, --help', 'print this help')
+    .option('-n, --max-new-tokens <count>', 'length of each answer, at most', wholeNumber(2), 64)
+    .option('--runs <count>', 'measured runs of each way of decoding', wholeNumber(1), 5)
+    .option('--threads <count>', 'processor threads (default: all)', wholeNumber(1))
+    .option(
+      '--cache-dir <dir>',
+      'where converted weights are kept (default: $MISTLETOE_CACHE or the system’s)',
+    )
+    .addHelpText('after', examples);
+  command.action(async (flags: DemoFlags) => {
+    const { runDemo } = await import('./demo-action.js');
+    context.exitCode = await runDemo(flags, context.terminal);
+  });
+}
+
+const examples = `
+Examples:
+  mistletoe demo
+  NO_COLOR=1 mistletoe demo          brackets instead of colours
+
+It takes a few seconds, reads nothing but what comes with the package and leaves nothing behind but the weight cache.
+`;
