@@ -1,6 +1,7 @@
 /**
  * One prompt as the audit sees it: token ids before the suffix, after it, and the target's clean answer. A suffix
- * counts only if its text survives: the whole prompt, decoded and encoded again, must give the very same ids.
+ * counts only if its text survives: the whole prompt with the suffix written into it, encoded as any user's prompt
+ * is, must give the very ids that were audited.
  */
 import { MistletoeError } from '../core/errors.js';
 import type { Generation } from '../decode/plain.js';
@@ -17,10 +18,20 @@ export interface AuditPrompt {
   readonly reference: string | null;
   readonly beforeIds: readonly number[];
   readonly afterIds: readonly number[];
+  /** The same as text, template included, and how that text is encoded. */
+  readonly rendered: RenderedPrompt;
   /** The greedy answer without a suffix. */
   readonly answer: Generation;
   /** The target's logits for the first `window` answer tokens. [window, vocabulary] */
   readonly cleanLogits: Float32Array;
+}
+
+export interface RenderedPrompt {
+  readonly before: string;
+  readonly after: string;
+  readonly addSpecialTokens: boolean;
+  /** Chat templates trim what a user writes: a suffix must not end in white space. */
+  readonly isTrimmed: boolean;
 }
 
 export interface PromptOptions {
@@ -40,10 +51,16 @@ export async function preparePrompt(
   const { window, suffixLength, maxNewTokens } = options;
   const useChat = options.chat && template !== undefined;
   const place = useChat ? splitChatAroundSuffix(template, prompt.text) : splitAroundSuffix(prompt.text);
-  const wholeIds = await encodeRendered(tokenizer, place.before + place.after);
+  const whole = place.before + place.after;
+  const wholeIds = await encodeRendered(tokenizer, whole);
+  const plainIds = await tokenizer.encode(whole);
   const beforeIds = await encodeRendered(tokenizer, place.before);
-  let shared = 0;
-  while (shared < beforeIds.length && beforeIds[shared] === wholeIds[shared]) shared += 1;
+  const shared = countShared(beforeIds, wholeIds);
+  if (shared === 0) {
+    throw new MistletoeError('text', 'Nothing stands before the place of the suffix.', {
+      hint: 'Move {suffix} behind the first word of the prompt.',
+    });
+  }
   const { contextLength, vocabularySize } = model.configuration;
   const needed = wholeIds.length + suffixLength + maxNewTokens;
   if (needed > contextLength) {
@@ -83,9 +100,33 @@ export async function preparePrompt(
     reference: prompt.reference ?? null,
     beforeIds: wholeIds.slice(0, shared),
     afterIds: wholeIds.slice(shared),
+    rendered: {
+      ...(shared === beforeIds.length ? place : moveToToken(target, whole, wholeIds.slice(shared))),
+      addSpecialTokens: plainIds.length === wholeIds.length,
+      isTrimmed: useChat,
+    },
     answer,
     cleanLogits: logits!.slice(0, window * vocabularySize),
   };
+}
+
+function countShared(left: readonly number[], right: readonly number[]): number {
+  let shared = 0;
+  while (shared < left.length && left[shared] === right[shared]) shared += 1;
+  return shared;
+}
+
+/** Where a token straddles the place of the suffix, the place moves to the token's beginning. */
+function moveToToken(
+  { tokenizer }: Target,
+  whole: string,
+  afterIds: readonly number[],
+): Pick<RenderedPrompt, 'before' | 'after'> {
+  const after = tokenizer.decode(afterIds, { skipSpecialTokens: false });
+  if (whole.endsWith(after)) return { before: whole.slice(0, whole.length - after.length), after };
+  throw new MistletoeError('text', 'The place of the suffix lies inside a token that cannot be cut.', {
+    hint: 'Put {suffix} at the end of a word.',
+  });
 }
 
 /** The whole prompt with a suffix, as ids. */
@@ -102,18 +143,21 @@ export function suffixText(
   return tokenizer.decode([...beforeIds, ...suffixIds]).slice(tokenizer.decode(beforeIds).length);
 }
 
-/** Which suffixes survive decoding and encoding in place, inside the whole prompt. */
+/** Which suffixes survive as text: written into the whole prompt and encoded again, they give the same ids. */
 export async function keepRoundTrips(
-  { tokenizer }: Target,
+  target: Target,
   prompt: AuditPrompt,
   suffixes: readonly (readonly number[])[],
 ): Promise<boolean[]> {
-  const ids = suffixes.map((suffix) => joinPrompt(prompt, suffix));
-  // What the tokenizer adds around a text (the beginning of sequence) is not part of the text.
-  const texts = ids.map((whole) => tokenizer.decode(whole));
-  const encoded = await tokenizer.encodeBatch(texts);
+  const { before, after, addSpecialTokens, isTrimmed } = prompt.rendered;
+  const texts = suffixes.map((suffix) => suffixText(target, prompt, suffix));
+  const encoded = await target.tokenizer.encodeBatch(
+    texts.map((text) => before + text + after),
+    { addSpecialTokens },
+  );
   return encoded.map((again, index) => {
-    const wanted = ids[index]!;
+    if (isTrimmed && texts[index]!.trimEnd() !== texts[index]) return false;
+    const wanted = joinPrompt(prompt, suffixes[index]!);
     return again.length === wanted.length && again.every((id, place) => id === wanted[place]);
   });
 }

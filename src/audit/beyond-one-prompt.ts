@@ -43,7 +43,7 @@ const decodeCounts = async (
   promptIds: readonly number[],
   maxNewTokens: number,
 ): Promise<Counts> => {
-  if (drafter.taps.length > 0) target.model.setTaps(drafter.taps);
+  target.model.setTaps(drafter.taps);
   const { acceptance } = await decodeSpeculative(target.model, drafter, {
     promptIds,
     maxNewTokens,
@@ -113,7 +113,7 @@ async function runUniversal(
   const { target, drafter, request, allowed, id } = audit;
   const { settings, seed } = request;
   const models = { target: target.model, drafter };
-  if (drafter.taps.length > 0) target.model.setTaps(drafter.taps);
+  target.model.setTaps(drafter.taps);
   const prepared: AuditPrompt[] = [];
   for (const prompt of request.prompts) {
     try {
@@ -126,7 +126,7 @@ async function runUniversal(
   const trainCount = Math.max(1, Math.ceil((prepared.length * 2) / 3));
   const programs = await compileSearch(
     models,
-    createObjective(parseObjective(settings.objective), settings.draftDepth),
+    createObjective(parseObjective(settings.objective), Math.min(settings.draftDepth, drafter.maximumDepth)),
     settings,
   );
   const scorers: Scorer[] = [];

@@ -19,6 +19,9 @@ import type { SearchPrograms } from './search-programs.js';
 import { compileSearch } from './search-programs.js';
 
 export interface AuditEvents {
+  /** All units in the order in which they run, those that a resumed run has already done included. */
+  onStart?(units: readonly UnitName[]): void;
+  /** `done` units are finished. */
   onUnitStart?(unit: UnitName, done: number, total: number): void;
   onStep?(unit: UnitName, point: TracePoint, steps: number): void;
   onUnitEnd?(unit: UnitName, acceptedLength: number | undefined): void;
@@ -41,7 +44,7 @@ export interface DrafterAudit {
   readonly allowed: Int32Array;
   readonly events: AuditEvents;
   readonly signal?: AbortSignal | undefined;
-  /** Progress over the whole run. */
+  /** Units of the whole run. */
   readonly count: { done: number; readonly total: number };
 }
 
@@ -58,9 +61,17 @@ export function armsOf({ settings }: AuditRequest): readonly ArmName[] {
     : arms.filter((arm) => arm !== 'preservation-only' && arm !== 'unprojected');
 }
 
-export function unitsOf(request: AuditRequest): number {
-  return (
-    request.drafters.length * request.prompts.length * (armsOf(request).length + request.settings.repeats - 1)
+/** The arms of one prompt on one drafter, and the attack again for each further seed. */
+function unitArms(request: AuditRequest): readonly string[] {
+  const repeats = Array.from({ length: request.settings.repeats - 1 }, (_, index) => `attack#${index + 2}`);
+  return [...armsOf(request), ...repeats];
+}
+
+export function unitsOf(request: AuditRequest): UnitName[] {
+  return request.drafters.flatMap(({ id }) =>
+    request.prompts.flatMap((prompt) =>
+      unitArms(request).map((arm) => ({ drafter: id, prompt: prompt.id, arm })),
+    ),
   );
 }
 
@@ -80,12 +91,10 @@ async function auditPrompt(
   compiled: { programs?: SearchPrograms },
 ): Promise<PromptResult> {
   const { folder, id, request } = audit;
-  const repeats = Array.from({ length: request.settings.repeats - 1 }, (_, index) => `attack#${index + 2}`);
-  const units = [...armsOf(request), ...repeats];
+  const units = unitArms(request);
   let prepared: PromptAudit | undefined;
   let skipped: string | null = null;
   for (const arm of units) {
-    audit.count.done += 1;
     const key = unitKey(id, prompt.id, arm);
     const name = { drafter: id, prompt: prompt.id, arm };
     if (skipped === null && !folder.has(key)) {
@@ -107,6 +116,7 @@ async function auditPrompt(
     // Without a clean row there is nothing to compare with, without an attack nothing to report.
     if (data !== undefined && 'skipped' in data && (arm === 'clean' || arm === 'attack'))
       skipped ??= data.skipped;
+    audit.count.done += 1;
   }
   return collectPrompt(audit, prompt, units, skipped);
 }
@@ -125,7 +135,10 @@ async function runUnit(
       (await runArm(prepared, name, Number(repeat ?? 0)));
     if (outcome === undefined)
       return { skipped: `No ${name} suffix of that length survives in this prompt.` };
-    audit.folder.appendTiming({ drafter: audit.id, ...outcome.timing });
+    audit.folder.appendTiming(unitKey(audit.id, prompt.id, arm), {
+      drafter: audit.id,
+      ...outcome.timing,
+    });
     const { meanAcceptedLength } = outcome.result.acceptance;
     if (name === 'clean' && meanAcceptedLength < leastCleanLength) {
       return {
@@ -169,7 +182,7 @@ async function preparePromptAudit(
   const auditPrompt = await preparePrompt(target, prompt, settings);
   compiled.programs ??= await compileSearch(
     models,
-    createObjective(parseObjective(settings.objective), settings.draftDepth),
+    createObjective(parseObjective(settings.objective), Math.min(settings.draftDepth, drafter.maximumDepth)),
     settings,
   );
   const state = await readPromptState(models, auditPrompt.beforeIds);

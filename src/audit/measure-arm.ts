@@ -104,7 +104,7 @@ async function measurePreservation(
   const divergence = score?.divergence ?? 0;
   const similarity = editSimilarity(clean.tokenIds, answerIds);
   const hasTask =
-    prompt.reference !== null && extractAnswer(clean.text) !== undefined && /####/.test(prompt.reference);
+    prompt.reference !== null && extractAnswer(clean.text) !== undefined && prompt.reference.includes('####');
   return {
     divergence,
     firstDifference: firstDifference(clean.tokenIds, answerIds),
@@ -144,7 +144,7 @@ function recordAnswer(
 ): AnswerRecord {
   const stream = createTextStream(tokenizer, promptIds);
   const pieces = tokenIds.map((id) => stream.push(id));
-  if (pieces.length > 0) pieces[pieces.length - 1] += stream.finish();
+  if (pieces.length > 0) pieces.push(`${pieces.pop() ?? ''}${stream.finish()}`);
   return {
     text,
     tokenIds,

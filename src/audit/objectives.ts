@@ -96,7 +96,8 @@ function alignLaws(pass: ForcedPass, depth: number, targetTokens: Int32Array | u
 }
 
 function missingLength(pass: ForcedPass, targetTokens: Int32Array | undefined, draftDepth: number): Tensor {
-  const starts = (pass.draftLogits[draftDepth - 1]!.shape[1] as number) + 0;
+  // Rows from which the whole draft lies inside the window.
+  const starts = pass.draftLogits[draftDepth - 1]!.shape[1]!;
   let survival: Tensor = constant(1);
   let missing: Tensor = constant(draftDepth);
   for (let depth = 0; depth < draftDepth; depth++) {

@@ -21,7 +21,7 @@ import { identifyModel } from './identity.js';
 import { Interrupted } from './prompt-audit.js';
 import type { ArmTiming, AuditResult, AuditTimings, DrafterResult, UniversalResult } from './result.js';
 import { resultSchema } from './result.js';
-import { formatJson, RunFolder } from './run-folder.js';
+import { formatJson, refuseUsedFolder, RunFolder } from './run-folder.js';
 import { summariseDrafter } from './summary.js';
 
 export interface AuditOptions {
@@ -44,7 +44,8 @@ export async function startAudit(
   request: AuditRequest,
   options: AuditOptions = {},
 ): Promise<AuditOutcome> {
-  return runAudit(RunFolder.create(path, request), request, options);
+  refuseUsedFolder(path);
+  return runAudit(() => RunFolder.create(path, request), request, options);
 }
 
 /** Goes on with the saved request; models that have changed since are refused. */
@@ -62,29 +63,30 @@ export async function resumeAudit(path: string, options: AuditOptions = {}): Pro
       });
     }
   }
-  return runAudit(folder, request, options);
+  return runAudit(() => folder, request, options);
 }
 
+/** The folder is made once the models are known to load: what is refused leaves nothing behind. */
 async function runAudit(
-  folder: RunFolder,
+  openFolder: () => RunFolder,
   request: AuditRequest,
   options: AuditOptions,
 ): Promise<AuditOutcome> {
   const runtime = createOnnxRuntime({ threads: request.threads });
   const cache = options.cacheFolder === undefined ? {} : { cacheFolder: options.cacheFolder };
   const startMs = performance.now();
+  let folder: RunFolder | undefined;
   try {
     const target = await openTarget(request.targetFolder, { runtime, chat: request.settings.chat, ...cache });
     const drafters = await loadDrafters(request, target, cache);
+    folder = openFolder();
     const { results, universal } = await auditDrafters(folder, request, target, drafters, options);
     const transfer = request.transfer
-      ? await measureTransfer(folder, target, drafters, results, (promptId) =>
-          preparePrompt(
-            target,
-            request.prompts.find(({ id }) => id === promptId)! as Prompt,
-            request.settings,
-          ),
-        )
+      ? await measureTransfer(folder, target, drafters, results, (promptId) => {
+          options.signal?.throwIfAborted();
+          const prompt = request.prompts.find(({ id }) => id === promptId)! as Prompt;
+          return preparePrompt(target, prompt, request.settings);
+        })
       : null;
     const result: AuditResult = {
       schema: resultSchema,
@@ -98,8 +100,8 @@ async function runAudit(
     folder.write('timings.json', formatJson(timings));
     return { status: 'complete', result, timings, folder };
   } catch (cause) {
-    const isInterruption = cause instanceof Interrupted || options.signal?.aborted === true;
-    if (isInterruption) return { status: 'interrupted', folder };
+    const isInterruption = cause instanceof Interrupted || cause === options.signal?.reason;
+    if (folder !== undefined && isInterruption) return { status: 'interrupted', folder };
     throw cause;
   } finally {
     await runtime.dispose();
@@ -138,11 +140,13 @@ async function auditDrafters(
 ): Promise<{ results: DrafterResult[]; universal: UniversalResult[] }> {
   const { configuration } = target.model;
   const allowed = listAllowedTokens(target.tokenizer, configuration.vocabularySize, request.settings);
-  const count = { done: 0, total: unitsOf(request) };
+  const units = unitsOf(request);
+  events.onStart?.(units);
+  const count = { done: 0, total: units.length };
   const results: DrafterResult[] = [];
   const universal: UniversalResult[] = [];
   for (const { id, drafter, policy } of drafters) {
-    if (drafter.taps.length > 0) target.model.setTaps(drafter.taps);
+    target.model.setTaps(drafter.taps);
     const audit = {
       request,
       folder,

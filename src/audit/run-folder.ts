@@ -9,13 +9,15 @@ import {
   closeSync,
   existsSync,
   fsyncSync,
+  mkdirSync,
   openSync,
+  readdirSync,
   readFileSync,
   renameSync,
+  statSync,
   truncateSync,
   writeFileSync,
 } from 'node:fs';
-import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { describeCause, MistletoeError } from '../core/errors.js';
 
@@ -32,13 +34,9 @@ export class RunFolder {
 
   private constructor(readonly path: string) {}
 
-  /** Refuses a folder that holds another run. */
+  /** Refuses a folder that holds anything: a run never mixes with other files. */
   static create(path: string, config: unknown): RunFolder {
-    if (existsSync(join(path, 'config.json'))) {
-      throw new MistletoeError('usage', `${path} already holds a run.`, {
-        hint: `Go on with it by --resume ${path}, or choose another folder.`,
-      });
-    }
+    refuseUsedFolder(path);
     mkdirSync(path, { recursive: true });
     writeAtomically(join(path, 'config.json'), formatJson(config));
     return new RunFolder(path);
@@ -64,8 +62,8 @@ export class RunFolder {
     this.stepLines += 1;
   }
 
-  appendTiming(timing: unknown): void {
-    appendFileSync(join(this.path, 'timings.jsonl'), `${JSON.stringify(timing)}\n`);
+  appendTiming(unit: string, timing: object): void {
+    appendFileSync(join(this.path, 'timings.jsonl'), `${JSON.stringify({ unit, ...timing })}\n`);
   }
 
   /** Makes a unit count: its line is on the disk before this returns. */
@@ -78,7 +76,8 @@ export class RunFolder {
     } finally {
       closeSync(file);
     }
-    this.units.set(unit, data);
+    // As it will be read back: a resumed run must not see other values than this one.
+    this.units.set(unit, JSON.parse(JSON.stringify(data)) as unknown);
   }
 
   write(name: string, contents: string): string {
@@ -87,36 +86,64 @@ export class RunFolder {
     return path;
   }
 
+  /** One entry for each unit that counts: the last, where a kill made the unit run again. */
   readTimings(): unknown[] {
-    return readLines(join(this.path, 'timings.jsonl')).map((line) => JSON.parse(line) as unknown);
+    const last = new Map<string, unknown>();
+    for (const line of readLines(join(this.path, 'timings.jsonl'))) {
+      const { unit, ...timing } = JSON.parse(line) as { readonly unit: string };
+      if (this.units.has(unit)) last.set(unit, timing);
+    }
+    return [...last.values()];
   }
 
   private recover(): void {
     const path = join(this.path, 'units.jsonl');
-    const lines = readLines(path);
-    let size = 0;
-    for (const line of lines) {
-      const parsed = parseUnit(line, path);
-      this.units.set(parsed.unit, parsed.data);
-      this.stepLines = parsed.stepLines;
-      size += Buffer.byteLength(line) + 1;
-    }
-    if (existsSync(path)) truncateSync(path, size);
     const stepsPath = join(this.path, 'steps.jsonl');
-    const kept = readLines(stepsPath).slice(0, this.stepLines);
-    if (existsSync(stepsPath))
-      truncateSync(
-        stepsPath,
-        kept.reduce((total, line) => total + Buffer.byteLength(line) + 1, 0),
-      );
+    const steps = readLines(stepsPath);
+    const kept: string[] = [];
+    for (const line of readLines(path)) {
+      const { unit, stepLines, data } = parseUnit(line, path);
+      // A machine that lost power may have kept a unit without its steps: then the unit is done again.
+      if (stepLines > steps.length) break;
+      this.units.set(unit, data);
+      this.stepLines = stepLines;
+      kept.push(line);
+    }
+    cutToLines(path, kept);
+    cutToLines(stepsPath, steps.slice(0, this.stepLines));
     const timingsPath = join(this.path, 'timings.jsonl');
-    const timings = readLines(timingsPath);
-    if (existsSync(timingsPath))
-      truncateSync(
-        timingsPath,
-        timings.reduce((total, line) => total + Buffer.byteLength(line) + 1, 0),
-      );
+    cutToLines(timingsPath, readLines(timingsPath));
   }
+}
+
+export function refuseUsedFolder(path: string): void {
+  if (!existsSync(path)) return;
+  if (existsSync(join(path, 'config.json'))) {
+    throw new MistletoeError('usage', `${path} already holds a run.`, {
+      hint: `Go on with it by --resume ${path}, or choose another folder.`,
+    });
+  }
+  // What a run leaves that was killed before it began is no obstacle.
+  if (!statSync(path).isDirectory() || readdirSync(path).some((name) => name !== 'config.json.part')) {
+    throw new MistletoeError('usage', `${path} already exists and is no run of mistletoe audit.`, {
+      hint: 'Choose another folder, or an empty one.',
+    });
+  }
+}
+
+/** The first of NAME-1, NAME-2, ... that does not exist yet. */
+export function chooseRunFolder(parent: string, name: string): string {
+  let number = 1;
+  while (existsSync(join(parent, `${name}-${number}`))) number += 1;
+  return join(parent, `${name}-${number}`);
+}
+
+function cutToLines(path: string, lines: readonly string[]): void {
+  if (!existsSync(path)) return;
+  truncateSync(
+    path,
+    lines.reduce((total, line) => total + Buffer.byteLength(line) + 1, 0),
+  );
 }
 
 /** Complete lines only: what follows the last newline was cut by a kill. */

@@ -8,6 +8,7 @@ import type { Target } from '../decode/target.js';
 import type { AuditPrompt } from './audit-prompt.js';
 import { keepRoundTrips } from './audit-prompt.js';
 import type { Candidate } from './candidates.js';
+import { keyOf } from './candidates.js';
 import type { PromptState } from './prompt-state.js';
 import { extendState, passInputs } from './prompt-state.js';
 import type { SearchModels, SearchPrograms } from './search-programs.js';
@@ -28,6 +29,8 @@ export interface Scored extends Score {
 const rowsPerBatch = 1536;
 
 export class Scorer implements SuffixScorer {
+  private newest: { readonly key: string; readonly state: PromptState } | undefined;
+
   constructor(
     private readonly target: Target,
     private readonly models: SearchModels,
@@ -41,7 +44,8 @@ export class Scorer implements SuffixScorer {
   }
 
   async score(base: readonly number[], candidates: readonly Candidate[]): Promise<Scored[]> {
-    const shared = await extendState(this.models, this.state, base);
+    if (candidates.length === 0) return [];
+    const shared = candidates.every(({ first }) => first === 0) ? this.state : await this.readBase(base);
     const groups = new Map<number, Candidate[]>();
     for (const candidate of candidates) {
       const group = groups.get(candidate.first);
@@ -57,6 +61,14 @@ export class Scorer implements SuffixScorer {
       }
     }
     return scored;
+  }
+
+  /** A step scores single edits and then merged ones on the same base. */
+  private async readBase(base: readonly number[]): Promise<PromptState> {
+    const key = keyOf(base);
+    if (this.newest?.key !== key)
+      this.newest = { key, state: await extendState(this.models, this.state, base) };
+    return this.newest.state;
   }
 
   private rowsBehind(first: number, suffixLength: number): number {

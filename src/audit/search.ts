@@ -116,7 +116,9 @@ async function rankStarts({ scorer, starts }: SearchProblem, buffer: SuffixBuffe
   const scored: Scored[] = [];
   for (const suffixIds of starts) scored.push(...(await scorer.score(suffixIds, [{ suffixIds, first: 0 }])));
   buffer.offer(scored);
-  return scored.sort((left, right) => (buffer.isBetter(left, right) ? -1 : 1));
+  return scored.sort(
+    (left, right) => Number(buffer.isBetter(right, left)) - Number(buffer.isBetter(left, right)),
+  );
 }
 
 /** Inside the bound up the projected degradation, outside it down the divergence. [suffix, vocabulary] */

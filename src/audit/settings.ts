@@ -100,5 +100,12 @@ export function applyPreset(name: string, changes: Partial<AuditSettings>): Audi
       },
     );
   }
+  if (parsed.data.maxNewTokens < parsed.data.window) {
+    throw new MistletoeError(
+      'usage',
+      `Answers of at most ${parsed.data.maxNewTokens} tokens are shorter than the window of ${parsed.data.window}.`,
+      { hint: 'Raise --max-new-tokens, or lower --window.' },
+    );
+  }
   return parsed.data;
 }

@@ -1,0 +1,133 @@
+/** From what a user asks for to a whole request: every default is written out, every model is identified. */
+import { readFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
+import { basename, join, resolve } from 'node:path';
+import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
+import { MistletoeError } from '../core/errors.js';
+import { bundledDrafterFolder, findDrafterFolder } from '../decode/bundled-drafters.js';
+import { bundledTarget, packageRoot } from '../decode/bundled-models.js';
+import { readDrafterFacts } from '../draft/drafter-facts.js';
+import { formatDraftPolicy, parseDraftPolicy } from '../draft/policy.js';
+import type { DraftSystem } from '../draft/recognise.js';
+import { recogniseCheckpoint } from '../draft/recognise.js';
+import type { Prompt } from '../text/prompt-set.js';
+import type { AuditRequest } from './audit-request.js';
+import { identifyModel } from './identity.js';
+import type { AuditSettings } from './settings.js';
+import { applyPreset } from './settings.js';
+
+export interface AuditPlan {
+  readonly prompts: readonly Prompt[];
+  /** Folder of the target; the bundled one by default. */
+  readonly target?: string | undefined;
+  /** Folders or bundled names; the bundled EAGLE-3 by default, where the target is the bundled one. */
+  readonly drafters?: readonly string[] | undefined;
+  /** One policy for all drafters; by default chain:4, or as many levels as the drafter has heads. */
+  readonly draft?: string | undefined;
+  readonly preset?: string | undefined;
+  /** Changes to the preset. */
+  readonly settings?: Partial<AuditSettings> | undefined;
+  readonly seed?: number | undefined;
+  readonly threads?: number | undefined;
+  readonly transfer?: boolean | undefined;
+  readonly universal?: boolean | undefined;
+  /** The command line that runs the same audit, for the report. */
+  readonly command?: string | undefined;
+  readonly cacheFolder?: string | undefined;
+}
+
+/**
+ * @example
+ * const request = await createRequest({ prompts: await loadPrompts('prompts.jsonl'), drafters: ['sps'], preset: 'quick' });
+ * const outcome = await startAudit('runs/first', request);
+ */
+export async function createRequest(plan: AuditPlan): Promise<AuditRequest> {
+  const { preset = 'standard', seed = 0, transfer = false, universal = false } = plan;
+  const settings = applyPreset(preset, plan.settings ?? {});
+  const targetFolder = resolve(plan.target ?? bundledTarget);
+  if (plan.prompts.length === 0) {
+    throw new MistletoeError('usage', 'There is no prompt to audit.', { hint: 'Give at least one.' });
+  }
+  const folders = chooseDrafters(plan.drafters ?? [], targetFolder);
+  if (transfer && folders.size < 2) {
+    throw new MistletoeError('usage', 'A transfer matrix needs two drafters or more; one was given.', {
+      hint: 'Give --drafter several times, or leave --transfer out.',
+    });
+  }
+  const drafters: AuditRequest['drafters'] = [];
+  for (const [id, folder] of folders) {
+    const { system, heads } = await describeDrafter(folder);
+    const policy = choosePolicy(plan.draft, heads);
+    drafters.push({ ...(await identifyModel(folder, plan.cacheFolder)), id, system, policy, folder });
+  }
+  return {
+    schema: 'mistletoe.audit-run/1',
+    version: readVersion(),
+    node: process.version,
+    preset,
+    settings,
+    seed,
+    threads: plan.threads ?? availableParallelism(),
+    targetFolder,
+    target: await identifyModel(targetFolder, plan.cacheFolder),
+    drafters,
+    prompts: plan.prompts.map((prompt) => ({ ...prompt, turns: [...prompt.turns] })),
+    transfer,
+    universal,
+    command: plan.command ?? '',
+  };
+}
+
+/** Ids that tell the drafters apart: the folder's name, numbered where two share it. */
+function chooseDrafters(given: readonly string[], targetFolder: string): Map<string, string> {
+  if (given.length === 0 && targetFolder !== bundledTarget) {
+    throw new MistletoeError('usage', `The audit has no drafter for the target ${targetFolder}.`, {
+      hint: 'Give --drafter DIR; the bundled drafters fit the bundled target only.',
+    });
+  }
+  const folders = given.length === 0 ? [bundledDrafterFolder('eagle3')] : given.map(findDrafterFolder);
+  const named = new Map<string, string>();
+  for (const folder of folders.map((path) => resolve(path))) {
+    if ([...named.values()].includes(folder)) {
+      throw new MistletoeError('usage', `The drafter ${folder} was given twice.`, {
+        hint: 'Each drafter is audited once in a run.',
+      });
+    }
+    const name = basename(folder);
+    let id = name;
+    for (let number = 2; named.has(id); number++) id = `${name}-${number}`;
+    named.set(id, folder);
+  }
+  return named;
+}
+
+async function describeDrafter(folder: string): Promise<{ system: DraftSystem; heads: number | undefined }> {
+  const checkpoint = await openCheckpoint(folder);
+  const { kind, heads, layout } = recogniseCheckpoint(checkpoint);
+  const system = heads === 'medusa' ? 'medusa' : kind === 'decoder' ? 'speculative-sampling' : kind;
+  if (system === 'unknown') {
+    throw new MistletoeError('drafter', `${folder} holds no drafter: ${layout}.`, {
+      hint: '`mistletoe inspect` shows what a folder holds.',
+    });
+  }
+  if (system === 'speculative-sampling') return { system, heads: undefined };
+  return { system, heads: readDrafterFacts(system, checkpoint).facts.heads };
+}
+
+const defaultLevels = 4;
+
+function choosePolicy(draft: string | undefined, heads: number | undefined): string {
+  if (draft === undefined) return `chain:${Math.min(defaultLevels, heads ?? defaultLevels)}`;
+  const policy = parseDraftPolicy(draft);
+  if (policy.kind === 'auto') {
+    throw new MistletoeError('usage', 'An audit needs a fixed draft policy; "auto" depends on the clock.', {
+      hint: 'Use for example --draft chain:4.',
+    });
+  }
+  return formatDraftPolicy(policy);
+}
+
+function readVersion(): string {
+  const contents = JSON.parse(readFileSync(join(packageRoot, 'package.json'), 'utf8')) as { version: string };
+  return contents.version;
+}
