@@ -68,7 +68,7 @@ export function hydraTensors(sizes: TinySizes, layers: number, hasPrefix: boolea
     tensors[`${first}.linear.bias`] = noise(random, [hiddenSize], 0.1);
     const lastToken = (row: number, column: number): number =>
       column === (head + 1) * hiddenSize + row ? 1 : 0;
-    tensors[`${first}.res_connection.weight`] = matrix(random, [hiddenSize, width], lastToken, 0.08);
+    tensors[`${first}.res_connection.weight`] = matrix(random, [hiddenSize, width], lastToken, 0.2);
     tensors[`${first}.res_connection.bias`] = noise(random, [hiddenSize], 0.1);
     for (let block = 1; block < layers; block++) {
       const name = `hydra_mlp.${head}.${place(block)}.linear`;
@@ -103,7 +103,7 @@ export function eagleTensors(
   const random = createRandom(2, 'eagle');
   const takeEmbedding = (row: number, column: number): number => (row === column ? 1 : 0);
   return {
-    [`${prefix}fc.weight`]: matrix(random, [hiddenSize, 2 * hiddenSize], takeEmbedding, 0.1),
+    [`${prefix}fc.weight`]: matrix(random, [hiddenSize, 2 * hiddenSize], takeEmbedding, 0.25),
     ...(bias ? { [`${prefix}fc.bias`]: noise(random, [hiddenSize], 0.1) } : {}),
     ...layerTensors(`${prefix}layers.0`, sizes, random, { inputNorm: false }),
     ...(embedding ? { [`${prefix}embed_tokens.weight`]: createWorld(sizes).embedding } : {}),
