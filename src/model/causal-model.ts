@@ -207,11 +207,12 @@ export function pastInputs(cache: KvCache): NamedValues {
 /** New rows of a batch of one as KvCache.append takes them. [slot, row, head, size] */
 export function stackRows(rows: readonly KeyValueRows[], sizes: CacheSizes): Tensor {
   const row = rows[0]!.keys.shape[1]!;
-  const one = (x: Tensor): Tensor => reshape(x, [1, row, sizes.keyValueHeadCount, sizes.headSize]);
-  return concatenate(
-    rows.flatMap(({ keys, values }) => [one(keys), one(values)]),
+  const flat = (x: Tensor): Tensor => reshape(x, [row, sizes.keyValueHeadCount, sizes.headSize]);
+  const stacked = concatenate(
+    rows.flatMap(({ keys, values }) => [flat(keys), flat(values)]),
     0,
   );
+  return reshape(stacked, [2 * rows.length, row, sizes.keyValueHeadCount, sizes.headSize]);
 }
 
 function allRows(count: number): Int32Array {

@@ -93,23 +93,44 @@ export function attend(
     const normed = sizes.queryKeyNorm ? rmsNorm(raw, scale, sizes.normEpsilon) : raw;
     return rotate(normed, context.cosine, context.sine);
   };
-  const group = headCount / keyValueHeadCount;
-  const grouped = [batch, position, keyValueHeadCount, group, headSize];
-  const queries = reshape(turned('q_proj', headCount, 'q_norm'), grouped);
   const rows = {
     keys: turned('k_proj', keyValueHeadCount, 'k_norm'),
     values: heads('v_proj', keyValueHeadCount),
   };
+  const diagonal = drafted === undefined ? [] : [...drafted.diagonal, rows];
+  const sizeOf = {
+    b: batch,
+    t: position,
+    k: keyValueHeadCount,
+    g: headCount / keyValueHeadCount,
+    d: headSize,
+  };
+  // Axes of length 1 are left out where nothing needs them: every reshaping saved is time saved at each token.
+  const keep = (axis: 'b' | 'g'): string => (sizeOf[axis] === 1 && diagonal.length === 0 ? '' : axis);
+  const axes = { b: keep('b'), g: keep('g') };
+  const shape = (names: string): Dimension[] =>
+    listAxes(names).map((axis) => sizeOf[axis as keyof typeof sizeOf]);
+  const queryAxes = `${axes.b} t k ${axes.g} d`;
+  const queries = reshape(turned('q_proj', headCount, 'q_norm'), shape(queryAxes));
+  const visible = drafted?.rows ?? rows;
+  const dropBatch = (x: Tensor): Tensor => (axes.b === '' ? reshape(x, x.shape.slice(1)) : x);
 
-  const mixed = mixValues(queries, context.mask, {
+  const mixed = mixValues(axes, queries, context.mask, {
     past,
-    rows: drafted?.rows ?? rows,
-    diagonal: drafted === undefined ? [] : [...drafted.diagonal, rows],
+    rows: { keys: dropBatch(visible.keys), values: dropBatch(visible.values) },
+    diagonal,
   });
-  const joined = reshape(transpose(mixed, [0, 3, 1, 2, 4]), [batch, position, headCount * headSize]);
+  const mixedAxes = listAxes(`${axes.b} k ${axes.g} t d`);
+  const positionFirst = transpose(
+    mixed,
+    listAxes(queryAxes).map((axis) => mixedAxes.indexOf(axis)),
+  );
+  const joined = reshape(positionFirst, [batch, position, headCount * headSize]);
   const hidden = project(joined, `${name}.o_proj`, headCount * headSize, hiddenSize, sizes.outputBias);
   return { hidden, rows };
 }
+
+const listAxes = (names: string): string[] => names.split(' ').filter(Boolean);
 
 interface Visible {
   readonly past: KeyValueRows | undefined;
@@ -119,14 +140,17 @@ interface Visible {
 
 /** Softmax over everything visible at once; the parts are joined as scores and parted again as weights. */
 function mixValues(
-  queries: Tensor, // [batch, position, keyValueHead, group, headSize]
+  { b, g }: { readonly b: string; readonly g: string },
+  queries: Tensor, // [batch, position, keyValueHead, group, headSize], b and g where they are kept
   mask: Tensor, // [position, past + position]
   { past, rows, diagonal }: Visible,
 ): Tensor {
   const scale = 1 / Math.sqrt(queries.shape.at(-1) as number);
-  const newScores = contract(queries, rows.keys, 'b t k g d, b u k d -> b k g t u', scale);
+  const newScores = contract(queries, rows.keys, `${b} t k ${g} d, ${b} u k d -> ${b} k ${g} t u`, scale);
   const pastScores =
-    past === undefined ? [] : [contract(queries, past.keys, 'b t k g d, p k d -> b k g t p', scale)];
+    past === undefined
+      ? []
+      : [contract(queries, past.keys, `${b} t k ${g} d, p k d -> ${b} k ${g} t p`, scale)];
   const masked = add(concatenate([...pastScores, newScores], -1), mask);
   const diagonalScores = diagonal.map(({ keys }) => {
     const products = sum(multiply(queries, multiply(spreadGroups(keys), scale)), [-1]);
@@ -143,9 +167,10 @@ function mixValues(
   const parts: Tensor[] = [];
   if (past !== undefined) {
     const weights = takeWeights(past.keys.shape[0]!);
-    parts.push(contract(weights, past.values, 'b k g t p, p k d -> b k g t d'));
+    parts.push(contract(weights, past.values, `${b} k ${g} t p, p k d -> ${b} k ${g} t d`));
   }
-  parts.push(contract(takeWeights(rows.keys.shape[1]!), rows.values, 'b k g t u, b u k d -> b k g t d'));
+  const newWeights = takeWeights(rows.keys.shape.at(-3)!);
+  parts.push(contract(newWeights, rows.values, `${b} k ${g} t u, ${b} u k d -> ${b} k ${g} t d`));
   for (const { values } of diagonal) {
     parts.push(multiply(takeWeights(1), transpose(spreadGroups(values), [0, 2, 3, 1, 4])));
   }

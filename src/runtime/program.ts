@@ -108,45 +108,46 @@ export function bindInputs(
   descriptions: readonly InputDescription[],
   values: Readonly<Record<string, ShapedValue>>,
 ): DimensionBindings {
-  const given = descriptions.map((description) => {
-    const value = values[description.name];
-    if (value === undefined) {
-      throw new MistletoeError('runtime', `The program needs an input "${description.name}".`);
-    }
-    return { description, value };
-  });
   const bindings = new Map<string, number>();
-  for (const { description, value } of given) {
-    description.shape.forEach((dimension, axis) => {
-      const name = bareSymbol(dimension);
+  for (const { name, shape } of descriptions) {
+    const value = values[name];
+    if (value === undefined) throw new MistletoeError('runtime', `The program needs an input "${name}".`);
+    for (let axis = 0; axis < shape.length; axis++) {
+      const symbolName = bareSymbol(shape[axis]!);
       const size = value.shape[axis];
-      if (name !== undefined && size !== undefined && !bindings.has(name)) bindings.set(name, size);
-    });
+      if (symbolName !== undefined && size !== undefined && !bindings.has(symbolName))
+        bindings.set(symbolName, size);
+    }
   }
-  for (const { description, value } of given) checkInput(description, value, bindings);
+  for (const description of descriptions) checkInput(description, values[description.name]!, bindings);
   return bindings;
 }
 
+/** Runs for every input of every step, so sentences are made only when one is needed. */
 function checkInput(description: InputDescription, value: ShapedValue, bindings: DimensionBindings): void {
+  const { shape } = description;
+  let fits = value.shape.length === shape.length;
+  let count = 1;
+  for (let axis = 0; fits && axis < shape.length; axis++) {
+    const dimension = shape[axis]!;
+    const size = value.shape[axis]!;
+    fits = (typeof dimension === 'number' ? dimension : evaluateDimension(dimension, bindings)) === size;
+    count *= size;
+  }
+  if (fits && count > 0 && value.data.length === count) return;
   const seen = `Input "${description.name}" has shape ${formatShape(value.shape)}`;
-  const expected = description.shape.map((dimension) => evaluateDimension(dimension, bindings));
-  const fits =
-    value.shape.length === expected.length && expected.every((size, axis) => size === value.shape[axis]);
   if (!fits) {
     const known = [...bindings].map(([name, size]) => `${name} = ${size}`).join(', ');
     const where = known === '' ? '' : ` with ${known}`;
-    throw new MistletoeError('runtime', `${seen}, expected ${formatShape(description.shape)}${where}.`);
+    throw new MistletoeError('runtime', `${seen}, expected ${formatShape(shape)}${where}.`);
   }
-  const count = value.shape.reduce((product, size) => product * size, 1);
   // Matrix kernels of ONNX Runtime crash the process on empty operands.
   if (count === 0) {
     throw new MistletoeError('runtime', `${seen}, expected at least one value along every axis.`, {
       hint: 'Give one masked row where there is nothing yet.',
     });
   }
-  if (value.data.length !== count) {
-    throw new MistletoeError('runtime', `${seen} and ${value.data.length} values, expected ${count} values.`);
-  }
+  throw new MistletoeError('runtime', `${seen} and ${value.data.length} values, expected ${count} values.`);
 }
 
 /** Refuses values whose arrays are of another type than their inputs. */

@@ -117,7 +117,12 @@ export function lowerContraction(builder: OnnxBuilder, node: TensorOf<'contract'
     transBatchB: rightFlags.transBatch,
     scale,
   });
-  const natural = [...plan.batch, ...plan.rows, ...plan.columns];
+  const groups = [...(hasBatch ? [plan.batch] : []), plan.rows, plan.columns];
+  builder.learnShape(
+    product,
+    groups.map((group) => countElements(shapeOf(group))),
+  );
+  const natural = groups.flat();
   const wanted = output.filter(isReal);
   if (same(natural, wanted)) return builder.reshape(product, node.shape);
   const unmerged = builder.reshape(product, shapeOf(natural));
