@@ -30,10 +30,11 @@ export function proposeCandidates(
   const each = Math.ceil(settings.candidates / chosen.length);
   return chosen.flatMap((position) => {
     const row = direction.subarray(position * vocabularySize, (position + 1) * vocabularySize);
-    const gains = Float32Array.from(allowed, (token) => (token === base[position] ? -Infinity : row[token]!));
+    const others = allowed.filter((token) => token !== base[position]);
+    const gains = Float32Array.from(others, (token) => row[token]!);
     const best = Array.from(
-      topIndices(gains, Math.min(settings.topTokens, allowed.length)),
-      (index) => allowed[index]!,
+      topIndices(gains, Math.min(settings.topTokens, others.length)),
+      (index) => others[index]!,
     );
     random.shuffle(best);
     return best.slice(0, each).map((token) => replaceAt(base, position, token));

@@ -114,7 +114,8 @@ export async function searchSuffix(problem: SearchProblem, settings: SearchSetti
 /** All starts scored, the most promising first: inside the bound by value, then by least divergence. */
 async function rankStarts({ scorer, starts }: SearchProblem, buffer: SuffixBuffer): Promise<Scored[]> {
   const scored: Scored[] = [];
-  for (const suffixIds of starts) scored.push(...(await scorer.score(suffixIds, [{ suffixIds, first: 0 }])));
+  for (const start of buffer.unseen(starts.map((suffixIds) => ({ suffixIds, first: 0 }))))
+    scored.push(...(await scorer.score(start.suffixIds, [start])));
   buffer.offer(scored);
   return scored.sort(
     (left, right) => Number(buffer.isBetter(right, left)) - Number(buffer.isBetter(left, right)),

@@ -1,0 +1,158 @@
+import { describe, expect, it } from 'vitest';
+import { acceptanceProbability } from '../decode/verification.js';
+import { input } from '../graph/operations/leaves.js';
+import { createInterpreter } from '../runtime/interpreter/interpreter.js';
+import { float32, floatsOf } from '../runtime/program.js';
+import type { ObjectiveName } from './objectives.js';
+import {
+  createObjective,
+  meanDivergence,
+  objectiveNames,
+  parseObjective,
+  positionDivergence,
+} from './objectives.js';
+
+type Law = readonly number[];
+
+/** One candidate whose target laws (one for each answer token) and draft laws (by depth, then row) are given. */
+async function degradationOf(
+  name: ObjectiveName,
+  target: readonly Law[],
+  drafts: readonly (readonly Law[])[],
+  targetTokens?: Int32Array,
+): Promise<number> {
+  const logitsOf = (laws: readonly Law[]) =>
+    float32(Float32Array.from(laws.flat(), Math.log), [1, laws.length, laws[0]!.length]);
+  const declare = (label: string, laws: readonly Law[]) => input(label, [1, laws.length, laws[0]!.length]);
+  const pass = {
+    targetLogits: declare('target', target),
+    draftLogits: drafts.map((laws, depth) => declare(`draft${depth}`, laws)),
+  };
+  const degradation = createObjective(name, drafts.length).degradation(pass, targetTokens);
+  const program = await createInterpreter().compile({ degradation }, []);
+  const values = { target, ...Object.fromEntries(drafts.map((laws, depth) => [`draft${depth}`, laws])) };
+  const used = new Set(program.inputs.map((entry) => entry.name));
+  const outputs = await program.run(
+    Object.fromEntries(
+      Object.entries(values)
+        .filter(([label]) => used.has(label))
+        .map(([label, laws]) => [label, logitsOf(laws)]),
+    ),
+  );
+  return floatsOf(outputs, 'degradation')[0]!;
+}
+
+const uniform: Law = [0.25, 0.25, 0.25, 0.25];
+const targetLaw: Law = [0.5, 0.25, 0.125, 0.125];
+const draftLaw: Law = [0.25, 0.5, 0.125, 0.125];
+/** The first row is the target's law of the token that every draft stands behind. */
+const oneAhead = (name: ObjectiveName): Promise<number> =>
+  degradationOf(name, [uniform, targetLaw], [[draftLaw]]);
+
+describe('objectives on laws that can be counted by hand', () => {
+  const ln2 = Math.LN2;
+  it.each([
+    ['surprisal', 0.25 * ln2 + 0.5 * 2 * ln2 + 0.25 * 3 * ln2],
+    ['kl', 0.5 * ln2 - 0.25 * ln2],
+    ['reverse-kl', -0.25 * ln2 + 0.5 * ln2],
+    ['total-variation', 0.25],
+    ['one-sided', 0.5 * ln2],
+    ['expected-length', 0.25],
+  ] as const)('%s', async (name, expected) => {
+    expect(await oneAhead(name)).toBeCloseTo(expected, 6);
+  });
+
+  it('are all 0 where drafter and target agree, except for the surprisal, which is the entropy', async () => {
+    for (const name of objectiveNames) {
+      const value = await degradationOf(name, [uniform, targetLaw], [[targetLaw]]);
+      expect(value, name).toBeCloseTo(name === 'surprisal' ? 1.75 * ln2 : 0, 6);
+    }
+  });
+
+  it('average over rows', async () => {
+    const value = await degradationOf(
+      'total-variation',
+      [uniform, targetLaw, targetLaw],
+      [[draftLaw, targetLaw]],
+    );
+    expect(value).toBeCloseTo(0.125, 6);
+  });
+
+  it('total variation is the rejection probability of the verification', async () => {
+    const kept = acceptanceProbability(Float32Array.from(targetLaw), Float32Array.from(draftLaw));
+    expect(await oneAhead('total-variation')).toBeCloseTo(1 - kept, 6);
+  });
+
+  it('expected length is K minus the sum of the products of the acceptance probabilities', async () => {
+    // Two levels: the first row of each belongs to the draft that begins at the first answer token.
+    const second: Law = [0.1, 0.2, 0.3, 0.4];
+    const value = await degradationOf(
+      'expected-length',
+      [uniform, targetLaw, second],
+      [[draftLaw, uniform], [[0.4, 0.3, 0.2, 0.1]]],
+    );
+    const first = 0.75;
+    const then = 0.1 + 0.2 + 0.2 + 0.1;
+    expect(value).toBeCloseTo(2 - (first + first * then), 6);
+  });
+
+  it('refuses a name that it does not know', () => {
+    expect(() => parseObjective('entropy')).toThrow('The objective "entropy" is not known.');
+  });
+});
+
+describe('KL and a smaller draft vocabulary', () => {
+  // The drafter knows target tokens 0 to 3; token 4 it cannot propose.
+  const known = Int32Array.of(0, 1, 2, 3);
+  const target: Law = [0.4, 0.2, 0.2, 0.1, 0.1];
+  /** All that changes is how little the drafter thinks of token 3, which it proposes too rarely anyway. */
+  const draft = (rare: number): Law => [0.55, 0.3, 0.15 - rare, rare];
+  const measure = (name: ObjectiveName, rare: number): Promise<number> =>
+    degradationOf(name, [[0.2, 0.2, 0.2, 0.2, 0.2], target], [[draft(rare)]], known);
+
+  it('grows without bound while the acceptance does not change', async () => {
+    const values: number[] = [];
+    for (const rare of [1e-2, 1e-8, 1e-16, 1e-32]) {
+      expect(await measure('total-variation', rare)).toBeCloseTo(0.25, 6);
+      expect(await measure('expected-length', rare)).toBeCloseTo(0.25, 6);
+      values.push(await measure('kl', rare));
+    }
+    // Each halving of the exponent costs the drafter p(3) times as many nats, and there is no end to it.
+    expect(values[2]! - values[1]!).toBeCloseTo(0.1 * 8 * Math.LN10, 3);
+    expect(values[3]! - values[2]!).toBeCloseTo(0.1 * 16 * Math.LN10, 3);
+  });
+
+  it('falls where the target leaves the draft vocabulary and every draft is lost', async () => {
+    const measureLeft = (name: ObjectiveName, left: number): Promise<number> =>
+      degradationOf(
+        name,
+        [
+          [0.2, 0.2, 0.2, 0.2, 0.2],
+          [...uniform.map((share) => share * (1 - left)), left],
+        ],
+        [[uniform]],
+        known,
+      );
+    expect(await measureLeft('kl', 0.9)).toBeLessThan(await measureLeft('kl', 0.1));
+    expect(await measureLeft('total-variation', 0.9)).toBeCloseTo(0.9, 6);
+    expect(await measureLeft('total-variation', 0.1)).toBeCloseTo(0.1, 6);
+  });
+});
+
+describe('preservation', () => {
+  it.each([
+    ['clean-to-suffixed', 0.25 * Math.LN2],
+    ['suffixed-to-clean', 0.25 * Math.LN2],
+  ] as const)('%s is a mean of position divergences', async (direction, each) => {
+    const shape = [1, 2, 4];
+    const pass = { targetLogits: input('suffixed', shape), draftLogits: [] };
+    const divergence = meanDivergence(positionDivergence(pass, input('clean', shape), direction));
+    const program = await createInterpreter().compile({ divergence }, []);
+    const logits = (laws: readonly Law[]) => float32(Float32Array.from(laws.flat(), Math.log), shape);
+    const outputs = await program.run({
+      clean: logits([targetLaw, uniform]),
+      suffixed: logits([draftLaw, uniform]),
+    });
+    expect(floatsOf(outputs, 'divergence')[0]!).toBeCloseTo(each / 2, 6);
+  });
+});

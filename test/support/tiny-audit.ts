@@ -1,0 +1,121 @@
+/** A tiny target with its drafters in folders, and requests to audit them that take a second. */
+import { join } from 'node:path';
+import type { AuditPlan } from '../../src/audit/create-request.js';
+import type { AuditSettings } from '../../src/audit/settings.js';
+import type { AuditPrompt } from '../../src/audit/audit-prompt.js';
+import { preparePrompt } from '../../src/audit/audit-prompt.js';
+import { createObjective, type ObjectiveName } from '../../src/audit/objectives.js';
+import type { PromptState } from '../../src/audit/prompt-state.js';
+import { readPromptState } from '../../src/audit/prompt-state.js';
+import { Scorer } from '../../src/audit/scoring.js';
+import type { SearchPrograms } from '../../src/audit/search-programs.js';
+import { compileSearch } from '../../src/audit/search-programs.js';
+import { makeTemporaryFolder } from '../../src/checkpoint/testing/temporary-folder.js';
+import type { Target } from '../../src/decode/target.js';
+import { openTarget } from '../../src/decode/target.js';
+import type { Drafter } from '../../src/draft/drafter.js';
+import { loadDrafter } from '../../src/draft/load-drafter.js';
+import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
+import type { Runtime } from '../../src/runtime/program.js';
+import { inlinePrompt } from '../../src/text/prompt-set.js';
+import type { TinySizes } from './tiny-checkpoints.js';
+import { tiny, writeDecoder, writeLetterTokenizer } from './tiny-checkpoints.js';
+import { drafterVariants } from './tiny-drafters.js';
+
+export const tinySettings = {
+  suffixLength: 5,
+  window: 8,
+  maxNewTokens: 20,
+  epsilon: 0.6,
+  similarity: 0,
+  draftDepth: 3,
+  steps: 3,
+  candidates: 8,
+  topTokens: 8,
+  positions: 2,
+  merges: 2,
+  buffer: 2,
+  patience: 2,
+  chat: false,
+} as const satisfies Partial<AuditSettings>;
+
+export interface LoadedPair {
+  readonly target: Target;
+  readonly drafter: Drafter;
+}
+
+export interface ScorerParts extends LoadedPair {
+  readonly prompt: AuditPrompt;
+  readonly programs: SearchPrograms;
+  readonly state: PromptState;
+  readonly scorer: Scorer;
+}
+
+export class TinyAudits {
+  private readonly temporary = makeTemporaryFolder();
+  readonly targetFolder: string;
+  readonly cacheFolder: string;
+  private count = 0;
+
+  constructor(
+    readonly sizes: TinySizes = tiny,
+    pieces: Readonly<Record<number, string>> = {},
+    private readonly runtime: Runtime = createOnnxRuntime({ threads: 1 }),
+  ) {
+    this.cacheFolder = join(this.temporary.path, 'cache');
+    this.targetFolder = writeDecoder(join(this.temporary.path, 'target'), sizes);
+    writeLetterTokenizer(this.targetFolder, sizes, pieces);
+  }
+
+  freshFolder(): string {
+    return join(this.temporary.path, `folder-${(this.count += 1)}`);
+  }
+
+  writeDrafter(variant: string): string {
+    const found = drafterVariants.find(({ name }) => name === variant);
+    if (found === undefined) throw new Error(`There is no variant ${variant}.`);
+    return found.write(this.freshFolder(), this.sizes);
+  }
+
+  async load(drafterFolder: string): Promise<LoadedPair> {
+    const { runtime, cacheFolder } = this;
+    const target = await openTarget(this.targetFolder, { runtime, cacheFolder, chat: false });
+    const drafter = await loadDrafter(drafterFolder, { target: target.model, cacheFolder });
+    return { target, drafter };
+  }
+
+  async openScorer(
+    { target, drafter }: LoadedPair,
+    text: string,
+    objective: ObjectiveName = 'total-variation',
+  ): Promise<ScorerParts> {
+    const models = { target: target.model, drafter };
+    const prompt = await preparePrompt(target, inlinePrompt(text), tinySettings);
+    const depth = Math.min(tinySettings.draftDepth, drafter.maximumDepth);
+    const programs = await compileSearch(models, createObjective(objective, depth), {
+      ...tinySettings,
+      divergence: 'clean-to-suffixed',
+    });
+    const state = await readPromptState(models, prompt.beforeIds);
+    const scorer = new Scorer(target, models, programs, prompt, state);
+    return { target, drafter, prompt, programs, state, scorer };
+  }
+
+  plan(drafters: readonly string[], texts: readonly string[], more: Partial<AuditPlan> = {}): AuditPlan {
+    return {
+      target: this.targetFolder,
+      drafters,
+      draft: 'chain:3',
+      prompts: texts.map((text, index) => ({ ...inlinePrompt(text), id: `p${index + 1}` })),
+      threads: 1,
+      cacheFolder: this.cacheFolder,
+      ...more,
+      settings: { ...tinySettings, ...more.settings },
+    };
+  }
+
+  async dispose(): Promise<void> {
+    await this.runtime.dispose();
+    this.temporary.remove();
+  }
+}
