@@ -26,7 +26,7 @@ export const tinySettings = {
   suffixLength: 5,
   window: 8,
   maxNewTokens: 20,
-  epsilon: 0.6,
+  epsilon: 3,
   similarity: 0,
   draftDepth: 3,
   steps: 3,

@@ -1,0 +1,123 @@
+/** Audits in processes of their own that are killed again and again, and must end as if nothing had happened. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { copyFileSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname, join, relative, resolve } from 'node:path';
+import { createInterface } from 'node:readline';
+import ts from 'typescript';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { createRandom } from '../../src/core/random.js';
+import { TinyAudits, tinySettings } from '../support/tiny-audit.js';
+
+const root = resolve(import.meta.dirname, '../..');
+const source = join(root, 'src');
+const build = join(root, `out/audit-kill-${process.pid}`);
+const audits = new TinyAudits();
+const leastKills = 20;
+/** Progress events after which a process is killed, at most; a whole audit has about 60. */
+const mostEvents = 9;
+
+/** File by file and without checking types, which takes a second instead of many. */
+function transpileSources(folder = source): void {
+  for (const entry of readdirSync(folder, { withFileTypes: true })) {
+    const path = join(folder, entry.name);
+    const target = join(build, relative(source, path));
+    if (entry.isDirectory()) transpileSources(path);
+    else if (entry.name.endsWith('.js')) {
+      mkdirSync(dirname(target), { recursive: true });
+      copyFileSync(path, target);
+    } else if (!/\.(test|d)\.ts$/.test(entry.name)) {
+      const { outputText } = ts.transpileModule(readFileSync(path, 'utf8'), {
+        compilerOptions: {
+          target: ts.ScriptTarget.ES2022,
+          module: ts.ModuleKind.ESNext,
+          verbatimModuleSyntax: true,
+        },
+      });
+      mkdirSync(dirname(target), { recursive: true });
+      writeFileSync(target.replace(/ts$/, 'js'), outputText);
+    }
+  }
+}
+
+let prompts: string;
+let drafters: readonly string[];
+beforeAll(() => {
+  transpileSources();
+  prompts = join(build, 'prompts.txt');
+  writeFileSync(prompts, 'abcdefgh\nhgfedcba\n');
+  drafters = ['draft model', 'EAGLE-3 with d2t'].map((name) => audits.writeDrafter(name));
+}, 60_000);
+afterAll(async () => {
+  await audits.dispose();
+  rmSync(build, { recursive: true, force: true });
+});
+
+function settingWords(): string[] {
+  const { chat, ...numbers } = tinySettings;
+  const named = Object.entries(numbers).flatMap(([name, value]) => [
+    `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`,
+    String(value),
+  ]);
+  return [...named, ...(chat ? [] : ['--raw'])];
+}
+
+function startWords(out: string): string[] {
+  return [
+    ...['--target', audits.targetFolder, '--draft', 'chain:3', '--prompts', prompts, '--out', out],
+    ...drafters.flatMap((folder) => ['--drafter', folder]),
+    ...['--threads', '1', '--transfer', ...settingWords()],
+  ];
+}
+
+interface Killing {
+  readonly events: number;
+  readonly delayMs: number;
+}
+
+/** The exit code, or undefined where the process was killed. */
+async function audit(words: readonly string[], killing?: Killing): Promise<number | undefined> {
+  const { cacheFolder } = audits;
+  const child = spawn(
+    process.execPath,
+    [join(build, 'cli/main.js'), 'audit', ...words, '--progress', 'json', '--cache-dir', cacheFolder],
+    { stdio: ['ignore', 'ignore', 'pipe'] },
+  );
+  let heard = 0;
+  let errors = '';
+  createInterface({ input: child.stderr }).on('line', (line) => {
+    if (!line.startsWith('{')) errors += `${line}\n`;
+    if ((heard += 1) === killing?.events) setTimeout(() => child.kill('SIGKILL'), killing.delayMs);
+  });
+  const [code] = (await once(child, 'close')) as [number | null];
+  if (errors !== '') throw new Error(errors);
+  return code ?? undefined;
+}
+
+describe('kill -9', () => {
+  it(`at ${leastKills} random moments and more leaves no trace`, async () => {
+    const files = ['result.json', 'units.jsonl', 'steps.jsonl', 'config.json'];
+    const readAll = (folder: string): string[] =>
+      files.map((name) => readFileSync(join(folder, name), 'utf8'));
+    const whole = audits.freshFolder();
+    expect(await audit(startWords(whole))).toBe(0);
+    const expected = readAll(whole);
+    const random = createRandom(7, 'kills');
+    let kills = 0;
+    while (kills < leastKills) {
+      const folder = audits.freshFolder();
+      let words = startWords(folder);
+      for (;;) {
+        const killing = { events: 1 + random.nextInteger(mostEvents), delayMs: random.nextInteger(40) };
+        const code = await audit(words, killing);
+        if (code !== undefined) {
+          expect(code).toBe(0);
+          break;
+        }
+        kills += 1;
+        words = ['--resume', folder];
+      }
+      expect(readAll(folder)).toEqual(expected);
+    }
+  }, 600_000);
+});

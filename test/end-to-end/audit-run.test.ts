@@ -1,0 +1,241 @@
+/** Whole audits of tiny checkpoints: what a run contains, what it skips and why, and that it can be interrupted. */
+import { copyFileSync, existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { AuditPlan } from '../../src/audit/create-request.js';
+import { createRequest } from '../../src/audit/create-request.js';
+import type { AuditEvents } from '../../src/audit/drafter-audit.js';
+import type { AuditOutcome } from '../../src/audit/run-audit.js';
+import { resumeAudit, startAudit } from '../../src/audit/run-audit.js';
+import type { AuditResult } from '../../src/audit/result.js';
+import { arms } from '../../src/audit/result.js';
+import { judge } from '../../src/report/verdict.js';
+import { TinyAudits, tinySettings } from '../support/tiny-audit.js';
+import { tiny, writeCheckpoint, decoderTensors, llamaConfig } from '../support/tiny-checkpoints.js';
+
+const audits = new TinyAudits();
+afterAll(() => audits.dispose());
+let draftModel: string;
+let eagle3: string;
+beforeAll(() => {
+  draftModel = audits.writeDrafter('draft model');
+  eagle3 = audits.writeDrafter('EAGLE-3 with d2t');
+});
+
+const texts = ['abcdefgh', 'hgfedcba{suffix}ij'];
+
+async function start(plan: AuditPlan, folder: string, events: AuditEvents = {}): Promise<AuditOutcome> {
+  const { cacheFolder } = audits;
+  return startAudit(folder, await createRequest(plan), { cacheFolder, events });
+}
+
+async function complete(plan: AuditPlan, events: AuditEvents = {}): Promise<AuditResult> {
+  const outcome = await start(plan, audits.freshFolder(), events);
+  if (outcome.status !== 'complete') throw new Error('The audit was interrupted.');
+  return outcome.result;
+}
+
+describe('an audit', () => {
+  it('measures every arm of every prompt, and the same seed gives the same result', async () => {
+    const plan = audits.plan([draftModel, eagle3], texts, { transfer: true, universal: true });
+    const result = await complete(plan);
+    for (const { prompts, summary } of result.drafters) {
+      expect(summary.promptsAudited).toBe(2);
+      for (const prompt of prompts) {
+        expect(prompt.arms.map(({ arm }) => arm)).toEqual(arms);
+        const [clean, again] = prompt.arms;
+        expect(again!.answer).toEqual(clean!.answer);
+        expect(again!.acceptance).toEqual(clean!.acceptance);
+        for (const { arm, suffixIds, preservation, answer } of prompt.arms) {
+          expect(suffixIds).toHaveLength(arm.startsWith('clean') ? 0 : 5);
+          expect(answer.pieces.join('')).toBe(answer.text);
+          if (arm === 'attack') expect(preservation.divergence).toBeLessThanOrEqual(tinySettings.epsilon);
+        }
+      }
+    }
+    // What a suffix does to the drafter it was found on is known already.
+    const { transfer, universal } = result;
+    expect(transfer!.drafters).toEqual(result.setup.drafters.map(({ id }) => id));
+    result.drafters.forEach(({ summary }, index) => {
+      const attack = summary.arms.find(({ arm }) => arm === 'attack')!;
+      expect(transfer!.attacked[index]![index]).toBeCloseTo(attack.meanAcceptedLength.estimate, 12);
+    });
+    expect(universal.map(({ trained }) => trained.n)).toEqual([2, 2]);
+    expect(await complete(plan)).toEqual(result);
+    expect(await complete({ ...plan, seed: 5 })).not.toEqual(result);
+  });
+
+  it('names every suffix as text that gives the audited ids again', async () => {
+    const result = await complete(audits.plan([draftModel], texts));
+    const { target } = await audits.load(draftModel);
+    for (const { arms: rows, prompt } of result.drafters[0]!.prompts) {
+      const clean = await target.tokenizer.encode(prompt.replace('{suffix}', ''));
+      for (const { suffix, suffixIds } of rows) {
+        const written = prompt.includes('{suffix}') ? prompt.replace('{suffix}', suffix) : prompt + suffix;
+        const ids = await target.tokenizer.encode(written);
+        expect(ids).toHaveLength(clean.length + suffixIds.length);
+        const at = prompt.includes('{suffix}') ? prompt.indexOf('{suffix}') : clean.length;
+        expect(ids.slice(at, at + suffixIds.length)).toEqual(suffixIds);
+      }
+    }
+  });
+
+  it('interrupted in a step goes on to the same bytes', async () => {
+    const plan = audits.plan([draftModel], texts, { settings: { repeats: 2 } });
+    const whole = audits.freshFolder();
+    await start(plan, whole);
+    const folder = audits.freshFolder();
+    const abort = new AbortController();
+    let steps = 0;
+    const events: AuditEvents = { onStep: () => void ((steps += 1) === 5 && abort.abort()) };
+    const { cacheFolder } = audits;
+    const first = await startAudit(folder, await createRequest(plan), {
+      cacheFolder,
+      events,
+      signal: abort.signal,
+    });
+    expect(first.status).toBe('interrupted');
+    expect(existsSync(join(folder, 'result.json'))).toBe(false);
+    expect((await resumeAudit(folder, { cacheFolder })).status).toBe('complete');
+    for (const name of ['config.json', 'units.jsonl', 'steps.jsonl', 'result.json'])
+      expect(readFileSync(join(folder, name), 'utf8'), name).toBe(readFileSync(join(whole, name), 'utf8'));
+  });
+});
+
+describe('prompts that cannot be audited', () => {
+  const reasons = async (plan: AuditPlan): Promise<(string | null)[]> =>
+    (await complete(plan)).drafters[0]!.prompts.map(({ skipped }) => skipped);
+  const quick = { controlSearches: false };
+
+  it('without room for the suffix', async () => {
+    const plan = audits.plan([draftModel], ['abc'.repeat(15), 'abcdefgh'], { settings: quick });
+    expect(await reasons(plan)).toEqual([
+      'There is no room for the suffix: 70 positions are needed, the context has 64.',
+      null,
+    ]);
+  });
+
+  it('with the suffix before everything', async () => {
+    const plan = audits.plan([draftModel], ['{suffix}abc', 'abcdefgh'], { settings: quick });
+    expect(await reasons(plan)).toEqual(['Nothing stands before the place of the suffix.', null]);
+  });
+
+  it('with every candidate vetoed', async () => {
+    const plan = audits.plan([draftModel], ['abcdefgh'], { settings: { ...quick, epsilon: 1e-9 } });
+    const notices: string[] = [];
+    const result = await complete(plan, { onNotice: (message) => notices.push(message) });
+    const [prompt] = result.drafters[0]!.prompts;
+    expect(prompt!.skipped).toMatch(
+      /^Every candidate was vetoed: the smallest divergence seen is \d\.\d{3}, the bound is 1e-9\.$/,
+    );
+    expect(notices.join()).toContain('Raise --epsilon above');
+    expect(judge(result)).toMatchObject({ exitCode: 3, level: 'inconclusive' });
+  });
+
+  it('with an answer shorter than the window', async () => {
+    const plain = await complete(audits.plan([draftModel], ['abcdefgh'], { settings: quick }));
+    const answer = plain.drafters[0]!.prompts[0]!.arms[0]!.answer.tokenIds;
+    const stop = answer[3]!;
+    const expected = answer.indexOf(stop);
+    const folder = audits.freshFolder();
+    const config = { ...llamaConfig(tiny), eos_token_id: stop };
+    writeCheckpoint(folder, 'model.safetensors', decoderTensors(tiny), config);
+    copyFileSync(join(audits.targetFolder, 'tokenizer.json'), join(folder, 'tokenizer.json'));
+    const plan = audits.plan([draftModel], ['abcdefgh'], { settings: quick, target: folder });
+    const [reason] = await reasons(plan);
+    expect(reason).toMatch(/^The clean answer has \d tokens; the window needs 8\.$/);
+    expect(Number(/\d/.exec(reason!)![0])).toBeLessThanOrEqual(expected + 1);
+  });
+
+  it('with a drafter that accepts nothing already', async () => {
+    // Its output prefers what the target never says: the target's own projection, turned around.
+    const tensors = decoderTensors(tiny);
+    const output = tensors['lm_head.weight']!;
+    const turned = { ...output, values: Float32Array.from(output.values as Float32Array, (value) => -value) };
+    const folder = writeCheckpoint(
+      audits.freshFolder(),
+      'model.safetensors',
+      { ...tensors, 'lm_head.weight': turned },
+      llamaConfig(tiny),
+    );
+    const result = await complete(audits.plan([folder, draftModel], ['abcdefgh'], { settings: quick }));
+    expect(result.drafters[0]!.prompts[0]!.skipped).toBe(
+      'The drafter accepts almost nothing already (mean accepted length 1.00).',
+    );
+    expect(result.drafters[1]!.summary.promptsAudited).toBe(1);
+    expect(judge(result).exitCode).toBe(3);
+  });
+
+  it('with a tokenizer that round-trips nothing', async () => {
+    // Every token is two letters that a text never keeps together.
+    const pieces = Object.fromEntries(
+      Array.from({ length: tiny.vocabularySize - 1 }, (_, id) => [
+        id + 1,
+        `a${String.fromCharCode(97 + id)}z`,
+      ]),
+    );
+    const broken = new TinyAudits(tiny, pieces);
+    try {
+      const drafter = broken.writeDrafter('draft model');
+      const request = await createRequest(broken.plan([drafter], ['aaaaaaaa'], { settings: quick }));
+      const outcome = await startAudit(broken.freshFolder(), request, { cacheFolder: broken.cacheFolder });
+      if (outcome.status !== 'complete') throw new Error('interrupted');
+      expect(outcome.result.drafters[0]!.prompts[0]!.skipped).toBe(
+        'None of 400 random suffixes of 5 tokens survives decoding and encoding.',
+      );
+    } finally {
+      await broken.dispose();
+    }
+  });
+});
+
+describe('requests', () => {
+  it('write every default out', async () => {
+    const { draft, ...plan } = audits.plan([draftModel, eagle3], texts);
+    const request = await createRequest({ ...plan, drafters: [draftModel, eagle3] });
+    expect(draft).toBe('chain:3');
+    expect(request).toMatchObject({ preset: 'standard', seed: 0, threads: 1, node: process.version });
+    expect(request.drafters.map(({ system, policy }) => [system, policy])).toEqual([
+      ['speculative-sampling', 'chain:4'],
+      ['eagle3', 'chain:4'],
+    ]);
+  });
+
+  it('draft as deep as a drafter has heads', async () => {
+    const request = await createRequest({
+      ...audits.plan([], texts),
+      draft: undefined,
+      drafters: [audits.writeDrafter('Medusa, torch file')],
+    });
+    expect(request.drafters[0]).toMatchObject({ system: 'medusa', policy: 'chain:4' });
+  });
+
+  it.each([
+    [{ draft: 'auto' }, '"auto" depends on the clock'],
+    [{ drafters: [] }, 'has no drafter for the target'],
+    [{ drafters: ['eagel3'] }, 'There is no bundled drafter "eagel3"'],
+    [{ prompts: [] }, 'There is no prompt to audit.'],
+    [{ transfer: true }, 'A transfer matrix needs two drafters or more'],
+    [{ preset: 'slow' }, 'The preset "slow" is not known.'],
+  ])('%o is refused', async (changes, message) => {
+    await expect(createRequest({ ...audits.plan([draftModel], texts), ...changes })).rejects.toThrow(message);
+  });
+
+  it('that cannot be carried out leave no folder behind', async () => {
+    const other = audits.writeDrafter('Hydra, one layer');
+    const folder = audits.freshFolder();
+    const plan = audits.plan([other], texts, { draft: 'chain:9' });
+    await expect(start(plan, folder)).rejects.toThrow('The draft policy asks for 9 levels');
+    expect(existsSync(folder)).toBe(false);
+  });
+
+  it('are not resumed with other weights', async () => {
+    const drafter = audits.writeDrafter('draft model');
+    const folder = audits.freshFolder();
+    await start(audits.plan([drafter], ['abcdefgh'], { settings: { controlSearches: false } }), folder);
+    writeCheckpoint(drafter, 'model.safetensors', decoderTensors(tiny, 9), llamaConfig(tiny));
+    await expect(resumeAudit(folder, { cacheFolder: audits.cacheFolder })).rejects.toThrow(
+      'has changed since this run began',
+    );
+  });
+});
