@@ -42,7 +42,7 @@ describe('the adaptive policy', () => {
     expect(
       lengths(choices)
         .slice(-50)
-        .filter((length) => length === 6).length,
+        .filter((length) => length === 4).length,
     ).toBeGreaterThan(40);
     expect(speedup).toBeGreaterThan(2.5);
   });

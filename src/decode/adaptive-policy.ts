@@ -41,7 +41,7 @@ export interface AdaptiveOptions {
 
 export function createAdaptivePolicy(
   drafter: Pick<Drafter, 'maximumDepth' | 'vocabularySize'>,
-  { chainLengths = [3, 2, 4, 1, 6], tree = [8, 2, 2] }: AdaptiveOptions = {},
+  { chainLengths = [3, 2, 4, 1], tree = [8, 2, 2] }: AdaptiveOptions = {},
 ): PolicyChooser {
   const choices = listChoices(drafter, chainLengths, tree);
   const acceptance = new DepthAcceptance();
@@ -132,5 +132,6 @@ class DepthAcceptance {
 
 function median(values: readonly number[]): number {
   const sorted = [...values].sort((left, right) => left - right);
-  return sorted[Math.floor(sorted.length / 2)] ?? Infinity;
+  // The lower one of two: a first step may have compiled a program.
+  return sorted[Math.floor((sorted.length - 1) / 2)] ?? Infinity;
 }

@@ -42,6 +42,11 @@ export interface DraftSession {
    * parents were expanded before, since the last observe.
    */
   expand(draft: GrowingDraft, nodes: readonly number[], want: ScoreDetail): Promise<DraftScores>;
+  /**
+   * The drafter's most likely chain behind the root, drafted in one program: what expanding level by level gives, with
+   * one call instead of many. Optional; after it, only observe may follow.
+   */
+  draftChain?(length: number): Promise<readonly number[]>;
 }
 
 export interface VerifiedTokens {

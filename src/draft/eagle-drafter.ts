@@ -4,6 +4,7 @@ import type { WeightStore } from '../runtime/weights.js';
 import type { Drafter } from './drafter.js';
 import type { EagleHead, EaglePrograms } from './eagle-session.js';
 import { buildEagleGraph, readEaglePrefix, startEagleSession } from './eagle-session.js';
+import { buildEagleChain } from './eagle-chain.js';
 import { draftEagleLogits } from './eagle-teacher.js';
 
 export interface EagleParts extends Pick<Drafter, 'system' | 'name' | 'reads' | 'taps' | 'parameterCount'> {
@@ -18,7 +19,14 @@ export function createEagleDrafter({ head, weights, ...described }: EagleParts):
   const compile = (): EaglePrograms => {
     const build = (kind: 'verified' | 'drafted'): Promise<Program> =>
       target.runtime.compile(buildEagleGraph(head, kind), stores, { packed: true });
-    return (programs ??= { verified: build('verified'), drafted: build('drafted') });
+    const chains = new Map<number, Promise<Program>>();
+    const chain = (length: number): Promise<Program> => {
+      const known =
+        chains.get(length) ?? target.runtime.compile(buildEagleChain(head, length), stores, { packed: true });
+      chains.set(length, known);
+      return known;
+    };
+    return (programs ??= { verified: build('verified'), drafted: build('drafted'), chain });
   };
   return {
     ...described,

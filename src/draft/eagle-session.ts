@@ -18,6 +18,7 @@ import type { NamedTensors, NamedValues, Program } from '../runtime/program.js';
 import { float32, floatsOf, int32 } from '../runtime/program.js';
 import { DraftAttention } from './draft-attention.js';
 import type { DraftSession, VerifiedTokens } from './drafter.js';
+import { chainAngles, readChain } from './chain-program.js';
 import type { Vocabularies } from './scores.js';
 import { readScores, scoreNames, scoreOutputs } from './scores.js';
 import { PendingStates } from './states.js';
@@ -68,6 +69,7 @@ export function buildEagleGraph(head: EagleHead, kind: 'verified' | 'drafted'): 
 export interface EaglePrograms {
   readonly verified: Promise<Program>;
   readonly drafted: Promise<Program>;
+  chain(length: number): Promise<Program>;
 }
 
 /** What a head has read of the text: its cache, and the states that it has yet to read. */
@@ -92,21 +94,28 @@ class EagleMemory {
     this.pending.push(verified);
   }
 
-  /** Reads every pending state and returns the outputs of the last one. */
-  async read(program: Program, names: readonly string[]): Promise<NamedValues> {
+  /** Reads every pending state and returns the outputs of the last run, which `finish` may do in its own way. */
+  async read(
+    program: Program,
+    names: readonly string[],
+    finish: (inputs: NamedValues) => Promise<NamedValues> = (inputs) =>
+      program.run({ ...inputs, select: int32([inputs.tokens!.data.length - 1]) }, names),
+  ): Promise<NamedValues> {
     let last: NamedValues = {};
+    let left = this.pending.count;
     this.attention.reset();
     await this.pending.drain(ingestChunk, async (states, tokens) => {
       const count = tokens.length;
-      last = await program.run(
-        {
-          states: float32(states, [1, count, this.head.stateWidth]),
-          tokens: int32(tokens),
-          select: int32([count - 1]),
-          ...this.attention.verifiedInputs(count),
-        },
-        names,
-      );
+      const inputs = {
+        states: float32(states, [1, count, this.head.stateWidth]),
+        tokens: int32(tokens),
+        ...this.attention.verifiedInputs(count),
+      };
+      left -= count;
+      last =
+        left > 0
+          ? await program.run({ ...inputs, select: int32([count - 1]) }, ['rows'])
+          : await finish(inputs);
       this.attention.keepVerified(floatsOf(last, 'rows'), count);
     });
     return last;
@@ -168,6 +177,14 @@ export function startEagleSession(head: EagleHead, programs: () => EaglePrograms
       memory.attention.keepDrafted(floatsOf(outputs, 'rows'), nodes);
       keepFeatures(outputs, nodes);
       return readScores(outputs, want, vocabularies);
+    },
+    async draftChain(length) {
+      const program = await programs().chain(length);
+      const outputs = await memory.read(await programs().verified, [], (inputs) => {
+        const start = memory.attention.verifiedLength + inputs.tokens!.data.length;
+        return program.run({ ...inputs, ...chainAngles(head.rotary, start, length) });
+      });
+      return readChain(outputs);
     },
   };
 }

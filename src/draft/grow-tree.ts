@@ -16,7 +16,7 @@ import { loadTreeShape } from './policy.js';
 import type { DraftScores } from './scores.js';
 import { detailFor } from './scores.js';
 import type { TokenTree } from './token-tree.js';
-import { createTree } from './token-tree.js';
+import { chainTree, createTree } from './token-tree.js';
 import type { TreeShape } from './tree-shapes.js';
 
 /** A policy whose files are read and which is known to fit its drafter. */
@@ -72,6 +72,11 @@ export interface DraftRequest {
 export async function growTree(session: DraftSession, request: DraftRequest): Promise<TokenTree> {
   const { policy } = request;
   if (policy.kind === 'dynamic') return growDynamicTree(session, request, policy);
+  if (policy.kind === 'chain' && request.sampling.temperature === 0 && session.draftChain !== undefined) {
+    if (request.depthLimit < 1) return chainTree(request.root, []);
+    const tokens = await session.draftChain(policy.length);
+    return chainTree(request.root, tokens.slice(0, request.depthLimit));
+  }
   return growStaticTree(session, request, policy.kind === 'chain' ? chainShape(policy.length) : policy.shape);
 }
 

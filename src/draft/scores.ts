@@ -46,7 +46,7 @@ export function readScores(outputs: NamedValues, want: ScoreDetail, vocabularies
   const scores = floatsOf(outputs, 'topScores');
   const width = outputs.topTokens!.shape.at(-1)!;
   for (let best = 0; best < scores.length; best += width) {
-    if (!Number.isFinite(scores[best]!)) throw notANumber(scores[best]!);
+    requireScore(scores[best]!);
   }
   const toTarget = (token: number): number => (targetTokens === undefined ? token : targetTokens[token]!);
   const rowOf = (row: number): Float32Array => {
@@ -90,6 +90,11 @@ function rankRow(logits: Float32Array, count: number, toTarget: (token: number) 
     tokens: Array.from(best, toTarget),
     logProbabilities: Array.from(best, (token) => logits[token]! - total),
   };
+}
+
+/** Refuses the best score of a drafter that has gone wrong. */
+export function requireScore(value: number): void {
+  if (!Number.isFinite(value)) throw notANumber(value);
 }
 
 function notANumber(value: number): MistletoeError {

@@ -5,10 +5,13 @@
 import { MistletoeError } from '../core/errors.js';
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
 import type { CacheOptions } from '../checkpoint/weight-cache.js';
-import { symbol } from '../graph/dimension.js';
+import { subtractDimensions, symbol } from '../graph/dimension.js';
+import type { Tensor } from '../graph/tensor.js';
 import { gatherRows } from '../graph/operations/indexing.js';
 import { input } from '../graph/operations/leaves.js';
-import { reshape } from '../graph/operations/shaping.js';
+import { reshape, slice } from '../graph/operations/shaping.js';
+import type { KeyValueRows } from '../model/decoder-layer.js';
+import { joinRows } from '../model/decoder-layer.js';
 import type { CausalModel } from '../model/causal-model.js';
 import { createModel, declareAttention, declarePast, stackRows } from '../model/causal-model.js';
 import { embeddingTable, embedTokens, projectToVocabulary, runDecoder } from '../model/decoder.js';
@@ -16,6 +19,7 @@ import type { NamedTensors, NamedValues, Program } from '../runtime/program.js';
 import { floatsOf, int32 } from '../runtime/program.js';
 import type { Tokenizer } from '../text/tokenizer.js';
 import { findVocabularyDifference } from '../text/tokenizer.js';
+import { chainAngles, chainOutputs, chooseToken, declareChainContexts, readChain } from './chain-program.js';
 import { countParameters, misfit } from './checks.js';
 import { DraftAttention } from './draft-attention.js';
 import type { DraftedLogits, Drafter, DraftGraph, DraftSession, TeacherForcing } from './drafter.js';
@@ -73,6 +77,7 @@ class DraftModel implements Drafter {
   readonly parameterCount: number;
   readonly graph: DraftGraph;
   private program: Promise<Program> | undefined;
+  private readonly chains = new Map<number, Promise<Program>>();
 
   constructor(
     private readonly model: CausalModel,
@@ -128,6 +133,41 @@ class DraftModel implements Drafter {
     return (this.program ??= runtime.compile(this.buildGraph(), [weights], { packed: true }));
   }
 
+  private compileChain(length: number): Promise<Program> {
+    const { runtime, weights } = this.model;
+    const known =
+      this.chains.get(length) ?? runtime.compile(this.buildChain(length), [weights], { packed: true });
+    this.chains.set(length, known);
+    return known;
+  }
+
+  private buildChain(length: number): NamedTensors {
+    const { configuration, scope } = this.model;
+    const { hiddenSize, headSize, vocabularySize } = configuration;
+    const row = symbol('row');
+    const context = declareAttention(configuration);
+    const past = declarePast(configuration);
+    const embed = (ids: Tensor): Tensor =>
+      reshape(embedTokens(configuration, scope, ids), [1, ids.shape[0]!, hiddenSize]);
+    const choose = (features: Tensor) => {
+      const logits = projectToVocabulary(configuration, scope, reshape(features, [1, hiddenSize]));
+      return chooseToken(reshape(logits, [1, vocabularySize]), undefined);
+    };
+    const first = runDecoder(configuration, scope, embed(input('tokens', [row], 'int32')), { context, past });
+    const chosen = [choose(slice(first.features, 1, subtractDimensions(row, 1)))];
+    let earlier: readonly KeyValueRows[] = first.rows;
+    for (const level of declareChainContexts(context, length - 1, headSize)) {
+      const step = runDecoder(configuration, scope, embed(chosen.at(-1)!.token), {
+        context: level,
+        past,
+        earlier,
+      });
+      earlier = earlier.map((rows, layer) => joinRows(rows, step.rows[layer]!));
+      chosen.push(choose(step.features));
+    }
+    return chainOutputs(chosen, stackRows(first.rows, configuration));
+  }
+
   private buildGraph(): NamedTensors {
     const { configuration, scope } = this.model;
     const row = symbol('row');
@@ -151,6 +191,29 @@ class DraftModel implements Drafter {
     let pending: number[] = []; // verified tokens that are not in the cache yet
     let root = 0;
 
+    /** Reads the pending tokens and the root, the last of them as `finish` likes. */
+    const readPending = async (
+      finish: (inputs: NamedValues, count: number) => Promise<NamedValues>,
+    ): Promise<NamedValues> => {
+      const program = await this.compile();
+      const unread = [...pending, root];
+      let last: NamedValues = {};
+      attention.reset();
+      for (let start = 0; start < unread.length; start += ingestChunk) {
+        const tokens = unread.slice(start, start + ingestChunk);
+        const count = tokens.length;
+        const inputs = { tokens: int32(tokens), ...attention.verifiedInputs(count) };
+        last =
+          start + count < unread.length
+            ? await program.run({ ...inputs, select: int32([count - 1]) }, ['rows'])
+            : await finish(inputs, count);
+        attention.keepVerified(floatsOf(last, 'rows'), count);
+      }
+      pending = [];
+      attention.openLast(0);
+      return last;
+    };
+
     return {
       get room() {
         return contextLength - cache.length - pending.length - 1;
@@ -165,21 +228,9 @@ class DraftModel implements Drafter {
         const names = [...scoreNames(want), 'rows'];
         const depth = draft.depths[nodes[0]!]!;
         if (depth === 0) {
-          attention.reset();
-          const unread = [...pending, root];
-          let last: NamedValues = {};
-          for (let start = 0; start < unread.length; start += ingestChunk) {
-            const tokens = unread.slice(start, start + ingestChunk);
-            const count = tokens.length;
-            const select = int32([count - 1]);
-            last = await program.run(
-              { tokens: int32(tokens), select, ...attention.verifiedInputs(count) },
-              names,
-            );
-            attention.keepVerified(floatsOf(last, 'rows'), count);
-          }
-          pending = [];
-          attention.openLast(0);
+          const last = await readPending((inputs, count) =>
+            program.run({ ...inputs, select: int32([count - 1]) }, names),
+          );
           return readScores(last, want, sizes);
         }
         const tokens = int32(nodes.map((node) => draft.tokens[node]!));
@@ -190,6 +241,14 @@ class DraftModel implements Drafter {
         );
         attention.keepDrafted(floatsOf(outputs, 'rows'), nodes);
         return readScores(outputs, want, sizes);
+      },
+      draftChain: async (length) => {
+        const program = await this.compileChain(length);
+        const outputs = await readPending((inputs, count) => {
+          const start = attention.verifiedLength + count;
+          return program.run({ ...inputs, ...chainAngles(this.model.rotary, start, length) });
+        });
+        return readChain(outputs);
       },
     };
   }

@@ -66,6 +66,8 @@ export function normalise(
 /** What the new rows may look at besides each other. */
 export interface AttentionMemory {
   readonly past?: KeyValueRows | undefined; // [past, keyValueHead, headSize]
+  /** Rows of the same sequence between the past and the new rows; the mask has columns for them too. */
+  readonly earlier?: KeyValueRows | undefined; // [batch, earlier, keyValueHead, headSize]
   /**
    * For drafts along known tokens: row t sees the given rows up to t instead of its own kind, and of every earlier
    * depth of the same draft just the row t (the diagonal).
@@ -79,7 +81,7 @@ export function attend(
   name: string,
   sizes: LayerSizes,
   context: AttentionContext,
-  { past, drafted }: AttentionMemory = {},
+  { past, earlier, drafted }: AttentionMemory = {},
 ): LayerResult {
   const { headCount, keyValueHeadCount, headSize, hiddenSize } = sizes;
   const [batch, position, inputSize] = x.shape as [Dimension, Dimension, number];
@@ -112,7 +114,7 @@ export function attend(
     listAxes(names).map((axis) => sizeOf[axis as keyof typeof sizeOf]);
   const queryAxes = `${axes.b} t k ${axes.g} d`;
   const queries = reshape(turned('q_proj', headCount, 'q_norm'), shape(queryAxes));
-  const visible = drafted?.rows ?? rows;
+  const visible = drafted?.rows ?? joinRows(earlier, rows);
   const dropBatch = (x: Tensor): Tensor => (axes.b === '' ? reshape(x, x.shape.slice(1)) : x);
 
   const mixed = mixValues(axes, queries, context.mask, {
@@ -128,6 +130,15 @@ export function attend(
   const joined = reshape(positionFirst, [batch, position, headCount * headSize]);
   const hidden = project(joined, `${name}.o_proj`, headCount * headSize, hiddenSize, sizes.outputBias);
   return { hidden, rows };
+}
+
+/** Rows one after the other along the position axis. */
+export function joinRows(first: KeyValueRows | undefined, second: KeyValueRows): KeyValueRows {
+  if (first === undefined) return second;
+  return {
+    keys: concatenate([first.keys, second.keys], 1),
+    values: concatenate([first.values, second.values], 1),
+  };
 }
 
 const listAxes = (names: string): string[] => names.split(' ').filter(Boolean);

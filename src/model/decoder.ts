@@ -19,6 +19,7 @@ export interface DecoderResult {
 export interface DecoderOptions {
   readonly context: AttentionContext;
   readonly past?: readonly KeyValueRows[]; // [layer]
+  readonly earlier?: readonly KeyValueRows[]; // [layer]
   readonly taps?: readonly number[];
 }
 
@@ -27,7 +28,7 @@ export function runDecoder(
   configuration: ModelConfiguration,
   scope: string,
   embeddings: Tensor, // [batch, position, hidden]
-  { context, past, taps = [] }: DecoderOptions,
+  { context, past, earlier, taps = [] }: DecoderOptions,
 ): DecoderResult {
   let hidden = embeddings;
   const streams: Tensor[] = [];
@@ -36,6 +37,7 @@ export function runDecoder(
     streams.push(hidden);
     const result = runLayer(hidden, `${scope}layers.${layer}`, configuration, context, {
       past: past?.[layer],
+      earlier: earlier?.[layer],
     });
     hidden = result.hidden;
     rows.push(result.rows);

@@ -80,7 +80,13 @@ class OnnxRuntime implements Runtime {
       interOpNumThreads: 1,
       graphOptimizationLevel: 'all',
       logSeverityLevel: 4, // what fails is thrown; ONNX Runtime need not print it too
-      ...(packed ? {} : { extra: { session: { disable_prepacking: '1' } } }),
+      extra: {
+        session: {
+          // A drafter and a target take turns: a pool that keeps spinning after its turn steals the other's core.
+          force_spinning_stop: '1',
+          ...(packed ? {} : { disable_prepacking: '1' }),
+        },
+      },
     };
     try {
       return await this.loadMapped(model, options);
