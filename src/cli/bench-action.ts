@@ -3,14 +3,11 @@ import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import type { SamplingOptions } from '../core/sampling.js';
-import { createAdaptivePolicy } from '../decode/adaptive-policy.js';
-import { always } from '../decode/speculative.js';
+import { createPolicy, defaultDraftPolicy } from '../decode/speculative-text.js';
 import type { Target } from '../decode/target.js';
 import { openTarget } from '../decode/target.js';
 import type { Drafter } from '../draft/drafter.js';
-import { resolvePolicy } from '../draft/grow-tree.js';
 import { loadDrafter } from '../draft/load-drafter.js';
-import type { DraftPolicy } from '../draft/policy.js';
 import { formatDraftPolicy } from '../draft/policy.js';
 import type { BenchmarkResult, BenchmarkSystem, PromptSet } from '../measure/benchmark.js';
 import { runBenchmark } from '../measure/benchmark.js';
@@ -22,7 +19,7 @@ import { createOnnxRuntime } from '../runtime/onnx/onnx-runtime.js';
 import { loadPrompts } from '../text/prompt-set.js';
 import type { BenchFlags } from './bench-command.js';
 import type { DrafterPlan } from './bench-systems.js';
-import { defaultPolicy, planDrafters, planPromptSets } from './bench-systems.js';
+import { planDrafters, planPromptSets } from './bench-systems.js';
 import { exitCodes } from './failure.js';
 import type { Progress } from './progress.js';
 import { createProgress } from './progress.js';
@@ -63,20 +60,15 @@ async function readPromptSets(flags: BenchFlags): Promise<readonly PromptSet[]> 
 }
 
 function systemsOf({ name, policies }: DrafterPlan, drafter: Drafter, flags: BenchFlags): BenchmarkSystem[] {
-  const chosen = policies.length > 0 ? policies : [defaultPolicy(flags.temperature, drafter.maximumDepth)];
+  const chosen = policies.length > 0 ? policies : [defaultDraftPolicy(drafter, flags)];
+  // A policy that does not fit the drafter is refused here, before anything is measured.
+  for (const policy of chosen) createPolicy(policy, drafter);
   return chosen.map((policy) => ({
     name,
     policy: formatDraftPolicy(policy),
     drafter,
-    createPolicy: policyMaker(policy, drafter),
+    createPolicy: () => createPolicy(policy, drafter),
   }));
-}
-
-/** A policy that does not fit the drafter is refused here, before anything is measured. */
-function policyMaker(policy: DraftPolicy, drafter: Drafter): BenchmarkSystem['createPolicy'] {
-  if (policy.kind === 'auto') return () => createAdaptivePolicy(drafter);
-  const resolved = resolvePolicy(policy, drafter);
-  return () => always(resolved);
 }
 
 interface Measurement {

@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import { type Command, Option } from 'commander';
+import { bundledDrafters } from '../decode/bundled-drafters.js';
 import { bundledTarget, packageRoot } from '../decode/bundled-models.js';
 import { collect, number, wholeNumber } from './option-values.js';
 import type { CommandContext } from './program.js';
@@ -26,9 +27,6 @@ export interface BenchFlags {
   readonly cacheDir?: string;
 }
 
-export const bundledDrafters = ['sps', 'medusa', 'hydra', 'eagle', 'eagle3'].map((name) =>
-  join(packageRoot, 'models/reference', name),
-);
 export const bundledPrompts = join(packageRoot, 'examples/prompts.jsonl');
 
 export function addBenchCommand(program: Command, context: CommandContext): void {
@@ -47,7 +45,10 @@ export function addBenchCommand(program: Command, context: CommandContext): void
       ),
     )
     .addOption(
-      new Option('-d, --drafter <dir>', 'folder of a drafter; may be given several times')
+      new Option(
+        '-d, --drafter <dir>',
+        `folder of a drafter, or ${bundledDrafters.join(', ')}; may be given several times`,
+      )
         .argParser(collect)
         .default([], 'the five bundled drafters'),
     )

@@ -1,9 +1,10 @@
 import { describe, expect, it } from 'vitest';
+import { bundledDrafterFolder, bundledDrafters } from '../decode/bundled-drafters.js';
 import { bundledTarget } from '../decode/bundled-models.js';
+import { defaultDraftPolicy } from '../decode/speculative-text.js';
 import { formatDraftPolicy } from '../draft/policy.js';
 import type { BenchFlags } from './bench-command.js';
-import { bundledDrafters } from './bench-command.js';
-import { defaultPolicy, planDrafters, planPromptSets } from './bench-systems.js';
+import { planDrafters, planPromptSets } from './bench-systems.js';
 
 const flagsWith = (changes: Partial<BenchFlags>): BenchFlags => ({
   target: bundledTarget,
@@ -25,7 +26,9 @@ const plan = (changes: Partial<BenchFlags>) =>
 describe('the systems of a benchmark', () => {
   it('are the bundled drafters, with their default, unless told otherwise', () => {
     expect(plan({})).toEqual([['sps'], ['medusa'], ['hydra'], ['eagle'], ['eagle3']]);
-    expect(planDrafters(flagsWith({})).map(({ folder }) => folder)).toEqual(bundledDrafters);
+    expect(planDrafters(flagsWith({})).map(({ folder }) => folder)).toEqual(
+      bundledDrafters.map(bundledDrafterFolder),
+    );
   });
 
   it('take policies for all, for one, and several of each', () => {
@@ -62,9 +65,15 @@ describe('the systems of a benchmark', () => {
   });
 
   it('draft by measured cost without temperature and by a fixed chain with one', () => {
-    expect(defaultPolicy(0, 5)).toEqual({ kind: 'auto' });
-    expect(defaultPolicy(0.7, 5)).toEqual({ kind: 'chain', length: 4 });
-    expect(defaultPolicy(0.7, 3)).toEqual({ kind: 'chain', length: 3 });
+    expect(defaultDraftPolicy({ maximumDepth: 5 }, { temperature: 0 })).toEqual({ kind: 'auto' });
+    expect(defaultDraftPolicy({ maximumDepth: 5 }, { temperature: 0.7 })).toEqual({
+      kind: 'chain',
+      length: 4,
+    });
+    expect(defaultDraftPolicy({ maximumDepth: 3 }, { temperature: 0.7 })).toEqual({
+      kind: 'chain',
+      length: 3,
+    });
   });
 });
 

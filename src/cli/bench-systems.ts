@@ -1,12 +1,13 @@
 /** From --drafter, --draft and --prompts to what is measured: names that are unique, policies that are understood. */
 import { basename, extname, resolve } from 'node:path';
 import { MistletoeError } from '../core/errors.js';
+import { bundledDrafters, findDrafterFolder } from '../decode/bundled-drafters.js';
 import { bundledTarget } from '../decode/bundled-models.js';
 import type { DraftPolicy } from '../draft/policy.js';
 import { parseDraftPolicy } from '../draft/policy.js';
 import { promptSetFiles } from '../text/prompt-set.js';
 import type { BenchFlags } from './bench-command.js';
-import { bundledDrafters, bundledPrompts } from './bench-command.js';
+import { bundledPrompts } from './bench-command.js';
 
 export interface DrafterPlan {
   readonly name: string;
@@ -21,7 +22,8 @@ export function planDrafters({ target, drafter, draft }: BenchFlags): readonly D
       hint: 'Give --drafter DIR; the bundled drafters fit the bundled target only.',
     });
   }
-  const folders = nameUniquely('--drafter', drafter.length === 0 ? bundledDrafters : drafter);
+  const given = drafter.length === 0 ? bundledDrafters : drafter;
+  const folders = nameUniquely('--drafter', given.map(findDrafterFolder));
   const choices = draft.map(parseDraftChoice);
   const stray = choices.find(({ name }) => name !== undefined && !folders.has(name));
   if (stray?.name !== undefined) {
@@ -47,11 +49,6 @@ interface DraftChoice {
 function parseDraftChoice(text: string): DraftChoice {
   const [, name, policy = text] = /^([^:=]+)=(.*)$/.exec(text) ?? [];
   return { name, policy: parseDraftPolicy(policy) };
-}
-
-/** With a temperature `auto` would make the text depend on the clock, so a fixed policy is the default there. */
-export function defaultPolicy(temperature: number, maximumDepth: number): DraftPolicy {
-  return temperature === 0 ? { kind: 'auto' } : { kind: 'chain', length: Math.min(4, maximumDepth) };
 }
 
 export interface PromptSource {
