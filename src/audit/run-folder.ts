@@ -37,7 +37,14 @@ export class RunFolder {
   /** Refuses a folder that holds anything: a run never mixes with other files. */
   static create(path: string, config: unknown): RunFolder {
     refuseUsedFolder(path);
-    mkdirSync(path, { recursive: true });
+    try {
+      mkdirSync(path, { recursive: true });
+    } catch (cause) {
+      throw new MistletoeError('usage', `The folder ${path} cannot be created: ${describeCause(cause)}.`, {
+        hint: 'Choose a folder that can be written.',
+        cause,
+      });
+    }
     writeAtomically(join(path, 'config.json'), formatJson(config));
     return new RunFolder(path);
   }

@@ -2,6 +2,7 @@ import { openTarget } from '../decode/target.js';
 import { bundledTarget } from '../decode/bundled-models.js';
 import { createOnnxRuntime } from '../runtime/onnx/onnx-runtime.js';
 import type { DemoFlags } from './demo-command.js';
+import { showAudit } from './demo-audit.js';
 import { showSpeculation } from './demo-speculation.js';
 import type { Act } from './demo-stage.js';
 import { createStage } from './demo-stage.js';
@@ -9,7 +10,7 @@ import { exitCodes } from './failure.js';
 import type { Terminal } from './terminal.js';
 
 /** Played in this order; each opens with a heading of its own. */
-const acts: readonly Act[] = [showSpeculation];
+const acts: readonly Act[] = [showSpeculation, showAudit];
 
 export async function runDemo(flags: DemoFlags, terminal: Terminal): Promise<number> {
   const abort = new AbortController();
@@ -25,7 +26,8 @@ export async function runDemo(flags: DemoFlags, terminal: Terminal): Promise<num
     try {
       const stage = createStage({ terminal, target, flags, signal });
       for (const [index, act] of acts.entries()) {
-        if (!stage.isOver()) await act(stage, index + 1);
+        const isWanted = flags.act === undefined || Number(flags.act) === index + 1;
+        if (isWanted && !stage.isOver()) await act(stage, index + 1);
       }
     } finally {
       stopListening();

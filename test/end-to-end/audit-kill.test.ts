@@ -54,12 +54,12 @@ afterAll(async () => {
 });
 
 function settingWords(): string[] {
-  const { chat, ...numbers } = tinySettings;
+  const { chat: _, ...numbers } = tinySettings;
   const named = Object.entries(numbers).flatMap(([name, value]) => [
     `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`,
     String(value),
   ]);
-  return [...named, ...(chat ? [] : ['--raw'])];
+  return [...named, '--raw'];
 }
 
 function startWords(out: string): string[] {

@@ -87,7 +87,12 @@ describe('an audit', () => {
     const folder = audits.freshFolder();
     const abort = new AbortController();
     let steps = 0;
-    const events: AuditEvents = { onStep: () => void ((steps += 1) === 5 && abort.abort()) };
+    const events: AuditEvents = {
+      onStep() {
+        steps += 1;
+        if (steps === 5) abort.abort();
+      },
+    };
     const { cacheFolder } = audits;
     const first = await startAudit(folder, await createRequest(plan), {
       cacheFolder,

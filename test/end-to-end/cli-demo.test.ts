@@ -11,7 +11,17 @@ afterAll(temporary.remove);
 
 async function demo(options: FakeTerminalOptions = {}): Promise<{ code: number; out: string; err: string }> {
   const terminal = createFakeTerminal(options);
-  const argv = ['demo', '-n', '24', '--runs', '1', '--cache-dir', join(temporary.path, 'cache')];
+  const argv = [
+    'demo',
+    '--act',
+    '1',
+    '-n',
+    '24',
+    '--runs',
+    '1',
+    '--cache-dir',
+    join(temporary.path, 'cache'),
+  ];
   return { code: await run(argv, terminal), ...terminal.written };
 }
 
