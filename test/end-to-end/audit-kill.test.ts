@@ -54,8 +54,8 @@ afterAll(async () => {
 });
 
 function settingWords(): string[] {
-  const { chat: _, ...numbers } = tinySettings;
-  const named = Object.entries(numbers).flatMap(([name, value]) => [
+  const numbers = Object.entries(tinySettings).filter(([name]) => name !== 'chat');
+  const named = numbers.flatMap(([name, value]) => [
     `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`,
     String(value),
   ]);
