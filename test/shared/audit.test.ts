@@ -1,22 +1,22 @@
 /** The audit does what it is for: on the bundled target, one prompt, a short search. */
-import { join, resolve } from 'node:path';
+import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { createRequest } from '../../src/audit/create-request.js';
 import { startAudit } from '../../src/audit/run-audit.js';
 import { makeTemporaryFolder } from '../../src/checkpoint/testing/temporary-folder.js';
-import { loadPrompts } from '../../src/text/prompt-set.js';
-import { hasShared, sharedFolder } from '../support/shared.js';
+import { inlinePrompt } from '../../src/text/prompt-set.js';
+import { hasShared, readGoldenPrompts } from '../support/shared.js';
 
 const temporary = makeTemporaryFolder();
 afterAll(temporary.remove);
 
 describe.skipIf(!hasShared)('an audit of the bundled speculative sampling', () => {
   it('finds a suffix that shortens the accepted length within the bound', async () => {
-    const prompts = await loadPrompts('gsm8k', { folder: resolve(sharedFolder, 'data') });
+    const text = readGoldenPrompts()[0]!.prompt;
     const request = await createRequest({
-      prompts: prompts.slice(0, 1),
+      prompts: [inlinePrompt(text)],
       drafters: ['sps'],
-      preset: 'quick',
+      preset: 'standard',
       settings: { steps: 12, controlSearches: false },
     });
     const outcome = await startAudit(join(temporary.path, 'run'), request);
