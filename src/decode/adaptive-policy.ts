@@ -29,6 +29,7 @@ const costWindow = 15;
 const acceptanceDecay = 0.98;
 const firstProbes = 2;
 const probeEvery = 64;
+const certainty = 1.05;
 /** Belief before any step: as if `priorSteps` had accepted with this rate at each depth. */
 const priorRate = 0.6;
 const priorSteps = 2;
@@ -46,6 +47,7 @@ export function createAdaptivePolicy(
   const choices = listChoices(drafter, chainLengths, tree);
   const acceptance = new DepthAcceptance();
   let step = 0;
+  let probes = 0;
   let current = choices[0]!;
 
   const value = (choice: Choice): number => {
@@ -56,16 +58,24 @@ export function createAdaptivePolicy(
     return tokens / cost;
   };
 
+  /** Drafting has to win clearly: at a tie the plain step is the one whose cost is certain. */
+  const merit = (choice: Choice): number => value(choice) * (choice.chainLength === 0 ? certainty : 1);
+  const largest = (among: readonly Choice[]): Choice =>
+    among.reduce((most, choice) => (merit(choice) > merit(most) ? choice : most));
+  const best = (): Choice => largest(choices);
+  /** Where plain steps win, mostly the draft that is closest to paying; else what was not tried for longest. */
+  const probe = (): Choice => {
+    probes += 1;
+    const drafts = choices.filter(({ chainLength }) => chainLength !== 0);
+    if (best().chainLength === 0 && drafts.length > 0 && probes % 4 !== 0) return largest(drafts);
+    return choices.reduce((oldest, choice) => (choice.lastTried < oldest.lastTried ? choice : oldest));
+  };
+
   return {
     choose() {
       step += 1;
-      const untried = choices.find((choice) => choice.tried < firstProbes);
-      const stale = choices.reduce((oldest, choice) =>
-        choice.lastTried < oldest.lastTried ? choice : oldest,
-      );
-      const best = (): Choice =>
-        choices.reduce((most, choice) => (value(choice) > value(most) ? choice : most));
-      current = untried ?? (step % probeEvery === 0 ? stale : best());
+      current =
+        choices.find((choice) => choice.tried < firstProbes) ?? (step % probeEvery === 0 ? probe() : best());
       current.lastTried = step;
       return current.policy;
     },

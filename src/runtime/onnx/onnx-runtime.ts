@@ -9,6 +9,8 @@ import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import type ort from 'onnxruntime-node';
 import { describeCause, MistletoeError } from '../../core/errors.js';
+import { countElements } from '../../graph/dimension.js';
+import { sortTopologically } from '../../graph/tensor.js';
 import type {
   CompileOptions,
   InputDescription,
@@ -62,7 +64,7 @@ class OnnxRuntime implements Runtime {
     options: CompileOptions = {},
   ): Promise<Program> {
     const model = lowerToOnnx(outputs, weights);
-    const packed = options.packed === true && sizeOf(model, weights) <= this.packedWeightLimit;
+    const packed = options.packed === true && sizeOfProducts(outputs) <= this.packedWeightLimit;
     const key = identify(model, packed);
     const known = this.programs.get(key);
     if (known !== undefined) return known;
@@ -195,10 +197,15 @@ function identify(model: LoweredModel, packed: boolean): string {
   return hash.digest('hex');
 }
 
-function sizeOf(model: LoweredModel, weights: readonly WeightStore[]): number {
-  let total = 0;
-  for (const store of weights) {
-    for (const [, entry] of store.tensors) total += 'data' in entry ? entry.data.byteLength : entry.sizeBytes;
+/** Bytes of the weights that matrix products read; tables that are only looked up do not count. */
+function sizeOfProducts(outputs: NamedTensors): number {
+  const weights = new Map<string, number>();
+  for (const tensor of sortTopologically(Object.values(outputs))) {
+    if (tensor.operation !== 'contract') continue;
+    for (const input of tensor.inputs) {
+      if (input.operation !== 'weight') continue;
+      weights.set(input.attributes.name, 4 * (countElements(input.shape) as number));
+    }
   }
-  return model.externalFiles.length === 0 ? 0 : total;
+  return [...weights.values()].reduce((total, bytes) => total + bytes, 0);
 }
