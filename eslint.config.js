@@ -10,8 +10,14 @@ export default tseslint.config(
       // Typed arrays under noUncheckedIndexedAccess: the loop bound is the proof, `!` records it.
       '@typescript-eslint/no-non-null-assertion': 'off',
       // Numbers read well inside messages.
-      '@typescript-eslint/restrict-template-expressions': ['error', { allowNumber: true, allowBoolean: true }],
-      '@typescript-eslint/switch-exhaustiveness-check': ['error', { considerDefaultExhaustiveForUnions: true }],
+      '@typescript-eslint/restrict-template-expressions': [
+        'error',
+        { allowNumber: true, allowBoolean: true },
+      ],
+      '@typescript-eslint/switch-exhaustiveness-check': [
+        'error',
+        { considerDefaultExhaustiveForUnions: true },
+      ],
       'no-console': 'error',
     },
   },

@@ -63,7 +63,7 @@ describe('the house', () => {
   it('keeps index.ts at the top only, and no utils.ts', () => {
     const names = files.map((file) => relative(source, file));
     expect(names.filter((name) => /(^|\/)utils?\.ts$/.test(name))).toEqual([]);
-    expect(names.filter((name) => name.endsWith("/index.ts"))).toEqual([]);
+    expect(names.filter((name) => name.endsWith('/index.ts'))).toEqual([]);
   });
 
   it('keeps files short enough to read', () => {
