@@ -39,7 +39,7 @@ export function openProcessTerminal(): Terminal {
       reader.abort();
     });
     return {
-      isTerminal: stream.isTTY,
+      isTerminal: Boolean(stream.isTTY), // undefined for pipes, whatever its type says
       write: (text) => {
         if (!reader.signal.aborted) stream.write(text);
       },

@@ -35,7 +35,13 @@ afterAll(() => {
 });
 
 function start(...argv: string[]): ChildProcessWithoutNullStreams {
-  const environment = { ...process.env, MISTLETOE_CACHE: join(build, 'cache') };
+  // In CI the test runner forces colours for itself; a pipe must stay plain all the same.
+  const environment: NodeJS.ProcessEnv = {
+    ...process.env,
+    MISTLETOE_CACHE: join(build, 'cache'),
+    CI: 'true',
+  };
+  delete environment.FORCE_COLOR;
   return spawn(process.execPath, [main, ...argv], {
     env: environment,
   });
