@@ -1,4 +1,5 @@
 /** Where a command reads and writes: the process in earnest, buffers in tests. */
+import { isatty } from 'node:tty';
 import pico from 'picocolors';
 
 export interface Output {
@@ -39,7 +40,7 @@ export function openProcessTerminal(): Terminal {
       reader.abort();
     });
     return {
-      isTerminal: Boolean(stream.isTTY), // undefined for pipes, whatever its type says
+      isTerminal: isatty(stream.fd), // stream.isTTY is undefined for pipes, whatever its type says
       write: (text) => {
         if (!reader.signal.aborted) stream.write(text);
       },
