@@ -34,21 +34,21 @@ export function withoutControls(text: string): string {
 
 export function openProcessTerminal(): Terminal {
   const reader = new AbortController();
-  const outputOf = (stream: NodeJS.WriteStream): Output => {
+  const outputOf = (stream: NodeJS.WriteStream, descriptor: number): Output => {
     stream.on('error', (failure: NodeJS.ErrnoException) => {
       if (failure.code !== 'EPIPE') throw failure;
       reader.abort();
     });
     return {
-      isTerminal: isatty(stream.fd), // stream.isTTY is undefined for pipes, whatever its type says
+      isTerminal: isatty(descriptor), // stream.isTTY is undefined for pipes, whatever its type says
       write: (text) => {
         if (!reader.signal.aborted) stream.write(text);
       },
     };
   };
   return {
-    stdout: outputOf(process.stdout),
-    stderr: outputOf(process.stderr),
+    stdout: outputOf(process.stdout, 1),
+    stderr: outputOf(process.stderr, 2),
     environment: process.env,
     closed: reader.signal,
     async readStdin() {
