@@ -15,7 +15,6 @@
 import { MistletoeError } from '../core/errors.js';
 import type { Tensor } from '../graph/tensor.js';
 import {
-  add,
   exponential,
   maximum,
   minimum,
@@ -146,5 +145,5 @@ export function meanDivergence(positions: Tensor): Tensor {
 
 /** One value of a batch of one. */
 export function toScalar(x: Tensor): Tensor {
-  return reshape(add(x, 0), []);
+  return reshape(x, []);
 }

@@ -59,11 +59,6 @@ export function embedTokens(configuration: ModelConfiguration, scope: string, to
   return gatherRows(embeddingTable(configuration, scope), tokens);
 }
 
-/** oneHot [position, vocabulary] -> [position, hidden]: the differentiable form of embedTokens. */
-export function embedOneHot(configuration: ModelConfiguration, scope: string, oneHot: Tensor): Tensor {
-  return matmul(oneHot, embeddingTable(configuration, scope));
-}
-
 /** features [row, hidden] -> logits [row, vocabulary] */
 export function projectToVocabulary(
   configuration: ModelConfiguration,
