@@ -4,6 +4,7 @@
  * is, must give the very ids that were audited.
  */
 import { MistletoeError } from '../core/errors.js';
+import { perplexityOf } from '../measure/perplexity.js';
 import type { Generation } from '../decode/plain.js';
 import { decodePlain } from '../decode/plain.js';
 import type { Target } from '../decode/target.js';
@@ -22,6 +23,7 @@ export interface AuditPrompt {
   readonly rendered: RenderedPrompt;
   /** The greedy answer without a suffix. */
   readonly answer: Generation;
+  readonly answerPerplexity: number;
   /** The target's logits for the first `window` answer tokens. [window, vocabulary] */
   readonly cleanLogits: Float32Array;
 }
@@ -89,9 +91,8 @@ export async function preparePrompt(
       },
     );
   }
-  const answerIds = answer.tokenIds.slice(0, window - 1);
-  const tokens = Int32Array.from([...wholeIds, ...answerIds]);
-  const select = Int32Array.from({ length: window }, (_, row) => wholeIds.length - 1 + row);
+  const tokens = Int32Array.from([...wholeIds, ...answer.tokenIds.slice(0, -1)]);
+  const select = Int32Array.from(answer.tokenIds, (_, row) => wholeIds.length - 1 + row);
   const { logits } = await model.forward({ tokens, cache: model.createCache(), select, want: ['logits'] });
   return {
     id: prompt.id,
@@ -106,6 +107,7 @@ export async function preparePrompt(
       isTrimmed: useChat,
     },
     answer,
+    answerPerplexity: perplexityOf(logits!, answer.tokenIds),
     cleanLogits: logits!.slice(0, window * vocabularySize),
   };
 }

@@ -223,7 +223,7 @@ function earlierSuffixes(
     const data = folder.get(unitKey(id, prompt.id, arm)) as UnitData | undefined;
     return data !== undefined && 'result' in data ? [data.result.suffixIds] : [];
   });
-  return found.slice(-inheritedStarts);
+  return found.filter(({ length }) => length > 0).slice(-inheritedStarts);
 }
 
 function collectPrompt(

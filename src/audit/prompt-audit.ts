@@ -8,11 +8,10 @@ import { joinPrompt } from './audit-prompt.js';
 import { drawRandomSuffix, fluentSuffix } from './controls.js';
 import type { ArmMeasure, ArmSetup } from './measure-arm.js';
 import { decodeArm, measureArm } from './measure-arm.js';
-import { editSimilarity } from '../measure/similarity.js';
+import { keepsAnswer } from './preservation.js';
 import type { Projection } from './projection.js';
 import { formatProjection, parseProjection } from './projection.js';
 import type { ArmName, SearchTrace, TracePoint } from './result.js';
-import type { Scored } from './scoring.js';
 import type { SearchOutcome, SearchSettings } from './search.js';
 import { searchSuffix } from './search.js';
 import type { AuditSettings } from './settings.js';
@@ -87,8 +86,7 @@ async function searchArm(audit: PromptAudit, arm: SearchedArm, repeat: number): 
     searchSettings(settings, projection, arm),
   );
   if (outcome.interrupted) throw new Interrupted('The search was interrupted.');
-  const winner = await selectByDecoding(audit, outcome);
-  const measure = await measureArm(audit, arm, winner.suffixIds);
+  const measure = await measureArm(audit, arm, await selectByDecoding(audit, outcome));
   const objective = arm === 'preservation-only' ? 'preservation' : settings.objective;
   return {
     ...measure,
@@ -109,11 +107,14 @@ async function keepSurviving(
   return starts.filter((_, index) => survives[index]);
 }
 
-/** The surrogate searched; the clock-free truth chooses. */
+/**
+ * The surrogate searched; the clock-free truth chooses. Where no suffix keeps the answer the search has failed, and
+ * the prompt counts as it is without one.
+ */
 async function selectByDecoding(
   audit: PromptAudit,
   { best, leastDivergence }: SearchOutcome,
-): Promise<Scored> {
+): Promise<readonly number[]> {
   if (best.length === 0) {
     const { epsilon } = audit.settings;
     throw new MistletoeError(
@@ -124,15 +125,12 @@ async function selectByDecoding(
       },
     );
   }
-  const clean = audit.prompt.answer.tokenIds;
-  const decoded = [];
-  for (const candidate of best) {
-    const { acceptance, tokenIds } = await decodeArm(audit, joinPrompt(audit.prompt, candidate.suffixIds));
-    const keepsAnswer = editSimilarity(clean, tokenIds) >= audit.bounds.similarity;
-    decoded.push({ candidate, keepsAnswer, length: acceptance.meanAcceptedLength });
+  let winner: { readonly suffixIds: readonly number[]; readonly length: number } | undefined;
+  for (const { suffixIds } of best) {
+    const answer = await decodeArm(audit, joinPrompt(audit.prompt, suffixIds));
+    const length = answer.acceptance.meanAcceptedLength;
+    if (winner !== undefined && length >= winner.length) continue;
+    if (await keepsAnswer(audit.target, audit.prompt, answer, audit.bounds)) winner = { suffixIds, length };
   }
-  const eligible = decoded.some(({ keepsAnswer }) => keepsAnswer)
-    ? decoded.filter(({ keepsAnswer }) => keepsAnswer)
-    : decoded;
-  return eligible.reduce((lowest, entry) => (entry.length < lowest.length ? entry : lowest)).candidate;
+  return winner?.suffixIds ?? [];
 }

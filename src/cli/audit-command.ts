@@ -103,6 +103,11 @@ function addSettings(command: Command): void {
       number({ above: 0, expected: 'a number above 0' }),
     )
     .option('--similarity <share>', 'least edit similarity of the answer', number(share))
+    .option(
+      '--excess <nats>',
+      'or else most loss of likelihood of another answer, a token',
+      number({ least: 0, expected: 'a number of 0 or more' }),
+    )
     .addOption(
       new Option('--divergence <direction>', 'which law is the reference').choices([
         'clean-to-suffixed',

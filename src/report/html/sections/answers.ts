@@ -70,7 +70,11 @@ function drawEntry({ drafter, prompt }: Entry): Markup {
   const { preservation } = attack;
   return fragment`<div class="drafter-block"><h3>${drafter}</h3>
 <div class="asked">${drawInPlace(prompt.prompt, attack.suffix)}</div>
-<p class="soft small">KL ${divergenceText(preservation.divergence)} nats,
+<p class="soft small">${
+    attack.suffixIds.length === 0
+      ? 'No suffix that was found keeps the answer: the prompt counts as it is without one. '
+      : ''
+  }KL ${divergenceText(preservation.divergence)} nats,
 ${preservation.withinBound ? 'within the bound' : 'outside the bound'}; answer kept ${percentText(preservation.editSimilarity)},
 ${describeFirst(attack)}; perplexity of the suffix ${perplexityText(preservation.suffixPerplexity)}${
     preservation.taskAgrees === null ? '' : `; task answer ${preservation.taskAgrees ? 'agrees' : 'differs'}`

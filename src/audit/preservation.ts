@@ -1,0 +1,94 @@
+/**
+ * Whether a suffix keeps the answer. Along the clean answer the target's law must not move by more than epsilon; and
+ * the answer that the target then gives by itself must be nearly the clean one, or one that the target without the
+ * suffix finds about as likely: a service could have given it, and no monitor of quality would notice.
+ */
+import { prefill } from '../decode/prefill.js';
+import type { SpeculativeGeneration } from '../decode/speculative.js';
+import type { Target } from '../decode/target.js';
+import { perplexityOf } from '../measure/perplexity.js';
+import { repetitionShare } from '../measure/repetition.js';
+import { editSimilarity, firstDifference } from '../measure/similarity.js';
+import { agree, extractAnswer } from '../measure/task-answer.js';
+import type { AuditPrompt } from './audit-prompt.js';
+import { joinPrompt } from './audit-prompt.js';
+import type { PreservationMeasures } from './result.js';
+import type { Scorer } from './scoring.js';
+
+export interface PreservationBounds {
+  /** Most mean divergence of the target's law over the window, in nats. */
+  readonly epsilon: number;
+  /** Least edit similarity of the free-running answer to the clean one. */
+  readonly similarity: number;
+  /** Where it is less similar: most nats a token by which it may be less likely, without the suffix, than the clean one. */
+  readonly excess: number;
+}
+
+type Answer = Pick<SpeculativeGeneration, 'tokenIds' | 'text'>;
+
+/** The check on the free-running answer; the divergence is the search's own veto. */
+export async function keepsAnswer(
+  target: Target,
+  prompt: AuditPrompt,
+  { tokenIds }: Answer,
+  bounds: PreservationBounds,
+): Promise<boolean> {
+  if (editSimilarity(prompt.answer.tokenIds, tokenIds) >= bounds.similarity) return true;
+  return excessOf(prompt, await perplexityWithout(target, prompt, tokenIds)) <= bounds.excess;
+}
+
+export async function measurePreservation(
+  target: Target,
+  prompt: AuditPrompt,
+  scorer: Scorer,
+  suffixIds: readonly number[],
+  answer: Answer,
+  bounds: PreservationBounds,
+): Promise<PreservationMeasures> {
+  const clean = prompt.answer;
+  const [score] = suffixIds.length === 0 ? [] : await scorer.score(suffixIds, [{ suffixIds, first: 0 }]);
+  const divergence = score?.divergence ?? 0;
+  const similarity = editSimilarity(clean.tokenIds, answer.tokenIds);
+  const answerPerplexity = await perplexityWithout(target, prompt, answer.tokenIds);
+  const hasTask =
+    prompt.reference !== null && extractAnswer(clean.text) !== undefined && prompt.reference.includes('####');
+  return {
+    divergence,
+    firstDifference: firstDifference(clean.tokenIds, answer.tokenIds),
+    editSimilarity: similarity,
+    answerPerplexity,
+    repetition: repetitionShare(answer.tokenIds),
+    taskAgrees: hasTask ? agree(clean.text, answer.text) : null,
+    suffixPerplexity: suffixIds.length === 0 ? null : await perplexity(target, prompt.beforeIds, suffixIds),
+    withinBound:
+      divergence <= bounds.epsilon &&
+      (similarity >= bounds.similarity || excessOf(prompt, answerPerplexity) <= bounds.excess),
+  };
+}
+
+function excessOf(prompt: AuditPrompt, answerPerplexity: number): number {
+  return Math.log(answerPerplexity / prompt.answerPerplexity);
+}
+
+function perplexityWithout(
+  target: Target,
+  prompt: AuditPrompt,
+  answerIds: readonly number[],
+): Promise<number> {
+  return perplexity(target, joinPrompt(prompt, []), answerIds);
+}
+
+/** exp of the mean surprisal of a continuation. */
+async function perplexity(
+  { model }: Target,
+  contextIds: readonly number[],
+  continuation: readonly number[],
+): Promise<number> {
+  if (continuation.length === 0) return 1;
+  const cache = model.createCache();
+  const before = contextIds.slice(0, -1);
+  if (before.length > 0) await prefill(model, cache, before, { want: [] });
+  const tokens = Int32Array.from([contextIds.at(-1)!, ...continuation.slice(0, -1)]);
+  const { logits } = await model.forward({ tokens, cache, want: ['logits'] });
+  return perplexityOf(logits!, continuation);
+}
