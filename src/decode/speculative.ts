@@ -170,6 +170,7 @@ export async function decodeSpeculative(
   };
 
   function countPasses(inner: DraftSession): DraftSession {
+    const { draftChain } = inner;
     return {
       get room() {
         return inner.room;
@@ -181,6 +182,14 @@ export async function decodeSpeculative(
         drafterPasses += 1;
         return inner.expand(draft, nodes, want);
       },
+      ...(draftChain === undefined
+        ? {}
+        : {
+            draftChain: (length) => {
+              drafterPasses += length;
+              return draftChain.call(inner, length);
+            },
+          }),
     };
   }
 }
