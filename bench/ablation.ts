@@ -30,12 +30,15 @@ const variants: readonly Variant[] = [
   { objective: 'total-variation', projection: 'subspace', lambda: 0 },
 ];
 
-const [perSet = '2', steps = '16', ...chosen] = process.argv.slice(2);
-const drafters = chosen.length > 0 ? chosen : ['sps', 'eagle3'];
+const [perSet = '2', steps = '16', ...named] = process.argv.slice(2);
+const drafters = named.length > 0 ? named : ['sps', 'eagle3'];
 const sets = ['mt-bench', 'humaneval', 'gsm8k'];
 const folder = join(packageRoot, '../shared/data');
 const prompts: Prompt[] = [];
-for (const set of sets) prompts.push(...(await loadPrompts(set, { folder })).slice(0, Number(perSet)));
+for (const set of sets) {
+  const chosen = (await loadPrompts(set, { folder })).slice(0, Number(perSet));
+  prompts.push(...chosen.map((prompt) => ({ ...prompt, id: `${set}-${prompt.id}` })));
+}
 
 const machine = describeMachine();
 console.log(

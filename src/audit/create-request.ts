@@ -71,11 +71,22 @@ export async function createRequest(plan: AuditPlan): Promise<AuditRequest> {
     targetFolder,
     target: await identifyModel(targetFolder, plan.cacheFolder),
     drafters,
-    prompts: plan.prompts.map((prompt) => ({ ...prompt, turns: [...prompt.turns] })),
+    prompts: nameApart(plan.prompts),
     transfer,
     universal,
     command: plan.command ?? '',
   };
+}
+
+/** Results are kept under the prompt's id: where two share one, the later is numbered. */
+function nameApart(prompts: readonly Prompt[]): AuditRequest['prompts'] {
+  const taken = new Set<string>();
+  return prompts.map((prompt) => {
+    let id = prompt.id;
+    for (let number = 2; taken.has(id); number++) id = `${prompt.id}-${number}`;
+    taken.add(id);
+    return { ...prompt, id, turns: [...prompt.turns] };
+  });
 }
 
 /** Ids that tell the drafters apart: the folder's name, numbered where two share it. */

@@ -1,7 +1,8 @@
 /**
  * Whether a suffix keeps the answer. Along the clean answer the target's law must not move by more than epsilon; and
  * the answer that the target then gives by itself must be nearly the clean one, or one that the target without the
- * suffix finds about as likely: a service could have given it, and no monitor of quality would notice.
+ * suffix finds about as likely and that repeats itself no more: a service could have given it, and no monitor of
+ * quality would notice.
  */
 import { prefill } from '../decode/prefill.js';
 import type { SpeculativeGeneration } from '../decode/speculative.js';
@@ -22,6 +23,8 @@ export interface PreservationBounds {
   readonly similarity: number;
   /** Where it is less similar: most nats a token by which it may be less likely, without the suffix, than the clean one. */
   readonly excess: number;
+  /** And: most by which its share of repeated 4-grams may exceed the clean one's. */
+  readonly repetition: number;
 }
 
 type Answer = Pick<SpeculativeGeneration, 'tokenIds' | 'text'>;
@@ -33,8 +36,11 @@ export async function keepsAnswer(
   { tokenIds }: Answer,
   bounds: PreservationBounds,
 ): Promise<boolean> {
-  if (editSimilarity(prompt.answer.tokenIds, tokenIds) >= bounds.similarity) return true;
-  return excessOf(prompt, await perplexityWithout(target, prompt, tokenIds)) <= bounds.excess;
+  const clean = prompt.answer.tokenIds;
+  if (editSimilarity(clean, tokenIds) >= bounds.similarity) return true;
+  if (repetitionShare(tokenIds) > repetitionShare(clean) + bounds.repetition) return false;
+  const perplexity = await perplexityWithout(target, prompt, tokenIds);
+  return Math.log(perplexity / prompt.answerPerplexity) <= bounds.excess;
 }
 
 export async function measurePreservation(
@@ -48,26 +54,18 @@ export async function measurePreservation(
   const clean = prompt.answer;
   const [score] = suffixIds.length === 0 ? [] : await scorer.score(suffixIds, [{ suffixIds, first: 0 }]);
   const divergence = score?.divergence ?? 0;
-  const similarity = editSimilarity(clean.tokenIds, answer.tokenIds);
-  const answerPerplexity = await perplexityWithout(target, prompt, answer.tokenIds);
   const hasTask =
     prompt.reference !== null && extractAnswer(clean.text) !== undefined && prompt.reference.includes('####');
   return {
     divergence,
     firstDifference: firstDifference(clean.tokenIds, answer.tokenIds),
-    editSimilarity: similarity,
-    answerPerplexity,
+    editSimilarity: editSimilarity(clean.tokenIds, answer.tokenIds),
+    answerPerplexity: await perplexityWithout(target, prompt, answer.tokenIds),
     repetition: repetitionShare(answer.tokenIds),
     taskAgrees: hasTask ? agree(clean.text, answer.text) : null,
     suffixPerplexity: suffixIds.length === 0 ? null : await perplexity(target, prompt.beforeIds, suffixIds),
-    withinBound:
-      divergence <= bounds.epsilon &&
-      (similarity >= bounds.similarity || excessOf(prompt, answerPerplexity) <= bounds.excess),
+    withinBound: divergence <= bounds.epsilon && (await keepsAnswer(target, prompt, answer, bounds)),
   };
-}
-
-function excessOf(prompt: AuditPrompt, answerPerplexity: number): number {
-  return Math.log(answerPerplexity / prompt.answerPerplexity);
 }
 
 function perplexityWithout(

@@ -5,6 +5,7 @@
 import { MistletoeError } from '../core/errors.js';
 import { createRandom } from '../core/random.js';
 import { joinPrompt } from './audit-prompt.js';
+import { keyOf } from './candidates.js';
 import { drawRandomSuffix, fluentSuffix } from './controls.js';
 import type { ArmMeasure, ArmSetup } from './measure-arm.js';
 import { decodeArm, measureArm } from './measure-arm.js';
@@ -15,6 +16,7 @@ import type { ArmName, SearchTrace, TracePoint } from './result.js';
 import type { SearchOutcome, SearchSettings } from './search.js';
 import { searchSuffix } from './search.js';
 import type { AuditSettings } from './settings.js';
+import type { Measured } from './suffix-buffer.js';
 
 export interface PromptAudit extends ArmSetup {
   readonly settings: AuditSettings;
@@ -74,22 +76,24 @@ async function searchArm(audit: PromptAudit, arm: SearchedArm, repeat: number): 
   const random = createRandom(seed, 'search', ...names);
   const fresh = await drawRandomSuffix(audit.target, audit.prompt, allowed, settings.suffixLength, random);
   const inherited = repeat === 0 ? await keepSurviving(audit, audit.starts(arm)) : [];
+  const measure = createMeasure(audit);
   const outcome = await searchSuffix(
     {
       scorer: audit.scorer,
       allowed,
       starts: [...inherited, fresh],
       random,
+      measure,
       onStep: (point) => audit.onStep?.(arm, point),
       ...(audit.signal === undefined ? {} : { signal: audit.signal }),
     },
     searchSettings(settings, projection, arm),
   );
   if (outcome.interrupted) throw new Interrupted('The search was interrupted.');
-  const measure = await measureArm(audit, arm, await selectByDecoding(audit, outcome));
+  const measured = await measureArm(audit, arm, await selectByDecoding(audit, outcome, measure));
   const objective = arm === 'preservation-only' ? 'preservation' : settings.objective;
   return {
-    ...measure,
+    ...measured,
     trace: { arm, objective, projection: formatProjection(projection), steps: outcome.trace },
   };
 }
@@ -113,7 +117,8 @@ async function keepSurviving(
  */
 async function selectByDecoding(
   audit: PromptAudit,
-  { best, leastDivergence }: SearchOutcome,
+  { best, shortest, leastDivergence }: SearchOutcome,
+  measure: (suffixIds: readonly number[]) => Promise<number>,
 ): Promise<readonly number[]> {
   if (best.length === 0) {
     const { epsilon } = audit.settings;
@@ -125,12 +130,26 @@ async function selectByDecoding(
       },
     );
   }
-  let winner: { readonly suffixIds: readonly number[]; readonly length: number } | undefined;
-  for (const { suffixIds } of best) {
-    const answer = await decodeArm(audit, joinPrompt(audit.prompt, suffixIds));
-    const length = answer.acceptance.meanAcceptedLength;
-    if (winner !== undefined && length >= winner.length) continue;
-    if (await keepsAnswer(audit.target, audit.prompt, answer, audit.bounds)) winner = { suffixIds, length };
-  }
+  const decoded = [...(shortest === undefined ? [] : [shortest])];
+  for (const candidate of best) decoded.push({ ...candidate, length: await measure(candidate.suffixIds) });
+  const winner = decoded.reduce<Measured | undefined>(
+    (lowest, candidate) => (candidate.length < (lowest?.length ?? Infinity) ? candidate : lowest),
+    undefined,
+  );
   return winner?.suffixIds ?? [];
+}
+
+/** Accepted length of a suffix by decoding, or Infinity where it does not keep the answer; each is decoded once. */
+function createMeasure(audit: PromptAudit): (suffixIds: readonly number[]) => Promise<number> {
+  const known = new Map<string, number>();
+  return async (suffixIds) => {
+    const key = keyOf(suffixIds);
+    const before = known.get(key);
+    if (before !== undefined) return before;
+    const answer = await decodeArm(audit, joinPrompt(audit.prompt, suffixIds));
+    const isKept = await keepsAnswer(audit.target, audit.prompt, answer, audit.bounds);
+    const length = isKept ? answer.acceptance.meanAcceptedLength : Infinity;
+    known.set(key, length);
+    return length;
+  };
 }

@@ -129,6 +129,8 @@ export interface TracePoint {
   /** The surrogate objective of the best suffix so far that lies within the bound; larger is worse for the service. */
   readonly degradation: number;
   readonly divergence: number;
+  /** The lowest accepted length measured so far; null where nothing has been. */
+  readonly acceptedLength: number | null;
   /** Cosine between the search direction and the preservation gradient, before and after projection. */
   readonly cosineBefore: number;
   readonly cosineAfter: number;

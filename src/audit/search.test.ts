@@ -131,34 +131,86 @@ describe('the search on a tiny target', () => {
   });
 });
 
-describe('restarts', () => {
-  it('go on from the next start after as many steps without gain as patience allows', async () => {
+/** Suffixes of three tokens without a gradient; the caller says what each is worth. */
+function plainScorer(
+  degradationOf: (suffixIds: readonly number[]) => number,
+  onVisit: (suffix: string) => void = () => undefined,
+): SuffixScorer {
+  return {
+    score: (_, candidates) =>
+      Promise.resolve(
+        candidates.map((candidate) => ({
+          ...candidate,
+          degradation: degradationOf(candidate.suffixIds),
+          divergence: 0,
+        })),
+      ),
+    differentiate(suffixIds) {
+      onVisit(keyOf(suffixIds));
+      const gradient = new Float32Array(3 * 9);
+      return Promise.resolve({
+        ...{ degradation: 0, divergence: 0 },
+        ...{ degradationGradient: gradient, divergenceGradient: gradient },
+      });
+    },
+    differentiatePositions: () => Promise.resolve([]),
+    keepRoundTrips: (suffixes) => Promise.resolve(suffixes.map(() => true)),
+  };
+}
+
+const allowedThree = Int32Array.of(4, 5, 6);
+
+describe('without gain', () => {
+  it('goes on from the best suffix that it has not yet gone on from, when its patience ends', async () => {
     // Nothing is ever better than a start, so that every step is a step without gain.
     const visited: string[] = [];
-    const scorer: SuffixScorer = {
-      score: (_, candidates) =>
-        Promise.resolve(
-          candidates.map((candidate) => ({
-            ...candidate,
-            degradation: candidate.first === 0 && candidate.suffixIds.every((id) => id === candidate.suffixIds[0]) ? 1 : 0, // prettier-ignore
-            divergence: 0,
-          })),
-        ),
-      differentiate(suffixIds) {
-        visited.push(keyOf(suffixIds));
-        const gradient = new Float32Array(3 * 9);
-        return Promise.resolve({
-          ...{ degradation: 0, divergence: 0 },
-          ...{ degradationGradient: gradient, divergenceGradient: gradient },
-        });
-      },
-      differentiatePositions: () => Promise.resolve([]),
-      keepRoundTrips: (suffixes) => Promise.resolve(suffixes.map(() => true)),
-    };
+    const isStart = ([first, ...others]: readonly number[]) => others.every((id) => id === first);
+    const scorer = plainScorer(
+      (ids) => (isStart(ids) ? 1 : 0),
+      (suffix) => visited.push(suffix),
+    );
     await searchSuffix(
-      { scorer, allowed: Int32Array.of(4, 5, 6), starts: [[1, 1, 1], [2, 2, 2]], random: createRandom(1) }, // prettier-ignore
+      { scorer, allowed: allowedThree, starts: [[1, 1, 1], [2, 2, 2]], random: createRandom(1) }, // prettier-ignore
       { ...settings, steps: 5, patience: 2, positions: 1, candidates: 1 },
     );
-    expect(visited).toEqual(['1 1 1', '1 1 1', '2 2 2', '2 2 2', '2 2 2']);
+    expect(visited.slice(0, 4)).toEqual(['1 1 1', '1 1 1', '2 2 2', '2 2 2']);
+    expect(visited[4]).toMatch(/[456]/);
+  });
+});
+
+describe('with real decoding', () => {
+  const total = (ids: readonly number[]): number => ids.reduce((sum, id) => sum + id, 0);
+  const run = (measure: (ids: readonly number[]) => number, changes: Partial<SearchSettings> = {}) =>
+    searchSuffix(
+      {
+        // The objective likes small tokens, the truth large ones.
+        scorer: plainScorer((ids) => -total(ids)),
+        allowed: allowedThree,
+        starts: [[4, 4, 5]],
+        random: createRandom(2),
+        measure: (ids) => Promise.resolve(measure(ids)),
+      },
+      { ...settings, steps: 12, positions: 3, candidates: 9, decodes: 6, ...changes },
+    );
+
+  it('follows what is measured, not the objective', async () => {
+    const { shortest, best, trace } = await run((ids) => 20 - total(ids));
+    expect(shortest).toMatchObject({ suffixIds: [6, 6, 6], length: 2 });
+    expect(best[0]!.suffixIds).toEqual([4, 4, 4]);
+    expect(trace.at(-1)!.acceptedLength).toBe(2);
+    const lengths = trace.map(({ acceptedLength }) => acceptedLength!);
+    expect(lengths).toEqual([...lengths].sort((left, right) => right - left));
+  });
+
+  it('follows the objective where no answer is kept, and names none', async () => {
+    const { shortest, best, trace } = await run(() => Infinity);
+    expect(shortest).toBeUndefined();
+    expect(best[0]!.suffixIds).toEqual([4, 4, 4]);
+    expect(trace.at(-1)!.acceptedLength).toBeNull();
+  });
+
+  it('decodes nothing where none is asked for', async () => {
+    const { shortest } = await run(() => Number.NaN, { decodes: 0 });
+    expect(shortest).toBeUndefined();
   });
 });

@@ -2,15 +2,18 @@
  * The search for a suffix (Mistletoe, arXiv 2605.14005, on GCG's coordinate steps): follow the gradient of the
  * degradation with the directions of the target's own law projected out, try the most promising single-token
  * changes for real, discard those that move the target's law by more than epsilon, keep the best. A suffix outside
- * the bound first returns inside.
+ * the bound first returns inside. Where suffixes can be decoded, the few most promising ones of each step are, and the
+ * measured accepted length decides: along an answer that soon takes its own way the objective is a weak guide.
  */
 import type { Random } from '../core/random.js';
 import type { Candidate } from './candidates.js';
-import { keyOf, mergeEdits, proposeCandidates } from './candidates.js';
+import { mergeEdits, proposeCandidates } from './candidates.js';
 import type { Projection } from './projection.js';
 import { cosine, projectGradient } from './projection.js';
 import type { TracePoint } from './result.js';
 import type { Scored, SuffixGradients } from './scoring.js';
+import type { Measured } from './suffix-buffer.js';
+import { SuffixBuffer } from './suffix-buffer.js';
 
 export interface SearchSettings {
   readonly steps: number;
@@ -22,9 +25,11 @@ export interface SearchSettings {
   /** The veto: mean divergence of the target's law, in nats, that a suffix may cause. */
   readonly epsilon: number;
   readonly projection: Projection;
-  /** Suffixes that are kept for being measured. */
+  /** Suffixes that are kept, best first. */
   readonly buffer: number;
-  /** Steps without gain after which the search goes on from the next start. */
+  /** Suffixes that are decoded in each step. */
+  readonly decodes: number;
+  /** Steps without gain after which the search goes on from the best suffix that it has not yet gone on from. */
   readonly patience: number;
   /** What is driven up: the drafter's disagreement, or (as a control) nothing but the preservation of the answer. */
   readonly drive: 'degradation' | 'preservation';
@@ -44,9 +49,11 @@ export interface SuffixScorer {
 export interface SearchProblem {
   readonly scorer: SuffixScorer;
   readonly allowed: Int32Array;
-  /** Suffixes to begin with; the search starts from the best and restarts from the next when it stalls. */
+  /** Suffixes to begin with; the search starts from the best. */
   readonly starts: readonly (readonly number[])[];
   readonly random: Random;
+  /** Mean accepted length by real decoding; Infinity where the answer is not kept. */
+  readonly measure?: (suffixIds: readonly number[]) => Promise<number>;
   readonly onStep?: (point: TracePoint) => void;
   readonly signal?: AbortSignal;
 }
@@ -54,6 +61,8 @@ export interface SearchProblem {
 export interface SearchOutcome {
   /** Feasible suffixes, best first; empty if none was within the bound. */
   readonly best: readonly Scored[];
+  /** The lowest accepted length that was measured. */
+  readonly shortest: Measured | undefined;
   readonly trace: readonly TracePoint[];
   /** The smallest divergence of any suffix that was scored. */
   readonly leastDivergence: number;
@@ -64,14 +73,14 @@ export async function searchSuffix(problem: SearchProblem, settings: SearchSetti
   const { scorer, random } = problem;
   const buffer = new SuffixBuffer(settings);
   const trace: TracePoint[] = [];
-  const starts = await rankStarts(problem, buffer);
-  let current = starts.shift()!;
+  await tryStarts(problem, settings, buffer);
+  let current = buffer.takeNext()!;
   let stalled = 0;
 
   for (let step = 1; step <= settings.steps; step++) {
     if (problem.signal?.aborted === true) return { ...buffer.outcome(), trace, interrupted: true };
-    if (stalled >= settings.patience && starts.length > 0) {
-      current = starts.shift()!;
+    if (stalled >= settings.patience) {
+      current = buffer.takeNext() ?? current;
       stalled = 0;
     }
     // 1. Which way is up, without moving the target's law?
@@ -82,24 +91,26 @@ export async function searchSuffix(problem: SearchProblem, settings: SearchSetti
     const fresh = await keepSurvivors(problem, buffer.unseen(proposed));
     // 3. What they really do.
     const scored = await scorer.score(current.suffixIds, fresh);
-    const ranked = buffer.rank(scored, current);
     // 4. Several good changes at once are often better still.
-    const improving = ranked.filter((candidate) => buffer.isBetter(candidate, current));
+    const improving = buffer.rank(scored, current).filter((candidate) => buffer.isGain(candidate, current));
     const merged = await keepSurvivors(
       problem,
       buffer.unseen(mergeEdits(current.suffixIds, improving, settings.merges)),
     );
     const all = [...scored, ...(await scorer.score(current.suffixIds, merged))];
     buffer.offer(all);
-    // 5. Go on from the best, if it is better.
-    const [winner] = buffer.rank(all, current);
-    const isBetter = winner !== undefined && buffer.isBetter(winner, current);
-    stalled = isBetter ? 0 : stalled + 1;
-    if (isBetter) current = winner;
+    // 5. What the best of them do to the speed.
+    const measured = await decodeBest(problem, settings, buffer.rank(all, current));
+    buffer.record(measured);
+    // 6. Go on from the best, if it is better.
+    const winner = buffer.pickBest(measured, current);
+    stalled = winner === undefined ? stalled + 1 : 0;
+    if (winner !== undefined) current = buffer.take(winner);
     const point = {
       step,
       degradation: buffer.best?.degradation ?? current.degradation,
       divergence: buffer.best?.divergence ?? current.divergence,
+      acceptedLength: buffer.shortest?.length ?? null,
       cosineBefore: before,
       cosineAfter: after,
       candidates: all.length,
@@ -111,15 +122,30 @@ export async function searchSuffix(problem: SearchProblem, settings: SearchSetti
   return { ...buffer.outcome(), trace, interrupted: false };
 }
 
-/** All starts scored, the most promising first: inside the bound by value, then by least divergence. */
-async function rankStarts({ scorer, starts }: SearchProblem, buffer: SuffixBuffer): Promise<Scored[]> {
-  const scored: Scored[] = [];
-  for (const start of buffer.unseen(starts.map((suffixIds) => ({ suffixIds, first: 0 }))))
-    scored.push(...(await scorer.score(start.suffixIds, [start])));
-  buffer.offer(scored);
-  return scored.sort(
-    (left, right) => Number(buffer.isBetter(right, left)) - Number(buffer.isBetter(left, right)),
-  );
+/** The first few decoded for real where that is possible; what lies outside the bound is not worth it. */
+async function decodeBest(
+  { measure }: SearchProblem,
+  { decodes, epsilon }: SearchSettings,
+  ranked: readonly Scored[],
+): Promise<Measured[]> {
+  const measured: Measured[] = [];
+  for (const candidate of ranked.slice(0, Math.max(1, decodes))) {
+    const isWorth = measure !== undefined && measured.length < decodes && candidate.divergence <= epsilon;
+    measured.push({ ...candidate, length: isWorth ? await measure(candidate.suffixIds) : Infinity });
+  }
+  return measured;
+}
+
+async function tryStarts(
+  problem: SearchProblem,
+  settings: SearchSettings,
+  buffer: SuffixBuffer,
+): Promise<void> {
+  for (const start of buffer.unseen(problem.starts.map((suffixIds) => ({ suffixIds, first: 0 })))) {
+    const scored = await problem.scorer.score(start.suffixIds, [start]);
+    buffer.offer(scored);
+    buffer.record(await decodeBest(problem, settings, scored));
+  }
 }
 
 /** Inside the bound up the projected degradation, outside it down the divergence. [suffix, vocabulary] */
@@ -149,57 +175,4 @@ async function keepSurvivors(
   if (candidates.length === 0) return [];
   const survives = await scorer.keepRoundTrips(candidates.map(({ suffixIds }) => suffixIds));
   return candidates.filter((_, index) => survives[index]);
-}
-
-/** What has been tried, and the best of it under the veto. */
-class SuffixBuffer {
-  private readonly seen = new Set<string>();
-  private kept: Scored[] = [];
-  private leastDivergence = Infinity;
-
-  constructor(private readonly settings: SearchSettings) {}
-
-  get best(): Scored | undefined {
-    return this.kept[0];
-  }
-
-  unseen(candidates: readonly Candidate[]): Candidate[] {
-    return candidates.filter(({ suffixIds }) => {
-      const key = keyOf(suffixIds);
-      if (this.seen.has(key)) return false;
-      this.seen.add(key);
-      return true;
-    });
-  }
-
-  offer(scored: readonly Scored[]): void {
-    for (const { divergence } of scored) this.leastDivergence = Math.min(this.leastDivergence, divergence);
-    const feasible = scored.filter(({ divergence }) => divergence <= this.settings.epsilon);
-    const distinct = new Map([...this.kept, ...feasible].map((entry) => [keyOf(entry.suffixIds), entry]));
-    this.kept = [...distinct.values()].sort((left, right) => this.value(right) - this.value(left));
-    this.kept = this.kept.slice(0, this.settings.buffer);
-  }
-
-  /** Best first: by value among the feasible ones, or, where the base is outside the bound, by least divergence. */
-  rank(scored: readonly Scored[], base: Scored): Scored[] {
-    const { epsilon } = this.settings;
-    const isInside = base.divergence <= epsilon;
-    const eligible = isInside ? scored.filter(({ divergence }) => divergence <= epsilon) : [...scored];
-    return eligible.sort((left, right) =>
-      isInside ? this.value(right) - this.value(left) : left.divergence - right.divergence,
-    );
-  }
-
-  isBetter(candidate: Scored, base: Scored): boolean {
-    if (base.divergence > this.settings.epsilon) return candidate.divergence < base.divergence;
-    return candidate.divergence <= this.settings.epsilon && this.value(candidate) > this.value(base);
-  }
-
-  private value({ degradation, divergence }: Scored): number {
-    return this.settings.drive === 'preservation' ? -divergence : degradation;
-  }
-
-  outcome(): Pick<SearchOutcome, 'best' | 'leastDivergence'> {
-    return { best: this.kept, leastDivergence: this.leastDivergence };
-  }
 }

@@ -108,6 +108,7 @@ function addSettings(command: Command): void {
       'or else most loss of likelihood of another answer, a token',
       number({ least: 0, expected: 'a number of 0 or more' }),
     )
+    .option('--repetition <share>', 'and most gain of its repeated 4-grams', number(share))
     .addOption(
       new Option('--divergence <direction>', 'which law is the reference').choices([
         'clean-to-suffixed',
@@ -138,7 +139,8 @@ function addSettings(command: Command): void {
     .option('--top-tokens <count>', 'tokens considered at a position', count)
     .option('--positions <count>', 'positions edited in a step', count)
     .option('--merges <count>', 'most edits joined in a step; 1 joins none', count)
-    .option('--buffer <count>', 'suffixes that are decoded for real', count)
+    .option('--buffer <count>', 'best suffixes that are decoded at the end', count)
+    .option('--decodes <count>', 'suffixes decoded in each step; 0 for none', wholeNumber(0))
     .option('--patience <steps>', 'steps without gain before the next start', count)
     .option('--repeats <seeds>', 'attacks on each prompt, each with its own seed', count)
     .option('--no-control-searches', 'leave the preservation-only and unprojected searches out')

@@ -45,10 +45,10 @@ export function createAuditProgress(progress: Progress, { now }: ProgressClock):
   };
 }
 
-function describeStep({ step, degradation, divergence }: TracePoint, steps: number): ProgressFields {
+function describeStep({ step, acceptedLength, divergence }: TracePoint, steps: number): ProgressFields {
   return {
     step: `${step}/${steps}`,
-    degradation: fixed(degradation, 3),
+    ...(acceptedLength === null ? {} : { accepted: fixed(acceptedLength, 2) }),
     KL: fixed(divergence, 3),
   };
 }

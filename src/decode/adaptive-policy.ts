@@ -7,8 +7,8 @@
  *   plain    1 / cost
  *
  * Costs are medians of recent steps, so a pause of the machine does not count; acceptance decays, so the choice
- * follows the text. Speculation that does not pay turns itself off, and is tried again from time to time, which is
- * cheap: one probe in `probeEvery` steps. Accepted tokens never depend on the clock at temperature 0; above it they do,
+ * follows the text. Speculation that does not pay turns itself off and is tried again from time to time: the sooner
+ * when the last trial paid, half as often after each one that did not. Accepted tokens never depend on the clock at temperature 0; above it they do,
  * in bytes though not in law, so fixed policies are the default there.
  */
 import type { Drafter } from '../draft/drafter.js';
@@ -29,6 +29,8 @@ const costWindow = 15;
 const acceptanceDecay = 0.98;
 const firstProbes = 2;
 const probeEvery = 64;
+const soonestProbe = 8;
+const latestProbe = 1024;
 const certainty = 1.05;
 /** Belief before any step: as if `priorSteps` had accepted with this rate at each depth. */
 const priorRate = 0.6;
@@ -48,6 +50,8 @@ export function createAdaptivePolicy(
   const acceptance = new DepthAcceptance();
   let step = 0;
   let probes = 0;
+  let interval = probeEvery;
+  let nextProbe = probeEvery;
   let current = choices[0]!;
 
   const value = (choice: Choice): number => {
@@ -71,11 +75,20 @@ export function createAdaptivePolicy(
     return choices.reduce((oldest, choice) => (choice.lastTried < oldest.lastTried ? choice : oldest));
   };
 
+  const scheduleProbe = ({ accepted, draftMs, verifyMs }: StepOutcome): void => {
+    const plain = choices.find(({ chainLength }) => chainLength === 0)!;
+    const paid = (1 + accepted) * median(plain.costs) > draftMs + verifyMs;
+    const winner = best();
+    if (winner !== plain) interval = probeEvery;
+    else if (current !== plain) interval = paid ? soonestProbe : Math.min(2 * interval, latestProbe);
+    nextProbe = step + interval;
+  };
+
   return {
     choose() {
       step += 1;
-      current =
-        choices.find((choice) => choice.tried < firstProbes) ?? (step % probeEvery === 0 ? probe() : best());
+      const untried = choices.find((choice) => choice.tried < firstProbes);
+      current = untried ?? (step >= nextProbe ? probe() : best());
       current.lastTried = step;
       return current.policy;
     },
@@ -88,6 +101,7 @@ export function createAdaptivePolicy(
         const weight = Math.max(1 / current.tried, 1 - acceptanceDecay);
         current.accepted += weight * (outcome.accepted - current.accepted);
       }
+      if (step >= nextProbe) scheduleProbe(outcome);
     },
   };
 }

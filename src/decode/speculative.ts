@@ -96,6 +96,9 @@ export async function decodeSpeculative(
       session?.observe({ tokens, states: statesOf(drafter, result), next: root });
     },
   });
+  // A drafter that is about to draft reads the prompt as part of the prefill, as the target does.
+  let wanted = policy.choose();
+  if (wanted !== undefined && session.room > 0) await session.catchUp?.();
   const firstMs = performance.now();
 
   let origin: TokenOrigin = 'target';
@@ -108,7 +111,6 @@ export async function decodeSpeculative(
       break;
     }
     let tree = chainTree(root, []);
-    const wanted = session === undefined ? undefined : policy.choose();
     if (session !== undefined && wanted !== undefined) {
       try {
         const depthLimit = Math.min(room - 1, session.room);
@@ -145,11 +147,12 @@ export async function decodeSpeculative(
       draftMs: verifyStart - draftStart,
       verifyMs: verifyEnd - verifyStart,
     };
-    policy.learn(outcome);
+    if (session !== undefined) policy.learn(outcome);
     steps.push(outcome);
     // 4. The path's tokens are part of the answer; the next token becomes the root.
     if (!path.every((node) => answer.push(tree.tokens[node]!, 'accepted'))) break;
     root = nextToken;
+    wanted = session === undefined ? undefined : policy.choose();
     origin = tree.tokens.length > 1 ? 'bonus' : 'target';
   }
 
@@ -170,7 +173,6 @@ export async function decodeSpeculative(
   };
 
   function countPasses(inner: DraftSession): DraftSession {
-    const { draftChain } = inner;
     return {
       get room() {
         return inner.room;
@@ -178,16 +180,19 @@ export async function decodeSpeculative(
       observe: (verified) => {
         inner.observe(verified);
       },
+      catchUp: async () => {
+        await inner.catchUp?.();
+      },
       expand: (draft, nodes, want) => {
         drafterPasses += 1;
         return inner.expand(draft, nodes, want);
       },
-      ...(draftChain === undefined
+      ...(inner.draftChain === undefined
         ? {}
         : {
             draftChain: (length) => {
               drafterPasses += length;
-              return draftChain.call(inner, length);
+              return inner.draftChain!(length);
             },
           }),
     };

@@ -57,7 +57,8 @@ export function chainAngles(rotary: RotaryTable, start: number, length: number):
   return { chainCosine: float32(cosine, [levels, width]), chainSine: float32(sine, [levels, width]) };
 }
 
-export function chainOutputs(chosen: readonly ChosenToken[], rows: Tensor): NamedTensors {
+/** `rows` are what the verified states leave in the drafter's cache, where it has one. */
+export function chainOutputs(chosen: readonly ChosenToken[], rows?: Tensor): NamedTensors {
   return {
     chain: concatenate(
       chosen.map(({ token }) => token),
@@ -67,7 +68,7 @@ export function chainOutputs(chosen: readonly ChosenToken[], rows: Tensor): Name
       chosen.map(({ score }) => score),
       0,
     ),
-    rows,
+    ...(rows === undefined ? {} : { rows }),
   };
 }
 

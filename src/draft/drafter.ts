@@ -42,6 +42,8 @@ export interface DraftSession {
    * parents were expanded before, since the last observe.
    */
   expand(draft: GrowingDraft, nodes: readonly number[], want: ScoreDetail): Promise<DraftScores>;
+  /** Reads what it was told so far, but for what the next draft begins with: the drafter's part of the prefill. */
+  catchUp?(): Promise<void>;
   /**
    * The drafter's most likely chain behind the root, drafted in one program: what expanding level by level gives, with
    * one call instead of many. Optional; after it, only observe may follow.

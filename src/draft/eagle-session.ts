@@ -103,23 +103,41 @@ class EagleMemory {
   ): Promise<NamedValues> {
     let last: NamedValues = {};
     let left = this.pending.count;
-    this.attention.reset();
-    await this.pending.drain(ingestChunk, async (states, tokens) => {
-      const count = tokens.length;
-      const inputs = {
-        states: float32(states, [1, count, this.head.stateWidth]),
-        tokens: int32(tokens),
-        ...this.attention.verifiedInputs(count),
-      };
+    await this.drain(0, async (inputs, count) => {
       left -= count;
-      last =
-        left > 0
-          ? await program.run({ ...inputs, select: int32([count - 1]) }, ['rows'])
-          : await finish(inputs);
-      this.attention.keepVerified(floatsOf(last, 'rows'), count);
+      return (last = left > 0 ? await readRows(program, inputs, count) : await finish(inputs));
     });
     return last;
   }
+
+  /** Reads all but the newest state, with which the next draft begins. */
+  async catchUp(program: Program): Promise<void> {
+    await this.drain(1, (inputs, count) => readRows(program, inputs, count));
+  }
+
+  private async drain(
+    leave: number,
+    run: (inputs: NamedValues, count: number) => Promise<NamedValues>,
+  ): Promise<void> {
+    this.attention.reset();
+    await this.pending.drain(
+      ingestChunk,
+      async (states, tokens) => {
+        const count = tokens.length;
+        const inputs = {
+          states: float32(states, [1, count, this.head.stateWidth]),
+          tokens: int32(tokens),
+          ...this.attention.verifiedInputs(count),
+        };
+        this.attention.keepVerified(floatsOf(await run(inputs, count), 'rows'), count);
+      },
+      leave,
+    );
+  }
+}
+
+function readRows(program: Program, inputs: NamedValues, count: number): Promise<NamedValues> {
+  return program.run({ ...inputs, select: int32([count - 1]) }, ['rows']);
 }
 
 export async function readEaglePrefix(
@@ -150,6 +168,9 @@ export function startEagleSession(head: EagleHead, programs: () => EaglePrograms
     },
     observe(verified) {
       memory.observe(verified);
+    },
+    async catchUp() {
+      await memory.catchUp(await programs().verified);
     },
     async expand(draft, nodes, want) {
       const names = [...scoreNames(want), 'features', 'rows'];

@@ -4,11 +4,9 @@
  * residual blocks and a projection with bias. Hydra++ first passes the features of all verified positions through a
  * transformer layer of its own.
  */
-import { z } from 'zod';
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
 import type { CacheOptions } from '../checkpoint/weight-cache.js';
 import { prepareWeights } from '../checkpoint/weight-cache.js';
-import type { WeightRecipe } from '../checkpoint/weight-recipe.js';
 import { symbol } from '../graph/dimension.js';
 import type { Tensor } from '../graph/tensor.js';
 import { add, silu } from '../graph/operations/elementwise.js';
@@ -22,11 +20,11 @@ import { embeddingTable } from '../model/decoder.js';
 import type { AttentionContext, AttentionMemory } from '../model/decoder-layer.js';
 import { normalise, project, runLayer } from '../model/decoder-layer.js';
 import { KvCache } from '../model/kv-cache.js';
-import { layerRecipes, projectionRecipe, vectorRecipe } from '../model/weights.js';
 import type { NamedTensors, Program } from '../runtime/program.js';
 import { float32, floatsOf, int32 } from '../runtime/program.js';
 import type { WeightStore } from '../runtime/weights.js';
-import { countParameters, misfit, requireSizes, requireWidth, shapeOf } from './checks.js';
+import { chainOutputs, chooseToken, readChain } from './chain-program.js';
+import { countParameters } from './checks.js';
 import type {
   DraftedLogits,
   Drafter,
@@ -35,105 +33,21 @@ import type {
   GrowingDraft,
   TeacherForcing,
 } from './drafter.js';
+import type { HydraSizes } from './hydra-layout.js';
+import { hydraScope, readHydraLayout } from './hydra-layout.js';
 import { dropFirst, dropLast } from './positions.js';
 import { readScores, scoreNames, scoreOutputs } from './scores.js';
 import { PendingStates } from './states.js';
 
-const scope = 'hydra.';
 const ingestChunk = 256;
-
-interface HydraSizes {
-  readonly heads: number;
-  /** Plain residual blocks behind the first one of each head. */
-  readonly extraBlocks: number;
-  readonly hasPrefix: boolean;
-}
-
-const configSchema = z.object({
-  hydra_num_heads: z.number().int().positive().default(4),
-  hydra_num_layers: z.number().int().positive().default(1),
-  hydra_head_arch: z.string().default('mlp'),
-  grounded_heads: z.boolean().default(true),
-  hidden_state_offset: z.number().default(0),
-});
 
 export async function loadHydra(
   checkpoint: Checkpoint,
   target: CausalModel,
   options: CacheOptions,
 ): Promise<Drafter> {
-  requireSizes(checkpoint, target);
-  const { folder } = checkpoint;
-  const parsed = configSchema.safeParse(checkpoint.config);
-  if (!parsed.success)
-    throw misfit(
-      folder,
-      "has a config.json that cannot be read as Hydra's",
-      'Expected hydra_num_heads and hydra_num_layers.',
-    );
-  const config = parsed.data;
-  if (config.hydra_head_arch !== 'mlp' && config.hydra_head_arch !== 'prefix-mlp') {
-    throw misfit(folder, `has heads of kind "${config.hydra_head_arch}"`, 'Supported: mlp and prefix-mlp.');
-  }
-  if (!config.grounded_heads || config.hidden_state_offset !== 0) {
-    throw misfit(
-      folder,
-      'has ungrounded heads or a hidden state offset',
-      'Supported: grounded_heads true, hidden_state_offset 0.',
-    );
-  }
-  const hasPrefix = config.hydra_head_arch === 'prefix-mlp';
-  const sizes = { heads: config.hydra_num_heads, extraBlocks: config.hydra_num_layers - 1, hasPrefix };
-  requireWidth(
-    checkpoint,
-    `hydra_lm_head.0${hasPrefix ? '.1' : ''}.weight`,
-    0,
-    target.configuration.vocabularySize,
-  );
-  const weights = await prepareWeights(checkpoint, hydraRecipes(checkpoint, sizes, target), options);
-  return new Hydra(sizes, target, weights);
-}
-
-/** Dropout modules take the even places of prefix-mlp's lists; mlp has none. */
-function hydraRecipes(checkpoint: Checkpoint, sizes: HydraSizes, target: CausalModel): WeightRecipe[] {
-  const { hiddenSize, vocabularySize } = target.configuration;
-  const place = (block: number): number => (sizes.hasPrefix ? 2 * block + 1 : block);
-  const linear = (name: string, source: string, from: number, to: number): WeightRecipe[] => [
-    projectionRecipe(`${name}.weight`, `${source}.weight`, from, to),
-    vectorRecipe(`${name}.bias`, `${source}.bias`, to),
-  ];
-  const heads = Array.from({ length: sizes.heads }, (_, head) => {
-    const source = (block: number): string => `hydra_mlp.${head}.${place(block)}`;
-    const name = `${scope}${head}`;
-    const width = (head + 2) * hiddenSize;
-    const [, found] = shapeOf(checkpoint, `${source(0)}.linear.weight`);
-    if (found !== width) {
-      throw misfit(
-        checkpoint.folder,
-        `has head ${head} with ${found ?? 'no'} inputs; ${width} were expected`,
-        'It was trained for another target, or its heads are not grounded.',
-      );
-    }
-    return [
-      ...linear(`${name}.first`, `${source(0)}.linear`, width, hiddenSize),
-      ...linear(`${name}.residual`, `${source(0)}.res_connection`, width, hiddenSize),
-      ...Array.from({ length: sizes.extraBlocks }, (_, block) =>
-        linear(`${name}.block${block}`, `${source(block + 1)}.linear`, hiddenSize, hiddenSize),
-      ).flat(),
-      ...linear(
-        `${name}.lm_head`,
-        sizes.hasPrefix ? `hydra_lm_head.${head}.1` : `hydra_lm_head.${head}`,
-        hiddenSize,
-        vocabularySize,
-      ),
-    ];
-  }).flat();
-  if (!sizes.hasPrefix) return heads;
-  return [
-    ...heads,
-    ...layerRecipes(`${scope}prefix`, 'prefix_embeding_layer.layers.0', target.configuration),
-    vectorRecipe(`${scope}prefix.norm.weight`, 'prefix_embeding_layer.norm.weight', hiddenSize),
-  ];
+  const { sizes, recipes } = readHydraLayout(checkpoint, target);
+  return new Hydra(sizes, target, await prepareWeights(checkpoint, recipes, options));
 }
 
 class Hydra implements Drafter {
@@ -147,6 +61,7 @@ class Hydra implements Drafter {
   readonly graph: DraftGraph;
   private readonly cacheSizes;
   private readonly headPrograms: Promise<Program>[] = [];
+  private readonly chainPrograms = new Map<number, Promise<Program>>();
   private prefixProgram: Promise<Program> | undefined;
 
   constructor(
@@ -181,7 +96,7 @@ class Hydra implements Drafter {
   /** features [..., hidden], embeddings [..., (head + 1) * hidden] -> [..., vocabulary] */
   private runHead(head: number, features: Tensor, embeddings: Tensor): Tensor {
     const { hiddenSize, vocabularySize } = this.target.configuration;
-    const name = `${scope}${head}`;
+    const name = `${hydraScope}${head}`;
     const width = (head + 2) * hiddenSize;
     const joined = concatenate([features, embeddings], -1);
     const first = silu(project(joined, `${name}.first`, width, hiddenSize, true));
@@ -195,8 +110,8 @@ class Hydra implements Drafter {
   /** features [batch, position, hidden] through Hydra++'s own layer. */
   private runPrefix(features: Tensor, context: AttentionContext, memory: AttentionMemory) {
     const { configuration } = this.target;
-    const layer = runLayer(features, `${scope}prefix`, configuration, context, memory);
-    return { features: normalise(layer.hidden, `${scope}prefix.norm`, configuration), rows: layer.rows };
+    const layer = runLayer(features, `${hydraScope}prefix`, configuration, context, memory);
+    return { features: normalise(layer.hidden, `${hydraScope}prefix.norm`, configuration), rows: layer.rows };
   }
 
   private draftLogits(teacher: TeacherForcing, depth: number): DraftedLogits {
@@ -240,6 +155,28 @@ class Hydra implements Drafter {
     return scoreOutputs(this.runHead(head, broadcast(feature, [row, configuration.hiddenSize]), embeddings));
   }
 
+  private compileChain(length: number): Promise<Program> {
+    const { runtime, weights } = this.target;
+    const known = this.chainPrograms.get(length);
+    if (known !== undefined) return known;
+    const program = runtime.compile(this.buildChain(length), [this.weights, weights], { packed: true });
+    this.chainPrograms.set(length, program);
+    return program;
+  }
+
+  private buildChain(length: number): NamedTensors {
+    const { configuration, scope: targetScope } = this.target;
+    const feature = input('feature', [1, configuration.hiddenSize]);
+    const embed = (token: Tensor): Tensor => gatherRows(embeddingTable(configuration, targetScope), token);
+    const path = [embed(input('root', [1], 'int32'))];
+    const chosen = Array.from({ length }, (_, head) => {
+      const best = chooseToken(this.runHead(head, feature, concatenate([...path], -1)), undefined);
+      path.push(embed(best.token));
+      return best;
+    });
+    return chainOutputs(chosen);
+  }
+
   private compilePrefix(): Promise<Program> {
     const { runtime } = this.target;
     return (this.prefixProgram ??= runtime.compile(this.buildPrefix(), [this.weights], { packed: true }));
@@ -255,11 +192,11 @@ class Hydra implements Drafter {
   }
 
   /** Passes pending features through Hydra++'s layer; returns the newest, which the heads read. [hidden] */
-  private async readPrefix(pending: PendingStates, cache: KvCache): Promise<Float32Array> {
+  private async readPrefix(pending: PendingStates, cache: KvCache, leave = 0): Promise<Float32Array> {
     const { hiddenSize } = this.target.configuration;
     const program = await this.compilePrefix();
     let newest: Float32Array = new Float32Array(hiddenSize);
-    await pending.drain(ingestChunk, async (states, { length }) => {
+    const read = async (states: Float32Array, { length }: Int32Array): Promise<void> => {
       const outputs = await program.run({
         features: float32(states, [1, length, hiddenSize]),
         ...attentionInputs({ count: length, pastLength: cache.pastLength }, this.target.rotary),
@@ -267,7 +204,8 @@ class Hydra implements Drafter {
       });
       cache.appendAll(floatsOf(outputs, 'rows'), length);
       newest = floatsOf(outputs, 'features').slice(-hiddenSize);
-    });
+    };
+    await pending.drain(ingestChunk, read, leave);
     return newest;
   }
 
@@ -276,16 +214,22 @@ class Hydra implements Drafter {
     const pending = new PendingStates(hiddenSize);
     const cache = new KvCache(this.cacheSizes);
     let feature: Float32Array = new Float32Array(hiddenSize);
+    let root = 0;
+    const readFeature = async (): Promise<Float32Array> =>
+      this.sizes.hasPrefix ? this.readPrefix(pending, cache) : pending.takeLast();
 
     return {
       room: Infinity,
       observe: (verified) => {
         pending.push(verified);
+        root = verified.next;
+      },
+      catchUp: async () => {
+        if (this.sizes.hasPrefix) await this.readPrefix(pending, cache, 1);
       },
       expand: async (draft, nodes, want) => {
         const depth = draft.depths[nodes[0]!]!;
-        if (depth === 0 && this.sizes.hasPrefix) feature = await this.readPrefix(pending, cache);
-        else if (depth === 0) feature = pending.takeLast();
+        if (depth === 0) feature = await readFeature();
         const program = await this.compileHead(depth);
         const paths = nodes.flatMap((node) => tokensTo(draft, node));
         const inputs = {
@@ -294,6 +238,11 @@ class Hydra implements Drafter {
         };
         const outputs = await program.run(inputs, scoreNames(want));
         return readScores(outputs, want, { targetSize: vocabularySize, draftSize: vocabularySize });
+      },
+      draftChain: async (length) => {
+        const program = await this.compileChain(length);
+        const newest = float32(await readFeature(), [1, hiddenSize]);
+        return readChain(await program.run({ feature: newest, root: int32([root]) }));
       },
     };
   }

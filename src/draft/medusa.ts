@@ -21,6 +21,7 @@ import { misfit, requireSizes, requireWidth } from './checks.js';
 import { dropFirst, dropLast } from './positions.js';
 import type { Drafter, DraftSession, TeacherForcing } from './drafter.js';
 import type { DraftScores } from './scores.js';
+import { chainOutputs, chooseToken, readChain } from './chain-program.js';
 import { readScores, repeatRow, scoreNames, scoreOutputs } from './scores.js';
 import { PendingStates } from './states.js';
 
@@ -148,6 +149,7 @@ class Medusa implements Drafter {
   readonly parameterCount: number;
   readonly graph;
   private program: Promise<Program> | undefined;
+  private readonly chains = new Map<number, Promise<Program>>();
 
   constructor(
     private readonly sizes: MedusaSizes,
@@ -187,6 +189,20 @@ class Medusa implements Drafter {
     return scoreOutputs(concatenate(logits, 0));
   }
 
+  /** The first heads alone, each with its most likely token. */
+  private compileChain(length: number): Promise<Program> {
+    const known = this.chains.get(length);
+    if (known !== undefined) return known;
+    const feature = input('feature', [1, this.sizes.hiddenSize]);
+    const chosen = Array.from({ length }, (_, head) =>
+      chooseToken(runHead(feature, head, this.sizes), undefined),
+    );
+    const { runtime } = this.target;
+    const program = runtime.compile(chainOutputs(chosen), [this.weights], { packed: true });
+    this.chains.set(length, program);
+    return program;
+  }
+
   startSession(): DraftSession {
     const { hiddenSize, vocabularySize } = this.sizes;
     const pending = new PendingStates(hiddenSize);
@@ -206,6 +222,10 @@ class Medusa implements Drafter {
           heads = readScores(outputs, want, { targetSize: vocabularySize, draftSize: vocabularySize });
         }
         return repeatRow(heads!, depth);
+      },
+      draftChain: async (length) => {
+        const program = await this.compileChain(length);
+        return readChain(await program.run({ feature: float32(pending.takeLast(), [1, hiddenSize]) }));
       },
     };
   }

@@ -191,24 +191,31 @@ class DraftModel implements Drafter {
     let pending: number[] = []; // verified tokens that are not in the cache yet
     let root = 0;
 
-    /** Reads the pending tokens and the root, the last of them as `finish` likes. */
-    const readPending = async (
+    /** Reads verified tokens, the last chunk of them as `finish` likes. */
+    const readTokens = async (
+      unread: readonly number[],
       finish: (inputs: NamedValues, count: number) => Promise<NamedValues>,
     ): Promise<NamedValues> => {
       const program = await this.compile();
-      const unread = [...pending, root];
       let last: NamedValues = {};
       attention.reset();
       for (let start = 0; start < unread.length; start += ingestChunk) {
         const tokens = unread.slice(start, start + ingestChunk);
         const count = tokens.length;
         const inputs = { tokens: int32(tokens), ...attention.verifiedInputs(count) };
-        last =
-          start + count < unread.length
-            ? await program.run({ ...inputs, select: int32([count - 1]) }, ['rows'])
-            : await finish(inputs, count);
+        const isLast = start + count === unread.length;
+        last = await (isLast ? finish(inputs, count) : readRows(program, inputs, count));
         attention.keepVerified(floatsOf(last, 'rows'), count);
       }
+      return last;
+    };
+    const readRows = (program: Program, inputs: NamedValues, count: number): Promise<NamedValues> =>
+      program.run({ ...inputs, select: int32([count - 1]) }, ['rows']);
+    /** Pending tokens and the root, which the next verification brings again. */
+    const readPending = async (
+      finish: (inputs: NamedValues, count: number) => Promise<NamedValues>,
+    ): Promise<NamedValues> => {
+      const last = await readTokens([...pending, root], finish);
       pending = [];
       attention.openLast(0);
       return last;
@@ -222,6 +229,11 @@ class DraftModel implements Drafter {
         attention.reset();
         pending.push(...tokens);
         root = next;
+      },
+      catchUp: async () => {
+        const program = await this.compile();
+        await readTokens(pending, (inputs, count) => readRows(program, inputs, count));
+        pending = [];
       },
       expand: async (draft, nodes, want) => {
         const program = await this.compile();

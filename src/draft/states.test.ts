@@ -38,6 +38,23 @@ describe('PendingStates', () => {
     expect(await drainAll(pending, 2)).toEqual([{ states: [9, -9], next: [10] }]);
   });
 
+  it('leaves the newest rows where that is asked for', async () => {
+    const pending = new PendingStates(width);
+    for (let row = 0; row < 5; row++) pending.push(verified(row, [row], row + 1));
+    const seen: number[] = [];
+    await pending.drain(
+      2,
+      (_, next) => {
+        seen.push(...next);
+        return Promise.resolve();
+      },
+      1,
+    );
+    expect(seen).toEqual([1, 2, 3, 4]);
+    expect(await drainAll(pending, 2)).toEqual([{ states: [4, -4], next: [5] }]);
+    await pending.drain(2, () => Promise.reject(new Error('there is nothing to read')), 1);
+  });
+
   it('gives the newest state alone', () => {
     const pending = new PendingStates(width);
     pending.push(verified(0, [1, 2, 3], 4));

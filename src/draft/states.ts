@@ -25,18 +25,21 @@ export class PendingStates {
     this.nextTokens.push(next);
   }
 
-  /** Hands the rows over in chunks, oldest first, and forgets them. */
+  /** Hands the rows over in chunks, oldest first, and forgets them; the newest `leave` rows stay. */
   async drain(
     chunk: number,
     visit: (states: Float32Array, nextTokens: Int32Array) => Promise<void>,
+    leave = 0,
   ): Promise<void> {
-    const { count } = this;
-    for (let start = 0; start < count; start += chunk) {
-      const end = Math.min(count, start + chunk);
+    const drained = this.count - leave;
+    for (let start = 0; start < drained; start += chunk) {
+      const end = Math.min(drained, start + chunk);
       const states = this.states.subarray(start * this.width, end * this.width);
       await visit(states, Int32Array.from(this.nextTokens.slice(start, end)));
     }
-    this.nextTokens = [];
+    if (drained <= 0) return;
+    this.states.copyWithin(0, drained * this.width, this.count * this.width);
+    this.nextTokens = this.nextTokens.slice(drained);
   }
 
   /** The newest row alone, for heads that look no further back. */

@@ -35,6 +35,7 @@ export const tinySettings = {
   positions: 2,
   merges: 2,
   buffer: 2,
+  decodes: 1,
   patience: 2,
   chat: false,
 } as const satisfies Partial<AuditSettings>;

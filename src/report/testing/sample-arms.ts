@@ -79,6 +79,7 @@ export function sampleTrace(arm: ArmName, strength: number, random: Random): Sea
         arm === 'preservation-only'
           ? 0.02 * Math.exp(-step / 9) + 0.004
           : free * (0.92 + 0.08 * random.next()),
+      acceptedLength: 3 - 2 * degradation,
       cosineBefore: 0.3 + 0.1 * random.next(),
       cosineAfter: arm === 'unprojected' ? 0.35 : -0.3,
       candidates: 256,
