@@ -5,7 +5,7 @@
 import type { Tensor } from '../graph/tensor.js';
 import { argmax, gatherRows } from '../graph/operations/indexing.js';
 import { constant, input } from '../graph/operations/leaves.js';
-import { reduceMaximum } from '../graph/operations/reductions.js';
+import { sum } from '../graph/operations/reductions.js';
 import { concatenate, reshape, slice } from '../graph/operations/shaping.js';
 import { subtractDimensions } from '../graph/dimension.js';
 import type { AttentionContext } from '../model/decoder-layer.js';
@@ -14,7 +14,7 @@ import type { NamedTensors, NamedValues } from '../runtime/program.js';
 import { float32, floatsOf, integersOf } from '../runtime/program.js';
 import { requireScore } from './scores.js';
 
-/** What one level says: its token as the target knows it, [1], and the score that shows a broken drafter, [1]. */
+/** What one level says: its token as the target knows it, [1], and the sum of its scores, [1], which shows a broken drafter. */
 interface ChosenToken {
   readonly token: Tensor;
   readonly score: Tensor;
@@ -23,7 +23,8 @@ interface ChosenToken {
 /** logits [1, draft vocabulary] */
 export function chooseToken(logits: Tensor, targetTokens: Int32Array | undefined): ChosenToken {
   const best = argmax(logits);
-  const score = reshape(reduceMaximum(logits), [1]);
+  // Not the maximum: the runtime's skips what is no number.
+  const score = reshape(sum(logits, [-1]), [1]);
   if (targetTokens === undefined) return { token: best, score };
   const table = constant(Array.from(targetTokens), [targetTokens.length], 'int32');
   return { token: gatherRows(table, best), score };

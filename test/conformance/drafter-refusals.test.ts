@@ -257,6 +257,12 @@ describe('a drafter that is no number', () => {
       'dynamic:12,2,3',
     ],
     ['EAGLE-3', 'model.safetensors', spoil(eagle3Tensors(tiny, {}), 'lm_head.weight', last), 'tree:eagle_25'],
+    [
+      'EAGLE-3 in a chain',
+      'model.safetensors',
+      spoil(eagle3Tensors(tiny, {}), 'lm_head.weight', last),
+      'chain:3',
+    ],
   ] as const)('%s is reported, and the answer is the plain one', async (_, file, tensors, policyText) => {
     const arch = 'prefix_embeding_layer.norm.weight' in tensors ? { hydra_head_arch: 'prefix-mlp' } : {};
     const { target, drafter, tokenizer } = await models.load(

@@ -6,6 +6,7 @@ import type { Generation, GenerationRequest } from '../../src/decode/plain.js';
 import { decodePlain } from '../../src/decode/plain.js';
 import type { SpeculativeGeneration } from '../../src/decode/speculative.js';
 import { always, decodeSpeculative } from '../../src/decode/speculative.js';
+import type { Drafter, DraftSession } from '../../src/draft/drafter.js';
 import { recogniseCheckpoint } from '../../src/draft/recognise.js';
 import { tiny } from '../support/tiny-checkpoints.js';
 import { drafterVariants } from '../support/tiny-drafters.js';
@@ -137,7 +138,42 @@ describe.each(drafterVariants)('$name', (variant) => {
     expect(emitted).toBe(16);
     expect(accepted + steps + 1).toBeGreaterThanOrEqual(emitted);
   });
+
+  it('drafts a chain in one program as it does level by level', async () => {
+    const { target, drafter, tokenizer } = pair;
+    const levels = withoutShortcuts(drafter);
+    expect(drafter.startSession()).toHaveProperty('draftChain');
+    expect(levels.startSession()).not.toHaveProperty('draftChain');
+    for (const length of [1, 3, 12]) {
+      const promptIds = randomTokens(`fused ${length}`, length, vocabularySize);
+      const policy = always(resolveText('chain:3', drafter));
+      const request = { promptIds, maxNewTokens: 24, stopIds: [], tokenizer, ...greedy, policy };
+      const [one, many] = [
+        await decodeSpeculative(target, drafter, request),
+        await decodeSpeculative(target, levels, request),
+      ];
+      expect(one.acceptance).toEqual(many.acceptance);
+      expect(one.drafterPasses).toBe(many.drafterPasses);
+    }
+  });
 });
+
+/** The same drafter with sessions that do no more than they must. */
+function withoutShortcuts(drafter: Drafter): Drafter {
+  const startSession = (): DraftSession => {
+    const session = drafter.startSession();
+    return {
+      get room() {
+        return session.room;
+      },
+      observe: (verified) => {
+        session.observe(verified);
+      },
+      expand: (draft, nodes, want) => session.expand(draft, nodes, want),
+    };
+  };
+  return Object.create(drafter, { startSession: { value: startSession } }) as Drafter;
+}
 
 describe('a draft model equal to its target', () => {
   it('has every draft accepted', async () => {
