@@ -7,9 +7,11 @@
  *   plain    1 / cost
  *
  * Costs are medians of recent steps, so a pause of the machine does not count; acceptance decays, so the choice
- * follows the text. Speculation that does not pay turns itself off and is tried again from time to time: the sooner
- * when the last trial paid, half as often after each one that did not. Accepted tokens never depend on the clock at temperature 0; above it they do,
- * in bytes though not in law, so fixed policies are the default there.
+ * follows the text. What is not chosen is tried again in bursts of a few steps, the first of which may have to read
+ * what the drafter has missed and is not a measure of cost. Speculation that does not pay turns itself off and is
+ * tried again: the sooner when the last burst paid, half as often after each one that did not. Accepted tokens never
+ * depend on the clock at temperature 0; above it they do, in bytes though not in law, so fixed policies are the
+ * default there.
  */
 import type { Drafter } from '../draft/drafter.js';
 import type { ResolvedPolicy } from '../draft/grow-tree.js';
@@ -27,10 +29,11 @@ interface Choice {
 
 const costWindow = 15;
 const acceptanceDecay = 0.98;
-const firstProbes = 2;
+const burst = 3;
 const probeEvery = 64;
 const soonestProbe = 8;
 const latestProbe = 1024;
+/** Drafting has to win clearly: at a tie the plain step is the one whose cost is certain. */
 const certainty = 1.05;
 /** Belief before any step: as if `priorSteps` had accepted with this rate at each depth. */
 const priorRate = 0.6;
@@ -47,61 +50,78 @@ export function createAdaptivePolicy(
   { chainLengths = [3, 2, 4, 1], tree = [8, 2, 2] }: AdaptiveOptions = {},
 ): PolicyChooser {
   const choices = listChoices(drafter, chainLengths, tree);
+  const plain = choices.find(({ chainLength }) => chainLength === 0)!;
   const acceptance = new DepthAcceptance();
+  const trial = { left: 0, tokens: 0, ms: 0 };
   let step = 0;
   let probes = 0;
-  let interval = probeEvery;
-  let nextProbe = probeEvery;
-  let current = choices[0]!;
+  let interval = soonestProbe;
+  let nextProbe = 0;
+  let before = plain;
+  let current = plain;
 
-  const value = (choice: Choice): number => {
+  const merit = (choice: Choice): number => {
     const cost = median(choice.costs);
-    if (choice.chainLength === 0) return 1 / cost;
+    if (choice === plain) return certainty / cost;
     const tokens =
       choice.chainLength > 0 ? acceptance.expectedTokens(choice.chainLength) : 1 + choice.accepted;
     return tokens / cost;
   };
-
-  /** Drafting has to win clearly: at a tie the plain step is the one whose cost is certain. */
-  const merit = (choice: Choice): number => value(choice) * (choice.chainLength === 0 ? certainty : 1);
-  const largest = (among: readonly Choice[]): Choice =>
+  const best = (among: readonly Choice[] = choices): Choice =>
     among.reduce((most, choice) => (merit(choice) > merit(most) ? choice : most));
-  const best = (): Choice => largest(choices);
-  /** Where plain steps win, mostly the draft that is closest to paying; else what was not tried for longest. */
-  const probe = (): Choice => {
+
+  /** First what was never tried; then in turn what is closest to winning and what was not tried for longest. */
+  const chooseTrial = (): Choice => {
+    const untried = choices.find(({ tried }) => tried < burst);
+    if (untried !== undefined) return untried;
     probes += 1;
-    const drafts = choices.filter(({ chainLength }) => chainLength !== 0);
-    if (best().chainLength === 0 && drafts.length > 0 && probes % 4 !== 0) return largest(drafts);
-    return choices.reduce((oldest, choice) => (choice.lastTried < oldest.lastTried ? choice : oldest));
+    const others = choices.filter((choice) => choice !== best());
+    if (others.length === 0) return plain;
+    if (probes % 2 === 0)
+      return others.reduce((oldest, choice) => (choice.lastTried < oldest.lastTried ? choice : oldest));
+    return others.includes(plain) ? plain : best(others);
   };
 
-  const scheduleProbe = ({ accepted, draftMs, verifyMs }: StepOutcome): void => {
-    const plain = choices.find(({ chainLength }) => chainLength === 0)!;
-    const paid = (1 + accepted) * median(plain.costs) > draftMs + verifyMs;
-    const winner = best();
-    if (winner !== plain) interval = probeEvery;
-    else if (current !== plain) interval = paid ? soonestProbe : Math.min(2 * interval, latestProbe);
+  const scheduleProbe = (): void => {
+    if (choices.some(({ tried }) => tried < burst)) return;
+    if (best() !== plain) interval = probeEvery;
+    else if (current !== plain) {
+      const paid = trial.tokens * median(plain.costs) > trial.ms;
+      interval = paid ? soonestProbe : Math.min(2 * interval, latestProbe);
+    }
     nextProbe = step + interval;
   };
 
   return {
+    chainLengths: choices.flatMap(({ chainLength }) => (chainLength > 0 ? [chainLength] : [])),
     choose() {
       step += 1;
-      const untried = choices.find((choice) => choice.tried < firstProbes);
-      current = untried ?? (step >= nextProbe ? probe() : best());
+      before = current;
+      if (trial.left === 0 && step > nextProbe) {
+        Object.assign(trial, { left: burst, tokens: 0, ms: 0 });
+        current = chooseTrial();
+      } else if (trial.left === 0) current = best();
       current.lastTried = step;
       return current.policy;
     },
     learn(outcome: StepOutcome) {
+      const ms = outcome.draftMs + outcome.verifyMs;
       current.tried += 1;
-      current.costs.push(outcome.draftMs + outcome.verifyMs);
-      if (current.costs.length > costWindow) current.costs.shift();
+      const mayCatchUp = current !== plain && before !== current;
+      if (!mayCatchUp) {
+        current.costs.push(ms);
+        if (current.costs.length > costWindow) current.costs.shift();
+      }
       if (current.chainLength > 0) acceptance.learn(outcome);
       else if (current.chainLength < 0) {
         const weight = Math.max(1 / current.tried, 1 - acceptanceDecay);
         current.accepted += weight * (outcome.accepted - current.accepted);
       }
-      if (step >= nextProbe) scheduleProbe(outcome);
+      if (trial.left === 0) return;
+      trial.left -= 1;
+      trial.tokens += outcome.accepted + 1;
+      trial.ms += ms;
+      if (trial.left === 0) scheduleProbe();
     },
   };
 }
@@ -156,6 +176,6 @@ class DepthAcceptance {
 
 function median(values: readonly number[]): number {
   const sorted = [...values].sort((left, right) => left - right);
-  // The lower one of two: a first step may have compiled a program.
+  // The lower one of two: a first step may have met a cold machine.
   return sorted[Math.floor((sorted.length - 1) / 2)] ?? Infinity;
 }

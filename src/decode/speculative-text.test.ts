@@ -49,6 +49,7 @@ describe('generateSpeculatively', () => {
     const inner = createPolicy({ kind: 'chain', length: 2 }, drafter);
     let chosen = 0;
     const policy: PolicyChooser = {
+      chainLengths: inner.chainLengths,
       choose: () => {
         chosen += 1;
         return inner.choose();

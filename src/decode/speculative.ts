@@ -33,6 +33,8 @@ export interface SpeculativeRequest extends GenerationRequest {
 
 /** Decides how much to draft, step by step; a fixed policy always says the same. */
 export interface PolicyChooser {
+  /** Lengths of the chains that it may ask for. */
+  readonly chainLengths: readonly number[];
   /** `undefined` asks for one plain step. */
   choose(): ResolvedPolicy | undefined;
   /** Hears what the step cost and brought. */
@@ -45,6 +47,7 @@ export interface StepOutcome extends StepRecord {
 }
 
 export const always = (policy: ResolvedPolicy): PolicyChooser => ({
+  chainLengths: policy.kind === 'chain' ? [policy.length] : [],
   choose: () => policy,
   learn: () => undefined,
 });
@@ -83,7 +86,8 @@ export async function decodeSpeculative(
   let session: DraftSession | undefined = countPasses(drafter.startSession());
   let drafterPasses = 0;
   let targetPasses = 0;
-  await Promise.all([model.prepare(), drafter.prepare()]);
+  const chains = sampling.temperature === 0 ? policy.chainLengths : [];
+  await Promise.all([model.prepare(), drafter.prepare(chains)]);
 
   const startMs = performance.now();
   let root = 0;

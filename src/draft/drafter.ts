@@ -24,8 +24,8 @@ export interface Drafter {
   readonly taps: readonly number[];
   /** Parameters of the drafter alone, without what it borrows from the target. */
   readonly parameterCount: number;
-  /** Compiles its programs ahead of the first draft. */
-  prepare(): Promise<void>;
+  /** Compiles its programs ahead of the first draft, and those of chains of the given lengths. */
+  prepare(chains?: readonly number[]): Promise<void>;
   startSession(): DraftSession;
   /** The same drafter as a graph, for gradients and for scoring many candidates at once. */
   readonly graph: DraftGraph;

@@ -32,8 +32,10 @@ export function createEagleDrafter({ head, weights, ...described }: EagleParts):
     ...described,
     maximumDepth: Infinity,
     vocabularySize: vocabularies.draftSize,
-    async prepare() {
-      await Promise.all([compile().verified, compile().drafted]);
+    async prepare(chains = []) {
+      const compiled = compile();
+      const { verified, drafted } = compiled;
+      await Promise.all([verified, drafted, ...chains.map((length) => compiled.chain(length))]);
     },
     startSession: () => startEagleSession(head, compile),
     graph: {

@@ -133,7 +133,8 @@ class Hydra implements Drafter {
     return { logits, rows: prefix === undefined ? [] : [prefix.rows] };
   }
 
-  async prepare(): Promise<void> {
+  async prepare(chains: readonly number[] = []): Promise<void> {
+    for (const length of chains) await this.compileChain(length);
     for (let head = 0; head < this.sizes.heads; head++) await this.compileHead(head);
     if (this.sizes.hasPrefix) await this.compilePrefix();
   }

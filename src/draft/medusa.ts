@@ -173,8 +173,8 @@ class Medusa implements Drafter {
     };
   }
 
-  async prepare(): Promise<void> {
-    await this.compile();
+  async prepare(chains: readonly number[] = []): Promise<void> {
+    await Promise.all([this.compile(), ...chains.map((length) => this.compileChain(length))]);
   }
 
   private compile(): Promise<Program> {

@@ -124,8 +124,8 @@ class DraftModel implements Drafter {
     return { logits, rows: decoded.rows };
   }
 
-  async prepare(): Promise<void> {
-    await this.compile();
+  async prepare(chains: readonly number[] = []): Promise<void> {
+    await Promise.all([this.compile(), ...chains.map((length) => this.compileChain(length))]);
   }
 
   private compile(): Promise<Program> {
