@@ -28,13 +28,13 @@ interface Choice {
 }
 
 const costWindow = 15;
-const acceptanceDecay = 0.98;
+const acceptanceDecay = 0.99;
 const burst = 3;
 const probeEvery = 64;
 const soonestProbe = 8;
 const latestProbe = 1024;
 /** Drafting has to win clearly: at a tie the plain step is the one whose cost is certain. */
-const certainty = 1.05;
+const certainty = 1.1;
 /** Belief before any step: as if `priorSteps` had accepted with this rate at each depth. */
 const priorRate = 0.6;
 const priorSteps = 2;
