@@ -7,6 +7,7 @@ import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { listAllowedTokens } from '../src/audit/allowed-tokens.js';
+import type { AuditPrompt } from '../src/audit/audit-prompt.js';
 import { preparePrompt } from '../src/audit/audit-prompt.js';
 import { proposeCandidates } from '../src/audit/candidates.js';
 import { drawRandomSuffix } from '../src/audit/controls.js';
@@ -37,67 +38,79 @@ const runtime = createOnnxRuntime({ threads });
 const target = await openTarget(bundledTarget, { runtime });
 const drafter = await loadDrafter(resolve(bundledTarget, '../eagle'), { target: target.model });
 const models = { target: target.model, drafter };
-const text =
-  'A farmer has 12 cows, 7 sheep and 3 horses. He sells half of the cows and buys 5 more sheep. How many animals does he have now? Explain your steps.';
-const prompt = await preparePrompt(
-  target,
-  { id: 'bench', text, turns: [text] },
-  { window, suffixLength, maxNewTokens: 32, chat: true },
-);
 const settings = { window, suffixLength, divergence: 'clean-to-suffixed' as const };
 const programs = await compileSearch(models, createObjective('total-variation', 4), settings);
-const scorer = new Scorer(target, models, programs, prompt, await readPromptState(models, prompt.beforeIds));
 const allowed = listAllowedTokens(target.tokenizer, target.model.configuration.vocabularySize, {
   allowNonAscii: false,
 });
-const random = createRandom(0, 'bench');
-const base = await drawRandomSuffix(target, prompt, allowed, suffixLength, random);
 
-const spent = { gradient: Infinity, proposing: Infinity, scoring: Infinity };
-for (let step = 0; step <= steps; step++) {
-  const start = performance.now();
-  const gradients = await scorer.differentiate(base);
-  const direction = projectGradient(gradients.degradationGradient, [gradients.divergenceGradient], {
-    kind: 'direction',
-    weight: 2,
-  });
-  const differentiated = performance.now();
-  const proposed = proposeCandidates(
-    base,
-    direction,
-    allowed,
-    { candidates, topTokens: 256, positions: 16 },
-    random,
-  );
-  await scorer.keepRoundTrips(proposed.map(({ suffixIds }) => suffixIds));
-  const ready = performance.now();
-  await scorer.score(base, proposed);
-  const scored = performance.now();
-  if (step === 0) continue;
-  spent.gradient = Math.min(spent.gradient, differentiated - start);
-  spent.proposing = Math.min(spent.proposing, ready - differentiated);
-  spent.scoring = Math.min(spent.scoring, scored - ready);
-}
-const total = spent.gradient + spent.proposing + spent.scoring;
+const question =
+  'A farmer has 12 cows, 7 sheep and 3 horses. He sells half of the cows and buys 5 more sheep. How many animals does he have now? Explain your steps.';
+const background =
+  'He keeps the cows in a red barn behind the hill, where they have enough hay for the winter. ';
+const rows = [['prompt', 'step', 'total', 'gradient', 'candidates', 'scoring', 'against Mistletoe']];
 const seconds = (ms: number): string => `${(ms / 1000).toFixed(2)} s`;
-const rows = [
-  ['step', 'total', 'gradient', 'candidates', 'scoring', 'against Mistletoe'],
-  [
-    'Mistletoe',
-    seconds(total),
-    seconds(spent.gradient),
-    seconds(spent.proposing),
-    seconds(spent.scoring),
-    '1.00',
-  ],
-];
+for (const repeats of [0, 7]) rows.push(...(await compareSteps(background.repeat(repeats) + question)));
 const memory = process.resourceUsage().maxRSS / 1024;
 await runtime.dispose();
-for (const variant of ['plain', 'prefix-cache'] as const) rows.push(runTorch(variant));
 printTable(rows);
 console.log(`\npeak memory of Mistletoe's process: ${memory.toFixed(0)} MB`);
 
-function runTorch(variant: 'plain' | 'prefix-cache'): string[] {
+async function compareSteps(text: string): Promise<string[][]> {
+  const prompt = await preparePrompt(
+    target,
+    { id: 'bench', text, turns: [text] },
+    { window, suffixLength, maxNewTokens: 32, chat: true },
+  );
+  const spent = await timeStep(prompt);
+  const total = spent.gradient + spent.proposing + spent.scoring;
+  const length = `${prompt.beforeIds.length} tokens`;
+  const parts = [spent.gradient, spent.proposing, spent.scoring].map(seconds);
+  return [
+    [length, 'Mistletoe', seconds(total), ...parts, '1.00'],
+    ...(['plain', 'prefix-cache'] as const).map((variant) => [length, ...runTorch(variant, prompt, total)]),
+  ];
+}
+
+async function timeStep(prompt: AuditPrompt) {
+  const scorer = new Scorer(
+    target,
+    models,
+    programs,
+    prompt,
+    await readPromptState(models, prompt.beforeIds),
+  );
+  const random = createRandom(0, 'bench');
+  const base = await drawRandomSuffix(target, prompt, allowed, suffixLength, random);
+  const spent = { gradient: Infinity, proposing: Infinity, scoring: Infinity };
+  for (let step = 0; step <= steps; step++) {
+    const start = performance.now();
+    const gradients = await scorer.differentiate(base);
+    const direction = projectGradient(gradients.degradationGradient, [gradients.divergenceGradient], {
+      kind: 'direction',
+      weight: 2,
+    });
+    const differentiated = performance.now();
+    const proposed = proposeCandidates(
+      base,
+      direction,
+      allowed,
+      { candidates, topTokens: 256, positions: 16 },
+      random,
+    );
+    await scorer.keepRoundTrips(proposed.map(({ suffixIds }) => suffixIds));
+    const ready = performance.now();
+    await scorer.score(base, proposed);
+    const scored = performance.now();
+    if (step === 0) continue;
+    spent.gradient = Math.min(spent.gradient, differentiated - start);
+    spent.proposing = Math.min(spent.proposing, ready - differentiated);
+    spent.scoring = Math.min(spent.scoring, scored - ready);
+  }
+  return spent;
+}
+
+function runTorch(variant: 'plain' | 'prefix-cache', prompt: AuditPrompt, total: number): string[] {
   const { hiddenSize, intermediateSize, layerCount, headCount, vocabularySize } = target.model.configuration;
   const sizes = [
     hiddenSize,

@@ -6,9 +6,8 @@ import type { Drafter } from '../draft/drafter.js';
 import type { Prompt } from '../text/prompt-set.js';
 import { preparePrompt } from './audit-prompt.js';
 import type { AuditRequest } from './audit-request.js';
-import { measureArm } from './measure-arm.js';
 import { createObjective, parseObjective } from './objectives.js';
-import type { ArmOutcome, PromptAudit } from './prompt-audit.js';
+import type { PromptAudit } from './prompt-audit.js';
 import { runArm } from './prompt-audit.js';
 import { readPromptState } from './prompt-state.js';
 import type { ArmName, ArmResult, PromptResult, SearchTrace, TracePoint } from './result.js';
@@ -130,9 +129,7 @@ async function runUnit(
   try {
     const prepared = await prepare();
     const [name, repeat] = arm.split('#') as [ArmName, string | undefined];
-    const outcome =
-      (await reusePreservation(audit, prompt, prepared, name)) ??
-      (await runArm(prepared, name, Number(repeat ?? 0)));
+    const outcome = await runArm(prepared, name, Number(repeat ?? 0));
     if (outcome === undefined)
       return { skipped: `No ${name} suffix of that length survives in this prompt.` };
     audit.folder.appendTiming(unitKey(audit.id, prompt.id, arm), {
@@ -155,20 +152,6 @@ async function runUnit(
     );
     return { skipped: cause.message };
   }
-}
-
-/** The preservation-only suffix does not depend on the drafter: later drafters are measured on the first one's. */
-async function reusePreservation(
-  { folder, request, id }: DrafterAudit,
-  prompt: Prompt,
-  prepared: PromptAudit,
-  arm: ArmName,
-): Promise<ArmOutcome | undefined> {
-  const first = request.drafters[0]!.id;
-  if (arm !== 'preservation-only' || first === id) return undefined;
-  const known = folder.get(unitKey(first, prompt.id, arm)) as UnitData | undefined;
-  if (known === undefined || !('result' in known)) return undefined;
-  return { ...(await measureArm(prepared, arm, known.result.suffixIds)), trace: null };
 }
 
 async function preparePromptAudit(

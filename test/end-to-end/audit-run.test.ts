@@ -137,6 +137,18 @@ describe('prompts that cannot be audited', () => {
     expect(judge(result)).toMatchObject({ exitCode: 3, level: 'inconclusive' });
   });
 
+  it('with no suffix that keeps the answer: the attack has failed and the prompt counts as it is', async () => {
+    const settings = { ...quick, similarity: 1, excess: 0, repetition: 0 };
+    const result = await complete(audits.plan([draftModel], ['abcdefgh'], { settings }));
+    const [prompt] = result.drafters[0]!.prompts;
+    const find = (name: string) => prompt!.arms.find(({ arm }) => arm === name)!;
+    expect(prompt!.skipped).toBeNull();
+    expect(find('attack').suffixIds).toEqual([]);
+    expect(find('attack').acceptance).toEqual(find('clean').acceptance);
+    expect(find('random').preservation.withinBound).toBe(false);
+    expect(result.drafters[0]!.summary.drop.estimate).toBe(0);
+  });
+
   it('with an answer shorter than the window', async () => {
     const plain = await complete(audits.plan([draftModel], ['abcdefgh'], { settings: quick }));
     const answer = plain.drafters[0]!.prompts[0]!.arms[0]!.answer.tokenIds;
