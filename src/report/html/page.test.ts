@@ -30,7 +30,7 @@ describe('the HTML report', () => {
     expect(document.querySelectorAll('#rows tbody tr')).toHaveLength(14);
     expect(document.querySelectorAll('details.prompt')).toHaveLength(6);
     expect(document.querySelectorAll('details[open]')).toHaveLength(1);
-    expect(document.querySelectorAll('figure svg')).toHaveLength(8);
+    expect(document.querySelectorAll('figure svg')).toHaveLength(10);
     expect(document.querySelector('#setup pre')?.textContent).toBe(result.setup.command);
   });
 

@@ -5,7 +5,7 @@
 import * as Plot from '@observablehq/plot';
 import type { ArmName, DrafterResult, TracePoint } from '../../../audit/result.js';
 import { armLabels } from '../../arm-names.js';
-import { divergenceText, fixed } from '../../number-text.js';
+import { acceptedLengthText, divergenceText, fixed } from '../../number-text.js';
 import { median } from '../../timing-summary.js';
 import type { Markup } from '../markup.js';
 import { armMarks } from './arm-marks.js';
@@ -13,8 +13,27 @@ import { drawChart } from './draw-chart.js';
 
 export const convergenceArms: readonly ArmName[] = ['attack', 'unprojected', 'preservation-only'];
 
+const quantities = {
+  acceptedLength: {
+    name: 'Lowest accepted length decoded so far',
+    label: '↑ lowest accepted length so far',
+    text: acceptedLengthText,
+  },
+  degradation: {
+    name: 'Degradation objective',
+    label: '↑ degradation (objective)',
+    text: (value: number) => fixed(value, 3),
+  },
+  divergence: {
+    name: 'Preservation divergence',
+    label: '↑ KL of the answer (nats)',
+    text: divergenceText,
+  },
+} as const;
+type Quantity = keyof typeof quantities;
+
 export interface ConvergenceOptions {
-  readonly quantity: 'degradation' | 'divergence';
+  readonly quantity: Quantity;
   /** The preservation bound; null where it is not drawn. */
   readonly bound: number | null;
 }
@@ -25,17 +44,16 @@ interface Point {
 }
 
 export function drawConvergence(result: DrafterResult, { quantity, bound }: ConvergenceOptions): Markup {
-  const single = tracesOf(result, 'attack').map((steps) => steps.map((step) => pointOf(step, quantity)));
+  const single = tracesOf(result, 'attack').map((steps) => pointsOf(steps, quantity));
   const medians = convergenceArms.map((arm) => ({
     arm,
     points: medianTrace(tracesOf(result, arm), quantity),
   }));
-  const isDivergence = quantity === 'divergence';
-  const text = isDivergence ? divergenceText : (value: number) => fixed(value, 3);
+  const { name, label, text } = quantities[quantity];
   const last = medians[0]?.points.at(-1);
   return drawChart({
     description:
-      `${isDivergence ? 'Preservation divergence' : 'Degradation objective'} of ${result.drafter} over the search; ` +
+      `${name} of ${result.drafter} over the search; ` +
       `median of the attack at the end: ${text(last?.value ?? NaN)}.`,
     options: {
       height: 220,
@@ -45,7 +63,7 @@ export function drawConvergence(result: DrafterResult, { quantity, bound }: Conv
       marginRight: 14,
       x: { label: 'search step →', ticks: 5 },
       y: {
-        label: isDivergence ? '↑ KL of the answer (nats)' : '↑ degradation (objective)',
+        label,
         grid: true,
         ticks: 5,
         zero: true,
@@ -101,20 +119,21 @@ function tracesOf({ prompts }: DrafterResult, arm: ArmName): (readonly TracePoin
   );
 }
 
-function pointOf(point: TracePoint, quantity: ConvergenceOptions['quantity']): Point {
-  return { step: point.step, value: point[quantity] };
+/** Steps before the first suffix that keeps the answer have no accepted length. */
+function pointsOf(steps: readonly TracePoint[], quantity: Quantity): Point[] {
+  return steps.flatMap((point) => {
+    const value = point[quantity];
+    return value === null ? [] : [{ step: point.step, value }];
+  });
 }
 
 /** Over the prompts still searching at that step. */
-function medianTrace(
-  traces: readonly (readonly TracePoint[])[],
-  quantity: ConvergenceOptions['quantity'],
-): Point[] {
+function medianTrace(traces: readonly (readonly TracePoint[])[], quantity: Quantity): Point[] {
   const byStep = new Map<number, number[]>();
-  for (const point of traces.flat()) {
-    const values = byStep.get(point.step) ?? [];
-    values.push(point[quantity]);
-    byStep.set(point.step, values);
+  for (const { step, value } of traces.flatMap((steps) => pointsOf(steps, quantity))) {
+    const values = byStep.get(step) ?? [];
+    values.push(value);
+    byStep.set(step, values);
   }
   return [...byStep]
     .sort(([left], [right]) => left - right)

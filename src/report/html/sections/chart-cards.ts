@@ -42,10 +42,11 @@ ${drawKey(present(depthArms), 'lines')}${drawGrid(audited, drawDepthAcceptance)}
       id: 'search',
       name: 'Search',
       content: fragment`<h2>How the search went</h2>
-<p class="lead">Degradation is what the search pushes up; the divergence of the answer must stay under the bound.
-Thick lines are medians over prompts, thin ones single prompts under attack. A curve that still climbs at its end
+<p class="lead">In each step the most promising suffixes are decoded, and the lowest accepted length so far is kept.
+Degradation is the objective that chooses them; the divergence of the answer must stay under the bound. Thick lines are medians over prompts, thin ones single prompts under attack. A curve that still moves at its end
 says that a longer search may find worse.</p>
 ${drawKey(present(convergenceArms), 'lines')}${drawGrid(audited, (drafter) => [
+        drawConvergence(drafter, { quantity: 'acceptedLength', bound: null }),
         drawConvergence(drafter, { quantity: 'degradation', bound: null }),
         drawConvergence(drafter, { quantity: 'divergence', bound }),
       ])}`,
