@@ -1,13 +1,15 @@
 /**
  * Which objective and which projection find the worse suffix: every variant attacks the same prompts with the same
- * seed and effort, on each drafter. A variant is an audit of its own under out/ablation, so that a stopped run goes on.
+ * seed and effort, on each drafter. The search follows the objective alone, and the best few suffixes are decoded at the
+ * end: with decoding inside the search the variants could hardly be told apart. A variant is an audit of its own under out/ablation, so that a stopped run goes on.
  * Run: npm run bench:ablation [-- PROMPTS_PER_SET [STEPS [DRAFTER ...]]]
  */
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createRequest } from '../src/audit/create-request.js';
-import type { AuditResult } from '../src/audit/result.js';
+import type { ArmName, AuditResult, PromptResult } from '../src/audit/result.js';
 import { resumeAudit, startAudit } from '../src/audit/run-audit.js';
+import { summariseDrafter } from '../src/audit/summary.js';
 import type { AuditSettings } from '../src/audit/settings.js';
 import { packageRoot } from '../src/decode/bundled-models.js';
 import { describeMachine } from '../src/measure/machine.js';
@@ -18,6 +20,7 @@ import { printTable } from './stopwatch.js';
 type Variant = Pick<AuditSettings, 'objective' | 'projection' | 'lambda'>;
 
 const direction = { projection: 'direction', lambda: 2 } as const;
+/** The first also runs the controls: the search without a projection, and without an objective. */
 const variants: readonly Variant[] = [
   { objective: 'total-variation', ...direction },
   { objective: 'expected-length', ...direction },
@@ -26,11 +29,10 @@ const variants: readonly Variant[] = [
   { objective: 'reverse-kl', ...direction },
   { objective: 'one-sided', ...direction },
   { objective: 'total-variation', projection: 'direction', lambda: 1 },
-  { objective: 'total-variation', projection: 'none', lambda: 0 },
   { objective: 'total-variation', projection: 'subspace', lambda: 0 },
 ];
 
-const [perSet = '2', steps = '16', ...named] = process.argv.slice(2);
+const [perSet = '2', steps = '12', ...named] = process.argv.slice(2);
 const drafters = named.length > 0 ? named : ['sps', 'eagle3'];
 const sets = ['mt-bench', 'humaneval', 'gsm8k'];
 const folder = join(packageRoot, '../shared/data');
@@ -42,43 +44,70 @@ for (const set of sets) {
 
 const machine = describeMachine();
 console.log(
-  `${machine.processor} (${machine.architecture}); ${prompts.length} prompts, ${steps} steps, otherwise the standard preset\n`,
+  `${machine.processor} (${machine.architecture}); ${prompts.length} prompts, ${steps} steps of 32 candidates, the best 8 decoded, otherwise the standard preset\n`,
 );
-const rows = [['drafter', 'objective', 'projection', 'clean', 'attacked', 'drop', 'KL', 'failed', 'p']];
-for (const variant of variants) {
-  const { drafters: results } = await runVariant(variant);
-  for (const { drafter, summary, prompts: audited } of results) {
-    const length = (arm: string): string =>
-      summary.arms.find((row) => row.arm === arm)?.meanAcceptedLength.estimate.toFixed(2) ?? '';
-    const { estimate, low, high } = summary.drop;
-    const percent = (share: number): string => (100 * share).toFixed(0);
-    const attacks = audited.flatMap(({ arms }) => arms.filter(({ arm }) => arm === 'attack'));
-    rows.push([
-      drafter,
-      variant.objective,
-      variant.projection === 'direction' ? `direction, lambda ${variant.lambda}` : variant.projection,
-      length('clean'),
-      length('attack'),
-      `${percent(estimate)} % [${percent(low)}, ${percent(high)}]`,
-      summary.arms.find(({ arm }) => arm === 'attack')?.divergence.toFixed(3) ?? '',
-      `${attacks.filter(({ suffixIds }) => suffixIds.length === 0).length} of ${attacks.length}`,
-      summary.againstClean.pValue.toFixed(3),
-    ]);
+const rows: string[][] = [];
+for (const [index, variant] of variants.entries()) {
+  const projection =
+    variant.projection === 'direction' ? `direction, lambda ${variant.lambda}` : variant.projection;
+  for (const { drafter, prompts: audited } of (await runVariant(variant, index === 0)).drafters) {
+    rows.push(describe(drafter, variant.objective, projection, audited, 'attack'));
+    if (index > 0) continue;
+    rows.push(describe(drafter, variant.objective, 'none', audited, 'unprojected'));
+    rows.push(describe(drafter, 'none', 'none', audited, 'preservation-only'));
   }
 }
-const [header, ...body] = rows;
+const byDrafter = drafters.flatMap((drafter) => rows.filter(([name]) => name === drafter));
 printTable([
-  header!,
-  ...body.sort(([left = ''], [right = '']) => drafters.indexOf(left) - drafters.indexOf(right)),
+  ['drafter', 'objective', 'projection', 'clean', 'found', 'drop', 'KL', 'none found', 'p'],
+  ...byDrafter,
 ]);
 
-async function runVariant(variant: Variant): Promise<AuditResult> {
+/** One search arm in the place of the attack. */
+function describe(
+  drafter: string,
+  objective: string,
+  projection: string,
+  audited: readonly PromptResult[],
+  arm: ArmName,
+): string[] {
+  const swapped = audited.map((prompt) => ({
+    ...prompt,
+    arms: prompt.arms.flatMap((entry) =>
+      entry.arm === arm ? [{ ...entry, arm: 'attack' as const }] : entry.arm === 'clean' ? [entry] : [],
+    ),
+  }));
+  const { arms, drop, againstClean } = summariseDrafter(swapped, 0);
+  const find = (name: ArmName) => arms.find((row) => row.arm === name)!;
+  const percent = (share: number): string => (100 * share).toFixed(0);
+  const found = swapped.flatMap((prompt) => prompt.arms.filter((entry) => entry.arm === 'attack'));
+  return [
+    drafter,
+    objective,
+    projection,
+    find('clean').meanAcceptedLength.estimate.toFixed(2),
+    find('attack').meanAcceptedLength.estimate.toFixed(2),
+    `${percent(drop.estimate)} % [${percent(drop.low)}, ${percent(drop.high)}]`,
+    find('attack').divergence.toFixed(3),
+    `${found.filter(({ suffixIds }) => suffixIds.length === 0).length} of ${found.length}`,
+    againstClean.pValue.toFixed(3),
+  ];
+}
+
+async function runVariant(variant: Variant, controlSearches: boolean): Promise<AuditResult> {
   const name = [...Object.values(variant), perSet, steps, ...drafters].join('-');
   const path = join(packageRoot, 'out/ablation', name);
   const finished = join(path, 'result.json');
   if (existsSync(finished)) return JSON.parse(readFileSync(finished, 'utf8')) as AuditResult;
   process.stderr.write(`${name}\n`);
-  const settings = { ...variant, steps: Number(steps), controlSearches: false };
+  const settings = {
+    ...variant,
+    steps: Number(steps),
+    candidates: 32,
+    decodes: 0,
+    buffer: 8,
+    controlSearches,
+  };
   const outcome = existsSync(path)
     ? await resumeAudit(path)
     : await startAudit(path, await createRequest({ prompts, drafters, settings }));

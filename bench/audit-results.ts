@@ -1,0 +1,75 @@
+/**
+ * What the audit reaches on the bundled pair: the standard preset, drafter by drafter, on the first prompts of each
+ * set. Every drafter and set is an audit of its own under out/audit, so that a stopped run goes on and a finished one
+ * is only read; several processes can share the drafters out.
+ * Run: npm run bench:audit [-- PROMPTS_PER_SET [THREADS [DRAFTER ...]]]
+ */
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { createRequest } from '../src/audit/create-request.js';
+import type { AuditResult, PromptResult } from '../src/audit/result.js';
+import { resumeAudit, startAudit } from '../src/audit/run-audit.js';
+import { summariseDrafter } from '../src/audit/summary.js';
+import { packageRoot } from '../src/decode/bundled-models.js';
+import { describeMachine } from '../src/measure/machine.js';
+import { loadPrompts } from '../src/text/prompt-set.js';
+import { printTable } from './stopwatch.js';
+
+const [perSet = '8', threads = '2', ...named] = process.argv.slice(2);
+const drafters = named.length > 0 ? named : ['sps', 'medusa', 'hydra', 'eagle', 'eagle3'];
+const sets = ['mt-bench', 'humaneval', 'gsm8k'];
+
+const machine = describeMachine();
+console.log(`${machine.processor} (${machine.architecture}), ${threads} threads, standard preset, chain:4\n`);
+const rows = [
+  ['drafter', 'prompts', 'n', 'clean', 'random', 'attacked', 'drop', 'KL', 'p, clean', 'p, random'],
+];
+for (const drafter of drafters) {
+  const all: PromptResult[] = [];
+  for (const set of sets) {
+    const prompts = (await auditSet(drafter, set)).drafters[0]!.prompts;
+    all.push(...prompts);
+    rows.push(describe(drafter, set, prompts));
+  }
+  rows.push(describe(drafter, 'all', all));
+}
+printTable(rows);
+
+async function auditSet(drafter: string, set: string): Promise<AuditResult> {
+  const path = join(packageRoot, 'out/audit', `${drafter}-${set}`);
+  const finished = join(path, 'result.json');
+  if (existsSync(finished)) return JSON.parse(readFileSync(finished, 'utf8')) as AuditResult;
+  process.stderr.write(`${drafter} on ${set}\n`);
+  const prompts = await loadPrompts(set, { folder: join(packageRoot, '../shared/data') });
+  const request = {
+    prompts: prompts.slice(0, Number(perSet)),
+    drafters: [drafter],
+    draft: 'chain:4',
+    settings: { controlSearches: false },
+    threads: Number(threads),
+  };
+  const outcome = existsSync(path)
+    ? await resumeAudit(path)
+    : await startAudit(path, await createRequest(request));
+  if (outcome.status !== 'complete') throw new Error('The audit was interrupted.');
+  return outcome.result;
+}
+
+function describe(drafter: string, set: string, prompts: readonly PromptResult[]): string[] {
+  const { arms, drop, againstClean, againstRandom, promptsAudited } = summariseDrafter(prompts, 0);
+  const find = (name: string) => arms.find(({ arm }) => arm === name);
+  const length = (name: string): string => find(name)?.meanAcceptedLength.estimate.toFixed(2) ?? '';
+  const percent = (share: number): string => (100 * share).toFixed(0);
+  return [
+    drafter,
+    set,
+    String(promptsAudited),
+    length('clean'),
+    length('random'),
+    length('attack'),
+    `${percent(drop.estimate)} % [${percent(drop.low)}, ${percent(drop.high)}]`,
+    find('attack')?.divergence.toFixed(3) ?? '',
+    againstClean.pValue.toFixed(4),
+    againstRandom.pValue.toFixed(4),
+  ];
+}
