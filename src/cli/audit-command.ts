@@ -1,12 +1,14 @@
 import { type Command, Option } from 'commander';
 import type { AuditSettings } from '../audit/settings.js';
 import { bundledTarget } from '../decode/bundled-models.js';
+import type { MachineFlags } from './common-options.js';
+import { addMachine, addProgress } from './common-options.js';
 import { collect, number, wholeNumber } from './option-values.js';
 import type { CommandContext } from './program.js';
 import type { ProgressMode } from './progress.js';
 
 /** The options as commander hands them over; the settings are there only where they were given. */
-export interface AuditFlags extends Partial<AuditSettings> {
+export interface AuditFlags extends Partial<AuditSettings>, MachineFlags {
   readonly target: string;
   readonly drafter: readonly string[];
   readonly draft?: string;
@@ -19,14 +21,12 @@ export interface AuditFlags extends Partial<AuditSettings> {
   readonly universal?: boolean;
   readonly transfer?: boolean;
   readonly seed: number;
-  readonly threads?: number;
   readonly out?: string;
   readonly resume?: string;
   readonly failIfDrop?: number;
   readonly failIfAcceptedLengthBelow?: number;
   readonly progress: ProgressMode;
   readonly format: 'text' | 'json' | 'markdown';
-  readonly cacheDir?: string;
 }
 
 /** What --resume may stand beside: everything else is in the run's folder. */
@@ -153,7 +153,6 @@ function addRun(command: Command): void {
   command
     .optionsGroup('The run:')
     .option('--seed <number>', 'of everything random', wholeNumber(0), 0)
-    .option('--threads <count>', 'processor threads (default: all)', wholeNumber(1))
     .option('--out <dir>', 'folder of the run (default: a new one in runs/)')
     .option('--resume <dir>', 'go on with an interrupted run')
     .optionsGroup('Gate and output:')
@@ -171,16 +170,8 @@ function addRun(command: Command): void {
       new Option('--format <format>', 'of what is printed on stdout; the reports are files of the run')
         .choices(['text', 'json', 'markdown'])
         .default('text'),
-    )
-    .addOption(
-      new Option('--progress <mode>', 'on stderr; auto is a bar on a terminal and a few lines elsewhere')
-        .choices(['auto', 'bar', 'plain', 'json', 'none'] satisfies ProgressMode[])
-        .default('auto'),
-    )
-    .option(
-      '--cache-dir <dir>',
-      'where converted weights are kept (default: $MISTLETOE_CACHE or the system’s)',
     );
+  addMachine(addProgress(command));
 }
 
 function listGiven(command: Command): Option[] {

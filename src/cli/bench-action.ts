@@ -2,7 +2,6 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { describeCause, MistletoeError } from '../core/errors.js';
-import type { SamplingOptions } from '../core/sampling.js';
 import { createPolicy, defaultDraftPolicy } from '../decode/speculative-text.js';
 import type { Target } from '../decode/target.js';
 import { openTarget } from '../decode/target.js';
@@ -17,6 +16,7 @@ import type { BenchmarkSetting } from '../report/benchmark-table.js';
 import { formatBenchmark } from '../report/benchmark-table.js';
 import { createOnnxRuntime } from '../runtime/onnx/onnx-runtime.js';
 import { loadPrompts } from '../text/prompt-set.js';
+import { samplingOf } from './common-options.js';
 import type { BenchFlags } from './bench-command.js';
 import type { DrafterPlan } from './bench-systems.js';
 import { planDrafters, planPromptSets } from './bench-systems.js';
@@ -135,12 +135,8 @@ function exitCodeOf({ summaries }: BenchmarkResult, interrupted: AbortSignal): n
 }
 
 function settingOf(flags: BenchFlags, target: Target): BenchmarkSetting {
-  const { temperature, topK, topP, maxNewTokens, seed, warmup } = flags;
-  const sampling: SamplingOptions = {
-    temperature,
-    ...(topK === undefined ? {} : { topK }),
-    ...(topP === undefined ? {} : { topP }),
-  };
+  const { maxNewTokens, seed, warmup } = flags;
+  const sampling = samplingOf(flags);
   const threads = flags.threads ?? availableParallelism();
   return {
     target: target.model.name,

@@ -2,12 +2,14 @@ import { join } from 'node:path';
 import { type Command, Option } from 'commander';
 import { bundledDrafters } from '../decode/bundled-drafters.js';
 import { bundledTarget, packageRoot } from '../decode/bundled-models.js';
-import { collect, number, wholeNumber } from './option-values.js';
+import type { MachineFlags, SamplingFlags } from './common-options.js';
+import { addMachine, addProgress, addSampling } from './common-options.js';
+import { collect, wholeNumber } from './option-values.js';
 import type { CommandContext } from './program.js';
 import type { ProgressMode } from './progress.js';
 
 /** The options as commander hands them over; lists are empty where nothing was given. */
-export interface BenchFlags {
+export interface BenchFlags extends SamplingFlags, MachineFlags {
   readonly target: string;
   readonly drafter: readonly string[];
   readonly draft: readonly string[];
@@ -15,16 +17,11 @@ export interface BenchFlags {
   readonly promptsDir?: string;
   readonly limit?: number;
   readonly maxNewTokens: number;
-  readonly temperature: number;
-  readonly topP?: number;
-  readonly topK?: number;
   readonly seed: number;
   readonly warmup: number;
   readonly format: 'markdown' | 'json' | 'jsonl';
   readonly answers?: string;
   readonly progress: ProgressMode;
-  readonly threads?: number;
-  readonly cacheDir?: string;
 }
 
 export const bundledPrompts = join(packageRoot, 'examples/prompts.jsonl');
@@ -71,20 +68,8 @@ export function addBenchCommand(program: Command, context: CommandContext): void
     .option('--prompts-dir <dir>', 'folder with mt_bench.jsonl, humaneval.jsonl, gsm8k.jsonl')
     .option('--limit <count>', 'only the first prompts of each set (default: all)', wholeNumber(1))
     .option('-n, --max-new-tokens <count>', 'generate at most this many tokens', wholeNumber(1), 96)
-    .option('--warmup <count>', 'answers of each system on each set that are not counted', wholeNumber(0), 1)
-    .optionsGroup('How to choose tokens:')
-    .option(
-      '--temperature <number>',
-      '0 always takes the most likely token',
-      number({ least: 0, expected: 'a number of 0 or more' }),
-      0,
-    )
-    .option(
-      '--top-p <number>',
-      'draw from the most likely tokens that together reach this probability',
-      number({ above: 0, most: 1, expected: 'a number above 0 and up to 1' }),
-    )
-    .option('--top-k <count>', 'draw from this many of the most likely tokens', wholeNumber(1))
+    .option('--warmup <count>', 'answers of each system on each set that are not counted', wholeNumber(0), 1);
+  addSampling(command)
     .option('--seed <number>', 'for drawing tokens and for the bootstrap', wholeNumber(0), 0)
     .optionsGroup('Output and machine:')
     .addOption(
@@ -95,18 +80,8 @@ export function addBenchCommand(program: Command, context: CommandContext): void
         .choices(['markdown', 'json', 'jsonl'])
         .default('markdown'),
     )
-    .option('--answers <dir>', 'also write answer files that Spec-Bench’s tools read')
-    .addOption(
-      new Option('--progress <mode>', 'on stderr; auto is a bar on a terminal and a few lines elsewhere')
-        .choices(['auto', 'bar', 'plain', 'json', 'none'] satisfies ProgressMode[])
-        .default('auto'),
-    )
-    .option('--threads <count>', 'processor threads (default: all)', wholeNumber(1))
-    .option(
-      '--cache-dir <dir>',
-      'where converted weights are kept (default: $MISTLETOE_CACHE or the system’s)',
-    )
-    .addHelpText('after', examples);
+    .option('--answers <dir>', 'also write answer files that Spec-Bench’s tools read');
+  addMachine(addProgress(command)).addHelpText('after', examples);
   command.action(async (flags: BenchFlags) => {
     const { runBench } = await import('./bench-action.js');
     context.exitCode = await runBench(flags, context.terminal);

@@ -1,13 +1,13 @@
 import { type Command, Option } from 'commander';
+import type { MachineFlags } from './common-options.js';
+import { addMachine } from './common-options.js';
 import { wholeNumber } from './option-values.js';
 import type { CommandContext } from './program.js';
 
-export interface DemoFlags {
+export interface DemoFlags extends MachineFlags {
   readonly maxNewTokens: number;
   readonly runs: number;
   readonly act?: '1' | '2';
-  readonly threads?: number;
-  readonly cacheDir?: string;
 }
 
 export function addDemoCommand(program: Command, context: CommandContext): void {
@@ -22,13 +22,8 @@ export function addDemoCommand(program: Command, context: CommandContext): void 
     .option('--runs <count>', 'measured runs of each way of decoding', wholeNumber(1), 5)
     .addOption(
       new Option('--act <number>', 'play one act alone: 1 is decoding, 2 the audit').choices(['1', '2']),
-    )
-    .option('--threads <count>', 'processor threads (default: all)', wholeNumber(1))
-    .option(
-      '--cache-dir <dir>',
-      'where converted weights are kept (default: $MISTLETOE_CACHE or the system’s)',
-    )
-    .addHelpText('after', examples);
+    );
+  addMachine(command).addHelpText('after', examples);
   command.action(async (flags: DemoFlags) => {
     const { runDemo } = await import('./demo-action.js');
     context.exitCode = await runDemo(flags, context.terminal);

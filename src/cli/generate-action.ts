@@ -1,11 +1,11 @@
 import { MistletoeError } from '../core/errors.js';
-import type { SamplingOptions } from '../core/sampling.js';
 import { generateSpeculatively } from '../decode/speculative-text.js';
 import type { GenerateOptions, Target } from '../decode/target.js';
 import { generateText, openTarget } from '../decode/target.js';
 import { createOnnxRuntime } from '../runtime/onnx/onnx-runtime.js';
 import type { Prompt } from '../text/prompt-set.js';
 import { inlinePrompt, loadPrompts } from '../text/prompt-set.js';
+import { samplingOf } from './common-options.js';
 import { exitCodes } from './failure.js';
 import type { GenerateFlags } from './generate-command.js';
 import type { Speculation } from './generate-drafting.js';
@@ -104,12 +104,4 @@ async function answerAll({ prompts, onNotice, ...task }: Task): Promise<number> 
 function optionsOf(flags: GenerateFlags): GenerateOptions {
   const { maxNewTokens, seed, stop } = flags;
   return { maxNewTokens, seed, stopStrings: stop, sampling: samplingOf(flags) };
-}
-
-function samplingOf({ temperature, topK, topP }: GenerateFlags): SamplingOptions {
-  return {
-    temperature,
-    ...(topK === undefined ? {} : { topK }),
-    ...(topP === undefined ? {} : { topP }),
-  };
 }

@@ -3,20 +3,19 @@ import { bundledDrafters } from '../decode/bundled-drafters.js';
 import { bundledTarget } from '../decode/bundled-models.js';
 import type { VerificationRule } from '../decode/verification.js';
 import { verificationRules } from '../decode/verification.js';
-import { collect, number, wholeNumber } from './option-values.js';
+import type { MachineFlags, SamplingFlags } from './common-options.js';
+import { addMachine, addSampling } from './common-options.js';
+import { collect, wholeNumber } from './option-values.js';
 import type { CommandContext } from './program.js';
 
 /** The options as commander hands them over. */
-export interface GenerateFlags {
+export interface GenerateFlags extends SamplingFlags, MachineFlags {
   readonly target: string;
   readonly prompt?: string;
   readonly prompts?: string;
   readonly chat?: true;
   readonly raw?: true;
   readonly maxNewTokens: number;
-  readonly temperature: number;
-  readonly topP?: number;
-  readonly topK?: number;
   readonly seed: number;
   readonly drafter?: string;
   readonly draft?: string;
@@ -24,8 +23,6 @@ export interface GenerateFlags {
   readonly showDrafts?: true;
   readonly stop: readonly string[];
   readonly format: 'text' | 'json';
-  readonly threads?: number;
-  readonly cacheDir?: string;
 }
 
 export function addGenerateCommand(program: Command, context: CommandContext): void {
@@ -50,20 +47,8 @@ export function addGenerateCommand(program: Command, context: CommandContext): v
       ).conflicts('raw'),
     )
     .option('--raw', 'send the text as it is, to be continued')
-    .optionsGroup('How to choose tokens:')
-    .option('-n, --max-new-tokens <count>', 'generate at most this many tokens', wholeNumber(1), 128)
-    .option(
-      '--temperature <number>',
-      '0 always takes the most likely token; higher is more varied',
-      number({ least: 0, expected: 'a number of 0 or more' }),
-      0,
-    )
-    .option(
-      '--top-p <number>',
-      'draw from the most likely tokens that together reach this probability',
-      number({ above: 0, most: 1, expected: 'a number above 0 and up to 1' }),
-    )
-    .option('--top-k <count>', 'draw from this many of the most likely tokens', wholeNumber(1))
+    .option('-n, --max-new-tokens <count>', 'generate at most this many tokens', wholeNumber(1), 128);
+  addSampling(command)
     .option('--seed <number>', 'the same seed gives the same text', wholeNumber(0), 0)
     .addOption(
       new Option('--stop <text>', 'end before this text; may be given several times')
@@ -94,13 +79,8 @@ export function addGenerateCommand(program: Command, context: CommandContext): v
       new Option('--format <format>', 'text streams; json prints one object per prompt, each on one line')
         .choices(['text', 'json'])
         .default('text'),
-    )
-    .option('--threads <count>', 'processor threads (default: all)', wholeNumber(1))
-    .option(
-      '--cache-dir <dir>',
-      'where converted weights are kept (default: $MISTLETOE_CACHE or the system’s)',
-    )
-    .addHelpText('after', examples);
+    );
+  addMachine(command).addHelpText('after', examples);
   command.action(async (flags: GenerateFlags) => {
     const { runGenerate } = await import('./generate-action.js');
     context.exitCode = await runGenerate(flags, context.terminal);

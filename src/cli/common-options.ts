@@ -1,0 +1,59 @@
+/** Options that several commands have, declared once: they mean the same everywhere. */
+import type { Command } from 'commander';
+import { Option } from 'commander';
+import type { SamplingOptions } from '../core/sampling.js';
+import { number, wholeNumber } from './option-values.js';
+import type { ProgressMode } from './progress.js';
+
+export interface SamplingFlags {
+  readonly temperature: number;
+  readonly topP?: number;
+  readonly topK?: number;
+}
+
+export interface MachineFlags {
+  readonly threads?: number;
+  readonly cacheDir?: string;
+}
+
+export function addSampling(command: Command): Command {
+  return command
+    .optionsGroup('How to choose tokens:')
+    .option(
+      '--temperature <number>',
+      '0 always takes the most likely token; higher is more varied',
+      number({ least: 0, expected: 'a number of 0 or more' }),
+      0,
+    )
+    .option(
+      '--top-p <number>',
+      'draw from the most likely tokens that together reach this probability',
+      number({ above: 0, most: 1, expected: 'a number above 0 and up to 1' }),
+    )
+    .option('--top-k <count>', 'draw from this many of the most likely tokens', wholeNumber(1));
+}
+
+export function samplingOf({ temperature, topK, topP }: SamplingFlags): SamplingOptions {
+  return {
+    temperature,
+    ...(topK === undefined ? {} : { topK }),
+    ...(topP === undefined ? {} : { topP }),
+  };
+}
+
+export function addProgress(command: Command): Command {
+  return command.addOption(
+    new Option('--progress <mode>', 'on stderr; auto is a bar on a terminal and a few lines elsewhere')
+      .choices(['auto', 'bar', 'plain', 'json', 'none'] satisfies ProgressMode[])
+      .default('auto'),
+  );
+}
+
+export function addMachine(command: Command): Command {
+  return command
+    .option('--threads <count>', 'processor threads (default: all)', wholeNumber(1))
+    .option(
+      '--cache-dir <dir>',
+      'where converted weights are kept (default: $MISTLETOE_CACHE or the system’s)',
+    );
+}
