@@ -7,6 +7,7 @@ interface World {
   readonly rate: number;
   readonly draftMs: number; // a level
   readonly rowMs: number; // a verified row beyond the first
+  readonly catchUpMs?: number; // for the first draft behind plain steps
 }
 
 /** Runs the chooser in a world with known costs and acceptance; returns its choices and its speed over plain. */
@@ -16,7 +17,8 @@ function play(worlds: readonly (readonly [steps: number, world: World])[], seed 
   const choices: (ResolvedPolicy | undefined)[] = [];
   let tokens = 0;
   let spentMs = 0;
-  for (const [steps, { rate, draftMs, rowMs }] of worlds) {
+  let isBehind = false;
+  for (const [steps, { rate, draftMs, rowMs, catchUpMs = 0 }] of worlds) {
     for (let step = 0; step < steps; step++) {
       const policy = chooser.choose();
       choices.push(policy);
@@ -24,7 +26,13 @@ function play(worlds: readonly (readonly [steps: number, world: World])[], seed 
       const proposed = policy?.kind === 'dynamic' ? policy.total - 1 : depth;
       let accepted = 0;
       while (accepted < depth && random.next() < rate) accepted += 1;
-      const outcome = { proposed, accepted, depth, draftMs: depth * draftMs, verifyMs: 1 + proposed * rowMs };
+      const missed = depth > 0 && isBehind ? catchUpMs : 0;
+      isBehind = depth === 0;
+      const outcome = {
+        ...{ proposed, accepted, depth },
+        draftMs: depth * draftMs + missed,
+        verifyMs: 1 + proposed * rowMs,
+      };
       chooser.learn(outcome);
       tokens += accepted + 1;
       spentMs += outcome.draftMs + outcome.verifyMs;
@@ -45,6 +53,25 @@ describe('the adaptive policy', () => {
         .filter((length) => length === 4).length,
     ).toBeGreaterThan(40);
     expect(speedup).toBeGreaterThan(2.5);
+  });
+
+  it('does not take what a drafter has missed for the price of a draft', () => {
+    const { choices } = play([[600, { rate: 0.8, draftMs: 0.1, rowMs: 0.05, catchUpMs: 40 }]]);
+    expect(
+      lengths(choices)
+        .slice(-50)
+        .filter((length) => length > 2).length,
+    ).toBeGreaterThan(40);
+  });
+
+  it('tries ever more rarely what does not pay', () => {
+    const { choices } = play([[4000, { rate: 0.02, draftMs: 0.3, rowMs: 0.3 }]]);
+    const drafts = (from: number, to: number) =>
+      lengths(choices)
+        .slice(from, to)
+        .filter((length) => length !== 0).length;
+    expect(drafts(40, 1040)).toBeGreaterThan(3);
+    expect(drafts(3000, 4000)).toBeLessThanOrEqual(6);
   });
 
   it('turns speculation off where it does not pay, at less than 5% cost', () => {
