@@ -19,9 +19,9 @@ const promptIds = ['code-1', 'code-2', 'maths-4'];
 const drafters = ['sps', 'eagle3'];
 /** A fraction of `standard`, and without its two control searches. */
 const settings = {
-  steps: 16,
-  candidates: 32,
-  buffer: 4,
+  steps: 14,
+  candidates: 16,
+  buffer: 2,
   maxNewTokens: 48,
   controlSearches: false,
 } as const;

@@ -5,6 +5,8 @@ import { makeTemporaryFolder } from '../../src/checkpoint/testing/temporary-fold
 import { run } from '../../src/cli/program.js';
 import type { FakeTerminalOptions } from '../support/fake-terminal.js';
 import { createFakeTerminal } from '../support/fake-terminal.js';
+import type { Outcome } from '../support/run-command.js';
+import { createRunner } from '../support/run-command.js';
 import type { FolderChanges } from '../support/model-folders.js';
 import { referenceModels, referenceTarget, writeChangedTarget } from '../support/model-folders.js';
 
@@ -12,17 +14,7 @@ const temporary = makeTemporaryFolder();
 afterAll(temporary.remove);
 const cache = join(temporary.path, 'cache');
 
-interface Outcome {
-  readonly code: number;
-  readonly out: string;
-  readonly err: string;
-}
-
-async function generate(argv: readonly string[], options: FakeTerminalOptions = {}): Promise<Outcome> {
-  const terminal = createFakeTerminal(options);
-  const code = await run(['generate', '--cache-dir', cache, ...argv], terminal);
-  return { code, ...terminal.written };
-}
+const generate = createRunner('generate', cache);
 
 interface JsonResult {
   readonly id?: string;

@@ -3,9 +3,7 @@ import { join } from 'node:path';
 import { stripVTControlCharacters } from 'node:util';
 import { afterAll, describe, expect, it } from 'vitest';
 import { makeTemporaryFolder } from '../../src/checkpoint/testing/temporary-folder.js';
-import { run } from '../../src/cli/program.js';
-import type { FakeTerminalOptions } from '../support/fake-terminal.js';
-import { createFakeTerminal } from '../support/fake-terminal.js';
+import { createRunner } from '../support/run-command.js';
 import { tiny, writeCheckpoint, writeDecoder, writeLetterTokenizer } from '../support/tiny-checkpoints.js';
 import { drafterVariants, medusaTensors, numbered } from '../support/tiny-drafters.js';
 
@@ -13,17 +11,7 @@ const temporary = makeTemporaryFolder();
 afterAll(temporary.remove);
 const cache = join(temporary.path, 'cache');
 
-interface Outcome {
-  readonly code: number;
-  readonly out: string;
-  readonly err: string;
-}
-
-async function generate(argv: readonly string[], options: FakeTerminalOptions = {}): Promise<Outcome> {
-  const terminal = createFakeTerminal(options);
-  const code = await run(['generate', '--cache-dir', cache, ...argv], terminal);
-  return { code, ...terminal.written };
-}
+const generate = createRunner('generate', cache);
 
 interface JsonResult {
   readonly tokenIds: number[];
