@@ -70,14 +70,16 @@ export function createAdaptivePolicy(
   const best = (among: readonly Choice[] = choices): Choice =>
     among.reduce((most, choice) => (merit(choice) > merit(most) ? choice : most));
 
-  /** First what was never tried; then in turn what is closest to winning and what was not tried for longest. */
+  /** First what was never tried; then mostly what is closest to winning, at times what was not tried for longest. */
   const chooseTrial = (): Choice => {
     const untried = choices.find(({ tried }) => tried < burst);
     if (untried !== undefined) return untried;
     probes += 1;
-    const others = choices.filter((choice) => choice !== best());
+    const winner = best();
+    const others = choices.filter((choice) => choice !== winner);
     if (others.length === 0) return plain;
-    if (probes % 2 === 0)
+    // Where drafting wins, any other choice costs little; where plain steps win, a long draft costs much.
+    if (probes % (winner === plain ? 4 : 2) === 0)
       return others.reduce((oldest, choice) => (choice.lastTried < oldest.lastTried ? choice : oldest));
     return others.includes(plain) ? plain : best(others);
   };
