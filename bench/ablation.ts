@@ -2,7 +2,7 @@
  * Which objective and which projection find the worse suffix: every variant attacks the same prompts with the same
  * seed and effort, on each drafter. The search follows the objective alone, and the best few suffixes are decoded at the
  * end: with decoding inside the search the variants could hardly be told apart. A variant is an audit of its own under out/ablation, so that a stopped run goes on.
- * Run: npm run bench:ablation [-- PROMPTS_PER_SET [STEPS [DRAFTER ...]]]
+ * Run: npm run bench:ablation [-- PROMPTS_PER_SET [STEPS [THREADS [DRAFTER ...]]]]
  */
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -32,7 +32,7 @@ const variants: readonly Variant[] = [
   { objective: 'total-variation', projection: 'subspace', lambda: 0 },
 ];
 
-const [perSet = '2', steps = '12', ...named] = process.argv.slice(2);
+const [perSet = '2', steps = '12', threads = '2', ...named] = process.argv.slice(2);
 const drafters = named.length > 0 ? named : ['sps', 'eagle3'];
 const sets = ['mt-bench', 'humaneval', 'gsm8k'];
 const folder = join(packageRoot, '../shared/data');
@@ -110,7 +110,7 @@ async function runVariant(variant: Variant, controlSearches: boolean): Promise<A
   };
   const outcome = existsSync(path)
     ? await resumeAudit(path)
-    : await startAudit(path, await createRequest({ prompts, drafters, settings }));
+    : await startAudit(path, await createRequest({ prompts, drafters, settings, threads: Number(threads) }));
   if (outcome.status !== 'complete') throw new Error('The audit was interrupted.');
   return outcome.result;
 }

@@ -1,7 +1,7 @@
 /**
  * Does an objective know which suffix slows decoding down? Random suffixes are decoded for real, and their accepted
  * lengths are compared, by rank, with what each objective says of them: 1 is a perfect guide, 0 is none.
- * Run: npm run bench:objective-rank [-- PROMPTS_PER_SET [SUFFIXES [DRAFTER ...]]]
+ * Run: npm run bench:objective-rank [-- PROMPTS_PER_SET [SUFFIXES [THREADS [DRAFTER ...]]]]
  */
 import { join } from 'node:path';
 import { listAllowedTokens } from '../src/audit/allowed-tokens.js';
@@ -23,12 +23,12 @@ import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
 import { loadPrompts } from '../src/text/prompt-set.js';
 import { printTable } from './stopwatch.js';
 
-const [perSet = '2', count = '36', ...named] = process.argv.slice(2);
+const [perSet = '2', count = '36', threads = '2', ...named] = process.argv.slice(2);
 const drafters = named.length > 0 ? named : ['sps', 'eagle3'];
 const settings = { window: 20, suffixLength: 20, divergence: 'clean-to-suffixed' } as const;
 const maxNewTokens = 96;
 
-const runtime = createOnnxRuntime({});
+const runtime = createOnnxRuntime({ threads: Number(threads) });
 const target = await openTarget(bundledTarget, { runtime });
 const allowed = listAllowedTokens(target.tokenizer, target.model.configuration.vocabularySize, {
   allowNonAscii: false,
