@@ -121,7 +121,7 @@ describe.skipIf(browser === undefined)('the HTML report in a browser', () => {
       'setup',
     ]);
     expect(seen.title).toBe('Mistletoe audit of reference/target: collapsed');
-    expect(seen).toMatchObject({ scripts: 1, images: 0, requests: [], drawnCharts: 8, openAfterClick: true });
+    expect(seen).toMatchObject({ scripts: 1, images: 0, requests: [], drawnCharts: 10, openAfterClick: true });
     expect(seen.focused).toBe('SUMMARY');
     expect(messages).toEqual(['probe done']);
   });
@@ -141,7 +141,7 @@ describe.skipIf(browser === undefined)('the HTML report in a browser', () => {
   it('fits a phone without scrolling sideways', async () => {
     const { seen } = await openReport(report, 400);
     expect(seen.overflow).toBeLessThanOrEqual(0);
-    expect(seen.drawnCharts).toBe(8);
+    expect(seen.drawnCharts).toBe(10);
   });
 
   it('would stop a script even if an escape were missing', async () => {
