@@ -121,7 +121,13 @@ describe.skipIf(browser === undefined)('the HTML report in a browser', () => {
       'setup',
     ]);
     expect(seen.title).toBe('Mistletoe audit of reference/target: collapsed');
-    expect(seen).toMatchObject({ scripts: 1, images: 0, requests: [], drawnCharts: 10, openAfterClick: true });
+    expect(seen).toMatchObject({
+      scripts: 1,
+      images: 0,
+      requests: [],
+      drawnCharts: 10,
+      openAfterClick: true,
+    });
     expect(seen.focused).toBe('SUMMARY');
     expect(messages).toEqual(['probe done']);
   });
