@@ -60,6 +60,7 @@ function describe(drafter: string, set: string, prompts: readonly PromptResult[]
   const find = (name: string) => arms.find(({ arm }) => arm === name);
   const length = (name: string): string => find(name)?.meanAcceptedLength.estimate.toFixed(2) ?? '';
   const percent = (share: number): string => (100 * share).toFixed(0);
+  const probability = (p: number): string => (p < 0.0001 ? '< 0.0001' : p.toFixed(4));
   return [
     drafter,
     set,
@@ -69,7 +70,7 @@ function describe(drafter: string, set: string, prompts: readonly PromptResult[]
     length('attack'),
     `${percent(drop.estimate)} % [${percent(drop.low)}, ${percent(drop.high)}]`,
     find('attack')?.divergence.toFixed(3) ?? '',
-    againstClean.pValue.toFixed(4),
-    againstRandom.pValue.toFixed(4),
+    probability(againstClean.pValue),
+    probability(againstRandom.pValue),
   ];
 }
