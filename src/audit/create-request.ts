@@ -78,12 +78,18 @@ export async function createRequest(plan: AuditPlan): Promise<AuditRequest> {
   };
 }
 
+/** The name itself while it is free, else with the first number that makes it so. */
+function numberApart(name: string, taken: { has(name: string): boolean }): string {
+  let id = name;
+  for (let number = 2; taken.has(id); number++) id = `${name}-${number}`;
+  return id;
+}
+
 /** Results are kept under the prompt's id: where two share one, the later is numbered. */
 function nameApart(prompts: readonly Prompt[]): AuditRequest['prompts'] {
   const taken = new Set<string>();
   return prompts.map((prompt) => {
-    let id = prompt.id;
-    for (let number = 2; taken.has(id); number++) id = `${prompt.id}-${number}`;
+    const id = numberApart(prompt.id, taken);
     taken.add(id);
     return { ...prompt, id, turns: [...prompt.turns] };
   });
@@ -104,10 +110,7 @@ function chooseDrafters(given: readonly string[], targetFolder: string): Map<str
         hint: 'Each drafter is audited once in a run.',
       });
     }
-    const name = basename(folder);
-    let id = name;
-    for (let number = 2; named.has(id); number++) id = `${name}-${number}`;
-    named.set(id, folder);
+    named.set(numberApart(basename(folder), named), folder);
   }
   return named;
 }

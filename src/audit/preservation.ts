@@ -35,11 +35,13 @@ export async function keepsAnswer(
   prompt: AuditPrompt,
   { tokenIds }: Answer,
   bounds: PreservationBounds,
+  /** Its perplexity without the suffix, where that is known already. */
+  known?: number,
 ): Promise<boolean> {
   const clean = prompt.answer.tokenIds;
   if (editSimilarity(clean, tokenIds) >= bounds.similarity) return true;
   if (repetitionShare(tokenIds) > repetitionShare(clean) + bounds.repetition) return false;
-  const perplexity = await perplexityWithout(target, prompt, tokenIds);
+  const perplexity = known ?? (await perplexityWithout(target, prompt, tokenIds));
   return Math.log(perplexity / prompt.answerPerplexity) <= bounds.excess;
 }
 
@@ -54,17 +56,19 @@ export async function measurePreservation(
   const clean = prompt.answer;
   const [score] = suffixIds.length === 0 ? [] : await scorer.score(suffixIds, [{ suffixIds, first: 0 }]);
   const divergence = score?.divergence ?? 0;
+  const answerPerplexity = await perplexityWithout(target, prompt, answer.tokenIds);
   const hasTask =
     prompt.reference !== null && extractAnswer(clean.text) !== undefined && prompt.reference.includes('####');
   return {
     divergence,
     firstDifference: firstDifference(clean.tokenIds, answer.tokenIds),
     editSimilarity: editSimilarity(clean.tokenIds, answer.tokenIds),
-    answerPerplexity: await perplexityWithout(target, prompt, answer.tokenIds),
+    answerPerplexity,
     repetition: repetitionShare(answer.tokenIds),
     taskAgrees: hasTask ? agree(clean.text, answer.text) : null,
     suffixPerplexity: suffixIds.length === 0 ? null : await perplexity(target, prompt.beforeIds, suffixIds),
-    withinBound: divergence <= bounds.epsilon && (await keepsAnswer(target, prompt, answer, bounds)),
+    withinBound:
+      divergence <= bounds.epsilon && (await keepsAnswer(target, prompt, answer, bounds, answerPerplexity)),
   };
 }
 
