@@ -4,17 +4,15 @@
  * end: with decoding inside the search the variants could hardly be told apart. A variant is an audit of its own under out/ablation, so that a stopped run goes on.
  * Run: npm run bench:ablation [-- PROMPTS_PER_SET [STEPS [THREADS [DRAFTER ...]]]]
  */
-import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { createRequest } from '../src/audit/create-request.js';
 import type { ArmName, AuditResult, PromptResult } from '../src/audit/result.js';
-import { resumeAudit, startAudit } from '../src/audit/run-audit.js';
 import { summariseDrafter } from '../src/audit/summary.js';
 import type { AuditSettings } from '../src/audit/settings.js';
 import { packageRoot } from '../src/decode/bundled-models.js';
 import { describeMachine } from '../src/measure/machine.js';
 import type { Prompt } from '../src/text/prompt-set.js';
 import { loadPrompts } from '../src/text/prompt-set.js';
+import { dropText, runSavedAudit } from './saved-audit.js';
 import { printTable } from './stopwatch.js';
 
 type Variant = Pick<AuditSettings, 'objective' | 'projection' | 'lambda'>;
@@ -79,7 +77,6 @@ function describe(
   }));
   const { arms, drop, againstClean } = summariseDrafter(swapped, 0);
   const find = (name: ArmName) => arms.find((row) => row.arm === name)!;
-  const percent = (share: number): string => (100 * share).toFixed(0);
   const found = swapped.flatMap((prompt) => prompt.arms.filter((entry) => entry.arm === 'attack'));
   return [
     drafter,
@@ -87,30 +84,20 @@ function describe(
     projection,
     find('clean').meanAcceptedLength.estimate.toFixed(2),
     find('attack').meanAcceptedLength.estimate.toFixed(2),
-    `${percent(drop.estimate)} % [${percent(drop.low)}, ${percent(drop.high)}]`,
+    dropText(drop),
     find('attack').divergence.toFixed(3),
     `${found.filter(({ suffixIds }) => suffixIds.length === 0).length} of ${found.length}`,
     againstClean.pValue.toFixed(3),
   ];
 }
 
-async function runVariant(variant: Variant, controlSearches: boolean): Promise<AuditResult> {
+function runVariant(variant: Variant, controlSearches: boolean): Promise<AuditResult> {
   const name = [...Object.values(variant), perSet, steps, ...drafters].join('-');
-  const path = join(packageRoot, 'out/ablation', name);
-  const finished = join(path, 'result.json');
-  if (existsSync(finished)) return JSON.parse(readFileSync(finished, 'utf8')) as AuditResult;
-  process.stderr.write(`${name}\n`);
-  const settings = {
-    ...variant,
-    steps: Number(steps),
-    candidates: 32,
-    decodes: 0,
-    buffer: 8,
-    controlSearches,
-  };
-  const outcome = existsSync(path)
-    ? await resumeAudit(path)
-    : await startAudit(path, await createRequest({ prompts, drafters, settings, threads: Number(threads) }));
-  if (outcome.status !== 'complete') throw new Error('The audit was interrupted.');
-  return outcome.result;
+  const effort = { steps: Number(steps), candidates: 32, decodes: 0, buffer: 8 };
+  return runSavedAudit(join(packageRoot, 'out/ablation', name), {
+    prompts,
+    drafters,
+    settings: { ...variant, ...effort, controlSearches },
+    threads: Number(threads),
+  });
 }

@@ -4,15 +4,13 @@
  * is only read; several processes can share the drafters out.
  * Run: npm run bench:audit [-- PROMPTS_PER_SET [THREADS [DRAFTER ...]]]
  */
-import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { createRequest } from '../src/audit/create-request.js';
 import type { AuditResult, PromptResult } from '../src/audit/result.js';
-import { resumeAudit, startAudit } from '../src/audit/run-audit.js';
 import { summariseDrafter } from '../src/audit/summary.js';
 import { packageRoot } from '../src/decode/bundled-models.js';
 import { describeMachine } from '../src/measure/machine.js';
 import { loadPrompts } from '../src/text/prompt-set.js';
+import { dropText, runSavedAudit } from './saved-audit.js';
 import { printTable } from './stopwatch.js';
 
 const [perSet = '8', threads = '2', ...named] = process.argv.slice(2);
@@ -36,30 +34,20 @@ for (const drafter of drafters) {
 printTable(rows);
 
 async function auditSet(drafter: string, set: string): Promise<AuditResult> {
-  const path = join(packageRoot, 'out/audit', `${drafter}-${set}`);
-  const finished = join(path, 'result.json');
-  if (existsSync(finished)) return JSON.parse(readFileSync(finished, 'utf8')) as AuditResult;
-  process.stderr.write(`${drafter} on ${set}\n`);
   const prompts = await loadPrompts(set, { folder: join(packageRoot, '../shared/data') });
-  const request = {
+  return runSavedAudit(join(packageRoot, 'out/audit', `${drafter}-${set}`), {
     prompts: prompts.slice(0, Number(perSet)),
     drafters: [drafter],
     draft: 'chain:4',
     settings: { controlSearches: false },
     threads: Number(threads),
-  };
-  const outcome = existsSync(path)
-    ? await resumeAudit(path)
-    : await startAudit(path, await createRequest(request));
-  if (outcome.status !== 'complete') throw new Error('The audit was interrupted.');
-  return outcome.result;
+  });
 }
 
 function describe(drafter: string, set: string, prompts: readonly PromptResult[]): string[] {
   const { arms, drop, againstClean, againstRandom, promptsAudited } = summariseDrafter(prompts, 0);
   const find = (name: string) => arms.find(({ arm }) => arm === name);
   const length = (name: string): string => find(name)?.meanAcceptedLength.estimate.toFixed(2) ?? '';
-  const percent = (share: number): string => (100 * share).toFixed(0);
   const probability = (p: number): string => (p < 0.0001 ? '< 0.0001' : p.toFixed(4));
   return [
     drafter,
@@ -68,7 +56,7 @@ function describe(drafter: string, set: string, prompts: readonly PromptResult[]
     length('clean'),
     length('random'),
     length('attack'),
-    `${percent(drop.estimate)} % [${percent(drop.low)}, ${percent(drop.high)}]`,
+    dropText(drop),
     find('attack')?.divergence.toFixed(3) ?? '',
     probability(againstClean.pValue),
     probability(againstRandom.pValue),
