@@ -1,4 +1,5 @@
 /** One arm of one prompt, measured for real: the answer that speculative decoding gives, and how far it is preserved. */
+import type { AnswerOptions } from '../decode/answer.js';
 import type { PolicyChooser, SpeculativeGeneration } from '../decode/speculative.js';
 import { decodeSpeculative } from '../decode/speculative.js';
 import { decodePlain } from '../decode/plain.js';
@@ -69,9 +70,14 @@ export async function measureArm(
   };
 }
 
-export function decodeArm(setup: ArmSetup, promptIds: readonly number[]): Promise<SpeculativeGeneration> {
+export function decodeArm(
+  setup: ArmSetup,
+  promptIds: readonly number[],
+  watch: Pick<AnswerOptions, 'onToken' | 'signal'> = {},
+): Promise<SpeculativeGeneration> {
   const { target, drafter, policy, maxNewTokens } = setup;
   return decodeSpeculative(target.model, drafter, {
+    ...watch,
     promptIds,
     maxNewTokens,
     sampling: { temperature: 0 },

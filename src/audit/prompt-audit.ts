@@ -13,10 +13,9 @@ import { keepsAnswer } from './preservation.js';
 import type { Projection } from './projection.js';
 import { formatProjection, parseProjection } from './projection.js';
 import type { ArmName, SearchTrace, TracePoint } from './result.js';
-import type { SearchOutcome, SearchSettings } from './search.js';
+import type { Measure, SearchOutcome, SearchSettings } from './search.js';
 import { searchSuffix } from './search.js';
 import type { AuditSettings } from './settings.js';
-import type { Measured } from './suffix-buffer.js';
 
 export interface PromptAudit extends ArmSetup {
   readonly settings: AuditSettings;
@@ -118,7 +117,7 @@ async function keepSurviving(
 async function selectByDecoding(
   audit: PromptAudit,
   { best, shortest, leastDivergence }: SearchOutcome,
-  measure: (suffixIds: readonly number[]) => Promise<number>,
+  measure: Measure,
 ): Promise<readonly number[]> {
   if (best.length === 0) {
     const { epsilon } = audit.settings;
@@ -130,26 +129,49 @@ async function selectByDecoding(
       },
     );
   }
-  const decoded = [...(shortest === undefined ? [] : [shortest])];
-  for (const candidate of best) decoded.push({ ...candidate, length: await measure(candidate.suffixIds) });
-  const winner = decoded.reduce<Measured | undefined>(
-    (lowest, candidate) => (candidate.length < (lowest?.length ?? Infinity) ? candidate : lowest),
-    undefined,
-  );
+  let winner = shortest;
+  for (const candidate of best) {
+    const toBeat = winner?.length ?? Infinity;
+    const length = await measure(candidate.suffixIds, toBeat);
+    if (length < toBeat) winner = { ...candidate, length };
+  }
   return winner?.suffixIds ?? [];
 }
 
-/** Accepted length of a suffix by decoding, or Infinity where it does not keep the answer; each is decoded once. */
-function createMeasure(audit: PromptAudit): (suffixIds: readonly number[]) => Promise<number> {
+/**
+ * Accepted length of a suffix by decoding, or Infinity where it does not keep the answer or is longer than the
+ * length to beat. Each is decoded once: only the selection asks again, when the length to beat is the lowest of all.
+ */
+function createMeasure(audit: PromptAudit): Measure {
   const known = new Map<string, number>();
-  return async (suffixIds) => {
+  return async (suffixIds, toBeat) => {
     const key = keyOf(suffixIds);
-    const before = known.get(key);
-    if (before !== undefined) return before;
-    const answer = await decodeArm(audit, joinPrompt(audit.prompt, suffixIds));
-    const isKept = await keepsAnswer(audit.target, audit.prompt, answer, audit.bounds);
-    const length = isKept ? answer.acceptance.meanAcceptedLength : Infinity;
+    const length = known.get(key) ?? (await decodeWhileShort(audit, suffixIds, toBeat));
     known.set(key, length);
     return length;
   };
+}
+
+/**
+ * Decodes as long as the answer can still be the slower one. Of N tokens at most N - a come from steps of their own
+ * once a were accepted from drafts, so the mean accepted length will be at least N / (N - a).
+ */
+async function decodeWhileShort(
+  audit: PromptAudit,
+  suffixIds: readonly number[],
+  toBeat: number,
+): Promise<number> {
+  const { target, prompt, bounds, maxNewTokens } = audit;
+  const abort = new AbortController();
+  let accepted = 0;
+  const answer = await decodeArm(audit, joinPrompt(prompt, suffixIds), {
+    signal: abort.signal,
+    onToken({ origin }) {
+      if (origin === 'accepted') accepted += 1;
+      if (maxNewTokens / (maxNewTokens - accepted) > toBeat) abort.abort();
+    },
+  });
+  const length = answer.acceptance.meanAcceptedLength;
+  const isSlower = answer.finishReason !== 'aborted' && length <= toBeat;
+  return isSlower && (await keepsAnswer(target, prompt, answer, bounds)) ? length : Infinity;
 }

@@ -46,14 +46,16 @@ export interface SuffixScorer {
   keepRoundTrips(suffixes: readonly (readonly number[])[]): Promise<readonly boolean[]>;
 }
 
+/** Mean accepted length by real decoding; Infinity where the answer is not kept or the length is not beaten. */
+export type Measure = (suffixIds: readonly number[], toBeat: number) => Promise<number>;
+
 export interface SearchProblem {
   readonly scorer: SuffixScorer;
   readonly allowed: Int32Array;
   /** Suffixes to begin with; the search starts from the best. */
   readonly starts: readonly (readonly number[])[];
   readonly random: Random;
-  /** Mean accepted length by real decoding; Infinity where the answer is not kept. */
-  readonly measure?: (suffixIds: readonly number[]) => Promise<number>;
+  readonly measure?: Measure;
   readonly onStep?: (point: TracePoint) => void;
   readonly signal?: AbortSignal;
 }
@@ -100,7 +102,7 @@ export async function searchSuffix(problem: SearchProblem, settings: SearchSetti
     const all = [...scored, ...(await scorer.score(current.suffixIds, merged))];
     buffer.offer(all);
     // 5. What the best of them do to the speed.
-    const measured = await decodeBest(problem, settings, buffer.rank(all, current));
+    const measured = await decodeBest(problem, settings, buffer.rank(all, current), current.length);
     buffer.record(measured);
     // 6. Go on from the best, if it is better.
     const winner = buffer.pickBest(measured, current);
@@ -127,11 +129,14 @@ async function decodeBest(
   { measure }: SearchProblem,
   { decodes, epsilon }: SearchSettings,
   ranked: readonly Scored[],
+  toBeat: number,
 ): Promise<Measured[]> {
   const measured: Measured[] = [];
   for (const candidate of ranked.slice(0, Math.max(1, decodes))) {
     const isWorth = measure !== undefined && measured.length < decodes && candidate.divergence <= epsilon;
-    measured.push({ ...candidate, length: isWorth ? await measure(candidate.suffixIds) : Infinity });
+    const length = isWorth ? await measure(candidate.suffixIds, toBeat) : Infinity;
+    measured.push({ ...candidate, length });
+    toBeat = Math.min(toBeat, length);
   }
   return measured;
 }
@@ -144,7 +149,7 @@ async function tryStarts(
   for (const start of buffer.unseen(problem.starts.map((suffixIds) => ({ suffixIds, first: 0 })))) {
     const scored = await problem.scorer.score(start.suffixIds, [start]);
     buffer.offer(scored);
-    buffer.record(await decodeBest(problem, settings, scored));
+    buffer.record(await decodeBest(problem, settings, scored, Infinity));
   }
 }
 

@@ -8,6 +8,7 @@ interface World {
   readonly draftMs: number; // a level
   readonly rowMs: number; // a verified row beyond the first
   readonly catchUpMs?: number; // for the first draft behind plain steps
+  readonly pace?: (step: number) => number; // by how much everything is slower
 }
 
 /** Runs the chooser in a world with known costs and acceptance; returns its choices and its speed over plain. */
@@ -18,7 +19,7 @@ function play(worlds: readonly (readonly [steps: number, world: World])[], seed 
   let tokens = 0;
   let spentMs = 0;
   let isBehind = false;
-  for (const [steps, { rate, draftMs, rowMs, catchUpMs = 0 }] of worlds) {
+  for (const [steps, { rate, draftMs, rowMs, catchUpMs = 0, pace = () => 1 }] of worlds) {
     for (let step = 0; step < steps; step++) {
       const policy = chooser.choose();
       choices.push(policy);
@@ -30,8 +31,8 @@ function play(worlds: readonly (readonly [steps: number, world: World])[], seed 
       isBehind = depth === 0;
       const outcome = {
         ...{ proposed, accepted, depth },
-        draftMs: depth * draftMs + missed,
-        verifyMs: 1 + proposed * rowMs,
+        draftMs: (depth * draftMs + missed) * pace(step),
+        verifyMs: (1 + proposed * rowMs) * pace(step),
       };
       chooser.learn(outcome);
       tokens += accepted + 1;
@@ -62,6 +63,18 @@ describe('the adaptive policy', () => {
         .slice(-50)
         .filter((length) => length > 2).length,
     ).toBeGreaterThan(40);
+  });
+
+  it('does not mistake a growing context for a dearer choice', () => {
+    // Requests of 50 steps, each ending at twice the price of its beginning; drafting gains a tenth.
+    const pace = (step: number): number => 1 + (step % 50) / 50;
+    const gains = [1, 2, 3, 4].map((seed) => {
+      const { choices } = play([[3000, { rate: 0.6, draftMs: 0.2, rowMs: 0.13, pace }]], seed);
+      return lengths(choices)
+        .slice(-1000)
+        .filter((length) => length > 0).length;
+    });
+    expect(Math.min(...gains)).toBeGreaterThan(800);
   });
 
   it('tries ever more rarely what does not pay', () => {

@@ -6,8 +6,7 @@
  *   tree     (1 + mean accepted) / cost
  *   plain    1 / cost
  *
- * Costs are medians of recent steps, so a pause of the machine does not count; acceptance decays, so the choice
- * follows the text. What is not chosen is tried again in bursts of a few steps, the first of which may have to read
+ * Costs are relative to those of the choice in use; acceptance decays, so the choice follows the text. What is not chosen is tried again in bursts of a few steps, the first of which may have to read
  * what the drafter has missed and is not a measure of cost. Speculation that does not pay turns itself off and is
  * tried again: the sooner when the last burst paid, half as often after each one that did not. Accepted tokens never
  * depend on the clock at temperature 0; above it they do, in bytes though not in law, so fixed policies are the
@@ -16,25 +15,24 @@
 import type { Drafter } from '../draft/drafter.js';
 import type { ResolvedPolicy } from '../draft/grow-tree.js';
 import type { PolicyChooser, StepOutcome } from './speculative.js';
+import { StepCosts } from './step-costs.js';
 
 interface Choice {
   readonly policy: ResolvedPolicy | undefined;
   readonly chainLength: number; // 0 for plain, -1 for a tree
-  readonly costs: number[];
   /** Decaying mean of accepted draft tokens; trees only. */
   accepted: number;
   tried: number;
   lastTried: number;
 }
 
-const costWindow = 15;
 const acceptanceDecay = 0.99;
 const burst = 3;
 const probeEvery = 64;
 const soonestProbe = 8;
 const latestProbe = 1024;
-/** Drafting has to win clearly: at a tie the plain step is the one whose cost is certain. */
-const certainty = 1.1;
+/** At a tie the plain step is the one whose worth is certain. */
+const certainty = 1.03;
 /** Belief before any step: as if `priorSteps` had accepted with this rate at each depth. */
 const priorRate = 0.6;
 const priorSteps = 2;
@@ -52,6 +50,7 @@ export function createAdaptivePolicy(
   const choices = listChoices(drafter, chainLengths, tree);
   const plain = choices.find(({ chainLength }) => chainLength === 0)!;
   const acceptance = new DepthAcceptance();
+  const costs = new StepCosts<Choice>();
   const trial = { left: 0, tokens: 0, ms: 0 };
   let step = 0;
   let probes = 0;
@@ -61,7 +60,7 @@ export function createAdaptivePolicy(
   let current = plain;
 
   const merit = (choice: Choice): number => {
-    const cost = median(choice.costs);
+    const cost = costs.costOf(choice);
     if (choice === plain) return certainty / cost;
     const tokens =
       choice.chainLength > 0 ? acceptance.expectedTokens(choice.chainLength) : 1 + choice.accepted;
@@ -88,7 +87,7 @@ export function createAdaptivePolicy(
     if (choices.some(({ tried }) => tried < burst)) return;
     if (best() !== plain) interval = probeEvery;
     else if (current !== plain) {
-      const paid = trial.tokens * median(plain.costs) > trial.ms;
+      const paid = trial.tokens * costs.costOf(plain) * costs.pace > trial.ms;
       interval = paid ? soonestProbe : Math.min(2 * interval, latestProbe);
     }
     nextProbe = step + interval;
@@ -110,10 +109,8 @@ export function createAdaptivePolicy(
       const ms = outcome.draftMs + outcome.verifyMs;
       current.tried += 1;
       const mayCatchUp = current !== plain && before !== current;
-      if (!mayCatchUp) {
-        current.costs.push(ms);
-        if (current.costs.length > costWindow) current.costs.shift();
-      }
+      if (!mayCatchUp && trial.left > 0) costs.measure(current, ms);
+      else if (!mayCatchUp) costs.keepPace(current, ms);
       if (current.chainLength > 0) acceptance.learn(outcome);
       else if (current.chainLength < 0) {
         const weight = Math.max(1 / current.tried, 1 - acceptanceDecay);
@@ -139,15 +136,14 @@ function listChoices(
     .map((length) => ({
       policy: { kind: 'chain', length } as const,
       chainLength: length,
-      costs: [],
       ...empty,
     }));
-  const plain = { policy: undefined, chainLength: 0, costs: [], ...empty };
+  const plain = { policy: undefined, chainLength: 0, ...empty };
   const [longest, ...others] = chains;
   const trees: Choice[] = [];
   if (tree !== null && tree[1] + 1 <= maximumDepth && tree[2] <= vocabularySize) {
     const policy = { kind: 'dynamic', total: tree[0], depth: tree[1], topK: tree[2] } as const;
-    trees.push({ policy, chainLength: -1, costs: [], ...empty });
+    trees.push({ policy, chainLength: -1, ...empty });
   }
   return longest === undefined ? [plain] : [longest, plain, ...others, ...trees];
 }
@@ -174,10 +170,4 @@ class DepthAcceptance {
     }
     return tokens;
   }
-}
-
-function median(values: readonly number[]): number {
-  const sorted = [...values].sort((left, right) => left - right);
-  // The lower one of two: a first step may have met a cold machine.
-  return sorted[Math.floor((sorted.length - 1) / 2)] ?? Infinity;
 }
