@@ -4,6 +4,7 @@
  */
 import { MistletoeError } from '../core/errors.js';
 import { createRandom } from '../core/random.js';
+import { isClearlyAbove } from '../measure/running-test.js';
 import { joinPrompt } from './audit-prompt.js';
 import { keyOf } from './candidates.js';
 import { drawRandomSuffix, fluentSuffix } from './controls.js';
@@ -153,22 +154,23 @@ function createMeasure(audit: PromptAudit): Measure {
 }
 
 /**
- * Decodes as long as the answer can still be the slower one. Of N tokens at most N - a come from steps of their own
- * once a were accepted from drafts, so the mean accepted length will be at least N / (N - a).
+ * Decodes to the end of the answer, or until it is clearly faster than what is to beat: now and then a suffix is given
+ * up that would have won, and the time is others'.
  */
 async function decodeWhileShort(
   audit: PromptAudit,
   suffixIds: readonly number[],
   toBeat: number,
 ): Promise<number> {
-  const { target, prompt, bounds, maxNewTokens } = audit;
+  const { target, prompt, bounds } = audit;
   const abort = new AbortController();
-  let accepted = 0;
+  const lengths: number[] = [];
   const answer = await decodeArm(audit, joinPrompt(prompt, suffixIds), {
     signal: abort.signal,
     onToken({ origin }) {
-      if (origin === 'accepted') accepted += 1;
-      if (maxNewTokens / (maxNewTokens - accepted) > toBeat) abort.abort();
+      if (origin === 'accepted') lengths[lengths.length - 1]! += 1;
+      else lengths.push(1);
+      if (isClearlyAbove(lengths, toBeat)) abort.abort();
     },
   });
   const length = answer.acceptance.meanAcceptedLength;

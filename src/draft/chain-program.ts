@@ -10,8 +10,9 @@ import { concatenate, reshape, slice } from '../graph/operations/shaping.js';
 import { subtractDimensions } from '../graph/dimension.js';
 import type { AttentionContext } from '../model/decoder-layer.js';
 import type { RotaryTable } from '../model/rotary.js';
-import type { NamedTensors, NamedValues } from '../runtime/program.js';
+import type { NamedTensors, NamedValues, Program, Runtime } from '../runtime/program.js';
 import { float32, floatsOf, integersOf } from '../runtime/program.js';
+import type { WeightStore } from '../runtime/weights.js';
 import { requireScore } from './scores.js';
 
 /** What one level says: its token as the target knows it, [1], and the sum of its scores, [1], which shows a broken drafter. */
@@ -70,6 +71,20 @@ export function chainOutputs(chosen: readonly ChosenToken[], rows?: Tensor): Nam
       0,
     ),
     ...(rows === undefined ? {} : { rows }),
+  };
+}
+
+/** The program of each length, compiled when it is first asked for. */
+export function createChainCompiler(
+  runtime: Runtime,
+  weights: readonly WeightStore[],
+  build: (length: number) => NamedTensors,
+): (length: number) => Promise<Program> {
+  const programs = new Map<number, Promise<Program>>();
+  return (length) => {
+    const program = programs.get(length) ?? runtime.compile(build(length), weights, { packed: true });
+    programs.set(length, program);
+    return program;
   };
 }
 

@@ -1,6 +1,7 @@
 /** The part of Drafter that EAGLE and EAGLE-3 share. */
 import type { Program } from '../runtime/program.js';
 import type { WeightStore } from '../runtime/weights.js';
+import { createChainCompiler } from './chain-program.js';
 import type { Drafter } from './drafter.js';
 import type { EagleHead, EaglePrograms } from './eagle-session.js';
 import { buildEagleGraph, readEaglePrefix, startEagleSession } from './eagle-session.js';
@@ -19,13 +20,7 @@ export function createEagleDrafter({ head, weights, ...described }: EagleParts):
   const compile = (): EaglePrograms => {
     const build = (kind: 'verified' | 'drafted'): Promise<Program> =>
       target.runtime.compile(buildEagleGraph(head, kind), stores, { packed: true });
-    const chains = new Map<number, Promise<Program>>();
-    const chain = (length: number): Promise<Program> => {
-      const known =
-        chains.get(length) ?? target.runtime.compile(buildEagleChain(head, length), stores, { packed: true });
-      chains.set(length, known);
-      return known;
-    };
+    const chain = createChainCompiler(target.runtime, stores, (length) => buildEagleChain(head, length));
     return (programs ??= { verified: build('verified'), drafted: build('drafted'), chain });
   };
   return {

@@ -23,7 +23,7 @@ import { KvCache } from '../model/kv-cache.js';
 import type { NamedTensors, Program } from '../runtime/program.js';
 import { float32, floatsOf, int32 } from '../runtime/program.js';
 import type { WeightStore } from '../runtime/weights.js';
-import { chainOutputs, chooseToken, readChain } from './chain-program.js';
+import { chainOutputs, chooseToken, createChainCompiler, readChain } from './chain-program.js';
 import { countParameters } from './checks.js';
 import type {
   DraftedLogits,
@@ -61,7 +61,7 @@ class Hydra implements Drafter {
   readonly graph: DraftGraph;
   private readonly cacheSizes;
   private readonly headPrograms: Promise<Program>[] = [];
-  private readonly chainPrograms = new Map<number, Promise<Program>>();
+  private readonly compileChain: (length: number) => Promise<Program>;
   private prefixProgram: Promise<Program> | undefined;
 
   constructor(
@@ -75,8 +75,10 @@ class Hydra implements Drafter {
     this.vocabularySize = configuration.vocabularySize;
     this.parameterCount = countParameters(weights);
     this.cacheSizes = { ...configuration, layerCount: 1 };
+    const stores = [weights, target.weights];
+    this.compileChain = createChainCompiler(target.runtime, stores, (length) => this.buildChain(length));
     this.graph = {
-      weights: [weights, target.weights],
+      weights: stores,
       targetTokens: undefined,
       attention: sizes.hasPrefix
         ? {
@@ -154,15 +156,6 @@ class Hydra implements Drafter {
     const embedded = gatherRows(embeddingTable(configuration, targetScope), path);
     const embeddings = reshape(embedded, [row, width * configuration.hiddenSize]);
     return scoreOutputs(this.runHead(head, broadcast(feature, [row, configuration.hiddenSize]), embeddings));
-  }
-
-  private compileChain(length: number): Promise<Program> {
-    const { runtime, weights } = this.target;
-    const known = this.chainPrograms.get(length);
-    if (known !== undefined) return known;
-    const program = runtime.compile(this.buildChain(length), [this.weights, weights], { packed: true });
-    this.chainPrograms.set(length, program);
-    return program;
   }
 
   private buildChain(length: number): NamedTensors {

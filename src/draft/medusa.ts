@@ -21,7 +21,7 @@ import { misfit, requireSizes, requireWidth } from './checks.js';
 import { dropFirst, dropLast } from './positions.js';
 import type { Drafter, DraftSession, TeacherForcing } from './drafter.js';
 import type { DraftScores } from './scores.js';
-import { chainOutputs, chooseToken, readChain } from './chain-program.js';
+import { chainOutputs, chooseToken, readChain, createChainCompiler } from './chain-program.js';
 import { readScores, repeatRow, scoreNames, scoreOutputs } from './scores.js';
 import { PendingStates } from './states.js';
 
@@ -149,7 +149,7 @@ class Medusa implements Drafter {
   readonly parameterCount: number;
   readonly graph;
   private program: Promise<Program> | undefined;
-  private readonly chains = new Map<number, Promise<Program>>();
+  private readonly compileChain: (length: number) => Promise<Program>;
 
   constructor(
     private readonly sizes: MedusaSizes,
@@ -160,6 +160,7 @@ class Medusa implements Drafter {
     this.vocabularySize = sizes.vocabularySize;
     this.parameterCount =
       sizes.heads * sizes.hiddenSize * (sizes.layers * (sizes.hiddenSize + 1) + sizes.vocabularySize);
+    this.compileChain = createChainCompiler(target.runtime, [weights], (length) => this.buildChain(length));
     this.graph = {
       weights: [weights],
       targetTokens: undefined,
@@ -190,17 +191,12 @@ class Medusa implements Drafter {
   }
 
   /** The first heads alone, each with its most likely token. */
-  private compileChain(length: number): Promise<Program> {
-    const known = this.chains.get(length);
-    if (known !== undefined) return known;
+  private buildChain(length: number): NamedTensors {
     const feature = input('feature', [1, this.sizes.hiddenSize]);
     const chosen = Array.from({ length }, (_, head) =>
       chooseToken(runHead(feature, head, this.sizes), undefined),
     );
-    const { runtime } = this.target;
-    const program = runtime.compile(chainOutputs(chosen), [this.weights], { packed: true });
-    this.chains.set(length, program);
-    return program;
+    return chainOutputs(chosen);
   }
 
   startSession(): DraftSession {

@@ -19,7 +19,14 @@ import type { NamedTensors, NamedValues, Program } from '../runtime/program.js';
 import { floatsOf, int32 } from '../runtime/program.js';
 import type { Tokenizer } from '../text/tokenizer.js';
 import { findVocabularyDifference } from '../text/tokenizer.js';
-import { chainAngles, chainOutputs, chooseToken, declareChainContexts, readChain } from './chain-program.js';
+import {
+  chainAngles,
+  chainOutputs,
+  chooseToken,
+  createChainCompiler,
+  declareChainContexts,
+  readChain,
+} from './chain-program.js';
 import { countParameters, misfit } from './checks.js';
 import { DraftAttention } from './draft-attention.js';
 import type { DraftedLogits, Drafter, DraftGraph, DraftSession, TeacherForcing } from './drafter.js';
@@ -77,7 +84,7 @@ class DraftModel implements Drafter {
   readonly parameterCount: number;
   readonly graph: DraftGraph;
   private program: Promise<Program> | undefined;
-  private readonly chains = new Map<number, Promise<Program>>();
+  private readonly compileChain: (length: number) => Promise<Program>;
 
   constructor(
     private readonly model: CausalModel,
@@ -87,6 +94,9 @@ class DraftModel implements Drafter {
       throw new MistletoeError('drafter', `Target and drafter share the scope "${model.scope}".`);
     this.vocabularySize = model.configuration.vocabularySize;
     this.parameterCount = countParameters(model.weights);
+    this.compileChain = createChainCompiler(model.runtime, [model.weights], (length) =>
+      this.buildChain(length),
+    );
     this.graph = {
       weights: [model.weights],
       targetTokens: undefined,
@@ -131,14 +141,6 @@ class DraftModel implements Drafter {
   private compile(): Promise<Program> {
     const { runtime, weights } = this.model;
     return (this.program ??= runtime.compile(this.buildGraph(), [weights], { packed: true }));
-  }
-
-  private compileChain(length: number): Promise<Program> {
-    const { runtime, weights } = this.model;
-    const known =
-      this.chains.get(length) ?? runtime.compile(this.buildChain(length), [weights], { packed: true });
-    this.chains.set(length, known);
-    return known;
   }
 
   private buildChain(length: number): NamedTensors {
