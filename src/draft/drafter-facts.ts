@@ -97,10 +97,10 @@ const layerParts = [
   'post_attention_layernorm',
 ];
 
+type LayerSystem = 'eagle' | 'eagle3';
+
 /** Names as published, `model.` in front of them or not. */
-const required: Readonly<Record<HeadSystem, readonly string[]>> = {
-  medusa: [],
-  hydra: [],
+const required: Readonly<Record<LayerSystem, readonly string[]>> = {
   eagle: ['fc', ...layerParts.map((part) => `layers.0.${part}`)],
   eagle3: [
     'fc',
@@ -110,17 +110,41 @@ const required: Readonly<Record<HeadSystem, readonly string[]>> = {
   ],
 };
 
+/** The part of a name that says whose head it belongs to, between what stands before and behind it. */
+const headNames: Readonly<Record<Exclude<HeadSystem, LayerSystem>, RegExp>> = {
+  medusa: /^((?:medusa_heads?\.)?(?:blocks\.|lm_heads\.)?)(\d+)(\..+)$/,
+  hydra: /^(hydra_(?:mlp|lm_head)\.)(\d+)(\..+)$/,
+};
+
 function findMissingTensors(
   system: HeadSystem,
   { tensors }: Pick<Checkpoint, 'tensors'>,
 ): readonly Problem[] {
-  const missing = required[system]
-    .map((name) => `${name}.weight`)
-    .filter((name) => shapeOf(tensors, name).length === 0);
+  const missing =
+    system === 'medusa' || system === 'hydra'
+      ? listUneven([...tensors.keys()], headNames[system])
+      : required[system]
+          .map((name) => `${name}.weight`)
+          .filter((name) => shapeOf(tensors, name).length === 0);
   return missing.map((name) => ({
     problem: `The drafter has no tensor ${name}.`,
     remedy: 'Download the drafter again, or export it with all of its layers.',
   }));
+}
+
+/** Heads are alike: what one of them has and another lacks is missing. */
+function listUneven(names: readonly string[], pattern: RegExp): readonly string[] {
+  const parts = new Map<string, readonly [before: string, behind: string]>();
+  let heads = 0;
+  for (const name of names) {
+    const [, before, head, behind] = pattern.exec(name) ?? [];
+    if (before === undefined || behind === undefined) continue;
+    parts.set(`${before}*${behind}`, [before, behind]);
+    heads = Math.max(heads, Number(head) + 1);
+  }
+  return [...parts.values()]
+    .flatMap(([before, behind]) => Array.from({ length: heads }, (_, head) => `${before}${head}${behind}`))
+    .filter((name) => !names.includes(name));
 }
 
 /** config.json against the tensors: a drafter saved with another one's configuration. */
