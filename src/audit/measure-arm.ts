@@ -1,6 +1,5 @@
 /** One arm of one prompt, measured for real: the answer that speculative decoding gives, and how far it is preserved. */
-import type { AnswerOptions } from '../decode/answer.js';
-import type { PolicyChooser, SpeculativeGeneration } from '../decode/speculative.js';
+import type { PolicyChooser, SpeculativeGeneration, SpeculativeRequest } from '../decode/speculative.js';
 import { decodeSpeculative } from '../decode/speculative.js';
 import { decodePlain } from '../decode/plain.js';
 import type { Target } from '../decode/target.js';
@@ -73,11 +72,11 @@ export async function measureArm(
 export function decodeArm(
   setup: ArmSetup,
   promptIds: readonly number[],
-  watch: Pick<AnswerOptions, 'onToken' | 'signal'> = {},
+  options: Pick<SpeculativeRequest, 'onToken' | 'signal' | 'prefix'> = {},
 ): Promise<SpeculativeGeneration> {
   const { target, drafter, policy, maxNewTokens } = setup;
   return decodeSpeculative(target.model, drafter, {
-    ...watch,
+    ...options,
     promptIds,
     maxNewTokens,
     sampling: { temperature: 0 },

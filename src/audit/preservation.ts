@@ -5,6 +5,7 @@
  * quality would notice.
  */
 import { prefill } from '../decode/prefill.js';
+import type { ReadPrefix } from '../decode/prefix.js';
 import type { SpeculativeGeneration } from '../decode/speculative.js';
 import type { Target } from '../decode/target.js';
 import { perplexityOf } from '../measure/perplexity.js';
@@ -29,19 +30,26 @@ export interface PreservationBounds {
 
 type Answer = Pick<SpeculativeGeneration, 'tokenIds' | 'text'>;
 
+/** What has been computed already. */
+interface Known {
+  /** Of the answer, without the suffix. */
+  readonly answerPerplexity?: number;
+  /** The prompt up to the place of the suffix. */
+  readonly prefix?: Pick<ReadPrefix, 'cache'>;
+}
+
 /** The check on the free-running answer; the divergence is the search's own veto. */
 export async function keepsAnswer(
   target: Target,
   prompt: AuditPrompt,
   { tokenIds }: Answer,
   bounds: PreservationBounds,
-  /** Its perplexity without the suffix, where that is known already. */
-  known?: number,
+  { answerPerplexity, prefix }: Known = {},
 ): Promise<boolean> {
   const clean = prompt.answer.tokenIds;
   if (editSimilarity(clean, tokenIds) >= bounds.similarity) return true;
   if (repetitionShare(tokenIds) > repetitionShare(clean) + bounds.repetition) return false;
-  const perplexity = known ?? (await perplexityWithout(target, prompt, tokenIds));
+  const perplexity = answerPerplexity ?? (await perplexityWithout(target, prompt, tokenIds, prefix));
   return Math.log(perplexity / prompt.answerPerplexity) <= bounds.excess;
 }
 
@@ -68,7 +76,8 @@ export async function measurePreservation(
     taskAgrees: hasTask ? agree(clean.text, answer.text) : null,
     suffixPerplexity: suffixIds.length === 0 ? null : await perplexity(target, prompt.beforeIds, suffixIds),
     withinBound:
-      divergence <= bounds.epsilon && (await keepsAnswer(target, prompt, answer, bounds, answerPerplexity)),
+      divergence <= bounds.epsilon &&
+      (await keepsAnswer(target, prompt, answer, bounds, { answerPerplexity })),
   };
 }
 
@@ -76,8 +85,9 @@ function perplexityWithout(
   target: Target,
   prompt: AuditPrompt,
   answerIds: readonly number[],
+  prefix?: Pick<ReadPrefix, 'cache'>,
 ): Promise<number> {
-  return perplexity(target, joinPrompt(prompt, []), answerIds);
+  return perplexity(target, joinPrompt(prompt, []), answerIds, prefix?.cache.clone());
 }
 
 /** exp of the mean surprisal of a continuation. */
@@ -85,10 +95,11 @@ async function perplexity(
   { model }: Target,
   contextIds: readonly number[],
   continuation: readonly number[],
+  /** Holds the first tokens of the context. */
+  cache = model.createCache(),
 ): Promise<number> {
   if (continuation.length === 0) return 1;
-  const cache = model.createCache();
-  const before = contextIds.slice(0, -1);
+  const before = contextIds.slice(cache.length, -1);
   if (before.length > 0) await prefill(model, cache, before, { want: [] });
   const tokens = Int32Array.from([contextIds.at(-1)!, ...continuation.slice(0, -1)]);
   const { logits } = await model.forward({ tokens, cache, want: ['logits'] });

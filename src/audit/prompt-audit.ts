@@ -4,6 +4,8 @@
  */
 import { MistletoeError } from '../core/errors.js';
 import { createRandom } from '../core/random.js';
+import type { ReadPrefix } from '../decode/prefix.js';
+import { readPrefix } from '../decode/prefix.js';
 import { isClearlyAbove } from '../measure/running-test.js';
 import { joinPrompt } from './audit-prompt.js';
 import { keyOf } from './candidates.js';
@@ -144,10 +146,14 @@ async function selectByDecoding(
  * length to beat. Each is decoded once: only the selection asks again, when the length to beat is the lowest of all.
  */
 function createMeasure(audit: PromptAudit): Measure {
+  const { target, drafter, prompt } = audit;
   const known = new Map<string, number>();
+  let prefix: ReadPrefix | undefined;
   return async (suffixIds, toBeat) => {
     const key = keyOf(suffixIds);
-    const length = known.get(key) ?? (await decodeWhileShort(audit, suffixIds, toBeat));
+    // Without its last token: where nothing follows the suffix, the clean prompt is this and that token.
+    prefix ??= await readPrefix(target.model, drafter, prompt.beforeIds.slice(0, -1));
+    const length = known.get(key) ?? (await decodeWhileShort(audit, prefix, suffixIds, toBeat));
     known.set(key, length);
     return length;
   };
@@ -159,6 +165,7 @@ function createMeasure(audit: PromptAudit): Measure {
  */
 async function decodeWhileShort(
   audit: PromptAudit,
+  prefix: ReadPrefix,
   suffixIds: readonly number[],
   toBeat: number,
 ): Promise<number> {
@@ -166,6 +173,7 @@ async function decodeWhileShort(
   const abort = new AbortController();
   const lengths: number[] = [];
   const answer = await decodeArm(audit, joinPrompt(prompt, suffixIds), {
+    prefix,
     signal: abort.signal,
     onToken({ origin }) {
       if (origin === 'accepted') lengths[lengths.length - 1]! += 1;
@@ -175,5 +183,6 @@ async function decodeWhileShort(
   });
   const length = answer.acceptance.meanAcceptedLength;
   const isSlower = answer.finishReason !== 'aborted' && length <= toBeat;
-  return isSlower && (await keepsAnswer(target, prompt, answer, bounds)) ? length : Infinity;
+  if (!isSlower) return Infinity;
+  return (await keepsAnswer(target, prompt, answer, bounds, { prefix })) ? length : Infinity;
 }

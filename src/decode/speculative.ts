@@ -20,6 +20,7 @@ import { Answer } from './answer.js';
 import type { Generation, GenerationRequest } from './plain.js';
 import { createChooser, finishGeneration } from './plain.js';
 import { prefill } from './prefill.js';
+import type { ReadPrefix } from './prefix.js';
 import type { Verification, VerificationRule } from './verification.js';
 import { verifyGreedy, verifyRejection, verifyTypical } from './verification.js';
 
@@ -27,6 +28,8 @@ export interface SpeculativeRequest extends GenerationRequest {
   readonly policy: PolicyChooser;
   /** `greedy` at temperature 0 and `rejection` above it, unless told otherwise. */
   readonly rule?: VerificationRule;
+  /** What the prompt begins with, if that has been read already. */
+  readonly prefix?: ReadPrefix;
   /** Told once when the drafter fails and the request goes on without it. */
   readonly onNotice?: (message: string) => void;
 }
@@ -78,7 +81,7 @@ export async function decodeSpeculative(
   const chooser = createChooser(sampling, createRandom(seed, 'decode'));
   const verify = createVerifier(rule, sampling, createRandom(seed, 'verify'));
   const random = createRandom(seed, 'draft');
-  const cache = model.createCache();
+  const cache = request.prefix?.cache.clone() ?? model.createCache();
   const answer = new Answer(promptIds, request);
   const steps: StepOutcome[] = [];
   // Another drafter of the same target may have pointed them elsewhere since this one was loaded.
@@ -91,8 +94,9 @@ export async function decodeSpeculative(
 
   const startMs = performance.now();
   let root = 0;
-  let readCount = 0;
-  await prefill(model, cache, promptIds, {
+  let readCount = cache.length;
+  if (request.prefix !== undefined) session.observe({ ...request.prefix, next: promptIds[readCount]! });
+  await prefill(model, cache, promptIds.slice(readCount), {
     want: [chooser.want, ...reads],
     onChunk(tokens, result) {
       readCount += tokens.length;

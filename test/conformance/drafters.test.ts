@@ -4,6 +4,7 @@ import { openCheckpoint } from '../../src/checkpoint/open-checkpoint.js';
 import type { FinishReason } from '../../src/decode/answer.js';
 import type { Generation, GenerationRequest } from '../../src/decode/plain.js';
 import { decodePlain } from '../../src/decode/plain.js';
+import { readPrefix } from '../../src/decode/prefix.js';
 import type { SpeculativeGeneration } from '../../src/decode/speculative.js';
 import { always, decodeSpeculative } from '../../src/decode/speculative.js';
 import type { Drafter, DraftSession } from '../../src/draft/drafter.js';
@@ -121,6 +122,20 @@ describe.each(drafterVariants)('$name', (variant) => {
       read += accepted + 1;
     }
     expect(read).toBe(contextLength);
+  });
+
+  it.each([0, 1, 9])('drafts the same behind %s tokens that were read before', async (length) => {
+    const { target, drafter, tokenizer } = pair;
+    const promptIds = randomTokens('prefix', 12, vocabularySize);
+    const policy = always({ kind: 'chain', length: Math.min(3, drafter.maximumDepth) });
+    const request = { promptIds, maxNewTokens: 12, stopIds: [], tokenizer, ...greedy, policy };
+    const whole = await decodeSpeculative(target, drafter, request);
+    const prefix = await readPrefix(target, drafter, promptIds.slice(0, length));
+    for (let round = 0; round < 2; round++) {
+      const { tokenIds, acceptance } = await decodeSpeculative(target, drafter, { ...request, prefix });
+      expect(tokenIds).toEqual(whole.tokenIds);
+      expect(acceptance).toEqual(whole.acceptance);
+    }
   });
 
   it('streams the tokens it returns, with their origin', async () => {

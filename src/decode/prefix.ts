@@ -1,0 +1,38 @@
+/** The beginning that several prompts have in common, read once: answers to all of them go on from there. */
+import type { Drafter } from '../draft/drafter.js';
+import type { CausalModel } from '../model/causal-model.js';
+import type { KvCache } from '../model/kv-cache.js';
+import { prefill } from './prefill.js';
+
+export interface ReadPrefix {
+  readonly tokens: Int32Array;
+  /** Never written to: whoever goes on clones it. */
+  readonly cache: KvCache;
+  /** What the drafter reads of the target at these tokens. [token, width] */
+  readonly states: Float32Array;
+}
+
+export async function readPrefix(
+  model: CausalModel,
+  { reads, taps }: Pick<Drafter, 'reads' | 'taps'>,
+  tokenIds: readonly number[],
+): Promise<ReadPrefix> {
+  if (taps.length > 0) model.setTaps(taps);
+  const cache = model.createCache();
+  const parts: Float32Array[] = [];
+  if (tokenIds.length > 0) {
+    await prefill(model, cache, tokenIds, {
+      want: reads === 'tokens' ? [] : [reads],
+      onChunk(_, result) {
+        if (reads !== 'tokens') parts.push(result[reads]!);
+      },
+    });
+  }
+  const states = new Float32Array(parts.reduce((total, { length }) => total + length, 0));
+  let filled = 0;
+  for (const part of parts) {
+    states.set(part, filled);
+    filled += part.length;
+  }
+  return { tokens: Int32Array.from(tokenIds), cache, states };
+}
