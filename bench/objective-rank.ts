@@ -1,16 +1,19 @@
 /**
- * Does an objective know which suffix slows decoding down? Random suffixes are decoded for real, and their accepted
- * lengths are compared, by rank, with what each objective says of them: 1 is a perfect guide, 0 is none.
+ * Does an objective know which suffix slows decoding down? Suffixes are decoded for real, and their accepted lengths are
+ * compared, by rank, with what each objective says of them: 1 is a perfect guide, 0 is none. First random suffixes;
+ * then single edits of the slowest of those, scored along the clean answer, as a search does, and along the slowest
+ * one's own answer.
  * Run: npm run bench:objective-rank [-- PROMPTS_PER_SET [SUFFIXES [THREADS [DRAFTER ...]]]]
  */
 import { join } from 'node:path';
 import { listAllowedTokens } from '../src/audit/allowed-tokens.js';
 import type { AuditPrompt } from '../src/audit/audit-prompt.js';
-import { joinPrompt, preparePrompt } from '../src/audit/audit-prompt.js';
+import { joinPrompt, keepRoundTrips, preparePrompt } from '../src/audit/audit-prompt.js';
 import { drawRandomSuffix } from '../src/audit/controls.js';
 import { createObjective, objectiveNames } from '../src/audit/objectives.js';
 import { readPromptState } from '../src/audit/prompt-state.js';
 import { Scorer } from '../src/audit/scoring.js';
+import type { SearchPrograms } from '../src/audit/search-programs.js';
 import { compileSearch } from '../src/audit/search-programs.js';
 import { createRandom } from '../src/core/random.js';
 import { findDrafterFolder } from '../src/decode/bundled-drafters.js';
@@ -40,70 +43,109 @@ for (const set of ['mt-bench', 'humaneval', 'gsm8k']) {
     prompts.push(await preparePrompt(target, prompt, { ...settings, maxNewTokens, chat: true }));
 }
 
-const rows = [
-  ['drafter', ...objectiveNames, 'accepted length of random suffixes', 'lowest, mean over prompts'],
-];
+interface Measured {
+  readonly suffixIds: readonly number[];
+  readonly length: number;
+  readonly answerIds: readonly number[];
+}
+
+/** What is said of one kind of suffix, prompt by prompt. */
+class Ranking {
+  private readonly correlations = objectiveNames.map((): number[] => []);
+  private readonly lengths: number[][] = [];
+
+  constructor(readonly kind: string) {}
+
+  add(scores: readonly (readonly number[])[] /* [objective][suffix] */, measured: readonly Measured[]): void {
+    const lengths = measured.map(({ length }) => length);
+    this.lengths.push(lengths);
+    scores.forEach((values, index) => this.correlations[index]!.push(-correlateRanks(values, lengths)));
+  }
+
+  describe(): string[] {
+    return [
+      this.kind,
+      ...this.correlations.map((values) => mean(values).toFixed(2)),
+      mean(this.lengths.flat()).toFixed(2),
+      mean(this.lengths.map((lengths) => Math.min(...lengths))).toFixed(2),
+    ];
+  }
+}
+
+const rows = [['drafter', 'suffixes', ...objectiveNames, 'accepted length', 'lowest, mean over prompts']];
 for (const id of drafters) {
   const drafter = await loadDrafter(findDrafterFolder(id), {
     target: target.model,
     tokenizer: target.tokenizer,
   });
   target.model.setTaps(drafter.taps);
-  const correlations = objectiveNames.map((): number[] => []);
-  const lengths: number[][] = [];
+  const models = { target: target.model, drafter };
+  const programs: SearchPrograms[] = [];
+  for (const name of objectiveNames)
+    programs.push(await compileSearch(models, createObjective(name, 4), settings));
+  const atRandom = new Ranking('random');
+  const edited = new Ranking('edits of the slowest');
+  const alongOwn = new Ranking('the same, along its answer');
   for (const prompt of prompts) {
     const random = createRandom(1, 'objective-rank', prompt.id);
-    const suffixes: (readonly number[])[] = [];
-    while (suffixes.length < Number(count))
-      suffixes.push(await drawRandomSuffix(target, prompt, allowed, settings.suffixLength, random));
-    const measured: number[] = [];
-    for (const suffixIds of suffixes) measured.push(await decode(drafter, joinPrompt(prompt, suffixIds)));
-    lengths.push(measured);
-    for (const [index, scores] of (await scoreAll(drafter, prompt, suffixes)).entries())
-      correlations[index]!.push(-correlateRanks(scores, measured));
+    const state = await readPromptState(models, prompt.beforeIds);
+    /** [objective][suffix] degradation */
+    const scoreAll = async (measured: readonly Measured[], answerIds: readonly number[]) => {
+      const along = { ...prompt, answer: { ...prompt.answer, tokenIds: answerIds } };
+      const candidates = measured.map(({ suffixIds }) => ({ suffixIds, first: 0 }));
+      const scores: number[][] = [];
+      for (const compiled of programs) {
+        const scorer = new Scorer(target, models, compiled, along, state);
+        const scored = await scorer.score(candidates[0]!.suffixIds, candidates);
+        scores.push(scored.map(({ degradation }) => degradation));
+      }
+      return scores;
+    };
+    const drawn: Measured[] = [];
+    while (drawn.length < Number(count))
+      drawn.push(
+        await decode(
+          drafter,
+          prompt,
+          await drawRandomSuffix(target, prompt, allowed, settings.suffixLength, random),
+        ),
+      );
+    atRandom.add(await scoreAll(drawn, prompt.answer.tokenIds), drawn);
+
+    const slowest = drawn.reduce((low, entry) => (entry.length < low.length ? entry : low));
+    const edits: Measured[] = [];
+    while (edits.length < Number(count)) {
+      const suffixIds = [...slowest.suffixIds];
+      suffixIds[random.nextInteger(suffixIds.length)] = allowed[random.nextInteger(allowed.length)]!;
+      const [survives] = await keepRoundTrips(target, prompt, [suffixIds]);
+      if (survives === true) edits.push(await decode(drafter, prompt, suffixIds));
+    }
+    edited.add(await scoreAll(edits, prompt.answer.tokenIds), edits);
+    if (slowest.answerIds.length >= settings.window)
+      alongOwn.add(await scoreAll(edits, slowest.answerIds), edits);
   }
-  const all = lengths.flat();
-  rows.push([
-    id,
-    ...correlations.map((values) => mean(values).toFixed(2)),
-    mean(all).toFixed(2),
-    mean(lengths.map((measured) => Math.min(...measured))).toFixed(2),
-  ]);
+  rows.push(...[atRandom, edited, alongOwn].map((ranking) => [id, ...ranking.describe()]));
 }
 await runtime.dispose();
 console.log(
-  `${prompts.length} prompts, ${count} random suffixes each; rank correlation, mean over prompts\n`,
+  `${prompts.length} prompts, ${count} suffixes of each kind; rank correlation, mean over prompts\n`,
 );
 printTable(rows);
 
-async function decode(drafter: Drafter, promptIds: readonly number[]): Promise<number> {
-  const { acceptance } = await decodeSpeculative(target.model, drafter, {
-    promptIds,
+async function decode(
+  drafter: Drafter,
+  prompt: AuditPrompt,
+  suffixIds: readonly number[],
+): Promise<Measured> {
+  const { acceptance, tokenIds } = await decodeSpeculative(target.model, drafter, {
+    promptIds: joinPrompt(prompt, suffixIds),
     maxNewTokens,
     sampling: { temperature: 0 },
     seed: 0,
     stopIds: target.stopIds,
     policy: always({ kind: 'chain', length: 4 }),
   });
-  return acceptance.meanAcceptedLength;
-}
-
-/** [objective][suffix] degradation */
-async function scoreAll(
-  drafter: Drafter,
-  prompt: AuditPrompt,
-  suffixes: readonly (readonly number[])[],
-): Promise<number[][]> {
-  const models = { target: target.model, drafter };
-  const state = await readPromptState(models, prompt.beforeIds);
-  const scores: number[][] = [];
-  for (const name of objectiveNames) {
-    const programs = await compileSearch(models, createObjective(name, 4), settings);
-    const scorer = new Scorer(target, models, programs, prompt, state);
-    const candidates = suffixes.map((suffixIds) => ({ suffixIds, first: 0 }));
-    scores.push((await scorer.score(suffixes[0]!, candidates)).map(({ degradation }) => degradation));
-  }
-  return scores;
+  return { suffixIds, length: acceptance.meanAcceptedLength, answerIds: tokenIds };
 }
 
 function correlateRanks(left: readonly number[], right: readonly number[]): number {

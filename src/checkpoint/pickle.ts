@@ -1,7 +1,7 @@
 /**
  * A pickle is a program for a stack machine that may call any Python function: loading one from a stranger runs the
  * stranger's code. This machine knows no functions. It builds dicts, lists, tuples, strings and numbers, and where the
- * program "calls" one of the globals below it writes down a storage reference or a tensor description. Every
+ * program "calls" one of a few known globals it writes down a storage reference or a tensor description. Every
  * other opcode and global is refused by name.
  *
  * Memory stays in proportion to the pickle: lengths are checked against the bytes that are there, the number of
@@ -9,25 +9,10 @@
  * the run ends.
  */
 import { PickleCursor } from './pickle-cursor.js';
-import type { PickledStorage, PickledTensor, PickleValue } from './pickle-value.js';
-import { asSizes, isGlobal, isStorage, isTensor, isTuple } from './pickle-value.js';
-import { downloadAgain, formatShape, isSize, quote, refuse } from './stored-tensor.js';
-import type { StoredDType } from './stored-tensor.js';
-
-const storageDTypes: ReadonlyMap<string, StoredDType> = new Map<string, StoredDType>([
-  ['torch.FloatStorage', 'F32'],
-  ['torch.HalfStorage', 'F16'],
-  ['torch.BFloat16Storage', 'BF16'],
-  ['torch.DoubleStorage', 'F64'],
-  ['torch.LongStorage', 'I64'],
-  ['torch.IntStorage', 'I32'],
-  ['torch.ByteStorage', 'U8'],
-  ['torch.BoolStorage', 'BOOL'],
-]);
-
-const dictGlobal = 'collections.OrderedDict';
-const tensorGlobal = 'torch._utils._rebuild_tensor_v2';
-const parameterGlobal = 'torch._utils._rebuild_parameter';
+import { callGlobal, openStorage, requireKnownGlobal } from './pickle-globals.js';
+import type { PickleValue } from './pickle-value.js';
+import { isGlobal, isTuple } from './pickle-value.js';
+import { downloadAgain, quote, refuse } from './stored-tensor.js';
 
 const maximumContainers = 500_000;
 const maximumDepth = 1_000_000; // of the stack, and entries of the memo
@@ -45,6 +30,8 @@ class PickleMachine {
   readonly #source: string;
   readonly #stack: (PickleValue | typeof mark)[] = [];
   readonly #memo = new Map<number, PickleValue>();
+  readonly #damaged = (why: string): Error =>
+    refuse(`${this.#source} is not a state dict torch.save wrote: ${why}`, downloadAgain);
   #containers = 0;
 
   constructor(bytes: Buffer, source: string) {
@@ -110,11 +97,11 @@ class PickleMachine {
       case 0x6a: // LONG_BINGET
         return this.#recall(cursor.uint32());
       case 0x63: // GLOBAL
-        return this.#findGlobal(cursor.line(), cursor.line());
+        return this.#findGlobal([cursor.line(), cursor.line()]);
       case 0x93: // STACK_GLOBAL
-        return this.#findGlobal(...this.#popMany(2));
+        return this.#findGlobal(this.#popMany(2));
       case 0x51: // BINPERSID
-        return this.#openStorage(this.#pop());
+        return this.#count(openStorage(this.#pop(), this.#damaged));
       case 0x52: // REDUCE
         return this.#reduce();
       case 0x62: // BUILD
@@ -166,60 +153,16 @@ class PickleMachine {
     }
   }
 
-  #findGlobal(module?: PickleValue, name?: PickleValue): PickleValue {
+  #findGlobal([module, name]: readonly PickleValue[]): PickleValue {
     if (typeof module !== 'string' || typeof name !== 'string') throw this.#damaged('a global has no name');
-    const full = `${module}.${name}`;
-    if (
-      !storageDTypes.has(full) &&
-      full !== dictGlobal &&
-      full !== tensorGlobal &&
-      full !== parameterGlobal
-    ) {
-      throw refuse(
-        `${this.#source} asks for ${quote(full).slice(1, -1)}, which is not a tensor, dict or list; nothing was run`,
-        'Do not load this file with tools that run pickles unless you trust its author. ' +
-          'A file you trust can be saved again as a plain state dict or as safetensors.',
-      );
-    }
-    return this.#count({ kind: 'global', name: full });
-  }
-
-  #openStorage(id: PickleValue): PickledStorage {
-    const [kind, type, key, location, elements] = isTuple(id) ? id.items : [];
-    const dtype = isGlobal(type) ? storageDTypes.get(type.name) : undefined;
-    if (kind !== 'storage' || dtype === undefined || typeof key !== 'string' || !isSize(elements)) {
-      throw this.#damaged('a storage reference is malformed');
-    }
-    if (typeof location !== 'string') throw this.#damaged('a storage reference has no device');
-    return this.#count({ kind: 'storage', key, dtype, elements });
+    return this.#count({ kind: 'global', name: requireKnownGlobal(`${module}.${name}`, this.#source) });
   }
 
   #reduce(): PickleValue {
     const [callee, parameters] = this.#popMany(2);
     if (!isGlobal(callee) || !isTuple(parameters))
       throw this.#damaged('it calls something that is no global');
-    const [first] = parameters.items;
-    if (callee.name === dictGlobal && first === undefined) return this.#count(new Map());
-    if (callee.name === tensorGlobal) return this.#count(this.#rebuildTensor(parameters.items));
-    if (callee.name === parameterGlobal && isTensor(first)) return first;
-    throw this.#damaged(`it calls ${callee.name} in a way torch.save does not`);
-  }
-
-  #rebuildTensor(parameters: readonly PickleValue[]): PickledTensor {
-    const [storage, offset, shape, strides, , , metadata] = parameters;
-    const dimensions = asSizes(shape);
-    const steps = asSizes(strides);
-    if (!isStorage(storage) || !isSize(offset) || dimensions?.length !== steps?.length) {
-      throw this.#damaged('a tensor description is malformed');
-    }
-    if (dimensions === undefined || steps === undefined) {
-      const found = isTuple(shape) ? formatShape(shape.items.map((item) => typeof item)) : 'no tuple';
-      throw this.#damaged(`a tensor has ${found} for a shape, expected sizes`);
-    }
-    if (metadata !== undefined && metadata !== null) {
-      throw this.#damaged('a tensor carries extra metadata (conjugate or negated view)');
-    }
-    return { kind: 'tensor', storage, offset, shape: dimensions, strides: steps };
+    return this.#count(callGlobal(callee.name, parameters.items, this.#damaged));
   }
 
   /** A module's state_dict() sets `_metadata` (version numbers) on its OrderedDict. Nothing else may be set. */
@@ -294,9 +237,5 @@ class PickleMachine {
     if (this.#containers > maximumContainers)
       throw this.#damaged(`it holds more than ${maximumContainers} objects`);
     return value;
-  }
-
-  #damaged(why: string): Error {
-    return refuse(`${this.#source} is not a state dict torch.save wrote: ${why}`, downloadAgain);
   }
 }

@@ -3,7 +3,7 @@ import { MistletoeError } from '../core/errors.js';
 import type { SamplingOptions } from '../core/sampling.js';
 import { findDrafterFolder } from '../decode/bundled-drafters.js';
 import type { PolicyChooser } from '../decode/speculative.js';
-import { checkRule } from '../decode/speculative.js';
+import { checkRule } from '../decode/verifier.js';
 import { createPolicy, defaultDraftPolicy } from '../decode/speculative-text.js';
 import type { Target } from '../decode/target.js';
 import type { VerificationRule } from '../decode/verification.js';

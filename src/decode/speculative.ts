@@ -3,14 +3,10 @@
  * verification keeps a path of it and adds one token of the target's own. Nothing here knows how a drafter works.
  */
 import { describeCause, MistletoeError } from '../core/errors.js';
-import type { Random } from '../core/random.js';
 import { createRandom } from '../core/random.js';
-import type { SamplingOptions } from '../core/sampling.js';
-import { toLaw } from '../core/sampling.js';
 import type { Drafter, DraftSession } from '../draft/drafter.js';
 import type { ResolvedPolicy } from '../draft/grow-tree.js';
 import { growTree } from '../draft/grow-tree.js';
-import type { TokenTree } from '../draft/token-tree.js';
 import { chainTree } from '../draft/token-tree.js';
 import type { CausalModel, ForwardOutput, ForwardResult } from '../model/causal-model.js';
 import type { AcceptanceRecord, StepRecord } from './acceptance.js';
@@ -21,8 +17,8 @@ import type { Generation, GenerationRequest } from './plain.js';
 import { createChooser, finishGeneration } from './plain.js';
 import { prefill } from './prefill.js';
 import type { ReadPrefix } from './prefix.js';
-import type { Verification, VerificationRule } from './verification.js';
-import { verifyGreedy, verifyRejection, verifyTypical } from './verification.js';
+import type { VerificationRule } from './verification.js';
+import { checkRule, createVerifier } from './verifier.js';
 
 export interface SpeculativeRequest extends GenerationRequest {
   readonly policy: PolicyChooser;
@@ -204,48 +200,6 @@ export async function decodeSpeculative(
             },
           }),
     };
-  }
-}
-
-interface Verifier {
-  readonly want: 'argmax' | 'logits';
-  judge(tree: TokenTree, result: ForwardResult): Verification;
-}
-
-function createVerifier(rule: VerificationRule, sampling: SamplingOptions, random: Random): Verifier {
-  if (rule === 'greedy') return { want: 'argmax', judge: (tree, { argmax }) => verifyGreedy(tree, argmax!) };
-  const lawOf = (tree: TokenTree, logits: Float32Array) => {
-    const width = logits.length / tree.tokens.length;
-    return (node: number) => toLaw(logits.subarray(node * width, (node + 1) * width), sampling);
-  };
-  return {
-    want: 'logits',
-    judge: (tree, { logits }) =>
-      rule === 'typical'
-        ? verifyTypical(tree, lawOf(tree, logits!))
-        : verifyRejection(tree, lawOf(tree, logits!), random),
-  };
-}
-
-/** Refuses a rule that the temperature makes no sense of. */
-export function checkRule(rule: VerificationRule, { temperature }: SamplingOptions): void {
-  if (rule === 'greedy' && temperature > 0) {
-    throw new MistletoeError(
-      'usage',
-      `Greedy verification was asked for at temperature ${temperature}; it needs 0.`,
-      {
-        hint: 'Leave --verify out, or use rejection (lossless) or typical (lossy) with a temperature.',
-      },
-    );
-  }
-  if (rule === 'typical' && temperature === 0) {
-    throw new MistletoeError(
-      'usage',
-      'Typical acceptance was asked for at temperature 0; it needs a temperature above 0.',
-      {
-        hint: 'Leave --verify out for greedy verification, or give --temperature.',
-      },
-    );
   }
 }
 

@@ -5,13 +5,10 @@
 import { MistletoeError } from '../core/errors.js';
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
 import type { CacheOptions } from '../checkpoint/weight-cache.js';
-import { subtractDimensions, symbol } from '../graph/dimension.js';
-import type { Tensor } from '../graph/tensor.js';
+import { symbol } from '../graph/dimension.js';
 import { gatherRows } from '../graph/operations/indexing.js';
 import { input } from '../graph/operations/leaves.js';
-import { reshape, slice } from '../graph/operations/shaping.js';
-import type { KeyValueRows } from '../model/decoder-layer.js';
-import { joinRows } from '../model/decoder-layer.js';
+import { reshape } from '../graph/operations/shaping.js';
 import type { CausalModel } from '../model/causal-model.js';
 import { createModel, declareAttention, declarePast, stackRows } from '../model/causal-model.js';
 import { embeddingTable, embedTokens, projectToVocabulary, runDecoder } from '../model/decoder.js';
@@ -19,16 +16,10 @@ import type { NamedTensors, NamedValues, Program } from '../runtime/program.js';
 import { floatsOf, int32 } from '../runtime/program.js';
 import type { Tokenizer } from '../text/tokenizer.js';
 import { findVocabularyDifference } from '../text/tokenizer.js';
-import {
-  chainAngles,
-  chainOutputs,
-  chooseToken,
-  createChainCompiler,
-  declareChainContexts,
-  readChain,
-} from './chain-program.js';
+import { chainAngles, createChainCompiler, readChain } from './chain-program.js';
 import { countParameters, misfit } from './checks.js';
 import { DraftAttention } from './draft-attention.js';
+import { buildDraftModelChain } from './draft-model-chain.js';
 import type { DraftedLogits, Drafter, DraftGraph, DraftSession, TeacherForcing } from './drafter.js';
 import { dropFirst } from './positions.js';
 import { readScores, scoreNames, scoreOutputs } from './scores.js';
@@ -95,7 +86,7 @@ class DraftModel implements Drafter {
     this.vocabularySize = model.configuration.vocabularySize;
     this.parameterCount = countParameters(model.weights);
     this.compileChain = createChainCompiler(model.runtime, [model.weights], (length) =>
-      this.buildChain(length),
+      buildDraftModelChain(model, length),
     );
     this.graph = {
       weights: [model.weights],
@@ -141,33 +132,6 @@ class DraftModel implements Drafter {
   private compile(): Promise<Program> {
     const { runtime, weights } = this.model;
     return (this.program ??= runtime.compile(this.buildGraph(), [weights], { packed: true }));
-  }
-
-  private buildChain(length: number): NamedTensors {
-    const { configuration, scope } = this.model;
-    const { hiddenSize, headSize, vocabularySize } = configuration;
-    const row = symbol('row');
-    const context = declareAttention(configuration);
-    const past = declarePast(configuration);
-    const embed = (ids: Tensor): Tensor =>
-      reshape(embedTokens(configuration, scope, ids), [1, ids.shape[0]!, hiddenSize]);
-    const choose = (features: Tensor) => {
-      const logits = projectToVocabulary(configuration, scope, reshape(features, [1, hiddenSize]));
-      return chooseToken(reshape(logits, [1, vocabularySize]), undefined);
-    };
-    const first = runDecoder(configuration, scope, embed(input('tokens', [row], 'int32')), { context, past });
-    const chosen = [choose(slice(first.features, 1, subtractDimensions(row, 1)))];
-    let earlier: readonly KeyValueRows[] = first.rows;
-    for (const level of declareChainContexts(context, length - 1, headSize)) {
-      const step = runDecoder(configuration, scope, embed(chosen.at(-1)!.token), {
-        context: level,
-        past,
-        earlier,
-      });
-      earlier = earlier.map((rows, layer) => joinRows(rows, step.rows[layer]!));
-      chosen.push(choose(step.features));
-    }
-    return chainOutputs(chosen, stackRows(first.rows, configuration));
   }
 
   private buildGraph(): NamedTensors {
