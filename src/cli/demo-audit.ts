@@ -46,7 +46,7 @@ export async function showAudit(stage: Stage, number: number): Promise<void> {
   });
   const progress = createProgress('auto', terminal.stderr);
   const events = createAuditProgress(progress, { now: () => performance.now() });
-  const outcome = await startAudit(chooseRunFolder('runs', 'demo'), request, {
+  const outcome = await startAudit(flags.out ?? chooseRunFolder('runs', 'demo'), request, {
     events,
     signal,
     ...cache,

@@ -8,6 +8,7 @@ export interface DemoFlags extends MachineFlags {
   readonly maxNewTokens: number;
   readonly runs: number;
   readonly act?: '1' | '2';
+  readonly out?: string;
 }
 
 export function addDemoCommand(program: Command, context: CommandContext): void {
@@ -22,7 +23,8 @@ export function addDemoCommand(program: Command, context: CommandContext): void 
     .option('--runs <count>', 'measured runs of each way of decoding', wholeNumber(1), 5)
     .addOption(
       new Option('--act <number>', 'play one act alone: 1 is decoding, 2 the audit').choices(['1', '2']),
-    );
+    )
+    .option('--out <dir>', 'folder of the audit’s run (default: a new one in runs/)');
   addMachine(command).addHelpText('after', examples);
   command.action(async (flags: DemoFlags) => {
     const { runDemo } = await import('./demo-action.js');

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { stripVTControlCharacters } from 'node:util';
 import { afterAll, describe, expect, it } from 'vitest';
@@ -9,21 +10,20 @@ import { createFakeTerminal } from '../support/fake-terminal.js';
 const temporary = makeTemporaryFolder();
 afterAll(temporary.remove);
 
-async function demo(options: FakeTerminalOptions = {}): Promise<{ code: number; out: string; err: string }> {
-  const terminal = createFakeTerminal(options);
-  const argv = [
-    'demo',
-    '--act',
-    '1',
-    '-n',
-    '24',
-    '--runs',
-    '1',
-    '--cache-dir',
-    join(temporary.path, 'cache'),
-  ];
-  return { code: await run(argv, terminal), ...terminal.written };
+interface Shown {
+  readonly code: number;
+  readonly out: string;
+  readonly err: string;
 }
+
+async function play(argv: readonly string[], options: FakeTerminalOptions = {}): Promise<Shown> {
+  const terminal = createFakeTerminal(options);
+  const cache = join(temporary.path, 'cache');
+  return { code: await run(['demo', ...argv, '--cache-dir', cache], terminal), ...terminal.written };
+}
+
+const demo = (options?: FakeTerminalOptions): Promise<Shown> =>
+  play(['--act', '1', '-n', '24', '--runs', '1'], options);
 
 /** The words of each text behind the gutter, in the order shown: wrapping may differ, since brackets take room. */
 function textsOf(out: string): string[] {
@@ -71,5 +71,18 @@ describe('mistletoe demo', () => {
     });
     expect(code).toBe(130);
     expect(out).not.toContain('tokens/s');
+  });
+
+  it('leaves an audit that can be gone on with at Ctrl-C in the second act', async () => {
+    const folder = join(temporary.path, 'run');
+    const { code, out } = await play(['--act', '2', '--out', folder], {
+      onWrite: ({ interrupt }) => {
+        interrupt();
+      },
+    });
+    expect(code).toBe(130);
+    expect(out).toContain(`Go on with: mistletoe audit --resume ${folder}`);
+    expect(existsSync(join(folder, 'config.json'))).toBe(true);
+    expect(existsSync(join(folder, 'result.json'))).toBe(false);
   });
 });
