@@ -1,8 +1,10 @@
 /**
  * Which objective and which projection find the worse suffix: every variant attacks the same prompts with the same
  * seed and effort, on each drafter. The search follows the objective alone, and the best few suffixes are decoded at the
- * end: with decoding inside the search the variants could hardly be told apart. A variant is an audit of its own under out/ablation, so that a stopped run goes on.
- * Run: npm run bench:ablation [-- PROMPTS_PER_SET [STEPS [THREADS [DRAFTER ...]]]]
+ * end: with decoding inside the search the variants could hardly be told apart. Every round takes the next prompt of each
+ * set; a variant in a round is an audit of its own under out/ablation, so that a stopped run goes on and a finished one is
+ * only read.
+ * Run: npm run bench:ablation [-- ROUNDS [STEPS [THREADS [DRAFTER ...]]]]
  */
 import { join } from 'node:path';
 import type { ArmName, AuditResult, PromptResult } from '../src/audit/result.js';
@@ -30,29 +32,30 @@ const variants: readonly Variant[] = [
   { objective: 'total-variation', projection: 'subspace', lambda: 0 },
 ];
 
-const [perSet = '2', steps = '12', threads = '2', ...named] = process.argv.slice(2);
+const [roundCount = '2', steps = '8', threads = '2', ...named] = process.argv.slice(2);
 const drafters = named.length > 0 ? named : ['sps', 'eagle3'];
 const sets = ['mt-bench', 'humaneval', 'gsm8k'];
 const folder = join(packageRoot, '../shared/data');
-const prompts: Prompt[] = [];
-for (const set of sets) {
-  const chosen = (await loadPrompts(set, { folder })).slice(0, Number(perSet));
-  prompts.push(...chosen.map((prompt) => ({ ...prompt, id: `${set}-${prompt.id}` })));
-}
+const rounds = Array.from({ length: Number(roundCount) }, (_, index) => index + 1);
 
 const machine = describeMachine();
 console.log(
-  `${machine.processor} (${machine.architecture}); ${prompts.length} prompts, ${steps} steps of 32 candidates, the best 8 decoded, otherwise the standard preset\n`,
+  `${machine.processor} (${machine.architecture}); ${rounds.length} prompts of each set, ${steps} steps of 32 candidates, the best 8 decoded, otherwise the standard preset\n`,
 );
 const rows: string[][] = [];
 for (const [index, variant] of variants.entries()) {
   const projection =
     variant.projection === 'direction' ? `direction, lambda ${variant.lambda}` : variant.projection;
-  for (const { drafter, prompts: audited } of (await runVariant(variant, index === 0)).drafters) {
-    rows.push(describe(drafter, variant.objective, projection, audited, 'attack'));
+  const audited = new Map(drafters.map((drafter): [string, PromptResult[]] => [drafter, []]));
+  for (const round of rounds) {
+    const result = await runVariant(variant, round, index === 0);
+    for (const { drafter, prompts } of result.drafters) audited.get(drafter)!.push(...prompts);
+  }
+  for (const [drafter, prompts] of audited) {
+    rows.push(describe(drafter, variant.objective, projection, prompts, 'attack'));
     if (index > 0) continue;
-    rows.push(describe(drafter, variant.objective, 'none', audited, 'unprojected'));
-    rows.push(describe(drafter, 'none', 'none', audited, 'preservation-only'));
+    rows.push(describe(drafter, variant.objective, 'none', prompts, 'unprojected'));
+    rows.push(describe(drafter, 'none', 'none', prompts, 'preservation-only'));
   }
 }
 const byDrafter = drafters.flatMap((drafter) => rows.filter(([name]) => name === drafter));
@@ -91,13 +94,22 @@ function describe(
   ];
 }
 
-function runVariant(variant: Variant, controlSearches: boolean): Promise<AuditResult> {
-  const name = [...Object.values(variant), perSet, steps, ...drafters].join('-');
-  const effort = { steps: Number(steps), candidates: 32, decodes: 0, buffer: 8 };
+async function runVariant(variant: Variant, round: number, controlSearches: boolean): Promise<AuditResult> {
+  const name = [...Object.values(variant), round, steps, ...drafters].join('-');
+  const effort = { steps: Number(steps), candidates: 32, decodes: 0, buffer: 8, patience: 4 };
   return runSavedAudit(join(packageRoot, 'out/ablation', name), {
-    prompts,
+    prompts: await promptsOf(round),
     drafters,
     settings: { ...variant, ...effort, controlSearches },
     threads: Number(threads),
   });
+}
+
+async function promptsOf(round: number): Promise<Prompt[]> {
+  const prompts: Prompt[] = [];
+  for (const set of sets) {
+    const all = await loadPrompts(set, { folder });
+    prompts.push(...all.slice(round - 1, round).map((prompt) => ({ ...prompt, id: `${set}-${prompt.id}` })));
+  }
+  return prompts;
 }
