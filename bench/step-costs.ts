@@ -8,16 +8,16 @@
 import { join } from 'node:path';
 import { bundledDrafters, findDrafterFolder } from '../src/decode/bundled-drafters.js';
 import { bundledTarget, packageRoot } from '../src/decode/bundled-models.js';
+import type { GenerationRequest } from '../src/decode/plain.js';
 import { decodePlain } from '../src/decode/plain.js';
 import { prefill } from '../src/decode/prefill.js';
 import { always, decodeSpeculative } from '../src/decode/speculative.js';
-import type { GenerationRequest } from '../src/decode/plain.js';
 import { encodePrompt, openTarget } from '../src/decode/target.js';
 import { loadDrafter } from '../src/draft/load-drafter.js';
 import { describeMachine } from '../src/measure/machine.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
 import { loadPrompts } from '../src/text/prompt-set.js';
-import { printTable, time } from './stopwatch.js';
+import { median, printTable, time } from './stopwatch.js';
 
 const threads = 2;
 const context = 200;
@@ -96,7 +96,3 @@ for (const set of ['mt-bench', 'humaneval', 'gsm8k']) {
 }
 printTable(shares);
 await runtime.dispose();
-
-function median(values: readonly number[]): number {
-  return [...values].sort((left, right) => left - right)[Math.floor(values.length / 2)]!;
-}

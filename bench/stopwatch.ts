@@ -12,8 +12,11 @@ export async function time(run: () => Promise<unknown>, repetitions: number, war
     await run();
     times.push(performance.now() - start);
   }
-  times.sort((left, right) => left - right);
-  return { bestMs: times[0]!, medianMs: times[Math.floor(times.length / 2)]! };
+  return { bestMs: Math.min(...times), medianMs: median(times) };
+}
+
+export function median(values: readonly number[]): number {
+  return [...values].sort((left, right) => left - right)[Math.floor(values.length / 2)]!;
 }
 
 export function printTable(rows: readonly (readonly string[])[]): void {

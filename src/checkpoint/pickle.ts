@@ -162,7 +162,9 @@ class PickleMachine {
     const [callee, parameters] = this.#popMany(2);
     if (!isGlobal(callee) || !isTuple(parameters))
       throw this.#damaged('it calls something that is no global');
-    return this.#count(callGlobal(callee.name, parameters.items, this.#damaged));
+    const value = callGlobal(callee.name, parameters.items, this.#damaged);
+    // A parameter is the tensor that it was made of, which has been counted.
+    return value === parameters.items[0] ? value : this.#count(value);
   }
 
   /** A module's state_dict() sets `_metadata` (version numbers) on its OrderedDict. Nothing else may be set. */

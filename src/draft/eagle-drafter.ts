@@ -20,8 +20,11 @@ export function createEagleDrafter({ head, weights, ...described }: EagleParts):
   const compile = (): EaglePrograms => {
     const build = (kind: 'verified' | 'drafted'): Promise<Program> =>
       target.runtime.compile(buildEagleGraph(head, kind), stores, { packed: true });
-    const chain = createChainCompiler(target.runtime, stores, (length) => buildEagleChain(head, length));
-    return (programs ??= { verified: build('verified'), drafted: build('drafted'), chain });
+    return (programs ??= {
+      verified: build('verified'),
+      drafted: build('drafted'),
+      chain: createChainCompiler(target.runtime, stores, (length) => buildEagleChain(head, length)),
+    });
   };
   return {
     ...described,

@@ -21,7 +21,7 @@ import { misfit, requireSizes, requireWidth } from './checks.js';
 import { dropFirst, dropLast } from './positions.js';
 import type { Drafter, DraftSession, TeacherForcing } from './drafter.js';
 import type { DraftScores } from './scores.js';
-import { chainOutputs, chooseToken, readChain, createChainCompiler } from './chain-program.js';
+import { chainOutputs, chooseToken, createChainCompiler, readChain } from './chain-program.js';
 import { readScores, repeatRow, scoreNames, scoreOutputs } from './scores.js';
 import { PendingStates } from './states.js';
 

@@ -2,7 +2,7 @@
 const fewestValues = 16;
 const standardErrors = 1.5;
 
-/** Not a proof: one time in some fifteen a mean that lies exactly at the bound is taken for one above it. */
+/** Not a proof: one look in some fifteen takes a mean that lies exactly at the bound for one above it. */
 export function isClearlyAbove(values: readonly number[], bound: number): boolean {
   const count = values.length;
   if (count < fewestValues) return false;
