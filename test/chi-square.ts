@@ -37,6 +37,6 @@ export function chiSquareExcess(
   return statistic / (degrees * (1 - spread + 3.719 * Math.sqrt(spread)) ** 3);
 }
 
-export function uniformLaw(cells: number): number[] {
+export function uniformDistribution(cells: number): number[] {
   return Array.from({ length: cells }, () => 1 / cells);
 }

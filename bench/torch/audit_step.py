@@ -28,8 +28,8 @@ use_cache = variant == 'prefix-cache'
 def losses(embedded, start, past, draft_past):
     """embedded [batch, length, hidden]; degradation and divergence of each row of the batch."""
     features, _ = target.features(embedded, start, past)
-    law = target.head(features[:, -window:]).log_softmax(-1)
-    divergence = (clean.exp() * (clean - law)).sum(-1).mean(-1)
+    distribution = target.head(features[:, -window:]).log_softmax(-1)
+    divergence = (clean.exp() * (clean - distribution)).sum(-1).mean(-1)
     pairs = fuse(torch.cat([embedded[:, 1:], features[:, :-1]], dim=-1))
     length = pairs.shape[1]
     frequencies = 10000.0 ** (-torch.arange(0, target.size, 2).float() / target.size)
@@ -37,7 +37,7 @@ def losses(embedded, start, past, draft_past):
     mask = torch.full((length, start + length), float('-inf')).triu(start + 1)
     drafted, _ = draft(pairs, angles.cos(), angles.sin(), mask, draft_past)
     proposal = target.head(drafted[:, -(window - 1):]).log_softmax(-1)
-    kept = torch.minimum(law[:, 1:].exp(), proposal.exp()).sum(-1)
+    kept = torch.minimum(distribution[:, 1:].exp(), proposal.exp()).sum(-1)
     return (1 - kept).mean(-1), divergence
 
 

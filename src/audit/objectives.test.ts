@@ -12,44 +12,52 @@ import {
   positionDivergence,
 } from './objectives.js';
 
-type Law = readonly number[];
+type Distribution = readonly number[];
 
-/** One candidate whose target laws (one for each answer token) and draft laws (by depth, then row) are given. */
+/** One candidate whose target distributions (one for each answer token) and draft distributions (by depth, then row) are given. */
 async function degradationOf(
   name: ObjectiveName,
-  target: readonly Law[],
-  drafts: readonly (readonly Law[])[],
+  target: readonly Distribution[],
+  drafts: readonly (readonly Distribution[])[],
   targetTokens?: Int32Array,
 ): Promise<number> {
-  const logitsOf = (laws: readonly Law[]) =>
-    float32(Float32Array.from(laws.flat(), Math.log), [1, laws.length, laws[0]!.length]);
-  const declare = (label: string, laws: readonly Law[]) => input(label, [1, laws.length, laws[0]!.length]);
+  const logitsOf = (distributions: readonly Distribution[]) =>
+    float32(Float32Array.from(distributions.flat(), Math.log), [
+      1,
+      distributions.length,
+      distributions[0]!.length,
+    ]);
+  const declare = (label: string, distributions: readonly Distribution[]) =>
+    input(label, [1, distributions.length, distributions[0]!.length]);
   const pass = {
     targetLogits: declare('target', target),
-    draftLogits: drafts.map((laws, depth) => declare(`draft${depth}`, laws)),
+    draftLogits: drafts.map((distributions, depth) => declare(`draft${depth}`, distributions)),
   };
   const degradation = createObjective(name, drafts.length).degradation(pass, targetTokens);
   const program = await createInterpreter().compile({ degradation }, []);
-  const values = { target, ...Object.fromEntries(drafts.map((laws, depth) => [`draft${depth}`, laws])) };
+  const values = {
+    target,
+    ...Object.fromEntries(drafts.map((distributions, depth) => [`draft${depth}`, distributions])),
+  };
   const used = new Set(program.inputs.map((entry) => entry.name));
   const outputs = await program.run(
     Object.fromEntries(
       Object.entries(values)
         .filter(([label]) => used.has(label))
-        .map(([label, laws]) => [label, logitsOf(laws)]),
+        .map(([label, distributions]) => [label, logitsOf(distributions)]),
     ),
   );
   return floatsOf(outputs, 'degradation')[0]!;
 }
 
-const uniform: Law = [0.25, 0.25, 0.25, 0.25];
-const targetLaw: Law = [0.5, 0.25, 0.125, 0.125];
-const draftLaw: Law = [0.25, 0.5, 0.125, 0.125];
-/** The first row is the target's law of the token that every draft stands behind. */
+const uniform: Distribution = [0.25, 0.25, 0.25, 0.25];
+const targetDistribution: Distribution = [0.5, 0.25, 0.125, 0.125];
+const draftDistribution: Distribution = [0.25, 0.5, 0.125, 0.125];
+/** The first row is the target's distribution of the token that every draft stands behind. */
 const oneAhead = (name: ObjectiveName): Promise<number> =>
-  degradationOf(name, [uniform, targetLaw], [[draftLaw]]);
+  degradationOf(name, [uniform, targetDistribution], [[draftDistribution]]);
 
-describe('objectives on laws that can be counted by hand', () => {
+describe('objectives on distributions that can be counted by hand', () => {
   const ln2 = Math.LN2;
   it.each([
     ['surprisal', 0.25 * ln2 + 0.5 * 2 * ln2 + 0.25 * 3 * ln2],
@@ -64,7 +72,7 @@ describe('objectives on laws that can be counted by hand', () => {
 
   it('are all 0 where drafter and target agree, except for the surprisal, which is the entropy', async () => {
     for (const name of objectiveNames) {
-      const value = await degradationOf(name, [uniform, targetLaw], [[targetLaw]]);
+      const value = await degradationOf(name, [uniform, targetDistribution], [[targetDistribution]]);
       expect(value, name).toBeCloseTo(name === 'surprisal' ? 1.75 * ln2 : 0, 6);
     }
   });
@@ -72,24 +80,27 @@ describe('objectives on laws that can be counted by hand', () => {
   it('average over rows', async () => {
     const value = await degradationOf(
       'total-variation',
-      [uniform, targetLaw, targetLaw],
-      [[draftLaw, targetLaw]],
+      [uniform, targetDistribution, targetDistribution],
+      [[draftDistribution, targetDistribution]],
     );
     expect(value).toBeCloseTo(0.125, 6);
   });
 
   it('total variation is the rejection probability of the verification', async () => {
-    const kept = acceptanceProbability(Float32Array.from(targetLaw), Float32Array.from(draftLaw));
+    const kept = acceptanceProbability(
+      Float32Array.from(targetDistribution),
+      Float32Array.from(draftDistribution),
+    );
     expect(await oneAhead('total-variation')).toBeCloseTo(1 - kept, 6);
   });
 
   it('expected length is K minus the sum of the products of the acceptance probabilities', async () => {
     // Two levels: the first row of each belongs to the draft that begins at the first answer token.
-    const second: Law = [0.1, 0.2, 0.3, 0.4];
+    const second: Distribution = [0.1, 0.2, 0.3, 0.4];
     const value = await degradationOf(
       'expected-length',
-      [uniform, targetLaw, second],
-      [[draftLaw, uniform], [[0.4, 0.3, 0.2, 0.1]]],
+      [uniform, targetDistribution, second],
+      [[draftDistribution, uniform], [[0.4, 0.3, 0.2, 0.1]]],
     );
     const first = 0.75;
     const then = 0.1 + 0.2 + 0.2 + 0.1;
@@ -104,9 +115,9 @@ describe('objectives on laws that can be counted by hand', () => {
 describe('KL and a smaller draft vocabulary', () => {
   // The drafter knows target tokens 0 to 3; token 4 it cannot propose.
   const known = Int32Array.of(0, 1, 2, 3);
-  const target: Law = [0.4, 0.2, 0.2, 0.1, 0.1];
+  const target: Distribution = [0.4, 0.2, 0.2, 0.1, 0.1];
   /** All that changes is how little the drafter thinks of token 3, which it proposes too rarely anyway. */
-  const draft = (rare: number): Law => [0.55, 0.3, 0.15 - rare, rare];
+  const draft = (rare: number): Distribution => [0.55, 0.3, 0.15 - rare, rare];
   const measure = (name: ObjectiveName, rare: number): Promise<number> =>
     degradationOf(name, [[0.2, 0.2, 0.2, 0.2, 0.2], target], [[draft(rare)]], known);
 
@@ -148,10 +159,11 @@ describe('preservation', () => {
     const pass = { targetLogits: input('suffixed', shape), draftLogits: [] };
     const divergence = meanDivergence(positionDivergence(pass, input('clean', shape), direction));
     const program = await createInterpreter().compile({ divergence }, []);
-    const logits = (laws: readonly Law[]) => float32(Float32Array.from(laws.flat(), Math.log), shape);
+    const logits = (distributions: readonly Distribution[]) =>
+      float32(Float32Array.from(distributions.flat(), Math.log), shape);
     const outputs = await program.run({
-      clean: logits([targetLaw, uniform]),
-      suffixed: logits([draftLaw, uniform]),
+      clean: logits([targetDistribution, uniform]),
+      suffixed: logits([draftDistribution, uniform]),
     });
     expect(floatsOf(outputs, 'divergence')[0]!).toBeCloseTo(each / 2, 6);
   });

@@ -1,8 +1,8 @@
 /**
  * What the search drives up: disagreement of drafter and target along the clean answer. Objectives are values; all are
- * differentiable through the target's law, the features that the drafter reads and the drafter's embeddings.
+ * differentiable through the target's distribution, the features that the drafter reads and the drafter's embeddings.
  *
- * At one position let p be the target's law and q the drafter's, over the draft vocabulary D. A draft token is kept
+ * At one position let p be the target's distribution and q the drafter's, over the draft vocabulary D. A draft token is kept
  * with probability beta = sum over D of min(p, q); 1 - beta is the total variation distance (specs: Leviathan et al.).
  *
  *   surprisal        sum q (-log p)           how surprised the target is by what the drafter proposes
@@ -28,18 +28,18 @@ import { logSoftmax, mean, sum } from '../graph/operations/reductions.js';
 import { reshape, slice, transpose } from '../graph/operations/shaping.js';
 import type { ForcedPass } from './forced-pass.js';
 
-/** Log-laws of one draft depth over the draft vocabulary, rows aligned. [batch, row, draft token] each */
-interface Laws {
+/** Log-distributions of one draft depth over the draft vocabulary, rows aligned. [batch, row, draft token] each */
+interface Distributions {
   readonly target: Tensor;
   readonly draft: Tensor;
 }
 
-/** [batch, row, draft token] laws -> [batch, row, 1] */
-type PositionLoss = (laws: Laws) => Tensor;
+/** [batch, row, draft token] distributions -> [batch, row, 1] */
+type PositionLoss = (distributions: Distributions) => Tensor;
 
 const overTokens = (x: Tensor): Tensor => sum(x, [-1]);
 
-function acceptance({ target, draft }: Laws): Tensor {
+function acceptance({ target, draft }: Distributions): Tensor {
   return overTokens(minimum(exponential(target), exponential(draft)));
 }
 
@@ -47,7 +47,7 @@ const positionLosses = {
   surprisal: ({ target, draft }) => negate(overTokens(multiply(exponential(draft), target))),
   kl: ({ target, draft }) => overTokens(multiply(exponential(target), subtract(target, draft))),
   'reverse-kl': ({ target, draft }) => overTokens(multiply(exponential(draft), subtract(draft, target))),
-  'total-variation': (laws) => subtract(1, acceptance(laws)),
+  'total-variation': (distributions) => subtract(1, acceptance(distributions)),
   'one-sided': ({ target, draft }) =>
     overTokens(multiply(exponential(draft), maximum(subtract(draft, target), 0))),
 } as const satisfies Record<string, PositionLoss>;
@@ -76,7 +76,7 @@ export function createObjective(name: ObjectiveName, draftDepth: number): Object
   return {
     name,
     depth: 1,
-    degradation: (pass, targetTokens) => averageRows(loss(alignLaws(pass, 0, targetTokens))),
+    degradation: (pass, targetTokens) => averageRows(loss(alignDistributions(pass, 0, targetTokens))),
   };
 }
 
@@ -88,10 +88,14 @@ export function parseObjective(name: string): ObjectiveName {
   });
 }
 
-/** Depth d, row j belongs to answer token j + 1 + d; the target's law of that token stands in its row j + 1 + d. */
-function alignLaws(pass: ForcedPass, depth: number, targetTokens: Int32Array | undefined): Laws {
-  const law = slice(logSoftmax(pass.targetLogits), 1, 1 + depth);
-  return { target: restrictTokens(law, targetTokens), draft: logSoftmax(pass.draftLogits[depth]!) };
+/** Depth d, row j belongs to answer token j + 1 + d; the target's distribution of that token stands in its row j + 1 + d. */
+function alignDistributions(
+  pass: ForcedPass,
+  depth: number,
+  targetTokens: Int32Array | undefined,
+): Distributions {
+  const distribution = slice(logSoftmax(pass.targetLogits), 1, 1 + depth);
+  return { target: restrictTokens(distribution, targetTokens), draft: logSoftmax(pass.draftLogits[depth]!) };
 }
 
 function missingLength(pass: ForcedPass, targetTokens: Int32Array | undefined, draftDepth: number): Tensor {
@@ -100,7 +104,7 @@ function missingLength(pass: ForcedPass, targetTokens: Int32Array | undefined, d
   let survival: Tensor = constant(1);
   let missing: Tensor = constant(draftDepth);
   for (let depth = 0; depth < draftDepth; depth++) {
-    const { target, draft } = alignLaws(pass, depth, targetTokens);
+    const { target, draft } = alignDistributions(pass, depth, targetTokens);
     const cut = (x: Tensor): Tensor => slice(x, 1, 0, starts);
     survival = multiply(survival, acceptance({ target: cut(target), draft: cut(draft) }));
     missing = subtract(missing, survival);
@@ -113,17 +117,17 @@ function averageRows(x: Tensor): Tensor {
   return reshape(mean(x, [1]), [x.shape[0]!]);
 }
 
-/** The columns of the target's law that the drafter can propose. [batch, row, vocabulary] -> [batch, row, draft token] */
-export function restrictTokens(law: Tensor, targetTokens: Int32Array | undefined): Tensor {
-  if (targetTokens === undefined) return law;
+/** The columns of the target's distribution that the drafter can propose. [batch, row, vocabulary] -> [batch, row, draft token] */
+export function restrictTokens(distribution: Tensor, targetTokens: Int32Array | undefined): Tensor {
+  if (targetTokens === undefined) return distribution;
   const columns = constant(Array.from(targetTokens), [targetTokens.length], 'int32');
-  return transpose(gatherRows(transpose(law, [2, 0, 1]), columns), [1, 2, 0]);
+  return transpose(gatherRows(transpose(distribution, [2, 0, 1]), columns), [1, 2, 0]);
 }
 
 export type DivergenceDirection = 'clean-to-suffixed' | 'suffixed-to-clean';
 
 /**
- * Preservation: how far the suffix moves the target's own law from the clean one, in nats, for every answer position.
+ * Preservation: how far the suffix moves the target's own distribution from the clean one, in nats, for every answer position.
  * cleanLogits [1, window, vocabulary] -> [batch, window, 1]
  */
 export function positionDivergence(

@@ -1,5 +1,5 @@
 /**
- * Whether a suffix keeps the answer. Along the clean answer the target's law must not move by more than epsilon; and
+ * Whether a suffix keeps the answer. Along the clean answer the target's distribution must not move by more than epsilon; and
  * the answer that the target then gives by itself must be nearly the clean one, or one that the target without the
  * suffix finds about as likely and that repeats itself no more: a service could have given it, and no monitor of
  * quality would notice.
@@ -18,7 +18,7 @@ import type { PreservationMeasures } from './result.js';
 import type { Scorer } from './scoring.js';
 
 export interface PreservationBounds {
-  /** Most mean divergence of the target's law over the window, in nats. */
+  /** Most mean divergence of the target's distribution over the window, in nats. */
   readonly epsilon: number;
   /** Least edit similarity of the free-running answer to the clean one. */
   readonly similarity: number;

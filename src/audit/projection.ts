@@ -1,5 +1,5 @@
 /**
- * Null-space projection: what remains of the degradation gradient when the directions that move the target's own law
+ * Null-space projection: what remains of the degradation gradient when the directions that move the target's own distribution
  * are taken out. `direction` removes lambda times the component along the mean preservation gradient, so lambda 1 is
  * exact orthogonality and lambda 2 (the paper's) turns that component around; `subspace` removes the span of the
  * preservation gradients of all answer positions, which is a true null space to first order.

@@ -1,7 +1,7 @@
 /**
  * The search for a suffix (Mistletoe, arXiv 2605.14005, on GCG's coordinate steps): follow the gradient of the
- * degradation with the directions of the target's own law projected out, try the most promising single-token
- * changes for real, discard those that move the target's law by more than epsilon, keep the best. A suffix outside
+ * degradation with the directions of the target's own distribution projected out, try the most promising single-token
+ * changes for real, discard those that move the target's distribution by more than epsilon, keep the best. A suffix outside
  * the bound first returns inside. Where suffixes can be decoded, the few most promising ones of each step are, and the
  * measured accepted length decides: along an answer that soon takes its own way the objective is a weak guide.
  */
@@ -22,7 +22,7 @@ export interface SearchSettings {
   readonly positions: number;
   /** Most edits that are merged into one suffix in a step; 1 for none. */
   readonly merges: number;
-  /** The veto: mean divergence of the target's law, in nats, that a suffix may cause. */
+  /** The veto: mean divergence of the target's distribution, in nats, that a suffix may cause. */
   readonly epsilon: number;
   readonly projection: Projection;
   /** Suffixes that are kept, best first. */
@@ -85,7 +85,7 @@ export async function searchSuffix(problem: SearchProblem, settings: SearchSetti
       current = buffer.takeNext() ?? current;
       stalled = 0;
     }
-    // 1. Which way is up, without moving the target's law?
+    // 1. Which way is up, without moving the target's distribution?
     const gradients = await scorer.differentiate(current.suffixIds);
     const { direction, before, after } = await chooseDirection(problem, settings, current, gradients);
     // 2. The most promising changes that survive as text.

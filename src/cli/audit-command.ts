@@ -99,7 +99,7 @@ function addSettings(command: Command): void {
     .option('-n, --max-new-tokens <count>', 'length of the measured answers', count)
     .option(
       '--epsilon <nats>',
-      'veto: most mean divergence of the target’s law',
+      'veto: most mean divergence of the target’s distribution',
       number({ above: 0, expected: 'a number above 0' }),
     )
     .option('--similarity <share>', 'least edit similarity of the answer', number(share))
@@ -110,7 +110,7 @@ function addSettings(command: Command): void {
     )
     .option('--repetition <share>', 'and most gain of its repeated 4-grams', number(share))
     .addOption(
-      new Option('--divergence <direction>', 'which law is the reference').choices([
+      new Option('--divergence <direction>', 'which distribution is the reference').choices([
         'clean-to-suffixed',
         'suffixed-to-clean',
       ]),

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { chiSquareExcess, uniformLaw } from '../../test/chi-square.js';
+import { chiSquareExcess, uniformDistribution } from '../../test/chi-square.js';
 import { MistletoeError } from './errors.js';
 import { createRandom, type Random } from './random.js';
 
@@ -86,15 +86,15 @@ describe('uniformity', () => {
       single[Math.floor(value * 64)]!++;
       pairs[Math.floor(random.next() * 8) * 8 + Math.floor(random.next() * 8)]!++;
     }
-    expect(chiSquareExcess(single, uniformLaw(64))).toBeLessThan(1);
-    expect(chiSquareExcess(pairs, uniformLaw(64))).toBeLessThan(1);
+    expect(chiSquareExcess(single, uniformDistribution(64))).toBeLessThan(1);
+    expect(chiSquareExcess(pairs, uniformDistribution(64))).toBeLessThan(1);
   });
 
   it('uses the low bits too', () => {
     const random = createRandom('low-bits');
     const cells = new Int32Array(32);
     for (let draw = 0; draw < 50_000; draw++) cells[(random.next() * 2 ** 53) % 32]!++;
-    expect(chiSquareExcess(cells, uniformLaw(32))).toBeLessThan(1);
+    expect(chiSquareExcess(cells, uniformDistribution(32))).toBeLessThan(1);
   });
 
   it('gives independent first numbers to seeds and names that differ by one', () => {
@@ -106,8 +106,8 @@ describe('uniformity', () => {
       const [c, d] = [createRandom(9, `n${index}`).next(), createRandom(9, `n${index}`, 'x').next()];
       byName[Math.floor(c * 8) * 8 + Math.floor(d * 8)]!++;
     }
-    expect(chiSquareExcess(bySeed, uniformLaw(64))).toBeLessThan(1);
-    expect(chiSquareExcess(byName, uniformLaw(64))).toBeLessThan(1);
+    expect(chiSquareExcess(bySeed, uniformDistribution(64))).toBeLessThan(1);
+    expect(chiSquareExcess(byName, uniformDistribution(64))).toBeLessThan(1);
   });
 
   it('draws integers below a number that does not divide 2^32 evenly', () => {
@@ -115,7 +115,7 @@ describe('uniformity', () => {
     const below = 3 * 2 ** 30; // a plain remainder would draw the first third twice as often
     const thirds = new Int32Array(3);
     for (let draw = 0; draw < 30_000; draw++) thirds[Math.floor(random.nextInteger(below) / 2 ** 30)]!++;
-    expect(chiSquareExcess(thirds, uniformLaw(3))).toBeLessThan(1);
+    expect(chiSquareExcess(thirds, uniformDistribution(3))).toBeLessThan(1);
   });
 
   it('shuffles into every order equally often, and keeps the items', () => {
@@ -127,7 +127,7 @@ describe('uniformity', () => {
       orders.set(items.join(''), (orders.get(items.join('')) ?? 0) + 1);
     }
     expect(orders.size).toBe(24);
-    expect(chiSquareExcess([...orders.values()], uniformLaw(24))).toBeLessThan(1);
+    expect(chiSquareExcess([...orders.values()], uniformDistribution(24))).toBeLessThan(1);
     expect([...orders.keys()].every((order) => /^(?!.*(.).*\1)[0-3]{4}$/.test(order))).toBe(true);
   });
 });

@@ -140,31 +140,31 @@ function finalise(word: number): number {
   return hash ^ (hash >>> 16);
 }
 
-/** One index of a law; `total` is the mass it sums to, for weights that are not normalised. */
-export function drawFrom(law: Float32Array /* [vocabulary] */, random: Random, total = 1): number {
-  const { length } = law;
+/** One index of a distribution; `total` is the mass it sums to, for weights that are not normalised. */
+export function drawFrom(distribution: Float32Array /* [vocabulary] */, random: Random, total = 1): number {
+  const { length } = distribution;
   let left = random.next() * total;
   let lastPossible = -1;
   for (let index = 0; index < length; index++) {
-    const probability = law[index]!;
+    const probability = distribution[index]!;
     if (probability > 0) {
       if (left < probability) return index;
       left -= probability;
       lastPossible = index;
     }
   }
-  // Rounding can leave a sliver of the unit interval past the end of the law.
+  // Rounding can leave a sliver of the unit interval past the end of the distribution.
   if (lastPossible < 0)
-    throw new MistletoeError('runtime', 'Cannot draw from a law whose every probability is 0.');
+    throw new MistletoeError('runtime', 'Cannot draw from a distribution whose every probability is 0.');
   return lastPossible;
 }
 
 /**
- * Up to `count` distinct indexes in the order drawn, each from the law without those before it; fewer when the law
- * has fewer possible indexes. The law itself is left as it was.
+ * Up to `count` distinct indexes in the order drawn, each from the distribution without those before it; fewer when the distribution
+ * has fewer possible indexes. The distribution itself is left as it was.
  */
-export function drawWithoutReplacement(law: Float32Array, count: number, random: Random): number[] {
-  const remaining = count > 1 ? law.slice() : law;
+export function drawWithoutReplacement(distribution: Float32Array, count: number, random: Random): number[] {
+  const remaining = count > 1 ? distribution.slice() : distribution;
   const drawn: number[] = [];
   while (drawn.length < count) {
     const total = sum(remaining);

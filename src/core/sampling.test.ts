@@ -4,17 +4,17 @@ import { chiSquareExcess } from '../../test/chi-square.js';
 import { createRandom, drawFrom, drawWithoutReplacement } from './random.js';
 import { sum } from './vector.js';
 import type { SamplingOptions } from './sampling.js';
-import { toLaw } from './sampling.js';
+import { toDistribution } from './sampling.js';
 
-const logitsOf = (...law: number[]) => Float32Array.from(law, Math.log);
-const expectLaw = (law: Float32Array, expected: readonly number[]) => {
-  expect(law).toHaveLength(expected.length);
+const logitsOf = (...distribution: number[]) => Float32Array.from(distribution, Math.log);
+const expectDistribution = (distribution: Float32Array, expected: readonly number[]) => {
+  expect(distribution).toHaveLength(expected.length);
   expected.forEach((probability, token) => {
-    expect(law[token]).toBeCloseTo(probability, 6);
+    expect(distribution[token]).toBeCloseTo(probability, 6);
   });
 };
 
-describe('toLaw', () => {
+describe('toDistribution', () => {
   const logits = logitsOf(0.1, 0.4, 0.05, 0.25, 0.2);
 
   it.each<[string, SamplingOptions, number[]]>([
@@ -33,37 +33,40 @@ describe('toLaw', () => {
     // The squares' two largest hold 0.809, so 0.8 keeps two tokens; without the temperature it would keep three.
     ['top-p after temperature', { temperature: 0.5, topP: 0.8 }, [0, 0.16 / 0.2225, 0, 0.0625 / 0.2225, 0]],
   ])('%s', (_, options, expected) => {
-    expectLaw(toLaw(logits, options), expected);
+    expectDistribution(toDistribution(logits, options), expected);
   });
 
   it('keeps the lower index of a tie', () => {
     const flat = new Float32Array(4);
-    expectLaw(toLaw(flat, { temperature: 1, topK: 2 }), [0.5, 0.5, 0, 0]);
-    expectLaw(toLaw(flat, { temperature: 1, topP: 0.5 }), [0.5, 0.5, 0, 0]);
-    expectLaw(toLaw(flat, { temperature: 0 }), [1, 0, 0, 0]);
+    expectDistribution(toDistribution(flat, { temperature: 1, topK: 2 }), [0.5, 0.5, 0, 0]);
+    expectDistribution(toDistribution(flat, { temperature: 1, topP: 0.5 }), [0.5, 0.5, 0, 0]);
+    expectDistribution(toDistribution(flat, { temperature: 0 }), [1, 0, 0, 0]);
   });
 
   it('writes where it is told and leaves the logits alone', () => {
     const before = logits.slice();
     const out = new Float32Array(5).fill(9);
-    expect(toLaw(logits, { temperature: 1, topK: 2 }, out)).toBe(out);
+    expect(toDistribution(logits, { temperature: 1, topK: 2 }, out)).toBe(out);
     expect(logits).toEqual(before);
-    expectLaw(out, [0, 0.4 / 0.65, 0, 0.25 / 0.65, 0]);
+    expectDistribution(out, [0, 0.4 / 0.65, 0, 0.25 / 0.65, 0]);
   });
 
   it('keeps masked tokens at 0 and survives low temperatures', () => {
-    expectLaw(toLaw(Float32Array.of(-Infinity, 0, 0), { temperature: 1 }), [0, 0.5, 0.5]);
-    expectLaw(toLaw(Float32Array.of(5, 4, -90), { temperature: 1e-6, topP: 0.9 }), [1, 0, 0]);
+    expectDistribution(toDistribution(Float32Array.of(-Infinity, 0, 0), { temperature: 1 }), [0, 0.5, 0.5]);
+    expectDistribution(
+      toDistribution(Float32Array.of(5, 4, -90), { temperature: 1e-6, topP: 0.9 }),
+      [1, 0, 0],
+    );
   });
 
   it('finds a nucleus that is larger than its first guess', () => {
     const flat = new Float32Array(5000);
-    const law = toLaw(flat, { temperature: 1, topP: 0.5 });
-    expect(law.findLastIndex((probability) => probability > 0)).toBeCloseTo(2500, -1);
-    expect(sum(law)).toBeCloseTo(1, 5);
+    const distribution = toDistribution(flat, { temperature: 1, topP: 0.5 });
+    expect(distribution.findLastIndex((probability) => probability > 0)).toBeCloseTo(2500, -1);
+    expect(sum(distribution)).toBeCloseTo(1, 5);
   });
 
-  it('gives the law a full sort gives', () => {
+  it('gives the distribution a full sort gives', () => {
     // Eighths: equal scores tie, and different ones stay different as 32-bit probabilities.
     const score = fc.integer({ min: -48, max: 48 }).map((eighths) => eighths / 8);
     const scores = fc.array(score, { minLength: 1, maxLength: 300 });
@@ -75,20 +78,22 @@ describe('toLaw', () => {
     fc.assert(
       fc.property(scores, settings, (values, options) => {
         const some = Float32Array.from(values);
-        const law = toLaw(some, options);
+        const distribution = toDistribution(some, options);
         const order = [...some.keys()].sort((a, b) => some[b]! - some[a]! || a - b).slice(0, options.topK);
         const weights = order.map((token) =>
           Math.exp((some[token]! - some[order[0]!]!) / options.temperature),
         );
         const total = sum(weights);
-        const support = order.filter((token) => law[token]! > 0);
+        const support = order.filter((token) => distribution[token]! > 0);
         expect(order.slice(0, support.length)).toEqual(support);
-        expect(law.reduce((count, probability) => count + (probability > 0 ? 1 : 0), 0)).toBe(support.length);
+        expect(distribution.reduce((count, probability) => count + (probability > 0 ? 1 : 0), 0)).toBe(
+          support.length,
+        );
         const massOf = (size: number) => sum(weights.slice(0, size)) / total;
         expect(massOf(support.length)).toBeGreaterThanOrEqual(Math.min(options.topP, 1) - 1e-5);
         expect(massOf(support.length - 1)).toBeLessThan(options.topP + 1e-5);
         support.forEach((token, rank) => {
-          expect(law[token]).toBeCloseTo(weights[rank]! / total / massOf(support.length), 5);
+          expect(distribution[token]).toBeCloseTo(weights[rank]! / total / massOf(support.length), 5);
         });
       }),
       { numRuns: 200, seed: 1 },
@@ -105,7 +110,7 @@ describe('toLaw', () => {
     [{ temperature: 1, topP: 1.1 }, 'top-p is 1.1'],
     [{ temperature: 1, topP: Number.NaN }, 'top-p is NaN'],
   ])('refuses %j', (options, message) => {
-    expect(() => toLaw(logits, options)).toThrow(message);
+    expect(() => toDistribution(logits, options)).toThrow(message);
   });
 
   it.each([
@@ -114,16 +119,16 @@ describe('toLaw', () => {
     [[-Infinity, -Infinity], 'The largest logit is -Infinity'],
     [[0, Infinity], 'The largest logit is Infinity'],
   ])('refuses the logits %j', (values, message) => {
-    expect(() => toLaw(Float32Array.from(values), { temperature: 1 })).toThrow(message);
+    expect(() => toDistribution(Float32Array.from(values), { temperature: 1 })).toThrow(message);
   });
 });
 
 describe('drawFrom', () => {
-  it('follows the law and never draws what is impossible', () => {
+  it('follows the distribution and never draws what is impossible', () => {
     const random = createRandom('draw');
-    const law = Float32Array.of(0, 0.5, 0, 0.2, 0.3, 0);
+    const distribution = Float32Array.of(0, 0.5, 0, 0.2, 0.3, 0);
     const counts = new Int32Array(6);
-    for (let draw = 0; draw < 50_000; draw++) counts[drawFrom(law, random)]!++;
+    for (let draw = 0; draw < 50_000; draw++) counts[drawFrom(distribution, random)]!++;
     expect(chiSquareExcess(counts, [0, 0.5, 0, 0.2, 0.3, 0])).toBeLessThan(1);
   });
 
@@ -133,23 +138,23 @@ describe('drawFrom', () => {
     expect(() => drawFrom(new Float32Array(3), almostOne)).toThrow('every probability is 0');
   });
 
-  it('draws without replacement: the second from the law without the first', () => {
+  it('draws without replacement: the second from the distribution without the first', () => {
     const random = createRandom('siblings');
-    const law = [0.5, 0.3, 0.2];
+    const distribution = [0.5, 0.3, 0.2];
     const counts = new Int32Array(9);
     for (let draw = 0; draw < 50_000; draw++) {
-      const [first, second] = drawWithoutReplacement(Float32Array.from(law), 2, random);
+      const [first, second] = drawWithoutReplacement(Float32Array.from(distribution), 2, random);
       counts[first! * 3 + second!]!++;
     }
-    const expected = law.flatMap((first, i) =>
-      law.map((second, j) => (i === j ? 0 : (first * second) / (1 - first))),
+    const expected = distribution.flatMap((first, i) =>
+      distribution.map((second, j) => (i === j ? 0 : (first * second) / (1 - first))),
     );
     expect(chiSquareExcess(counts, expected)).toBeLessThan(1);
   });
 
-  it('draws fewer siblings than asked where the law has fewer', () => {
-    const law = Float32Array.of(0, 0.25, 0.75);
-    expect(drawWithoutReplacement(law, 5, createRandom(1)).sort()).toEqual([1, 2]);
-    expect([...law]).toEqual([0, 0.25, 0.75]);
+  it('draws fewer siblings than asked where the distribution has fewer', () => {
+    const distribution = Float32Array.of(0, 0.25, 0.75);
+    expect(drawWithoutReplacement(distribution, 5, createRandom(1)).sort()).toEqual([1, 2]);
+    expect([...distribution]).toEqual([0, 0.25, 0.75]);
   });
 });

@@ -1,6 +1,6 @@
 /**
- * From the scores of a model to the law its tokens are drawn from. Speculative sampling keeps the target's law only
- * if the same processed law is used for drawing and for verifying, so it is made here and nowhere else.
+ * From the scores of a model to the distribution its tokens are drawn from. Speculative sampling keeps the target's distribution only
+ * if the same processed distribution is used for drawing and for verifying, so it is made here and nowhere else.
  * The order is that of Hugging Face's warpers: temperature, then top-k, then top-p on what top-k left.
  */
 import { MistletoeError } from './errors.js';
@@ -22,7 +22,7 @@ export function checkSamplingOptions(options: SamplingOptions): SamplingOptions 
       'usage',
       `The temperature is ${temperature}; a number of 0 or more was expected.`,
       {
-        hint: 'Use 0 for greedy decoding, 1 for the law of the model as it is.',
+        hint: 'Use 0 for greedy decoding, 1 for the distribution of the model as it is.',
       },
     );
   }
@@ -39,8 +39,8 @@ export function checkSamplingOptions(options: SamplingOptions): SamplingOptions 
   return options;
 }
 
-/** The law of the next token, summing to 1, written to `out`, which may be `logits` itself. */
-export function toLaw(
+/** The distribution of the next token, summing to 1, written to `out`, which may be `logits` itself. */
+export function toDistribution(
   logits: Float32Array, // [vocabulary]
   options: SamplingOptions,
   out: Float32Array = new Float32Array(logits.length), // [vocabulary]
@@ -60,8 +60,8 @@ export function toLaw(
   }
   if (topK < logits.length) {
     const kept = topIndices(logits, topK);
-    const law = softmaxInto(gather(logits, kept), new Float32Array(kept.length), temperature);
-    scatter(law, kept, out);
+    const distribution = softmaxInto(gather(logits, kept), new Float32Array(kept.length), temperature);
+    scatter(distribution, kept, out);
   } else {
     softmaxInto(logits, out, temperature);
   }
@@ -73,17 +73,17 @@ export function toLaw(
   return topP < 1 ? keepNucleus(out, topP) : out;
 }
 
-/** Ranks a growing head of the law rather than all of it: a nucleus is rarely more than a few hundred tokens. */
-function keepNucleus(law: Float32Array, topP: number): Float32Array {
+/** Ranks a growing head of the distribution rather than all of it: a nucleus is rarely more than a few hundred tokens. */
+function keepNucleus(distribution: Float32Array, topP: number): Float32Array {
   for (let count = 128; ; count *= 8) {
-    const ranked = topIndices(law, count);
-    const probabilities = gather(law, ranked);
+    const ranked = topIndices(distribution, count);
+    const probabilities = gather(distribution, ranked);
     let size = 0;
     let mass = 0;
     while (size < ranked.length && mass < topP) mass += probabilities[size++]!;
-    if (mass < topP && ranked.length < law.length) continue;
+    if (mass < topP && ranked.length < distribution.length) continue;
     const kept = probabilities.subarray(0, size).map((probability) => probability / mass);
-    return scatter(kept, ranked, law);
+    return scatter(kept, ranked, distribution);
   }
 }
 

@@ -43,9 +43,9 @@ describe('logSumExp and softmaxInto', () => {
     expect(logSumExp([Math.log(1), Math.log(2), Math.log(5)])).toBeCloseTo(Math.log(8), 12);
     expect(logSumExp([])).toBe(-Infinity);
     expect(logSumExp([-Infinity, -Infinity])).toBe(-Infinity);
-    const law = softmaxInto(Float32Array.of(Math.log(1), Math.log(3)), new Float32Array(2));
-    expect(law[0]).toBeCloseTo(0.25, 6);
-    expect(law[1]).toBeCloseTo(0.75, 6);
+    const distribution = softmaxInto(Float32Array.of(Math.log(1), Math.log(3)), new Float32Array(2));
+    expect(distribution[0]).toBeCloseTo(0.25, 6);
+    expect(distribution[1]).toBeCloseTo(0.75, 6);
   });
 
   it('survives large scores and masks', () => {
@@ -64,10 +64,10 @@ describe('logSumExp and softmaxInto', () => {
   it('agrees with each other', () => {
     fc.assert(
       fc.property(scores, (values) => {
-        const law = softmaxInto(Float32Array.from(values), new Float32Array(values.length));
-        expect(sum(law)).toBeCloseTo(1, 5);
+        const distribution = softmaxInto(Float32Array.from(values), new Float32Array(values.length));
+        expect(sum(distribution)).toBeCloseTo(1, 5);
         values.forEach((value, index) => {
-          expect(law[index]).toBeCloseTo(Math.exp(value - logSumExp(values)), 5);
+          expect(distribution[index]).toBeCloseTo(Math.exp(value - logSumExp(values)), 5);
         });
       }),
     );

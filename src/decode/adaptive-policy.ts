@@ -10,7 +10,7 @@
  * chosen is tried again in bursts of a few steps, the first of which may have to read what the drafter has missed and
  * is not a measure of cost. Speculation that does not pay turns itself off and is tried again: the sooner when the last
  * burst paid, half as often after each one that did not. Accepted tokens never depend on the clock at temperature 0;
- * above it they do, in bytes though not in law, so fixed policies are the default there.
+ * above it they do, in bytes though not in distribution, so fixed policies are the default there.
  */
 import type { Drafter } from '../draft/drafter.js';
 import type { ResolvedPolicy } from '../draft/grow-tree.js';

@@ -2,7 +2,7 @@
 import type { Random } from '../core/random.js';
 import { createRandom, drawFrom } from '../core/random.js';
 import type { SamplingOptions } from '../core/sampling.js';
-import { checkSamplingOptions, toLaw } from '../core/sampling.js';
+import { checkSamplingOptions, toDistribution } from '../core/sampling.js';
 import type { CausalModel, ForwardResult } from '../model/causal-model.js';
 import type { AnswerOptions, FinishReason, TokenOrigin } from './answer.js';
 import { Answer } from './answer.js';
@@ -57,7 +57,7 @@ interface Chooser {
 export function createChooser(sampling: SamplingOptions, random: Random): Chooser {
   checkSamplingOptions(sampling);
   if (sampling.temperature === 0) return { want: 'argmax', choose: ({ argmax }) => argmax!.at(-1)! };
-  return { want: 'logits', choose: ({ logits }) => drawFrom(toLaw(logits!, sampling), random) };
+  return { want: 'logits', choose: ({ logits }) => drawFrom(toDistribution(logits!, sampling), random) };
 }
 
 export interface Clock {

@@ -5,7 +5,7 @@ import { argmax, sum } from '../core/vector.js';
 import { chainTree, childrenOf, createTree } from '../draft/token-tree.js';
 import {
   acceptanceProbability,
-  subtractLaw,
+  subtractDistribution,
   verificationRules,
   verifyDeterministic,
   verifyGreedy,
@@ -16,8 +16,8 @@ import {
 
 const VOCABULARY = 6;
 
-/** Laws with zeros, ties and very small entries. */
-const lawArbitrary = fc
+/** Distributions with zeros, ties and very small entries. */
+const distributionArbitrary = fc
   .array(fc.oneof(fc.constant(0), fc.constant(1), fc.double({ min: 1e-6, max: 1, noNaN: true })), {
     minLength: VOCABULARY,
     maxLength: VOCABULARY,
@@ -28,33 +28,37 @@ const lawArbitrary = fc
 const oneHot = (token: number) =>
   Float32Array.from({ length: VOCABULARY }, (_, index) => (index === token ? 1 : 0));
 
-/** A random tree whose siblings are drawn from random laws, or ranked by them. */
+/** A random tree whose siblings are drawn from random distributions, or ranked by them. */
 const treeArbitrary = fc
   .record({
     widths: fc.array(fc.integer({ min: 0, max: 3 }), { minLength: 1, maxLength: 8 }),
-    laws: fc.array(lawArbitrary, { minLength: 30, maxLength: 30 }),
+    distributions: fc.array(distributionArbitrary, { minLength: 30, maxLength: 30 }),
     seed: fc.nat(),
     origin: fc.constantFrom('sampled', 'deterministic'),
   })
-  .map(({ widths, laws, seed, origin }) => {
+  .map(({ widths, distributions, seed, origin }) => {
     const random = createRandom(seed);
     const tokens = [0];
     const parents = [-1];
     widths.forEach((width, node) => {
       if (node >= tokens.length) return;
-      for (const token of drawWithoutReplacement(laws[node]!, width, random)) {
+      for (const token of drawWithoutReplacement(distributions[node]!, width, random)) {
         tokens.push(token);
         parents.push(node);
       }
     });
-    const parts = { tokens: Int32Array.from(tokens), parents: Int32Array.from(parents), draftLaws: laws };
+    const parts = {
+      tokens: Int32Array.from(tokens),
+      parents: Int32Array.from(parents),
+      draftDistributions: distributions,
+    };
     return createTree({ ...parts, origin: origin });
   });
 
 describe('the identities of speculative sampling', () => {
   it('accepts with probability 1 - total variation; the residual has the rest of the mass', () => {
     fc.assert(
-      fc.property(lawArbitrary, lawArbitrary, (target, draft) => {
+      fc.property(distributionArbitrary, distributionArbitrary, (target, draft) => {
         const accepted = acceptanceProbability(target, draft);
         const excess = (left: Float32Array, right: Float32Array) =>
           sum(left.map((probability, token) => Math.max(0, probability - right[token]!)));
@@ -66,11 +70,11 @@ describe('the identities of speculative sampling', () => {
     );
   });
 
-  it('emits the target law: q min(1, p/q) + (1 - accepted) residual = p', () => {
+  it('emits the target distribution: q min(1, p/q) + (1 - accepted) residual = p', () => {
     fc.assert(
-      fc.property(lawArbitrary, lawArbitrary, (target, draft) => {
+      fc.property(distributionArbitrary, distributionArbitrary, (target, draft) => {
         const accepted = acceptanceProbability(target, draft);
-        const residual = subtractLaw(target, draft, 1, new Float32Array(VOCABULARY)) ?? target;
+        const residual = subtractDistribution(target, draft, 1, new Float32Array(VOCABULARY)) ?? target;
         expect(sum(residual)).toBeCloseTo(1, 5);
         target.forEach((probability, token) => {
           const kept = Math.min(draft[token]!, probability);
@@ -82,10 +86,10 @@ describe('the identities of speculative sampling', () => {
 
   it('treats a certain draft as p(x) and p without x', () => {
     fc.assert(
-      fc.property(lawArbitrary, fc.nat({ max: VOCABULARY - 1 }), (target, token) => {
+      fc.property(distributionArbitrary, fc.nat({ max: VOCABULARY - 1 }), (target, token) => {
         expect(acceptanceProbability(target, oneHot(token))).toBeCloseTo(target[token]!, 6);
         fc.pre(target[token]! < 0.999);
-        const residual = subtractLaw(target, oneHot(token), 1, new Float32Array(VOCABULARY))!;
+        const residual = subtractDistribution(target, oneHot(token), 1, new Float32Array(VOCABULARY))!;
         residual.forEach((probability, other) => {
           const expected = other === token ? 0 : target[other]! / (1 - target[token]!);
           expect(probability).toBeCloseTo(expected, 3);
@@ -94,9 +98,9 @@ describe('the identities of speculative sampling', () => {
     );
   });
 
-  it('leaves nothing of a law minus itself, rather than NaN', () => {
-    const law = Float32Array.of(0.5, 0.5);
-    expect(subtractLaw(law, law, 1, new Float32Array(2))).toBeUndefined();
+  it('leaves nothing of a distribution minus itself, rather than NaN', () => {
+    const distribution = Float32Array.of(0.5, 0.5);
+    expect(subtractDistribution(distribution, distribution, 1, new Float32Array(2))).toBeUndefined();
   });
 });
 
@@ -125,25 +129,29 @@ describe('verifyGreedy', () => {
 describe('every rule', () => {
   it('gives a path of the tree that starts at the root, and a token that may follow it', () => {
     fc.assert(
-      fc.property(treeArbitrary, fc.array(lawArbitrary, { minLength: 30, maxLength: 30 }), (tree, laws) => {
-        const random = createRandom('path');
-        const originals = laws.map((law) => law.slice());
-        const results = [
-          verifyRejection(tree, (node) => laws[node]!, random),
-          verifyTypical(tree, (node) => laws[node]!),
-          verifyGreedy(tree, Int32Array.from(laws, argmax)),
-        ];
-        for (const { path, nextToken } of results) {
-          let node = 0;
-          for (const next of path) {
-            expect(childrenOf(tree, node)).toContain(next);
-            expect(laws[node]![tree.tokens[next]!]).toBeGreaterThan(0);
-            node = next;
+      fc.property(
+        treeArbitrary,
+        fc.array(distributionArbitrary, { minLength: 30, maxLength: 30 }),
+        (tree, distributions) => {
+          const random = createRandom('path');
+          const originals = distributions.map((distribution) => distribution.slice());
+          const results = [
+            verifyRejection(tree, (node) => distributions[node]!, random),
+            verifyTypical(tree, (node) => distributions[node]!),
+            verifyGreedy(tree, Int32Array.from(distributions, argmax)),
+          ];
+          for (const { path, nextToken } of results) {
+            let node = 0;
+            for (const next of path) {
+              expect(childrenOf(tree, node)).toContain(next);
+              expect(distributions[node]![tree.tokens[next]!]).toBeGreaterThan(0);
+              node = next;
+            }
+            expect(distributions[node]![nextToken]).toBeGreaterThan(0);
           }
-          expect(laws[node]![nextToken]).toBeGreaterThan(0);
-        }
-        expect(laws).toEqual(originals);
-      }),
+          expect(distributions).toEqual(originals);
+        },
+      ),
       { numRuns: 300 },
     );
   });
@@ -153,10 +161,10 @@ describe('every rule', () => {
     fc.assert(
       fc.property(treeArbitrary, certain, (tree, tokens) => {
         const expected = verifyGreedy(tree, Int32Array.from(tokens));
-        const targetLaw = (node: number) => oneHot(tokens[node]!);
-        expect(verifyRejection(tree, targetLaw, createRandom('certain'))).toEqual(expected);
-        expect(verifyDeterministic(tree, targetLaw, createRandom('certain'))).toEqual(expected);
-        expect(verifyTypical(tree, targetLaw)).toEqual(expected);
+        const targetDistribution = (node: number) => oneHot(tokens[node]!);
+        expect(verifyRejection(tree, targetDistribution, createRandom('certain'))).toEqual(expected);
+        expect(verifyDeterministic(tree, targetDistribution, createRandom('certain'))).toEqual(expected);
+        expect(verifyTypical(tree, targetDistribution)).toEqual(expected);
       }),
       { numRuns: 300 },
     );
@@ -169,16 +177,16 @@ describe('every rule', () => {
 });
 
 describe('edges of the numbers', () => {
-  it('accepts every token when the draft law is the target law', () => {
-    const law = Float32Array.of(0.2, 0.3, 0.5);
+  it('accepts every token when the draft distribution is the target distribution', () => {
+    const distribution = Float32Array.of(0.2, 0.3, 0.5);
     for (let seed = 0; seed < 200; seed++) {
-      const tree = chainTree(0, [seed % 3, (seed + 1) % 3], [law, law]);
-      expect(verifySampled(tree, () => law, createRandom(seed)).path).toEqual([1, 2]);
+      const tree = chainTree(0, [seed % 3, (seed + 1) % 3], [distribution, distribution]);
+      expect(verifySampled(tree, () => distribution, createRandom(seed)).path).toEqual([1, 2]);
     }
   });
 
-  it('falls back to the target law where a rejection leaves no residual', () => {
-    // The draft law claims less than the whole law does, so a draw close to 1 rejects and max(0, p - q) is empty.
+  it('falls back to the target distribution where a rejection leaves no residual', () => {
+    // The draft distribution claims less than the whole distribution does, so a draw close to 1 rejects and max(0, p - q) is empty.
     const target = Float32Array.of(0.25, 0.75);
     const draft = Float32Array.of(0.2500001, 0.7500001);
     const nearlyOne = { ...createRandom(0), next: () => 1 - 2 ** -53 };
@@ -198,7 +206,7 @@ describe('edges of the numbers', () => {
     }
   });
 
-  it('keeps the second sibling honest when the first had nearly all of the draft law', () => {
+  it('keeps the second sibling honest when the first had nearly all of the draft distribution', () => {
     // After token 0 the draft is certain of token 1, and the residual target is half 1, half 2.
     const draft = Float32Array.of(1 - 2 ** -22, 2 ** -23, 0);
     const target = Float32Array.of(0, 0.5, 0.5);
@@ -206,7 +214,7 @@ describe('edges of the numbers', () => {
       tokens: Int32Array.of(0, 0, 1),
       parents: Int32Array.of(-1, 0, 0),
       origin: 'sampled',
-      draftLaws: [draft],
+      draftDistributions: [draft],
     });
     const random = createRandom('tiny');
     let accepted = 0;
@@ -218,7 +226,7 @@ describe('edges of the numbers', () => {
 });
 
 describe('verifyTypical', () => {
-  // Entropy of the flat law over 4 is log 4, so delta exp(-H) = 0.075; of a certain law 0, so epsilon decides.
+  // Entropy of the flat distribution over 4 is log 4, so delta exp(-H) = 0.075; of a certain distribution 0, so epsilon decides.
   it('keeps a token above min(epsilon, delta exp(-H)), and no other', () => {
     const flat = Float32Array.of(0.25, 0.25, 0.25, 0.25);
     expect(verifyTypical(chainTree(0, [3]), () => flat).path).toEqual([1]);
@@ -236,7 +244,10 @@ describe('verifyTypical', () => {
       origin: 'deterministic',
     });
     // Root: 0.6 / 0.4; after token 0: 0.5 / 0.5; after token 1: 0.9 / 0.1. Paths 0,1: 0.30 and 1,0: 0.36.
-    const laws = [Float32Array.of(0.6, 0.4), Float32Array.of(0.5, 0.5), Float32Array.of(0.9, 0.1)];
-    expect(verifyTypical(tree, (node) => laws[node] ?? laws[0]!)).toEqual({ path: [2, 4], nextToken: 0 });
+    const distributions = [Float32Array.of(0.6, 0.4), Float32Array.of(0.5, 0.5), Float32Array.of(0.9, 0.1)];
+    expect(verifyTypical(tree, (node) => distributions[node] ?? distributions[0]!)).toEqual({
+      path: [2, 4],
+      nextToken: 0,
+    });
   });
 });

@@ -2,8 +2,8 @@
  * Verification: which part of a draft tree the target keeps, and the token it adds. Each rule is one forward loop:
  * parents come before children, so following the accepted node means skipping every node whose parent it is not.
  *
- * Lossless rules emit tokens with exactly the target's law, whatever the drafter proposes. They expect processed
- * laws (temperature, top-k, top-p applied) on both sides, and never write to the laws they are given.
+ * Lossless rules emit tokens with exactly the target's distribution, whatever the drafter proposes. They expect processed
+ * distributions (temperature, top-k, top-p applied) on both sides, and never write to the distributions they are given.
  */
 import type { Random } from '../core/random.js';
 import { drawFrom } from '../core/random.js';
@@ -20,16 +20,19 @@ export interface Verification {
 
 export const verificationRules = {
   greedy: { lossless: true, summary: "keeps draft tokens that are the target's most likely token" },
-  rejection: { lossless: true, summary: "rejection sampling; the answer has the target's law" },
-  typical: { lossless: false, summary: "Medusa's typical acceptance; changes the law of the answer" },
+  rejection: { lossless: true, summary: "rejection sampling; the answer has the target's distribution" },
+  typical: {
+    lossless: false,
+    summary: "Medusa's typical acceptance; changes the distribution of the answer",
+  },
 } as const satisfies Record<string, { readonly lossless: boolean; readonly summary: string }>;
 
 export type VerificationRule = keyof typeof verificationRules;
 
-/** [node] -> [vocabulary], the target's law of the token after that node. */
-export type TargetLaw = (node: number) => Float32Array;
+/** [node] -> [vocabulary], the target's distribution of the token after that node. */
+export type TargetDistribution = (node: number) => Float32Array;
 
-/** Below this a residual is rounding noise and the target's law takes its place. */
+/** Below this a residual is rounding noise and the target's distribution takes its place. */
 const LEAST_RESIDUAL_MASS = 1e-12;
 
 /** Temperature 0: follow the child that is the target's most likely token. */
@@ -47,65 +50,79 @@ export function verifyGreedy(tree: TokenTree, targetArgmax: Int32Array /* [node]
 }
 
 /** The lossless rule that fits how the tree's siblings were chosen. */
-export function verifyRejection(tree: TokenTree, targetLaw: TargetLaw, random: Random): Verification {
+export function verifyRejection(
+  tree: TokenTree,
+  targetDistribution: TargetDistribution,
+  random: Random,
+): Verification {
   return tree.origin === 'sampled'
-    ? verifySampled(tree, targetLaw, random)
-    : verifyDeterministic(tree, targetLaw, random);
+    ? verifySampled(tree, targetDistribution, random)
+    : verifyDeterministic(tree, targetDistribution, random);
 }
 
 /**
  * Siblings drawn without replacement (EAGLE, arXiv 2401.15077; a chain is Leviathan et al., arXiv 2211.17192).
- * Sibling x is accepted with probability min(1, p(x) / q(x)), where q is the draft law without the siblings already
+ * Sibling x is accepted with probability min(1, p(x) / q(x)), where q is the draft distribution without the siblings already
  * tried, renormalised; a rejection replaces p by norm(max(0, p - q)). What is left of p at the end gives the token.
  */
-export function verifySampled(tree: TokenTree, targetLaw: TargetLaw, random: Random): Verification {
-  const { tokens, parents, draftLaws } = tree;
+export function verifySampled(
+  tree: TokenTree,
+  targetDistribution: TargetDistribution,
+  random: Random,
+): Verification {
+  const { tokens, parents, draftDistributions } = tree;
   const path: number[] = [];
   let node = 0;
-  let law = targetLaw(node);
+  let distribution = targetDistribution(node);
   let residual: Float32Array | undefined;
-  let untriedMass: number | undefined; // of the draft law at this node; undefined is all of it
+  let untriedMass: number | undefined; // of the draft distribution at this node; undefined is all of it
   for (let child = 1; child < tokens.length; child++) {
     if (parents[child] !== node) continue;
     const token = tokens[child]!;
-    const draftLaw = draftLaws[node]!;
-    const draftProbability = draftLaw[token]!;
+    const draftDistribution = draftDistributions[node]!;
+    const draftProbability = draftDistribution[token]!;
     const draftMass = Math.max(untriedMass ?? 1, draftProbability);
-    if (random.next() * draftProbability < law[token]! * draftMass) {
+    if (random.next() * draftProbability < distribution[token]! * draftMass) {
       path.push(child);
       node = child;
-      law = targetLaw(node);
+      distribution = targetDistribution(node);
       untriedMass = undefined;
     } else {
-      residual ??= new Float32Array(law.length);
+      residual ??= new Float32Array(distribution.length);
       // Tried siblings need no care here: a rejected token has p < q, so its residual is already 0.
-      law = subtractLaw(law, draftLaw, draftMass, residual) ?? targetLaw(node);
-      // Summed, not taken to be 1: after a likely sibling, what is left is no larger than the law's rounding.
-      untriedMass = (untriedMass ?? sum(draftLaw)) - draftProbability;
+      distribution =
+        subtractDistribution(distribution, draftDistribution, draftMass, residual) ??
+        targetDistribution(node);
+      // Summed, not taken to be 1: after a likely sibling, what is left is no larger than the distribution's rounding.
+      untriedMass = (untriedMass ?? sum(draftDistribution)) - draftProbability;
     }
   }
-  return { path, nextToken: drawFrom(law, random) };
+  return { path, nextToken: drawFrom(distribution, random) };
 }
 
 /**
- * Siblings that are the drafter's most likely tokens (EAGLE-2, arXiv 2406.16858). The draft law of a token that is
+ * Siblings that are the drafter's most likely tokens (EAGLE-2, arXiv 2406.16858). The draft distribution of a token that is
  * certain to be proposed is 1 there: accept x with probability p(x), otherwise strike x from p and renormalise.
  */
-export function verifyDeterministic(tree: TokenTree, targetLaw: TargetLaw, random: Random): Verification {
+export function verifyDeterministic(
+  tree: TokenTree,
+  targetDistribution: TargetDistribution,
+  random: Random,
+): Verification {
   const { tokens, parents } = tree;
   const path: number[] = [];
   let node = 0;
-  let law = targetLaw(node);
+  let distribution = targetDistribution(node);
   let struck: number[] = [];
   let remainingMass = 1;
   for (let child = 1; child < tokens.length; child++) {
     if (parents[child] !== node) continue;
     const token = tokens[child]!;
-    const targetProbability = law[token]!;
+    const targetProbability = distribution[token]!;
     if (random.next() * remainingMass < targetProbability) {
       path.push(child);
       node = child;
-      law = targetLaw(node);
+      distribution = targetDistribution(node);
       struck = [];
       remainingMass = 1;
     } else {
@@ -113,12 +130,12 @@ export function verifyDeterministic(tree: TokenTree, targetLaw: TargetLaw, rando
       remainingMass = Math.max(0, remainingMass - targetProbability);
     }
   }
-  if (struck.length === 0) return { path, nextToken: drawFrom(law, random) };
-  const rest = law.slice();
+  if (struck.length === 0) return { path, nextToken: drawFrom(distribution, random) };
+  const rest = distribution.slice();
   for (const token of struck) rest[token] = 0;
   const restMass = sum(rest);
   const isUsable = restMass > LEAST_RESIDUAL_MASS;
-  return { path, nextToken: isUsable ? drawFrom(rest, random, restMass) : drawFrom(law, random) };
+  return { path, nextToken: isUsable ? drawFrom(rest, random, restMass) : drawFrom(distribution, random) };
 }
 
 export interface TypicalOptions {
@@ -132,7 +149,7 @@ export interface TypicalOptions {
  */
 export function verifyTypical(
   tree: TokenTree,
-  targetLaw: TargetLaw,
+  targetDistribution: TargetDistribution,
   { epsilon = 0.09, delta = 0.3 }: TypicalOptions = {},
 ): Verification {
   const { tokens, parents, depths } = tree;
@@ -143,40 +160,45 @@ export function verifyTypical(
   for (let node = 1; node < tokens.length; node++) {
     const parent = parents[node]!;
     if (scores[parent] === -Infinity) continue;
-    const law = targetLaw(parent);
-    if (thresholds[parent] === -1) thresholds[parent] = Math.min(epsilon, delta * Math.exp(-entropy(law)));
-    const targetProbability = law[tokens[node]!]!;
+    const distribution = targetDistribution(parent);
+    if (thresholds[parent] === -1)
+      thresholds[parent] = Math.min(epsilon, delta * Math.exp(-entropy(distribution)));
+    const targetProbability = distribution[tokens[node]!]!;
     if (targetProbability <= thresholds[parent]!) continue;
     scores[node] = scores[parent]! + Math.log(targetProbability);
     const isLonger = depths[node]! > depths[best]!;
     if (isLonger || (depths[node] === depths[best] && scores[node]! > scores[best]!)) best = node;
   }
-  return { path: pathTo(tree, best), nextToken: argmax(targetLaw(best)) };
+  return { path: pathTo(tree, best), nextToken: argmax(targetDistribution(best)) };
 }
 
 /** sum min(p, q) = 1 - total variation: the probability that one drawn draft token is accepted. */
-export function acceptanceProbability(targetLaw: Float32Array, draftLaw: Float32Array): number {
-  const { length } = targetLaw;
+export function acceptanceProbability(
+  targetDistribution: Float32Array,
+  draftDistribution: Float32Array,
+): number {
+  const { length } = targetDistribution;
   let overlap = 0;
-  for (let token = 0; token < length; token++) overlap += Math.min(targetLaw[token]!, draftLaw[token]!);
+  for (let token = 0; token < length; token++)
+    overlap += Math.min(targetDistribution[token]!, draftDistribution[token]!);
   return overlap;
 }
 
 /**
- * norm(max(0, law - draftLaw / draftMass)) written to `out`, which may be `law`; undefined where nothing but rounding
+ * norm(max(0, distribution - draftDistribution / draftMass)) written to `out`, which may be `distribution`; undefined where nothing but rounding
  * noise is left.
  */
-export function subtractLaw(
-  law: Float32Array, // [vocabulary]
-  draftLaw: Float32Array, // [vocabulary]
+export function subtractDistribution(
+  distribution: Float32Array, // [vocabulary]
+  draftDistribution: Float32Array, // [vocabulary]
   draftMass: number,
   out: Float32Array, // [vocabulary]
 ): Float32Array | undefined {
-  const { length } = law;
+  const { length } = distribution;
   const draftScale = 1 / draftMass;
   let mass = 0;
   for (let token = 0; token < length; token++) {
-    const excess = law[token]! - draftLaw[token]! * draftScale;
+    const excess = distribution[token]! - draftDistribution[token]! * draftScale;
     const kept = excess > 0 ? excess : 0;
     out[token] = kept;
     mass += kept;
@@ -188,11 +210,11 @@ export function subtractLaw(
 }
 
 /** With the 1e-5 that Medusa's implementation adds inside the logarithm. */
-function entropy(law: Float32Array): number {
-  const { length } = law;
+function entropy(distribution: Float32Array): number {
+  const { length } = distribution;
   let total = 0;
   for (let token = 0; token < length; token++) {
-    const probability = law[token]!;
+    const probability = distribution[token]!;
     if (probability > 0) total -= probability * Math.log(probability + 1e-5);
   }
   return total;

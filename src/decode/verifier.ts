@@ -2,7 +2,7 @@
 import { MistletoeError } from '../core/errors.js';
 import type { Random } from '../core/random.js';
 import type { SamplingOptions } from '../core/sampling.js';
-import { toLaw } from '../core/sampling.js';
+import { toDistribution } from '../core/sampling.js';
 import type { TokenTree } from '../draft/token-tree.js';
 import type { ForwardResult } from '../model/causal-model.js';
 import type { Verification, VerificationRule } from './verification.js';
@@ -15,16 +15,16 @@ export interface Verifier {
 
 export function createVerifier(rule: VerificationRule, sampling: SamplingOptions, random: Random): Verifier {
   if (rule === 'greedy') return { want: 'argmax', judge: (tree, { argmax }) => verifyGreedy(tree, argmax!) };
-  const lawOf = (tree: TokenTree, logits: Float32Array) => {
+  const distributionOf = (tree: TokenTree, logits: Float32Array) => {
     const width = logits.length / tree.tokens.length;
-    return (node: number) => toLaw(logits.subarray(node * width, (node + 1) * width), sampling);
+    return (node: number) => toDistribution(logits.subarray(node * width, (node + 1) * width), sampling);
   };
   return {
     want: 'logits',
     judge: (tree, { logits }) =>
       rule === 'typical'
-        ? verifyTypical(tree, lawOf(tree, logits!))
-        : verifyRejection(tree, lawOf(tree, logits!), random),
+        ? verifyTypical(tree, distributionOf(tree, logits!))
+        : verifyRejection(tree, distributionOf(tree, logits!), random),
   };
 }
 

@@ -134,22 +134,22 @@ describe('a drawn tree', () => {
     shape: shapeFromPaths('mine', paths),
   });
 
-  it('keeps the law that the children of each node were drawn from', async () => {
+  it('keeps the distribution that the children of each node were drawn from', async () => {
     const policy = shape([0], [1], [2], [0, 0], [1, 0]);
     const tree = await growTree(scriptedSession(random), request(policy, { sampling }));
     expect(tree.origin).toBe('sampled');
     expect(tree.tokens).toHaveLength(6);
     const scores = random([root]);
     const total = logSumExp(scores);
-    tree.draftLaws[0]!.forEach((probability, token) => {
+    tree.draftDistributions[0]!.forEach((probability, token) => {
       expect(probability).toBeCloseTo(Math.exp(scores[token]! - total), 5);
     });
-    expect(tree.draftLaws[1]).toBeDefined();
-    expect(tree.draftLaws[2]).toBeDefined();
-    expect(tree.draftLaws[3]).toBeUndefined();
+    expect(tree.draftDistributions[1]).toBeDefined();
+    expect(tree.draftDistributions[2]).toBeDefined();
+    expect(tree.draftDistributions[3]).toBeUndefined();
   });
 
-  it('is smaller where the law has fewer tokens than the shape has siblings', async () => {
+  it('is smaller where the distribution has fewer tokens than the shape has siblings', async () => {
     // Two tokens are possible at the root, one below it.
     const narrow: Script = (path) =>
       Float32Array.from({ length: vocabularySize }, (_, token) => (token < 3 - path.length ? 1 : -Infinity));
@@ -163,9 +163,9 @@ describe('a drawn tree', () => {
     }
   });
 
-  it('draws the first sibling from the law itself, whatever ranks the shape leaves out', async () => {
-    const law = [0.5, 0.25, 0.15, 0.1];
-    const script: Script = () => Float32Array.from(law, Math.log);
+  it('draws the first sibling from the distribution itself, whatever ranks the shape leaves out', async () => {
+    const distribution = [0.5, 0.25, 0.15, 0.1];
+    const script: Script = () => Float32Array.from(distribution, Math.log);
     const counts = new Array<number>(4).fill(0);
     const seconds = new Array<number>(4).fill(0);
     const source = createRandom('gaps');
@@ -177,10 +177,11 @@ describe('a drawn tree', () => {
       counts[tree.tokens[1]!]! += 1;
       seconds[tree.tokens[2]!]! += 1;
     }
-    expect(chiSquareExcess(counts, law)).toBeLessThan(1);
-    const second = law.map((_, token) =>
-      law.reduce(
-        (mass, first, other) => (other === token ? mass : mass + (first * law[token]!) / (1 - first)),
+    expect(chiSquareExcess(counts, distribution)).toBeLessThan(1);
+    const second = distribution.map((_, token) =>
+      distribution.reduce(
+        (mass, first, other) =>
+          other === token ? mass : mass + (first * distribution[token]!) / (1 - first),
         0,
       ),
     );

@@ -2,13 +2,13 @@
  * Policies: how scores become a tree. A chain takes one token a level; a static tree fills a fixed shape by rank; a
  * dynamic tree (EAGLE-2, arXiv 2406.16858, section 4) expands the nodes that the drafter itself thinks most likely
  * and then keeps the best of all. At temperature 0 tokens are the drafter's best; above it chains and static trees
- * draw without replacement from the drafter's processed law, which verification then needs.
+ * draw without replacement from the drafter's processed distribution, which verification then needs.
  */
 import { MistletoeError } from '../core/errors.js';
 import type { Random } from '../core/random.js';
 import { drawWithoutReplacement } from '../core/random.js';
 import type { SamplingOptions } from '../core/sampling.js';
-import { toLaw } from '../core/sampling.js';
+import { toDistribution } from '../core/sampling.js';
 import { topIndices } from '../core/vector.js';
 import type { DraftSession, GrowingDraft } from './drafter.js';
 import type { DraftPolicy, DynamicPolicy } from './policy.js';
@@ -123,7 +123,7 @@ async function growStaticTree(
   // One detail for all levels: heads that are run once for the whole tree give it to the deeper levels as well.
   const detail = isSampled ? 'logits' : detailFor(1 + Math.max(...shape.ranks));
   const draft = new Draft(request.root);
-  const laws: (Float32Array | undefined)[] = [];
+  const distributions: (Float32Array | undefined)[] = [];
   const placed = new Map<number, number>([[0, 0]]); // node of the shape -> node of the draft
   let next = 1;
   for (let depth = 0; next < shape.parents.length && depth < depthLimit; depth++) {
@@ -141,11 +141,11 @@ async function growStaticTree(
     const scores = await session.expand(draft, frontier, detail);
     [...children.values()].forEach((siblings, row) => {
       const node = frontier[row]!;
-      // A drawn sibling that is left out would bias the law of the later ones, so a shape's gaps count for nothing here.
+      // A drawn sibling that is left out would bias the distribution of the later ones, so a shape's gaps count for nothing here.
       const places = siblings.map((sibling, index) => (isSampled ? index : shape.ranks[sibling]!));
       const count = places.at(-1)! + 1;
       const tokens = isSampled
-        ? drawSiblings(scores, row, { count, sampling, random, laws, node })
+        ? drawSiblings(scores, row, { count, sampling, random, distributions, node })
         : scores.top(row, count).tokens;
       siblings.forEach((sibling, index) => {
         const token = tokens[places[index]!];
@@ -153,21 +153,21 @@ async function growStaticTree(
       });
     });
   }
-  return finishTree(draft, isSampled ? laws : undefined);
+  return finishTree(draft, isSampled ? distributions : undefined);
 }
 
 interface SiblingDraw {
   readonly count: number;
   readonly sampling: SamplingOptions;
   readonly random: Random;
-  readonly laws: (Float32Array | undefined)[];
+  readonly distributions: (Float32Array | undefined)[];
   readonly node: number;
 }
 
 function drawSiblings(scores: DraftScores, row: number, draw: SiblingDraw): readonly number[] {
-  const law = toLaw(scores.logits(row), draw.sampling);
-  draw.laws[draw.node] = law;
-  return drawWithoutReplacement(law, draw.count, draw.random);
+  const distribution = toDistribution(scores.logits(row), draw.sampling);
+  draw.distributions[draw.node] = distribution;
+  return drawWithoutReplacement(distribution, draw.count, draw.random);
 }
 
 async function growDynamicTree(
@@ -205,11 +205,14 @@ async function growDynamicTree(
   return finishTree(selected, undefined);
 }
 
-function finishTree(draft: GrowingDraft, laws: readonly (Float32Array | undefined)[] | undefined): TokenTree {
+function finishTree(
+  draft: GrowingDraft,
+  distributions: readonly (Float32Array | undefined)[] | undefined,
+): TokenTree {
   return createTree({
     tokens: Int32Array.from(draft.tokens),
     parents: Int32Array.from(draft.parents),
-    origin: laws === undefined ? 'deterministic' : 'sampled',
-    ...(laws === undefined ? {} : { draftLaws: laws }),
+    origin: distributions === undefined ? 'deterministic' : 'sampled',
+    ...(distributions === undefined ? {} : { draftDistributions: distributions }),
   });
 }

@@ -45,11 +45,13 @@ describe('createTree', () => {
     expect(tree.tokens[1]).toBe(tree.tokens[3]);
   });
 
-  it('asks a sampled tree for laws that could have drawn its tokens', () => {
+  it('asks a sampled tree for distributions that could have drawn its tokens', () => {
     const parts = { tokens: Int32Array.of(0, 1), parents: Int32Array.of(-1, 0), origin: 'sampled' } as const;
-    expect(() => createTree(parts)).toThrow('no draft law for the children of node 0');
-    expect(() => createTree({ ...parts, draftLaws: [Float32Array.of(1, 0)] })).toThrow('with probability 0');
-    expect(createTree({ ...parts, draftLaws: [Float32Array.of(0.5, 0.5)] }).origin).toBe('sampled');
+    expect(() => createTree(parts)).toThrow('no draft distribution for the children of node 0');
+    expect(() => createTree({ ...parts, draftDistributions: [Float32Array.of(1, 0)] })).toThrow(
+      'with probability 0',
+    );
+    expect(createTree({ ...parts, draftDistributions: [Float32Array.of(0.5, 0.5)] }).origin).toBe('sampled');
   });
 });
 
@@ -63,11 +65,11 @@ describe('chainTree', () => {
     expect(chainTree(9, []).tokens).toHaveLength(1);
   });
 
-  it('is sampled when it has laws', () => {
-    const laws = [Float32Array.of(0.5, 0.5), Float32Array.of(0.1, 0.9)];
-    const chain = chainTree(0, [0, 1], laws);
+  it('is sampled when it has distributions', () => {
+    const distributions = [Float32Array.of(0.5, 0.5), Float32Array.of(0.1, 0.9)];
+    const chain = chainTree(0, [0, 1], distributions);
     expect(chain.origin).toBe('sampled');
-    expect(chain.draftLaws).toEqual(laws);
+    expect(chain.draftDistributions).toEqual(distributions);
   });
 });
 

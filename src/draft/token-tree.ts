@@ -6,7 +6,7 @@
 import { MistletoeError } from '../core/errors.js';
 
 /**
- * How siblings were chosen: drawn one after the other without replacement from the drafter's law, or as its most
+ * How siblings were chosen: drawn one after the other without replacement from the drafter's distribution, or as its most
  * likely tokens. Verification needs to know, because a drawn token carries the probability of being drawn.
  */
 export type TreeOrigin = 'sampled' | 'deterministic';
@@ -16,19 +16,19 @@ export interface TokenTree {
   readonly parents: Int32Array; // [node] parents[0] = -1, parents[node] < node
   readonly depths: Int32Array; // [node] depths[0] = 0
   readonly origin: TreeOrigin;
-  /** [node] -> [vocabulary], the law from which the node's children were drawn; needed where origin is 'sampled'. */
-  readonly draftLaws: readonly (Float32Array | undefined)[];
+  /** [node] -> [vocabulary], the distribution from which the node's children were drawn; needed where origin is 'sampled'. */
+  readonly draftDistributions: readonly (Float32Array | undefined)[];
 }
 
 export interface TreeParts {
   readonly tokens: Int32Array; // [node]
   readonly parents: Int32Array; // [node]
   readonly origin: TreeOrigin;
-  readonly draftLaws?: readonly (Float32Array | undefined)[]; // [node] -> [vocabulary]
+  readonly draftDistributions?: readonly (Float32Array | undefined)[]; // [node] -> [vocabulary]
 }
 
 /** Keeps the arrays it is given. Siblings are tried in node order: the order drawn, or best first. */
-export function createTree({ tokens, parents, origin, draftLaws = [] }: TreeParts): TokenTree {
+export function createTree({ tokens, parents, origin, draftDistributions = [] }: TreeParts): TokenTree {
   const size = tokens.length;
   if (size === 0 || parents.length !== size || parents[0] !== -1) {
     throw badTree(
@@ -49,37 +49,37 @@ export function createTree({ tokens, parents, origin, draftLaws = [] }: TreePart
       }
     }
     if (origin === 'sampled') {
-      const draftProbability = draftLaws[parent]?.[token];
+      const draftProbability = draftDistributions[parent]?.[token];
       if (draftProbability === undefined)
-        throw badTree(`has no draft law for the children of node ${parent}`);
+        throw badTree(`has no draft distribution for the children of node ${parent}`);
       if (!(draftProbability > 0)) {
         throw badTree(`holds the token ${token} at node ${node}, drawn with probability ${draftProbability}`);
       }
     }
   }
-  return { tokens, parents, depths, origin, draftLaws };
+  return { tokens, parents, depths, origin, draftDistributions };
 }
 
 function badTree(fault: string): MistletoeError {
   return new MistletoeError('drafter', `The draft tree ${fault}.`, {
-    hint: 'A tree starts at its root (parent -1), lists parents before children, and has distinct siblings of token id 0 or more; drawn siblings come with the law they were drawn from.',
+    hint: 'A tree starts at its root (parent -1), lists parents before children, and has distinct siblings of token id 0 or more; drawn siblings come with the distribution they were drawn from.',
   });
 }
 
-/** `laws[i]` is the law that `tokens[i]` was drawn from; without laws the chain is deterministic. */
+/** `distributions[i]` is the distribution that `tokens[i]` was drawn from; without distributions the chain is deterministic. */
 export function chainTree(
   root: number,
   tokens: ArrayLike<number>, // [draft]
-  laws?: readonly Float32Array[], // [draft] -> [vocabulary]
+  distributions?: readonly Float32Array[], // [draft] -> [vocabulary]
 ): TokenTree {
   const size = tokens.length + 1;
   const nodeTokens = new Int32Array(size);
   nodeTokens[0] = root;
   nodeTokens.set(tokens, 1);
   const parents = Int32Array.from(nodeTokens, (_, node) => node - 1);
-  return laws === undefined
+  return distributions === undefined
     ? createTree({ tokens: nodeTokens, parents, origin: 'deterministic' })
-    : createTree({ tokens: nodeTokens, parents, origin: 'sampled', draftLaws: laws });
+    : createTree({ tokens: nodeTokens, parents, origin: 'sampled', draftDistributions: distributions });
 }
 
 /** [node, node], 1 where the column is the row's node or one of its ancestors: what each node may attend to. */

@@ -1,7 +1,7 @@
 /**
  * The paired signed-rank test of Wilcoxon (1945): rank the absolute differences, and ask how likely the rank sum of
  * the positive ones is when every sign is a fair coin. Zero differences are dropped, ties share their mid-rank. Up to
- * 25 differences the null law is counted exactly, ties included: doubled mid-ranks are whole numbers, so the number of
+ * 25 differences the null distribution is counted exactly, ties included: doubled mid-ranks are whole numbers, so the number of
  * sign patterns per rank sum follows by dynamic programming. Beyond that, the normal approximation with the
  * corrections for ties and continuity.
  */

@@ -167,13 +167,15 @@ function mixValues(
     const products = sum(multiply(queries, multiply(spreadGroups(keys), scale)), [-1]);
     return transpose(products, [0, 2, 3, 1, 4]);
   });
-  const law = softmax(concatenate([masked, ...diagonalScores], -1)); // [batch, keyValueHead, group, position, visible]
+  const distribution = softmax(concatenate([masked, ...diagonalScores], -1)); // [batch, keyValueHead, group, position, visible]
 
   let seen: Dimension = 0;
   const takeWeights = (length: Dimension): Tensor => {
     const start = seen;
     seen = addDimensions(start, length);
-    return equalDimensions(length, law.shape.at(-1)!) ? law : slice(law, -1, start, seen);
+    return equalDimensions(length, distribution.shape.at(-1)!)
+      ? distribution
+      : slice(distribution, -1, start, seen);
   };
   const parts: Tensor[] = [];
   if (past !== undefined) {

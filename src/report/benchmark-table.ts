@@ -119,13 +119,13 @@ function formatRemarks(result: BenchmarkResult, setting: BenchmarkSetting): stri
 function describeSetting(setting: BenchmarkSetting): string {
   const { target, maxNewTokens, sampling, seed, warmup } = setting;
   const { temperature, topK, topP } = sampling;
-  const law = [
+  const distribution = [
     temperature === 0 ? 'greedy' : `temperature ${temperature}`,
     ...(topK === undefined ? [] : [`top-k ${topK}`]),
     ...(topP === undefined ? [] : [`top-p ${topP}`]),
   ].join(', ');
   return (
-    `Target model ${target}, ${law}, at most ${maxNewTokens} new tokens, ` +
+    `Target model ${target}, ${distribution}, at most ${maxNewTokens} new tokens, ` +
     `seed ${seed}, ${warmup} warm-up ${warmup === 1 ? 'answer' : 'answers'} per system and set. ` +
     'Brackets: 95 % bootstrap intervals over prompts. Speed is of decoding alone, without prefill.'
   );

@@ -1,10 +1,10 @@
 /**
- * Sampling through the whole loop keeps the target's law: the first three tokens of many short answers against the law
+ * Sampling through the whole loop keeps the target's distribution: the first three tokens of many short answers against the distribution
  * that the target's own logits give. The first token is the prefill's; the two behind it are drafted and verified.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { SamplingOptions } from '../../src/core/sampling.js';
-import { toLaw } from '../../src/core/sampling.js';
+import { toDistribution } from '../../src/core/sampling.js';
 import type { AcceptanceRecord } from '../../src/decode/acceptance.js';
 import { poolAcceptance } from '../../src/decode/acceptance.js';
 import { decodePlain } from '../../src/decode/plain.js';
@@ -27,19 +27,19 @@ const smallTree = models.writeTree([[0], [1], [2], [0, 0], [0, 1], [1, 0]]);
 const gappedTree = models.writeTree([[1], [3], [1, 2], [3, 0]]);
 const widestTree = models.writeTree(Array.from({ length: vocabularySize }, (_, rank) => [rank]));
 
-async function nextLaw(target: CausalModel, ids: readonly number[], sampling: SamplingOptions) {
+async function nextDistribution(target: CausalModel, ids: readonly number[], sampling: SamplingOptions) {
   const { logits } = await prefill(target, target.createCache(), ids, { want: ['logits'] });
-  return toLaw(logits!, sampling);
+  return toDistribution(logits!, sampling);
 }
 
 /** [first, second, third], flattened */
-async function jointLaw(target: CausalModel, sampling: SamplingOptions): Promise<number[]> {
+async function jointDistribution(target: CausalModel, sampling: SamplingOptions): Promise<number[]> {
   const joint = new Array<number>(vocabularySize ** 3).fill(0);
-  const first = await nextLaw(target, promptIds, sampling);
+  const first = await nextDistribution(target, promptIds, sampling);
   for (let one = 0; one < vocabularySize; one++) {
-    const second = await nextLaw(target, [...promptIds, one], sampling);
+    const second = await nextDistribution(target, [...promptIds, one], sampling);
     for (let two = 0; two < vocabularySize; two++) {
-      const third = await nextLaw(target, [...promptIds, one, two], sampling);
+      const third = await nextDistribution(target, [...promptIds, one, two], sampling);
       third.forEach((probability, three) => {
         const cell = (one * vocabularySize + two) * vocabularySize + three;
         joint[cell] = first[one]! * second[two]! * probability;
@@ -49,7 +49,7 @@ async function jointLaw(target: CausalModel, sampling: SamplingOptions): Promise
   return joint;
 }
 
-/** The law of the two tokens that were drafted. */
+/** The distribution of the two tokens that were drafted. */
 function dropFirstToken(cells: readonly number[]): number[] {
   const pairs = new Array<number>(vocabularySize ** 2).fill(0);
   cells.forEach((mass, cell) => (pairs[cell % pairs.length]! += mass));
@@ -63,12 +63,12 @@ function countCells(answers: readonly (readonly number[])[]): number[] {
   return counts;
 }
 
-async function expectLaw(
+async function expectDistribution(
   target: CausalModel,
   sampling: SamplingOptions,
   answers: readonly (readonly number[])[],
 ) {
-  const expected = await jointLaw(target, sampling);
+  const expected = await jointDistribution(target, sampling);
   const counts = countCells(answers);
   expect(chiSquareExcess(counts, expected)).toBeLessThan(1);
   expect(chiSquareExcess(dropFirstToken(counts), dropFirstToken(expected))).toBeLessThan(1);
@@ -128,20 +128,20 @@ describe.each([
       answers.push(result.tokenIds);
       records.push(result.acceptance);
     }
-    await expectLaw(target, sampling, answers);
-    // Both outcomes must have been met for the law to say anything.
+    await expectDistribution(target, sampling, answers);
+    // Both outcomes must have been met for the distribution to say anything.
     const { accepted, proposed } = poolAcceptance(records);
     expect(accepted).toBeGreaterThan(draws / 10);
     expect(accepted).toBeLessThan(proposed);
   });
 });
 
-it('is a test that plain decoding passes and a law of another temperature fails', async () => {
+it('is a test that plain decoding passes and a distribution of another temperature fails', async () => {
   const { target } = await models.load(drafterVariants[0]!.write(models.freshFolder(), tiniest));
   const answers: (readonly number[])[] = [];
   for (let seed = 0; seed < draws; seed++)
     answers.push((await decodePlain(target, requestFor(whole, seed))).tokenIds);
-  await expectLaw(target, whole, answers);
-  const other = await jointLaw(target, { temperature: 1.3 });
+  await expectDistribution(target, whole, answers);
+  const other = await jointDistribution(target, { temperature: 1.3 });
   expect(chiSquareExcess(countCells(answers), other)).toBeGreaterThan(1);
 });

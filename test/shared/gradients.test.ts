@@ -32,14 +32,17 @@ function meanDivergence(logP: Tensor, logQ: Tensor): Tensor {
   return reshape(mean(divergence, [1]), []);
 }
 
-/** Columns of the target's law that the drafter can propose. */
-function restrict(law: Tensor, targetTokens: Int32Array | undefined): Tensor {
-  if (targetTokens === undefined) return law;
+/** Columns of the target's distribution that the drafter can propose. */
+function restrict(distribution: Tensor, targetTokens: Int32Array | undefined): Tensor {
+  if (targetTokens === undefined) return distribution;
   const columns = constant(Array.from(targetTokens), [targetTokens.length], 'int32');
-  return transpose(gatherRows(transpose(law, [2, 0, 1]), columns), [1, 2, 0]);
+  return transpose(gatherRows(transpose(distribution, [2, 0, 1]), columns), [1, 2, 0]);
 }
 
-async function cleanLaw(target: CausalModel, prompt: GoldenPrompt['gradients']): Promise<Float32Array> {
+async function cleanDistribution(
+  target: CausalModel,
+  prompt: GoldenPrompt['gradients'],
+): Promise<Float32Array> {
   const ids = [...prompt.prompt_ids, ...prompt.tail_ids, ...prompt.clean_continuation];
   const window = prompt.clean_continuation.length;
   const first = prompt.prompt_ids.length + prompt.tail_ids.length - 1;
@@ -60,12 +63,12 @@ async function lossAndGradient(
   const oneHot = input('oneHot', [suffixLength, vocabularySize]);
   const embedWith = embedOneHotSuffix(oneHot);
   const pass = buildForcedPass({ target, drafter, window, embedWith, depth: drafter === undefined ? 0 : 1 });
-  const targetLaw = logSoftmax(pass.targetLogits);
+  const targetDistribution = logSoftmax(pass.targetLogits);
   const loss =
     drafter === undefined
-      ? meanDivergence(logSoftmax(input('clean', [1, window, vocabularySize])), targetLaw)
+      ? meanDivergence(logSoftmax(input('clean', [1, window, vocabularySize])), targetDistribution)
       : meanDivergence(
-          restrict(slice(targetLaw, 1, 1), drafter.graph.targetTokens),
+          restrict(slice(targetDistribution, 1, 1), drafter.graph.targetTokens),
           logSoftmax(pass.draftLogits[0]!),
         );
   const [byOneHot] = gradient(loss, [oneHot]);
@@ -81,7 +84,7 @@ async function lossAndGradient(
     oneHot: float32(hot, [suffixLength, vocabularySize]),
     first: int32([state.lastToken]),
     rest: int32([...prompt.tail_ids, ...prompt.clean_continuation.slice(0, -1)]),
-    clean: float32(await cleanLaw(target, prompt), [1, window, vocabularySize]),
+    clean: float32(await cleanDistribution(target, prompt), [1, window, vocabularySize]),
     ...passInputs(state, { target, drafter }, rows),
   };
   const outputs = await program.run(

@@ -19,7 +19,7 @@ export interface TinySizes {
   readonly layerCount: number;
   readonly vocabularySize: number;
   readonly contextLength: number;
-  /** Scale of the output projections: how sharp the laws are. */
+  /** Scale of the output projections: how sharp the distributions are. */
   readonly outputScale: number;
 }
 

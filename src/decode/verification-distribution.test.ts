@@ -1,6 +1,6 @@
 /**
  * The heavy statistics behind the word lossless. A toy target and a toy drafter are Markov chains over eight tokens;
- * drafting and verifying in a loop, as decoding does, must emit text with the target's law whatever the drafter says.
+ * drafting and verifying in a loop, as decoding does, must emit text with the target's distribution whatever the drafter says.
  */
 import { describe, expect, it } from 'vitest';
 import { chiSquareExcess } from '../../test/chi-square.js';
@@ -11,20 +11,20 @@ import type { TokenTree, TreeOrigin } from '../draft/token-tree.js';
 import { chainTree, createTree } from '../draft/token-tree.js';
 import type { TreeShape } from '../draft/tree-shapes.js';
 import { namedShape, shapeFromPaths } from '../draft/tree-shapes.js';
-import type { TargetLaw, Verification } from './verification.js';
+import type { TargetDistribution, Verification } from './verification.js';
 import { verifyRejection, verifySampled, verifyTypical } from './verification.js';
 
 const VOCABULARY = 8;
 const START = 0;
 const ANSWERS = 120_000;
 
-type MarkovLaws = readonly Float32Array[]; // [last token] -> [vocabulary]
+type MarkovDistributions = readonly Float32Array[]; // [last token] -> [vocabulary]
 type Drafter = (root: number, random: Random) => TokenTree;
-type Rule = (tree: TokenTree, targetLaw: TargetLaw, random: Random) => Verification;
+type Rule = (tree: TokenTree, targetDistribution: TargetDistribution, random: Random) => Verification;
 
-/** Laws of uneven weights, with a few impossible tokens. */
-function randomLaws(name: string): MarkovLaws {
-  const random = createRandom('laws', name);
+/** Distributions of uneven weights, with a few impossible tokens. */
+function randomDistributions(name: string): MarkovDistributions {
+  const random = createRandom('distributions', name);
   return Array.from({ length: VOCABULARY }, () => {
     const weights = Array.from({ length: VOCABULARY }, () => (random.next() < 0.1 ? 0 : random.next() ** 2));
     const total = weights.reduce((left, right) => left + right, 0);
@@ -32,26 +32,28 @@ function randomLaws(name: string): MarkovLaws {
   });
 }
 
-const target = randomLaws('target');
-const draft = randomLaws('draft');
+const target = randomDistributions('target');
+const draft = randomDistributions('draft');
 /** Most of the way to the target, so that long paths are accepted and long paths are tested. */
-const closeDraft = draft.map((law, token) =>
-  law.map((value, next) => 0.3 * value + 0.7 * target[token]![next]!),
+const closeDraft = draft.map((distribution, token) =>
+  distribution.map((value, next) => 0.3 * value + 0.7 * target[token]![next]!),
 );
 
-function draftTree(shape: TreeShape, laws: MarkovLaws, origin: TreeOrigin): Drafter {
+function draftTree(shape: TreeShape, distributions: MarkovDistributions, origin: TreeOrigin): Drafter {
   return (root, random) => {
     const tokens = [root];
     const parents = [-1];
-    const placed = new Map([[0, 0]]); // shape node -> tree node; ranks the law cannot fill are left out
+    const placed = new Map([[0, 0]]); // shape node -> tree node; ranks the distribution cannot fill are left out
     const choices = new Map<number, ArrayLike<number>>();
     for (let node = 1; node < shape.parents.length; node++) {
       const parent = placed.get(shape.parents[node]!);
       if (parent === undefined) continue;
-      const law = laws[tokens[parent]!]!;
+      const distribution = distributions[tokens[parent]!]!;
       const siblings =
         choices.get(parent) ??
-        (origin === 'sampled' ? drawWithoutReplacement(law, 4, random) : topIndices(law, VOCABULARY));
+        (origin === 'sampled'
+          ? drawWithoutReplacement(distribution, 4, random)
+          : topIndices(distribution, VOCABULARY));
       choices.set(parent, siblings);
       const token = siblings[shape.ranks[node]!];
       if (token === undefined) continue;
@@ -63,24 +65,24 @@ function draftTree(shape: TreeShape, laws: MarkovLaws, origin: TreeOrigin): Draf
       tokens: Int32Array.from(tokens),
       parents: Int32Array.from(parents),
       origin,
-      draftLaws: tokens.map((token) => laws[token]),
+      draftDistributions: tokens.map((token) => distributions[token]),
     });
   };
 }
 
-function draftChain(length: number, laws: MarkovLaws): Drafter {
+function draftChain(length: number, distributions: MarkovDistributions): Drafter {
   return (root, random) => {
     const tokens: number[] = [];
-    const chainLaws: Float32Array[] = [];
+    const chainDistributions: Float32Array[] = [];
     for (let last = root; tokens.length < length; last = tokens.at(-1)!) {
-      chainLaws.push(laws[last]!);
-      tokens.push(drawFrom(laws[last]!, random));
+      chainDistributions.push(distributions[last]!);
+      tokens.push(drawFrom(distributions[last]!, random));
     }
-    return chainTree(root, tokens, chainLaws);
+    return chainTree(root, tokens, chainDistributions);
   };
 }
 
-/** How far the first token, and the first two together, are from the target's law. */
+/** How far the first token, and the first two together, are from the target's distribution. */
 function measureExcess(drafter: Drafter, rule: Rule, seed: string): { first: number; joint: number } {
   const random = createRandom(seed);
   const first = new Int32Array(VOCABULARY);
@@ -96,11 +98,14 @@ function measureExcess(drafter: Drafter, rule: Rule, seed: string): { first: num
     first[emitted[1]!]!++;
     joint[emitted[1]! * VOCABULARY + emitted[2]!]!++;
   }
-  const firstLaw = Array.from(target[START]!);
-  const jointLaw = firstLaw.flatMap((probability, token) =>
+  const firstDistribution = Array.from(target[START]!);
+  const jointDistribution = firstDistribution.flatMap((probability, token) =>
     Array.from(target[token]!, (next) => probability * next),
   );
-  return { first: chiSquareExcess(first, firstLaw), joint: chiSquareExcess(joint, jointLaw) };
+  return {
+    first: chiSquareExcess(first, firstDistribution),
+    joint: chiSquareExcess(joint, jointDistribution),
+  };
 }
 
 const bushy = shapeFromPaths('bushy', [
@@ -117,7 +122,7 @@ const bushy = shapeFromPaths('bushy', [
 ]);
 const siblings = shapeFromPaths('siblings', [[0], [1], [2], [3]]);
 
-describe('the law of what is emitted', () => {
+describe('the distribution of what is emitted', () => {
   it.each<[string, Drafter]>([
     ['a drawn chain of 1', draftChain(1, draft)],
     ['a drawn chain of 2', draftChain(2, draft)],
@@ -134,28 +139,28 @@ describe('the law of what is emitted', () => {
     ['the four best siblings', draftTree(siblings, draft, 'deterministic')],
     ['a tree of the best', draftTree(bushy, draft, 'deterministic')],
     ['a tree of the best, close to the target', draftTree(bushy, closeDraft, 'deterministic')],
-  ])('is the target law after %s', (name, drafter) => {
+  ])('is the target distribution after %s', (name, drafter) => {
     const excess = measureExcess(drafter, verifyRejection, name);
     expect(excess.first).toBeLessThan(1);
     expect(excess.joint).toBeLessThan(1);
   });
 
-  it('is another law under typical acceptance, which is why that is marked lossy', () => {
+  it('is another distribution under typical acceptance, which is why that is marked lossy', () => {
     const excess = measureExcess(
       draftTree(bushy, draft, 'sampled'),
-      (tree, law) => verifyTypical(tree, law),
+      (tree, distribution) => verifyTypical(tree, distribution),
       'typical',
     );
     expect(excess.first).toBeGreaterThan(10);
     expect(excess.joint).toBeGreaterThan(10);
   });
 
-  it('is another law when the tree lies about what its tokens were drawn from', () => {
+  it('is another distribution when the tree lies about what its tokens were drawn from', () => {
     const honest = draftTree(siblings, draft, 'sampled');
     const lying: Drafter = (root, random) => {
       const tree = honest(root, random);
-      const draftLaws = [Float32Array.from({ length: VOCABULARY }, () => 1 / VOCABULARY)];
-      return { ...tree, draftLaws };
+      const draftDistributions = [Float32Array.from({ length: VOCABULARY }, () => 1 / VOCABULARY)];
+      return { ...tree, draftDistributions };
     };
     expect(measureExcess(lying, verifySampled, 'lying').first).toBeGreaterThan(10);
   });
@@ -173,23 +178,23 @@ const chainLengths = [1, 3, 4, 5, 7, 10];
 
 describe('the mean accepted length at a given acceptance rate', () => {
   it.each(Object.keys(expectedLengths).map(Number))('%d', (rate) => {
-    // Two laws that share exactly the rate and differ in the rest.
+    // Two distributions that share exactly the rate and differ in the rest.
     const shared = rate / 2;
-    const draftLaw = Float32Array.of(shared, shared, (1 - rate) / 2, (1 - rate) / 2, 0, 0);
-    const targetLaw = Float32Array.of(shared, shared, 0, 0, (1 - rate) / 2, (1 - rate) / 2);
+    const draftDistribution = Float32Array.of(shared, shared, (1 - rate) / 2, (1 - rate) / 2, 0, 0);
+    const targetDistribution = Float32Array.of(shared, shared, 0, 0, (1 - rate) / 2, (1 - rate) / 2);
     const random = createRandom('accepted-length', String(rate));
     chainLengths.forEach((length, column) => {
       const steps = 20_000;
       let total = 0;
       let squares = 0;
       for (let step = 0; step < steps; step++) {
-        const tokens = Array.from({ length }, () => drawFrom(draftLaw, random));
+        const tokens = Array.from({ length }, () => drawFrom(draftDistribution, random));
         const tree = chainTree(
           0,
           tokens,
-          Array.from(tokens, () => draftLaw),
+          Array.from(tokens, () => draftDistribution),
         );
-        const emitted = verifySampled(tree, () => targetLaw, random).path.length + 1;
+        const emitted = verifySampled(tree, () => targetDistribution, random).path.length + 1;
         total += emitted;
         squares += emitted * emitted;
       }
