@@ -6,15 +6,16 @@ import { loadDrafter } from '../../src/draft/load-drafter.js';
 import { parseDraftPolicy } from '../../src/draft/policy.js';
 import { loadModel } from '../../src/model/causal-model.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
-import type { DrafterName } from '../support/shared.js';
-import { bundledModels, hasShared, readGoldenPrompts } from '../support/shared.js';
+import type { DrafterName } from '../support/golden.js';
+import { readGoldenPrompts } from '../support/golden.js';
+import { referenceModels } from '../support/model-folders.js';
 
 const runtime = createOnnxRuntime();
 afterAll(() => runtime.dispose());
 
 async function decodeAll(name: DrafterName, policyText: string) {
-  const target = await loadModel(resolve(bundledModels, 'target'), { runtime });
-  const drafter = await loadDrafter(resolve(bundledModels, name), { target });
+  const target = await loadModel(resolve(referenceModels, 'target'), { runtime });
+  const drafter = await loadDrafter(resolve(referenceModels, name), { target });
   const policy = parseDraftPolicy(policyText);
   if (policy.kind === 'auto') throw new Error('The golden values are of fixed policies.');
   const chooser = always(resolvePolicy(policy, drafter));
@@ -33,7 +34,7 @@ async function decodeAll(name: DrafterName, policyText: string) {
   return results;
 }
 
-describe.skipIf(!hasShared)("accepted lengths against the authors' code", () => {
+describe("accepted lengths against the authors' code", () => {
   it.each(['sps', 'medusa', 'hydra', 'eagle', 'eagle3'] as const)('%s with chain:4', async (name) => {
     for (const { golden, result } of await decodeAll(name, 'chain:4')) {
       expect(result.tokenIds, golden.prompt).toEqual(golden.greedy_ids);

@@ -1,51 +1,13 @@
 import { resolve } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it } from 'vitest';
 import { CausalModel, loadModel } from '../../src/model/causal-model.js';
 import { rotaryFrequencies, RotaryTable } from '../../src/model/rotary.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
-import type { GoldenPrompt } from '../support/shared.js';
-import {
-  bundledModels,
-  hasShared,
-  readGoldenPrompts,
-  readShared,
-  relativeError,
-  sharedFolder,
-} from '../support/shared.js';
+import { relativeError } from '../support/golden.js';
+import { hasShared, readShared, sharedFolder } from '../support/shared.js';
 
 const runtime = createOnnxRuntime();
 afterAll(() => runtime.dispose());
-
-describe.skipIf(!hasShared)('the bundled target against PyTorch', () => {
-  let model: CausalModel;
-  beforeAll(async () => {
-    model = await loadModel(resolve(bundledModels, 'target'), { runtime });
-    model.setTaps([2, 4, 5]);
-  });
-
-  it.each(readGoldenPrompts())(
-    'has the logits, features and taps of "$prompt"',
-    async (golden: GoldenPrompt) => {
-      const { hiddenSize, vocabularySize } = model.configuration;
-      const count = golden.ids.length;
-      const result = await model.forward({
-        tokens: Int32Array.from(golden.ids),
-        cache: model.createCache(),
-        select: Int32Array.of(count - 1),
-        want: ['logits', 'features', 'taps'],
-      });
-      expect(result.logits).toHaveLength(vocabularySize);
-      const logits = golden.last_logits.ids.map((id) => result.logits![id]!);
-      expect(relativeError(logits, golden.last_logits.logits)).toBeLessThan(1e-4);
-      const features = result.features!.subarray((count - 1) * hiddenSize);
-      expect(relativeError(features, golden.last_hidden_first8)).toBeLessThan(1e-4);
-      golden.tap_first4.forEach((expected, tap) => {
-        const found = result.taps!.subarray(((count - 1) * 3 + tap) * hiddenSize);
-        expect(relativeError(found, expected)).toBeLessThan(1e-4);
-      });
-    },
-  );
-});
 
 interface FamilyGolden {
   readonly ids: readonly (readonly number[])[];
