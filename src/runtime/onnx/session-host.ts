@@ -3,7 +3,8 @@
  * inputs are read in place. Sent to a worker, they are copied once; outputs come back by transfer or copy.
  */
 import { Worker } from 'node:worker_threads';
-import ort from 'onnxruntime-node';
+import type { InferenceSession, Tensor } from 'onnxruntime-node';
+import { disableTelemetry, loadOnnxRuntime } from './load-onnxruntime.js';
 
 export interface SessionValue {
   readonly type: 'float32' | 'int32' | 'bool';
@@ -25,20 +26,21 @@ export interface Session {
 }
 
 export interface SessionHost {
-  create(model: string | Uint8Array, options: ort.InferenceSession.SessionOptions): Promise<Session>;
+  create(model: string | Uint8Array, options: InferenceSession.SessionOptions): Promise<Session>;
   close(): Promise<void>;
 }
 
 export function createLocalHost(): SessionHost {
   return {
     async create(model, options) {
+      const ort = loadOnnxRuntime();
       const session =
         typeof model === 'string'
           ? await ort.InferenceSession.create(model, options)
           : await ort.InferenceSession.create(model, options);
       return {
         async run(inputs, outputs) {
-          const feeds: Record<string, ort.Tensor> = {};
+          const feeds: Record<string, Tensor> = {};
           for (const name in inputs) {
             const { type, data, dims } = inputs[name]!;
             feeds[name] = new ort.Tensor(type, data as Float32Array, dims);
@@ -69,6 +71,7 @@ interface Answer {
 }
 
 export function createWorkerHost(): SessionHost {
+  disableTelemetry();
   const worker = new Worker(new URL('./session-worker.js', import.meta.url));
   // The pool must not keep a finished process alive; a pending request does.
   worker.unref();

@@ -1,12 +1,14 @@
 // Holds ONNX Runtime sessions in a thread of its own. Plain JavaScript, so that it runs the same from src/ and dist/.
 import { parentPort } from 'node:worker_threads';
-import ort from 'onnxruntime-node';
+import { loadOnnxRuntime } from './load-onnxruntime.js';
 
-/** @type {Map<number, ort.InferenceSession>} */
+const ort = loadOnnxRuntime();
+
+/** @type {Map<number, import('onnxruntime-node').InferenceSession>} */
 const sessions = new Map();
 
 /**
- * @typedef {{ task: number, kind: 'create', session: number, model: string | Uint8Array, options: ort.InferenceSession.SessionOptions }
+ * @typedef {{ task: number, kind: 'create', session: number, model: string | Uint8Array, options: import('onnxruntime-node').InferenceSession.SessionOptions }
  *   | { task: number, kind: 'run', session: number, inputs: Record<string, { type: 'float32' | 'int32' | 'bool', data: Float32Array | Int32Array | Uint8Array, dims: readonly number[] }>, outputs?: readonly string[] }
  *   | { task: number, kind: 'release', session: number }} Request
  */
@@ -29,7 +31,7 @@ async function answer(request) {
     await session.release();
     return {};
   }
-  /** @type {Record<string, ort.Tensor>} */
+  /** @type {Record<string, import('onnxruntime-node').Tensor>} */
   const feeds = {};
   for (const [name, { type, data, dims }] of Object.entries(request.inputs)) {
     feeds[name] = new ort.Tensor(type, /** @type {Float32Array} */ (data), dims);
