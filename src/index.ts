@@ -10,7 +10,7 @@ export type { ErrorCode } from './core/errors.js';
 /**
  * Opening a model folder and answering prompts.
  * @example
- * import { bundledTarget, createOnnxRuntime, generateText, openTarget } from 'mistletoe';
+ * import { bundledTarget, createOnnxRuntime, generateText, openTarget } from '@mistletoe-ai/mistletoe';
  * const runtime = createOnnxRuntime({ threads: 2 });
  * const target = await openTarget(bundledTarget, { runtime });
  * const { text } = await generateText(target, 'Why is the sky blue?', { maxNewTokens: 64 });
