@@ -110,7 +110,7 @@ describe('the sources', () => {
       if (!/\.[cm]?[jt]s$/.test(name)) return false;
       const text = readFileSync(join(root, name), 'utf8');
       const code = text.replace(/\/\*[^]*?\*\/|\/\/.*|import type [^;]*;/g, '');
-      return /['"`]onnxruntime-(node|common)/.test(code);
+      return /\b(from|import|require)\s*\(?\s*['"`]onnxruntime-/.test(code);
     });
     expect(loading).toEqual([relative(root, join(import.meta.dirname, 'load-onnxruntime.js'))]);
   });
