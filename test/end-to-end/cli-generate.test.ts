@@ -47,11 +47,11 @@ function expectRefusal({ code, out, err }: Outcome, ...patterns: RegExp[]): void
 }
 
 describe('mistletoe generate', () => {
-  const tips = ['--prompt', 'Give three tips for staying healthy.', '-n', '16'];
+  const sky = ['--prompt', 'Why is the sky blue?', '-n', '16'];
 
   it('streams text to stdout and a summary to stderr', async () => {
     let writes = 0;
-    const { code, out, err } = await generate(tips, { onWrite: () => (writes += 1) });
+    const { code, out, err } = await generate(sky, { onWrite: () => (writes += 1) });
     expect(code).toBe(0);
     expect(out).toMatch(/^\S[^]*\n$/);
     expect(writes).toBeGreaterThanOrEqual(16);
@@ -61,7 +61,7 @@ describe('mistletoe generate', () => {
   });
 
   it('prints exactly the promised keys as JSON', async () => {
-    const [result] = await generateJson(tips);
+    const [result] = await generateJson(sky);
     expect(Object.keys(result!)).toEqual([
       'promptTokenIds',
       'tokenIds',
@@ -73,7 +73,7 @@ describe('mistletoe generate', () => {
     ]);
     expect(result).toMatchObject({ finishReason: 'length' });
     expect(result!.tokenIds).toHaveLength(16);
-    expect((await generate(tips)).out).toBe(`${result!.text.trimStart()}\n`);
+    expect((await generate(sky)).out).toBe(`${result!.text.trimStart()}\n`);
   });
 
   it('uses the chat template by default, and the text as it is with --raw', async () => {
@@ -113,24 +113,24 @@ describe('mistletoe generate', () => {
 
   it('samples by seed', async () => {
     const sampled = (seed: string): Promise<JsonResult[]> =>
-      generateJson([...tips, '--temperature', '1.5', '--top-p', '0.95', '--top-k', '200', '--seed', seed]);
+      generateJson([...sky, '--temperature', '1.5', '--top-p', '0.95', '--top-k', '200', '--seed', seed]);
     const [first, again, other] = [await sampled('3'), await sampled('3'), await sampled('4')];
     expect(again[0]!.tokenIds).toEqual(first[0]!.tokenIds);
     expect(other[0]!.tokenIds).not.toEqual(first[0]!.tokenIds);
   });
 
   it('ends before a stop text', async () => {
-    const [whole] = await generateJson(tips);
+    const [whole] = await generateJson(sky);
     const stop = whole!.text.slice(8, 14);
-    const [stopped] = await generateJson([...tips, '--stop', 'never seen', '--stop', stop]);
+    const [stopped] = await generateJson([...sky, '--stop', 'never seen', '--stop', stop]);
     expect(stopped!.finishReason).toBe('stop-string');
     expect(stopped!.text).toBe(whole!.text.slice(0, whole!.text.indexOf(stop)));
   });
 
   it('ends at the tokens that generation_config.json adds', async () => {
-    const [whole] = await generateJson(tips);
+    const [whole] = await generateJson(sky);
     const target = changedTarget({ 'generation_config.json': { eos_token_id: [2, whole!.tokenIds[5]] } });
-    const [ended] = await generateJson([...tips, '--target', target]);
+    const [ended] = await generateJson([...sky, '--target', target]);
     expect(ended!.finishReason).toBe('stop');
     expect(ended!.tokenIds).toEqual(
       whole!.tokenIds.slice(0, whole!.tokenIds.indexOf(whole!.tokenIds[5]!) + 1),
@@ -163,9 +163,9 @@ describe('mistletoe generate', () => {
   });
 
   it('colours only a terminal, and none that refuses', async () => {
-    const onTerminal = await generate(tips, { isTerminal: true });
+    const onTerminal = await generate(sky, { isTerminal: true });
     expect(onTerminal.err).toContain('\u001b[');
-    const refused = await generate(tips, { isTerminal: true, environment: { NO_COLOR: '1' } });
+    const refused = await generate(sky, { isTerminal: true, environment: { NO_COLOR: '1' } });
     expect(refused.err).not.toContain('\u001b[');
   });
 });

@@ -44,7 +44,7 @@ async function generateJson(argv: readonly string[]): Promise<JsonResult[]> {
 }
 
 const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
-const code = ['--prompt', 'Write a Python function that reverses a string.', '-n', '40'];
+const code = ['--prompt', 'Write a Python function that reverses a string.', '-n', '30'];
 
 describe('mistletoe generate --drafter', () => {
   it.each([
@@ -87,7 +87,7 @@ describe('mistletoe generate --drafter', () => {
     expect(exit).toBe(0);
     expect(out).toBe(plain.out);
     expect(err).toMatch(
-      /^40 new tokens in \d+ steps · mean accepted length \d\.\d\d \(bonus included\) · [\d.]+ tokens\/s · draft \d+% verify \d+% · EAGLE-3 chain:4, lossless · reached --max-new-tokens\n$/,
+      /^30 new tokens in \d+ steps · mean accepted length \d\.\d\d \(bonus included\) · [\d.]+ tokens\/s · draft \d+% verify \d+% · EAGLE-3 chain:4, lossless · reached --max-new-tokens\n$/,
     );
   });
 
@@ -160,7 +160,7 @@ describe('with a temperature', () => {
   it('auto is allowed and noted', async () => {
     const { code: exit, err } = await generate([...drawn, '--draft', 'auto']);
     expect(exit).toBe(0);
-    expect(err).toMatch(/^note: {2}.*the same seed may give another text\.\n40 new tokens/);
+    expect(err).toMatch(/^note: {2}.*the same seed may give another text\.\n\d+ new tokens/);
   });
 
   it('typical acceptance is called lossy in the summary, in JSON and in the help', async () => {
