@@ -1,0 +1,99 @@
+/**
+ * How an answer under a suffix relates to the clean one: the same tokens, other tokens with the same task result,
+ * nearly the same tokens, or another answer.
+ */
+import { extractCode, normaliseCode } from './code-form.js';
+import { editSimilarity, firstDifference } from './similarity.js';
+import { agree, extractAnswer } from './task-answer.js';
+
+/** From strictest to loosest; only the first three count as kept. */
+export const keptClasses = ['identical', 'task', 'similar', 'different'] as const;
+export type KeptClass = (typeof keptClasses)[number];
+
+/** What decides the same task result: the number of a GSM8K-like solution, the code of a HumanEval-like one. */
+export type TaskKind = 'number' | 'code' | 'none';
+
+/** Which class an audit is held to; `distribution` leaves the free-running answer to the bound on the divergence. */
+export const keepRules = ['identical', 'task', 'similar', 'distribution'] as const;
+export type KeepRule = (typeof keepRules)[number];
+
+/** Edit similarity from which on an answer is nearly the clean one. */
+export const leastSimilarity = 0.9;
+
+export interface DecodedAnswer {
+  readonly tokenIds: readonly number[];
+  readonly text: string;
+}
+
+export interface AnswerPair {
+  readonly clean: DecodedAnswer;
+  readonly other: DecodedAnswer;
+  readonly task: TaskKind;
+}
+
+export interface AnswerRelation {
+  /** The strictest that holds. */
+  readonly keptClass: KeptClass;
+  readonly similarity: number;
+  /** Tokens both share from the start. */
+  readonly firstDifference: number;
+}
+
+/** Both were decoded up to the same limit, so that `identical` is token for token over the measured length. */
+export function classifyAnswer({ clean, other, task }: AnswerPair): AnswerRelation {
+  const shared = firstDifference(clean.tokenIds, other.tokenIds);
+  const similarity = editSimilarity(clean.tokenIds, other.tokenIds);
+  const identical = shared === clean.tokenIds.length && shared === other.tokenIds.length;
+  const keptClass = identical
+    ? 'identical'
+    : hasSameResult(clean.text, other.text, task)
+      ? 'task'
+      : similarity >= leastSimilarity
+        ? 'similar'
+        : 'different';
+  return { keptClass, similarity, firstDifference: shared };
+}
+
+export function isKept(keptClass: KeptClass): boolean {
+  return keptClass !== 'different';
+}
+
+/** A class alone does not say it: an answer of the class `task` may or may not be similar too. */
+export function satisfies(rule: KeepRule, keptClass: KeptClass, similarity: number): boolean {
+  switch (rule) {
+    case 'identical':
+      return keptClass === 'identical';
+    case 'task':
+      return keptClass === 'identical' || keptClass === 'task';
+    case 'similar':
+      return keptClass === 'identical' || similarity >= leastSimilarity;
+    case 'distribution':
+      return true;
+  }
+}
+
+/** Which result the clean answer to a prompt has; the prompt's reference marks a number with `####`. */
+export function taskOf(prompt: { readonly reference: string | null }, cleanText: string): TaskKind {
+  if (prompt.reference?.includes('####') === true && extractAnswer(cleanText) !== undefined) return 'number';
+  return extractCode(cleanText) === undefined ? 'none' : 'code';
+}
+
+function hasSameResult(clean: string, other: string, task: TaskKind): boolean {
+  switch (task) {
+    case 'number':
+      return agree(clean, other);
+    case 'code': {
+      const form = findCodeForm(clean);
+      return form !== undefined && form === findCodeForm(other);
+    }
+    case 'none':
+      return false;
+  }
+}
+
+/** Nothing where the code does nothing yet: comments alone, or cut behind the head of a function that the prompt gave. */
+function findCodeForm(text: string): string | undefined {
+  const code = extractCode(text);
+  const form = code === undefined ? '' : normaliseCode(code);
+  return /[^:{]$/u.test(form) ? form : undefined;
+}
