@@ -2,89 +2,147 @@
  * A run is a folder: config.json first, then append-only JSON lines, then reports. A unit of work (one arm of one prompt
  * on one drafter) counts once its line in units.jsonl is complete; whatever a killed run left behind the last complete
  * unit is cut off when it resumes, so that it ends with the bytes of a run that was never killed. Times are kept in
- * a file of their own, because no two runs have the same.
+ * a file of their own, because no two runs have the same. While a process has the run open, nobody else can open it.
  */
+import { mkdirSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { z } from 'zod';
+import { cutToLines, parseLine, readLines } from './json-lines.js';
+import type { RunLock } from './run-lock.js';
+import { lockName, lockRun } from './run-lock.js';
+import { asCreation, claimNumber, refuseUsedFolder, removeIfEmpty } from './run-place.js';
+import type { StoredUnit } from './run-units.js';
 import {
-  appendFileSync,
-  closeSync,
-  existsSync,
-  fsyncSync,
-  mkdirSync,
-  openSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  statSync,
-  truncateSync,
-  writeFileSync,
-} from 'node:fs';
-import { join } from 'node:path';
-import { describeCause, MistletoeError } from '../core/errors.js';
+  configFile,
+  formatUnit,
+  parseUnitData,
+  readRunConfig,
+  readUnits,
+  startChain,
+  stepsFile,
+  unitsFile,
+} from './run-units.js';
+import { appendText, explainFailure, syncFile, syncFolder, writeAtomically } from './run-writes.js';
 
-export interface UnitLine {
-  readonly unit: string;
-  /** Lines that steps.jsonl has once this unit is complete. */
-  readonly stepLines: number;
-  readonly data: unknown;
+export { chooseRunFolder, refuseUsedFolder } from './run-place.js';
+
+const timingsFile = 'timings.jsonl';
+
+export interface RunFolderOptions {
+  /** Milliseconds of any clock that only goes forward. */
+  readonly now?: () => number;
+  /** When work on the run began, by that clock, if that was before the folder was opened. */
+  readonly sinceMs?: number;
 }
 
+export interface ResumeOptions extends RunFolderOptions {
+  /** Throws where this run must not be gone on with; nothing has been touched by then. */
+  readonly check?: (config: unknown) => void;
+}
+
+const elapsedSchema = z.object({ elapsedMs: z.number().nonnegative() });
+const timingSchema = z.looseObject({ unit: z.string() });
+
 export class RunFolder {
-  private readonly units = new Map<string, unknown>();
+  private units = new Map<string, StoredUnit>();
   private stepLines = 0;
+  private chain = '';
+  private earlierMs = 0;
+  private hasFailed = false;
+  private isClosed = false;
+  private readonly now: () => number;
+  private readonly sinceMs: number;
+  private readonly said: string[] = [];
 
-  private constructor(readonly path: string) {}
-
-  /** Refuses a folder that holds anything: a run never mixes with other files. */
-  static create(path: string, config: unknown): RunFolder {
-    refuseUsedFolder(path);
-    try {
-      mkdirSync(path, { recursive: true });
-    } catch (cause) {
-      throw new MistletoeError('usage', `The folder ${path} cannot be created: ${describeCause(cause)}.`, {
-        hint: 'Choose a folder that can be written.',
-        cause,
-      });
-    }
-    writeAtomically(join(path, 'config.json'), formatJson(config));
-    return new RunFolder(path);
+  private constructor(
+    readonly path: string,
+    private readonly lock: RunLock,
+    { now = () => performance.now(), sinceMs }: RunFolderOptions,
+  ) {
+    this.now = now;
+    this.sinceMs = sinceMs ?? now();
   }
 
-  static resume(path: string): { folder: RunFolder; config: unknown } {
-    const config = readConfig(path);
-    const folder = new RunFolder(path);
-    folder.recover();
-    return { folder, config };
+  /** Refuses a folder that holds anything: a run never mixes with other files. */
+  static create(path: string, config: unknown, options: RunFolderOptions = {}): RunFolder {
+    refuseUsedFolder(path);
+    const lock = asCreation(path, () => {
+      mkdirSync(path, { recursive: true });
+      syncFolder(dirname(path));
+      return lockRun(path);
+    });
+    return openOrRelease(lock, () => {
+      refuseUsedFolder(path); // again: another process may have come and gone before the lock was ours
+      const folder = new RunFolder(path, lock, options);
+      const text = formatJson(config);
+      asCreation(path, () => {
+        writeAtomically(join(path, configFile), text);
+      });
+      folder.chain = startChain(text);
+      return folder;
+    });
+  }
+
+  /** In the first of NAME-1, NAME-2, ... that nobody has; many may ask at the same moment. */
+  static createNumbered(
+    parent: string,
+    name: string,
+    config: unknown,
+    options: RunFolderOptions = {},
+  ): RunFolder {
+    const path = asCreation(parent, () => {
+      mkdirSync(parent, { recursive: true });
+      return claimNumber(parent, name);
+    });
+    try {
+      return RunFolder.create(path, config, options);
+    } catch (cause) {
+      removeIfEmpty(path);
+      throw cause;
+    }
+  }
+
+  static resume(path: string, options: ResumeOptions = {}): { folder: RunFolder; config: unknown } {
+    const config = readRunConfig(path);
+    options.check?.(config);
+    const lock = explainFailure(join(path, lockName), () => lockRun(path));
+    return openOrRelease(lock, () => {
+      const folder = new RunFolder(path, lock, options);
+      folder.recover();
+      return { folder, config };
+    });
   }
 
   has(unit: string): boolean {
     return this.units.has(unit);
   }
 
-  get(unit: string): unknown {
-    return this.units.get(unit);
+  /** What the unit was completed with; a line that does not fit the schema is refused with its place. */
+  get<T>(unit: string, schema: z.ZodType<T>): T | undefined {
+    const stored = this.units.get(unit);
+    return stored === undefined ? undefined : parseUnitData(this.path, unit, stored, schema);
   }
 
   appendStep(step: unknown): void {
-    appendFileSync(join(this.path, 'steps.jsonl'), `${JSON.stringify(step)}\n`);
+    this.append(stepsFile, JSON.stringify(step));
     this.stepLines += 1;
   }
 
   appendTiming(unit: string, timing: object): void {
-    appendFileSync(join(this.path, 'timings.jsonl'), `${JSON.stringify({ unit, ...timing })}\n`);
+    this.append(timingsFile, JSON.stringify({ unit, ...timing }));
   }
 
   /** Makes a unit count: its line is on the disk before this returns. */
   complete(unit: string, data: unknown): void {
-    const line: UnitLine = { unit, stepLines: this.stepLines, data };
-    const file = openSync(join(this.path, 'units.jsonl'), 'a');
-    try {
-      writeFileSync(file, `${JSON.stringify(line)}\n`);
-      fsyncSync(file);
-    } finally {
-      closeSync(file);
-    }
+    if (this.units.has(unit)) throw new Error(`The unit ${unit} was completed twice.`);
+    this.appendElapsed();
+    syncFile(join(this.path, stepsFile));
+    const { line, chain } = formatUnit(this.chain, unit, this.stepLines, data);
+    this.append(unitsFile, line, true);
+    this.chain = chain;
     // As it will be read back: a resumed run must not see other values than this one.
-    this.units.set(unit, JSON.parse(JSON.stringify(data)) as unknown);
+    const { data: stored } = JSON.parse(line) as { readonly data: unknown };
+    this.units.set(unit, { data: stored, lineNumber: this.units.size + 1 });
   }
 
   write(name: string, contents: string): string {
@@ -94,98 +152,97 @@ export class RunFolder {
   }
 
   /** One entry for each unit that counts: the last, where a kill made the unit run again. */
-  readTimings(): unknown[] {
-    const last = new Map<string, unknown>();
-    for (const line of readLines(join(this.path, 'timings.jsonl'))) {
-      const { unit, ...timing } = JSON.parse(line) as { readonly unit: string };
-      if (this.units.has(unit)) last.set(unit, timing);
+  readTimings<T = unknown>(schema: z.ZodType<T> = z.any()): T[] {
+    const last = new Map<string, T>();
+    let unreadable = 0;
+    for (const { value } of readTimingLines(this.path)) {
+      if (elapsedSchema.safeParse(value).success) continue;
+      const named = timingSchema.safeParse(value);
+      const { unit, ...fields } = named.data ?? { unit: '' };
+      const timing = schema.safeParse(fields);
+      if (!named.success || !timing.success) unreadable += 1;
+      else if (this.units.has(unit)) last.set(unit, timing.data);
+    }
+    if (unreadable > 0) {
+      const lines = unreadable === 1 ? '1 line' : `${unreadable} lines`;
+      this.said.push(
+        `${lines} of ${join(this.path, timingsFile)} cannot be read and ${unreadable === 1 ? 'does' : 'do'} not count.`,
+      );
     }
     return [...last.values()];
   }
 
-  private recover(): void {
-    const path = join(this.path, 'units.jsonl');
-    const stepsPath = join(this.path, 'steps.jsonl');
-    const steps = readLines(stepsPath);
-    const kept: string[] = [];
-    for (const line of readLines(path)) {
-      const { unit, stepLines, data } = parseUnit(line, path);
-      // A machine that lost power may have kept a unit without its steps: then the unit is done again.
-      if (stepLines > steps.length) break;
-      this.units.set(unit, data);
-      this.stepLines = stepLines;
-      kept.push(line);
+  /** What was passed over while the run's files were read, in sentences. */
+  get notices(): readonly string[] {
+    return this.said;
+  }
+
+  /** Time spent on this run, before resumes too and between them not; what a kill took is lost up to the last unit. */
+  elapsedMs(): number {
+    return this.earlierMs + this.now() - this.sinceMs;
+  }
+
+  /** Lets others open the run. Nothing may be written any more. */
+  close(): void {
+    if (this.isClosed) return;
+    this.isClosed = true;
+    try {
+      // A file in which a write failed half way must not be written behind the gap.
+      if (!this.hasFailed) this.appendElapsed();
+    } catch {
+      // Closing is no moment for another failure: the time since the last unit is lost, no more.
     }
-    cutToLines(path, kept);
-    cutToLines(stepsPath, steps.slice(0, this.stepLines));
-    const timingsPath = join(this.path, 'timings.jsonl');
-    cutToLines(timingsPath, readLines(timingsPath));
+    this.lock.release();
   }
-}
 
-export function refuseUsedFolder(path: string): void {
-  if (!existsSync(path)) return;
-  if (existsSync(join(path, 'config.json'))) {
-    throw new MistletoeError('usage', `${path} already holds a run.`, {
-      hint: `Go on with it by --resume ${path}, or choose another folder.`,
+  private appendElapsed(): void {
+    this.append(timingsFile, JSON.stringify({ elapsedMs: Math.round(this.elapsedMs()) }));
+  }
+
+  private append(name: string, line: string, durable = false): void {
+    try {
+      appendText(join(this.path, name), `${line}\n`, { durable });
+    } catch (cause) {
+      this.hasFailed = true;
+      throw cause;
+    }
+  }
+
+  private recover(): void {
+    const { units, lines, steps, chain } = readUnits(this.path);
+    this.units = units;
+    this.stepLines = steps.length;
+    this.chain = chain;
+    const timings = join(this.path, timingsFile);
+    for (const { value } of readTimingLines(this.path)) {
+      const parsed = elapsedSchema.safeParse(value);
+      if (parsed.success) this.earlierMs = parsed.data.elapsedMs;
+    }
+    explainFailure(join(this.path, unitsFile), () => {
+      cutToLines(join(this.path, unitsFile), lines);
+      cutToLines(join(this.path, stepsFile), steps);
+      cutToLines(timings, readLines(timings));
     });
   }
-  // What a run leaves that was killed before it began is no obstacle.
-  if (!statSync(path).isDirectory() || readdirSync(path).some((name) => name !== 'config.json.part')) {
-    throw new MistletoeError('usage', `${path} already exists and is no run of mistletoe audit.`, {
-      hint: 'Choose another folder, or an empty one.',
-    });
-  }
 }
 
-/** The first of NAME-1, NAME-2, ... that does not exist yet. */
-export function chooseRunFolder(parent: string, name: string): string {
-  let number = 1;
-  while (existsSync(join(parent, `${name}-${number}`))) number += 1;
-  return join(parent, `${name}-${number}`);
+/** undefined stands for a line that cannot be read. */
+function readTimingLines(folder: string): { readonly value: unknown }[] {
+  return readLines(join(folder, timingsFile)).map((line) => {
+    const parsed = parseLine(line);
+    return { value: 'value' in parsed ? parsed.value : undefined };
+  });
 }
 
-function cutToLines(path: string, lines: readonly string[]): void {
-  if (!existsSync(path)) return;
-  truncateSync(
-    path,
-    lines.reduce((total, line) => total + Buffer.byteLength(line) + 1, 0),
-  );
-}
-
-/** Complete lines only: what follows the last newline was cut by a kill. */
-function readLines(path: string): string[] {
-  if (!existsSync(path)) return [];
-  return readFileSync(path, 'utf8').split('\n').slice(0, -1);
-}
-
-function parseUnit(line: string, path: string): UnitLine {
+function openOrRelease<Opened>(lock: RunLock, open: () => Opened): Opened {
   try {
-    return JSON.parse(line) as UnitLine;
+    return open();
   } catch (cause) {
-    throw new MistletoeError('usage', `${path} holds a line that is not JSON: ${describeCause(cause)}.`, {
-      hint: 'The file was changed from outside; start the audit anew in another folder.',
-      cause,
-    });
-  }
-}
-
-function readConfig(path: string): unknown {
-  try {
-    return JSON.parse(readFileSync(join(path, 'config.json'), 'utf8')) as unknown;
-  } catch (cause) {
-    throw new MistletoeError('usage', `${path} holds no run that can be resumed: ${describeCause(cause)}.`, {
-      hint: 'Give the folder that an earlier `mistletoe audit` named.',
-      cause,
-    });
+    lock.release();
+    throw cause;
   }
 }
 
 export function formatJson(value: unknown): string {
   return `${JSON.stringify(value, undefined, 2)}\n`;
-}
-
-function writeAtomically(path: string, contents: string): void {
-  writeFileSync(`${path}.part`, contents);
-  renameSync(`${path}.part`, path);
 }

@@ -1,0 +1,159 @@
+/**
+ * The lines of units.jsonl. Each carries a hash over itself and the line before it, the first one over config.json, so
+ * that a line which was changed, dropped or put elsewhere is found: `{"unit","stepLines","data","chain"}`.
+ */
+import { createHash } from 'node:crypto';
+import { join } from 'node:path';
+import { z } from 'zod';
+import { describeCause, MistletoeError } from '../core/errors.js';
+import { parseLine, readLines, readRegularFile } from './json-lines.js';
+
+export const unitsFile = 'units.jsonl';
+export const stepsFile = 'steps.jsonl';
+export const configFile = 'config.json';
+
+const unitSchema = z.object({
+  unit: z.string(),
+  /** Lines that steps.jsonl has once this unit is complete. */
+  stepLines: z.int().nonnegative(),
+  data: z.unknown(),
+});
+
+export interface StoredUnit {
+  readonly data: unknown;
+  /** In units.jsonl, from 1. */
+  readonly lineNumber: number;
+}
+
+export interface StoredUnits {
+  readonly units: Map<string, StoredUnit>;
+  /** The lines of the units above, and of their steps. */
+  readonly lines: readonly Buffer[];
+  readonly steps: readonly Buffer[];
+  /** What the next line is chained to. */
+  readonly chain: string;
+}
+
+export function startChain(config: string | Buffer): string {
+  return createHash('sha256').update(config).digest('hex');
+}
+
+/** The line, without its end, and what the next one is chained to. */
+export function formatUnit(
+  previous: string,
+  unit: string,
+  stepLines: number,
+  data: unknown,
+): { readonly line: string; readonly chain: string } {
+  const opened = JSON.stringify({ unit, stepLines, data }).slice(0, -1);
+  const chain = hashLink(previous, opened);
+  return { line: `${opened},"chain":"${chain}"}`, chain };
+}
+
+function hashLink(previous: string, opened: string | Buffer): string {
+  return createHash('sha256').update(`${previous}\n`).update(opened).digest('hex');
+}
+
+const ending = /^,"chain":"([0-9a-f]{64})"\}$/;
+const endingBytes = ',"chain":""}'.length + 64;
+
+/** Reads and checks the finished units of a run; nothing is changed. */
+export function readUnits(folder: string): StoredUnits {
+  const path = join(folder, unitsFile);
+  const steps = readLines(join(folder, stepsFile));
+  const units = new Map<string, StoredUnit>();
+  const lines: Buffer[] = [];
+  let chain = startChain(readConfigBytes(folder));
+  let stepLines = 0;
+  for (const [index, line] of readLines(path).entries()) {
+    const lineNumber = index + 1;
+    const place = `${path}, line ${lineNumber},`;
+    const parsed = parseUnit(line, place);
+    const end = ending.exec(line.subarray(-endingBytes).toString('latin1'));
+    const next = hashLink(chain, line.subarray(0, -endingBytes));
+    if (end?.[1] !== next) {
+      const before = index === 0 ? configFile : `line ${index}`;
+      throw refuse(`${place} does not follow from ${before} as it was written (unit ${parsed.unit})`);
+    }
+    if (units.has(parsed.unit)) throw refuse(`${place} has the unit ${parsed.unit} a second time`);
+    // A machine that lost power may have kept a unit without its steps: then the unit is done again.
+    if (parsed.stepLines > steps.length) break;
+    units.set(parsed.unit, { data: parsed.data, lineNumber });
+    lines.push(line);
+    chain = next;
+    stepLines = parsed.stepLines;
+  }
+  return { units, lines, steps: steps.slice(0, stepLines), chain };
+}
+
+function parseUnit(line: Buffer, place: string): z.infer<typeof unitSchema> {
+  const parsed = parseLine(line);
+  if ('fault' in parsed) throw refuse(`${place} ${parsed.fault}`);
+  const unit = unitSchema.safeParse(parsed.value);
+  if (unit.success) return unit.data;
+  throw refuse(`${place} is not a unit: ${describeIssue(unit.error)}; saw ${shorten(line)}`);
+}
+
+/** What the unit holds, as the schema has it; a line of another version is named with what does not fit. */
+export function parseUnitData<T>(
+  folder: string,
+  unit: string,
+  { data, lineNumber }: StoredUnit,
+  schema: z.ZodType<T>,
+): T {
+  const parsed = schema.safeParse(data);
+  if (parsed.success) return parsed.data;
+  throw refuse(
+    `${join(folder, unitsFile)}, line ${lineNumber}, unit ${unit}, does not fit: ${describeIssue(parsed.error)}`,
+  );
+}
+
+export function readConfigBytes(folder: string): Buffer {
+  try {
+    return readRegularFile(join(folder, configFile));
+  } catch (cause) {
+    throw new MistletoeError(
+      'usage',
+      `${folder} holds no run that can be resumed: ${describeCause(cause)}.`,
+      {
+        hint: 'Give the folder that an earlier `mistletoe audit` named.',
+        cause,
+      },
+    );
+  }
+}
+
+export function readRunConfig(folder: string): unknown {
+  const parsed = parseLine(readConfigBytes(folder));
+  if ('value' in parsed) return parsed.value;
+  throw refuse(`${join(folder, configFile)} ${parsed.fault}`);
+}
+
+export interface VerifiedRun {
+  readonly units: number;
+  readonly steps: number;
+  /** The end of the chain: two runs with the same value have the same configuration and the same units. */
+  readonly sha256: string;
+}
+
+/** Whether config.json and the finished units are as they were written; refuses with the line that is not. */
+export function verifyRun(folder: string): VerifiedRun {
+  const { units, steps, chain } = readUnits(folder);
+  return { units: units.size, steps: steps.length, sha256: chain };
+}
+
+function refuse(fault: string): MistletoeError {
+  return new MistletoeError('usage', `${fault}.`, {
+    hint: 'It was changed from outside, or written by another version; start the audit anew in another folder.',
+  });
+}
+
+function describeIssue({ issues: [issue] }: z.ZodError): string {
+  const path = issue?.path.join('.') ?? '';
+  return `${path === '' ? '' : `${path}: `}${issue?.message ?? 'unreadable'}`;
+}
+
+function shorten(line: Buffer): string {
+  const text = line.toString('utf8', 0, 60);
+  return line.length > 60 ? `${text}...` : text;
+}

@@ -1,0 +1,106 @@
+/** Writing a run's files so that they survive a kill and a power cut, and failing in words where it cannot be done. */
+import { closeSync, existsSync, fsyncSync, openSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { basename, dirname } from 'node:path';
+import { describeCause, MistletoeError } from '../core/errors.js';
+
+/** Appends, and with `durable` returns only once the line is on the disk. */
+export function appendText(path: string, text: string, { durable = false } = {}): void {
+  explainFailure(path, () => {
+    const isNew = !existsSync(path);
+    const file = openSync(path, 'a');
+    try {
+      writeFileSync(file, text);
+      if (durable) fsyncSync(file);
+    } finally {
+      closeSync(file);
+    }
+    if (isNew) syncFolder(dirname(path));
+  });
+}
+
+export function syncFile(path: string): void {
+  if (!existsSync(path)) return;
+  explainFailure(path, () => {
+    const file = openSync(path, 'r+');
+    try {
+      fsyncSync(file);
+    } finally {
+      closeSync(file);
+    }
+  });
+}
+
+/** Whole or not at all, under a name that nobody reads until it is finished. */
+export function writeAtomically(path: string, contents: string): void {
+  explainFailure(path, () => {
+    const part = `${path}.part`;
+    const file = openSync(part, 'w');
+    try {
+      writeFileSync(file, contents);
+      fsyncSync(file);
+    } finally {
+      closeSync(file);
+    }
+    renameSync(part, path);
+    syncFolder(dirname(path));
+  });
+}
+
+/** A new name is safe once its folder is on the disk, too. */
+export function syncFolder(path: string): void {
+  let folder: number;
+  try {
+    folder = openSync(path, 'r');
+  } catch {
+    return; // Windows opens no folders, and needs no such thing
+  }
+  try {
+    fsyncSync(folder);
+  } catch {
+    // Some network file systems refuse this; the file itself is written.
+  } finally {
+    closeSync(folder);
+  }
+}
+
+const remedies: Readonly<Record<string, string>> = {
+  ENOSPC: 'Make room on the disk',
+  EDQUOT: 'Make room in your quota',
+  EACCES: 'Make the folder writable',
+  EPERM: 'Make the folder writable',
+  EROFS: 'Make the disk writable, or copy the folder to one that is',
+};
+
+/** A full disk or a missing right is no bug of ours: it stops the run, and loses nothing that was finished. */
+export function explainFailure<Result>(path: string, write: () => Result): Result {
+  try {
+    return write();
+  } catch (cause) {
+    const code = codeOf(cause);
+    if (code === undefined) throw cause;
+    const folder = dirname(path);
+    throw new MistletoeError(
+      'runtime',
+      `${basename(path)} of the run in ${folder} could not be written: ${describeCause(cause)}; every finished unit is safe.`,
+      {
+        hint: `${remedies[code] ?? 'Mend that'}, then go on with: mistletoe audit --resume ${folder}`,
+        cause,
+      },
+    );
+  }
+}
+
+/** ENOSPC and its like; undefined for what the operating system did not say. */
+export function codeOf(cause: unknown): string | undefined {
+  if (cause instanceof MistletoeError || !(cause instanceof Error) || !('code' in cause)) return undefined;
+  return typeof cause.code === 'string' ? cause.code : undefined;
+}
+
+export function readIfThere(path: string): string | undefined {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch (cause) {
+    if (codeOf(cause) === 'ENOENT') return undefined;
+    throw cause;
+  }
+}
