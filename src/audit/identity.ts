@@ -1,22 +1,63 @@
-/** Which weights exactly: name, size and content hash of a model folder. */
+/** Which model exactly: name, size and one hash over the files of a folder that decide what it says. */
 import { createHash } from 'node:crypto';
-import { mkdirSync } from 'node:fs';
-import { basename, resolve } from 'node:path';
+import { existsSync, mkdirSync } from 'node:fs';
+import { basename, join, relative, resolve } from 'node:path';
+import { readExactly, withFile } from '../checkpoint/binary-file.js';
 import { defaultCacheFolder } from '../checkpoint/cache-folder.js';
 import { hashFile } from '../checkpoint/content-hash.js';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import type { ModelIdentity } from './result.js';
 
+/** Beside the weights: each of these changes what is computed, or the text that it is computed from. */
+const describingFiles = [
+  'config.json',
+  'generation_config.json',
+  'tokenizer.json',
+  'tokenizer_config.json',
+  'special_tokens_map.json',
+  'chat_template.jinja',
+];
+
 export async function identifyModel(
   folder: string,
   cacheFolder = defaultCacheFolder(),
 ): Promise<ModelIdentity> {
-  mkdirSync(cacheFolder, { recursive: true });
-  const { files, tensors } = await openCheckpoint(folder);
+  makeIfPossible(cacheFolder);
+  const root = resolve(folder);
+  const { files, tensors } = await openCheckpoint(root);
   const hash = createHash('sha256');
-  for (const file of files) hash.update(await hashFile(file, cacheFolder));
+  const add = (path: string, sha256: string): void => {
+    hash.update(`${JSON.stringify(relative(root, path))} ${sha256}\n`);
+  };
+  for (const file of files) add(file, await hashFile(file, cacheFolder));
+  for (const path of describingFiles.map((name) => join(root, name)).filter((path) => existsSync(path)))
+    add(path, await hashSmallFile(path));
   let parameterCount = 0;
   for (const { shape } of tensors.values())
     parameterCount += shape.reduce((product, size) => product * size, 1);
-  return { name: basename(resolve(folder)), parameterCount, sha256: hash.digest('hex') };
+  return { name: basename(root), parameterCount, sha256: hash.digest('hex') };
+}
+
+/** Without a cache, as where HOME is read-only, the weights are hashed anew each time: slower, not wrong. */
+function makeIfPossible(cacheFolder: string): void {
+  try {
+    mkdirSync(cacheFolder, { recursive: true });
+  } catch {
+    return;
+  }
+}
+
+const chunkBytes = 1024 * 1024;
+
+/** Read each time: remembering the hash by the file's times would save nothing here. */
+function hashSmallFile(path: string): Promise<string> {
+  return withFile(path, async (file) => {
+    const hash = createHash('sha256');
+    for (let position = 0; position < file.sizeBytes; position += chunkBytes) {
+      const chunk = new Uint8Array(Math.min(chunkBytes, file.sizeBytes - position));
+      await readExactly(file, position, chunk);
+      hash.update(chunk);
+    }
+    return hash.digest('hex');
+  });
 }
