@@ -1,11 +1,32 @@
 import { describe, expect, it } from 'vitest';
-import { createTimeEstimate } from './time-left.js';
+import type { UnitName } from './audit-events.js';
+import { createTimeEstimate, kindOf } from './time-left.js';
 
-const unit = (prompt: string, arm: string) => ({ drafter: 'd', prompt, arm });
+const unit = (prompt: string, arm: string): UnitName => ({ drafter: 'd', prompt, arm });
 const units = [unit('1', 'clean'), unit('1', 'attack'), unit('2', 'clean'), unit('2', 'attack')];
 
+describe('kinds of units', () => {
+  it.each([
+    ['clean', 'measurement'],
+    ['clean-again', 'measurement'],
+    ['random#3', 'measurement'],
+    ['fluent', 'measurement'],
+    ['given', 'measurement'],
+    ['transfer', 'measurement'],
+    ['attack', 'search'],
+    ['attack#2', 'search'],
+    ['undirected', 'search'],
+    ['undirected#2', 'search'],
+    ['preservation-only', 'search'],
+    ['unprojected', 'search'],
+    ['universal', 'universal'],
+  ])('%s is a %s', (arm, kind) => {
+    expect(kindOf({ arm })).toBe(kind);
+  });
+});
+
 describe('the time left', () => {
-  it('is not guessed before a search has been timed', () => {
+  it('is not guessed from a measurement alone', () => {
     const estimate = createTimeEstimate(units);
     expect(estimate.left(0)).toBeUndefined();
     estimate.start(units[0]!, 0);
@@ -27,5 +48,81 @@ describe('the time left', () => {
     estimate.start(units[3]!, 220);
     expect(estimate.left(320)).toBe(100);
     expect(estimate.left(900)).toBe(0);
+  });
+
+  it('is there from the first step of the first search', () => {
+    const estimate = createTimeEstimate(units);
+    estimate.start(units[0]!, 0);
+    estimate.end(10);
+    estimate.start(units[1]!, 10);
+    estimate.step(1, 10, 30); // 20 a step: 200 for a search
+    expect(estimate.left(30)).toBe(180 + 10 + 200);
+    estimate.step(5, 10, 70); // 12 a step
+    expect(estimate.left(70)).toBe(60 + 10 + 120);
+    estimate.end(150); // it took 140
+    expect(estimate.left(150)).toBe(10 + 140);
+  });
+
+  it('does not trust the steps of one search more than the time of a whole one', () => {
+    const estimate = createTimeEstimate(units);
+    estimate.start(units[1]!, 0);
+    estimate.end(100);
+    estimate.start(units[3]!, 100);
+    estimate.step(1, 10, 190);
+    expect(estimate.left(190)).toBe(10);
+  });
+
+  it('takes a measurement for a twentieth of a search until one is timed', () => {
+    const estimate = createTimeEstimate(units);
+    estimate.start(units[1]!, 0);
+    estimate.end(100);
+    expect(estimate.left(100)).toBe(5 + 100);
+    estimate.start(units[2]!, 100);
+    estimate.end(120);
+    expect(estimate.left(120)).toBe(100);
+  });
+
+  it('takes a universal search for searches on two thirds of the prompts until one is timed', () => {
+    const prompts = ['1', '2', '3', '4', '5', '6'];
+    const all = [
+      ...prompts.map((prompt) => unit(prompt, 'attack')),
+      unit('all', 'universal'),
+      { ...unit('all', 'universal'), drafter: 'e' },
+    ];
+    const estimate = createTimeEstimate(all);
+    estimate.start(all[5]!, 0);
+    estimate.end(100);
+    expect(estimate.left(100)).toBe(800);
+    estimate.start(all[6]!, 100);
+    estimate.step(1, 4, 150); // by its own steps: 200
+    expect(estimate.left(150)).toBe(150 + 200);
+    estimate.end(350);
+    expect(estimate.left(350)).toBe(250);
+  });
+
+  it('is what was expected until there is something better', () => {
+    const estimate = createTimeEstimate(units, 400);
+    estimate.start(units[0]!, 0);
+    expect(estimate.left(30)).toBe(370);
+    estimate.end(40);
+    expect(estimate.left(40)).toBe(300);
+    estimate.start(units[1]!, 40);
+    estimate.step(1, 2, 90);
+    expect(estimate.left(90)).toBe(50 + 40 + 100);
+  });
+
+  it('does not learn from units that were already there', () => {
+    const estimate = createTimeEstimate(units);
+    estimate.start(units[1]!, 0);
+    estimate.end(0.2);
+    expect(estimate.left(0.2)).toBeUndefined();
+  });
+
+  it('of units that nobody announced is nothing', () => {
+    const estimate = createTimeEstimate(units);
+    estimate.start(unit('3', 'attack'), 0);
+    expect(estimate.left(5)).toBe(0);
+    estimate.step(0, 10, 5);
+    expect(estimate.left(5)).toBe(0);
   });
 });

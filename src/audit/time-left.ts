@@ -1,48 +1,94 @@
-/** How long the rest of a run takes, from the units that are finished: a search is compared with searches. */
-import type { UnitName } from './drafter-audit.js';
+/**
+ * How long the rest of a run takes, from the units that are finished: a search is compared with searches. What has not
+ * been timed yet is guessed, so that a number is there early: a search from the steps it has taken, a universal
+ * search as so many searches as it has prompts, a measurement as a small part of a search.
+ */
+import type { UnitName } from './audit-events.js';
 
 export interface TimeEstimate {
   start(unit: UnitName, milliseconds: number): void;
+  /** How far the search has come that is running. */
+  step(done: number, steps: number, milliseconds: number): void;
   end(milliseconds: number): void;
-  /** Milliseconds; undefined until a unit of each kind that is still to come has been timed. */
+  /** Milliseconds; undefined while there is nothing to guess from. */
   left(milliseconds: number): number | undefined;
 }
 
-type Kind = 'search' | 'measurement';
+export type UnitKind = 'search' | 'universal' | 'measurement';
 
-export function kindOf({ arm }: Pick<UnitName, 'arm'>): Kind {
-  return /^(attack|unprojected|preservation-only)/.test(arm) ? 'search' : 'measurement';
+export function kindOf({ arm }: Pick<UnitName, 'arm'>): UnitKind {
+  if (arm === 'universal') return 'universal';
+  return /^(attack|undirected|unprojected|preservation-only)/.test(arm) ? 'search' : 'measurement';
 }
 
 const nameOf = ({ drafter, prompt, arm }: UnitName): string => JSON.stringify([drafter, prompt, arm]);
 
-/** `units` in the order in which they run. */
-export function createTimeEstimate(units: readonly UnitName[]): TimeEstimate {
+/** Of a search, until one measurement has been timed. */
+const measurementShare = 0.05;
+/** Of the prompts; the others are held out. */
+const universalShare = 2 / 3;
+/** A resumed run reads what it has instead of doing it again, which says nothing about the rest. */
+const leastMs = 1;
+
+interface Current {
+  readonly place: number;
+  readonly kind: UnitKind;
+  readonly since: number;
+  /** What this unit will have taken, judged by its steps. */
+  readonly projected?: number;
+}
+
+/** `units` in the order in which they run; `expectedMs` is what was expected of all of them. */
+export function createTimeEstimate(
+  units: readonly UnitName[],
+  expectedMs: number | null = null,
+): TimeEstimate {
   const places = new Map(units.map((unit, place) => [nameOf(unit), place]));
-  const timed: Record<Kind, { count: number; total: number }> = {
-    search: { count: 0, total: 0 },
-    measurement: { count: 0, total: 0 },
+  const universalPrompts = Math.max(1, universalShare * countPrompts(units));
+  const timed = new Map<UnitKind, { readonly count: number; readonly total: number }>();
+  let current: Current | undefined;
+
+  /** Own times first, then the steps of the unit that runs, then what is known of searches. */
+  const guess = (kind: UnitKind): number | undefined => {
+    const known = timed.get(kind);
+    if (known !== undefined) return known.total / known.count;
+    if (current?.kind === kind && current.projected !== undefined) return current.projected;
+    if (kind === 'search') return undefined;
+    const search = guess('search');
+    return search === undefined
+      ? undefined
+      : search * (kind === 'universal' ? universalPrompts : measurementShare);
   };
-  let current: { readonly place: number; readonly kind: Kind; readonly since: number } | undefined;
+
   return {
     start(unit, since) {
       current = { place: places.get(nameOf(unit)) ?? units.length, kind: kindOf(unit), since };
     },
+    step(done, steps, now) {
+      if (current === undefined || done < 1) return;
+      current = { ...current, projected: ((now - current.since) * Math.max(steps, done)) / done };
+    },
     end(now) {
       if (current === undefined) return;
-      timed[current.kind].count += 1;
-      timed[current.kind].total += now - current.since;
-      current = { ...current, place: current.place + 1, since: now };
+      const { kind, since, place } = current;
+      const { count, total } = timed.get(kind) ?? { count: 0, total: 0 };
+      if (now - since >= leastMs) timed.set(kind, { count: count + 1, total: total + now - since });
+      current = { place: place + 1, kind, since: now };
     },
     left(now) {
       if (current === undefined) return undefined;
-      let total = 0;
-      for (const unit of units.slice(current.place)) {
-        const { count, total: spent } = timed[kindOf(unit)];
-        if (count === 0) return undefined;
-        total += spent / count;
+      const { place, since } = current;
+      let total: number | undefined = 0;
+      for (const unit of units.slice(place)) {
+        const each = guess(kindOf(unit));
+        total = total === undefined || each === undefined ? undefined : total + each;
       }
-      return Math.max(0, total - (now - current.since));
+      if (total === undefined && expectedMs !== null) total = expectedMs * (1 - place / units.length);
+      return total === undefined ? undefined : Math.max(0, total - (now - since));
     },
   };
+}
+
+function countPrompts(units: readonly UnitName[]): number {
+  return new Set(units.filter((unit) => kindOf(unit) === 'search').map(({ prompt }) => prompt)).size;
 }

@@ -1,11 +1,13 @@
-import { describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { ProgressMode } from './progress.js';
 import { createProgress } from './progress.js';
 
 function createStream(isTerminal = false) {
   const stream = {
     isTerminal,
+    width: isTerminal ? 80 : undefined,
     written: '',
+    columns: (): number | undefined => stream.width,
     write(text: string) {
       stream.written += text;
     },
@@ -57,6 +59,25 @@ describe('progress', () => {
     expect(text.endsWith('\u001b[1G\u001b[2Kall measured\n')).toBe(true);
   });
 
+  it('asks each time how wide the terminal is, and never draws beyond', () => {
+    const stream: { width: number | undefined } & ReturnType<typeof createStream> = createStream(true);
+    const progress = createProgress('bar', stream);
+    const draw = (width: number | undefined): string => {
+      stream.width = width;
+      stream.written = '';
+      progress.start(4, 'audit');
+      progress.update(4, { drafter: 'eagle3', step: 3 }, () => ['left 4 min', 'drafter eagle3', 'step 3/40']);
+      progress.finish();
+      const lines = stream.written.split(/\u001b\[\d+[A-Z]/).filter((line) => line.includes('4/4'));
+      expect(lines).toHaveLength(1);
+      return lines[0]!;
+    };
+    expect(draw(100)).toBe(`audit  ${'\u2588'.repeat(24)}  4/4  left 4 min  drafter eagle3  step 3/40`);
+    expect(draw(50)).toBe(`audit  ${'\u2588'.repeat(9)}  4/4  left 4 min  drafter eagle3`);
+    expect(draw(20)).toBe('4/4  left 4 min');
+    expect(draw(undefined)).toBe(draw(80));
+  });
+
   it('leaves cursor, line wrapping and signals as they are', () => {
     const listeners = process.listenerCount('SIGTERM');
     const stream = createStream(true);
@@ -91,6 +112,36 @@ describe('progress', () => {
     expect(events[5]).toEqual({ event: 'progress-end', label: 'bench', summary: 'all measured' });
   });
 
+  it('writes numbers as numbers, and what belongs to a note beside it', () => {
+    const stream = createStream();
+    const progress = createProgress('json', stream);
+    progress.start(2, 'audit');
+    progress.update(1, { arm: 'attack', step: 2, steps: 40, leftMs: 1234 }, () => ['left 1 s']);
+    progress.note('hello', { units: 7, drafters: ['a'] });
+    const [, update, note] = stream.written.trimEnd().split('\n');
+    expect(JSON.parse(update!)).toEqual({
+      event: 'progress-update',
+      ...{ label: 'audit', done: 1, total: 2 },
+      ...{ arm: 'attack', step: 2, steps: 40, leftMs: 1234 },
+    });
+    expect(JSON.parse(note!)).toEqual({ event: 'note', message: 'hello', units: 7, drafters: ['a'] });
+  });
+
+  it('lets no name steer the terminal or break a line', () => {
+    for (const mode of ['bar', 'plain'] as const) {
+      const stream = createStream(true);
+      const progress = createProgress(mode, stream);
+      progress.start(1, 'audit');
+      progress.update(1, { prompt: 'a\u001b[2J\nb\u202e' });
+      progress.note('c\u001b[3Jd');
+      progress.finish('e\u001b[4Jf');
+      expect(stream.written).toContain('prompt a\ufffd[2J b\ufffd');
+      expect(stream.written).toContain('c\ufffd[3Jd\n');
+      expect(stream.written).toContain('e\ufffd[4Jf\n');
+      expect(stream.written).not.toMatch(/\u001b\[[234]J/);
+    }
+  });
+
   it('keeps notes above the bar', () => {
     const stream = createStream(true);
     const progress = createProgress('bar', stream);
@@ -110,5 +161,45 @@ describe('progress', () => {
     progress.start(0, 'bench');
     progress.update(0);
     expect(stream.written).toBe('bench: 0 to do\nbench: 0/0 (100 %)\n');
+  });
+});
+
+describe('lines in a log', () => {
+  beforeEach(() => {
+    vi.useFakeTimers();
+  });
+  afterEach(() => {
+    vi.useRealTimers();
+  });
+
+  it('come every half minute of silence, with what is left by then', () => {
+    const stream = createStream();
+    const progress = createProgress('plain', stream);
+    let left = 300;
+    progress.start(100, 'audit');
+    progress.update(0, {}, () => [`left ${left} s`]);
+    progress.update(1, {}, () => [`left ${left} s`]);
+    vi.advanceTimersByTime(29_999);
+    expect(stream.written).toBe('audit: 100 to do\n');
+    left = 270;
+    vi.advanceTimersByTime(1);
+    expect(stream.written).toBe('audit: 100 to do\naudit: 1/100 (1 %)  left 270 s\n');
+    left = 240;
+    vi.advanceTimersByTime(30_000);
+    expect(stream.written.trimEnd().split('\n').at(-1)).toBe('audit: 1/100 (1 %)  left 240 s');
+  });
+
+  it('do not come sooner for a milestone in between, nor after the end', () => {
+    const stream = createStream();
+    const progress = createProgress('plain', stream);
+    progress.start(10, 'audit');
+    vi.advanceTimersByTime(20_000);
+    progress.update(1);
+    vi.advanceTimersByTime(20_000);
+    expect(stream.written).toBe('audit: 10 to do\naudit: 1/10 (10 %)\n');
+    vi.advanceTimersByTime(10_000);
+    expect(stream.written.trimEnd().split('\n')).toHaveLength(3);
+    progress.finish();
+    expect(vi.getTimerCount()).toBe(0);
   });
 });

@@ -1,16 +1,25 @@
-/** How far a long run has come: a bar on a terminal, a few lines in a log, events for a program. Always on stderr. */
+/**
+ * How far a long run has come: a bar on a terminal, a few lines in a log, events for a program. Always on stderr.
+ * Names of prompts and folders come from outside, so what people read is cleaned here.
+ */
 import { Writable } from 'node:stream';
 import cliProgress from 'cli-progress';
+import { asOneLine, layOutBar } from './bar-layout.js';
 import type { Output } from './terminal.js';
+import { withoutControls } from './terminal.js';
 
 export type ProgressMode = 'auto' | 'bar' | 'plain' | 'json' | 'none';
 export type ProgressFields = Readonly<Record<string, string | number>>;
 
+/** What people read, most important first; asked whenever it is drawn, so that a time left may run down. */
+export type ProgressWords = () => readonly string[];
+
 export interface Progress {
   readonly start: (total: number, label: string) => void;
-  readonly update: (done: number, fields?: ProgressFields) => void;
-  /** A line that stays. */
-  readonly note: (message: string) => void;
+  /** Programs get the fields; people get the words, or the fields where there are none. */
+  readonly update: (done: number, fields?: ProgressFields, words?: ProgressWords) => void;
+  /** A line that stays; programs get the data beside it. */
+  readonly note: (message: string, data?: Readonly<Record<string, unknown>>) => void;
   readonly finish: (summary?: string) => void;
 }
 
@@ -38,6 +47,8 @@ const silent: Progress = {
 };
 
 const clearedLine = '\r\u001b[K';
+/** Where the terminal does not say. */
+const usualColumns = 80;
 
 function createBar(stream: Output): Progress {
   let bar: cliProgress.SingleBar | undefined;
@@ -46,16 +57,8 @@ function createBar(stream: Output): Progress {
       bar?.stop();
       bar = new cliProgress.SingleBar({
         stream: asTerminalStream(stream),
-        format: (options, { progress, value, total }, { label, fields }: BarPayload) =>
-          [
-            label,
-            cliProgress.Format.BarFormat(progress, options),
-            `${value}/${total}`,
-            ...(fields === '' ? [] : [fields]),
-          ].join('  '),
-        barCompleteChar: '\u2588',
-        barIncompleteChar: '\u2591',
-        barsize: 24,
+        format: (_options, { value, total }, { label, words }: BarPayload) =>
+          layOutBar({ label, done: value, total, words: words() }, stream.columns() ?? usualColumns),
         fps: 8,
         clearOnComplete: true,
         // The terminal's state stays as it is: a killed run has nothing to restore, and signals keep their meaning.
@@ -63,25 +66,25 @@ function createBar(stream: Output): Progress {
         linewrap: true,
         gracefulExit: false,
       });
-      bar.start(total, 0, { label, fields: '' } satisfies BarPayload);
+      bar.start(total, 0, { label, words: () => [] } satisfies BarPayload);
     },
-    update(done, fields = {}) {
-      bar?.update(done, { fields: joinFields(fields) });
+    update(done, fields = {}, words = () => namesAndValues(fields)) {
+      bar?.update(done, { words });
     },
     note(message) {
-      stream.write(`${clearedLine}${message}\n`);
+      stream.write(`${clearedLine}${withoutControls(message)}\n`);
     },
     finish(summary) {
       bar?.stop();
       bar = undefined;
-      if (summary !== undefined) stream.write(`${summary}\n`);
+      if (summary !== undefined) stream.write(`${withoutControls(summary)}\n`);
     },
   };
 }
 
 interface BarPayload {
   readonly label: string;
-  readonly fields: string;
+  readonly words: ProgressWords;
 }
 
 /** What cli-progress asks of a stream. */
@@ -95,36 +98,54 @@ function asTerminalStream(stream: Output): NodeJS.WritableStream {
       done();
     },
   });
+  // Asked each time: the library cuts what it writes to this width.
+  Object.defineProperty(writable, 'columns', { get: () => stream.columns() ?? usualColumns });
   return Object.assign(writable, { isTTY: true });
 }
 
 const milestones = 10;
+const longestSilenceMs = 30_000;
 
-/** At most ten lines, however long the run. */
+/** At most ten lines on the way, however long the run, and one whenever nothing was said for half a minute. */
 function createLines(stream: Output): Progress {
   let total = 0;
+  let done = 0;
   let label = '';
+  let words: ProgressWords = () => [];
   let passed = 0;
+  let silence: NodeJS.Timeout | undefined;
+  const write = (line: string): void => {
+    stream.write(`${line}\n`);
+    clearTimeout(silence);
+    silence = setTimeout(writeState, longestSilenceMs).unref();
+  };
+  const writeState = (): void => {
+    const share = total === 0 ? 100 : Math.floor((100 * done) / total);
+    write([`${label}: ${done}/${total} (${share} %)`, ...words().map(asOneLine)].join('  '));
+  };
   return {
     start(newTotal, newLabel) {
       total = newTotal;
       label = newLabel;
+      done = 0;
       passed = 0;
-      stream.write(`${label}: ${total} to do\n`);
+      words = () => [];
+      write(`${label}: ${total} to do`);
     },
-    update(done, fields = {}) {
+    update(newDone, fields = {}, newWords = () => namesAndValues(fields)) {
+      done = newDone;
+      words = newWords;
       const reached = total === 0 ? milestones : Math.floor((milestones * done) / total);
       if (reached <= passed) return;
       passed = reached;
-      const share = total === 0 ? 100 : Math.floor((100 * done) / total);
-      const details = joinFields(fields);
-      stream.write(`${label}: ${done}/${total} (${share} %)${details === '' ? '' : `  ${details}`}\n`);
+      writeState();
     },
     note(message) {
-      stream.write(`${message}\n`);
+      stream.write(`${withoutControls(message)}\n`);
     },
     finish(summary) {
-      if (summary !== undefined) stream.write(`${summary}\n`);
+      clearTimeout(silence);
+      if (summary !== undefined) stream.write(`${withoutControls(summary)}\n`);
     },
   };
 }
@@ -132,7 +153,7 @@ function createLines(stream: Output): Progress {
 function createEvents(stream: Output): Progress {
   let total = 0;
   let label = '';
-  const emit = (event: string, fields: ProgressFields): void => {
+  const emit = (event: string, fields: Readonly<Record<string, unknown>>): void => {
     stream.write(`${JSON.stringify({ event, ...fields })}\n`);
   };
   return {
@@ -144,8 +165,8 @@ function createEvents(stream: Output): Progress {
     update(done, fields = {}) {
       emit('progress-update', { ...fields, label, done, total });
     },
-    note(message) {
-      emit('note', { message });
+    note(message, data = {}) {
+      emit('note', { ...data, message });
     },
     finish(summary) {
       emit('progress-end', { label, ...(summary === undefined ? {} : { summary }) });
@@ -153,8 +174,6 @@ function createEvents(stream: Output): Progress {
   };
 }
 
-function joinFields(fields: ProgressFields): string {
-  return Object.entries(fields)
-    .map(([name, value]) => `${name} ${value}`)
-    .join('  ');
+function namesAndValues(fields: ProgressFields): string[] {
+  return Object.entries(fields).map(([name, value]) => `${name} ${value}`);
 }

@@ -4,6 +4,8 @@ import pico from 'picocolors';
 
 export interface Output {
   readonly isTerminal: boolean;
+  /** How wide it is now; undefined where it is no terminal. */
+  columns(): number | undefined;
   write(text: string): void;
 }
 
@@ -41,6 +43,8 @@ export function openProcessTerminal(): Terminal {
     });
     return {
       isTerminal: isatty(descriptor), // stream.isTTY is undefined for pipes, whatever its type says
+      // So are its columns; a terminal of unknown size says 0.
+      columns: () => (stream.columns > 0 ? stream.columns : undefined),
       write: (text) => {
         if (!reader.signal.aborted) stream.write(text);
       },

@@ -7,6 +7,8 @@ export interface FakeTerminal extends Terminal {
 export interface FakeTerminalOptions {
   readonly stdin?: string;
   readonly isTerminal?: boolean;
+  /** Of a terminal; asked each time, so that it can be made narrower meanwhile. */
+  readonly columns?: () => number | undefined;
   readonly environment?: Terminal['environment'];
   /** Called after each write to stdout, with ways to disturb. */
   readonly onWrite?: (actions: { interrupt: () => void; closeReader: () => void }) => void;
@@ -15,6 +17,7 @@ export interface FakeTerminalOptions {
 /** A terminal that remembers what was written to it. */
 export function createFakeTerminal(options: FakeTerminalOptions = {}): FakeTerminal {
   const { stdin = '', isTerminal = false, environment = {}, onWrite } = options;
+  const columns = options.columns ?? (() => (isTerminal ? 80 : undefined));
   const written = { out: '', err: '' };
   const reader = new AbortController();
   let interrupt = (): void => undefined;
@@ -24,6 +27,7 @@ export function createFakeTerminal(options: FakeTerminalOptions = {}): FakeTermi
     closed: reader.signal,
     stdout: {
       isTerminal,
+      columns,
       write(text) {
         if (!reader.signal.aborted) written.out += text;
         onWrite?.({
@@ -38,6 +42,7 @@ export function createFakeTerminal(options: FakeTerminalOptions = {}): FakeTermi
     },
     stderr: {
       isTerminal,
+      columns,
       write(text) {
         written.err += text;
       },

@@ -1,0 +1,64 @@
+/** A progress line that fits the terminal: the bar shrinks first, then words go, the least important first. */
+import { withoutControls } from './terminal.js';
+
+export interface BarContent {
+  readonly label: string;
+  readonly done: number;
+  readonly total: number;
+  /** Most important first. */
+  readonly words: readonly string[];
+}
+
+const fullBar = 24;
+const leastBar = 6;
+/** Ids of prompts may be whole sentences. */
+const longestWord = 28;
+const gap = '  ';
+
+/** At most `columns - 1` wide: in the last column some terminals begin a new line. */
+export function layOutBar({ label, done, total, words }: BarContent, columns: number): string {
+  const room = Math.max(1, columns - 1);
+  const count = `${done}/${total}`;
+  const shown = words.map((word) => shorten(asOneLine(word), longestWord));
+  for (let kept = shown.length; kept >= Math.min(1, shown.length); kept--) {
+    const behind = [count, ...shown.slice(0, kept)];
+    const size = Math.min(fullBar, room - widthOf([label, '', ...behind].join(gap)));
+    if (size >= leastBar) return [label, drawBar(done, total, size), ...behind].join(gap);
+  }
+  const [first] = shown;
+  const essential = [count, ...(first === undefined ? [] : [first])];
+  const withLabel = [label, ...essential].join(gap);
+  return shorten(widthOf(withLabel) <= room ? withLabel : essential.join(gap), room);
+}
+
+function drawBar(done: number, total: number, size: number): string {
+  const share = total === 0 ? 1 : Math.min(1, Math.max(0, done / total));
+  const full = Math.round(share * size);
+  return '\u2588'.repeat(full) + '\u2591'.repeat(size - full);
+}
+
+/** What comes from outside must neither steer the terminal nor break the line. */
+export function asOneLine(text: string): string {
+  return withoutControls(text).replace(/\s+/g, ' ');
+}
+
+function shorten(text: string, room: number): string {
+  if (widthOf(text) <= room) return text;
+  let kept = '';
+  for (const character of text) {
+    if (widthOf(kept) + widthOf(character) > room - 1) break;
+    kept += character;
+  }
+  return `${kept}…`;
+}
+
+const zeroWidth = /[\p{Mn}\p{Me}\p{Cf}]/u;
+const doubleWidth =
+  /[\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\u{1f300}-\u{1faff}\u{20000}-\u{3fffd}]/u;
+
+/** Columns of a terminal: characters of East Asia and pictures take two, marks above others none. */
+export function widthOf(text: string): number {
+  let width = 0;
+  for (const character of text) width += zeroWidth.test(character) ? 0 : doubleWidth.test(character) ? 2 : 1;
+  return width;
+}
