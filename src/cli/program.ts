@@ -8,6 +8,7 @@ import { Command, CommanderError } from 'commander';
 import { packageRoot } from '../decode/bundled-models.js';
 import { addAuditCommand } from './audit-command.js';
 import { addBenchCommand } from './bench-command.js';
+import { addCompareCommand } from './compare-command.js';
 import { addDemoCommand } from './demo-command.js';
 import { exitCodes, reportFailure } from './failure.js';
 import { addGenerateCommand } from './generate-command.js';
@@ -67,6 +68,7 @@ function createProgram(context: CommandContext): Command {
   addInspectCommand(program, context);
   addBenchCommand(program, context);
   addAuditCommand(program, context);
+  addCompareCommand(program, context);
   addDemoCommand(program, context);
   return program;
 }
