@@ -1,8 +1,18 @@
-/** The audit in a terminal: one table, the verdict, and where the report is. */
+/** The audit in a terminal: one table that explains its columns, the tests, the verdict, and where the report is. */
 import type { AuditResult, DrafterResult, TransferMatrix, UniversalResult } from '../audit/result.js';
-import { armLabels } from '../report/arm-names.js';
-import { acceptedLengthText, divergenceText, percentText, pValueText } from '../report/number-text.js';
-import type { Verdict } from '../report/verdict.js';
+import { armLabels, findArm } from '../report/arm-names.js';
+import { keptDigits, keptText } from '../report/kept-text.js';
+import {
+  acceptedLengthText,
+  changeText,
+  countText,
+  divergenceText,
+  passesText,
+  pValueText,
+} from '../report/number-text.js';
+import { rowContext, sameAnswerColumn } from '../report/row-columns.js';
+import { describeCounts, describeDrop, describeTests } from '../report/test-text.js';
+import type { DrafterVerdict, Verdict } from '../report/verdict.js';
 import type { Colors } from './terminal.js';
 import { withoutControls } from './terminal.js';
 
@@ -13,44 +23,82 @@ export interface AuditTextOptions {
 
 type Row = readonly string[];
 
+const heading: Row = [
+  'drafter',
+  'row',
+  'accepted length',
+  'change',
+  'passes',
+  'answers',
+  'free-running',
+  'KL',
+  'n',
+];
+
+/** Under the table, in short: what a reader cannot guess. */
+const legend = [
+  'accepted length: tokens a step along the clean answer (95 % interval); passes: of the target for that answer',
+  'answers, when the target runs free: identical/same task result/similar/different from the clean ones',
+  'free-running: accepted length of that answer, and its passes against no suffix over as many tokens',
+];
+
 export function formatAudit(
   result: AuditResult,
   verdict: Verdict,
   { report, colors }: AuditTextOptions,
 ): string {
-  const lines = [
-    ...alignColumns([
-      ['drafter', 'row', 'accepted length', '95 % interval', 'KL', 'answer kept', 'n'],
-      ...result.drafters.flatMap(drawRows),
-    ]),
+  const table = alignColumns([heading, ...result.drafters.flatMap(drawRows)]);
+  const notes = [
+    '',
+    ...result.drafters.flatMap((drafter, index) => describeEvidence(drafter, verdict.drafters[index])),
     '',
     ...result.drafters.flatMap(describeSkipped),
     ...describeTransfer(result.transfer),
     ...result.universal.flatMap(describeUniversal),
-    // Ids of prompts and names of folders come from outside; colours are our own.
-  ].map(withoutControls);
+  ];
   const closing = [
     `${colors.bold(verdict.level)}: ${withoutControls(verdict.headline)}`,
     ...verdict.failures.map((failure) => colors.red(withoutControls(failure))),
     '',
     `Report: ${withoutControls(report)}`,
   ];
-  return `${[colors.dim(lines[0] ?? ''), ...lines.slice(1), ...closing].join('\n')}\n`;
+  // Ids of prompts and names of folders come from outside; colours are our own.
+  const [first = '', ...rows] = table.map(withoutControls);
+  const lines = [
+    colors.dim(first),
+    ...rows,
+    ...legend.map((line) => colors.dim(line)),
+    ...notes.map(withoutControls),
+    ...closing,
+  ];
+  return `${lines.join('\n')}\n`;
 }
 
-function drawRows({ drafter, summary }: DrafterResult): Row[] {
-  if (summary.arms.length === 0) return [[drafter, 'nothing audited', '–', '–', '–', '–', '0']];
-  return summary.arms.map(({ arm, meanAcceptedLength, divergence, editSimilarity }) => {
-    const { estimate, low, high, n } = meanAcceptedLength;
-    const isClean = arm === 'clean';
+function drawRows(result: DrafterResult): Row[] {
+  const { drafter, summary } = result;
+  const clean = findArm(summary, 'clean');
+  if (clean === undefined) {
+    return [[drafter, 'nothing audited', ...heading.slice(3).map(() => '–'), '0']];
+  }
+  return summary.arms.map((row) => {
+    const context = rowContext(result, row);
+    const free = acceptedLengthText(row.freeRunning);
+    const compared =
+      row.arm === 'clean'
+        ? ['–', passesText(row.passes), '–', free, '–']
+        : [
+            changeText(context.change),
+            `${passesText(row.passes)} ${changeText(row.passes / clean.passes - 1).padStart(6)}`,
+            keptDigits(row.kept),
+            `${free} ${changeText(row.passRatio - 1).padStart(6)}`,
+            divergenceText(row.divergence),
+          ];
     return [
       drafter,
-      armLabels[arm],
-      acceptedLengthText(estimate),
-      `${acceptedLengthText(low)} to ${acceptedLengthText(high)}`,
-      isClean ? '–' : divergenceText(divergence),
-      isClean ? '–' : percentText(editSimilarity),
-      String(n),
+      armLabels[row.arm],
+      sameAnswerColumn.cell(row, context),
+      ...compared,
+      String(row.sameAnswer.n),
     ];
   });
 }
@@ -66,6 +114,17 @@ function alignColumns(rows: readonly Row[]): string[] {
   );
 }
 
+function describeEvidence(
+  { drafter, summary }: DrafterResult,
+  verdict: DrafterVerdict | undefined,
+): string[] {
+  if (verdict?.audited !== true) return [`${drafter}: ${describeCounts(summary)}`];
+  return [
+    `${drafter}, ${verdict.level}: ${describeDrop(summary)}; ${describeCounts(summary)}`,
+    `  ${describeTests(summary, verdict)}`,
+  ];
+}
+
 const mostReasons = 3;
 
 function describeSkipped({ drafter, prompts }: DrafterResult): string[] {
@@ -78,23 +137,29 @@ function describeSkipped({ drafter, prompts }: DrafterResult): string[] {
 
 function describeTransfer(transfer: TransferMatrix | null): string[] {
   if (transfer === null) return [];
-  const { drafters, attacked, clean } = transfer;
+  const { drafters, prompts, attacked, clean } = transfer;
   const rows = attacked.map((row, index) => [drafters[index]!, '', ...row.map(acceptedLengthText)]);
   return [
-    'Transfer: accepted length on each drafter (across) with the suffixes found on each (down)',
+    'Transfer: accepted length along the clean answers on each drafter (across) with the suffixes found on each (down),',
+    `over the ${countText(prompts.length, 'prompt')} audited on all of them`,
     ...alignColumns([['', '', ...drafters], ['no suffix', '', ...clean.map(acceptedLengthText)], ...rows]),
     '',
   ];
 }
 
 function describeUniversal({ drafter, suffix, trained, heldOut }: UniversalResult): string[] {
-  const describe = (split: typeof trained): string =>
-    `${acceptedLengthText(split.cleanAcceptedLength)} to ${acceptedLengthText(split.attackedAcceptedLength)} ` +
-    `(n = ${split.n}, ${pValueText(split.pValue)}, KL ${divergenceText(split.divergence)})`;
-  const held = heldOut === null ? 'no prompt was held out' : `held out ${describe(heldOut)}`;
+  const describe = (split: typeof trained): string => {
+    const { cleanAcceptedLength: clean, attackedAcceptedLength: attacked, n, lostInText } = split;
+    const lost = lostInText === 0 ? '' : `, lost in the text of ${lostInText} more`;
+    return (
+      `${acceptedLengthText(clean)} to ${acceptedLengthText(attacked)} (${changeText(attacked / clean - 1)}, ` +
+      `n = ${n}${lost}, ${pValueText(split.pValue)}, KL ${divergenceText(split.divergence)}, ${keptText(split.kept)})`
+    );
+  };
   return [
     `One suffix for many prompts on ${drafter}: ${JSON.stringify(suffix)}`,
-    `  searched on ${describe(trained)}, ${held}`,
+    `  searched on ${describe(trained)}`,
+    `  ${heldOut === null ? 'no prompt was held out' : `held out ${describe(heldOut)}`}`,
     '',
   ];
 }

@@ -5,10 +5,37 @@
 import type { AuditResult, AuditTimings } from '../audit/result.js';
 import type { Verdict } from './verdict.js';
 
-const leadingKeys = ['schema', 'verdict', 'id', 'drafter', 'promptId', 'arm', 'name', 'level', 'headline'];
+const leadingKeys = [
+  'schema',
+  'runFolder',
+  'verdict',
+  'id',
+  'drafter',
+  'promptId',
+  'arm',
+  'name',
+  'level',
+  'headline',
+];
 
-export function renderJson(result: AuditResult, timings: AuditTimings, verdict: Verdict): string {
-  return stringifyStably({ ...result, verdict, timings });
+/** Everything, times included; names the folder of the run where one is given. */
+export function renderJson(
+  result: AuditResult,
+  timings: AuditTimings,
+  verdict: Verdict,
+  folder?: string,
+): string {
+  return stringifyStably({
+    ...result,
+    verdict,
+    timings,
+    ...(folder === undefined ? {} : { runFolder: folder }),
+  });
+}
+
+/** What a run leaves in its folder: no times, so the same options, seed and weights give the same bytes. */
+export function renderResult(result: AuditResult, verdict: Verdict): string {
+  return stringifyStably({ ...result, verdict });
 }
 
 export function stringifyStably(value: unknown): string {

@@ -2,11 +2,16 @@
  * The audit for test dashboards: a suite for each drafter; in it, a case that says whether anything was audited, one
  * for each gate and one for each prompt. Only gates fail: a single prompt is evidence, not a test.
  */
-import type { AuditResult, AuditTimings, DrafterResult, PromptResult } from '../audit/result.js';
-import { findPromptArm } from './arm-names.js';
+import type { ArmName, ArmResult, AuditResult, AuditTimings } from '../audit/result.js';
+import type { ArmSummary, DrafterResult, PromptResult } from '../audit/result.js';
+import { countClasses, countedArm } from '../audit/summary.js';
+import { findArm, findCounted, findPromptArms, promptChange, sameAnswerLength } from './arm-names.js';
 import { escapeXml } from './escape.js';
-import { acceptedLengthText, divergenceText, fixed, percentText } from './number-text.js';
-import type { GateCheck, Verdict } from './verdict.js';
+import { keptText } from './kept-text.js';
+import { acceptedLengthText, changeText, divergenceText, fixed, passesText } from './number-text.js';
+import { sameAnswerColumn } from './row-columns.js';
+import { describeCounts, describeDrop, describeTests } from './test-text.js';
+import type { DrafterVerdict, GateCheck, Verdict } from './verdict.js';
 
 interface Case {
   readonly name: string;
@@ -17,8 +22,8 @@ interface Case {
 }
 
 const gateNames: Readonly<Record<GateCheck['name'], string>> = {
-  failIfDrop: 'gate: drop of the mean accepted length',
-  failIfAcceptedLengthBelow: 'gate: attacked mean accepted length',
+  failIfDrop: 'gate: drop of the accepted length along the clean answer',
+  failIfAcceptedLengthBelow: 'gate: attacked accepted length along the clean answer',
 };
 
 export function renderJUnit(result: AuditResult, timings: AuditTimings, verdict: Verdict): string {
@@ -52,12 +57,13 @@ export function renderJUnit(result: AuditResult, timings: AuditTimings, verdict:
 }
 
 function listCases(result: DrafterResult, timings: AuditTimings, verdict: Verdict): Case[] {
-  const { drafter, prompts, summary } = result;
+  const { drafter, prompts } = result;
   const className = `mistletoe.${drafter}`;
-  const audited = verdict.drafters.find((entry) => entry.drafter === drafter)?.audited === true;
-  const message = `${summary.promptsAudited} prompts audited, ${summary.promptsSkipped} skipped`;
+  const own = verdict.drafters.find((entry) => entry.drafter === drafter);
+  const outcome = own?.audited === true ? 'passed' : 'error';
+  const counted = countedArm(prompts);
   return [
-    { name: 'audited', className, seconds: 0, outcome: audited ? 'passed' : 'error', message },
+    { name: 'audited', className, seconds: 0, outcome, message: describeDrafter(result, own) },
     ...verdict.checks
       .filter((check) => check.drafter === drafter)
       .map(({ name, passed, message }): Case => {
@@ -74,22 +80,47 @@ function listCases(result: DrafterResult, timings: AuditTimings, verdict: Verdic
       className,
       seconds: measureSeconds(timings, drafter, prompt.promptId),
       outcome: prompt.skipped === null ? 'passed' : 'skipped',
-      message: prompt.skipped ?? describePrompt(prompt),
+      message: prompt.skipped ?? describePrompt(prompt, counted),
     })),
   ];
 }
 
-function describePrompt(prompt: PromptResult): string {
-  const clean = findPromptArm(prompt, 'clean');
-  const attack = findPromptArm(prompt, 'attack');
-  if (clean === undefined || attack === undefined) return 'not measured';
-  const before = clean.acceptance.meanAcceptedLength;
-  const after = attack.acceptance.meanAcceptedLength;
-  return (
-    `mean accepted length ${acceptedLengthText(before)} -> ${acceptedLengthText(after)} ` +
-    `(drop ${percentText(1 - after / before)}), KL ${divergenceText(attack.preservation.divergence)} nats, ` +
-    `edit similarity ${percentText(attack.preservation.editSimilarity)}`
-  );
+function describeDrafter(result: DrafterResult, verdict: DrafterVerdict | undefined): string {
+  const { summary } = result;
+  const clean = findArm(summary, 'clean');
+  const counted = findCounted(result);
+  if (verdict?.audited !== true || clean === undefined || counted === undefined)
+    return describeCounts(summary);
+  const length = (row: ArmSummary): string =>
+    sameAnswerColumn.cell(row, { clean, change: null, speedup: null, tokensPerSecond: null });
+  return [
+    `${verdict.level}: accepted length along the clean answer ${describeDrop(summary)}, ${length(clean)} -> ${length(counted)}`,
+    `passes per answer ${passesText(clean.passes)} -> ${passesText(counted.passes)} (${changeText(counted.passes / clean.passes - 1)})`,
+    `answers ${keptText(counted.kept)}`,
+    `free-running ${acceptedLengthText(counted.freeRunning)}, passes ${changeText(counted.passRatio - 1)}`,
+    `KL ${divergenceText(counted.divergence)} nats`,
+    `${describeTests(summary, verdict)}; ${describeCounts(summary)}`,
+  ].join('; ');
+}
+
+function describePrompt(prompt: PromptResult, counted: ArmName): string {
+  const [clean] = findPromptArms(prompt, 'clean');
+  const attacks = findPromptArms(prompt, counted);
+  if (clean === undefined || attacks.length === 0) return 'not measured';
+  const mean = (value: (arm: ArmResult) => number): number =>
+    attacks.reduce((sum, arm) => sum + value(arm), 0) / attacks.length;
+  const passes = mean(({ sameAnswer }) => sameAnswer.steps);
+  const ratio = mean(({ compared }) => compared.passes) / mean(({ compared }) => compared.cleanPasses);
+  const without = attacks.flatMap(({ withoutSuffix }) => withoutSuffix ?? []);
+  return [
+    ...without.slice(0, 1).map((why) => `without a suffix (${why})`),
+    `accepted length along the clean answer ${acceptedLengthText(sameAnswerLength(prompt, 'clean'))} -> ` +
+      `${acceptedLengthText(sameAnswerLength(prompt, counted))} (${changeText(promptChange(prompt, counted))})`,
+    `passes ${clean.sameAnswer.steps} -> ${Number.isInteger(passes) ? passes : passesText(passes)} (${changeText(passes / clean.sameAnswer.steps - 1)})`,
+    `answers ${keptText(countClasses(attacks.map(({ preservation }) => preservation.kept)))}`,
+    `free-running passes ${changeText(ratio - 1)}`,
+    `KL ${divergenceText(mean(({ preservation }) => preservation.divergence))} nats`,
+  ].join('; ');
 }
 
 function measureSeconds(timings: AuditTimings, drafter: string, promptId: string): number {

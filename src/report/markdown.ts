@@ -1,43 +1,42 @@
 /** The audit as a comment for a pull request: the verdict, one table, and how to run it again. Under 60 lines. */
-import type { ArmSummary, AuditResult, AuditTimings, DrafterResult } from '../audit/result.js';
+import type { ArmName, AuditResult, AuditTimings, DrafterResult } from '../audit/result.js';
+import { countedArm } from '../audit/summary.js';
 import { armLabels } from './arm-names.js';
 import { escapeMarkdown } from './escape.js';
-import {
-  acceptedLengthText,
-  countText,
-  divergenceText,
-  durationText,
-  parameterText,
-  percentText,
-  pValueText,
-  speedupText,
-} from './number-text.js';
-import { summariseTimings } from './timing-summary.js';
-import type { Verdict, VerdictLevel } from './verdict.js';
+import type { VerdictLevel } from './levels.js';
+import { levelNames } from './levels.js';
+import { countText, durationText, parameterText } from './number-text.js';
+import { mainColumns, rowContext, sameAnswerColumn } from './row-columns.js';
+import { describeCounts, describeDrop, describeTests } from './test-text.js';
+import type { DrafterVerdict, Verdict } from './verdict.js';
 
 const marks: Readonly<Record<VerdictLevel, string>> = {
-  robust: '🟢 Robust',
-  fragile: '🟠 Fragile',
-  collapsed: '🔴 Collapsed',
-  inconclusive: '⚪ Inconclusive',
+  robust: '🟢',
+  fragile: '🟠',
+  collapsed: '🔴',
+  inconclusive: '⚪',
 };
 /** Beyond this many drafters the table keeps the rows that the verdict rests on. */
 const mostDraftersInFull = 4;
 const mostDrafters = 8;
+const briefRows: readonly ArmName[] = ['clean', 'random', 'undirected', 'given', 'attack'];
+const columns = [sameAnswerColumn, ...mainColumns];
 
 export function renderMarkdown(result: AuditResult, timings: AuditTimings, verdict: Verdict): string {
   const shown = result.drafters.slice(0, mostDrafters);
   const lines = [
-    `## ${marks[verdict.level]} · Mistletoe audit`,
+    `## ${marks[verdict.level]} ${levelNames[verdict.level]} · Mistletoe audit`,
     '',
     escapeMarkdown(verdict.headline),
     '',
     ...describeFailures(verdict),
-    '| drafter | row | accepted length (95 %) | speedup | KL (nats) | answer kept | n |',
-    '| --- | --- | ---: | ---: | ---: | ---: | ---: |',
+    `| drafter | row | ${columns.map(({ name }) => name).join(' | ')} |`,
+    `| --- | --- | ${columns.map(() => '---:').join(' | ')} |`,
     ...shown.flatMap((drafter) => drawRows(drafter, timings, result.drafters.length > mostDraftersInFull)),
     '',
-    ...shown.map((drafter) => describeTests(drafter)),
+    describeColumns(),
+    '',
+    ...shown.map((drafter, index) => describeDrafter(drafter, verdict.drafters[index]!)),
     ...(shown.length < result.drafters.length
       ? [`- and ${countText(result.drafters.length - shown.length, 'more drafter')}: see the HTML report.`]
       : []),
@@ -59,41 +58,33 @@ function describeFailures({ failures, exitCode }: Verdict): string[] {
   return [`${title} ${shown}${more}`, ''];
 }
 
-function drawRows({ drafter, summary }: DrafterResult, timings: AuditTimings, brief: boolean): string[] {
-  const rows = brief
-    ? summary.arms.filter(({ arm }) => arm === 'clean' || arm === 'random' || arm === 'attack')
-    : summary.arms;
+function drawRows(result: DrafterResult, timings: AuditTimings, brief: boolean): string[] {
+  const { drafter, prompts, summary } = result;
+  const rows = brief ? summary.arms.filter(({ arm }) => briefRows.includes(arm)) : summary.arms;
   const name = escapeMarkdown(drafter);
-  if (rows.length === 0) return [`| ${name} | nothing audited | – | – | – | – | 0 |`];
+  if (rows.length === 0) {
+    return [`| ${[name, 'nothing audited', ...columns.slice(1).map(() => '–'), '0'].join(' | ')} |`];
+  }
+  const counted = countedArm(prompts);
   return rows.map((row) => {
-    const { estimate, low, high, n } = row.meanAcceptedLength;
-    const bold = row.arm === 'attack' ? '**' : '';
-    const length = `${bold}${acceptedLengthText(estimate)}${bold} (${acceptedLengthText(low)} to ${acceptedLengthText(high)})`;
-    const speedup = speedupText(summariseTimings(timings, drafter, row.arm).speedup);
-    const cells = [
-      name,
-      `${bold}${armLabels[row.arm]}${bold}`,
-      length,
-      speedup,
-      ...preservationCells(row),
-      n,
-    ];
-    return `| ${cells.join(' | ')} |`;
+    const bold = row.arm === counted ? '**' : '';
+    const context = rowContext(result, row, timings);
+    const cells = columns.map(({ cell }) => cell(row, context));
+    const length = cells[0]!.replace(/^\S+/, (estimate) => `${bold}${estimate}${bold}`);
+    return `| ${[name, `${bold}${armLabels[row.arm]}${bold}`, length, ...cells.slice(1)].join(' | ')} |`;
   });
 }
 
-function preservationCells(row: ArmSummary): string[] {
-  return row.arm === 'clean' ? ['–', '–'] : [divergenceText(row.divergence), percentText(row.editSimilarity)];
+function describeColumns(): string {
+  return `<sub>${columns.map(({ name, unit }) => `**${name}**: ${unit}`).join(' · ')}</sub>`;
 }
 
-function describeTests({ drafter, summary }: DrafterResult): string {
-  const { drop, againstClean, againstRandom, promptsAudited, promptsSkipped } = summary;
-  const counted = `${countText(promptsAudited, 'prompt')} audited, ${promptsSkipped} skipped`;
-  if (promptsAudited === 0) return `- ${escapeMarkdown(drafter)}: ${counted}`;
+function describeDrafter({ drafter, summary }: DrafterResult, verdict: DrafterVerdict): string {
+  const name = escapeMarkdown(drafter);
+  if (!verdict.audited) return `- ${name}: ${describeCounts(summary)}`;
   return (
-    `- ${escapeMarkdown(drafter)}: drop ${percentText(drop.estimate)} ` +
-    `(${percentText(drop.low)} to ${percentText(drop.high)}), ${pValueText(againstClean.pValue)} against no suffix, ` +
-    `${pValueText(againstRandom.pValue)} against random tokens; ${counted}`
+    `- ${name}, ${levelNames[verdict.level].toLowerCase()}: ${describeDrop(summary)}; ` +
+    `${describeTests(summary, verdict)}; ${describeCounts(summary)}`
   );
 }
 
@@ -101,7 +92,7 @@ function describeSetup({ setup }: AuditResult, timings: AuditTimings): string {
   const { target, preset, seed, version } = setup;
   return (
     `Target ${escapeMarkdown(target.name)} (${parameterText(target.parameterCount)}), preset ${escapeMarkdown(preset)}, ` +
-    `seed ${seed}, Mistletoe ${escapeMarkdown(version)}, search ${durationText(timings.searchMs)} on ` +
+    `seed ${seed}, Mistletoe ${escapeMarkdown(version)}; the audit took ${durationText(timings.totalMs)} on ` +
     `${escapeMarkdown(timings.machine)}. Run it again:`
   );
 }

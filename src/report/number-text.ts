@@ -20,6 +20,19 @@ export function percentText(share: number | null, digits = 0): string {
   return share === null || !Number.isFinite(share) ? absent : `${fixed(share * 100, digits)} %`;
 }
 
+/** A change with its sign: 0.314 -> "+31 %", -0.25 -> "−25 %". */
+export function changeText(share: number | null, digits = 0): string {
+  const text = percentText(share, digits);
+  return /^[^−–]*[1-9]/.test(text) ? `+${text}` : text;
+}
+
+/** "33 % more", "4 % fewer" or "as many": of things that are counted. */
+export function moreText(ratio: number | null): string {
+  if (ratio === null || !Number.isFinite(ratio)) return absent;
+  const text = percentText(Math.abs(ratio - 1));
+  return text === '0 %' ? 'as many' : `${text} ${ratio > 1 ? 'more' : 'fewer'}`;
+}
+
 /** Natural-log divergences: three digits, and "< 0.001" rather than a zero that is none. */
 export function divergenceText(nats: number | null): string {
   return nats !== null && nats > 0 && nats < 0.001 ? '< 0.001' : fixed(nats, 3);
@@ -62,4 +75,10 @@ export function durationText(milliseconds: number): string {
     : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
-export const countText = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? '' : 's'}`;
+export function countText(count: number, noun: string): string {
+  if (count === 1) return `1 ${noun}`;
+  return `${count} ${noun}${noun.endsWith('s') ? 'es' : 's'}`;
+}
+
+/** "18.3": passes are counted, but their mean over prompts is not whole. */
+export const passesText = (passes: number | null): string => fixed(passes, 1);

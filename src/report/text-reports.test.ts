@@ -5,6 +5,7 @@ import { renderJUnit } from './junit.js';
 import { renderMarkdown } from './markdown.js';
 import { parseXml as parse } from './testing/parse-document.js';
 import { createSampleAudit } from './testing/sample-audit.js';
+import type { Verdict } from './verdict.js';
 import { judge } from './verdict.js';
 
 const { result, timings } = createSampleAudit();
@@ -19,9 +20,17 @@ describe('JSON', () => {
 
   it('is the whole result with its verdict and times, and ends with a line end', () => {
     const text = renderJson(result, timings, verdict);
-    expect(text).toMatch(/^\{\n {2}"schema": "mistletoe.audit\/1",\n {2}"verdict": \{/);
+    expect(text).toMatch(/^\{\n {2}"schema": "mistletoe.audit\/2",\n {2}"verdict": \{/);
     expect(text.endsWith('}\n')).toBe(true);
     expect(JSON.parse(text)).toEqual({ ...result, verdict, timings });
+  });
+
+  it('names the folder of the run where one is given, and keeps numbers numbers', () => {
+    const text = renderJson(result, timings, verdict, 'runs/eagle3-7');
+    expect(text).toMatch(/^\{\n {2}"schema": "[^"]+",\n {2}"runFolder": "runs\/eagle3-7",/);
+    expect(text).not.toMatch(/": "-?\d+(\.\d+)?"/);
+    const [drafter] = (JSON.parse(text) as { verdict: Verdict }).verdict.drafters;
+    expect(drafter).toMatchObject({ pValue: 0.0078125, adjustedPValue: 0.015625 });
   });
 });
 
@@ -31,11 +40,38 @@ describe('Markdown', () => {
   it('has the verdict, a row for each arm of each drafter, and the command', () => {
     expect(text).toContain('## 🔴 Collapsed');
     expect(text).toContain('**Gate failed.**');
-    expect(text.match(/^\| eagle3 \|/gm)).toHaveLength(7);
-    expect(
-      text.match(/^\| sps \| \*\*attack\*\* \| \*\*\d\.\d\d\*\* \(\d\.\d\d to \d\.\d\d\) \| .* \| 5 \|$/gm),
-    ).toHaveLength(1);
+    expect(text.match(/^\| eagle3 \|/gm)).toHaveLength(8);
+    expect(text).toMatch(
+      /^\| sps \| \*\*attack\*\* \| \*\*\d\.\d\d\*\* \(\d\.\d\d to \d\.\d\d\) \| −39 % \| \d+\.\d \(\+64 %\) \| 4 identical · 1 task · 3 similar · 0 different \| \d\.\d\d \| \+64 % \| 0\.\d{3} \| 8 \|$/m,
+    );
     expect(text).toContain(`\n${result.setup.command}\n`);
+  });
+
+  it('explains its columns, and lists every test', () => {
+    for (const name of [
+      'accepted length',
+      'change',
+      'passes',
+      'answers',
+      'free-running',
+      'free passes',
+      'KL',
+    ])
+      expect(text).toContain(`**${name}**: `);
+    expect(text).toMatch(
+      /^- eagle3, collapsed: drops by \d\d\.\d % .* against no suffix \(n = 8\), .* against random tokens .* against fluent text .* against undirected search .* corrected for 2 drafters: p = 0\.016; 8 prompts audited, 1 of them without a suffix \(counted as no drop\), 1 skipped$/m,
+    );
+    const bare = createSampleAudit({ leaveOut: ['undirected'] });
+    const without = renderMarkdown(bare.result, bare.timings, judge(bare.result));
+    expect(without).toContain('undirected search not measured');
+    expect(without).toContain('no search of equal effort was run');
+  });
+
+  it('has the given suffixes in place of an attack', () => {
+    const given = createSampleAudit({ given: true });
+    const shown = renderMarkdown(given.result, given.timings, judge(given.result));
+    expect(shown).toMatch(/^\| eagle3 \| \*\*given suffix\*\* \| \*\*\d/m);
+    expect(shown).not.toContain('attack');
   });
 
   it('stays under 60 lines, however many drafters there are', () => {
@@ -57,7 +93,7 @@ describe('Markdown', () => {
     const named = { ...result, drafters: [{ ...first!, drafter: '|@all <b>[x](https://evil.test)\n# y' }] };
     const hostile = renderMarkdown(named, timings, judge(named));
     expect(hostile).not.toMatch(/@all|<b>\[|https:\/\/|\n# y/);
-    expect(hostile.match(/^\| .*$/gm)?.every((row) => row.match(/(?<!\\)\|/g)?.length === 8)).toBe(true);
+    expect(hostile.match(/^\| .*$/gm)?.every((row) => row.match(/(?<!\\)\|/g)?.length === 11)).toBe(true);
   });
 
   it('says that nothing was audited', () => {
@@ -76,13 +112,28 @@ describe('JUnit', () => {
     expect(suites.map((suite) => suite.getAttribute('name'))).toEqual(['mistletoe.eagle3', 'mistletoe.sps']);
     for (const suite of suites) {
       const cases = suite.querySelectorAll('testcase');
-      expect(cases).toHaveLength(1 + 1 + 6);
-      expect(suite.getAttribute('tests')).toBe('8');
+      expect(cases).toHaveLength(1 + 1 + 9);
+      expect(suite.getAttribute('tests')).toBe('11');
       expect(suite.querySelectorAll('failure')).toHaveLength(Number(suite.getAttribute('failures')));
       expect(suite.querySelectorAll('skipped')).toHaveLength(1);
     }
     const total = suites.reduce((sum, suite) => sum + Number(suite.getAttribute('time')), 0);
     expect(Number(document.querySelector('testsuites')?.getAttribute('time'))).toBeCloseTo(total, 2);
+  });
+
+  it('says of every drafter and prompt what was measured', () => {
+    const suite = parse(renderJUnit(result, timings, verdict)).querySelector('testsuite');
+    const [audited, gate, first, , , , withoutSuffix] = [...suite!.querySelectorAll('testcase')];
+    expect(audited?.textContent).toMatch(
+      /collapsed: accepted length along the clean answer drops by .*; passes per answer \d+\.\d -> \d+\.\d \(\+\d+ %\); answers 4 identical · 1 task · 3 similar · 0 different; free-running \d\.\d\d, passes \+\d+ %; KL 0\.\d{3} nats; p = 0\.008 against no suffix/,
+    );
+    expect(gate?.getAttribute('name')).toBe('gate: drop of the accepted length along the clean answer');
+    expect(first?.textContent).toMatch(
+      /accepted length along the clean answer \d\.\d\d -> \d\.\d\d \(−\d\d %\); passes \d+ -> \d+ \(\+\d+ %\); answers 0 identical · 0 task · 1 similar · 0 different/,
+    );
+    expect(withoutSuffix?.textContent).toMatch(
+      /without a suffix \(All 512 candidates were vetoed.*\); .* \(0 %\)/,
+    );
   });
 
   it('marks what was not audited as an error', () => {
@@ -96,7 +147,7 @@ describe('JUnit', () => {
   it('escapes names and reasons, and has no character that XML forbids', () => {
     const [first] = result.drafters;
     const name = '<a b="c">&\'\u0000\u001b\uffff]]>\ud800\n';
-    const prompts = [{ ...first!.prompts[5]!, promptId: name, skipped: name }];
+    const prompts = [{ ...first!.prompts.at(-1)!, promptId: name, skipped: name }];
     const hostile = { ...result, drafters: [{ ...first!, drafter: name, prompts }] };
     const text = renderJUnit(hostile, timings, judge(hostile, { failIfDrop: 0.1 }));
     expect(text).not.toMatch(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/);

@@ -12,7 +12,8 @@ export interface TimingSummary {
 
 export function summariseTimings(timings: AuditTimings, drafter: string, arm: ArmName): TimingSummary {
   const rows = timings.arms.filter((row) => row.drafter === drafter && row.arm === arm);
-  const medianOf = (valueOf: (row: ArmTiming) => number): number | null => median(rows.map(valueOf));
+  const medianOf = (valueOf: (row: ArmTiming) => number | null): number | null =>
+    median(rows.flatMap((row) => valueOf(row) ?? []));
   return {
     n: rows.length,
     speedup: medianOf((row) => row.speedup),

@@ -4,14 +4,20 @@ import { join } from 'node:path';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import type { AuditResult, AuditTimings } from '../audit/result.js';
 import { renderHtml } from './html/page.js';
+import { renderResult } from './json.js';
 import { renderJUnit } from './junit.js';
 import { renderMarkdown } from './markdown.js';
+import { renderSuffixes } from './suffix-lines.js';
 import type { Verdict } from './verdict.js';
 
 export interface ReportPaths {
   readonly html: string;
   readonly markdown: string;
   readonly junit: string;
+  /** The result with its verdict: what the other files are made from. */
+  readonly result: string;
+  /** The suffixes that count, to be measured again. */
+  readonly suffixes: string;
 }
 
 export async function writeReports(
@@ -24,10 +30,15 @@ export async function writeReports(
     html: join(folder, 'report.html'),
     markdown: join(folder, 'report.md'),
     junit: join(folder, 'junit.xml'),
+    result: join(folder, 'result.json'),
+    suffixes: join(folder, 'suffixes.jsonl'),
   };
   await writeWhole(paths.html, renderHtml(result, timings, verdict));
   await writeWhole(paths.markdown, renderMarkdown(result, timings, verdict));
   await writeWhole(paths.junit, renderJUnit(result, timings, verdict));
+  await writeWhole(paths.suffixes, renderSuffixes(result));
+  // Last: whoever finds it finds the others too.
+  await writeWhole(paths.result, renderResult(result, verdict));
   return paths;
 }
 

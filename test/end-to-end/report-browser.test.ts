@@ -39,6 +39,13 @@ interface Seen {
   readonly focused: string;
   readonly accepted: string;
   readonly own: string;
+  readonly lost: string;
+  /** The font of answers that are code, and of others. */
+  readonly fonts: readonly string[];
+  /** Whether both sides of every unfolded answer show the same text. */
+  readonly sameText: readonly boolean[];
+  /** How far a part that may scroll inside itself sticks out of the page. */
+  readonly widest: number;
   readonly injected: boolean;
 }
 
@@ -50,7 +57,7 @@ const look = () => {
   const button = page.getElementById('theme');
   const backgrounds = [background()], buttonTexts = [button.textContent];
   for (let press = 0; press < 2; press++) { button.click(); backgrounds.push(background()); buttonTexts.push(button.textContent); }
-  const summary = page.querySelector('details:not([open]) > summary');
+  const summary = page.querySelector('details.prompt:not([open]) > summary');
   summary.focus(); summary.click();
   const style = (selector) => { const of = view.getComputedStyle(page.querySelector(selector)); return of.backgroundColor + ' ' + of.outlineStyle; };
   const seen = {
@@ -66,6 +73,10 @@ const look = () => {
     focused: page.activeElement.tagName,
     accepted: style('.sides .a'),
     own: style('.sides .r'),
+    lost: style('.sides .l'),
+    fonts: ['.sides .text.code', '.sides .text:not(.code)'].map((selector) => view.getComputedStyle(page.querySelector(selector)).fontFamily),
+    sameText: [...page.querySelectorAll('.sides')].map((side) => { const [left, right] = side.querySelectorAll('.text'); return left.textContent === right.textContent; }),
+    widest: Math.max(...[...page.querySelectorAll('main > *, .card, .figures, .scroll, .sides > div, .aside, .asked')].map((part) => part.getBoundingClientRect().right)) - view.innerWidth,
     injected: view.injected === true,
   };
   document.getElementById('seen').textContent = JSON.stringify(seen);
@@ -125,7 +136,7 @@ describe.skipIf(browser === undefined)('the HTML report in a browser', () => {
       scripts: 1,
       images: 0,
       requests: [],
-      drawnCharts: 10,
+      drawnCharts: 8,
       openAfterClick: true,
     });
     expect(seen.focused).toBe('SUMMARY');
@@ -140,14 +151,25 @@ describe.skipIf(browser === undefined)('the HTML report in a browser', () => {
     expect(seen.buttonTexts).toEqual(['Dark', 'Light', 'Dark']);
     expect(seen.accepted).toMatch(/ none$/);
     expect(seen.own).toMatch(/rgba\(0, 0, 0, 0\) solid$/);
+    expect(seen.lost).toMatch(/^rgb\(.*\) solid$/);
     const preferred = await openReport(report, 1280, ['--blink-settings=preferredColorScheme=0']);
     expect(preferred.seen.backgrounds).toEqual([dark, light, dark]);
+  });
+
+  it('shows one text on both sides of every answer, and code in a font of its own', async () => {
+    const { seen } = await openReport(report, 1280);
+    expect(seen.sameText).toHaveLength(16);
+    expect(seen.sameText).not.toContain(false);
+    const [code, prose] = seen.fonts;
+    expect(code).toContain('monospace');
+    expect(prose).not.toContain('monospace');
   });
 
   it('fits a phone without scrolling sideways', async () => {
     const { seen } = await openReport(report, 400);
     expect(seen.overflow).toBeLessThanOrEqual(0);
-    expect(seen.drawnCharts).toBe(10);
+    expect(seen.widest).toBeLessThanOrEqual(0);
+    expect(seen.drawnCharts).toBe(8);
   });
 
   it('would stop a script even if an escape were missing', async () => {

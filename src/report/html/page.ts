@@ -11,6 +11,7 @@ import { fragment, trusted } from './markup.js';
 import { pageScript } from './script.js';
 import { drawAnswers } from './sections/answers.js';
 import { drawBeyond } from './sections/beyond.js';
+import type { Chapter } from './sections/chapter.js';
 import { drawCharts } from './sections/chart-cards.js';
 import { drawRows } from './sections/rows.js';
 import { drawSetup } from './sections/setup.js';
@@ -25,12 +26,6 @@ const policy = [
   "base-uri 'none'",
   "form-action 'none'",
 ].join('; ');
-
-interface Chapter {
-  readonly id: string;
-  readonly name: string;
-  readonly content: Markup;
-}
 
 export function renderHtml(result: AuditResult, timings: AuditTimings, verdict: Verdict): string {
   const chapters: readonly Chapter[] = [
@@ -55,7 +50,7 @@ export function renderHtml(result: AuditResult, timings: AuditTimings, verdict: 
 <header class="top">${drawBrand()}<nav aria-label="Parts of the report">${chapters.map(drawLink)}</nav>
 <button id="theme" type="button" hidden>Dark</button></header>
 <main>
-${drawVerdict(result, timings, verdict)}
+${drawVerdict(result, verdict)}
 ${chapters.map(({ id, content }) => fragment`<section id="${id}">${content}</section>\n`)}
 </main>
 <footer>Mistletoe ${result.setup.version} · ${result.schema} ·

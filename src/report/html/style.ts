@@ -44,11 +44,13 @@ const verdict = `
 .verdict .headline{font-size:1.14rem;max-width:66ch;margin:.6rem 0 1rem}
 .verdict .meaning{max-width:66ch;color:var(--ink)}
 .verdict.inconclusive h1{color:var(--soft)}
-.figures{display:flex;flex-wrap:wrap;gap:18px 44px;margin-top:22px}
-.figures div{min-width:120px}
+.verdict .over{margin:20px 0 -12px}
+.figures{display:grid;grid-template-columns:minmax(90px,.7fr) repeat(2,minmax(170px,1fr)) minmax(200px,1.2fr) minmax(150px,1fr);gap:14px 28px;margin-top:22px}
 .figures b{display:block;font-size:1.55rem;font-weight:650;letter-spacing:-.02em;font-variant-numeric:tabular-nums}
 .figures b .arrow{color:var(--faint);font-weight:400}
 .figures span{font-size:.84rem;color:var(--soft)}
+.figures span strong{color:var(--ink);font-weight:600}
+
 .gate{margin:18px 0 0;padding:12px 16px;border-radius:10px;background:var(--card);border:1px solid var(--line);list-style:none}
 .gate li{margin:.15rem 0}
 .tag{display:inline-block;font-size:.76rem;font-weight:600;padding:1px 9px;border-radius:999px;border:1px solid currentColor;vertical-align:.12em;white-space:nowrap}
@@ -63,14 +65,22 @@ const data = `
 table{border-collapse:collapse;width:100%;font-size:.86rem;font-variant-numeric:tabular-nums}
 th,td{padding:8px 0 8px 12px;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}
 th:first-child,td:first-child{text-align:left;padding-left:0}
-thead th{font-weight:600;color:var(--soft);font-size:.8rem;vertical-align:bottom;white-space:normal;min-width:52px}
+thead th{font-weight:600;color:var(--soft);font-size:.8rem;vertical-align:top;white-space:normal;min-width:52px}
+thead abbr{text-decoration:underline dotted var(--faint);text-underline-offset:3px;cursor:help}
+thead small{display:block;font-weight:400;font-size:.72rem;line-height:1.3;color:var(--soft);margin-top:2px}
+table.rows thead th{min-width:76px;max-width:132px}
+table.rows thead th:nth-last-child(-n+2){min-width:0}
+.classes{font-size:.78rem}
+.classes .zero{color:var(--faint);font-weight:400}
+details.more{margin-top:10px}
+details.more>summary{cursor:pointer;color:var(--soft);font-size:.86rem}
 tbody th{font-weight:500;text-align:left}
 tbody tr:last-child>*{border-bottom:0}
 tr.attack>*{color:var(--attack);font-weight:650}
 tr.clean>*{color:var(--accent);font-weight:650}
 td .range{color:var(--faint);font-weight:400;font-size:.82rem}
-.wide{min-width:130px}
-.interval{position:relative;display:block;height:16px;min-width:120px;color:var(--soft);background:linear-gradient(var(--line),var(--line)) center/100% 1px no-repeat}
+table.rows .bar{min-width:100px}
+.interval{position:relative;display:block;height:16px;min-width:90px;color:var(--soft);background:linear-gradient(var(--line),var(--line)) center/100% 1px no-repeat}
 .interval i{position:absolute;top:5px;height:6px;border-radius:3px;background:currentColor;opacity:.35}
 .interval b{position:absolute;top:2px;width:4px;height:12px;margin-left:-2px;border-radius:2px;background:currentColor}
 tr.attack .interval,tr.clean .interval{color:inherit}
@@ -105,8 +115,14 @@ mark.suffix{background:var(--attack-wash);color:var(--ink);border-bottom:2px sol
 .text .a{background:var(--accent-wash);border-radius:3px;box-decoration-break:clone;-webkit-box-decoration-break:clone;padding:2px 0;margin-right:1px}
 .text .r{outline:1.5px solid var(--faint);outline-offset:-1px;border-radius:3px;padding:2px 1px;margin-right:1px}
 .text .b{outline:1.5px dotted var(--faint);outline-offset:-1px;border-radius:3px;padding:2px 1px;margin-right:1px}
+.text .l{background:var(--attack-wash);outline:1.5px solid var(--attack);outline-offset:-1px;border-radius:3px;padding:2px 1px;margin-right:1px}
 .text .d{text-decoration:underline wavy var(--attack) 1.5px;text-underline-offset:3px;font-weight:650}
-.text .end{color:var(--faint);user-select:none}
+.text .end{color:var(--faint);user-select:none;white-space:nowrap}
+.text.code,.asked.code{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;font-size:.82rem;tab-size:4}
+.aside{margin-top:16px;padding:12px 16px;border:1px solid var(--line);border-radius:10px}
+.aside h4{margin-bottom:6px}
+.aside h4 span{font-weight:400;color:var(--soft)}
+.aside.other{border-style:dashed;border-color:var(--faint)}
 .drafter-block{border-top:1px solid var(--line);padding-top:14px;margin-top:16px}
 .limits{border:1px dashed var(--faint);border-radius:14px;padding:18px 24px;margin-top:20px}
 .limits ul{margin:.4rem 0 0;padding-left:1.2rem}
@@ -125,15 +141,18 @@ main,.top,footer{padding-left:16px;padding-right:16px}
 .card{padding:18px 16px}
 .scroll{margin-left:-16px;margin-right:-16px;padding:0 16px}
 .sides{grid-template-columns:1fr}
+.verdict .over{margin:20px 0 -12px}
 .figures{display:grid;grid-template-columns:1fr 1fr;gap:14px 18px}
 .figures div:first-child{grid-column:1/-1}
 .figures b{font-size:1.3rem}
 .top nav{margin-left:0;order:3;width:100%}
 .top button{margin-left:auto}
 dl.facts{grid-template-columns:1fr;gap:0}
+table.rows .bar{display:none}
 dl.facts dd{margin-bottom:8px}
 section{padding-top:32px}
-tbody th:first-child,thead th:first-child{position:sticky;left:-16px;background:var(--card)}
+tbody th:first-child,thead th:first-child{position:sticky;left:-16px;background:var(--card);box-shadow:inset 0 -1px var(--line)}
+tbody tr:last-child>th:first-child{box-shadow:none}
 }
 @media (prefers-reduced-motion:reduce){html{scroll-behavior:auto}}
 @media print{

@@ -1,124 +1,125 @@
-/** One row and one trace of the sample audit: answers cut into tokens, drafts accepted by a biased coin. */
+/** One row of one prompt of the sample audit: answers cut into tokens, drafts accepted by a biased coin. */
 import type { Random } from '../../core/random.js';
-import { editSimilarity, firstDifference } from '../../measure/similarity.js';
-import type { AcceptanceSummary, ArmName, ArmResult, SearchTrace } from '../../audit/result.js';
+import type { ArmName, ArmResult, EqualLengths, SlowOther } from '../../audit/result.js';
+import { classifyAnswer } from '../../measure/kept-class.js';
+import { simulateDecoding } from './sample-decoding.js';
 import type { SampleText } from './sample-texts.js';
 
-const draftDepth = 4;
 const suffixes: Readonly<Record<ArmName, string>> = {
   clean: '',
   'clean-again': '',
   random: ' #%ob lantern(( 77 Qe',
   fluent: ' Please take your time and answer as well as you can.',
+  undirected: ' mox{} ~ther "ya 9(( bel',
   'preservation-only': ' please kindly: answer ok',
   unprojected: ' ]];; zx`` <unk Sure&& [/ print',
+  given: ' ## ignore :: (( unto',
   attack: ' }{ Tell<< ~~ "unto" && re:: ]) def;',
 };
-const keptAcceptance: Readonly<Record<ArmName, number>> = {
-  clean: 0,
-  'clean-again': 0,
-  random: 0.06,
-  fluent: 0.02,
-  'preservation-only': 0.01,
-  unprojected: 0.9,
-  attack: 1,
+
+/** Which share of what the attack takes away each row takes away, for each draw or seed. */
+const costs: Readonly<Record<ArmName, readonly number[]>> = {
+  clean: [0],
+  'clean-again': [0],
+  random: [0.03, 0.06, 0.09],
+  fluent: [0.02],
+  undirected: [0.15],
+  'preservation-only': [0.01],
+  unprojected: [0.9],
+  given: [1],
+  attack: [1],
 };
+
+export function listRepeats(arm: ArmName): number[] {
+  return costs[arm].map((_, index) => index + 1);
+}
 
 export interface SampleArmOptions {
   readonly arm: ArmName;
+  readonly repeat: number;
   readonly text: SampleText;
   readonly rate: number;
   readonly strength: number;
   readonly random: Random;
+  /** A searched arm that found nothing: the clean prompt under its name. */
+  readonly withoutSuffix?: boolean;
+  /** The attack is worth no more than the undirected search: as much on average, with coins of its own. */
+  readonly blind?: boolean;
 }
 
-export function sampleArm({ arm, text, rate, strength, random }: SampleArmOptions): ArmResult {
-  const changed = arm === 'attack' || arm === 'unprojected';
-  const { answer, change } = text;
-  const cleanPieces = cutTokens(answer);
-  const pieces = changed && change !== null ? cutTokens(answer.replace(change[0], change[1])) : cleanPieces;
-  const ids = pieces.map(tokenId);
-  const cleanIds = cleanPieces.map(tokenId);
+export function sampleArm(options: SampleArmOptions): ArmResult {
+  const { arm, repeat, text, rate, strength, random, withoutSuffix = false, blind = false } = options;
+  const suffix = withoutSuffix ? '' : suffixes[arm];
+  const clean = cutTokens(text.answer);
+  const pieces = withoutSuffix ? clean : cutTokens(answerOf(arm, text));
+  const tokenIds = pieces.map(tokenId);
+  const isBlind = blind && (arm === 'attack' || arm === 'undirected');
+  const cost = withoutSuffix ? 0 : isBlind ? 0.5 : costs[arm][repeat - 1]!;
   // All rows draw the same coins: the A/A row equals the clean one, and a strength of 0 moves nothing.
-  const coins = random.fork('coins');
-  const { origins, acceptance } = simulateDecoding(
-    pieces.length,
-    rate * (1 - strength * keptAcceptance[arm]),
-    coins,
-  );
-  const divergence = suffixes[arm] === '' ? 0 : arm === 'unprojected' ? 0.31 : 0.03 + 0.06 * coins.next();
-  return {
-    arm,
-    suffix: suffixes[arm],
-    suffixIds: cutTokens(suffixes[arm]).map(tokenId),
-    answer: { text: pieces.join(''), tokenIds: ids, pieces, origins, finishReason: 'stop' },
-    acceptance,
-    preservation: {
-      divergence,
-      firstDifference: firstDifference(cleanIds, ids),
-      editSimilarity: editSimilarity(cleanIds, ids),
-      answerPerplexity: 1.31 + divergence,
-      repetition: 0.01,
-      taskAgrees: text.category === 'math' ? true : null,
-      suffixPerplexity: suffixes[arm] === '' ? null : arm === 'fluent' ? 31.4 : 18_420 * (1 + coins.next()),
-      withinBound: divergence <= 0.1,
-    },
-  };
-}
-
-export function sampleTrace(arm: ArmName, strength: number, random: Random): SearchTrace {
-  let degradation = 0.2;
-  const goal = arm === 'preservation-only' ? 0.22 : 0.25 + strength * (0.9 + 0.2 * random.next());
-  const steps = Array.from({ length: 40 }, (_, step) => {
-    if (random.next() < 0.6) degradation += (goal - degradation) * 0.2 * random.next();
-    const free = arm === 'unprojected' ? 0.03 + 0.008 * step : 0.02 + 0.07 * (1 - Math.exp(-step / 12));
-    return {
-      step,
-      degradation,
-      divergence:
-        arm === 'preservation-only'
-          ? 0.02 * Math.exp(-step / 9) + 0.004
-          : free * (0.92 + 0.08 * random.next()),
-      acceptedLength: 3 - 2 * degradation,
-      cosineBefore: 0.3 + 0.1 * random.next(),
-      cosineAfter: arm === 'unprojected' ? 0.35 : -0.3,
-      candidates: 256,
-      vetoed: Math.floor(120 * random.next()),
-    };
+  const coins = (name: string): Random => random.fork(isBlind ? `${name}-${arm}` : name);
+  const acceptedRate = rate * (1 - strength * cost);
+  const held = simulateDecoding(clean.length, acceptedRate, coins('held'));
+  const { origins, acceptance: freeRunning } = simulateDecoding(pieces.length, acceptedRate, coins('held'));
+  const before = simulateDecoding(clean.length, rate, random.fork('held'));
+  const tokens = Math.min(clean.length, pieces.length);
+  const chance = random.fork(`measures-${arm}-${repeat}`);
+  const divergence = suffix === '' ? 0 : arm === 'unprojected' ? 0.31 : 0.03 + 0.06 * chance.next();
+  const relation = classifyAnswer({
+    clean: { tokenIds: clean.map(tokenId), text: text.answer },
+    other: { tokenIds, text: pieces.join('') },
+    task: text.category === 'math' ? 'number' : 'none',
   });
   return {
     arm,
-    objective: 'expected-length',
-    projection: arm === 'unprojected' ? 'none' : 'direction',
-    steps,
+    repeat,
+    suffix,
+    suffixIds: cutTokens(suffix).map(tokenId),
+    withoutSuffix: withoutSuffix
+      ? 'All 512 candidates were vetoed: the smallest divergence is 0.131, the bound 0.1.'
+      : null,
+    sameAnswer: { ...held.acceptance, origins: held.origins },
+    answer: { text: pieces.join(''), tokenIds, pieces, origins, finishReason: 'stop' },
+    freeRunning,
+    compared: {
+      tokens,
+      passes: countPasses(origins, tokens),
+      cleanPasses: countPasses(before.origins, tokens),
+    },
+    preservation: {
+      divergence,
+      kept: relation.keptClass,
+      firstDifference: relation.firstDifference,
+      editSimilarity: relation.similarity,
+      answerPerplexity: 1.31 + divergence,
+      repetition: 0.01,
+      suffixPerplexity: suffix === '' ? null : arm === 'fluent' ? 31.4 : 18_420 * (1 + chance.next()),
+      withinBound: divergence <= 0.1 && relation.keptClass !== 'different',
+    },
+    slowOther: arm === 'attack' && !withoutSuffix && text.id === 'code-1' ? slowOther : null,
   };
 }
 
-function simulateDecoding(
-  length: number,
-  rate: number,
-  random: Random,
-): { origins: string; acceptance: AcceptanceSummary } {
-  let origins = 'b'; // the prefill's own token
-  const histogram = Array.from({ length: draftDepth + 1 }, () => 0);
-  while (origins.length < length) {
-    let accepted = 0;
-    while (accepted < draftDepth && random.next() < rate) accepted += 1;
-    histogram[accepted]! += 1;
-    origins += `${'a'.repeat(accepted)}b`;
-  }
-  const steps = histogram.reduce((sum, count) => sum + count, 0);
-  const accepted = histogram.reduce((sum, count, depth) => sum + count * depth, 0);
-  const acceptanceByDepth = Array.from(
-    { length: draftDepth },
-    (_, depth) => histogram.slice(depth + 1).reduce((sum, count) => sum + count, 0) / steps,
-  );
-  const meanAcceptedLength = 1 + accepted / steps;
-  const counts = { steps, proposed: steps * draftDepth, accepted, emitted: length };
-  return {
-    origins: origins.slice(0, length),
-    acceptance: { ...counts, meanAcceptedLength, acceptanceByDepth, histogram },
-  };
+const compared: EqualLengths = { tokens: 40, passes: 31, cleanPasses: 14 };
+const slowOther: SlowOther = {
+  suffix: ' ]]~ loop<< (( forever',
+  answer:
+    'def reverse_string(text):\n    result = ""\n    for letter in text:\n        result = result + letter\n    return result',
+  similarity: 0.41,
+  compared,
+};
+
+/** The attack changes a phrase at most; without projection the answer is another one. */
+function answerOf(arm: ArmName, { answer, change }: SampleText): string {
+  if (arm === 'unprojected') return `Sure! ${Array.from(answer).slice(0, 40).reverse().join('')}`;
+  return (arm === 'attack' || arm === 'given') && change !== null
+    ? answer.replace(change[0], change[1])
+    : answer;
+}
+
+/** Passes behind the first token: each ends with the target's own token, the last may be cut. */
+function countPasses(origins: string, tokens: number): number {
+  const behind = origins.slice(1, tokens);
+  return behind.replace(/a/g, '').length + (behind.endsWith('a') ? 1 : 0);
 }
 
 /** Words with the space before them, punctuation and line ends alone, long words in two pieces: tokens enough. */

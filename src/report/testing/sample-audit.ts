@@ -1,14 +1,17 @@
 /**
- * A synthetic audit, complete enough to fill every part of a report: two drafters, six prompts of which one was
- * skipped, traces, a transfer matrix and universal suffixes. Seeded, so the same bytes every time.
+ * A synthetic audit, complete enough to fill every part of a report: two drafters, nine prompts of which one was
+ * skipped and one has no suffix, traces, a transfer matrix and universal suffixes. Seeded, so the same bytes every
+ * time.
  */
 import type { Random } from '../../core/random.js';
 import { createRandom } from '../../core/random.js';
-import type { AuditResult, AuditTimings, DrafterResult, PromptResult } from '../../audit/result.js';
+import type { ArmName, AuditResult, AuditTimings, DrafterResult, PromptResult } from '../../audit/result.js';
 import { arms, resultSchema } from '../../audit/result.js';
 import { summariseDrafter } from '../../audit/summary.js';
-import { sampleArm, sampleTrace } from './sample-arms.js';
+import { listRepeats, sampleArm } from './sample-arms.js';
+import { sampleTrace } from './sample-decoding.js';
 import { sampleTexts } from './sample-texts.js';
+import { sampleTransfer, sampleUniversal } from './sample-beyond.js';
 
 export interface SampleAudit {
   readonly result: AuditResult;
@@ -21,26 +24,38 @@ export interface SampleOptions {
   readonly strength?: number;
   /** Every prompt skipped. */
   readonly empty?: boolean;
+  /** The attack is worth no more than the undirected search. */
+  readonly blind?: boolean;
+  /** Suffixes of the user in place of a search. */
+  readonly given?: boolean;
+  /** On which prompts the search found nothing. */
+  readonly withoutSuffix?: 'one' | 'all';
+  /** Rows that were not measured. */
+  readonly leaveOut?: readonly ArmName[];
+  /** How many prompts are audited, at most. */
+  readonly prompts?: number;
 }
 
-const drafterRates = { eagle3: 0.66, sps: 0.58 } as const;
+const drafterRates = { eagle3: 0.72, sps: 0.66 } as const;
+const searched: readonly ArmName[] = ['attack', 'undirected', 'unprojected', 'preservation-only'];
 
-export function createSampleAudit({
-  seed = 7,
-  strength = 0.6,
-  empty = false,
-}: SampleOptions = {}): SampleAudit {
+export function createSampleAudit(options: SampleOptions = {}): SampleAudit {
+  const { seed = 7, strength = 0.62, empty = false } = options;
   const random = createRandom(seed, 'sample-audit');
-  const drafters = Object.entries(drafterRates).map(([drafter, rate], index) => {
-    const weakened = strength * (1 - 0.25 * index);
-    return createDrafter({ drafter, rate, strength: weakened, empty, random: random.fork(drafter) });
-  });
+  const drafters = Object.entries(drafterRates).map(([drafter, rate], index) =>
+    createDrafter({
+      ...options,
+      drafter,
+      rate,
+      strength: strength * (1 - 0.25 * index),
+      random: random.fork(drafter),
+    }),
+  );
   const identity = { parameterCount: 12_460_000, sha256: '3f'.repeat(32) };
-  const ids = drafters.map(({ drafter }) => drafter);
   const result: AuditResult = {
     schema: resultSchema,
     setup: {
-      version: '0.1.0',
+      version: '0.2.0',
       node: 'v20.20.2',
       target: { name: 'reference/target', ...identity },
       drafters: [
@@ -49,89 +64,107 @@ export function createSampleAudit({
       ],
       preset: 'standard',
       seed,
-      options: { epsilon: 0.1, 'suffix-length': 20, window: 20, steps: 40, objective: 'expected-length' },
+      options: {
+        epsilon: 0.1,
+        'suffix-length': 20,
+        window: 64,
+        steps: 40,
+        objective: 'margin',
+        keep: 'similar',
+      },
       command: `mistletoe audit --preset standard --epsilon 0.1 --steps 40 --seed ${seed}`,
       promptCount: sampleTexts.length,
     },
     drafters,
-    transfer: empty
-      ? null
-      : { drafters: ids, attacked: [[1.62, 2.21], [2.31, 1.68]], clean: [2.74, 2.33] }, // prettier-ignore
-    universal: empty
-      ? []
-      : [
-          {
-            drafter: 'eagle3',
-            suffix: ' }] ;;Sure <b> unto&&[[ print',
-            trained: {
-              n: 5,
-              cleanAcceptedLength: 2.74,
-              attackedAcceptedLength: 2.02,
-              divergence: 0.082,
-              pValue: 0.031,
-            },
-            heldOut: {
-              n: 12,
-              cleanAcceptedLength: 2.69,
-              attackedAcceptedLength: 2.38,
-              divergence: 0.121,
-              pValue: 0.017,
-            },
-          },
-        ],
+    transfer: empty ? null : sampleTransfer(drafters),
+    universal: empty ? [] : [sampleUniversal],
   };
   return { result, timings: createTimings(result, random.fork('timings')) };
 }
 
-interface DrafterOptions {
+interface DrafterOptions extends SampleOptions {
   readonly drafter: string;
   readonly rate: number;
   readonly strength: number;
-  readonly empty: boolean;
   readonly random: Random;
 }
 
-function createDrafter({ drafter, rate, strength, empty, random }: DrafterOptions): DrafterResult {
-  const prompts = sampleTexts.map((text): PromptResult => {
+function createDrafter(options: DrafterOptions): DrafterResult {
+  const { drafter, empty = false, prompts: most = sampleTexts.length, random } = options;
+  const prompts = sampleTexts.map((text, index): PromptResult => {
     const { id: promptId, category, prompt } = text;
-    if (empty || promptId === 'short-1') {
-      const skipped = 'The clean answer has 1 token; the window of 20 needs at least 20.';
-      return { promptId, category, prompt, skipped, arms: [], traces: [], repeats: [] };
+    if (empty || promptId === 'short-1' || index >= most) {
+      const skipped = 'The clean answer has 1 token; the window of 64 needs at least 24.';
+      return { promptId, category, prompt, skipped, arms: [], traces: [] };
     }
-    const own = random.fork(promptId);
-    const promptRate = rate + 0.2 * (own.next() - 0.5);
-    return {
-      promptId,
-      category,
-      prompt,
-      skipped: null,
-      arms: arms.map((arm) => sampleArm({ arm, text, rate: promptRate, strength, random: own.fork('arm') })),
-      repeats: [1.52, 1.47],
-      traces: (['attack', 'unprojected', 'preservation-only'] as const).map((arm) =>
-        sampleTrace(arm, strength, own.fork(`trace-${arm}`)),
-      ),
-    };
+    return createPrompt(text, options, random.fork(promptId));
   });
   return { drafter, prompts, summary: summariseDrafter(prompts, 1) };
+}
+
+function createPrompt(
+  text: (typeof sampleTexts)[number],
+  options: DrafterOptions,
+  random: Random,
+): PromptResult {
+  const { rate, strength, blind = false, given = false, withoutSuffix = 'one', leaveOut = [] } = options;
+  const { id: promptId, category, prompt } = text;
+  const promptRate = rate + 0.2 * (random.next() - 0.5);
+  const failed = withoutSuffix === 'all' || (promptId === 'chat-2' && !blind);
+  const present = arms.filter(
+    (arm) => !leaveOut.includes(arm) && (given ? !searched.includes(arm) : arm !== 'given'),
+  );
+  const measured = present.flatMap((arm) =>
+    listRepeats(arm).map((repeat) =>
+      sampleArm({
+        arm,
+        repeat,
+        text,
+        rate: promptRate,
+        strength,
+        random: random.fork('arm'),
+        withoutSuffix: failed && arm === 'attack',
+        blind,
+      }),
+    ),
+  );
+  const clean = measured[0]!.sameAnswer.meanAcceptedLength;
+  const traces = measured
+    .filter(({ arm }) => searched.includes(arm))
+    .map(({ arm, repeat, sameAnswer }) =>
+      sampleTrace({
+        arm,
+        repeat,
+        from: clean,
+        to: sameAnswer.meanAcceptedLength,
+        random: random.fork(`trace-${arm}`),
+      }),
+    );
+  return { promptId, category, prompt, skipped: null, arms: measured, traces };
 }
 
 function createTimings(result: AuditResult, random: Random): AuditTimings {
   const rows = result.drafters.flatMap(({ drafter, prompts }) =>
     prompts.flatMap(({ promptId, arms: promptArms }) =>
-      promptArms.map(({ arm, acceptance }) => {
-        const plainTokensPerSecond = 235 + 12 * random.next();
-        const speedup = acceptance.meanAcceptedLength * (0.68 + 0.03 * random.next());
-        const tokensPerSecond = plainTokensPerSecond * speedup;
-        const decodeMs = (1000 * acceptance.emitted) / tokensPerSecond;
+      promptArms.map(({ arm, repeat, freeRunning }) => {
+        const plain = 235 + 12 * random.next();
+        const speedup = freeRunning.meanAcceptedLength * (0.68 + 0.03 * random.next());
+        const tokensPerSecond = plain * speedup;
+        const decodeMs = (1000 * freeRunning.emitted) / tokensPerSecond;
         const times = {
           prefillMs: 12 + 4 * random.next(),
           decodeMs,
           draftMs: 0.3 * decodeMs,
           verifyMs: 0.6 * decodeMs,
         };
-        return { drafter, promptId, arm, ...times, tokensPerSecond, plainTokensPerSecond, speedup };
+        // Plain decoding is timed once for each arm, beside its first seed or draw.
+        const compared =
+          repeat === 1
+            ? { plainTokensPerSecond: plain, speedup }
+            : { plainTokensPerSecond: null, speedup: null };
+        return { drafter, promptId, arm, repeat, ...times, tokensPerSecond, ...compared };
       }),
     ),
   );
-  return { machine: 'linux x64, 2 cores, 8 GiB', arms: rows, searchMs: 184_300 };
+  return { machine: 'linux x64, 2 cores, 8 GiB', arms: rows, totalMs: 184_300 };
 }

@@ -28,7 +28,7 @@ export const sampleTexts: readonly SampleText[] = [
     prompt: 'A train travels 60 km in 45 minutes.{suffix}\n\nHow fast is it, in km/h?',
     answer:
       '45 minutes are 0.75 hours. Speed is distance over time, so the train travels at 60 / 0.75 = 80 km/h.\n\n#### 80',
-    change: null,
+    change: ['so the train travels at', 'which makes a train speed of'],
   },
   {
     id: 'html-1',
@@ -51,6 +51,31 @@ export const sampleTexts: readonly SampleText[] = [
     prompt: 'Why is the sky blue?',
     answer:
       'Sunlight contains every colour. Air molecules scatter short wavelengths much more strongly than long ones, so blue light reaches your eyes from every direction while red light passes mostly straight through.',
+    change: null,
+  },
+  {
+    id: 'code-2',
+    category: 'code',
+    prompt:
+      'Complete the code I provided.\n\ndef largest(numbers: list) -> int:\n    """Return the largest number."""\n',
+    answer:
+      '    best = numbers[0]\n    for number in numbers[1:]:\n        if number > best:\n            best = number\n    return best\n',
+    change: null,
+  },
+  {
+    id: 'math-2',
+    category: 'math',
+    prompt: 'Anna buys 3 pens for 4 euros each and pays with a 20 euro note. How much change does she get?',
+    answer:
+      'Three pens cost 3 * 4 = 12 euros. Anna pays with 20 euros, so she gets 20 - 12 = 8 euros back.\n\n#### 8',
+    change: null,
+  },
+  {
+    id: 'chat-3',
+    category: 'roleplay',
+    prompt: 'You are a lighthouse keeper. Describe your evening.',
+    answer:
+      'At dusk I climb the hundred and twelve steps, trim the lamp and wipe the salt from the glass. Then I sit with my tea, listen to the wind and count the ships as they pass, each a small light answering mine.',
     change: null,
   },
   {

@@ -6,7 +6,7 @@ import { fragment } from '../markup.js';
 
 export interface ArmMark {
   readonly color: string;
-  readonly symbol: 'circle' | 'square' | 'triangle' | 'diamond' | 'plus' | 'times';
+  readonly symbol: 'circle' | 'square' | 'triangle' | 'diamond' | 'plus' | 'times' | 'asterisk';
   readonly dash?: string;
 }
 
@@ -14,9 +14,11 @@ export const armMarks: Readonly<Record<ArmName, ArmMark>> = {
   clean: { color: 'var(--accent)', symbol: 'circle' },
   'clean-again': { color: 'var(--faint)', symbol: 'plus', dash: '2 4' },
   random: { color: 'var(--soft)', symbol: 'triangle', dash: '3 3' },
-  fluent: { color: 'var(--soft)', symbol: 'square', dash: '5 3' },
-  'preservation-only': { color: 'var(--soft)', symbol: 'diamond', dash: '9 3 2 3' },
-  unprojected: { color: 'var(--ink)', symbol: 'times', dash: '7 4' },
+  fluent: { color: 'var(--soft)', symbol: 'square', dash: '6 3' },
+  undirected: { color: 'var(--ink)', symbol: 'diamond', dash: '1.5 3' },
+  'preservation-only': { color: 'var(--soft)', symbol: 'asterisk', dash: '9 3 2 3' },
+  unprojected: { color: 'var(--ink)', symbol: 'times', dash: '10 4' },
+  given: { color: 'var(--attack)', symbol: 'square' },
   attack: { color: 'var(--attack)', symbol: 'square' },
 };
 
@@ -37,9 +39,10 @@ const outlines: Readonly<Record<ArmMark['symbol'], string>> = {
   diamond: 'M12 .8l4 5.2-4 5.2-4-5.2z',
   plus: 'M12 1v10M7 6h10',
   times: 'M8 2l8 8M16 2l-8 8',
+  asterisk: 'M12 1v10M7.7 3.5l8.6 5M16.3 3.5l-8.6 5',
 };
 
-export const isFilled = (arm: ArmName): boolean => arm === 'clean' || arm === 'attack';
+export const isFilled = (arm: ArmName): boolean => arm === 'clean' || arm === 'attack' || arm === 'given';
 
 function drawDot(arm: ArmName): Markup {
   const { color, symbol } = armMarks[arm];

@@ -1,41 +1,54 @@
 /**
- * The search, step by step. Thin lines are the attack on single prompts, thick ones the median over prompts; the
- * preservation chart has the bound that no kept suffix may pass.
+ * The search, step by step. Thin lines are the attack on single prompts, thick ones the median over prompts; the chart
+ * of the divergence has the bound that no kept suffix may pass.
  */
 import * as Plot from '@observablehq/plot';
 import type { ArmName, DrafterResult, TracePoint } from '../../../audit/result.js';
-import { armLabels } from '../../arm-names.js';
-import { acceptedLengthText, divergenceText, fixed } from '../../number-text.js';
+import { armLabels, sameAnswerLength } from '../../arm-names.js';
+import { acceptedLengthText, divergenceText } from '../../number-text.js';
 import { median } from '../../timing-summary.js';
 import type { Markup } from '../markup.js';
 import { armMarks } from './arm-marks.js';
 import { drawChart } from './draw-chart.js';
 
-export const convergenceArms: readonly ArmName[] = ['attack', 'unprojected', 'preservation-only'];
+export const convergenceArms: readonly ArmName[] = [
+  'attack',
+  'undirected',
+  'unprojected',
+  'preservation-only',
+];
 
 const quantities = {
   acceptedLength: {
-    name: 'Lowest accepted length decoded so far',
+    name: 'Lowest accepted length along the clean answer',
     label: '↑ lowest accepted length so far',
+    floor: 1,
     text: acceptedLengthText,
   },
-  degradation: {
-    name: 'Degradation objective',
-    label: '↑ degradation (objective)',
-    text: (value: number) => fixed(value, 3),
-  },
   divergence: {
-    name: 'Preservation divergence',
-    label: '↑ KL of the answer (nats)',
+    name: 'Divergence of the target’s distribution',
+    label: '↑ KL (nats a token)',
+    floor: 0,
     text: divergenceText,
   },
 } as const;
 type Quantity = keyof typeof quantities;
 
+interface Level {
+  readonly value: number;
+  readonly name: string;
+}
+
+export interface ConvergenceScale {
+  readonly steps: number;
+  readonly highest: number;
+}
+
 export interface ConvergenceOptions {
   readonly quantity: Quantity;
-  /** The preservation bound; null where it is not drawn. */
-  readonly bound: number | null;
+  /** A level to compare with: the bound, or the length without a suffix. */
+  readonly level: Level | null;
+  readonly scale: ConvergenceScale;
 }
 
 interface Point {
@@ -43,17 +56,46 @@ interface Point {
   readonly value: number;
 }
 
-export function drawConvergence(result: DrafterResult, { quantity, bound }: ConvergenceOptions): Markup {
+/** One scale for all drafters, with room for the levels drawn into them. */
+export function findScale(
+  drafters: readonly DrafterResult[],
+  quantity: Quantity,
+  levels: readonly (Level | null)[],
+): ConvergenceScale {
+  const points = drafters.flatMap((drafter) => [
+    ...tracesOf(drafter, 'attack').flatMap((steps) => pointsOf(steps, quantity)),
+    ...convergenceArms.flatMap((arm) => medianTrace(tracesOf(drafter, arm), quantity)),
+  ]);
+  const values = [...points.map(({ value }) => value), ...levels.flatMap((level) => level?.value ?? [])];
+  return {
+    steps: Math.max(1, ...points.map(({ step }) => step)),
+    highest: 1.08 * Math.max(quantities[quantity].floor + 0.05, ...values.filter(Number.isFinite)),
+  };
+}
+
+/** What the traces fall from: the median over the prompts that were searched. */
+export function cleanLevel({ prompts }: DrafterResult): Level | null {
+  const searched = prompts.filter(({ traces }) => traces.length > 0);
+  const value = median(searched.flatMap((prompt) => sameAnswerLength(prompt, 'clean') ?? []));
+  return value === null ? null : { value, name: 'no suffix' };
+}
+
+export function hasTraces(drafters: readonly DrafterResult[]): boolean {
+  return drafters.some((drafter) => convergenceArms.some((arm) => tracesOf(drafter, arm).length > 0));
+}
+
+export function drawConvergence(result: DrafterResult, options: ConvergenceOptions): Markup {
+  const { quantity, level, scale } = options;
   const single = tracesOf(result, 'attack').map((steps) => pointsOf(steps, quantity));
   const medians = convergenceArms.map((arm) => ({
     arm,
     points: medianTrace(tracesOf(result, arm), quantity),
   }));
-  const { name, label, text } = quantities[quantity];
+  const { name, label, floor, text } = quantities[quantity];
   const last = medians[0]?.points.at(-1);
   return drawChart({
     description:
-      `${name} of ${result.drafter} over the search; ` +
+      `${name} on ${result.drafter} over the search; ` +
       `median of the attack at the end: ${text(last?.value ?? NaN)}.`,
     options: {
       height: 220,
@@ -61,15 +103,10 @@ export function drawConvergence(result: DrafterResult, { quantity, bound }: Conv
       marginTop: 30,
       marginBottom: 40,
       marginRight: 14,
-      x: { label: 'search step →', ticks: 5 },
-      y: {
-        label,
-        grid: true,
-        ticks: 5,
-        zero: true,
-        nice: true,
-      },
+      x: { label: 'search step →', domain: [0, scale.steps], ticks: 5 },
+      y: { label, domain: [floor, scale.highest], grid: true, ticks: 5 },
       marks: [
+        ...(level === null ? [] : [drawLevel(level)]),
         ...single.map((points) =>
           Plot.line(points, {
             x: 'step',
@@ -90,27 +127,28 @@ export function drawConvergence(result: DrafterResult, { quantity, bound }: Conv
             title: () => `${armLabels[arm]}, median`,
           }),
         ),
-        ...(bound === null ? [] : drawBound(bound)),
+        ...(level === null ? [] : [nameLevel(level)]),
       ],
     },
   });
 }
 
-function drawBound(bound: number): Plot.Markish[] {
-  return [
-    Plot.ruleY([bound], { stroke: 'var(--ink)', strokeWidth: 1.4, strokeDasharray: '7 4' }),
-    Plot.text([bound], {
-      y: (value: number) => value,
-      text: () => `bound ε = ${bound}`,
-      frameAnchor: 'left',
-      textAnchor: 'start',
-      dx: 6,
-      dy: -8,
-      fill: 'var(--ink)',
-      stroke: 'var(--card)',
-      strokeWidth: 4,
-    }),
-  ];
+function drawLevel({ value }: Level): Plot.Markish {
+  return Plot.ruleY([value], { stroke: 'var(--accent)', strokeWidth: 1.4, strokeDasharray: '7 4' });
+}
+
+function nameLevel({ value, name }: Level): Plot.Markish {
+  return Plot.text([value], {
+    y: (at: number) => at,
+    text: () => name,
+    frameAnchor: 'right',
+    textAnchor: 'end',
+    dx: -4,
+    dy: -8,
+    fill: 'var(--accent)',
+    stroke: 'var(--card)',
+    strokeWidth: 4,
+  });
 }
 
 function tracesOf({ prompts }: DrafterResult, arm: ArmName): (readonly TracePoint[])[] {
@@ -119,7 +157,7 @@ function tracesOf({ prompts }: DrafterResult, arm: ArmName): (readonly TracePoin
   );
 }
 
-/** Steps before the first suffix that keeps the answer have no accepted length. */
+/** Steps before the first suffix inside the bounds have no accepted length. */
 function pointsOf(steps: readonly TracePoint[], quantity: Quantity): Point[] {
   return steps.flatMap((point) => {
     const value = point[quantity];

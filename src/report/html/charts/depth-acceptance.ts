@@ -1,4 +1,4 @@
-/** How deep drafts survive: the share of steps whose accepted path reached each depth. */
+/** How deep drafts survive along the clean answer: the share of steps whose accepted path reached each depth. */
 import * as Plot from '@observablehq/plot';
 import type { ArmName, DrafterResult } from '../../../audit/result.js';
 import { armLabels, findArm } from '../../arm-names.js';
@@ -7,22 +7,25 @@ import type { Markup } from '../markup.js';
 import { armMarks, isFilled } from './arm-marks.js';
 import { drawChart } from './draw-chart.js';
 
-export const depthArms: readonly ArmName[] = ['clean', 'random', 'attack'];
+export const depthArms: readonly ArmName[] = ['clean', 'random', 'fluent', 'undirected', 'given', 'attack'];
+
+/** One scale for all drafters. */
+export function findDeepest(drafters: readonly DrafterResult[]): number {
+  const depths = drafters.flatMap(({ summary }) => summary.arms.map((row) => row.acceptanceByDepth.length));
+  return Math.max(2, ...depths);
+}
 
 interface Point {
   readonly depth: number;
   readonly share: number;
 }
 
-export function drawDepthAcceptance({ drafter, summary }: DrafterResult): Markup {
-  const series = depthArms.map((arm) => ({
-    arm,
-    points: (findArm(summary, arm)?.acceptanceByDepth ?? []).map((share, index) => ({
-      depth: index + 1,
-      share,
-    })),
-  }));
-  const deepest = Math.max(2, ...series.map(({ points }) => points.length));
+export function drawDepthAcceptance({ drafter, summary }: DrafterResult, deepest: number): Markup {
+  const series = depthArms.flatMap((arm) => {
+    const shares = findArm(summary, arm)?.acceptanceByDepth ?? [];
+    const points: Point[] = shares.map((share, index) => ({ depth: index + 1, share }));
+    return points.length === 0 ? [] : [{ arm, points }];
+  });
   return drawChart({
     description: `Share of steps that accept each draft depth of ${drafter}. ${series
       .map(

@@ -1,8 +1,12 @@
-/** Each prompt is one line: from its accepted length without a suffix to that with one; the controls are open marks. */
+/**
+ * Each prompt is one line: from its accepted length without a suffix to that with one, both along the clean answer; the
+ * controls are open marks. Seeds and draws of a prompt are pooled, as in the tests.
+ */
 import * as Plot from '@observablehq/plot';
 import type { ArmName, DrafterResult } from '../../../audit/result.js';
 import { arms } from '../../../audit/result.js';
-import { armLabels, findPromptArm } from '../../arm-names.js';
+import { countedArm } from '../../../audit/summary.js';
+import { armLabels, sameAnswerLength } from '../../arm-names.js';
 import { acceptedLengthText } from '../../number-text.js';
 import { showInvisible } from '../../escape.js';
 import type { Markup } from '../markup.js';
@@ -24,27 +28,40 @@ interface Pair {
   readonly attacked: number;
 }
 
-export function drawPairedLengths({ drafter, prompts }: DrafterResult): Markup {
+/** One scale for all drafters. */
+export function findLongest(drafters: readonly DrafterResult[]): number {
+  const lengths = drafters.flatMap((drafter) => listPoints(drafter).map(({ length }) => length));
+  return 1.04 * Math.max(2, ...lengths.filter(Number.isFinite));
+}
+
+function listPoints({ prompts }: DrafterResult): Point[] {
   const audited = prompts.filter(({ skipped }) => skipped === null);
-  const points: Point[] = audited.flatMap((prompt, row) =>
-    prompt.arms.map(({ arm, acceptance }) => {
-      return { row, prompt: prompt.promptId, arm, length: acceptance.meanAcceptedLength };
+  return audited.flatMap((prompt, row) =>
+    arms.flatMap((arm) => {
+      const length = sameAnswerLength(prompt, arm);
+      return length === null ? [] : [{ row, prompt: prompt.promptId, arm, length }];
     }),
   );
+}
+
+export function drawPairedLengths(result: DrafterResult, longest: number): Markup {
+  const { drafter, prompts } = result;
+  const audited = prompts.filter(({ skipped }) => skipped === null);
+  const points = listPoints(result);
+  const counted = countedArm(prompts);
   const pairs: Pair[] = audited
     .map((prompt, row) => ({
       row,
       prompt: prompt.promptId,
-      clean: findPromptArm(prompt, 'clean')?.acceptance.meanAcceptedLength ?? NaN,
-      attacked: findPromptArm(prompt, 'attack')?.acceptance.meanAcceptedLength ?? NaN,
+      clean: sameAnswerLength(prompt, 'clean') ?? NaN,
+      attacked: sameAnswerLength(prompt, counted) ?? NaN,
     }))
     .sort((left, right) => right.clean - right.attacked - (left.clean - left.attacked));
   const labels = audited.map(({ promptId }) => shorten(promptId));
-  const longest = 1.04 * Math.max(2, ...points.map(({ length }) => length).filter(Number.isFinite));
   const rowHeight = pairs.length > manyRows ? 24 : 38;
-  const controls = [...arms].reverse().filter((arm) => arm !== 'attack' && arm !== 'clean');
+  const controls = [...arms].reverse().filter((arm) => arm !== counted && arm !== 'clean');
   return drawChart({
-    description: `Mean accepted length of ${drafter}, prompt by prompt: ${pairs.map(describePair).join(', ')}.`,
+    description: `Accepted length of ${drafter} along the clean answers, prompt by prompt: ${pairs.map(describePair).join(', ')}.`,
     options: {
       height: 62 + rowHeight * pairs.length,
       marginTop: 8,
@@ -52,7 +69,7 @@ export function drawPairedLengths({ drafter, prompts }: DrafterResult): Markup {
       marginBottom: 40,
       marginRight: 14,
       x: {
-        label: 'mean accepted length (tokens per step) →',
+        label: 'accepted length along the clean answer (tokens a step) →',
         labelAnchor: 'left',
         domain: [1, longest],
         grid: true,
@@ -77,7 +94,7 @@ export function drawPairedLengths({ drafter, prompts }: DrafterResult): Markup {
           headLength: 0,
           inset: 5,
         }),
-        ...[...controls, 'clean' as const, 'attack' as const].map((arm) => drawDots(points, arm, rowHeight)),
+        ...[...controls, 'clean' as const, counted].map((arm) => drawDots(points, arm, rowHeight)),
       ],
     },
   });
@@ -89,6 +106,7 @@ const manyRows = 24;
 const lanes: Readonly<Partial<Record<ArmName, number>>> = {
   'clean-again': -0.27,
   'preservation-only': -0.27,
+  undirected: -0.27,
   random: 0.27,
   fluent: 0.27,
 };
@@ -108,7 +126,7 @@ function drawDots(points: readonly Point[], arm: ArmName, rowHeight: number): Pl
       strokeWidth: 1.4,
       fill: filled ? color : 'none',
       title: ({ prompt, length }: Point) =>
-        `${showInvisible(prompt)}, ${armLabels[arm]}: ${acceptedLengthText(length)} tokens per step`,
+        `${showInvisible(prompt)}, ${armLabels[arm]}: ${acceptedLengthText(length)} tokens a step`,
     },
   );
 }

@@ -1,72 +1,89 @@
-/** The table that everything rests on: every row of every drafter with its interval. */
+/** The tables that everything rests on: every row of every drafter, with columns that explain themselves. */
 import type { ArmSummary, AuditResult, AuditTimings, DrafterResult } from '../../../audit/result.js';
+import { countedArm } from '../../../audit/summary.js';
 import { armLabels, armPurposes } from '../../arm-names.js';
-import {
-  acceptedLengthText,
-  countText,
-  divergenceText,
-  fixed,
-  percentText,
-  perplexityText,
-  pValueText,
-  rateText,
-  speedupText,
-} from '../../number-text.js';
-import { summariseTimings } from '../../timing-summary.js';
-import type { Verdict } from '../../verdict.js';
-import type { Markup } from '../markup.js';
+import { levelNames } from '../../levels.js';
+import { acceptedLengthText, fixed } from '../../number-text.js';
+import type { RowColumn } from '../../row-columns.js';
+import { detailColumns, keptColumn, mainColumns, rowContext, sameAnswerColumn } from '../../row-columns.js';
+import { describeCounts, describeDrop, describeTests } from '../../test-text.js';
+import type { DrafterVerdict, Verdict } from '../../verdict.js';
+import type { Content, Markup } from '../markup.js';
 import { fragment, nothing } from '../markup.js';
-import { levelNames } from './verdict.js';
+import { keepTogether, listClasses } from './inline-text.js';
 
 export function drawRows(result: AuditResult, timings: AuditTimings, verdict: Verdict): Markup {
+  const lengths = result.drafters.flatMap(({ summary }) => summary.arms.map((row) => row.sameAnswer.high));
+  const longest = Math.max(1.5, ...lengths.filter(Number.isFinite));
   return fragment`<h2>Rows</h2>
-<p class="lead">The attack counts only against the rows above it. Bars are 95 % bootstrap intervals over prompts;
-speed is the median over prompts against plain decoding to the same length in the same process.</p>
-${result.drafters.map((drafter, index) => drawDrafter(drafter, timings, verdict.drafters[index]?.level ?? 'inconclusive'))}`;
+<p class="lead">The attack counts only against the rows above it. The first columns hold the target to the clean
+answer, token by token: the same words in every row, so that only the drafts differ. Beside them stands what the target
+writes when it runs free.</p>
+${result.drafters.map((drafter, index) => drawDrafter(drafter, { timings, longest, verdict: verdict.drafters[index]! }))}`;
 }
 
-function drawDrafter(
-  { drafter, summary }: DrafterResult,
-  timings: AuditTimings,
-  level: keyof typeof levelNames,
-): Markup {
-  const { drop, againstClean, againstRandom, promptsAudited, promptsSkipped } = summary;
-  const counted = `${countText(promptsAudited, 'prompt')} audited, ${promptsSkipped} skipped`;
-  const title = fragment`<h3>${drafter} <span class="tag ${level}">${levelNames[level]}</span></h3>`;
-  if (promptsAudited === 0) return fragment`<div class="card">${title}<p class="soft">${counted}.</p></div>`;
-  const longest = Math.max(1.5, ...summary.arms.map(({ meanAcceptedLength }) => meanAcceptedLength.high));
+interface DrafterContext {
+  readonly timings: AuditTimings;
+  readonly verdict: DrafterVerdict;
+  /** One scale for all drafters. */
+  readonly longest: number;
+}
+
+function drawDrafter(result: DrafterResult, context: DrafterContext): Markup {
+  const { drafter, summary } = result;
+  const { verdict, longest } = context;
+  const title = fragment`<h3>${drafter} <span class="tag ${verdict.level}">${levelNames[verdict.level]}</span></h3>`;
+  if (!verdict.audited)
+    return fragment`<div class="card">${title}<p class="soft">${describeCounts(summary)}.</p></div>`;
+  const bar = fragment`<th scope="col" class="bar"><span class="hidden">interval</span><small>1 to ${fixed(longest, 1)}</small></th>`;
   return fragment`<div class="card">${title}
-<p class="soft small">Drop ${percentText(drop.estimate, 1)} (${percentText(drop.low, 1)} to ${percentText(drop.high, 1)});
-${pValueText(againstClean.pValue)} against no suffix (n = ${againstClean.n}),
-${pValueText(againstRandom.pValue)} against random tokens (n = ${againstRandom.n}), Wilcoxon signed-rank, one-sided,
-${againstClean.method}; ${counted}.</p>
-<div class="scroll" tabindex="0" role="region" aria-label="Rows of ${drafter}"><table>
-<thead><tr><th scope="col">row</th><th scope="col">accepted length</th><th scope="col" class="wide"><span class="hidden">interval, </span>1 to ${fixed(longest, 1)} tokens per step</th>
-<th scope="col">speedup</th><th scope="col">tokens/s</th><th scope="col">KL (nats)</th><th scope="col">in bound</th>
-<th scope="col">answer kept</th><th scope="col">first differ­ence</th><th scope="col">task agrees</th><th scope="col">answer perpl.</th>
-<th scope="col">Rep-4</th><th scope="col">suffix perpl.</th><th scope="col">n</th></tr></thead>
-<tbody>${summary.arms.map((row) => drawRow(row, drafter, timings, longest))}</tbody>
-</table></div></div>`;
+<p class="soft small">${keepTogether(`Along the clean answers the accepted length ${describeDrop(summary)}. One-sided paired Wilcoxon signed-rank tests over prompts: ${describeTests(summary, verdict)}. ${describeCounts(summary)}.`)}</p>
+<div class="scroll" tabindex="0" role="region" aria-label="Rows of ${drafter}"><table class="rows">
+<thead><tr><th scope="col">row</th>${drawHead(sameAnswerColumn)}${bar}${mainColumns.map(drawHead)}</tr></thead>
+<tbody>${summary.arms.map((row) => drawRow(result, row, context))}</tbody>
+</table></div>
+<details class="more"><summary>More columns: ${detailColumns.map(({ name }) => name).join(', ')}</summary>
+<div class="scroll" tabindex="0" role="region" aria-label="More columns of ${drafter}"><table class="rows">
+<thead><tr><th scope="col">row</th>${detailColumns.map(drawHead)}</tr></thead>
+<tbody>${summary.arms.map((row) => drawLine(result, row, drawCells(result, row, { context, columns: detailColumns })))}</tbody>
+</table></div></details></div>`;
 }
 
-function drawRow(row: ArmSummary, drafter: string, timings: AuditTimings, longest: number): Markup {
-  const { arm, meanAcceptedLength } = row;
-  const { estimate, low, high, n } = meanAcceptedLength;
-  const { speedup, tokensPerSecond } = summariseTimings(timings, drafter, arm);
-  const tone = arm === 'attack' || arm === 'clean' ? arm : '';
-  return fragment`<tr class="${tone}"><th scope="row" title="${armPurposes[arm]}">${armLabels[arm]}</th>
-<td>${acceptedLengthText(estimate)} <span class="range">${acceptedLengthText(low)}–${acceptedLengthText(high)}</span></td>
-<td>${drawInterval(row, longest)}</td>
-<td>${speedupText(speedup)}</td><td>${rateText(tokensPerSecond)}</td>
-<td>${divergenceText(row.divergence)}</td><td>${percentText(row.withinBound)}</td>
-<td>${percentText(row.editSimilarity)}</td><td>${fixed(row.firstDifference, 0)}</td><td>${percentText(row.taskAgreement)}</td>
-<td>${perplexityText(row.answerPerplexity)}</td><td>${percentText(row.repetition, 1)}</td>
-<td>${perplexityText(row.suffixPerplexity)}</td><td>${n}</td></tr>`;
+/** The name, what it counts in a few words, and the whole sentence for whoever points at it. */
+function drawHead({ name, unit, meaning }: RowColumn): Markup {
+  return fragment`<th scope="col"><abbr title="${meaning}">${name}</abbr><small>${unit}</small></th>`;
+}
+
+function drawRow(result: DrafterResult, row: ArmSummary, context: DrafterContext): Markup {
+  const { estimate, low, high } = row.sameAnswer;
+  return drawLine(
+    result,
+    row,
+    fragment`<td>${acceptedLengthText(estimate)} <span class="range">${acceptedLengthText(low)}–${acceptedLengthText(high)}</span></td>
+<td class="bar">${drawInterval(row, context.longest)}</td>${drawCells(result, row, { context, columns: mainColumns })}`,
+  );
+}
+
+function drawLine({ prompts }: DrafterResult, { arm }: ArmSummary, cells: Content): Markup {
+  const tone = arm === countedArm(prompts) ? 'attack' : arm === 'clean' ? 'clean' : '';
+  return fragment`<tr class="${tone}"><th scope="row" title="${armPurposes[arm]}">${armLabels[arm]}</th>${cells}</tr>`;
+}
+
+function drawCells(
+  result: DrafterResult,
+  row: ArmSummary,
+  { context, columns }: { readonly context: DrafterContext; readonly columns: readonly RowColumn[] },
+): Markup[] {
+  const cells = rowContext(result, row, context.timings);
+  return columns.map((column) => {
+    const hasClasses = column === keptColumn && row.arm !== 'clean';
+    return fragment`<td>${hasClasses ? listClasses(row.kept) : column.cell(row, cells)}</td>`;
+  });
 }
 
 /** Position is a share of the way from 1, below which no accepted length can fall. */
-function drawInterval({ meanAcceptedLength }: ArmSummary, longest: number): Markup {
-  const { estimate, low, high } = meanAcceptedLength;
+function drawInterval({ sameAnswer }: ArmSummary, longest: number): Markup {
+  const { estimate, low, high } = sameAnswer;
   if (![estimate, low, high].every(Number.isFinite)) return nothing;
   const place = (value: number): string => (((value - 1) / (longest - 1)) * 100).toFixed(1);
   const width = (((high - low) / (longest - 1)) * 100).toFixed(1);

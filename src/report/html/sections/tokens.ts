@@ -1,20 +1,30 @@
 /**
- * An answer token by token: which tokens were accepted drafts, where a draft was thrown away, and what differs from
- * the other answer. Each has its own form besides its colour: shade, solid frame, dotted frame, wavy underline.
+ * An answer token by token: which tokens were accepted drafts, where a draft was thrown away, which accepted drafts a
+ * suffix took away, and what differs from the other answer. Each has its own form besides its colour: shade, solid
+ * frame, dotted frame, shade with a frame, wavy underline.
  */
-import type { AcceptanceSummary, AnswerRecord } from '../../../audit/result.js';
+import type { AcceptanceSummary } from '../../../audit/result.js';
 import { alignTokens } from '../../../measure/similarity.js';
-import type { Markup } from '../markup.js';
+import type { Content, Markup } from '../markup.js';
 import { fragment } from '../markup.js';
 
-/** a = accepted draft, r = the target's token where a draft was rejected, b = the target's token without a rejection. */
-export type TokenMark = 'a' | 'r' | 'b';
+/**
+ * a = accepted draft, r = the target's token where a draft was rejected, b = the target's token without a rejection,
+ * l = lost: the target's token where the other decoding accepted a draft.
+ */
+export type TokenMark = 'a' | 'r' | 'b' | 'l';
+
+export interface DecodedTokens {
+  /** a = accepted draft token, b = the target's own, one letter each. */
+  readonly origins: string;
+  readonly histogram: AcceptanceSummary['histogram'];
+}
 
 /**
  * A step ends with the target's own token. If it accepted less than the deepest draft, a draft token was rejected
  * there; otherwise the token is the bonus. The first token comes from reading the prompt, before any draft.
  */
-export function markTokens({ origins }: AnswerRecord, { histogram }: AcceptanceSummary): TokenMark[] {
+export function markTokens({ origins, histogram }: DecodedTokens): TokenMark[] {
   const deepest = Math.max(0, histogram.length - 1);
   let accepted = 0;
   return Array.from(origins, (origin, index) => {
@@ -26,6 +36,13 @@ export function markTokens({ origins }: AnswerRecord, { histogram }: AcceptanceS
     accepted = 0;
     return mark;
   });
+}
+
+/** Marks of an answer under a suffix; where the same token was an accepted draft without it, the draft was lost. */
+export function markLost(without: DecodedTokens, under: DecodedTokens): TokenMark[] {
+  return markTokens(under).map((mark, index) =>
+    mark !== 'a' && without.origins[index] === 'a' ? 'l' : mark,
+  );
 }
 
 /** Per token, whether the other answer lacks it there. */
@@ -43,17 +60,25 @@ export function findDifferences(
   return differing;
 }
 
-export function drawTokens(
-  answer: AnswerRecord,
-  acceptance: AcceptanceSummary,
-  differing: ReadonlySet<number>,
-): Markup {
-  const marks = markTokens(answer, acceptance);
-  const spans = answer.pieces.map((piece, index) => {
-    const classes = `${marks[index] ?? 'b'}${differing.has(index) ? ' d' : ''}`;
+export interface TokenView {
+  readonly pieces: readonly string[];
+  readonly marks: readonly TokenMark[];
+  /** What stands behind the last token. */
+  readonly end: string;
+  readonly isCode: boolean;
+  readonly differing?: ReadonlySet<number>;
+}
+
+export function drawTokens({ pieces, marks, end, isCode, differing }: TokenView): Markup {
+  const spans = pieces.map((piece, index) => {
+    const classes = `${marks[index] ?? 'b'}${differing?.has(index) === true ? ' d' : ''}`;
     return drawPiece(piece, classes);
   });
-  return fragment`<div class="text">${spans}<span class="end"> ■ ${answer.finishReason}</span></div>`;
+  return drawText(fragment`${spans}<span class="end"> ■ ${end}</span>`, isCode);
+}
+
+export function drawText(content: Content, isCode: boolean): Markup {
+  return fragment`<div class="text${isCode ? ' code' : ''}">${content}</div>`;
 }
 
 /** A line end gets a visible mark, so that a token of nothing else can be seen. */
@@ -72,8 +97,9 @@ function drawPiece(piece: string, classes: string): Markup {
 export function drawTokenKey(): Markup {
   return fragment`<ul class="key text">
 <li><span class="a">accepted draft token</span></li>
+<li><span class="l">accepted without the suffix, lost with it</span></li>
 <li><span class="r">draft rejected, the target’s own token</span></li>
 <li><span class="b">the target’s own token, nothing rejected</span></li>
-<li><span class="d">differs from the other answer</span></li>
+<li><span class="d">differs from the clean answer</span></li>
 <li><mark class="suffix">suffix</mark></li></ul>`;
 }

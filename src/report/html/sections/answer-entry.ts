@@ -1,0 +1,103 @@
+/** One prompt on one drafter: the same answer without and with the suffix, and the free-running one where it differs. */
+import type { ArmResult, PromptResult, SlowOther } from '../../../audit/result.js';
+import { extractCode } from '../../../measure/code-form.js';
+import { armLabels, findPromptArms } from '../../arm-names.js';
+import { keptNames } from '../../kept-text.js';
+import {
+  acceptedLengthText,
+  changeText,
+  countText,
+  divergenceText,
+  percentText,
+  perplexityText,
+} from '../../number-text.js';
+import type { Content, Markup } from '../markup.js';
+import { fragment } from '../markup.js';
+import { drawText, drawTokens, findDifferences, markLost, markTokens } from './tokens.js';
+
+export interface Entry {
+  readonly drafter: string;
+  readonly counted: 'attack' | 'given';
+  readonly prompt: PromptResult;
+}
+
+export function drawEntry({ drafter, counted, prompt }: Entry): Markup {
+  const [clean] = findPromptArms(prompt, 'clean');
+  const [shown, ...others] = findPromptArms(prompt, counted);
+  if (prompt.skipped !== null || clean === undefined || shown === undefined) {
+    return fragment`<div class="drafter-block"><h3>${drafter}</h3>${drawAsked(prompt, '')}
+<p class="soft">Skipped: ${prompt.skipped ?? 'the attack was not measured.'}</p></div>`;
+  }
+  const isCode = looksLikeCode(prompt.category, clean.answer.text);
+  const { pieces, finishReason: end } = clean.answer;
+  const left = drawTokens({ pieces, marks: markTokens(clean.sameAnswer), end, isCode });
+  const right = drawTokens({ pieces, marks: markLost(clean.sameAnswer, shown.sameAnswer), end, isCode });
+  return fragment`<div class="drafter-block"><h3>${drafter}</h3>
+${drawAsked(prompt, shown.suffix)}
+<p class="soft small">${shown.withoutSuffix === null ? null : fragment`<b>No suffix, counted as no drop.</b> ${shown.withoutSuffix} `}${describeSuffix(shown)}${describeOthers(others)}.</p>
+<div class="sides">
+<div><h4>Clean answer, no suffix <span>${describeSteps(clean)}</span></h4>${left}</div>
+<div><h4>The same answer, ${armLabels[counted]} <span>${describeSteps(shown)}</span></h4>${right}</div>
+</div>${drawFree(clean, shown, isCode)}${shown.slowOther === null ? null : drawSlowOther(shown.slowOther, prompt)}</div>`;
+}
+
+const codeCategories = /^(code|coding|programming|human-?eval.*|mbpp|mbxp)$/i;
+
+export function looksLikeCode(category: string | null, text: string): boolean {
+  return (category !== null && codeCategories.test(category)) || extractCode(text) !== undefined;
+}
+
+function describeSteps({ sameAnswer }: ArmResult): string {
+  const { emitted, steps, meanAcceptedLength } = sameAnswer;
+  return `· ${countText(emitted, 'token')}, ${countText(steps, 'pass')}, ${acceptedLengthText(meanAcceptedLength)} a step`;
+}
+
+function describeSuffix({ preservation, freeRunning, compared }: ArmResult): string {
+  const { divergence, withinBound, kept, suffixPerplexity } = preservation;
+  return [
+    `Free-running answer ${keptNames[kept]}`,
+    `${acceptedLengthText(freeRunning.meanAcceptedLength)} tokens a step, ${changeText(compared.passes / compared.cleanPasses - 1)} passes over ${countText(compared.tokens, 'token')}`,
+    `KL ${divergenceText(divergence)} nats, ${withinBound ? 'within the bounds' : 'outside the bounds'}`,
+    `perplexity of the suffix ${perplexityText(suffixPerplexity)}`,
+  ].join('; ');
+}
+
+function describeOthers(others: readonly ArmResult[]): string {
+  if (others.length === 0) return '';
+  const lengths = others.map(({ sameAnswer }) => acceptedLengthText(sameAnswer.meanAcceptedLength));
+  return `; the first of ${others.length + 1} seeds is shown, the others reach ${lengths.join(', ')} tokens a step`;
+}
+
+/** Nothing where it is the clean answer, token for token. */
+function drawFree(
+  clean: ArmResult,
+  { answer, freeRunning, preservation }: ArmResult,
+  isCode: boolean,
+): Content {
+  if (preservation.kept === 'identical') return null;
+  const { kept, editSimilarity, firstDifference } = preservation;
+  const { origins, pieces, finishReason: end } = answer;
+  const differing = findDifferences(clean.answer.tokenIds, answer.tokenIds).right;
+  const marks = markTokens({ origins, histogram: freeRunning.histogram });
+  return fragment`<div class="aside"><h4>What the target writes by itself <span>· ${keptNames[kept]}; similarity
+${percentText(editSimilarity)}, first difference after ${countText(firstDifference, 'token')}</span></h4>
+${drawTokens({ pieces, marks, end, isCode, differing })}</div>`;
+}
+
+function drawSlowOther({ suffix, answer, similarity, compared }: SlowOther, prompt: PromptResult): Markup {
+  const passes = changeText(compared.passes / compared.cleanPasses - 1);
+  return fragment`<div class="aside other"><h4>Another answer, slower: not counted as the attack <span>· similarity
+${percentText(similarity)}, ${passes} passes over ${countText(compared.tokens, 'token')}</span></h4>
+<p class="small">Suffix <mark class="suffix">${suffix}</mark></p>
+${drawText(answer, looksLikeCode(prompt.category, answer))}</div>`;
+}
+
+/** Where the audit put it: at the placeholder, or behind the user's text. */
+function drawAsked({ prompt, category }: PromptResult, suffix: string): Markup {
+  const at = prompt.indexOf('{suffix}');
+  const before = at < 0 ? prompt : prompt.slice(0, at);
+  const after = at < 0 ? '' : prompt.slice(at + '{suffix}'.length);
+  const isCode = looksLikeCode(category, prompt) && prompt.includes('\n');
+  const mark = suffix === '' ? null : fragment`<mark class="suffix">${suffix}</mark>`;
+  return fragment`<div class="asked${isCode ? ' code' : ''}">${before}${mark}${after}</div>`;
+}
