@@ -24,7 +24,9 @@ export interface AuditPrompt {
   /** The greedy answer without a suffix. */
   readonly answer: Generation;
   readonly answerPerplexity: number;
-  /** The target's logits for the first `window` answer tokens. [window, vocabulary] */
+  /** The answer's first tokens, which every suffix is searched and measured along. */
+  readonly windowIds: readonly number[];
+  /** The target's logits for these tokens, divided by the temperature where there is one. [window, vocabulary] */
   readonly cleanLogits: Float32Array;
 }
 
@@ -37,10 +39,16 @@ export interface RenderedPrompt {
 }
 
 export interface PromptOptions {
+  /** Most answer tokens that are looked at. */
   readonly window: number;
+  /** A prompt whose clean answer has fewer tokens is passed over. */
+  readonly shortestAnswer: number;
   readonly suffixLength: number;
   readonly maxNewTokens: number;
+  readonly temperature: number;
   readonly chat: boolean;
+  /** Of the clean answer, where it is drawn. */
+  readonly seed: number;
 }
 
 /** Throws a MistletoeError that says why a prompt cannot be audited. */
@@ -50,7 +58,7 @@ export async function preparePrompt(
   options: PromptOptions,
 ): Promise<AuditPrompt> {
   const { model, tokenizer, template, stopIds } = target;
-  const { window, suffixLength, maxNewTokens } = options;
+  const { window, shortestAnswer, suffixLength, maxNewTokens, temperature } = options;
   const useChat = options.chat && template !== undefined;
   const place = useChat ? splitChatAroundSuffix(template, prompt.text) : splitAroundSuffix(prompt.text);
   const whole = place.before + place.after;
@@ -77,23 +85,25 @@ export async function preparePrompt(
   const answer = await decodePlain(model, {
     promptIds: wholeIds,
     maxNewTokens,
-    sampling: { temperature: 0 },
-    seed: 0,
+    sampling: { temperature },
+    seed: options.seed,
     stopIds,
     tokenizer,
   });
-  if (answer.tokenIds.length < window) {
+  if (answer.tokenIds.length < shortestAnswer) {
     throw new MistletoeError(
       'incomplete',
-      `The clean answer has ${answer.tokenIds.length} tokens; the window needs ${window}.`,
+      `The clean answer has ${answer.tokenIds.length} tokens; an audit needs ${shortestAnswer}.`,
       {
-        hint: 'Lower --window, or choose prompts with longer answers.',
+        hint: 'Choose prompts with longer answers, or lower --shortest-answer.',
       },
     );
   }
   const tokens = Int32Array.from([...wholeIds, ...answer.tokenIds.slice(0, -1)]);
   const select = Int32Array.from(answer.tokenIds, (_, row) => wholeIds.length - 1 + row);
   const { logits } = await model.forward({ tokens, cache: model.createCache(), select, want: ['logits'] });
+  const windowIds = answer.tokenIds.slice(0, window);
+  const cleanLogits = logits!.slice(0, windowIds.length * vocabularySize);
   return {
     id: prompt.id,
     category: prompt.category ?? null,
@@ -108,7 +118,8 @@ export async function preparePrompt(
     },
     answer,
     answerPerplexity: perplexityOf(logits!, answer.tokenIds),
-    cleanLogits: logits!.slice(0, window * vocabularySize),
+    windowIds,
+    cleanLogits: temperature === 0 ? cleanLogits : cleanLogits.map((logit) => logit / temperature),
   };
 }
 
@@ -143,6 +154,26 @@ export function suffixText(
   suffixIds: readonly number[],
 ): string {
   return tokenizer.decode([...beforeIds, ...suffixIds]).slice(tokenizer.decode(beforeIds).length);
+}
+
+/** The ids of a suffix that a user gave, in this prompt; refused where it runs into the text around it. */
+export async function encodeSuffix(
+  target: Target,
+  prompt: AuditPrompt,
+  text: string,
+  place: string,
+): Promise<readonly number[]> {
+  const { before, after, addSpecialTokens } = prompt.rendered;
+  const { beforeIds, afterIds } = prompt;
+  const whole = await target.tokenizer.encode(before + text + after, { addSpecialTokens });
+  const suffixIds = whole.slice(beforeIds.length, whole.length - afterIds.length);
+  const [survives] = suffixIds.length === 0 ? [false] : await keepRoundTrips(target, prompt, [suffixIds]);
+  if (survives === true && suffixText(target, prompt, suffixIds) === text) return suffixIds;
+  throw new MistletoeError(
+    'text',
+    `The suffix of ${place} does not survive in this prompt: encoded behind it, it is not the same text any more.`,
+    { hint: 'Begin it with a space, and do not end it with one; or put {suffix} elsewhere in the prompt.' },
+  );
 }
 
 /** Which suffixes survive as text: written into the whole prompt and encoded again, they give the same ids. */

@@ -14,7 +14,7 @@ const promptSchema = z.object({
 const identitySchema = z.object({ name: z.string(), parameterCount: z.number(), sha256: z.string() });
 
 export const requestSchema = z.object({
-  schema: z.literal('mistletoe.audit-run/1'),
+  schema: z.literal('mistletoe.audit-run/2'),
   version: z.string(),
   node: z.string(),
   preset: z.string(),
@@ -29,6 +29,15 @@ export const requestSchema = z.object({
     )
     .min(1),
   prompts: z.array(promptSchema).min(1),
+  /** Suffixes to measure without a search; empty where the audit searches. */
+  suffixes: z.array(
+    z.object({
+      text: z.string(),
+      place: z.string(),
+      promptId: z.string().optional(),
+      drafterId: z.string().optional(),
+    }),
+  ),
   transfer: z.boolean(),
   universal: z.boolean(),
   command: z.string(),

@@ -1,25 +1,17 @@
-/** Suffixes beyond the prompt and the drafter that they were found on. */
+/** Suffixes beyond the prompt and the drafter that they were found on, always along the same answer. */
 import { createRandom } from '../core/random.js';
-import { always, decodeSpeculative } from '../decode/speculative.js';
-import type { ResolvedPolicy } from '../draft/grow-tree.js';
+import { always } from '../decode/speculative.js';
 import type { Target } from '../decode/target.js';
 import type { Drafter } from '../draft/drafter.js';
-import { testSignedRanks } from '../measure/wilcoxon.js';
-import type { Prompt } from '../text/prompt-set.js';
+import type { ResolvedPolicy } from '../draft/grow-tree.js';
+import type { UnitName } from './audit-events.js';
 import type { AuditPrompt } from './audit-prompt.js';
-import { joinPrompt, preparePrompt } from './audit-prompt.js';
-import { drawRandomSuffix } from './controls.js';
-import type { DrafterAudit } from './drafter-audit.js';
-import { createObjective, parseObjective } from './objectives.js';
-import { parseProjection } from './projection.js';
-import { Interrupted } from './prompt-audit.js';
-import { readPromptState } from './prompt-state.js';
-import type { DrafterResult, TransferMatrix, UniversalResult, UniversalSplit } from './result.js';
+import type { AuditRequest } from './audit-request.js';
+import { decodeHeld } from './measure-arm.js';
+import type { DrafterResult, PromptResult, TransferMatrix } from './result.js';
+import { countsSchema } from './result-schema.js';
 import type { RunFolder } from './run-folder.js';
-import { Scorer } from './scoring.js';
-import { searchSuffix } from './search.js';
-import { compileSearch } from './search-programs.js';
-import { combineScorers } from './universal.js';
+import { lengthOf } from './summary.js';
 
 export interface LoadedDrafter {
   readonly id: string;
@@ -27,168 +19,106 @@ export interface LoadedDrafter {
   readonly policy: ResolvedPolicy;
 }
 
-interface Counts {
+export interface Counts {
   readonly accepted: number;
   readonly steps: number;
 }
 
-const pooled = (counts: readonly Counts[]): number => {
-  const steps = counts.reduce((total, count) => total + count.steps, 0);
-  return steps === 0 ? 1 : 1 + counts.reduce((total, count) => total + count.accepted, 0) / steps;
-};
+export function poolLengths(counts: readonly Counts[]): number {
+  return lengthOf({
+    accepted: counts.reduce((total, count) => total + count.accepted, 0),
+    steps: counts.reduce((total, count) => total + count.steps, 0),
+  });
+}
 
-const decodeCounts = async (
+/** Drafts of one drafter along a prompt's clean answer, with a suffix in the prompt. */
+export async function countAlongAnswer(
   target: Target,
   { drafter, policy }: Omit<LoadedDrafter, 'id'>,
-  promptIds: readonly number[],
-  maxNewTokens: number,
-): Promise<Counts> => {
-  target.model.setTaps(drafter.taps);
-  const { acceptance } = await decodeSpeculative(target.model, drafter, {
-    promptIds,
-    maxNewTokens,
-    sampling: { temperature: 0 },
-    seed: 0,
-    stopIds: target.stopIds,
-    policy: always(policy),
-  });
+  { settings, seed }: AuditRequest,
+  prompt: AuditPrompt,
+  suffixIds: readonly number[],
+): Promise<Counts> {
+  const { maxNewTokens, temperature } = settings;
+  const setup = { target, drafter, policy: always(policy), prompt, maxNewTokens, temperature, seed };
+  const { acceptance } = await decodeHeld(setup, suffixIds);
   return { accepted: acceptance.accepted, steps: acceptance.steps };
-};
+}
 
-/** Every suffix found on one drafter, measured on all of them. */
-export async function measureTransfer(
-  folder: RunFolder,
-  target: Target,
-  drafters: readonly LoadedDrafter[],
-  results: readonly DrafterResult[],
-  prepare: (promptId: string) => Promise<AuditPrompt>,
-): Promise<TransferMatrix> {
-  const clean: number[] = [];
-  const attacked: number[][] = drafters.map(() => []);
-  for (const [column, measured] of drafters.entries()) {
-    const own = results.find(({ drafter }) => drafter === measured.id)!;
-    clean.push(
-      pooled(
-        own.prompts.flatMap(({ arms }) =>
-          arms.filter(({ arm }) => arm === 'clean').map(({ acceptance }) => acceptance),
-        ),
-      ),
-    );
-    for (const [row, { id }] of drafters.entries()) {
-      const source = results.find(({ drafter }) => drafter === id)!;
-      const counts: Counts[] = [];
-      for (const { promptId, arms } of source.prompts) {
-        const attack = arms.find(({ arm }) => arm === 'attack');
-        if (attack === undefined) continue;
-        const key = `transfer/${id}/${measured.id}/${promptId}`;
-        if (!folder.has(key)) {
-          const promptIds = joinPrompt(await prepare(promptId), attack.suffixIds);
-          folder.complete(
-            key,
-            await decodeCounts(target, measured, promptIds, attack.answer.tokenIds.length),
-          );
-        }
-        counts.push(folder.get(key) as Counts);
+export interface TransferRun {
+  readonly folder: RunFolder;
+  readonly target: Target;
+  readonly request: AuditRequest;
+  readonly drafters: readonly LoadedDrafter[];
+  readonly results: readonly DrafterResult[];
+  readonly prepare: (promptId: string) => Promise<AuditPrompt>;
+  readonly onUnit: (unit: UnitName, work: () => Promise<number>) => Promise<void>;
+}
+
+export function transferUnits(request: AuditRequest): UnitName[] {
+  const ids = request.drafters.map(({ id }) => id);
+  return ids.flatMap((found) =>
+    ids
+      .filter((measured) => measured !== found)
+      .map((measured) => ({ drafter: measured, prompt: `suffixes of ${found}`, arm: 'transfer' })),
+  );
+}
+
+/** Every suffix found on one drafter, measured on all of them, on the prompts that all of them were audited on. */
+export async function measureTransfer(run: TransferRun): Promise<TransferMatrix> {
+  const { drafters, results, folder } = run;
+  const attackOf = (result: DrafterResult, promptId: string): PromptResult['arms'][number] | undefined =>
+    result.prompts.find((prompt) => prompt.promptId === promptId)?.arms.find(({ arm }) => arm === 'attack');
+  const prompts = run.request.prompts
+    .map(({ id }) => id)
+    .filter((id) => results.every((result) => isAudited(result, id)));
+  const attacked: number[][] = [];
+  for (const found of drafters) {
+    const source = results.find(({ drafter }) => drafter === found.id)!;
+    const row: number[] = [];
+    for (const measured of drafters) {
+      if (measured.id === found.id) {
+        row.push(poolLengths(prompts.map((id) => attackOf(source, id)!.sameAnswer)));
+        continue;
       }
-      attacked[row]![column] = pooled(counts);
+      const keys = prompts.map((id) => `transfer/${found.id}/${measured.id}/${id}`);
+      const unit = { drafter: measured.id, prompt: `suffixes of ${found.id}`, arm: 'transfer' };
+      await run.onUnit(unit, async () => {
+        for (const [index, key] of keys.entries()) {
+          if (folder.has(key)) continue;
+          const prompt = await run.prepare(prompts[index]!);
+          const { suffixIds } = attackOf(source, prompt.id)!;
+          folder.complete(key, await countAlongAnswer(run.target, measured, run.request, prompt, suffixIds));
+        }
+        return poolLengths(keys.map((key) => folder.get(key, countsSchema)!));
+      });
+      row.push(poolLengths(keys.map((key) => folder.get(key, countsSchema)!)));
     }
+    attacked.push(row);
   }
-  return { drafters: drafters.map(({ id }) => id), attacked, clean };
+  const clean = results.map((result) =>
+    poolLengths(
+      prompts.flatMap((id) =>
+        result.prompts
+          .filter(({ promptId }) => promptId === id)
+          .flatMap(({ arms }) =>
+            arms.filter(({ arm }) => arm === 'clean').map(({ sameAnswer }) => sameAnswer),
+          ),
+      ),
+    ),
+  );
+  return { drafters: drafters.map(({ id }) => id), prompts, attacked, clean };
 }
 
-/** One suffix searched on two thirds of the prompts, measured on them and on the rest. */
-export async function searchUniversal(
-  audit: DrafterAudit,
-  policy: ResolvedPolicy,
-): Promise<UniversalResult | undefined> {
-  const key = `${audit.id}/universal`;
-  if (!audit.folder.has(key)) audit.folder.complete(key, (await runUniversal(audit, policy)) ?? null);
-  return (audit.folder.get(key) as UniversalResult | null) ?? undefined;
+function isAudited({ prompts }: DrafterResult, id: string): boolean {
+  const prompt = prompts.find(({ promptId }) => promptId === id);
+  return prompt?.skipped === null && prompt.arms.some(({ arm }) => arm === 'attack');
 }
 
-async function runUniversal(
-  audit: DrafterAudit,
-  policy: ResolvedPolicy,
-): Promise<UniversalResult | undefined> {
-  const { target, drafter, request, allowed, id } = audit;
-  const { settings, seed } = request;
-  const models = { target: target.model, drafter };
-  target.model.setTaps(drafter.taps);
-  const prepared: AuditPrompt[] = [];
-  for (const prompt of request.prompts) {
-    try {
-      prepared.push(await preparePrompt(target, prompt as Prompt, settings));
-    } catch {
-      continue; // the prompt's own audit has said why
-    }
-  }
-  if (prepared.length === 0) return undefined;
-  const trainCount = Math.max(1, Math.ceil((prepared.length * 2) / 3));
-  const programs = await compileSearch(
-    models,
-    createObjective(parseObjective(settings.objective), Math.min(settings.draftDepth, drafter.maximumDepth)),
-    settings,
-  );
-  const scorers: Scorer[] = [];
-  for (const prompt of prepared) {
-    scorers.push(
-      new Scorer(target, models, programs, prompt, await readPromptState(models, prompt.beforeIds)),
-    );
-  }
-  const random = createRandom(seed, 'universal', id);
-  const start = await drawRandomSuffix(target, prepared[0]!, allowed, settings.suffixLength, random);
-  const outcome = await searchSuffix(
-    {
-      scorer: combineScorers(scorers.slice(0, trainCount)),
-      allowed,
-      starts: [start],
-      random,
-      onStep: (point) => {
-        audit.folder.appendStep({ drafter: id, promptId: 'universal', arm: 'attack', ...point });
-        audit.events.onStep?.({ drafter: id, prompt: 'universal', arm: 'attack' }, point, settings.steps);
-      },
-      ...(audit.signal === undefined ? {} : { signal: audit.signal }),
-    },
-    { ...settings, projection: parseProjection(settings.projection, settings.lambda), drive: 'degradation' },
-  );
-  if (outcome.interrupted) throw new Interrupted('The search was interrupted.');
-  const [winner] = outcome.best;
-  if (winner === undefined) return undefined;
-  const measureSplit = async (from: number, to: number): Promise<UniversalSplit> => {
-    const clean: Counts[] = [];
-    const attacked: Counts[] = [];
-    let divergence = 0;
-    for (let index = from; index < to; index++) {
-      const prompt = prepared[index]!;
-      clean.push(
-        await decodeCounts(target, { drafter, policy }, joinPrompt(prompt, []), settings.maxNewTokens),
-      );
-      attacked.push(
-        await decodeCounts(
-          target,
-          { drafter, policy },
-          joinPrompt(prompt, winner.suffixIds),
-          settings.maxNewTokens,
-        ),
-      );
-      const [score] = await scorers[index]!.score(winner.suffixIds, [
-        { suffixIds: winner.suffixIds, first: 0 },
-      ]);
-      divergence += score!.divergence / (to - from);
-    }
-    const means = (counts: readonly Counts[]): number[] => counts.map((count) => pooled([count]));
-    return {
-      n: to - from,
-      cleanAcceptedLength: pooled(clean),
-      attackedAcceptedLength: pooled(attacked),
-      divergence,
-      pValue: testSignedRanks(means(attacked), means(clean), 'less').pValue,
-    };
-  };
-  return {
-    drafter: id,
-    suffix: target.tokenizer.decode(winner.suffixIds),
-    trained: await measureSplit(0, trainCount),
-    heldOut: trainCount < prepared.length ? await measureSplit(trainCount, prepared.length) : null,
-  };
+/** Splits the prompts: two thirds to search on, the rest to measure what was found. */
+export function splitPrompts<T>(prompts: readonly T[], seed: number): { trained: T[]; heldOut: T[] } {
+  const shuffled = [...prompts];
+  createRandom(seed, 'universal', 'split').shuffle(shuffled);
+  const count = Math.max(1, Math.ceil((prompts.length * 2) / 3));
+  return { trained: shuffled.slice(0, count), heldOut: shuffled.slice(count) };
 }

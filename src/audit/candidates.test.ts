@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { createRandom } from '../core/random.js';
-import { keyOf, mergeEdits, proposeCandidates, randomSuffix } from './candidates.js';
+import type { ProposalSettings } from './candidates.js';
+import { mergeEdits, planChanges, proposeCandidates, randomSuffix } from './candidates.js';
 
 const vocabularySize = 12;
 const allowed = Int32Array.of(1, 3, 4, 7, 9, 10);
@@ -12,27 +13,26 @@ function direction(seed: number): Float32Array {
   return Float32Array.from({ length: base.length * vocabularySize }, () => random.next());
 }
 
-const propose = (seed: number, settings: { candidates: number; topTokens: number; positions: number }) =>
+const propose = (seed: number, settings: ProposalSettings) =>
   proposeCandidates(base, direction(seed), allowed, settings, createRandom(seed, 'propose'));
 
 describe('candidates', () => {
-  it('change one position to an allowed token, and never twice to the same', () => {
+  it('change as many positions as asked for, each to another allowed token', () => {
     fc.assert(
       fc.property(
         fc.nat(1000),
         fc.integer({ min: 1, max: 40 }),
         fc.integer({ min: 1, max: 20 }),
-        fc.integer({ min: 1, max: 9 }),
-        (seed, candidates, topTokens, positions) => {
-          const proposed = propose(seed, { candidates, topTokens, positions });
-          for (const { suffixIds, first } of proposed) {
+        fc.array(fc.integer({ min: 1, max: 4 }), { minLength: 1, maxLength: 4 }),
+        (seed, candidates, topTokens, changes) => {
+          const proposed = propose(seed, { candidates, topTokens, changes });
+          expect(proposed).toHaveLength(candidates);
+          proposed.forEach(({ suffixIds, first }, index) => {
             const changed = base.flatMap((token, place) => (suffixIds[place] === token ? [] : [place]));
-            expect(changed).toEqual([first]);
-            expect(allowed).toContain(suffixIds[first]);
-          }
-          const keys = proposed.map(({ suffixIds }) => keyOf(suffixIds));
-          expect(new Set(keys).size).toBe(keys.length);
-          expect(new Set(proposed.map(({ first }) => first)).size).toBeLessThanOrEqual(positions);
+            expect(changed).toHaveLength(changes[index % changes.length]!);
+            expect(changed[0]).toBe(first);
+            for (const place of changed) expect(allowed).toContain(suffixIds[place]);
+          });
         },
       ),
     );
@@ -45,19 +45,20 @@ describe('candidates', () => {
       gains[position * vocabularySize + 10] = 1;
       gains[position * vocabularySize + 0] = 5; // not allowed
     });
-    const proposed = proposeCandidates(
-      base,
-      gains,
-      allowed,
-      { candidates: 8, topTokens: 2, positions: 4 },
-      createRandom(1),
-    );
-    expect(proposed).toHaveLength(8);
+    const settings = { candidates: 40, topTokens: 2, changes: [1] };
+    const proposed = proposeCandidates(base, gains, allowed, settings, createRandom(1));
     expect(new Set(proposed.map(({ suffixIds, first }) => suffixIds[first]))).toEqual(new Set([9, 10]));
+    expect(new Set(proposed.map(({ first }) => first))).toEqual(new Set([0, 1, 2, 3]));
+  });
+
+  it('change many tokens at first and one or two in the end, one-token moves always among them', () => {
+    expect(planChanges(1, 100, 8)).toEqual([1, 8, 2, 4]);
+    expect(planChanges(100, 100, 8)).toEqual([1, 1, 2, 1]);
+    for (let step = 1; step <= 30; step++) expect(planChanges(step, 30, 1)).toEqual([1, 1, 1, 1]);
   });
 
   it('draws the same from the same seed', () => {
-    const settings = { candidates: 6, topTokens: 4, positions: 2 };
+    const settings = { candidates: 6, topTokens: 4, changes: [1, 2] };
     expect(propose(5, settings)).toEqual(propose(5, settings));
     expect(propose(5, settings)).not.toEqual(propose(6, settings));
   });

@@ -1,4 +1,8 @@
-/** From a search direction to candidate suffixes (GCG, arXiv 2307.15043): the most promising tokens of each position. */
+/**
+ * From a search direction to candidate suffixes (GCG, arXiv 2307.15043): the tokens whose first-order gain is largest at
+ * a position. Candidates change one token, two, or, early in a search, several at once: a random suffix is far from a
+ * good one, and a pair can cross where either change alone would be refused.
+ */
 import type { Random } from '../core/random.js';
 import { topIndices } from '../core/vector.js';
 
@@ -10,56 +14,77 @@ export interface Candidate {
 
 export interface ProposalSettings {
   readonly candidates: number;
+  /** Tokens of largest gain at a position, among which is drawn. */
   readonly topTokens: number;
-  /** Positions that are edited in one step; fewer make larger batches with more in common. */
-  readonly positions: number;
+  /** Tokens that a candidate changes, taken in turn: candidate i changes `changes[i % changes.length]`. */
+  readonly changes: readonly number[];
 }
 
-/** Every candidate changes one position to one of the tokens whose first-order gain is largest there. */
+interface Edit {
+  readonly position: number;
+  readonly token: number;
+}
+
 export function proposeCandidates(
   base: readonly number[],
   direction: Float32Array, // [suffix, vocabulary] larger is better
   allowed: Int32Array,
-  settings: ProposalSettings,
+  { candidates, topTokens, changes }: ProposalSettings,
   random: Random,
 ): Candidate[] {
   const vocabularySize = direction.length / base.length;
-  const positions = base.map((_, position) => position);
-  random.shuffle(positions);
-  const chosen = positions.slice(0, settings.positions).sort((left, right) => left - right);
-  const each = Math.ceil(settings.candidates / chosen.length);
-  return chosen.flatMap((position) => {
+  const promising = base.map((own, position) => {
     const row = direction.subarray(position * vocabularySize, (position + 1) * vocabularySize);
-    const others = allowed.filter((token) => token !== base[position]);
+    const others = allowed.filter((token) => token !== own);
     const gains = Float32Array.from(others, (token) => row[token]!);
-    const best = Array.from(
-      topIndices(gains, Math.min(settings.topTokens, others.length)),
-      (index) => others[index]!,
+    return Array.from(topIndices(gains, Math.min(topTokens, others.length)), (index) => others[index]!);
+  });
+  const positions = base.map((_, position) => position);
+  return Array.from({ length: candidates }, (_, index) => {
+    random.shuffle(positions);
+    const chosen = positions.slice(0, changes[index % changes.length]);
+    return applyEdits(
+      base,
+      chosen.map((position) => {
+        const tokens = promising[position]!;
+        return { position, token: tokens[random.nextInteger(tokens.length)]! };
+      }),
     );
-    random.shuffle(best);
-    return best.slice(0, each).map((token) => replaceAt(base, position, token));
   });
 }
 
-function replaceAt(base: readonly number[], position: number, token: number): Candidate {
-  const suffixIds = [...base];
-  suffixIds[position] = token;
-  return { suffixIds, first: position };
+/**
+ * How many tokens candidates change in a step: a quarter of them one, a quarter two, the rest up to `most`, which falls
+ * to one towards the end of the search.
+ */
+export function planChanges(step: number, steps: number, most: number): readonly number[] {
+  const large = Math.max(1, Math.round(most * (1 - step / steps) ** 2));
+  return [1, large, Math.min(2, most), Math.ceil(large / 2)];
 }
 
-/** The best single edits at distinct positions joined one after the other (I-GCG): best, best + second, ... */
-export function mergeEdits(base: readonly number[], edits: readonly Candidate[], most: number): Candidate[] {
+function applyEdits(base: readonly number[], edits: readonly Edit[]): Candidate {
+  const suffixIds = [...base];
+  for (const { position, token } of edits) suffixIds[position] = token;
+  return { suffixIds, first: Math.min(...edits.map(({ position }) => position)) };
+}
+
+/** The best changes at distinct positions joined one after the other (I-GCG): best, best + second, ... */
+export function mergeEdits(
+  base: readonly number[],
+  candidates: readonly Candidate[],
+  most: number,
+): Candidate[] {
   const merged: Candidate[] = [];
-  const taken = new Set<number>();
-  let suffixIds: readonly number[] = base;
-  for (const edit of edits) {
-    if (taken.has(edit.first)) continue;
-    taken.add(edit.first);
-    suffixIds = suffixIds.map((token, position) =>
-      position === edit.first ? edit.suffixIds[position]! : token,
-    );
-    if (taken.size > 1) merged.push({ suffixIds, first: Math.min(...taken) });
-    if (taken.size === most) break;
+  const taken = new Map<number, number>(); // position -> token
+  let joined = 0;
+  for (const { suffixIds } of candidates) {
+    if (joined === most) break;
+    const edits = [...suffixIds.entries()].filter(([position, token]) => token !== base[position]);
+    if (edits.some(([position]) => taken.has(position))) continue;
+    for (const [position, token] of edits) taken.set(position, token);
+    joined += 1;
+    const all = [...taken].map(([position, token]) => ({ position, token }));
+    if (joined > 1) merged.push(applyEdits(base, all));
   }
   return merged;
 }

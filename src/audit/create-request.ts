@@ -11,6 +11,7 @@ import { formatDraftPolicy, parseDraftPolicy } from '../draft/policy.js';
 import type { DraftSystem } from '../draft/recognise.js';
 import { recogniseCheckpoint } from '../draft/recognise.js';
 import type { Prompt } from '../text/prompt-set.js';
+import type { GivenSuffix } from '../text/suffix-list.js';
 import type { AuditRequest } from './audit-request.js';
 import { identifyModel } from './identity.js';
 import type { AuditSettings } from './settings.js';
@@ -31,6 +32,8 @@ export interface AuditPlan {
   readonly threads?: number | undefined;
   readonly transfer?: boolean | undefined;
   readonly universal?: boolean | undefined;
+  /** Suffixes to measure instead of searching for some. */
+  readonly suffixes?: readonly GivenSuffix[] | undefined;
   /** The command line that runs the same audit, for the report. */
   readonly command?: string | undefined;
   readonly cacheFolder?: string | undefined;
@@ -49,6 +52,16 @@ export async function createRequest(plan: AuditPlan): Promise<AuditRequest> {
     throw new MistletoeError('usage', 'There is no prompt to audit.', { hint: 'Give at least one.' });
   }
   const folders = chooseDrafters(plan.drafters ?? [], targetFolder);
+  const searches = (plan.suffixes ?? []).length === 0;
+  if (!searches && (transfer || universal)) {
+    throw new MistletoeError(
+      'usage',
+      'Given suffixes are measured, not searched for: there is nothing to transfer.',
+      {
+        hint: 'Leave --transfer and --universal out, or --suffix.',
+      },
+    );
+  }
   if (transfer && folders.size < 2) {
     throw new MistletoeError('usage', 'A transfer matrix needs two drafters or more; one was given.', {
       hint: 'Give --drafter several times, or leave --transfer out.',
@@ -58,10 +71,11 @@ export async function createRequest(plan: AuditPlan): Promise<AuditRequest> {
   for (const [id, folder] of folders) {
     const { system, heads } = await describeDrafter(folder);
     const policy = choosePolicy(plan.draft, heads);
+    refuseDrawnTrees(policy, settings.temperature);
     drafters.push({ ...(await identifyModel(folder, plan.cacheFolder)), id, system, policy, folder });
   }
   return {
-    schema: 'mistletoe.audit-run/1',
+    schema: 'mistletoe.audit-run/2',
     version: readVersion(),
     node: process.version,
     preset,
@@ -72,6 +86,7 @@ export async function createRequest(plan: AuditPlan): Promise<AuditRequest> {
     target: await identifyModel(targetFolder, plan.cacheFolder),
     drafters,
     prompts: nameApart(plan.prompts),
+    suffixes: [...(plan.suffixes ?? [])],
     transfer,
     universal,
     command: plan.command ?? '',
@@ -141,7 +156,19 @@ function choosePolicy(draft: string | undefined, heads: number | undefined): str
   return formatDraftPolicy(policy);
 }
 
-function readVersion(): string {
+/** Above temperature 0 drafts are followed along the answer token by token, which is a chain. */
+function refuseDrawnTrees(policy: string, temperature: number): void {
+  if (temperature === 0 || policy.startsWith('chain:')) return;
+  throw new MistletoeError(
+    'usage',
+    `An audit at temperature ${temperature} needs a chain; --draft is ${policy}.`,
+    {
+      hint: 'Use for example --draft chain:4, or temperature 0.',
+    },
+  );
+}
+
+export function readVersion(): string {
   const contents = JSON.parse(readFileSync(join(packageRoot, 'package.json'), 'utf8')) as { version: string };
   return contents.version;
 }

@@ -1,37 +1,25 @@
 /** One drafter over all prompts, unit by unit: what is already in the run's folder is not done again. */
 import { MistletoeError } from '../core/errors.js';
-import type { PolicyChooser } from '../decode/speculative.js';
+import type { PolicyChooser, SpeculativeGeneration } from '../decode/speculative.js';
 import type { Target } from '../decode/target.js';
 import type { Drafter } from '../draft/drafter.js';
 import type { Prompt } from '../text/prompt-set.js';
-import { preparePrompt } from './audit-prompt.js';
+import type { AuditEvents, UnitName } from './audit-events.js';
+import { encodeSuffix, preparePrompt } from './audit-prompt.js';
 import type { AuditRequest } from './audit-request.js';
+import type { ArmKey } from './measure-arm.js';
+import { decodeFreely } from './measure-arm.js';
 import { createObjective, parseObjective } from './objectives.js';
 import type { PromptAudit } from './prompt-audit.js';
 import { runArm } from './prompt-audit.js';
 import { readPromptState } from './prompt-state.js';
-import type { ArmName, ArmResult, PromptResult, SearchTrace, TracePoint } from './result.js';
-import { arms } from './result.js';
+import type { ArmName, PromptResult } from './result.js';
+import type { UnitData } from './result-schema.js';
+import { unitSchema } from './result-schema.js';
 import type { RunFolder } from './run-folder.js';
 import { Scorer } from './scoring.js';
 import type { SearchPrograms } from './search-programs.js';
 import { compileSearch } from './search-programs.js';
-
-export interface AuditEvents {
-  /** All units in the order in which they run, those that a resumed run has already done included. */
-  onStart?(units: readonly UnitName[]): void;
-  /** `done` units are finished. */
-  onUnitStart?(unit: UnitName, done: number, total: number): void;
-  onStep?(unit: UnitName, point: TracePoint, steps: number): void;
-  onUnitEnd?(unit: UnitName, acceptedLength: number | undefined): void;
-  onNotice?(message: string): void;
-}
-
-export interface UnitName {
-  readonly drafter: string;
-  readonly prompt: string;
-  readonly arm: string;
-}
 
 export interface DrafterAudit {
   readonly request: AuditRequest;
@@ -40,6 +28,8 @@ export interface DrafterAudit {
   readonly id: string;
   readonly drafter: Drafter;
   readonly policy: PolicyChooser;
+  /** How deep the policy drafts. */
+  readonly draftLevels: number;
   readonly allowed: Int32Array;
   readonly events: AuditEvents;
   readonly signal?: AbortSignal | undefined;
@@ -47,97 +37,110 @@ export interface DrafterAudit {
   readonly count: { done: number; readonly total: number };
 }
 
-/** The line of a unit: an arm that was measured, or the sentence that says why not. */
-type UnitData =
-  { readonly result: ArmResult; readonly trace: SearchTrace | null } | { readonly skipped: string };
+type RequestPrompt = AuditRequest['prompts'][number];
 
 /** Below this a drafter has nothing to lose. */
 const leastCleanLength = 1.05;
 
-export function armsOf({ settings }: AuditRequest): readonly ArmName[] {
-  return settings.controlSearches
-    ? arms
-    : arms.filter((arm) => arm !== 'preservation-only' && arm !== 'unprojected');
+/** The rows of one prompt on one drafter, in the order in which they run. */
+export function armKeys(
+  { settings, suffixes }: AuditRequest,
+  drafterId: string,
+  promptId: string,
+): readonly ArmKey[] {
+  const times = (arm: ArmName, count: number): ArmKey[] =>
+    Array.from({ length: count }, (_, index) => ({ arm, repeat: index + 1 }));
+  const controls = [
+    ...times('clean', 1),
+    ...times('clean-again', 1),
+    ...times('random', settings.randomDraws),
+    ...times('fluent', 1),
+  ];
+  if (suffixes.length > 0)
+    return [...controls, ...times('given', givenFor(suffixes, drafterId, promptId).length)];
+  return [
+    ...controls,
+    ...times('undirected', settings.repeats),
+    ...(settings.controlSearches ? [...times('preservation-only', 1), ...times('unprojected', 1)] : []),
+    ...times('attack', settings.repeats),
+  ];
 }
 
-/** The arms of one prompt on one drafter, and the attack again for each further seed. */
-function unitArms(request: AuditRequest): readonly string[] {
-  const repeats = Array.from({ length: request.settings.repeats - 1 }, (_, index) => `attack#${index + 2}`);
-  return [...armsOf(request), ...repeats];
-}
-
-export function unitsOf(request: AuditRequest): UnitName[] {
-  return request.drafters.flatMap(({ id }) =>
-    request.prompts.flatMap((prompt) =>
-      unitArms(request).map((arm) => ({ drafter: id, prompt: prompt.id, arm })),
-    ),
+function givenFor(
+  suffixes: AuditRequest['suffixes'],
+  drafterId: string,
+  promptId: string,
+): AuditRequest['suffixes'] {
+  return suffixes.filter(
+    (given) => (given.promptId ?? promptId) === promptId && (given.drafterId ?? drafterId) === drafterId,
   );
 }
 
-const unitKey = (id: string, prompt: string, arm: string): string => `${id}/${prompt}/${arm}`;
+const formatArm = ({ arm, repeat }: ArmKey): string => (repeat === 1 ? arm : `${arm}#${repeat}`);
+const unitKey = (id: string, prompt: string, arm: ArmKey): string => `${id}/${prompt}/${formatArm(arm)}`;
+
+export function unitsOf(request: AuditRequest, drafterId: string): UnitName[] {
+  return request.prompts.flatMap(({ id }) =>
+    armKeys(request, drafterId, id).map((key) => ({ drafter: drafterId, prompt: id, arm: formatArm(key) })),
+  );
+}
 
 export async function auditDrafter(audit: DrafterAudit): Promise<PromptResult[]> {
   const results: PromptResult[] = [];
   const compiled: { programs?: SearchPrograms } = {};
-  for (const prompt of audit.request.prompts)
-    results.push(await auditPrompt(audit, prompt as Prompt, compiled));
+  for (const prompt of audit.request.prompts) results.push(await auditPrompt(audit, prompt, compiled));
   return results;
 }
 
 async function auditPrompt(
   audit: DrafterAudit,
-  prompt: Prompt,
+  prompt: RequestPrompt,
   compiled: { programs?: SearchPrograms },
 ): Promise<PromptResult> {
   const { folder, id, request } = audit;
-  const units = unitArms(request);
+  const keys = armKeys(request, id, prompt.id);
   let prepared: PromptAudit | undefined;
-  let skipped: string | null = null;
-  for (const arm of units) {
-    const key = unitKey(id, prompt.id, arm);
-    const name = { drafter: id, prompt: prompt.id, arm };
-    if (skipped === null && !folder.has(key)) {
+  let skipped: string | null = keys.some(isCounted) ? null : 'No suffix was given for this prompt.';
+  for (const key of keys) {
+    const unit = unitKey(id, prompt.id, key);
+    const name = { drafter: id, prompt: prompt.id, arm: formatArm(key) };
+    if (skipped === null && !folder.has(unit)) {
       audit.signal?.throwIfAborted();
       audit.events.onUnitStart?.(name, audit.count.done, audit.count.total);
       const data = await runUnit(
         audit,
         prompt,
-        arm,
+        key,
         async () => (prepared ??= await preparePromptAudit(audit, prompt, compiled)),
       );
-      folder.complete(key, data);
-      audit.events.onUnitEnd?.(
-        name,
-        'result' in data ? data.result.acceptance.meanAcceptedLength : undefined,
-      );
+      folder.complete(unit, data);
+      const length = 'result' in data ? data.result.sameAnswer.meanAcceptedLength : undefined;
+      audit.events.onUnitEnd?.(name, length);
     }
-    const data = folder.get(key) as UnitData | undefined;
+    const data = folder.get(unit, unitSchema);
     // Without a clean row there is nothing to compare with, without an attack nothing to report.
-    if (data !== undefined && 'skipped' in data && (arm === 'clean' || arm === 'attack'))
+    if (data !== undefined && 'skipped' in data && (key.arm === 'clean' || isCounted(key)))
       skipped ??= data.skipped;
     audit.count.done += 1;
   }
-  return collectPrompt(audit, prompt, units, skipped);
+  return collectPrompt(audit, prompt, keys, skipped);
 }
+
+const isCounted = ({ arm }: ArmKey): boolean => arm === 'attack' || arm === 'given';
 
 async function runUnit(
   audit: DrafterAudit,
-  prompt: Prompt,
-  arm: string,
+  prompt: RequestPrompt,
+  key: ArmKey,
   prepare: () => Promise<PromptAudit>,
 ): Promise<UnitData> {
   try {
-    const prepared = await prepare();
-    const [name, repeat] = arm.split('#') as [ArmName, string | undefined];
-    const outcome = await runArm(prepared, name, Number(repeat ?? 0));
+    const outcome = await runArm(await prepare(), key);
     if (outcome === undefined)
-      return { skipped: `No ${name} suffix of that length survives in this prompt.` };
-    audit.folder.appendTiming(unitKey(audit.id, prompt.id, arm), {
-      drafter: audit.id,
-      ...outcome.timing,
-    });
-    const { meanAcceptedLength } = outcome.result.acceptance;
-    if (name === 'clean' && meanAcceptedLength < leastCleanLength) {
+      return { skipped: `No ${key.arm} suffix of that length survives in this prompt.` };
+    audit.folder.appendTiming(unitKey(audit.id, prompt.id, key), { drafter: audit.id, ...outcome.timing });
+    const { meanAcceptedLength } = outcome.result.sameAnswer;
+    if (key.arm === 'clean' && meanAcceptedLength < leastCleanLength) {
       return {
         skipped: `The drafter accepts almost nothing already (mean accepted length ${meanAcceptedLength.toFixed(2)}).`,
       };
@@ -156,34 +159,44 @@ async function runUnit(
 
 async function preparePromptAudit(
   audit: DrafterAudit,
-  prompt: Prompt,
+  prompt: RequestPrompt,
   compiled: { programs?: SearchPrograms },
 ): Promise<PromptAudit> {
-  const { request, target, drafter, id, folder } = audit;
+  const { request, target, drafter, id, folder, policy } = audit;
   const { settings, seed } = request;
   const models = { target: target.model, drafter };
-  const auditPrompt = await preparePrompt(target, prompt, settings);
-  compiled.programs ??= await compileSearch(
+  const auditPrompt = await preparePrompt(target, prompt as Prompt, { ...settings, seed });
+  compiled.programs ??= compileSearch(
     models,
     createObjective(parseObjective(settings.objective), Math.min(settings.draftDepth, drafter.maximumDepth)),
-    settings,
+    { ...settings, draftLevels: audit.draftLevels },
   );
+  const given: (readonly number[])[] = [];
+  for (const { text, place } of givenFor(request.suffixes, id, prompt.id))
+    given.push(await encodeSuffix(target, auditPrompt, text, place));
   const state = await readPromptState(models, auditPrompt.beforeIds);
   const scorer = new Scorer(target, models, compiled.programs, auditPrompt, state);
-  return {
+  const setup = {
     target,
     drafter,
-    policy: audit.policy,
+    policy,
     prompt: auditPrompt,
-    scorer,
     maxNewTokens: settings.maxNewTokens,
-    bounds: settings,
-    settings,
+    temperature: settings.temperature,
     seed,
+  };
+  let clean: Promise<SpeculativeGeneration> | undefined;
+  return {
+    ...setup,
+    scorer,
+    bounds: settings,
+    clean: () => (clean ??= decodeFreely(setup, [])),
+    settings,
     allowed: audit.allowed,
     unit: `${id}/${prompt.id}`,
-    starts: (arm) => earlierSuffixes(request, folder, id, prompt.id, arm),
-    onStep: (arm, point) => {
+    given,
+    onStep: (key, point) => {
+      const arm = formatArm(key);
       folder.appendStep({ drafter: id, promptId: prompt.id, arm, ...point });
       audit.events.onStep?.({ drafter: id, prompt: prompt.id, arm }, point, settings.steps);
     },
@@ -191,42 +204,22 @@ async function preparePromptAudit(
   };
 }
 
-const inheritedStarts = 3;
-
-/** What the same search found on the prompts just before this one. */
-function earlierSuffixes(
-  request: AuditRequest,
-  folder: RunFolder,
-  id: string,
-  promptId: string,
-  arm: ArmName,
-): (readonly number[])[] {
-  const index = request.prompts.findIndex((prompt) => prompt.id === promptId);
-  const found = request.prompts.slice(0, index).flatMap((prompt) => {
-    const data = folder.get(unitKey(id, prompt.id, arm)) as UnitData | undefined;
-    return data !== undefined && 'result' in data ? [data.result.suffixIds] : [];
-  });
-  return found.filter(({ length }) => length > 0).slice(-inheritedStarts);
-}
-
 function collectPrompt(
   { folder, id }: DrafterAudit,
-  prompt: Prompt,
-  units: readonly string[],
+  prompt: RequestPrompt,
+  keys: readonly ArmKey[],
   skipped: string | null,
 ): PromptResult {
-  const data = units.flatMap((arm) => {
-    const line = folder.get(unitKey(id, prompt.id, arm)) as UnitData | undefined;
-    return line !== undefined && 'result' in line ? [{ arm, ...line }] : [];
+  const units = keys.flatMap((key) => {
+    const data = folder.get(unitKey(id, prompt.id, key), unitSchema);
+    return data !== undefined && 'result' in data ? [data] : [];
   });
-  const isRepeat = ({ arm }: { arm: string }): boolean => arm.includes('#');
   return {
     promptId: prompt.id,
     category: prompt.category ?? null,
     prompt: prompt.text,
     skipped,
-    arms: data.filter((line) => !isRepeat(line)).map(({ result }) => result),
-    traces: data.filter((line) => !isRepeat(line)).flatMap(({ trace }) => trace ?? []),
-    repeats: data.filter(isRepeat).map(({ result }) => result.acceptance.meanAcceptedLength),
+    arms: units.map(({ result }) => result),
+    traces: units.flatMap(({ trace }) => trace ?? []),
   };
 }

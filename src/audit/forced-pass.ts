@@ -12,6 +12,7 @@ import type { Dimension } from '../graph/dimension.js';
 import { addDimensions, subtractDimensions, symbol } from '../graph/dimension.js';
 import type { Tensor } from '../graph/tensor.js';
 import { matmul } from '../graph/operations/contraction.js';
+import { multiply } from '../graph/operations/elementwise.js';
 import { gatherRows } from '../graph/operations/indexing.js';
 import { input } from '../graph/operations/leaves.js';
 import { concatenate, reshape, slice } from '../graph/operations/shaping.js';
@@ -57,13 +58,18 @@ export interface PassParts {
   readonly target: CausalModel;
   readonly drafter?: Drafter | undefined;
   /** Answer positions that are looked at. */
-  readonly window: number;
+  readonly window: Dimension;
   readonly embedWith: EmbedWith;
   /** How many levels deep to draft from every answer position. */
   readonly depth: number;
+  /** Logits are divided by it; 0 and 1 leave them as they are. */
+  readonly temperature?: number;
 }
 
-export function buildForcedPass({ target, drafter, window, embedWith, depth }: PassParts): ForcedPass {
+export function buildForcedPass(parts: PassParts): ForcedPass {
+  const { target, drafter, window, embedWith, depth, temperature = 0 } = parts;
+  const scaled = (logits: Tensor): Tensor =>
+    temperature === 0 || temperature === 1 ? logits : multiply(logits, 1 / temperature);
   const { configuration, scope } = target;
   const lead = subtractDimensions(row, window);
   const mask = input('mask', [row, addDimensions(symbol('past'), row)]);
@@ -72,7 +78,7 @@ export function buildForcedPass({ target, drafter, window, embedWith, depth }: P
     past: declareCache('past', configuration),
     taps: drafter?.taps ?? [],
   });
-  const targetLogits = projectToVocabulary(configuration, scope, slice(decoded.features, 1, lead));
+  const targetLogits = scaled(projectToVocabulary(configuration, scope, slice(decoded.features, 1, lead)));
   if (drafter === undefined || depth === 0) return { targetLogits, draftLogits: [] };
   const { attention } = drafter.graph;
   const { logits } = drafter.graph.draftLogits(
@@ -86,7 +92,7 @@ export function buildForcedPass({ target, drafter, window, embedWith, depth }: P
     },
     depth,
   );
-  return { targetLogits, draftLogits: logits };
+  return { targetLogits, draftLogits: logits.map(scaled) };
 }
 
 function declareAngles(prefix: string, headSize: number, mask: Tensor): AttentionContext {

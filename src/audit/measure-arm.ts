@@ -1,15 +1,30 @@
-/** One arm of one prompt, measured for real: the answer that speculative decoding gives, and how far it is preserved. */
-import type { PolicyChooser, SpeculativeGeneration, SpeculativeRequest } from '../decode/speculative.js';
-import { decodeSpeculative } from '../decode/speculative.js';
+/**
+ * One arm of one prompt, measured for real, twice: held to the clean answer, which is what the audit compares, and
+ * freely, which is what a user would get.
+ */
+import type { AcceptanceRecord } from '../decode/acceptance.js';
+import type { TokenOrigin } from '../decode/answer.js';
 import { decodePlain } from '../decode/plain.js';
+import type { ReadPrefix } from '../decode/prefix.js';
+import type { PolicyChooser, SpeculativeGeneration } from '../decode/speculative.js';
+import { decodeSpeculative } from '../decode/speculative.js';
 import type { Target } from '../decode/target.js';
 import type { Drafter } from '../draft/drafter.js';
+import { countSteps } from '../measure/equal-length.js';
 import { createTextStream } from '../text/text-stream.js';
 import type { AuditPrompt } from './audit-prompt.js';
 import { joinPrompt, suffixText } from './audit-prompt.js';
-import type { PreservationBounds } from './preservation.js';
+import type { KeepBounds } from './feasibility.js';
 import { measurePreservation } from './preservation.js';
-import type { AnswerRecord, ArmName, ArmResult, ArmTiming } from './result.js';
+import type {
+  AcceptanceSummary,
+  AnswerRecord,
+  ArmName,
+  ArmResult,
+  ArmTiming,
+  EqualLengths,
+  HeldRecord,
+} from './result.js';
 import type { Scorer } from './scoring.js';
 
 export interface ArmMeasure {
@@ -24,82 +39,145 @@ export interface ArmSetup {
   readonly prompt: AuditPrompt;
   readonly scorer: Scorer;
   readonly maxNewTokens: number;
-  readonly bounds: PreservationBounds;
+  readonly temperature: number;
+  /** Of everything that is drawn while decoding. */
+  readonly seed: number;
+  readonly bounds: KeepBounds;
+  /** The clean prompt decoded freely: what other arms are compared with. */
+  readonly clean: () => Promise<SpeculativeGeneration>;
 }
+
+export interface ArmKey {
+  readonly arm: ArmName;
+  readonly repeat: number;
+}
+
+/** Rows whose speed is compared with plain decoding; the others would only repeat it. */
+const timedArms: readonly ArmName[] = ['clean', 'clean-again', 'attack', 'given'];
 
 export async function measureArm(
   setup: ArmSetup,
-  arm: ArmName,
+  { arm, repeat }: ArmKey,
   suffixIds: readonly number[],
 ): Promise<ArmMeasure> {
   const { target, prompt, scorer, bounds } = setup;
-  const promptIds = joinPrompt(prompt, suffixIds);
-  const speculative = await decodeArm(setup, promptIds);
-  // Plain decoding of the same prompt to the same length: the other side of the speedup.
-  const plain = await decodePlain(target.model, {
-    promptIds,
-    maxNewTokens: speculative.tokenIds.length,
-    sampling: { temperature: 0 },
-    seed: 0,
-    stopIds: target.stopIds,
-  });
-  const preservation = await measurePreservation(target, prompt, scorer, suffixIds, speculative, bounds);
-  const { steps, proposed, accepted, emitted, meanAcceptedLength, acceptanceByDepth, histogram } =
-    speculative.acceptance;
+  // A/A above temperature 0 is another draw from the same distribution.
+  const seeded = arm === 'clean-again' ? { ...setup, seed: setup.seed + 1 } : setup;
+  const held = await decodeHeld(seeded, suffixIds);
+  const free = arm === 'clean' ? await setup.clean() : await decodeFreely(seeded, suffixIds);
+  const plainTokensPerSecond = timedArms.includes(arm) ? await timePlain(setup, suffixIds, free) : null;
   return {
     result: {
       arm,
+      repeat,
       suffix: suffixText(target, prompt, suffixIds),
       suffixIds,
-      answer: recordAnswer(target, promptIds, speculative),
-      acceptance: { steps, proposed, accepted, emitted, meanAcceptedLength, acceptanceByDepth, histogram },
-      preservation,
+      withoutSuffix: null,
+      sameAnswer: recordHeld(held),
+      answer: recordAnswer(target, free),
+      freeRunning: summarise(free.acceptance),
+      compared: compareLengths(free, await setup.clean()),
+      preservation: await measurePreservation(target, prompt, scorer, suffixIds, free, bounds),
+      slowOther: null,
     },
     timing: {
       promptId: prompt.id,
       arm,
-      prefillMs: speculative.prefillMs,
-      decodeMs: speculative.decodeMs,
-      draftMs: speculative.draftMs,
-      verifyMs: speculative.verifyMs,
-      tokensPerSecond: speculative.tokensPerSecond,
-      plainTokensPerSecond: plain.tokensPerSecond,
-      speedup: plain.tokensPerSecond > 0 ? speculative.tokensPerSecond / plain.tokensPerSecond : 0,
+      repeat,
+      prefillMs: free.prefillMs,
+      decodeMs: free.decodeMs,
+      draftMs: free.draftMs,
+      verifyMs: free.verifyMs,
+      tokensPerSecond: free.tokensPerSecond,
+      plainTokensPerSecond,
+      speedup: plainTokensPerSecond === null ? null : free.tokensPerSecond / plainTokensPerSecond,
     },
   };
 }
 
-export function decodeArm(
-  setup: ArmSetup,
-  promptIds: readonly number[],
-  options: Pick<SpeculativeRequest, 'onToken' | 'signal' | 'prefix'> = {},
+/** Drafts behind the suffixed prompt along the clean answer. */
+export function decodeHeld(
+  setup: Omit<ArmSetup, 'clean' | 'scorer' | 'bounds'>,
+  suffixIds: readonly number[],
+  prefix?: ReadPrefix,
 ): Promise<SpeculativeGeneration> {
-  const { target, drafter, policy, maxNewTokens } = setup;
+  return decode(setup, suffixIds, { held: setup.prompt.answer.tokenIds, ...(prefix && { prefix }) });
+}
+
+export function decodeFreely(
+  setup: Omit<ArmSetup, 'clean' | 'scorer' | 'bounds'>,
+  suffixIds: readonly number[],
+  prefix?: ReadPrefix,
+): Promise<SpeculativeGeneration> {
+  return decode(setup, suffixIds, prefix && { prefix });
+}
+
+function decode(
+  {
+    target,
+    drafter,
+    policy,
+    prompt,
+    maxNewTokens,
+    temperature,
+    seed,
+  }: Omit<ArmSetup, 'clean' | 'scorer' | 'bounds'>,
+  suffixIds: readonly number[],
+  options: { readonly held?: readonly number[]; readonly prefix?: ReadPrefix } = {},
+): Promise<SpeculativeGeneration> {
   return decodeSpeculative(target.model, drafter, {
     ...options,
-    promptIds,
+    promptIds: joinPrompt(prompt, suffixIds),
     maxNewTokens,
-    sampling: { temperature: 0 },
-    seed: 0,
+    sampling: { temperature },
+    seed,
     stopIds: target.stopIds,
     tokenizer: target.tokenizer,
     policy,
   });
 }
 
+/** Plain decoding of the same prompt to the same length: the other side of the speedup. */
+async function timePlain(
+  { target, prompt, temperature, seed }: ArmSetup,
+  suffixIds: readonly number[],
+  { tokenIds }: SpeculativeGeneration,
+): Promise<number | null> {
+  const { tokensPerSecond } = await decodePlain(target.model, {
+    promptIds: joinPrompt(prompt, suffixIds),
+    maxNewTokens: tokenIds.length,
+    sampling: { temperature },
+    seed,
+    stopIds: target.stopIds,
+  });
+  return tokensPerSecond > 0 ? tokensPerSecond : null;
+}
+
+export function compareLengths(free: SpeculativeGeneration, clean: SpeculativeGeneration): EqualLengths {
+  const tokens = Math.min(free.tokenIds.length, clean.tokenIds.length);
+  const passesOf = ({ acceptance }: SpeculativeGeneration): number =>
+    countSteps(acceptance.acceptedLengths, tokens).passes;
+  return { tokens, passes: passesOf(free), cleanPasses: passesOf(clean) };
+}
+
+function summarise(acceptance: AcceptanceRecord): AcceptanceSummary {
+  const { steps, proposed, accepted, emitted, meanAcceptedLength, acceptanceByDepth, histogram } = acceptance;
+  return { steps, proposed, accepted, emitted, meanAcceptedLength, acceptanceByDepth, histogram };
+}
+
+function recordHeld({ acceptance, origins }: SpeculativeGeneration): HeldRecord {
+  return { ...summarise(acceptance), origins: spellOrigins(origins) };
+}
+
+const spellOrigins = (origins: readonly TokenOrigin[]): string =>
+  origins.map((origin) => (origin === 'accepted' ? 'a' : 'b')).join('');
+
 function recordAnswer(
   { tokenizer }: Target,
-  promptIds: readonly number[],
-  { tokenIds, text, origins, finishReason }: SpeculativeGeneration,
+  { promptTokenIds, tokenIds, text, origins, finishReason }: SpeculativeGeneration,
 ): AnswerRecord {
-  const stream = createTextStream(tokenizer, promptIds);
+  const stream = createTextStream(tokenizer, promptTokenIds);
   const pieces = tokenIds.map((id) => stream.push(id));
   if (pieces.length > 0) pieces.push(`${pieces.pop() ?? ''}${stream.finish()}`);
-  return {
-    text,
-    tokenIds,
-    pieces,
-    origins: origins.map((origin) => (origin === 'accepted' ? 'a' : 'b')).join(''),
-    finishReason,
-  };
+  return { text, tokenIds, pieces, origins: spellOrigins(origins), finishReason };
 }

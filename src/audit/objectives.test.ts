@@ -3,9 +3,11 @@ import { acceptanceProbability } from '../decode/verification.js';
 import { input } from '../graph/operations/leaves.js';
 import { createInterpreter } from '../runtime/interpreter/interpreter.js';
 import { float32, floatsOf } from '../runtime/program.js';
+import { answerInputs, declareAnswer } from './held-answer.js';
 import type { ObjectiveName } from './objectives.js';
 import {
   createObjective,
+  defaultObjective,
   meanDivergence,
   objectiveNames,
   parseObjective,
@@ -20,6 +22,7 @@ async function degradationOf(
   target: readonly Distribution[],
   drafts: readonly (readonly Distribution[])[],
   targetTokens?: Int32Array,
+  answerIds: readonly number[] = target.map(() => 0),
 ): Promise<number> {
   const logitsOf = (distributions: readonly Distribution[]) =>
     float32(Float32Array.from(distributions.flat(), Math.log), [
@@ -33,19 +36,22 @@ async function degradationOf(
     targetLogits: declare('target', target),
     draftLogits: drafts.map((distributions, depth) => declare(`draft${depth}`, distributions)),
   };
-  const degradation = createObjective(name, drafts.length).degradation(pass, targetTokens);
+  const answer = declareAnswer(targetTokens, target.length);
+  const degradation = createObjective(name, drafts.length).degradation(pass, answer);
   const program = await createInterpreter().compile({ degradation }, []);
   const values = {
     target,
     ...Object.fromEntries(drafts.map((distributions, depth) => [`draft${depth}`, distributions])),
   };
   const used = new Set(program.inputs.map((entry) => entry.name));
-  const outputs = await program.run(
-    Object.fromEntries(
-      Object.entries(values)
-        .filter(([label]) => used.has(label))
-        .map(([label, distributions]) => [label, logitsOf(distributions)]),
+  const given = {
+    ...Object.fromEntries(
+      Object.entries(values).map(([label, distributions]) => [label, logitsOf(distributions)]),
     ),
+    ...answerInputs(answerIds, targetTokens),
+  };
+  const outputs = await program.run(
+    Object.fromEntries(Object.entries(given).filter(([label]) => used.has(label))),
   );
   return floatsOf(outputs, 'degradation')[0]!;
 }
@@ -60,6 +66,8 @@ const oneAhead = (name: ObjectiveName): Promise<number> =>
 describe('objectives on distributions that can be counted by hand', () => {
   const ln2 = Math.LN2;
   it.each([
+    // The answer's token 0 has 0.25, the best wrong one 0.5: a margin of ln 2, whose sigmoid is 2/3.
+    ['margin', 2 / 3],
     ['surprisal', 0.25 * ln2 + 0.5 * 2 * ln2 + 0.25 * 3 * ln2],
     ['kl', 0.5 * ln2 - 0.25 * ln2],
     ['reverse-kl', -0.25 * ln2 + 0.5 * ln2],
@@ -71,7 +79,7 @@ describe('objectives on distributions that can be counted by hand', () => {
   });
 
   it('are all 0 where drafter and target agree, except for the surprisal, which is the entropy', async () => {
-    for (const name of objectiveNames) {
+    for (const name of objectiveNames.filter((each) => each !== 'margin')) {
       const value = await degradationOf(name, [uniform, targetDistribution], [[targetDistribution]]);
       expect(value, name).toBeCloseTo(name === 'surprisal' ? 1.75 * ln2 : 0, 6);
     }
@@ -105,6 +113,36 @@ describe('objectives on distributions that can be counted by hand', () => {
     const first = 0.75;
     const then = 0.1 + 0.2 + 0.2 + 0.1;
     expect(value).toBeCloseTo(2 - (first + first * then), 6);
+  });
+
+  it('margin averages over positions and depths, and a token that cannot be drafted is lost', async () => {
+    // Depth 0 drafts answer tokens 1 and 2, depth 1 token 2; token 3 of the target is not in the draft vocabulary.
+    const known = Int32Array.of(0, 1, 2);
+    const drafts: Distribution[][] = [
+      [
+        [0.5, 0.25, 0.25],
+        [0.2, 0.2, 0.6],
+      ],
+      [[0.8, 0.1, 0.1]],
+    ];
+    const value = await degradationOf('margin', [uniform, uniform, uniform], drafts, known, [1, 0, 3]);
+    const first = 1 / 3; // token 0 leads by ln 2
+    expect(value).toBeCloseTo(((first + 1) / 2 + 1) / 2, 6);
+  });
+
+  it('margin takes the best wrong token where the answer’s own is first', async () => {
+    const value = await degradationOf(
+      'margin',
+      [uniform, uniform],
+      [[[0.6, 0.3, 0.05, 0.05]]],
+      undefined,
+      [0, 0],
+    );
+    expect(value).toBeCloseTo(1 / (1 + 0.6 / 0.3), 6);
+  });
+
+  it('the default follows the temperature', () => {
+    expect([defaultObjective(0), defaultObjective(0.7)]).toEqual(['margin', 'total-variation']);
   });
 
   it('refuses a name that it does not know', () => {
@@ -157,13 +195,15 @@ describe('preservation', () => {
   ] as const)('%s is a mean of position divergences', async (direction, each) => {
     const shape = [1, 2, 4];
     const pass = { targetLogits: input('suffixed', shape), draftLogits: [] };
-    const divergence = meanDivergence(positionDivergence(pass, input('clean', shape), direction));
+    const answer = declareAnswer(undefined, 2);
+    const divergence = meanDivergence(positionDivergence(pass, input('clean', shape), direction), answer);
     const program = await createInterpreter().compile({ divergence }, []);
     const logits = (distributions: readonly Distribution[]) =>
       float32(Float32Array.from(distributions.flat(), Math.log), shape);
     const outputs = await program.run({
       clean: logits([targetDistribution, uniform]),
       suffixed: logits([draftDistribution, uniform]),
+      weights: answerInputs([0, 0], undefined).weights!,
     });
     expect(floatsOf(outputs, 'divergence')[0]!).toBeCloseTo(each / 2, 6);
   });

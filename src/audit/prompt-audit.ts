@@ -1,34 +1,29 @@
 /**
- * The audit of one prompt on one drafter: the controls, three searches, and for each search the best few suffixes
- * decoded for real, of which the one with the lowest measured accepted length wins among those that keep the answer.
+ * The audit of one prompt on one drafter: the controls, the searches, and for each search the few suffixes that it hands
+ * on, decoded for real. Of those that keep the answer the one with the lowest accepted length along the clean answer
+ * is the search's result. Where none keeps it the search has failed, and the prompt counts as it is without a suffix.
  */
-import { MistletoeError } from '../core/errors.js';
 import { createRandom } from '../core/random.js';
-import type { ReadPrefix } from '../decode/prefix.js';
 import { readPrefix } from '../decode/prefix.js';
-import { isClearlyAbove } from '../measure/running-test.js';
-import { joinPrompt } from './audit-prompt.js';
-import { keyOf } from './candidates.js';
+import { suffixText } from './audit-prompt.js';
 import { drawRandomSuffix, fluentSuffix } from './controls.js';
-import type { ArmMeasure, ArmSetup } from './measure-arm.js';
-import { decodeArm, measureArm } from './measure-arm.js';
-import { keepsAnswer } from './preservation.js';
-import type { Projection } from './projection.js';
+import type { ArmKey, ArmMeasure, ArmSetup } from './measure-arm.js';
+import { compareLengths, decodeFreely, decodeHeld, measureArm } from './measure-arm.js';
+import { judgeAnswer } from './preservation.js';
 import { formatProjection, parseProjection } from './projection.js';
-import type { ArmName, SearchTrace, TracePoint } from './result.js';
-import type { Measure, SearchOutcome, SearchSettings } from './search.js';
+import type { SearchTrace, SlowOther, TracePoint } from './result.js';
+import type { Drive, SearchOutcome } from './search.js';
 import { searchSuffix } from './search.js';
 import type { AuditSettings } from './settings.js';
 
 export interface PromptAudit extends ArmSetup {
   readonly settings: AuditSettings;
-  readonly seed: number;
   readonly allowed: Int32Array;
   /** Names the drafter and the prompt, so that every unit draws from streams of its own. */
   readonly unit: string;
-  /** Suffixes that worked on earlier prompts: starts, not results. */
-  readonly starts: (arm: ArmName) => readonly (readonly number[])[];
-  readonly onStep?: (arm: ArmName, point: TracePoint) => void;
+  /** The suffixes that the user gave for this prompt, as ids. */
+  readonly given: readonly (readonly number[])[];
+  readonly onStep?: (key: ArmKey, point: TracePoint) => void;
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -39,150 +34,134 @@ export interface ArmOutcome extends ArmMeasure {
 /** A search was stopped by the user: nothing of the unit counts. */
 export class Interrupted extends Error {}
 
-export type SearchedArm = 'preservation-only' | 'unprojected' | 'attack';
+const drives = {
+  attack: 'degradation',
+  unprojected: 'degradation',
+  'preservation-only': 'preservation',
+  undirected: 'undirected',
+} as const satisfies Readonly<Record<string, Drive>>;
 
-export async function runArm(audit: PromptAudit, arm: ArmName, repeat = 0): Promise<ArmOutcome | undefined> {
+type SearchedArm = keyof typeof drives;
+
+const isSearched = (arm: string): arm is SearchedArm => Object.hasOwn(drives, arm);
+
+/** Undefined where the prompt has no such arm. */
+export async function runArm(audit: PromptAudit, key: ArmKey): Promise<ArmOutcome | undefined> {
+  if (isSearched(key.arm)) return searchArm(audit, { ...key, arm: key.arm });
+  const suffixIds = await chooseSuffix(audit, key);
+  return suffixIds === undefined ? undefined : { ...(await measureArm(audit, key, suffixIds)), trace: null };
+}
+
+function chooseSuffix(
+  audit: PromptAudit,
+  { arm, repeat }: ArmKey,
+): Promise<readonly number[] | undefined> | readonly number[] | undefined {
   switch (arm) {
-    case 'clean':
-    case 'clean-again':
-      return { ...(await measureArm(audit, arm, [])), trace: null };
-    case 'random': {
-      const random = createRandom(audit.seed, 'random-control', audit.unit);
-      const suffix = await drawRandomSuffix(
-        audit.target,
-        audit.prompt,
-        audit.allowed,
-        audit.settings.suffixLength,
-        random,
-      );
-      return { ...(await measureArm(audit, arm, suffix)), trace: null };
-    }
-    case 'fluent': {
-      const suffix = await fluentSuffix(audit.target, audit.prompt, audit.settings.suffixLength);
-      return suffix === undefined ? undefined : { ...(await measureArm(audit, arm, suffix)), trace: null };
-    }
-    case 'preservation-only':
-    case 'unprojected':
-    case 'attack':
-      return searchArm(audit, arm, repeat);
+    case 'random':
+      return drawRandom(audit, createRandom(audit.seed, 'random-control', audit.unit, String(repeat)));
+    case 'fluent':
+      return fluentSuffix(audit.target, audit.prompt, audit.settings.suffixLength);
+    case 'given':
+      return audit.given[repeat - 1];
+    default:
+      return [];
   }
 }
 
-async function searchArm(audit: PromptAudit, arm: SearchedArm, repeat: number): Promise<ArmOutcome> {
-  const { settings, seed, unit, allowed } = audit;
-  const names = [unit, arm, ...(repeat === 0 ? [] : [`repeat-${repeat}`])];
+function drawRandom(
+  { target, prompt, allowed, settings }: PromptAudit,
+  random: ReturnType<typeof createRandom>,
+): Promise<readonly number[]> {
+  return drawRandomSuffix(target, prompt, allowed, settings.suffixLength, random);
+}
+
+async function searchArm(
+  audit: PromptAudit,
+  key: ArmKey & { readonly arm: SearchedArm },
+): Promise<ArmOutcome> {
+  const { settings, seed, unit, allowed, scorer } = audit;
+  const drive = drives[key.arm];
   const projection =
-    arm === 'unprojected'
+    key.arm === 'unprojected'
       ? parseProjection('none', 0)
       : parseProjection(settings.projection, settings.lambda);
-  const random = createRandom(seed, 'search', ...names);
-  const fresh = await drawRandomSuffix(audit.target, audit.prompt, allowed, settings.suffixLength, random);
-  const inherited = repeat === 0 ? await keepSurviving(audit, audit.starts(arm)) : [];
-  const measure = createMeasure(audit);
+  // Directed and undirected searches begin at the same suffixes: what differs is the way they take.
+  const starting = createRandom(seed, 'starts', unit, String(key.repeat));
+  const starts: (readonly number[])[] = [];
+  while (starts.length < settings.starts) starts.push(await drawRandom(audit, starting));
   const outcome = await searchSuffix(
     {
-      scorer: audit.scorer,
+      scorer,
       allowed,
-      starts: [...inherited, fresh],
-      random,
-      measure,
-      onStep: (point) => audit.onStep?.(arm, point),
+      starts,
+      random: createRandom(seed, 'search', unit, key.arm, String(key.repeat)),
+      onStep: (point) => audit.onStep?.(key, point),
       ...(audit.signal === undefined ? {} : { signal: audit.signal }),
     },
-    searchSettings(settings, projection, arm),
+    { ...settings, projection, drive },
   );
   if (outcome.interrupted) throw new Interrupted('The search was interrupted.');
-  const measured = await measureArm(audit, arm, await selectByDecoding(audit, outcome, measure));
-  const objective = arm === 'preservation-only' ? 'preservation' : settings.objective;
+  const { suffixIds, withoutSuffix, slowOther } = await chooseFinalist(audit, outcome);
+  const { result, timing } = await measureArm(audit, key, suffixIds);
   return {
-    ...measured,
-    trace: { arm, objective, projection: formatProjection(projection), steps: outcome.trace },
-  };
-}
-
-function searchSettings(settings: AuditSettings, projection: Projection, arm: SearchedArm): SearchSettings {
-  return { ...settings, projection, drive: arm === 'preservation-only' ? 'preservation' : 'degradation' };
-}
-
-async function keepSurviving(
-  audit: PromptAudit,
-  starts: readonly (readonly number[])[],
-): Promise<(readonly number[])[]> {
-  if (starts.length === 0) return [];
-  const survives = await audit.scorer.keepRoundTrips(starts);
-  return starts.filter((_, index) => survives[index]);
-}
-
-/**
- * The surrogate searched; the clock-free truth chooses. Where no suffix keeps the answer the search has failed, and
- * the prompt counts as it is without one.
- */
-async function selectByDecoding(
-  audit: PromptAudit,
-  { best, shortest, leastDivergence }: SearchOutcome,
-  measure: Measure,
-): Promise<readonly number[]> {
-  if (best.length === 0) {
-    const { epsilon } = audit.settings;
-    throw new MistletoeError(
-      'incomplete',
-      `Every candidate was vetoed: the smallest divergence seen is ${leastDivergence.toFixed(3)}, the bound is ${epsilon}.`,
-      {
-        hint: `Raise --epsilon above ${leastDivergence.toFixed(2)}, or search longer (--steps, --candidates).`,
-      },
-    );
-  }
-  let winner = shortest;
-  for (const candidate of best) {
-    const toBeat = winner?.length ?? Infinity;
-    const length = await measure(candidate.suffixIds, toBeat);
-    if (length < toBeat) winner = { ...candidate, length };
-  }
-  return winner?.suffixIds ?? [];
-}
-
-/**
- * Accepted length of a suffix by decoding, or Infinity where it does not keep the answer or is longer than the
- * length to beat. Each is decoded once: only the selection asks again, when the length to beat is the lowest of all.
- */
-function createMeasure(audit: PromptAudit): Measure {
-  const { target, drafter, prompt } = audit;
-  const known = new Map<string, number>();
-  let prefix: ReadPrefix | undefined;
-  return async (suffixIds, toBeat) => {
-    const key = keyOf(suffixIds);
-    // Without its last token: where nothing follows the suffix, the clean prompt is this and that token.
-    prefix ??= await readPrefix(target.model, drafter, prompt.beforeIds.slice(0, -1));
-    const length = known.get(key) ?? (await decodeWhileShort(audit, prefix, suffixIds, toBeat));
-    known.set(key, length);
-    return length;
-  };
-}
-
-/**
- * Decodes to the end of the answer, or until it is clearly faster than what is to beat: now and then a suffix is given
- * up that would have won, and the time is others'.
- */
-async function decodeWhileShort(
-  audit: PromptAudit,
-  prefix: ReadPrefix,
-  suffixIds: readonly number[],
-  toBeat: number,
-): Promise<number> {
-  const { target, prompt, bounds } = audit;
-  const abort = new AbortController();
-  const lengths: number[] = [];
-  const answer = await decodeArm(audit, joinPrompt(prompt, suffixIds), {
-    prefix,
-    signal: abort.signal,
-    onToken({ origin }) {
-      if (origin === 'accepted') lengths[lengths.length - 1]! += 1;
-      else lengths.push(1);
-      if (isClearlyAbove(lengths, toBeat)) abort.abort();
+    result: { ...result, withoutSuffix, slowOther },
+    timing,
+    trace: {
+      arm: key.arm,
+      repeat: key.repeat,
+      objective: drive === 'degradation' ? settings.objective : drive,
+      projection: formatProjection(projection),
+      scoredCandidates: outcome.scoredCandidates,
+      decodedSuffixes: outcome.finalists.length,
+      steps: outcome.trace,
     },
-  });
-  const length = answer.acceptance.meanAcceptedLength;
-  const isSlower = answer.finishReason !== 'aborted' && length <= toBeat;
-  if (!isSlower) return Infinity;
-  return (await keepsAnswer(target, prompt, answer, bounds, { prefix })) ? length : Infinity;
+  };
+}
+
+interface Choice {
+  readonly suffixIds: readonly number[];
+  readonly withoutSuffix: string | null;
+  readonly slowOther: SlowOther | null;
+}
+
+async function chooseFinalist(
+  audit: PromptAudit,
+  { finalists, leastDivergence }: SearchOutcome,
+): Promise<Choice> {
+  const { target, drafter, prompt, bounds } = audit;
+  if (finalists.length === 0) {
+    const why = `No suffix inside the bounds was found: the smallest divergence is ${leastDivergence.toFixed(3)}, the bound ${bounds.epsilon}.`;
+    return { suffixIds: [], withoutSuffix: why, slowOther: null };
+  }
+  // Without its last token: where nothing follows the suffix, the clean prompt is this and that token.
+  const prefix = await readPrefix(target.model, drafter, prompt.beforeIds.slice(0, -1));
+  let best: { readonly suffixIds: readonly number[]; readonly length: number } | undefined;
+  let slowOther: SlowOther | null = null;
+  for (const { suffixIds } of finalists) {
+    const free = await decodeFreely(audit, suffixIds, prefix);
+    const judged = judgeAnswer(prompt, free, bounds);
+    if (judged.accepted) {
+      const { acceptance } = await decodeHeld(audit, suffixIds, prefix);
+      const length = acceptance.meanAcceptedLength;
+      if (length < (best?.length ?? Infinity)) best = { suffixIds, length };
+    } else if (judged.keptClass === 'different') {
+      const other = {
+        suffix: suffixText(target, prompt, suffixIds),
+        answer: free.text,
+        similarity: judged.similarity,
+        compared: compareLengths(free, await audit.clean()),
+      };
+      slowOther = slowerOf(slowOther, other);
+    }
+  }
+  if (best !== undefined) return { suffixIds: best.suffixIds, withoutSuffix: null, slowOther };
+  const why = `None of the ${finalists.length} suffixes that were decoded keeps the answer (--keep ${bounds.keep}).`;
+  return { suffixIds: [], withoutSuffix: why, slowOther };
+}
+
+/** Only what really needs more passes over as many tokens is slower. */
+function slowerOf(known: SlowOther | null, other: SlowOther): SlowOther | null {
+  const ratioOf = ({ compared }: SlowOther): number => compared.passes / Math.max(1, compared.cleanPasses);
+  if (ratioOf(other) <= 1) return known;
+  return known === null || ratioOf(other) > ratioOf(known) ? other : known;
 }

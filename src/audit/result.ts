@@ -3,19 +3,27 @@
  * configuration, the seed and the weights, so that a resumed run writes the same bytes; measured times, which are
  * not, live apart in AuditTimings.
  */
-export const resultSchema = 'mistletoe.audit/1';
+import type { KeptClass } from '../measure/kept-class.js';
 
-/** Every result has all of these rows; `attack` counts only against the others. */
+export const resultSchema = 'mistletoe.audit/2';
+
+/** The rows of a result; `attack` (or `given`) counts only against the others. */
 export const arms = [
   'clean',
-  'clean-again', // A/A: the clean prompt decoded a second time
-  'random', // random allowed tokens of the same length
+  'clean-again', // A/A: the clean prompt measured a second time
+  'random', // random allowed tokens of the same length, several draws
   'fluent', // ordinary text of the same length
+  'undirected', // the search with random numbers in place of gradient and objective, of equal effort
   'preservation-only', // the search with nothing but the preservation loss
   'unprojected', // the search without projection
+  'given', // suffixes that the user gave
   'attack',
 ] as const;
 export type ArmName = (typeof arms)[number];
+
+/** What the attack has to beat, each by a paired test over prompts. */
+export const controls = ['clean', 'random', 'fluent', 'undirected'] as const;
+export type ControlName = (typeof controls)[number];
 
 export interface AuditResult {
   readonly schema: typeof resultSchema;
@@ -62,21 +70,49 @@ export interface PromptResult {
   readonly promptId: string;
   readonly category: string | null;
   readonly prompt: string;
-  /** Why there is no attack on this prompt, in one sentence; null where there is one. */
+  /** Why this prompt was passed over, in one sentence; null where it counts. */
   readonly skipped: string | null;
+  /** Searched and drawn arms may stand here several times, once for each seed or draw. */
   readonly arms: readonly ArmResult[];
   readonly traces: readonly SearchTrace[];
-  /** Mean accepted length under attack for each further seed of --repeats; the attack arm is the first seed's. */
-  readonly repeats: readonly number[];
 }
 
 export interface ArmResult {
   readonly arm: ArmName;
+  /** 1 for the first seed or draw of the arm. */
+  readonly repeat: number;
   readonly suffix: string;
   readonly suffixIds: readonly number[];
+  /** Why a searched arm has no suffix (all vetoed, or no answer kept): it then counts as the clean prompt. */
+  readonly withoutSuffix: string | null;
+  /** The headline: drafts along the clean answer, to which the target is held token by token. */
+  readonly sameAnswer: HeldRecord;
+  /** The answer that the target gives by itself under the suffix. */
   readonly answer: AnswerRecord;
-  readonly acceptance: AcceptanceSummary;
+  readonly freeRunning: AcceptanceSummary;
+  /** This arm's free-running answer and the clean one over equally many tokens. */
+  readonly compared: EqualLengths;
   readonly preservation: PreservationMeasures;
+  /** Of the suffixes that the search handed on: the slowest whose answer is another one. Never the attack. */
+  readonly slowOther: SlowOther | null;
+}
+
+export interface HeldRecord extends AcceptanceSummary {
+  /** Which tokens of the clean answer were accepted drafts (a) and which the target's own (b). */
+  readonly origins: string;
+}
+
+export interface EqualLengths {
+  readonly tokens: number;
+  readonly passes: number;
+  readonly cleanPasses: number;
+}
+
+export interface SlowOther {
+  readonly suffix: string;
+  readonly answer: string;
+  readonly similarity: number;
+  readonly compared: EqualLengths;
 }
 
 /** The answer token by token: what a reader needs to see where drafts were accepted. */
@@ -90,6 +126,7 @@ export interface AnswerRecord {
 }
 
 export interface AcceptanceSummary {
+  /** Verification passes of the target; the pass over the prompt is not among them. */
   readonly steps: number;
   readonly proposed: number;
   readonly accepted: number;
@@ -102,6 +139,8 @@ export interface AcceptanceSummary {
 export interface PreservationMeasures {
   /** Mean KL(target without suffix || target with it) over the window, in nats. */
   readonly divergence: number;
+  /** What became of the free-running answer. */
+  readonly kept: KeptClass;
   /** Tokens of the free-running answer before the first one that differs from the clean answer. */
   readonly firstDifference: number;
   /** 1 - edit distance / longer length, on tokens. */
@@ -110,26 +149,29 @@ export interface PreservationMeasures {
   readonly answerPerplexity: number;
   /** Share of repeated 4-grams. */
   readonly repetition: number;
-  /** Whether the task's final answer agrees with the clean one's; null where the prompt set has no such answer. */
-  readonly taskAgrees: boolean | null;
   /** Perplexity of the suffix itself, as a filter would see it; null without a suffix. */
   readonly suffixPerplexity: number | null;
+  /** Within the divergence bound, and the answer kept as the audit asks for. */
   readonly withinBound: boolean;
 }
 
 export interface SearchTrace {
   readonly arm: ArmName;
+  readonly repeat: number;
   readonly objective: string;
   readonly projection: string;
+  /** The effort: candidates scored, and suffixes decoded at the end. */
+  readonly scoredCandidates: number;
+  readonly decodedSuffixes: number;
   readonly steps: readonly TracePoint[];
 }
 
 export interface TracePoint {
   readonly step: number;
-  /** The surrogate objective of the best suffix so far that lies within the bound; larger is worse for the service. */
+  /** The objective and the divergence of the suffix that the search stands at; larger is worse for the service. */
   readonly degradation: number;
   readonly divergence: number;
-  /** The lowest accepted length measured so far; null where nothing has been. */
+  /** The lowest accepted length along the clean answer so far, inside the bounds; null where there is none. */
   readonly acceptedLength: number | null;
   /** Cosine between the search direction and the preservation gradient, before and after projection. */
   readonly cosineBefore: number;
@@ -147,44 +189,55 @@ export interface Interval {
 
 export interface DrafterSummary {
   readonly arms: readonly ArmSummary[];
-  /** 1 - attacked / clean mean accepted length, pooled. */
+  /** 1 - attacked / clean accepted length along the same answer, pooled. */
   readonly drop: Interval;
-  readonly againstClean: PairedTest;
-  readonly againstRandom: PairedTest;
+  /** The attack against each control that was measured, over prompts, one-sided. */
+  readonly tests: readonly PairedTest[];
   readonly promptsAudited: number;
   readonly promptsSkipped: number;
+  /** Audited prompts on which the search found no suffix inside the bounds; they count as no drop. */
+  readonly promptsWithoutSuffix: number;
 }
 
 export interface ArmSummary {
   readonly arm: ArmName;
-  /** Pooled over steps, bootstrap over prompts. */
-  readonly meanAcceptedLength: Interval;
+  /** Mean accepted length along the clean answer, pooled over steps, bootstrap over prompts. */
+  readonly sameAnswer: Interval;
   /** Unweighted mean of the prompts' own means. */
   readonly meanOfPromptMeans: number;
   readonly acceptanceByDepth: readonly number[];
+  /** Target passes for the clean answer, a prompt. */
+  readonly passes: number;
+  /** Pooled mean accepted length of the free-running answers. */
+  readonly freeRunning: number;
+  /** Free-running passes of this arm over those of the clean prompt, over equally many tokens; 1.2 is 20 % more. */
+  readonly passRatio: number;
+  /** Tokens of the free-running answers, on average. */
+  readonly answerLength: number;
+  /** How many answers fall into each class. */
+  readonly kept: Readonly<Record<KeptClass, number>>;
   readonly divergence: number;
   readonly editSimilarity: number;
   readonly firstDifference: number;
   readonly answerPerplexity: number;
   readonly repetition: number;
-  readonly taskAgreement: number | null;
   readonly suffixPerplexity: number | null;
-  readonly withinBound: number; // share of prompts
+  readonly withinBound: number;
 }
 
-/** Paired Wilcoxon signed-rank on the prompts' mean accepted lengths, one-sided: attack is shorter. */
 export interface PairedTest {
+  readonly against: ControlName;
   readonly n: number;
   readonly pValue: number;
-  readonly method: string;
+  readonly method: 'exact' | 'normal';
 }
 
-/** Suffixes found on one drafter, measured on the others. */
+/** [row][column]: suffixes searched on the row's drafter, measured along the same answers on the column's. */
 export interface TransferMatrix {
   readonly drafters: readonly string[];
-  /** [found on][measured on] mean accepted length with the suffix. */
+  /** Prompts that were audited on all of them; both sides are pooled over these. */
+  readonly prompts: readonly string[];
   readonly attacked: readonly (readonly number[])[];
-  /** [measured on] mean accepted length of the same prompts without one. */
   readonly clean: readonly number[];
 }
 
@@ -196,10 +249,13 @@ export interface UniversalResult {
 }
 
 export interface UniversalSplit {
+  /** Prompts in which the suffix survives as text; the others are counted apart. */
   readonly n: number;
+  readonly lostInText: number;
   readonly cleanAcceptedLength: number;
   readonly attackedAcceptedLength: number;
   readonly divergence: number;
+  readonly kept: Readonly<Record<KeptClass, number>>;
   readonly pValue: number;
 }
 
@@ -208,19 +264,21 @@ export interface ArmTiming {
   readonly drafter: string;
   readonly promptId: string;
   readonly arm: ArmName;
+  readonly repeat: number;
   readonly prefillMs: number;
   readonly decodeMs: number;
   readonly draftMs: number;
   readonly verifyMs: number;
   readonly tokensPerSecond: number;
-  /** Plain decoding of the same prompt to the same length, in the same process. */
-  readonly plainTokensPerSecond: number;
+  /** Plain decoding of the same prompt to the same length, in the same process; null where it was not run. */
+  readonly plainTokensPerSecond: number | null;
   /** tokensPerSecond / plainTokensPerSecond */
-  readonly speedup: number;
+  readonly speedup: number | null;
 }
 
 export interface AuditTimings {
   readonly machine: string;
   readonly arms: readonly ArmTiming[];
-  readonly searchMs: number;
+  /** The whole run, from its first start to its end, time before a resume included and time in between not. */
+  readonly totalMs: number;
 }

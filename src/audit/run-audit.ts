@@ -3,26 +3,32 @@ import { MistletoeError } from '../core/errors.js';
 import { always } from '../decode/speculative.js';
 import type { Target } from '../decode/target.js';
 import { openTarget } from '../decode/target.js';
-import { resolvePolicy } from '../draft/grow-tree.js';
+import { levelsOf, resolvePolicy } from '../draft/grow-tree.js';
 import { loadDrafter } from '../draft/load-drafter.js';
 import { parseDraftPolicy } from '../draft/policy.js';
 import { describeMachine } from '../measure/machine.js';
 import { createOnnxRuntime } from '../runtime/onnx/onnx-runtime.js';
 import type { Prompt } from '../text/prompt-set.js';
 import { listAllowedTokens } from './allowed-tokens.js';
+import type { AuditEvents, UnitName } from './audit-events.js';
 import { preparePrompt } from './audit-prompt.js';
 import type { AuditRequest } from './audit-request.js';
 import { parseRequest } from './audit-request.js';
 import type { LoadedDrafter } from './beyond-one-prompt.js';
-import { measureTransfer, searchUniversal } from './beyond-one-prompt.js';
-import type { AuditEvents } from './drafter-audit.js';
+import { measureTransfer, transferUnits } from './beyond-one-prompt.js';
+import { readVersion } from './create-request.js';
+import type { DrafterAudit } from './drafter-audit.js';
 import { auditDrafter, unitsOf } from './drafter-audit.js';
+import type { Effort } from './effort.js';
+import { estimateEffort } from './effort.js';
 import { identifyModel } from './identity.js';
 import { Interrupted } from './prompt-audit.js';
-import type { ArmTiming, AuditResult, AuditTimings, DrafterResult, UniversalResult } from './result.js';
+import type { AuditResult, AuditTimings, DrafterResult, UniversalResult } from './result.js';
 import { resultSchema } from './result.js';
-import { formatJson, refuseUsedFolder, RunFolder } from './run-folder.js';
+import { timingSchema } from './result-schema.js';
+import { refuseUsedFolder, RunFolder } from './run-folder.js';
 import { summariseDrafter } from './summary.js';
+import { searchUniversal } from './universal.js';
 
 export interface AuditOptions {
   readonly events?: AuditEvents;
@@ -39,31 +45,76 @@ export type AuditOutcome =
     }
   | { readonly status: 'interrupted'; readonly folder: RunFolder };
 
+/** Where a run lives: a folder of its own, or the next free number of a name. */
+export type RunPlace = string | { readonly parent: string; readonly name: string };
+
 export async function startAudit(
-  path: string,
+  place: RunPlace,
   request: AuditRequest,
   options: AuditOptions = {},
 ): Promise<AuditOutcome> {
-  refuseUsedFolder(path);
-  return runAudit(() => RunFolder.create(path, request), request, options);
+  if (typeof place === 'string') refuseUsedFolder(place);
+  const create = (): RunFolder =>
+    typeof place === 'string'
+      ? RunFolder.create(place, request)
+      : RunFolder.createNumbered(place.parent, place.name, request);
+  return runAudit(create, request, options);
 }
 
-/** Goes on with the saved request; models that have changed since are refused. */
+/** Goes on with the saved request; another version, and models that have changed since, are refused. */
 export async function resumeAudit(path: string, options: AuditOptions = {}): Promise<AuditOutcome> {
-  const { folder, config } = RunFolder.resume(path);
-  const request = parseRequest(config, `config.json of ${path}`);
-  for (const [where, { sha256 }] of [
-    [request.targetFolder, request.target] as const,
-    ...request.drafters.map((drafter) => [drafter.folder, drafter] as const),
-  ]) {
-    const now = await identifyModel(where, options.cacheFolder);
-    if (now.sha256 !== sha256) {
-      throw new MistletoeError('usage', `The model in ${where} has changed since this run began.`, {
-        hint: 'Put the old files back, or start the audit anew in another folder.',
-      });
+  const check = (config: unknown): void => {
+    refuseOtherVersion(parseRequest(config, `config.json of ${path}`), path);
+  };
+  const { folder, config } = RunFolder.resume(path, { check });
+  try {
+    const request = parseRequest(config, `config.json of ${path}`);
+    for (const [where, { sha256 }] of [
+      [request.targetFolder, request.target] as const,
+      ...request.drafters.map((drafter) => [drafter.folder, drafter] as const),
+    ]) {
+      const now = await identifyModel(where, options.cacheFolder);
+      if (now.sha256 !== sha256) {
+        throw new MistletoeError('usage', `The model in ${where} has changed since this run began.`, {
+          hint: 'Put the old files back, or start the audit anew in another folder.',
+        });
+      }
     }
+    return await runAudit(() => folder, request, options);
+  } finally {
+    folder.close();
   }
-  return runAudit(() => folder, request, options);
+}
+
+function refuseOtherVersion({ version }: AuditRequest, path: string): void {
+  const own = readVersion();
+  if (version === own) return;
+  throw new MistletoeError('usage', `The run in ${path} was begun by Mistletoe ${version}; this is ${own}.`, {
+    hint: `Go on with version ${version}, or start the audit anew: two versions in one run compare nothing.`,
+  });
+}
+
+/** What an audit would do and cost: models are loaded and timed, nothing is searched and no folder is made. */
+export async function planAudit(request: AuditRequest, options: AuditOptions = {}): Promise<Effort> {
+  const runtime = createOnnxRuntime({ threads: request.threads });
+  try {
+    const { target, drafters } = await openModels(request, runtime, options);
+    return await estimateEffort(request, target, drafters);
+  } finally {
+    await runtime.dispose();
+  }
+}
+
+interface Models { readonly target: Target; readonly drafters: readonly LoadedDrafter[] }
+
+async function openModels(
+  request: AuditRequest,
+  runtime: ReturnType<typeof createOnnxRuntime>,
+  { cacheFolder }: AuditOptions,
+): Promise<Models> {
+  const cache = cacheFolder === undefined ? {} : { cacheFolder };
+  const target = await openTarget(request.targetFolder, { runtime, chat: request.settings.chat, ...cache });
+  return { target, drafters: await loadDrafters(request, target, cache) };
 }
 
 /** The folder is made once the models are known to load: what is refused leaves nothing behind. */
@@ -73,39 +124,89 @@ async function runAudit(
   options: AuditOptions,
 ): Promise<AuditOutcome> {
   const runtime = createOnnxRuntime({ threads: request.threads });
-  const cache = options.cacheFolder === undefined ? {} : { cacheFolder: options.cacheFolder };
-  const startMs = performance.now();
   let folder: RunFolder | undefined;
   try {
-    const target = await openTarget(request.targetFolder, { runtime, chat: request.settings.chat, ...cache });
-    const drafters = await loadDrafters(request, target, cache);
+    const models = await openModels(request, runtime, options);
     folder = openFolder();
-    const { results, universal } = await auditDrafters(folder, request, target, drafters, options);
-    const transfer = request.transfer
-      ? await measureTransfer(folder, target, drafters, results, (promptId) => {
-          options.signal?.throwIfAborted();
-          const prompt = request.prompts.find(({ id }) => id === promptId)! as Prompt;
-          return preparePrompt(target, prompt, request.settings);
-        })
-      : null;
-    const result: AuditResult = {
-      schema: resultSchema,
-      setup: describeSetup(request),
-      drafters: results,
-      transfer,
-      universal,
-    };
-    const timings = collectTimings(folder, performance.now() - startMs);
-    folder.write('result.json', formatJson(result));
-    folder.write('timings.json', formatJson(timings));
+    const result = await runUnits(folder, request, models, options);
+    const timings = collectTimings(folder);
+    for (const notice of folder.notices) options.events?.onNotice?.(notice);
     return { status: 'complete', result, timings, folder };
   } catch (cause) {
     const isInterruption = cause instanceof Interrupted || cause === options.signal?.reason;
     if (folder !== undefined && isInterruption) return { status: 'interrupted', folder };
     throw cause;
   } finally {
+    folder?.close();
     await runtime.dispose();
   }
+}
+
+async function runUnits(
+  folder: RunFolder,
+  request: AuditRequest,
+  { target, drafters }: Models,
+  options: AuditOptions,
+): Promise<AuditResult> {
+  const { events = {}, signal } = options;
+  const { expectedMs } = await estimateEffort(request, target, drafters);
+  const units = listUnits(request);
+  events.onPlan?.({
+    target: request.target.name,
+    drafters: request.drafters.map(({ id, policy }) => `${id} (${policy})`),
+    preset: request.preset,
+    folder: folder.path,
+    units: units.length,
+    expectedMs,
+  });
+  events.onStart?.(units);
+  const count = { done: 0, total: units.length };
+  const runUnit = async (unit: UnitName, work: () => Promise<number | undefined>): Promise<void> => {
+    signal?.throwIfAborted();
+    events.onUnitStart?.(unit, count.done, count.total);
+    events.onUnitEnd?.(unit, await work());
+    count.done += 1;
+  };
+  const { vocabularySize } = target.model.configuration;
+  const allowed = listAllowedTokens(target.tokenizer, vocabularySize, request.settings);
+  const results: DrafterResult[] = [];
+  const universal: UniversalResult[] = [];
+  for (const { id, drafter, policy } of drafters) {
+    target.model.setTaps(drafter.taps);
+    const shared = { request, folder, target, id, drafter, allowed, events, signal, count };
+    const audit: DrafterAudit = { ...shared, policy: always(policy), draftLevels: levelsOf(policy) };
+    const prompts = await auditDrafter(audit);
+    results.push({ drafter: id, prompts, summary: summariseDrafter(prompts, request.seed) });
+    if (!request.universal) continue;
+    await runUnit(universalUnit(id), async () => {
+      const found = await searchUniversal(audit, policy);
+      if (found !== undefined) universal.push(found);
+      return found?.trained.attackedAcceptedLength;
+    });
+  }
+  const transfer = request.transfer
+    ? await measureTransfer({
+        ...{ folder, target, request, drafters, results },
+        prepare: (promptId) => {
+          const prompt = request.prompts.find(({ id }) => id === promptId)!;
+          return preparePrompt(target, prompt as Prompt, { ...request.settings, seed: request.seed });
+        },
+        onUnit: runUnit,
+      })
+    : null;
+  return { schema: resultSchema, setup: describeSetup(request), drafters: results, transfer, universal };
+}
+
+const universalUnit = (drafter: string): UnitName => ({ drafter, prompt: 'all', arm: 'universal' });
+
+function listUnits(request: AuditRequest): UnitName[] {
+  return [
+    ...request.drafters.flatMap(({ id }) => [
+      ...unitsOf(request, id),
+      ...(request.universal ? [universalUnit(id)] : []),
+    ]),
+    ...(request.transfer ? transferUnits(request) : []),
+  ];
 }
 
 async function loadDrafters(
@@ -131,42 +232,6 @@ async function loadDrafters(
   return loaded;
 }
 
-async function auditDrafters(
-  folder: RunFolder,
-  request: AuditRequest,
-  target: Target,
-  drafters: readonly LoadedDrafter[],
-  { events = {}, signal }: AuditOptions,
-): Promise<{ results: DrafterResult[]; universal: UniversalResult[] }> {
-  const { configuration } = target.model;
-  const allowed = listAllowedTokens(target.tokenizer, configuration.vocabularySize, request.settings);
-  const units = unitsOf(request);
-  events.onStart?.(units);
-  const count = { done: 0, total: units.length };
-  const results: DrafterResult[] = [];
-  const universal: UniversalResult[] = [];
-  for (const { id, drafter, policy } of drafters) {
-    target.model.setTaps(drafter.taps);
-    const audit = {
-      request,
-      folder,
-      target,
-      id,
-      drafter,
-      policy: always(policy),
-      allowed,
-      events,
-      signal,
-      count,
-    };
-    const prompts = await auditDrafter(audit);
-    results.push({ drafter: id, prompts, summary: summariseDrafter(prompts, request.seed) });
-    const found = request.universal ? await searchUniversal(audit, policy) : undefined;
-    if (found !== undefined) universal.push(found);
-  }
-  return { results, universal };
-}
-
 function describeSetup(request: AuditRequest): AuditResult['setup'] {
   const { version, node, target, preset, seed, settings, command, prompts } = request;
   return {
@@ -185,6 +250,7 @@ function describeSetup(request: AuditRequest): AuditResult['setup'] {
     seed,
     options: {
       ...settings,
+      suffixes: request.suffixes.length,
       threads: request.threads,
       transfer: request.transfer,
       universal: request.universal,
@@ -194,11 +260,11 @@ function describeSetup(request: AuditRequest): AuditResult['setup'] {
   };
 }
 
-function collectTimings(folder: RunFolder, searchMs: number): AuditTimings {
+function collectTimings(folder: RunFolder): AuditTimings {
   const { processor, cores, architecture } = describeMachine();
   return {
     machine: `${processor} (${architecture}), ${cores} cores`,
-    arms: folder.readTimings() as ArmTiming[],
-    searchMs,
+    arms: folder.readTimings(timingSchema),
+    totalMs: folder.elapsedMs(),
   };
 }

@@ -5,6 +5,7 @@ import { float32, floatsOf, int32 } from '../runtime/program.js';
 import type { LoadedPair, ScorerParts } from '../../test/support/tiny-audit.js';
 import { TinyAudits, tinySettings } from '../../test/support/tiny-audit.js';
 import { tiny } from '../../test/support/tiny-checkpoints.js';
+import { answerInputs } from './held-answer.js';
 import { objectiveNames } from './objectives.js';
 import { passInputs } from './prompt-state.js';
 import { runDeclared } from './search-programs.js';
@@ -99,7 +100,8 @@ describe('gradients', () => {
     async (objective) => {
       const { programs, prompt, state } = await exact.openScorer(pair, 'abcdefgh{suffix}ijk', objective);
       const { window } = tinySettings;
-      const rest = [...prompt.afterIds, ...prompt.answer.tokenIds.slice(0, window - 1)];
+      const { windowIds } = prompt;
+      const rest = [...prompt.afterIds, ...windowIds.slice(0, -1)];
       const suffixIds = randomSuffix('slope');
       const random = createRandom(5, objective);
       const direction = Array.from({ length: suffixLength * vocabularySize }, () => random.next() - 0.5);
@@ -109,11 +111,12 @@ describe('gradients', () => {
           (value, index) =>
             scale * value + Number(suffixIds[Math.floor(index / vocabularySize)] === index % vocabularySize),
         );
-        const outputs = await runDeclared(programs.gradients, {
+        const outputs = await runDeclared(await programs.gradients(), {
           oneHot: float32(oneHot, [suffixLength, vocabularySize]),
           first: int32([state.lastToken]),
           rest: int32(rest),
           clean: float32(prompt.cleanLogits, [1, window, vocabularySize]),
+          ...answerInputs(windowIds, pair.drafter.graph.targetTokens),
           ...passInputs(
             state,
             { target: pair.target.model, drafter: pair.drafter },

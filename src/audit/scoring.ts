@@ -9,10 +9,12 @@ import type { AuditPrompt } from './audit-prompt.js';
 import { keepRoundTrips } from './audit-prompt.js';
 import type { Candidate } from './candidates.js';
 import { keyOf } from './candidates.js';
+import { answerInputs } from './held-answer.js';
 import type { PromptState } from './prompt-state.js';
 import { extendState, passInputs } from './prompt-state.js';
 import type { SearchModels, SearchPrograms } from './search-programs.js';
 import { runDeclared } from './search-programs.js';
+import { acceptedLengthOf, walkAnswer } from './same-answer.js';
 import type { SuffixScorer } from './search.js';
 
 export interface Score {
@@ -20,7 +22,15 @@ export interface Score {
   readonly divergence: number;
 }
 
-export interface Scored extends Score {
+/** What the same pass says about decoding along the clean answer. */
+export interface AnswerScore {
+  /** Mean accepted length along the clean answer, drafted as a chain. */
+  readonly length: number;
+  /** Answer tokens that the target, held to the answer, still takes first, up to the first that it does not. */
+  readonly followed: number;
+}
+
+export interface Scored extends Score, AnswerScore {
   readonly suffixIds: readonly number[];
   readonly first: number;
 }
@@ -29,6 +39,8 @@ export interface Scored extends Score {
 const rowsPerBatch = 1536;
 
 export class Scorer implements SuffixScorer {
+  readonly answerLength: number;
+  private readonly answer: NamedValues;
   private newest: { readonly key: string; readonly state: PromptState } | undefined;
 
   constructor(
@@ -37,7 +49,10 @@ export class Scorer implements SuffixScorer {
     private readonly programs: SearchPrograms,
     private readonly prompt: AuditPrompt,
     private readonly state: PromptState,
-  ) {}
+  ) {
+    this.answerLength = prompt.windowIds.length;
+    this.answer = answerInputs(prompt.windowIds, models.drafter.graph.targetTokens);
+  }
 
   keepRoundTrips(suffixes: readonly (readonly number[])[]): Promise<boolean[]> {
     return keepRoundTrips(this.target, this.prompt, suffixes);
@@ -46,16 +61,10 @@ export class Scorer implements SuffixScorer {
   async score(base: readonly number[], candidates: readonly Candidate[]): Promise<Scored[]> {
     if (candidates.length === 0) return [];
     const shared = candidates.every(({ first }) => first === 0) ? this.state : await this.readBase(base);
-    const groups = new Map<number, Candidate[]>();
-    for (const candidate of candidates) {
-      const group = groups.get(candidate.first);
-      if (group === undefined) groups.set(candidate.first, [candidate]);
-      else group.push(candidate);
-    }
     const scored: Scored[] = [];
-    for (const [first, group] of groups) {
-      const rows = this.rowsBehind(first, base.length);
-      const size = Math.max(1, Math.floor(rowsPerBatch / rows));
+    for (const group of groupByBeginning(candidates)) {
+      const first = Math.min(...group.map((candidate) => candidate.first));
+      const size = Math.max(1, Math.floor(rowsPerBatch / this.rowsBehind(first, base.length)));
       for (let start = 0; start < group.length; start += size) {
         scored.push(...(await this.scoreGroup(shared, base, first, group.slice(start, start + size))));
       }
@@ -72,7 +81,7 @@ export class Scorer implements SuffixScorer {
   }
 
   private rowsBehind(first: number, suffixLength: number): number {
-    return suffixLength - first + this.prompt.afterIds.length + this.programs.settings.window;
+    return suffixLength - first + this.prompt.afterIds.length + this.prompt.windowIds.length;
   }
 
   private async scoreGroup(
@@ -81,19 +90,17 @@ export class Scorer implements SuffixScorer {
     first: number,
     group: readonly Candidate[],
   ): Promise<Scored[]> {
-    const { window } = this.programs.settings;
-    const { vocabularySize } = this.models.target.configuration;
     const before = first === 0 ? this.state.lastToken : base[first - 1]!;
-    const rest = [...this.prompt.afterIds, ...this.prompt.answer.tokenIds.slice(0, window - 1)];
+    const rest = [...this.prompt.afterIds, ...this.prompt.windowIds.slice(0, -1)];
     const rows = this.rowsBehind(first, base.length);
     const tokens = new Int32Array(group.length * rows);
     group.forEach(({ suffixIds }, index) => {
       tokens.set([before, ...suffixIds.slice(first), ...rest], index * rows);
     });
     const pastLength = this.state.targetCache.pastLength + first;
-    const outputs = await runDeclared(this.programs.scores, {
+    const outputs = await runDeclared(await this.programs.scores(), {
       tokens: int32(tokens, [group.length, rows]),
-      clean: float32(this.prompt.cleanLogits, [1, window, vocabularySize]),
+      ...this.answerInputs(),
       ...passInputs(shared, this.models, rows, pastLength),
     });
     const degradation = floatsOf(outputs, 'degradation');
@@ -102,12 +109,30 @@ export class Scorer implements SuffixScorer {
       ...candidate,
       degradation: degradation[index]!,
       divergence: divergence[index]!,
+      ...this.readAnswer(outputs, index),
     }));
+  }
+
+  private readAnswer(outputs: NamedValues, index: number): AnswerScore {
+    const { length } = this.prompt.windowIds;
+    const rowOf = (name: string, width: number): Float32Array =>
+      floatsOf(outputs, name).subarray(index * width, (index + 1) * width);
+    const table = Array.from({ length: this.programs.settings.draftLevels }, (_, level) =>
+      rowOf(`accepted${level}`, length - 1 - level),
+    );
+    const left = rowOf('follows', length).indexOf(0);
+    return { length: acceptedLengthOf(walkAnswer(table, length)), followed: left < 0 ? length : left };
+  }
+
+  private answerInputs(): NamedValues {
+    const { windowIds, cleanLogits } = this.prompt;
+    const { vocabularySize } = this.models.target.configuration;
+    return { clean: float32(cleanLogits, [1, windowIds.length, vocabularySize]), ...this.answer };
   }
 
   /** Losses of one suffix and their gradients with respect to its one-hot rows. */
   async differentiate(suffixIds: readonly number[]): Promise<SuffixGradients> {
-    const outputs = await runDeclared(this.programs.gradients, this.gradientInputs(suffixIds));
+    const outputs = await runDeclared(await this.programs.gradients(), this.gradientInputs(suffixIds));
     return {
       degradation: floatsOf(outputs, 'degradation')[0]!,
       divergence: floatsOf(outputs, 'divergence')[0]!,
@@ -119,8 +144,8 @@ export class Scorer implements SuffixScorer {
   /** The preservation gradient of every answer position, one backward pass each. */
   async differentiatePositions(suffixIds: readonly number[]): Promise<Float32Array[]> {
     const program = await this.programs.positionGradient();
-    const { window } = this.programs.settings;
     const inputs = this.gradientInputs(suffixIds);
+    const window = this.prompt.windowIds.length;
     const gradients: Float32Array[] = [];
     for (let position = 0; position < window; position++) {
       const chosen = new Float32Array(window);
@@ -132,19 +157,34 @@ export class Scorer implements SuffixScorer {
   }
 
   private gradientInputs(suffixIds: readonly number[]): NamedValues {
-    const { window } = this.programs.settings;
     const { vocabularySize } = this.models.target.configuration;
     const oneHot = new Float32Array(suffixIds.length * vocabularySize);
     suffixIds.forEach((token, row) => (oneHot[row * vocabularySize + token] = 1));
-    const rest = [...this.prompt.afterIds, ...this.prompt.answer.tokenIds.slice(0, window - 1)];
+    const rest = [...this.prompt.afterIds, ...this.prompt.windowIds.slice(0, -1)];
     return {
       oneHot: float32(oneHot, [suffixIds.length, vocabularySize]),
       first: int32([this.state.lastToken]),
       rest: int32(rest),
-      clean: float32(this.prompt.cleanLogits, [1, window, vocabularySize]),
+      ...this.answerInputs(),
       ...passInputs(this.state, this.models, this.rowsBehind(0, suffixIds.length)),
     };
   }
+}
+
+/** Candidates of one pass: fewer share more of the base, many share the cost of a pass. */
+const fewestInGroup = 8;
+
+/** Groups of candidates whose first edits lie close together, so that little before them is read again. */
+function groupByBeginning(candidates: readonly Candidate[]): Candidate[][] {
+  const sorted = [...candidates].sort((left, right) => left.first - right.first);
+  const groups: Candidate[][] = [];
+  for (const candidate of sorted) {
+    const last = groups.at(-1);
+    const belongs = last !== undefined && (last.length < fewestInGroup || last[0]!.first === candidate.first);
+    if (belongs) last.push(candidate);
+    else groups.push([candidate]);
+  }
+  return groups;
 }
 
 export interface SuffixGradients extends Score {

@@ -1,4 +1,4 @@
-/** The two compiled passes of a search: one for the gradients of a suffix, one for the scores of many candidates. */
+/** The compiled passes of a search: one for the gradients of a suffix, one for the scores of many candidates. */
 import { symbol } from '../graph/dimension.js';
 import { gradient } from '../graph/gradient.js';
 import type { Tensor } from '../graph/tensor.js';
@@ -10,6 +10,7 @@ import type { Drafter } from '../draft/drafter.js';
 import type { CausalModel } from '../model/causal-model.js';
 import type { NamedTensors, NamedValues, Program } from '../runtime/program.js';
 import { buildForcedPass, embedIds, embedOneHotSuffix } from './forced-pass.js';
+import { acceptanceAlong, declareAnswer, followsAnswer, window } from './held-answer.js';
 import type { DivergenceDirection, Objective } from './objectives.js';
 import { meanDivergence, positionDivergence, toScalar } from './objectives.js';
 
@@ -19,38 +20,45 @@ export interface SearchModels {
 }
 
 export interface PassSettings {
-  readonly window: number;
   readonly suffixLength: number;
   readonly divergence: DivergenceDirection;
+  readonly temperature: number;
+  /** Levels of a draft along the answer: those of the policy that decodes. */
+  readonly draftLevels: number;
 }
 
 export interface SearchPrograms {
   readonly objective: Objective;
   readonly settings: PassSettings;
   /** oneHot [suffix, vocabulary] -> degradation, divergence and their gradients [suffix, vocabulary] */
-  readonly gradients: Program;
-  /** tokens [batch, row] -> degradation and divergence [batch] */
-  readonly scores: Program;
+  readonly gradients: () => Promise<Program>;
+  /**
+   * tokens [batch, row] -> degradation and divergence [batch], follows [batch, window], and for each draft level d
+   * accepted<d> [batch, window - 1 - d]
+   */
+  readonly scores: () => Promise<Program>;
   /** The preservation gradient of one answer position at a time, chosen by `position` [1, window, 1]. */
   readonly positionGradient: () => Promise<Program>;
 }
 
-export async function compileSearch(
+/** The programs are compiled when they are first asked for: measuring given suffixes needs no gradient. */
+export function compileSearch(
   { target, drafter }: SearchModels,
   objective: Objective,
   settings: PassSettings,
-): Promise<SearchPrograms> {
+): SearchPrograms {
   const { runtime, configuration } = target;
   const stores = [target.weights, ...drafter.graph.weights.filter((store) => store !== target.weights)];
-  const { window, suffixLength, divergence: direction } = settings;
+  const { suffixLength, divergence: direction, temperature, draftLevels } = settings;
   const clean = input('clean', [1, window, configuration.vocabularySize]);
-  const parts = { target, drafter, window, depth: objective.depth };
+  const answer = declareAnswer(drafter.graph.targetTokens);
+  const parts = { target, drafter, window, temperature };
 
   const oneHot = input('oneHot', [suffixLength, configuration.vocabularySize]);
-  const pass = buildForcedPass({ ...parts, embedWith: embedOneHotSuffix(oneHot) });
+  const pass = buildForcedPass({ ...parts, depth: objective.depth, embedWith: embedOneHotSuffix(oneHot) });
   const positions = positionDivergence(pass, clean, direction);
-  const degradation = toScalar(objective.degradation(pass, drafter.graph.targetTokens));
-  const divergence = toScalar(meanDivergence(positions));
+  const degradation = toScalar(objective.degradation(pass, answer));
+  const divergence = toScalar(meanDivergence(positions, answer));
   const gradientOf = (loss: Tensor): Tensor => gradient(loss, [oneHot])[0]!;
   const gradientOutputs: NamedTensors = {
     degradation,
@@ -59,21 +67,33 @@ export async function compileSearch(
     divergenceGradient: gradientOf(divergence),
   };
 
-  const batchPass = buildForcedPass({ ...parts, embedWith: embedIds() });
+  const depth = Math.max(objective.depth, draftLevels);
+  const batchPass = buildForcedPass({ ...parts, depth, embedWith: embedIds() });
   const batch = symbol('batch');
   const scoreOutputs: NamedTensors = {
-    degradation: reshape(objective.degradation(batchPass, drafter.graph.targetTokens), [batch]),
-    divergence: meanDivergence(positionDivergence(batchPass, clean, direction)),
+    degradation: reshape(objective.degradation(batchPass, answer), [batch]),
+    divergence: meanDivergence(positionDivergence(batchPass, clean, direction), answer),
+    follows: followsAnswer(batchPass, answer),
+    ...Object.fromEntries(
+      Array.from({ length: draftLevels }, (_, level) => [
+        `accepted${level}`,
+        acceptanceAlong(batchPass, level, answer, temperature),
+      ]),
+    ),
   };
-  const [gradients, scores] = await Promise.all([
-    runtime.compile(gradientOutputs, stores),
-    runtime.compile(scoreOutputs, stores),
-  ]);
   const chosen = input('position', [1, window, 1]);
   const atPosition = toScalar(reshape(sum(multiply(positions, chosen), [1]), [1]));
-  const positionGradient = (): Promise<Program> =>
-    runtime.compile({ divergenceGradient: gradientOf(atPosition) }, stores);
-  return { objective, settings, gradients, scores, positionGradient };
+  const compileOnce = (outputs: () => NamedTensors): (() => Promise<Program>) => {
+    let program: Promise<Program> | undefined;
+    return () => (program ??= runtime.compile(outputs(), stores));
+  };
+  return {
+    objective,
+    settings,
+    gradients: compileOnce(() => gradientOutputs),
+    scores: compileOnce(() => scoreOutputs),
+    positionGradient: compileOnce(() => ({ divergenceGradient: gradientOf(atPosition) })),
+  };
 }
 
 /** A program refuses nothing but reads only what it declared: drafters without attention leave inputs unused. */

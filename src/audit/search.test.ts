@@ -16,7 +16,7 @@ const settings: SearchSettings = {
   steps: 8,
   candidates: 12,
   epsilon: 0.4,
-  buffer: 4,
+  finalists: 4,
   projection: { kind: 'direction', weight: 2 },
   drive: 'degradation',
 };
@@ -41,6 +41,7 @@ describe('the search on a tiny target', () => {
     const scored: Scored[] = [];
     const { scorer } = parts;
     const watched: SuffixScorer = {
+      answerLength: scorer.answerLength,
       async score(base, candidates: readonly Candidate[]) {
         const scores = await scorer.score(base, candidates);
         scored.push(...scores);
@@ -63,20 +64,45 @@ describe('the search on a tiny target', () => {
     'only ever gets better and stays inside the bound ($kind)',
     async (projection) => {
       const { outcome, scored } = await search({ projection });
-      const { best, trace } = outcome;
+      const { finalists, trace } = outcome;
       expect(trace.map(({ step }) => step)).toEqual([1, 2, 3, 4, 5, 6, 7, 8]);
-      const inside = trace.filter(({ divergence }) => divergence <= settings.epsilon);
-      inside.slice(1).forEach(({ degradation }, index) => {
-        expect(degradation).toBeGreaterThanOrEqual(inside[index]!.degradation);
+      const lengths = trace.flatMap(({ acceptedLength }) => acceptedLength ?? []);
+      lengths.slice(1).forEach((length, index) => {
+        expect(length).toBeLessThanOrEqual(lengths[index]!);
       });
-      expect(best.length).toBeGreaterThan(0);
-      for (const { divergence } of best) expect(divergence).toBeLessThanOrEqual(settings.epsilon);
-      // Nothing that was tried, lies inside and is better has been left behind.
+      expect(finalists.length).toBeGreaterThan(0);
+      for (const { divergence } of finalists) expect(divergence).toBeLessThanOrEqual(settings.epsilon);
+      // Nothing that was tried, lies inside and is shorter has been left behind.
       const feasible = scored.filter(({ divergence }) => divergence <= settings.epsilon);
-      expect(best[0]!.degradation).toBe(Math.max(...feasible.map(({ degradation }) => degradation)));
+      expect(finalists[0]!.length).toBe(Math.min(...feasible.map(({ length }) => length)));
+      expect(outcome.scoredCandidates).toBe(scored.length);
       expect(outcome.leastDivergence).toBe(Math.min(...scored.map(({ divergence }) => divergence)));
     },
   );
+
+  it('undirected asks for no gradient and scores as many candidates', async () => {
+    const { scorer } = parts;
+    const blind: SuffixScorer = {
+      ...{ answerLength: scorer.answerLength },
+      score: (base, candidates) => scorer.score(base, candidates),
+      differentiate: () => Promise.reject(new Error('An undirected search has no gradient.')),
+      differentiatePositions: () => Promise.reject(new Error('An undirected search has no gradient.')),
+      keepRoundTrips: (suffixes) => scorer.keepRoundTrips(suffixes),
+    };
+    const random = createRandom(1, 'blind');
+    const starts = [randomSuffix(allowed, tinySettings.suffixLength, random)];
+    const run = (seed: number) =>
+      searchSuffix(
+        { scorer: blind, allowed, starts, random: createRandom(seed, 'blind') },
+        { ...settings, drive: 'undirected' },
+      );
+    const [outcome, again, other] = [await run(1), await run(1), await run(2)];
+    expect(again).toEqual(outcome);
+    expect(other).not.toEqual(outcome);
+    const { outcome: directed } = await search();
+    expect(outcome.scoredCandidates).toBeGreaterThan(0.7 * directed.scoredCandidates);
+    expect(outcome.scoredCandidates).toBeLessThan(1.4 * directed.scoredCandidates);
+  });
 
   it('tries no suffix twice, and only allowed tokens', async () => {
     const { scored } = await search();
@@ -87,7 +113,7 @@ describe('the search on a tiny target', () => {
 
   it('finds suffixes whose text gives the audited ids again', async () => {
     const { target, prompt } = parts;
-    for (const { suffixIds } of (await search()).outcome.best) {
+    for (const { suffixIds } of (await search()).outcome.finalists) {
       const text = suffixText(target, prompt, suffixIds);
       expect(await target.tokenizer.encode(`abcdefgh${text}ijk`)).toEqual(joinPrompt(prompt, suffixIds));
     }
@@ -96,17 +122,19 @@ describe('the search on a tiny target', () => {
   it('gives the same result for the same seed', async () => {
     const [first, again, other] = [await search(), await search(), await search({}, 2)];
     expect(again.outcome).toEqual(first.outcome);
-    expect(other.outcome.best).not.toEqual(first.outcome.best);
+    expect(other.outcome.finalists).not.toEqual(first.outcome.finalists);
   });
 
   it('as a control only lowers the divergence', async () => {
-    const { outcome, scored } = await search({ drive: 'preservation' });
-    expect(outcome.best[0]!.divergence).toBe(Math.min(...scored.map(({ divergence }) => divergence)));
+    const { outcome, scored } = await search({ drive: 'preservation', epsilon: 1e-9 });
+    const divergences = outcome.trace.map(({ divergence }) => divergence);
+    expect(divergences).toEqual([...divergences].sort((left, right) => right - left));
+    expect(divergences.at(-1)).toBe(Math.min(...scored.map(({ divergence }) => divergence)));
   });
 
   it('says how close it came where everything is vetoed', async () => {
     const { outcome } = await search({ epsilon: 1e-9 });
-    expect(outcome.best).toEqual([]);
+    expect(outcome.finalists).toEqual([]);
     expect(outcome.leastDivergence).toBeGreaterThan(1e-9);
     expect(outcome.leastDivergence).toBeLessThan(Infinity);
   });
@@ -133,17 +161,15 @@ describe('the search on a tiny target', () => {
 
 /** Suffixes of three tokens without a gradient; the caller says what each is worth. */
 function plainScorer(
-  degradationOf: (suffixIds: readonly number[]) => number,
+  worth: (suffixIds: readonly number[]) => Partial<Scored>,
   onVisit: (suffix: string) => void = () => undefined,
 ): SuffixScorer {
+  const neutral = { degradation: 0, divergence: 0, length: 3, followed: 10 };
   return {
+    answerLength: 10,
     score: (_, candidates) =>
       Promise.resolve(
-        candidates.map((candidate) => ({
-          ...candidate,
-          degradation: degradationOf(candidate.suffixIds),
-          divergence: 0,
-        })),
+        candidates.map((candidate) => ({ ...candidate, ...neutral, ...worth(candidate.suffixIds) })),
       ),
     differentiate(suffixIds) {
       onVisit(keyOf(suffixIds));
@@ -159,6 +185,7 @@ function plainScorer(
 }
 
 const allowedThree = Int32Array.of(4, 5, 6);
+const total = (ids: readonly number[]): number => ids.reduce((sum, id) => sum + id, 0);
 
 describe('without gain', () => {
   it('goes on from the best suffix that it has not yet gone on from, when its patience ends', async () => {
@@ -166,51 +193,62 @@ describe('without gain', () => {
     const visited: string[] = [];
     const isStart = ([first, ...others]: readonly number[]) => others.every((id) => id === first);
     const scorer = plainScorer(
-      (ids) => (isStart(ids) ? 1 : 0),
+      (ids) => ({ degradation: isStart(ids) ? 1 : 0 }),
       (suffix) => visited.push(suffix),
     );
     await searchSuffix(
       { scorer, allowed: allowedThree, starts: [[1, 1, 1], [2, 2, 2]], random: createRandom(1) }, // prettier-ignore
-      { ...settings, steps: 5, patience: 2, positions: 1, candidates: 1 },
+      { ...settings, steps: 5, patience: 2, moves: 1, candidates: 1 },
     );
     expect(visited.slice(0, 4)).toEqual(['1 1 1', '1 1 1', '2 2 2', '2 2 2']);
     expect(visited[4]).toMatch(/[456]/);
   });
 });
 
-describe('with real decoding', () => {
-  const total = (ids: readonly number[]): number => ids.reduce((sum, id) => sum + id, 0);
-  const run = (measure: (ids: readonly number[]) => number, changes: Partial<SearchSettings> = {}) =>
+describe('what a search hands on', () => {
+  const run = (worth: (ids: readonly number[]) => Partial<Scored>, changes: Partial<SearchSettings> = {}) =>
     searchSuffix(
-      {
-        // The objective likes small tokens, the truth large ones.
-        scorer: plainScorer((ids) => -total(ids)),
-        allowed: allowedThree,
-        starts: [[4, 4, 5]],
-        random: createRandom(2),
-        measure: (ids) => Promise.resolve(measure(ids)),
-      },
-      { ...settings, steps: 12, positions: 3, candidates: 9, decodes: 6, ...changes },
+      { scorer: plainScorer(worth), allowed: allowedThree, starts: [[4, 4, 5]], random: createRandom(2) },
+      { ...settings, steps: 12, candidates: 9, ...changes },
     );
 
-  it('follows what is measured, not the objective', async () => {
-    const { shortest, best, trace } = await run((ids) => 20 - total(ids));
-    expect(shortest).toMatchObject({ suffixIds: [6, 6, 6], length: 2 });
-    expect(best[0]!.suffixIds).toEqual([4, 4, 4]);
+  it('climbs the objective, and hands on the shortest accepted lengths that it met', async () => {
+    const { finalists, trace } = await run((ids) => ({ degradation: total(ids), length: 20 - total(ids) }));
+    expect(finalists[0]).toMatchObject({ suffixIds: [6, 6, 6], length: 2 });
+    expect(finalists).toHaveLength(settings.finalists);
+    const lengths = finalists.map(({ length }) => length);
+    expect(lengths).toEqual([...lengths].sort((left, right) => left - right));
     expect(trace.at(-1)!.acceptedLength).toBe(2);
-    const lengths = trace.map(({ acceptedLength }) => acceptedLength!);
-    expect(lengths).toEqual([...lengths].sort((left, right) => right - left));
   });
 
-  it('follows the objective where no answer is kept, and names none', async () => {
-    const { shortest, best, trace } = await run(() => Infinity);
-    expect(shortest).toBeUndefined();
-    expect(best[0]!.suffixIds).toEqual([4, 4, 4]);
-    expect(trace.at(-1)!.acceptedLength).toBeNull();
+  it('is nothing under which the target leaves the answer, where that has to stay', async () => {
+    // The shorter a suffix makes drafts, the sooner the target leaves the answer: 4 4 4 alone follows all of it.
+    const leaving = (ids: readonly number[]): Partial<Scored> => ({
+      ...{ degradation: total(ids), length: 20 - total(ids) },
+      followed: ids.every((id) => id === 4) ? 10 : 8,
+    });
+    const free = await run(leaving, { keep: 'distribution' });
+    expect(free.finalists[0]!.suffixIds).toEqual([6, 6, 6]);
+    for (const keep of ['similar', 'identical'] as const) {
+      const { finalists } = await run(leaving, { keep });
+      expect(finalists.map(({ suffixIds }) => suffixIds)).toEqual([[4, 4, 4]]);
+    }
   });
 
-  it('decodes nothing where none is asked for', async () => {
-    const { shortest } = await run(() => Number.NaN, { decodes: 0 });
-    expect(shortest).toBeUndefined();
+  it('is chosen by the same rule in an undirected search, which does not follow the objective', async () => {
+    const worth = (ids: readonly number[]): Partial<Scored> => ({
+      degradation: total(ids),
+      length: 20 - total(ids),
+    });
+    const { finalists, trace } = await run(worth, { drive: 'undirected', steps: 4 });
+    const lengths = finalists.map(({ length }) => length);
+    expect(lengths).toEqual([...lengths].sort((left, right) => left - right));
+    // With the objective turned around it takes the very same way.
+    const turned = await run((ids) => ({ ...worth(ids), degradation: -total(ids) }), {
+      ...{ drive: 'undirected', steps: 4 },
+    });
+    expect(turned.trace.map(({ degradation }) => -degradation)).toEqual(
+      trace.map(({ degradation }) => degradation),
+    );
   });
 });

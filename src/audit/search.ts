@@ -1,43 +1,49 @@
 /**
  * The search for a suffix (Mistletoe, arXiv 2605.14005, on GCG's coordinate steps): follow the gradient of the
- * degradation with the directions of the target's own distribution projected out, try the most promising single-token
- * changes for real, discard those that move the target's distribution by more than epsilon, keep the best. A suffix outside
- * the bound first returns inside. Where suffixes can be decoded, the few most promising ones of each step are, and the
- * measured accepted length decides: along an answer that soon takes its own way the objective is a weak guide.
+ * degradation with the directions of the target's own distribution projected out, try the most promising changes of one
+ * and of two tokens for real, discard those that move the target by more than the bound allows, go on from the best.
+ * A suffix outside the bound first returns inside. One pass scores a candidate: objective, divergence, whether the
+ * target still follows the clean answer, and the accepted length along it; so nothing is decoded on the way, and the
+ * few suffixes that are, at the end, are those with the lowest accepted length along the same answer.
+ *
+ * `undirected` is the same search with random numbers in place of gradient and objective: as many candidates scored, as
+ * many suffixes handed on, by the same rule. What it reaches is what trying and choosing alone reach.
  */
 import type { Random } from '../core/random.js';
 import type { Candidate } from './candidates.js';
-import { mergeEdits, proposeCandidates } from './candidates.js';
+import { mergeEdits, planChanges, proposeCandidates } from './candidates.js';
+import type { KeepBounds } from './feasibility.js';
+import { isInside } from './feasibility.js';
 import type { Projection } from './projection.js';
 import { cosine, projectGradient } from './projection.js';
 import type { TracePoint } from './result.js';
 import type { Scored, SuffixGradients } from './scoring.js';
-import type { Measured } from './suffix-buffer.js';
 import { SuffixBuffer } from './suffix-buffer.js';
 
-export interface SearchSettings {
+export interface SearchSettings extends KeepBounds {
   readonly steps: number;
   readonly candidates: number;
   readonly topTokens: number;
-  readonly positions: number;
+  /** Most tokens that one candidate changes at the beginning. */
+  readonly moves: number;
   /** Most edits that are merged into one suffix in a step; 1 for none. */
   readonly merges: number;
-  /** The veto: mean divergence of the target's distribution, in nats, that a suffix may cause. */
-  readonly epsilon: number;
   readonly projection: Projection;
-  /** Suffixes that are kept, best first. */
-  readonly buffer: number;
-  /** Suffixes that are decoded in each step. */
-  readonly decodes: number;
+  /** Suffixes that are handed on to be decoded. */
+  readonly finalists: number;
   /** Steps without gain after which the search goes on from the best suffix that it has not yet gone on from. */
   readonly patience: number;
-  /** What is driven up: the drafter's disagreement, or (as a control) nothing but the preservation of the answer. */
-  readonly drive: 'degradation' | 'preservation';
+  /** What is driven up: the drafter's disagreement, nothing but the preservation of the answer, or chance. */
+  readonly drive: Drive;
 }
+
+export type Drive = 'degradation' | 'preservation' | 'undirected';
 
 /** What a search asks of its prompt, or of several at once. */
 export interface SuffixScorer {
-  /** Degradation and divergence of candidates that equal `base` before their first edit. */
+  /** Answer tokens that a suffix should make the target follow. */
+  readonly answerLength: number;
+  /** Scores of candidates that equal `base` before their first edit. */
   score(base: readonly number[], candidates: readonly Candidate[]): Promise<Scored[]>;
   differentiate(suffixIds: readonly number[]): Promise<SuffixGradients>;
   /** The preservation gradient of every answer position. */
@@ -46,26 +52,21 @@ export interface SuffixScorer {
   keepRoundTrips(suffixes: readonly (readonly number[])[]): Promise<readonly boolean[]>;
 }
 
-/** Mean accepted length by real decoding; Infinity where the answer is not kept or the length is not beaten. */
-export type Measure = (suffixIds: readonly number[], toBeat: number) => Promise<number>;
-
 export interface SearchProblem {
   readonly scorer: SuffixScorer;
   readonly allowed: Int32Array;
   /** Suffixes to begin with; the search starts from the best. */
   readonly starts: readonly (readonly number[])[];
   readonly random: Random;
-  readonly measure?: Measure;
   readonly onStep?: (point: TracePoint) => void;
   readonly signal?: AbortSignal;
 }
 
 export interface SearchOutcome {
-  /** Feasible suffixes, best first; empty if none was within the bound. */
-  readonly best: readonly Scored[];
-  /** The lowest accepted length that was measured. */
-  readonly shortest: Measured | undefined;
+  /** Suffixes inside the bounds, shortest accepted length first; empty if there was none. */
+  readonly finalists: readonly Scored[];
   readonly trace: readonly TracePoint[];
+  readonly scoredCandidates: number;
   /** The smallest divergence of any suffix that was scored. */
   readonly leastDivergence: number;
   readonly interrupted: boolean;
@@ -73,10 +74,9 @@ export interface SearchOutcome {
 
 export async function searchSuffix(problem: SearchProblem, settings: SearchSettings): Promise<SearchOutcome> {
   const { scorer, random } = problem;
-  const buffer = new SuffixBuffer(settings);
+  const buffer = new SuffixBuffer(settings, scorer.answerLength, random.fork('blind'));
   const trace: TracePoint[] = [];
-  await tryStarts(problem, settings, buffer);
-  let current = buffer.takeNext()!;
+  let current = await tryStarts(problem, buffer);
   let stalled = 0;
 
   for (let step = 1; step <= settings.steps; step++) {
@@ -86,37 +86,36 @@ export async function searchSuffix(problem: SearchProblem, settings: SearchSetti
       stalled = 0;
     }
     // 1. Which way is up, without moving the target's distribution?
-    const gradients = await scorer.differentiate(current.suffixIds);
-    const { direction, before, after } = await chooseDirection(problem, settings, current, gradients);
+    const { direction, before, after } = await chooseDirection(problem, settings, current);
     // 2. The most promising changes that survive as text.
-    const proposed = proposeCandidates(current.suffixIds, direction, problem.allowed, settings, random);
-    const fresh = await keepSurvivors(problem, buffer.unseen(proposed));
-    // 3. What they really do.
-    const scored = await scorer.score(current.suffixIds, fresh);
-    // 4. Several good changes at once are often better still.
-    const improving = buffer.rank(scored, current).filter((candidate) => buffer.isGain(candidate, current));
-    const merged = await keepSurvivors(
-      problem,
-      buffer.unseen(mergeEdits(current.suffixIds, improving, settings.merges)),
+    const changes = planChanges(step, settings.steps, settings.moves);
+    const proposed = proposeCandidates(
+      current.suffixIds,
+      direction,
+      problem.allowed,
+      { ...settings, changes },
+      random,
     );
-    const all = [...scored, ...(await scorer.score(current.suffixIds, merged))];
-    buffer.offer(all);
-    // 5. What the best of them do to the speed.
-    const measured = await decodeBest(problem, settings, buffer.rank(all, current), current.length);
-    buffer.record(measured);
-    // 6. Go on from the best, if it is better.
-    const winner = buffer.pickBest(measured, current);
-    stalled = winner === undefined ? stalled + 1 : 0;
-    if (winner !== undefined) current = buffer.take(winner);
+    const scored = await tryCandidates(problem, buffer, current, proposed);
+    // 3. Several good changes at once are often better still.
+    const improving = buffer.rank(scored, current).filter((candidate) => buffer.isGain(candidate, current));
+    const merged = mergeEdits(current.suffixIds, improving, settings.merges);
+    const all = [...scored, ...(await tryCandidates(problem, buffer, current, merged))];
+    // 4. Go on from the best, if it is better.
+    const [best] = buffer.rank(all, current);
+    const isBetter = best !== undefined && buffer.isGain(best, current);
+    stalled = isBetter ? 0 : stalled + 1;
+    if (isBetter) current = buffer.take(best);
+    const shortest = buffer.outcome().finalists[0];
     const point = {
       step,
-      degradation: buffer.best?.degradation ?? current.degradation,
-      divergence: buffer.best?.divergence ?? current.divergence,
-      acceptedLength: buffer.shortest?.length ?? null,
+      degradation: current.degradation,
+      divergence: current.divergence,
+      acceptedLength: shortest?.length ?? null,
       cosineBefore: before,
       cosineAfter: after,
       candidates: all.length,
-      vetoed: all.filter(({ divergence }) => divergence > settings.epsilon).length,
+      vetoed: all.filter((candidate) => !isInside(candidate, settings, scorer.answerLength)).length,
     };
     trace.push(point);
     problem.onStep?.(point);
@@ -124,45 +123,52 @@ export async function searchSuffix(problem: SearchProblem, settings: SearchSetti
   return { ...buffer.outcome(), trace, interrupted: false };
 }
 
-/** The first few decoded for real where that is possible; what lies outside the bound is not worth it. */
-async function decodeBest(
-  { measure }: SearchProblem,
-  { decodes, epsilon }: SearchSettings,
-  ranked: readonly Scored[],
-  toBeat: number,
-): Promise<Measured[]> {
-  const measured: Measured[] = [];
-  for (const candidate of ranked.slice(0, Math.max(1, decodes))) {
-    const isWorth = measure !== undefined && measured.length < decodes && candidate.divergence <= epsilon;
-    const length = isWorth ? await measure(candidate.suffixIds, toBeat) : Infinity;
-    measured.push({ ...candidate, length });
-    toBeat = Math.min(toBeat, length);
-  }
-  return measured;
+async function tryStarts(problem: SearchProblem, buffer: SuffixBuffer): Promise<Scored> {
+  const starts = buffer.unseen(problem.starts.map((suffixIds) => ({ suffixIds, first: 0 })));
+  buffer.offer(await problem.scorer.score(problem.starts[0]!, starts));
+  return buffer.takeNext()!;
 }
 
-async function tryStarts(
-  problem: SearchProblem,
-  settings: SearchSettings,
-  buffer: SuffixBuffer,
-): Promise<void> {
-  for (const start of buffer.unseen(problem.starts.map((suffixIds) => ({ suffixIds, first: 0 })))) {
-    const scored = await problem.scorer.score(start.suffixIds, [start]);
-    buffer.offer(scored);
-    buffer.record(await decodeBest(problem, settings, scored, Infinity));
-  }
-}
-
-/** Inside the bound up the projected degradation, outside it down the divergence. [suffix, vocabulary] */
-async function chooseDirection(
+/** Scores what has not been seen before and survives as text. */
+async function tryCandidates(
   { scorer }: SearchProblem,
-  { epsilon, projection, drive }: SearchSettings,
+  buffer: SuffixBuffer,
+  base: Scored,
+  candidates: readonly Candidate[],
+): Promise<Scored[]> {
+  const fresh = buffer.unseen(candidates);
+  if (fresh.length === 0) return [];
+  const survives = await scorer.keepRoundTrips(fresh.map(({ suffixIds }) => suffixIds));
+  const scored = await scorer.score(
+    base.suffixIds,
+    fresh.filter((_, index) => survives[index]),
+  );
+  buffer.offer(scored);
+  return scored;
+}
+
+interface Direction {
+  readonly direction: Float32Array; // [suffix, vocabulary]
+  /** Cosine with the preservation gradient, before and after projection. */
+  readonly before: number;
+  readonly after: number;
+}
+
+/** Inside the bounds up the projected degradation, outside them down the divergence. */
+async function chooseDirection(
+  { scorer, allowed, random }: SearchProblem,
+  settings: SearchSettings,
   current: Scored,
-  gradients: SuffixGradients,
-): Promise<{ direction: Float32Array; before: number; after: number }> {
-  const { degradationGradient, divergenceGradient } = gradients;
+): Promise<Direction> {
+  const { projection, drive } = settings;
+  if (drive === 'undirected') {
+    const width = allowed.reduce((largest, token) => Math.max(largest, token), 0) + 1;
+    const direction = Float32Array.from({ length: current.suffixIds.length * width }, () => random.next());
+    return { direction, before: 0, after: 0 };
+  }
+  const { degradationGradient, divergenceGradient } = await scorer.differentiate(current.suffixIds);
   const before = cosine(degradationGradient, divergenceGradient);
-  if (drive === 'preservation' || current.divergence > epsilon) {
+  if (drive === 'preservation' || !isInside(current, settings, scorer.answerLength)) {
     return { direction: divergenceGradient.map((value) => -value), before, after: -1 };
   }
   const removed =
@@ -171,13 +177,4 @@ async function chooseDirection(
       : [divergenceGradient];
   const direction = projectGradient(degradationGradient, removed, projection);
   return { direction, before, after: cosine(direction, divergenceGradient) };
-}
-
-async function keepSurvivors(
-  { scorer }: SearchProblem,
-  candidates: readonly Candidate[],
-): Promise<Candidate[]> {
-  if (candidates.length === 0) return [];
-  const survives = await scorer.keepRoundTrips(candidates.map(({ suffixIds }) => suffixIds));
-  return candidates.filter((_, index) => survives[index]);
 }

@@ -1,7 +1,8 @@
-/** The settings of an audit: three presets, every field of which can be overridden. */
+/** The settings of an audit: presets, every field of which can be overridden. */
 import { z } from 'zod';
 import { MistletoeError } from '../core/errors.js';
-import { objectiveNames } from './objectives.js';
+import { keepRules } from '../measure/kept-class.js';
+import { defaultObjective, objectiveNames } from './objectives.js';
 import { projectionKinds } from './projection.js';
 
 const count = z.number().int().positive();
@@ -9,12 +10,12 @@ const count = z.number().int().positive();
 export const settingsSchema = z
   .object({
     suffixLength: count,
-    window: count.min(3),
+    window: count,
+    shortestAnswer: count,
     maxNewTokens: count,
+    temperature: z.number().nonnegative(),
     epsilon: z.number().positive(),
-    similarity: z.number().min(0).max(1),
-    excess: z.number().nonnegative(),
-    repetition: z.number().min(0).max(1),
+    keep: z.enum(keepRules),
     divergence: z.enum(['clean-to-suffixed', 'suffixed-to-clean']),
     objective: z.enum(objectiveNames as [string, ...string[]]),
     draftDepth: count,
@@ -23,12 +24,13 @@ export const settingsSchema = z
     steps: count,
     candidates: count,
     topTokens: count,
-    positions: count,
+    moves: count,
     merges: count,
-    buffer: count,
-    decodes: z.number().int().nonnegative(),
+    starts: count,
+    finalists: count,
     patience: count,
     repeats: count,
+    randomDraws: count,
     controlSearches: z.boolean(),
     allowNonAscii: z.boolean(),
     chat: z.boolean(),
@@ -39,53 +41,52 @@ export type AuditSettings = Readonly<z.infer<typeof settingsSchema>>;
 
 const standard: AuditSettings = {
   suffixLength: 20,
-  window: 20,
-  maxNewTokens: 96,
+  window: 64,
+  shortestAnswer: 24,
+  maxNewTokens: 64,
+  temperature: 0,
   epsilon: 0.1,
-  similarity: 0.5,
-  excess: 0.2,
-  repetition: 0.2,
+  keep: 'similar',
   divergence: 'clean-to-suffixed',
-  objective: 'total-variation',
-  draftDepth: 4,
+  objective: 'margin',
+  draftDepth: 1,
   projection: 'direction',
-  lambda: 2,
-  steps: 32,
-  candidates: 16,
-  topTokens: 64,
-  positions: 4,
+  lambda: 1,
+  steps: 64,
+  candidates: 8,
+  topTokens: 12,
+  moves: 8,
   merges: 4,
-  buffer: 4,
-  decodes: 4,
-  patience: 8,
+  starts: 16,
+  finalists: 6,
+  patience: 12,
   repeats: 1,
-  controlSearches: true,
+  randomDraws: 4,
+  controlSearches: false,
   allowNonAscii: false,
   chat: true,
 };
 
-/** `standard` has the paper's suffix length, window and lambda; `quick` is a demonstration, `thorough` a weekend. */
+/**
+ * `quick` is a demonstration and `thorough` a night; `paper` has what is known of the paper's setting: surprisal of the
+ * drafter's tokens, 20 answer positions, lambda 2, single-token moves.
+ */
 export const presets = {
-  quick: {
-    ...standard,
-    suffixLength: 12,
-    window: 12,
-    maxNewTokens: 64,
-    steps: 6,
-    candidates: 24,
-    positions: 2,
-    decodes: 2,
-  },
+  quick: { ...standard, steps: 24, starts: 8, finalists: 4, randomDraws: 2 },
   standard,
   thorough: {
     ...standard,
-    steps: 120,
-    candidates: 256,
-    topTokens: 128,
-    positions: 8,
-    buffer: 24,
-    repeats: 5,
+    steps: 400,
+    candidates: 32,
+    topTokens: 32,
+    starts: 64,
+    finalists: 16,
+    patience: 24,
+    repeats: 3,
+    randomDraws: 8,
+    controlSearches: true,
   },
+  paper: { ...standard, objective: 'surprisal', window: 20, lambda: 2, moves: 1, merges: 1 },
 } as const satisfies Record<string, AuditSettings>;
 
 export type PresetName = keyof typeof presets;
@@ -96,8 +97,11 @@ export function applyPreset(name: string, changes: Partial<AuditSettings>): Audi
       hint: `Choose one of ${Object.keys(presets).join(', ')}.`,
     });
   }
-  const merged = { ...presets[name as PresetName], ...changes };
-  const parsed = settingsSchema.safeParse(merged);
+  const preset = presets[name as PresetName];
+  // A preset that names an objective of its own keeps it; the others follow the temperature.
+  const objective =
+    preset.objective === 'margin' ? defaultObjective(changes.temperature ?? 0) : preset.objective;
+  const parsed = settingsSchema.safeParse({ ...preset, objective, ...changes });
   if (!parsed.success) {
     const [issue] = parsed.error.issues;
     throw new MistletoeError(
@@ -105,21 +109,32 @@ export function applyPreset(name: string, changes: Partial<AuditSettings>): Audi
       `The audit's setting "${issue?.path.join('.') ?? ''}" is wrong: ${issue?.message ?? ''}.`,
     );
   }
-  if (parsed.data.window <= parsed.data.draftDepth + 1) {
-    throw new MistletoeError(
-      'usage',
-      `A window of ${parsed.data.window} is too short for drafts ${parsed.data.draftDepth} deep.`,
-      {
-        hint: 'Use a window of at least the draft depth plus 2.',
-      },
-    );
-  }
-  if (parsed.data.maxNewTokens < parsed.data.window) {
-    throw new MistletoeError(
-      'usage',
-      `Answers of at most ${parsed.data.maxNewTokens} tokens are shorter than the window of ${parsed.data.window}.`,
-      { hint: 'Raise --max-new-tokens, or lower --window.' },
-    );
-  }
+  refuseContradictions(parsed.data);
   return parsed.data;
+}
+
+function refuseContradictions(settings: AuditSettings): void {
+  const { window, shortestAnswer, draftDepth, maxNewTokens, keep, temperature } = settings;
+  const shortest = Math.min(window, shortestAnswer);
+  if (shortest <= draftDepth + 1) {
+    throw new MistletoeError(
+      'usage',
+      `Answers of ${shortest} tokens are too short for an objective that looks ${draftDepth} tokens ahead.`,
+      { hint: 'Raise --shortest-answer or --window, or lower --draft-depth.' },
+    );
+  }
+  if (maxNewTokens < shortestAnswer) {
+    throw new MistletoeError(
+      'usage',
+      `Answers are cut at ${maxNewTokens} tokens, and an audit needs ${shortestAnswer}.`,
+      { hint: 'Raise --max-new-tokens, or lower --shortest-answer.' },
+    );
+  }
+  if (temperature > 0 && keep !== 'distribution') {
+    throw new MistletoeError(
+      'usage',
+      `At temperature ${temperature} answers are drawn, so no suffix can be held to "${keep}".`,
+      { hint: 'Use --keep distribution; the divergence bound then stands for the answer.' },
+    );
+  }
 }

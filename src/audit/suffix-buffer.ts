@@ -1,26 +1,28 @@
-/** What a search has tried, the best of it under the veto, and where it can still go on from. */
+/** What a search has tried, the best of it inside the bounds, and where it can still go on from. */
+import type { Random } from '../core/random.js';
 import type { Candidate } from './candidates.js';
 import { keyOf } from './candidates.js';
+import { violationOf } from './feasibility.js';
 import type { Scored } from './scoring.js';
 import type { SearchOutcome, SearchSettings } from './search.js';
 
-export interface Measured extends Scored {
-  /** Infinity where it was not measured, or the answer is not kept. */
-  readonly length: number;
-}
+/** Suffixes that are kept to go on from when a search stalls. */
+const mostWaiting = 16;
 
 export class SuffixBuffer {
   private readonly seen = new Set<string>();
-  private kept: Scored[] = [];
+  private readonly values = new Map<Scored, number>();
+  private shortest: Scored[] = [];
+  private waiting: Scored[] = [];
   private leastDivergence = Infinity;
-  private waiting: Measured[] = [];
-  shortest: Measured | undefined;
+  private scoredCandidates = 0;
 
-  constructor(private readonly settings: SearchSettings) {}
-
-  get best(): Scored | undefined {
-    return this.kept[0];
-  }
+  constructor(
+    private readonly settings: SearchSettings,
+    private readonly answerLength: number,
+    /** Stands in for the objective in an undirected search. */
+    private readonly random: Random,
+  ) {}
 
   unseen(candidates: readonly Candidate[]): Candidate[] {
     return candidates.filter(({ suffixIds }) => {
@@ -32,67 +34,69 @@ export class SuffixBuffer {
   }
 
   offer(scored: readonly Scored[]): void {
+    const { finalists } = this.settings;
     for (const { divergence } of scored) this.leastDivergence = Math.min(this.leastDivergence, divergence);
-    const feasible = scored.filter(({ divergence }) => divergence <= this.settings.epsilon);
-    const distinct = new Map([...this.kept, ...feasible].map((entry) => [keyOf(entry.suffixIds), entry]));
-    this.kept = [...distinct.values()].sort((left, right) => this.value(right) - this.value(left));
-    this.kept = this.kept.slice(0, this.settings.buffer);
+    this.scoredCandidates += scored.length;
+    const inside = scored.filter((candidate) => this.violation(candidate) === 0);
+    // Of equal lengths the one that moves the target least: it is the likeliest to keep the answer.
+    this.shortest = [...this.shortest, ...inside]
+      .sort((left, right) => left.length - right.length || left.divergence - right.divergence)
+      .slice(0, finalists);
+    this.waiting = this.sort([...this.waiting, ...scored]).slice(0, mostWaiting);
   }
 
-  /** Best first: by value among the feasible ones, or, where the base is outside the bound, by least divergence. */
+  /** Best first; from a base inside the bounds nothing outside is eligible. */
   rank(scored: readonly Scored[], base: Scored): Scored[] {
-    const { epsilon } = this.settings;
-    const isInside = base.divergence <= epsilon;
-    const eligible = isInside ? scored.filter(({ divergence }) => divergence <= epsilon) : [...scored];
-    return eligible.sort((left, right) =>
-      isInside ? this.value(right) - this.value(left) : left.divergence - right.divergence,
-    );
+    const isInside = this.violation(base) === 0;
+    return this.sort(isInside ? scored.filter((candidate) => this.violation(candidate) === 0) : scored);
   }
 
-  /** By the objective alone. */
   isGain(candidate: Scored, base: Scored): boolean {
-    if (base.divergence > this.settings.epsilon) return candidate.divergence < base.divergence;
-    return candidate.divergence <= this.settings.epsilon && this.value(candidate) > this.value(base);
-  }
-
-  /** By what was measured, then by the objective; the control without a drive ignores the measure. */
-  isBetter(candidate: Measured, base: Measured): boolean {
-    const { epsilon, drive } = this.settings;
-    const compares = drive === 'degradation' && Math.max(candidate.divergence, base.divergence) <= epsilon;
-    if (compares && candidate.length !== base.length) return candidate.length < base.length;
-    return this.isGain(candidate, base);
-  }
-
-  pickBest(measured: readonly Measured[], base: Measured): Measured | undefined {
-    return measured.reduce<Measured | undefined>(
-      (best, candidate) => (this.isBetter(candidate, best ?? base) ? candidate : best),
-      undefined,
-    );
-  }
-
-  record(measured: readonly Measured[]): void {
-    this.waiting.push(...measured);
-    for (const candidate of measured)
-      if (candidate.length < (this.shortest?.length ?? Infinity)) this.shortest = candidate;
+    return this.compare(candidate, base) < 0;
   }
 
   /** Marks a suffix as one that the search has gone on from. */
-  take(chosen: Measured): Measured {
+  take(chosen: Scored): Scored {
     this.waiting = this.waiting.filter((candidate) => candidate !== chosen);
     return chosen;
   }
 
   /** The best suffix that the search has not yet gone on from. */
-  takeNext(): Measured | undefined {
-    const [first, ...others] = this.waiting;
-    return first === undefined ? undefined : this.take(this.pickBest(others, first) ?? first);
+  takeNext(): Scored | undefined {
+    const [next] = this.waiting;
+    return next === undefined ? undefined : this.take(next);
   }
 
-  private value({ degradation, divergence }: Scored): number {
-    return this.settings.drive === 'preservation' ? -divergence : degradation;
+  outcome(): Pick<SearchOutcome, 'finalists' | 'leastDivergence' | 'scoredCandidates'> {
+    const { shortest: finalists, leastDivergence, scoredCandidates } = this;
+    return { finalists, leastDivergence, scoredCandidates };
   }
 
-  outcome(): Pick<SearchOutcome, 'best' | 'shortest' | 'leastDivergence'> {
-    return { best: this.kept, shortest: this.shortest, leastDivergence: this.leastDivergence };
+  private sort(scored: readonly Scored[]): Scored[] {
+    return [...scored].sort((left, right) => this.compare(left, right));
+  }
+
+  /** Negative where the left one is better: nearer to the bounds first, then of the higher value. */
+  private compare(left: Scored, right: Scored): number {
+    return this.violation(left) - this.violation(right) || this.valueOf(right) - this.valueOf(left);
+  }
+
+  private violation(scored: Scored): number {
+    return violationOf(scored, this.settings, this.answerLength);
+  }
+
+  private valueOf(scored: Scored): number {
+    switch (this.settings.drive) {
+      case 'degradation':
+        return scored.degradation;
+      case 'preservation':
+        return -scored.divergence;
+      case 'undirected': {
+        // Drawn once for each suffix, so that the order is as fixed as an objective's.
+        const value = this.values.get(scored) ?? this.random.next();
+        this.values.set(scored, value);
+        return value;
+      }
+    }
   }
 }

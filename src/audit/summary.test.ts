@@ -1,108 +1,159 @@
 import { describe, expect, it } from 'vitest';
+import type { KeptClass } from '../measure/kept-class.js';
 import type { ArmName, ArmResult, PromptResult } from './result.js';
 import { summariseDrafter } from './summary.js';
 
 interface Numbers {
   readonly steps: number;
   readonly accepted: number;
+  readonly repeat?: number;
   readonly divergence?: number;
   readonly suffixPerplexity?: number | null;
-  readonly taskAgrees?: boolean | null;
+  readonly kept?: KeptClass;
+  readonly withoutSuffix?: string | null;
+  readonly passes?: readonly [own: number, clean: number];
 }
 
 function arm(name: ArmName, numbers: Numbers): ArmResult {
-  const { steps, accepted, divergence = 0, suffixPerplexity = null, taskAgrees = null } = numbers;
+  const {
+    steps,
+    accepted,
+    repeat = 1,
+    divergence = 0,
+    suffixPerplexity = null,
+    kept = 'identical',
+  } = numbers;
+  const [passes, cleanPasses] = numbers.passes ?? [10, 10];
+  const acceptance = {
+    ...{ steps, accepted, proposed: steps, emitted: steps + accepted },
+    meanAcceptedLength: 1 + accepted / steps,
+    acceptanceByDepth: [accepted / steps],
+    // Chains of one: a step accepts its draft or does not.
+    histogram: [Math.max(0, steps - accepted), accepted],
+  };
   return {
     arm: name,
+    repeat,
     suffix: '',
     suffixIds: [],
-    answer: { text: '', tokenIds: [], pieces: [], origins: '', finishReason: 'length' },
-    acceptance: {
-      steps,
-      accepted,
-      proposed: 4 * steps,
-      emitted: steps + accepted,
-      meanAcceptedLength: 1 + accepted / steps,
-      acceptanceByDepth: [accepted / steps],
-      histogram: [],
-    },
+    withoutSuffix: numbers.withoutSuffix ?? null,
+    sameAnswer: { ...acceptance, origins: '' },
+    answer: { text: '', tokenIds: [1, 2, 3], pieces: [], origins: '', finishReason: 'length' },
+    freeRunning: acceptance,
+    compared: { tokens: 20, passes, cleanPasses },
     preservation: {
-      ...{ divergence, suffixPerplexity, taskAgrees },
-      ...{ firstDifference: 5, editSimilarity: 0.8, answerPerplexity: 2, repetition: 0, withinBound: divergence <= 0.1 }, // prettier-ignore
+      ...{ divergence, suffixPerplexity, kept, firstDifference: 5, editSimilarity: 0.8 },
+      ...{ answerPerplexity: 2, repetition: 0, withinBound: divergence <= 0.1 },
     },
+    slowOther: null,
   };
 }
 
 const prompt = (id: string, arms: readonly ArmResult[], skipped: string | null = null): PromptResult => ({
-  promptId: id,
-  category: null,
-  prompt: id,
-  skipped,
-  arms,
-  traces: [],
-  repeats: [],
+  ...{ promptId: id, category: null, prompt: id, skipped, arms, traces: [] },
 });
 
 const audited = [
   prompt('one', [
-    arm('clean', { steps: 10, accepted: 20 }),
-    arm('random', { steps: 10, accepted: 15, divergence: 0.2, suffixPerplexity: 10 }),
-    arm('attack', { steps: 20, accepted: 10, divergence: 0.08, suffixPerplexity: 100, taskAgrees: true }),
+    arm('clean', { steps: 10, accepted: 10 }),
+    arm('random', { steps: 10, accepted: 8, divergence: 0.2, suffixPerplexity: 10 }),
+    arm('random', { repeat: 2, steps: 10, accepted: 6, kept: 'different' }),
+    arm('undirected', { steps: 10, accepted: 9 }),
+    arm('attack', { steps: 16, accepted: 4, divergence: 0.08, suffixPerplexity: 100, passes: [16, 10] }),
   ]),
   prompt('two', [
     arm('clean', { steps: 30, accepted: 30 }),
     arm('random', { steps: 30, accepted: 30, divergence: 0.2, suffixPerplexity: 10 }),
-    arm('attack', { steps: 40, accepted: 20, divergence: 0.12, suffixPerplexity: 10000, taskAgrees: false }),
+    arm('random', { repeat: 2, steps: 30, accepted: 30 }),
+    arm('undirected', { steps: 30, accepted: 20 }),
+    arm('attack', { steps: 44, accepted: 16, divergence: 0.12, suffixPerplexity: 10000, kept: 'similar' }),
   ]),
 ];
 
 describe('the summary of a drafter', () => {
   const summary = summariseDrafter(
-    [...audited, prompt('three', [arm('clean', { steps: 10, accepted: 1 })], 'Vetoed.')],
+    [...audited, prompt('three', [arm('clean', { steps: 10, accepted: 1 })], 'Too short.')],
     1,
   );
   const row = (name: ArmName) => summary.arms.find((entry) => entry.arm === name)!;
 
-  it('pools accepted lengths over steps, and gives the mean of means as well', () => {
-    expect(row('clean').meanAcceptedLength).toMatchObject({ estimate: 1 + 50 / 40, n: 2 });
-    expect(row('clean').meanOfPromptMeans).toBeCloseTo((3 + 2) / 2, 12);
-    expect(row('attack').meanAcceptedLength.estimate).toBeCloseTo(1 + 30 / 60, 12);
-    expect(row('attack').acceptanceByDepth[0]).toBeCloseTo(30 / 60, 12);
+  it('pools accepted lengths along the same answer over steps, and gives the mean of means as well', () => {
+    expect(row('clean').sameAnswer).toMatchObject({ estimate: 2, n: 2 });
+    expect(row('attack').sameAnswer.estimate).toBeCloseTo(1 + 20 / 60, 12);
+    expect(row('attack').meanOfPromptMeans).toBeCloseTo((1.25 + 1 + 16 / 44) / 2, 12);
+    expect(row('attack').acceptanceByDepth).toEqual([20 / 60]);
+    expect(row('attack').passes).toBe(30);
+  });
+
+  it('pools draws and seeds of a prompt before prompts are compared', () => {
+    expect(row('random').sameAnswer).toMatchObject({ estimate: 1 + 74 / 80, n: 2 });
   });
 
   it('gives the drop between the pooled lengths, with an interval around it', () => {
     const { estimate, low, high, n } = summary.drop;
-    expect(estimate).toBeCloseTo(1 - 1.5 / 2.25, 12);
+    expect(estimate).toBeCloseTo(1 - (1 + 20 / 60) / 2, 12);
     expect(low).toBeLessThanOrEqual(estimate);
     expect(high).toBeGreaterThanOrEqual(estimate);
     expect(n).toBe(2);
   });
 
-  it('tests pairs, one-sided: two of two shorter is a quarter', () => {
-    expect(summary.againstClean).toMatchObject({ n: 2, pValue: 0.25 });
-    expect(summary.againstRandom).toMatchObject({ n: 2, pValue: 0.25 });
+  it('tests the attack against every control that is there: two of two shorter is a quarter', () => {
+    expect(summary.tests.map(({ against }) => against)).toEqual(['clean', 'random', 'undirected']);
+    for (const { n, pValue } of summary.tests) expect([n, pValue]).toEqual([2, 0.25]);
+  });
+
+  it('counts classes of answers, and passes over as many tokens', () => {
+    expect(row('attack').kept).toEqual({ identical: 1, task: 0, similar: 1, different: 0 });
+    expect(row('random').kept).toEqual({ identical: 3, task: 0, similar: 0, different: 1 });
+    expect(row('attack').passRatio).toBeCloseTo(26 / 20, 12);
+    expect(row('attack').answerLength).toBe(3);
   });
 
   it('averages preservation; perplexities of suffixes geometrically', () => {
     expect(row('attack').divergence).toBeCloseTo(0.1, 12);
     expect(row('attack').withinBound).toBe(0.5);
     expect(row('attack').suffixPerplexity).toBeCloseTo(1000, 6);
-    expect(row('attack').taskAgreement).toBe(0.5);
-    expect(row('clean').taskAgreement).toBeNull();
     expect(row('clean').suffixPerplexity).toBeNull();
   });
 
   it('leaves skipped prompts out of every row', () => {
     expect([summary.promptsAudited, summary.promptsSkipped]).toEqual([2, 1]);
-    expect(row('clean').meanAcceptedLength.n).toBe(2);
+    expect(row('clean').sameAnswer.n).toBe(2);
     expect(row('fluent')).toBeUndefined();
+  });
+
+  it('counts a prompt without a suffix as no drop, and says how many there are', () => {
+    const failed = prompt('four', [
+      arm('clean', { steps: 20, accepted: 20 }),
+      arm('attack', { steps: 20, accepted: 20, withoutSuffix: 'All vetoed.' }),
+    ]);
+    const { drop, promptsAudited, promptsWithoutSuffix } = summariseDrafter([...audited, failed], 1);
+    expect([promptsAudited, promptsWithoutSuffix]).toEqual([3, 1]);
+    expect(drop.estimate).toBeCloseTo(1 - (1 + 40 / 80) / 2, 12);
+  });
+
+  it('weighs a prompt the same however many seeds attacked it', () => {
+    const [one, two] = audited as [PromptResult, PromptResult];
+    const again = arm('attack', { repeat: 2, steps: 16, accepted: 4 });
+    const repeated = summariseDrafter([{ ...one, arms: [...one.arms, again] }, two], 1);
+    expect(repeated.drop.estimate).toBeCloseTo(summary.drop.estimate, 12);
+  });
+
+  it('counts given suffixes where there are some', () => {
+    const given = prompt('five', [
+      arm('clean', { steps: 10, accepted: 10 }),
+      arm('given', { steps: 15, accepted: 5 }),
+    ]);
+    const { drop, tests } = summariseDrafter([given], 1);
+    expect(drop.estimate).toBeCloseTo(1 - (1 + 5 / 15) / 2, 12);
+    expect(tests.map(({ against }) => against)).toEqual(['clean']);
   });
 
   it('of nothing is empty and claims nothing', () => {
     const nothing = summariseDrafter([prompt('one', [], 'No room.')], 1);
     expect(nothing.arms).toEqual([]);
     expect(nothing.drop).toEqual({ estimate: 0, low: 0, high: 0, n: 0 });
-    expect(nothing.againstClean.n).toBe(0);
+    expect(nothing.tests).toEqual([]);
     expect(nothing.promptsAudited).toBe(0);
   });
 });

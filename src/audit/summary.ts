@@ -1,95 +1,148 @@
-/** From prompts to one row for each arm: pooled means with intervals over prompts, and the paired tests. */
+/**
+ * From prompts to one row for each arm: pooled means with intervals over prompts, and the paired tests. What is
+ * independent is the prompt: seeds and draws of one prompt are pooled before anything is compared.
+ */
+import { poolHistograms } from '../decode/acceptance.js';
 import { bootstrapInterval, pooledAcceptedLengthInterval } from '../measure/bootstrap.js';
+import { keptClasses, type KeptClass } from '../measure/kept-class.js';
 import { testSignedRanks } from '../measure/wilcoxon.js';
 import type {
+  AcceptanceSummary,
   ArmName,
   ArmResult,
   ArmSummary,
+  ControlName,
   DrafterSummary,
   Interval,
   PairedTest,
   PromptResult,
 } from './result.js';
-import { arms } from './result.js';
+import { arms, controls } from './result.js';
 
-const find = (prompt: PromptResult, arm: ArmName): ArmResult | undefined =>
-  prompt.arms.find((entry) => entry.arm === arm);
+interface Counts {
+  readonly accepted: number;
+  readonly steps: number;
+}
+
+const find = (prompt: PromptResult, arm: ArmName): ArmResult[] =>
+  prompt.arms.filter((entry) => entry.arm === arm);
+
+/** The row that counts: what was searched, or what the user gave. */
+export function countedArm(prompts: readonly PromptResult[]): 'attack' | 'given' {
+  return prompts.some((prompt) => find(prompt, 'given').length > 0) ? 'given' : 'attack';
+}
 
 export function summariseDrafter(prompts: readonly PromptResult[], seed: number): DrafterSummary {
-  const audited = prompts.filter((prompt) => prompt.skipped === null && find(prompt, 'attack') !== undefined);
+  const counted = countedArm(prompts);
+  const audited = prompts.filter((prompt) => prompt.skipped === null && find(prompt, counted).length > 0);
+  const failed = audited.filter((prompt) => find(prompt, counted).every((arm) => arm.withoutSuffix !== null));
   return {
     arms: arms.flatMap((arm) => {
-      const results = audited.flatMap((prompt) => find(prompt, arm) ?? []);
+      const results = audited.map((prompt) => find(prompt, arm)).filter(({ length }) => length > 0);
       return results.length === 0 ? [] : [summariseArm(arm, results, seed)];
     }),
-    drop: dropInterval(audited, seed),
-    againstClean: pairedTest(audited, 'clean'),
-    againstRandom: pairedTest(audited, 'random'),
+    drop: dropInterval(audited, counted, seed),
+    tests: controls.flatMap((control) => testAgainst(audited, counted, control)),
     promptsAudited: audited.length,
     promptsSkipped: prompts.length - audited.length,
+    promptsWithoutSuffix: failed.length,
   };
 }
 
-function summariseArm(arm: ArmName, results: readonly ArmResult[], seed: number): ArmSummary {
+/** results [prompt][seed or draw] */
+function summariseArm(arm: ArmName, results: readonly (readonly ArmResult[])[], seed: number): ArmSummary {
+  const all = results.flat();
   const average = (value: (result: ArmResult) => number): number =>
-    results.reduce((total, result) => total + value(result), 0) / results.length;
-  const tasks = results.flatMap(({ preservation }) => preservation.taskAgrees ?? []);
-  const suffixes = results.flatMap(({ preservation }) => preservation.suffixPerplexity ?? []);
-  const depth = Math.max(...results.map(({ acceptance }) => acceptance.acceptanceByDepth.length));
-  const steps = results.reduce((total, { acceptance }) => total + acceptance.steps, 0);
+    all.reduce((total, result) => total + value(result), 0) / all.length;
+  const total = (value: (result: ArmResult) => number): number => average(value) * all.length;
+  const suffixes = all.flatMap(({ preservation }) => preservation.suffixPerplexity ?? []);
   return {
     arm,
-    meanAcceptedLength: lengthInterval(results, seed),
-    meanOfPromptMeans: average(({ acceptance }) => acceptance.meanAcceptedLength),
-    acceptanceByDepth: Array.from({ length: depth }, (_, level) => {
-      const reached = results.reduce(
-        (total, { acceptance }) => total + (acceptance.acceptanceByDepth[level] ?? 0) * acceptance.steps,
-        0,
-      );
-      return steps === 0 ? 0 : reached / steps;
-    }),
+    sameAnswer: lengthInterval(results.map(poolHeld), seed),
+    meanOfPromptMeans: results.reduce((sum, seeds) => sum + lengthOf(poolHeld(seeds)), 0) / results.length,
+    acceptanceByDepth: pooledDepths(all.map(({ sameAnswer }) => sameAnswer)),
+    passes: average(({ sameAnswer }) => sameAnswer.steps),
+    freeRunning: lengthOf(pool(all.map(({ freeRunning }) => freeRunning))),
+    passRatio: total(({ compared }) => compared.passes) / total(({ compared }) => compared.cleanPasses),
+    answerLength: average(({ answer }) => answer.tokenIds.length),
+    kept: countClasses(all.map(({ preservation }) => preservation.kept)),
     divergence: average(({ preservation }) => preservation.divergence),
     editSimilarity: average(({ preservation }) => preservation.editSimilarity),
     firstDifference: average(({ preservation }) => preservation.firstDifference),
     answerPerplexity: average(({ preservation }) => preservation.answerPerplexity),
     repetition: average(({ preservation }) => preservation.repetition),
-    taskAgreement: tasks.length === 0 ? null : tasks.filter(Boolean).length / tasks.length,
     // Perplexities of nonsense span orders of magnitude: the geometric mean is the readable one.
     suffixPerplexity:
       suffixes.length === 0
         ? null
-        : Math.exp(suffixes.reduce((total, value) => total + Math.log(value), 0) / suffixes.length),
+        : Math.exp(suffixes.reduce((sum, value) => sum + Math.log(value), 0) / suffixes.length),
     withinBound: average(({ preservation }) => Number(preservation.withinBound)),
   };
 }
 
-function lengthInterval(results: readonly ArmResult[], seed: number): Interval {
-  const counts = results.map(({ acceptance }) => acceptance);
+function pool(counts: readonly Counts[]): Counts {
+  return {
+    accepted: counts.reduce((total, count) => total + count.accepted, 0),
+    steps: counts.reduce((total, count) => total + count.steps, 0),
+  };
+}
+
+const poolHeld = (seeds: readonly ArmResult[]): Counts => pool(seeds.map(({ sameAnswer }) => sameAnswer));
+
+export function lengthOf({ accepted, steps }: Counts): number {
+  return steps === 0 ? 1 : 1 + accepted / steps;
+}
+
+function pooledDepths(records: readonly AcceptanceSummary[]): number[] {
+  const histogram = poolHistograms(records.map((record) => record.histogram));
+  const steps = records.reduce((total, record) => total + record.steps, 0);
+  return histogram
+    .slice(1)
+    .map(
+      (_, depth) => histogram.slice(depth + 1).reduce((sum, count) => sum + count, 0) / Math.max(steps, 1),
+    );
+}
+
+export function countClasses(classes: readonly KeptClass[]): Record<KeptClass, number> {
+  const count = (wanted: KeptClass): number => classes.filter((kept) => kept === wanted).length;
+  return Object.fromEntries(keptClasses.map((kept) => [kept, count(kept)])) as Record<KeptClass, number>;
+}
+
+function lengthInterval(counts: readonly Counts[], seed: number): Interval {
   if (counts.every(({ steps }) => steps === 0)) return { estimate: 1, low: 1, high: 1, n: 0 };
   return pooledAcceptedLengthInterval(counts, { seed });
 }
 
-function dropInterval(prompts: readonly PromptResult[], seed: number): Interval {
+function dropInterval(prompts: readonly PromptResult[], counted: ArmName, seed: number): Interval {
   const pairs = prompts.map((prompt) => ({
-    clean: find(prompt, 'clean')!.acceptance,
-    attack: find(prompt, 'attack')!.acceptance,
+    clean: poolHeld(find(prompt, 'clean')),
+    attack: poolHeld(find(prompt, counted)),
+    seeds: find(prompt, counted).length,
   }));
   if (pairs.length === 0) return { estimate: 0, low: 0, high: 0, n: 0 };
-  const pooled = (counts: readonly { accepted: number; steps: number }[]): number => {
-    const steps = counts.reduce((total, count) => total + count.steps, 0);
-    return steps === 0 ? 1 : 1 + counts.reduce((total, count) => total + count.accepted, 0) / steps;
-  };
-  const statistic = (sample: typeof pairs): number =>
-    1 - pooled(sample.map(({ attack }) => attack)) / pooled(sample.map(({ clean }) => clean));
-  return bootstrapInterval(pairs, (sample) => statistic([...sample]), { seed });
+  // A prompt weighs the same on both sides, however many seeds attacked it.
+  const perSeed = ({ attack, seeds }: (typeof pairs)[number]): Counts => ({
+    accepted: attack.accepted / seeds,
+    steps: attack.steps / seeds,
+  });
+  return bootstrapInterval(
+    pairs,
+    (sample) => 1 - lengthOf(pool(sample.map(perSeed))) / lengthOf(pool(sample.map(({ clean }) => clean))),
+    { seed },
+  );
 }
 
-function pairedTest(prompts: readonly PromptResult[], against: ArmName): PairedTest {
+function testAgainst(
+  prompts: readonly PromptResult[],
+  counted: ArmName,
+  control: ControlName,
+): readonly PairedTest[] {
   const pairs = prompts.flatMap((prompt) => {
-    const other = find(prompt, against);
-    return other === undefined ? [] : [[find(prompt, 'attack')!, other] as const];
+    const others = find(prompt, control);
+    return others.length === 0 ? [] : [[poolHeld(find(prompt, counted)), poolHeld(others)] as const];
   });
-  const lengths = (side: 0 | 1): number[] => pairs.map((pair) => pair[side].acceptance.meanAcceptedLength);
+  if (pairs.length === 0) return [];
+  const lengths = (side: 0 | 1): number[] => pairs.map((pair) => lengthOf(pair[side]));
   const { pValue, method, n } = testSignedRanks(lengths(0), lengths(1), 'less');
-  return { n, pValue, method };
+  return [{ against: control, n, pValue, method }];
 }

@@ -1,19 +1,162 @@
-/** One suffix for many prompts: scores and gradients are averages, and a candidate must survive in every prompt. */
+/**
+ * One suffix for many prompts: scores and gradients are averages, a candidate must survive in every prompt that it is
+ * searched on, and what it does is measured there and on prompts that the search never saw.
+ */
+import { createRandom } from '../core/random.js';
+import { always } from '../decode/speculative.js';
+import type { KeptClass } from '../measure/kept-class.js';
+import { testSignedRanks } from '../measure/wilcoxon.js';
+import type { Prompt } from '../text/prompt-set.js';
+import type { AuditPrompt } from './audit-prompt.js';
+import { keepRoundTrips, preparePrompt } from './audit-prompt.js';
+import type { Counts, LoadedDrafter } from './beyond-one-prompt.js';
+import { countAlongAnswer, poolLengths, splitPrompts } from './beyond-one-prompt.js';
 import type { Candidate } from './candidates.js';
+import { drawRandomSuffix } from './controls.js';
+import type { DrafterAudit } from './drafter-audit.js';
+import { decodeFreely } from './measure-arm.js';
+import { createObjective, parseObjective } from './objectives.js';
+import { judgeAnswer } from './preservation.js';
+import { parseProjection } from './projection.js';
+import { Interrupted } from './prompt-audit.js';
+import { readPromptState } from './prompt-state.js';
+import type { UniversalResult, UniversalSplit } from './result.js';
+import { universalSchema } from './result-schema.js';
 import type { Scored, SuffixGradients } from './scoring.js';
+import { Scorer } from './scoring.js';
+import { compileSearch } from './search-programs.js';
 import type { SuffixScorer } from './search.js';
+import { searchSuffix } from './search.js';
+import { countClasses } from './summary.js';
+
+export async function searchUniversal(
+  audit: DrafterAudit,
+  policy: LoadedDrafter['policy'],
+): Promise<UniversalResult | undefined> {
+  const key = `${audit.id}/universal`;
+  if (!audit.folder.has(key)) audit.folder.complete(key, (await runUniversal(audit, policy)) ?? null);
+  return audit.folder.get(key, universalSchema) ?? undefined;
+}
+
+interface PreparedPrompt {
+  readonly prompt: AuditPrompt;
+  readonly scorer: Scorer;
+}
+
+async function runUniversal(
+  audit: DrafterAudit,
+  policy: LoadedDrafter['policy'],
+): Promise<UniversalResult | undefined> {
+  const { target, request, allowed, id } = audit;
+  const { settings, seed } = request;
+  const { trained, heldOut } = splitPrompts(await prepareAll(audit), seed);
+  const [first] = trained;
+  if (first === undefined) return undefined;
+  const random = createRandom(seed, 'universal', id);
+  const start = await drawRandomSuffix(target, first.prompt, allowed, settings.suffixLength, random);
+  const outcome = await searchSuffix(
+    {
+      scorer: combineScorers(trained.map(({ scorer }) => scorer)),
+      allowed,
+      starts: [start],
+      random,
+      onStep: (point) => {
+        audit.folder.appendStep({ drafter: id, promptId: 'universal', arm: 'attack', ...point });
+        audit.events.onStep?.({ drafter: id, prompt: 'all', arm: 'universal' }, point, settings.steps);
+      },
+      ...(audit.signal === undefined ? {} : { signal: audit.signal }),
+    },
+    { ...settings, projection: parseProjection(settings.projection, settings.lambda), drive: 'degradation' },
+  );
+  if (outcome.interrupted) throw new Interrupted('The search was interrupted.');
+  const [winner] = outcome.finalists;
+  if (winner === undefined) return undefined;
+  return {
+    drafter: id,
+    suffix: target.tokenizer.decode(winner.suffixIds),
+    trained: await measureSplit(audit, policy, trained, winner.suffixIds),
+    heldOut: heldOut.length === 0 ? null : await measureSplit(audit, policy, heldOut, winner.suffixIds),
+  };
+}
+
+async function prepareAll({
+  target,
+  drafter,
+  request,
+  folder,
+  id,
+  draftLevels,
+}: DrafterAudit): Promise<PreparedPrompt[]> {
+  const { settings, seed } = request;
+  const models = { target: target.model, drafter };
+  const programs = compileSearch(
+    models,
+    createObjective(parseObjective(settings.objective), Math.min(settings.draftDepth, drafter.maximumDepth)),
+    { ...settings, draftLevels },
+  );
+  const prepared: PreparedPrompt[] = [];
+  for (const given of request.prompts) {
+    // What the prompt's own audit passed over, for reasons that it has said, has no place here either.
+    if (!folder.has(`${id}/${given.id}/attack`)) continue;
+    const prompt = await preparePrompt(target, given as Prompt, { ...settings, seed });
+    const state = await readPromptState(models, prompt.beforeIds);
+    prepared.push({ prompt, scorer: new Scorer(target, models, programs, prompt, state) });
+  }
+  return prepared;
+}
+
+async function measureSplit(
+  { target, drafter, request }: DrafterAudit,
+  policy: LoadedDrafter['policy'],
+  prompts: readonly PreparedPrompt[],
+  suffixIds: readonly number[],
+): Promise<UniversalSplit> {
+  const { settings, seed } = request;
+  const measured: { clean: Counts; attacked: Counts; divergence: number; kept: KeptClass }[] = [];
+  for (const { prompt, scorer } of prompts) {
+    const [survives] = await keepRoundTrips(target, prompt, [suffixIds]);
+    if (survives !== true) continue;
+    const [score] = await scorer.score(suffixIds, [{ suffixIds, first: 0 }]);
+    const setup = { target, drafter, policy: always(policy), prompt, ...settings, seed };
+    const free = await decodeFreely(setup, suffixIds);
+    measured.push({
+      clean: await countAlongAnswer(target, { drafter, policy }, request, prompt, []),
+      attacked: await countAlongAnswer(target, { drafter, policy }, request, prompt, suffixIds),
+      divergence: score!.divergence,
+      kept: judgeAnswer(prompt, free, settings).keptClass,
+    });
+  }
+  const lengths = (side: 'clean' | 'attacked'): number[] =>
+    measured.map((entry) => poolLengths([entry[side]]));
+  return {
+    n: measured.length,
+    lostInText: prompts.length - measured.length,
+    cleanAcceptedLength: poolLengths(measured.map(({ clean }) => clean)),
+    attackedAcceptedLength: poolLengths(measured.map(({ attacked }) => attacked)),
+    divergence: measured.reduce((total, entry) => total + entry.divergence, 0) / Math.max(1, measured.length),
+    kept: countClasses(measured.map(({ kept }) => kept)),
+    pValue: testSignedRanks(lengths('attacked'), lengths('clean'), 'less').pValue,
+  };
+}
 
 export function combineScorers(scorers: readonly SuffixScorer[]): SuffixScorer {
   const count = scorers.length;
   return {
+    answerLength: 1,
     async score(base: readonly number[], candidates: readonly Candidate[]): Promise<Scored[]> {
       const order = new Map(candidates.map((candidate, index) => [candidate.suffixIds, index]));
-      const totals = candidates.map((candidate) => ({ ...candidate, degradation: 0, divergence: 0 }));
+      const totals = candidates.map((candidate) => ({
+        ...candidate,
+        ...{ degradation: 0, divergence: 0, length: 0, followed: 0 },
+      }));
       for (const scorer of scorers) {
-        for (const { suffixIds, degradation, divergence } of await scorer.score(base, candidates)) {
-          const total = totals[order.get(suffixIds)!]!;
-          total.degradation += degradation / count;
-          total.divergence += divergence / count;
+        for (const scored of await scorer.score(base, candidates)) {
+          const total = totals[order.get(scored.suffixIds)!]!;
+          total.degradation += scored.degradation / count;
+          total.divergence += scored.divergence / count;
+          total.length += scored.length / count;
+          // As a share of each prompt's own answer.
+          total.followed += scored.followed / scorer.answerLength / count;
         }
       }
       return totals;

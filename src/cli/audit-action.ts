@@ -1,18 +1,22 @@
 import { relative } from 'node:path';
 import { createRequest } from '../audit/create-request.js';
-import type { AuditEvents } from '../audit/drafter-audit.js';
+import type { AuditEvents } from '../audit/audit-events.js';
+import type { AuditRequest } from '../audit/audit-request.js';
+import type { Effort } from '../audit/effort.js';
 import type { AuditOptions, AuditOutcome } from '../audit/run-audit.js';
-import { resumeAudit, startAudit } from '../audit/run-audit.js';
-import { chooseRunFolder } from '../audit/run-folder.js';
+import { planAudit, resumeAudit, startAudit } from '../audit/run-audit.js';
 import type { AuditSettings } from '../audit/settings.js';
 import { settingsSchema } from '../audit/settings.js';
 import { MistletoeError } from '../core/errors.js';
 import { renderJson } from '../report/json.js';
 import { renderMarkdown } from '../report/markdown.js';
+import { countText, durationText } from '../report/number-text.js';
 import { judge } from '../report/verdict.js';
 import { writeReports } from '../report/write-reports.js';
 import type { Prompt } from '../text/prompt-set.js';
 import { inlinePrompt, loadPrompts, promptSetFiles } from '../text/prompt-set.js';
+import type { GivenSuffix } from '../text/suffix-list.js';
+import { parseSuffixes } from '../text/suffix-list.js';
 import type { AuditFlags } from './audit-command.js';
 import { createAuditProgress } from './audit-progress.js';
 import { formatAudit } from './audit-text.js';
@@ -20,7 +24,7 @@ import { bundledPrompts } from './bench-command.js';
 import { exitCodes } from './failure.js';
 import { createProgress } from './progress.js';
 import type { Terminal } from './terminal.js';
-import { colorsFor } from './terminal.js';
+import { colorsFor, withoutControls } from './terminal.js';
 
 export interface AuditInvocation {
   /** What the user typed, for the report. */
@@ -34,6 +38,7 @@ export async function runAuditCommand(
   terminal: Terminal,
   invocation: AuditInvocation,
 ): Promise<number> {
+  if (flags.dryRun === true) return describePlan(flags, terminal, invocation);
   const progress = createProgress(flags.progress, terminal.stderr);
   const abort = new AbortController();
   const stopListening = terminal.onInterrupt(() => {
@@ -64,23 +69,75 @@ async function begin(
     }
     return resumeAudit(flags.resume, options);
   }
-  const request = await createRequest({
+  const request = await readRequest(flags, commandLine);
+  const name = [request.target.name, ...request.drafters.map(({ id }) => id), request.seed].join('-');
+  return startAudit(flags.out ?? { parent: 'runs', name }, request, options);
+}
+
+async function readRequest(flags: AuditFlags, command: string): Promise<AuditRequest> {
+  return createRequest({
     target: flags.target,
     drafters: flags.drafter,
     draft: flags.draft,
     prompts: await readPrompts(flags),
+    suffixes: await readSuffixes(flags.suffix ?? []),
     preset: flags.preset,
     settings: pickSettings(flags),
     seed: flags.seed,
     threads: flags.threads,
     transfer: flags.transfer,
     universal: flags.universal,
-    command: commandLine,
+    command,
     cacheFolder: flags.cacheDir,
   });
-  const names = [request.target.name, ...request.drafters.map(({ id }) => id), request.seed];
-  const path = flags.out ?? chooseRunFolder('runs', names.join('-'));
-  return startAudit(path, request, options);
+}
+
+async function readSuffixes(given: readonly string[]): Promise<GivenSuffix[]> {
+  const suffixes: GivenSuffix[] = [];
+  for (const value of given) suffixes.push(...(await parseSuffixes(value)));
+  return suffixes;
+}
+
+async function describePlan(
+  flags: AuditFlags,
+  { stdout }: Terminal,
+  { commandLine }: AuditInvocation,
+): Promise<number> {
+  if (flags.resume !== undefined) {
+    throw new MistletoeError('usage', '--dry-run and --resume were both given; one was expected.', {
+      hint: 'Leave --dry-run out to go on with the run.',
+    });
+  }
+  const request = await readRequest(flags, commandLine);
+  const effort = await planAudit(
+    request,
+    flags.cacheDir === undefined ? {} : { cacheFolder: flags.cacheDir },
+  );
+  stdout.write(
+    flags.format === 'json'
+      ? `${JSON.stringify({ ...effort, settings: request.settings }, undefined, 2)}\n`
+      : formatPlan(request, effort),
+  );
+  return exitCodes.success;
+}
+
+function formatPlan(request: AuditRequest, effort: Effort): string {
+  const { settings, prompts, drafters, target, suffixes } = request;
+  const what =
+    suffixes.length > 0
+      ? `measure ${countText(suffixes.length, 'given suffix')}`
+      : `run ${countText(effort.searches, 'search')} of ${settings.steps} steps, which score ${effort.scoredCandidates} candidates`;
+  return [
+    `It would audit ${drafters.map(({ id, policy }) => `${id} (${policy})`).join(', ')} on ${target.name}, ${countText(prompts.length, 'prompt')}, preset ${request.preset}:`,
+    `${what}, and decode some ${effort.decodedAnswers} answers of up to ${settings.maxNewTokens} tokens.`,
+    `Time: about ${durationText(effort.expectedMs)} on this machine. Memory: about ${Math.ceil(effort.memoryBytes / 2 ** 20)} MiB.`,
+    `Settings: ${Object.entries(settings)
+      .map(([name, value]) => `${name} ${value}`)
+      .join(', ')}.`,
+    '',
+  ]
+    .map(withoutControls)
+    .join('\n');
 }
 
 async function readPrompts(flags: AuditFlags): Promise<readonly Prompt[]> {
@@ -105,11 +162,8 @@ async function readPrompts(flags: AuditFlags): Promise<readonly Prompt[]> {
 
 function pickSettings(flags: AuditFlags): Partial<AuditSettings> {
   const names = Object.keys(settingsSchema.shape) as (keyof AuditSettings)[];
-  const given = names.filter((name) => flags[name] !== undefined && name !== 'controlSearches');
-  return {
-    ...Object.fromEntries(given.map((name) => [name, flags[name]])),
-    ...(flags.controlSearches === false ? { controlSearches: false } : {}),
-  };
+  const given = names.filter((name) => flags[name] !== undefined);
+  return Object.fromEntries(given.map((name) => [name, flags[name]]));
 }
 
 async function finish(outcome: AuditOutcome, flags: AuditFlags, terminal: Terminal): Promise<number> {
@@ -130,7 +184,7 @@ async function finish(outcome: AuditOutcome, flags: AuditFlags, terminal: Termin
       break;
     }
     case 'json':
-      stdout.write(renderJson(result, timings, verdict));
+      stdout.write(renderJson(result, timings, verdict, path));
       break;
     case 'markdown':
       stdout.write(renderMarkdown(result, timings, verdict));

@@ -1,5 +1,10 @@
-import { type Command, Option } from 'commander';
-import type { AuditSettings } from '../audit/settings.js';
+import { type Command, InvalidArgumentError, Option } from 'commander';
+import { objectiveNames } from '../audit/objectives.js';
+import { projectionKinds } from '../audit/projection.js';
+import type { AuditSettings, PresetName } from '../audit/settings.js';
+import { presets } from '../audit/settings.js';
+import type { KeepRule } from '../measure/kept-class.js';
+import { keepRules } from '../measure/kept-class.js';
 import { bundledTarget } from '../decode/bundled-models.js';
 import type { MachineFlags } from './common-options.js';
 import { addMachine, addProgress } from './common-options.js';
@@ -18,6 +23,8 @@ export interface AuditFlags extends Partial<AuditSettings>, MachineFlags {
   readonly limit?: number;
   readonly preset: string;
   readonly raw?: boolean;
+  readonly suffix?: readonly string[];
+  readonly dryRun?: boolean;
   readonly universal?: boolean;
   readonly transfer?: boolean;
   readonly seed: number;
@@ -37,7 +44,7 @@ export function addAuditCommand(program: Command, context: CommandContext): void
     .command('audit')
     .summary('how far can a suffix slow a drafter down?')
     .description(
-      'Searches, with the weights of target and drafter in hand, for suffixes that make drafts fail while the answer stays the same; measures them against controls and reports.',
+      'Searches, with the weights of target and drafter in hand, for suffixes that make drafts fail along one and the same answer; measures them against controls of equal effort and reports.',
     )
     .helpOption('-h, --help', 'print this help');
   addSubjects(command);
@@ -46,7 +53,7 @@ export function addAuditCommand(program: Command, context: CommandContext): void
   command.addHelpText('after', examples);
   command.action(async (flags: AuditFlags) => {
     const { runAuditCommand } = await import('./audit-action.js');
-    context.exitCode = await runAuditCommand({ ...flags, ...readSettings(command) }, context.terminal, {
+    context.exitCode = await runAuditCommand({ ...flags, ...readChat(command) }, context.terminal, {
       commandLine: formatCommandLine(command),
       strayBesideResume: listGiven(command).find((option) => !resumable.includes(option.attributeName()))
         ?.long,
@@ -79,6 +86,11 @@ function addSubjects(command: Command): void {
     )
     .option('--prompts-dir <dir>', 'folder with mt_bench.jsonl, humaneval.jsonl, gsm8k.jsonl')
     .option('--limit <count>', 'only the first prompts of the set (default: all)', wholeNumber(1))
+    .option(
+      '--suffix <text|file>',
+      'measure this suffix, or those of a .txt or .jsonl file, instead of searching; may be given several times',
+      collect,
+    )
     .option('--universal', 'also search one suffix for many prompts and measure it on held-out ones')
     .option('--transfer', 'also measure the suffixes found on each drafter on the others');
 }
@@ -86,67 +98,110 @@ function addSubjects(command: Command): void {
 const count = wholeNumber(1);
 
 function addSettings(command: Command): void {
-  const share = { least: 0, most: 1, expected: 'a number from 0 to 1' };
   command
-    .optionsGroup('How to search (each overrides the preset):')
+    .optionsGroup(`How to search (each overrides the preset; in brackets: ${presetNames.join(', ')}):`)
     .addOption(
-      new Option('--preset <name>', 'quick is a demonstration; thorough takes long')
-        .choices(['quick', 'standard', 'thorough'])
+      new Option('--preset <name>', 'quick is a demonstration, thorough a night, paper the published setting')
+        .choices(presetNames)
         .default('standard'),
     )
-    .option('--suffix-length <tokens>', 'length of the suffix', count)
-    .option('--window <tokens>', 'answer positions that the search looks at', count)
-    .option('-n, --max-new-tokens <count>', 'length of the measured answers', count)
+    .option('--suffix-length <tokens>', describe('length of the suffix', 'suffixLength'), count)
     .option(
-      '--epsilon <nats>',
-      'veto: most mean divergence of the target’s distribution',
-      number({ above: 0, expected: 'a number above 0' }),
+      '--window <tokens>',
+      describe('answer positions that the search looks at, at most', 'window'),
+      count,
     )
-    .option('--similarity <share>', 'least edit similarity of the answer', number(share))
     .option(
-      '--excess <nats>',
-      'or else most loss of likelihood of another answer, a token',
+      '--shortest-answer <tokens>',
+      describe('pass over prompts whose clean answer is shorter', 'shortestAnswer'),
+      count,
+    )
+    .option('-n, --max-new-tokens <count>', describe('length of the measured answers', 'maxNewTokens'), count)
+    .option(
+      '--temperature <number>',
+      describe('of target and drafter; 0 is greedy', 'temperature'),
       number({ least: 0, expected: 'a number of 0 or more' }),
     )
-    .option('--repetition <share>', 'and most gain of its repeated 4-grams', number(share))
-    .addOption(
-      new Option('--divergence <direction>', 'which distribution is the reference').choices([
-        'clean-to-suffixed',
-        'suffixed-to-clean',
-      ]),
+    .option(
+      '--epsilon <nats>',
+      describe('veto: most mean divergence of the target’s distribution', 'epsilon'),
+      number({ above: 0, expected: 'a number above 0' }),
     )
     .addOption(
-      new Option('--objective <name>', 'what the search drives up').choices([
-        'surprisal',
-        'kl',
-        'reverse-kl',
-        'total-variation',
-        'one-sided',
-        'expected-length',
-      ]),
+      new Option(
+        '--keep <class>',
+        describe('what must stay of the answer: similar means identical or edit similarity of 0.9', 'keep'),
+      )
+        .choices([...keepRules, 'law'])
+        .argParser(parseKeep),
     )
-    .option('--draft-depth <levels>', 'levels that expected-length looks ahead', count)
     .addOption(
-      new Option('--projection <kind>', 'what is taken out of the gradient').choices([
-        'none',
-        'direction',
-        'subspace',
-      ]),
+      new Option(
+        '--divergence <direction>',
+        describe('which distribution is the reference', 'divergence'),
+      ).choices(['clean-to-suffixed', 'suffixed-to-clean']),
     )
-    .option('--lambda <weight>', 'of the direction', number({ least: 0, expected: 'a number of 0 or more' }))
-    .option('--steps <count>', 'steps of a search', count)
-    .option('--candidates <count>', 'suffixes tried in each step', count)
-    .option('--top-tokens <count>', 'tokens considered at a position', count)
-    .option('--positions <count>', 'positions edited in a step', count)
-    .option('--merges <count>', 'most edits joined in a step; 1 joins none', count)
-    .option('--buffer <count>', 'best suffixes that are decoded at the end', count)
-    .option('--decodes <count>', 'suffixes decoded in each step; 0 for none', wholeNumber(0))
-    .option('--patience <steps>', 'steps without gain before the next start', count)
-    .option('--repeats <seeds>', 'attacks on each prompt, each with its own seed', count)
-    .option('--no-control-searches', 'leave the preservation-only and unprojected searches out')
+    .addOption(
+      new Option(
+        '--objective <name>',
+        'what the search drives up [margin; total-variation above temperature 0; paper: surprisal]',
+      ).choices(objectiveNames),
+    )
+    .option(
+      '--draft-depth <levels>',
+      describe('levels that margin and expected-length look ahead', 'draftDepth'),
+      count,
+    )
+    .addOption(
+      new Option('--projection <kind>', describe('what is taken out of the gradient', 'projection')).choices(
+        projectionKinds,
+      ),
+    )
+    .option(
+      '--lambda <weight>',
+      describe('of the direction', 'lambda'),
+      number({ least: 0, expected: 'a number of 0 or more' }),
+    )
+    .option('--steps <count>', describe('steps of a search', 'steps'), count)
+    .option('--candidates <count>', describe('suffixes tried in each step', 'candidates'), count)
+    .option('--top-tokens <count>', describe('tokens considered at a position', 'topTokens'), count)
+    .option('--moves <count>', describe('most tokens that a candidate changes', 'moves'), count)
+    .option('--merges <count>', describe('most edits joined in a step; 1 joins none', 'merges'), count)
+    .option('--starts <count>', describe('random suffixes to begin with', 'starts'), count)
+    .option('--finalists <count>', describe('suffixes decoded at the end', 'finalists'), count)
+    .option('--patience <steps>', describe('steps without gain before the next start', 'patience'), count)
+    .option(
+      '--repeats <seeds>',
+      describe('searches on each prompt, each with its own seed', 'repeats'),
+      count,
+    )
+    .option(
+      '--random-draws <count>',
+      describe('random suffixes measured on each prompt', 'randomDraws'),
+      count,
+    )
+    .option(
+      '--control-searches',
+      describe('also search for preservation alone, and without projection', 'controlSearches'),
+    )
     .option('--allow-non-ascii', 'let suffixes have any printable text')
     .addOption(new Option('--chat', 'through the chat template (default)').conflicts('raw'))
     .option('--raw', 'prompts as they are, without the chat template');
+}
+
+const presetNames = Object.keys(presets) as PresetName[];
+
+/** The text with the value of every preset, or the one value that they share. */
+function describe(text: string, name: keyof AuditSettings): string {
+  const values = presetNames.map((preset) => String(presets[preset][name]));
+  return `${text} [${new Set(values).size === 1 ? values[0]! : values.join(', ')}]`;
+}
+
+/** `law` is an older word for it. */
+function parseKeep(value: string): KeepRule {
+  const rule = keepRules.find((known) => known === value || (value === 'law' && known === 'distribution'));
+  if (rule !== undefined) return rule;
+  throw new InvalidArgumentError(`Allowed choices are ${keepRules.join(', ')}.`);
 }
 
 function addRun(command: Command): void {
@@ -155,15 +210,16 @@ function addRun(command: Command): void {
     .option('--seed <number>', 'of everything random', wholeNumber(0), 0)
     .option('--out <dir>', 'folder of the run (default: a new one in runs/)')
     .option('--resume <dir>', 'go on with an interrupted run')
+    .option('--dry-run', 'say what it would do, how long that takes and how much memory; search nothing')
     .optionsGroup('Gate and output:')
     .option(
       '--fail-if-drop <share>',
-      'exit code 100 where the accepted length drops by this share, as 0.3',
+      'exit code 100 where the accepted length along the same answer drops by this share, as 0.3',
       number({ above: 0, most: 1, expected: 'a number above 0 and up to 1' }),
     )
     .option(
       '--fail-if-accepted-length-below <length>',
-      'exit code 100 where the attacked mean accepted length is lower',
+      'exit code 100 where it is lower under attack',
       number({ least: 1, expected: 'a number of 1 or more' }),
     )
     .addOption(
@@ -178,17 +234,13 @@ function listGiven(command: Command): Option[] {
   return command.options.filter((option) => command.getOptionValueSource(option.attributeName()) === 'cli');
 }
 
-/** --no-control-searches has a default of its own, which must not override the preset's. */
-function readSettings(command: Command): Partial<Pick<AuditSettings, 'controlSearches' | 'chat'>> {
-  const { controlSearches, raw, chat } = command.opts<Partial<AuditFlags>>();
-  return {
-    ...(controlSearches === false ? { controlSearches } : {}),
-    ...(raw === true ? { chat: false } : chat === true ? { chat } : {}),
-  };
+function readChat(command: Command): Partial<Pick<AuditSettings, 'chat'>> {
+  const { raw, chat } = command.opts<Partial<AuditFlags>>();
+  return raw === true ? { chat: false } : chat === true ? { chat } : {};
 }
 
 /** Where it runs and what it prints does not change what it finds. */
-const irrelevant = ['out', 'progress', 'format', 'cacheDir'];
+const irrelevant = ['out', 'progress', 'format', 'cacheDir', 'dryRun'];
 
 function formatCommandLine(command: Command): string {
   const given = listGiven(command).filter((option) => !irrelevant.includes(option.attributeName()));
@@ -210,8 +262,10 @@ Examples:
   mistletoe audit --preset quick                          the bundled eagle3 on a small prompt set
   mistletoe audit -d sps -d eagle3 --transfer             two drafters, and what carries over
   mistletoe audit --target ./my-model --drafter ./my-eagle3 -p my.jsonl --limit 8 --fail-if-drop 0.3
+  mistletoe audit -d eagle3 --suffix runs/target-eagle3-0-1/suffixes.jsonl    measure the suffixes of an earlier run
   mistletoe audit --resume runs/target-eagle3-0-1         go on after Ctrl-C or a crash
 
-It audits weights that you hold, on your machine. The run's folder has report.html, report.md, junit.xml and result.json.
+It audits weights that you hold, on your machine. The run's folder has report.html, report.md, junit.xml,
+result.json and suffixes.jsonl; mistletoe compare shows two runs side by side.
 Exit codes: 0 passed, 1 the program failed, 2 something you gave it is wrong, 3 nothing audited, 100 a gate failed, 130 interrupted.
 `;

@@ -1,37 +1,29 @@
 /** Act two: an audit of two bundled drafters, small enough to watch, that ends in a report. */
 import { join, relative } from 'node:path';
 import { createRequest } from '../audit/create-request.js';
+import type { ArmName, ArmResult, AuditResult, PromptResult } from '../audit/result.js';
 import { startAudit } from '../audit/run-audit.js';
-import { chooseRunFolder } from '../audit/run-folder.js';
 import { packageRoot } from '../decode/bundled-models.js';
 import { armLabels } from '../report/arm-names.js';
 import { judge } from '../report/verdict.js';
 import { writeReports } from '../report/write-reports.js';
-import type { AuditResult, ArmName } from '../audit/result.js';
 import { loadPrompts } from '../text/prompt-set.js';
 import { createAuditProgress } from './audit-progress.js';
 import type { Stage } from './demo-stage.js';
 import { createWrapper, sayBars, sayHeading, stageWidth } from './demo-stage.js';
 import { createProgress } from './progress.js';
+import { withoutControls } from './terminal.js';
 
-/** Prompts on which the drafters do well: there is something to lose. */
+/** Code and maths: there the drafters do well, and the target's answers stand firm behind stray text. */
 const promptIds = ['code-1', 'code-2', 'maths-4'];
 const drafters = ['sps', 'eagle3'];
-/** A fraction of `standard`, and without its two control searches. */
-const settings = {
-  steps: 14,
-  candidates: 16,
-  buffer: 2,
-  maxNewTokens: 48,
-  controlSearches: false,
-} as const;
 
 export async function showAudit(stage: Stage, number: number): Promise<void> {
   const { say, flags, terminal, signal } = stage;
   sayHeading(stage, number, 'A few tokens that make the drafts fail');
   say('Speed hangs on target and drafter agreeing. The audit searches, with the weights');
-  say('of both in hand, for a few tokens behind the prompt that make them disagree and');
-  say('hardly move what the target itself says: two drafters, three prompts.');
+  say('of both in hand, for a few tokens behind the prompt that make them disagree while');
+  say('the target gives the very same answer: two drafters, three prompts.');
   say();
   const all = await loadPrompts(join(packageRoot, 'examples/prompts.jsonl'));
   const cache = flags.cacheDir === undefined ? {} : { cacheFolder: flags.cacheDir };
@@ -39,18 +31,14 @@ export async function showAudit(stage: Stage, number: number): Promise<void> {
     prompts: all.filter(({ id }) => promptIds.includes(id)),
     drafters,
     preset: 'quick',
-    settings,
     threads: flags.threads,
     command: 'mistletoe demo --act 2',
     ...cache,
   });
   const progress = createProgress('auto', terminal.stderr);
   const events = createAuditProgress(progress, { now: () => performance.now() });
-  const outcome = await startAudit(flags.out ?? chooseRunFolder('runs', 'demo'), request, {
-    events,
-    signal,
-    ...cache,
-  }).finally(() => {
+  const place = flags.out ?? { parent: 'runs', name: 'demo' };
+  const outcome = await startAudit(place, request, { events, signal, ...cache }).finally(() => {
     progress.finish();
   });
   const { path } = outcome.folder;
@@ -62,22 +50,23 @@ export async function showAudit(stage: Stage, number: number): Promise<void> {
   const verdict = judge(result);
   const reports = await writeReports(path, result, timings, verdict);
   sayLengths(stage, result);
+  sayOneAnswer(stage, result);
   say();
   const wrapper = createWrapper(stage.write, '', stageWidth);
   wrapper.add(`${stage.colors.bold(verdict.level)}: ${verdict.headline}`);
   wrapper.finish();
   say();
-  say('Three prompts and a short search show how it works; they do not decide anything.');
-  say('`mistletoe audit` does it with more prompts, longer searches and all controls.');
+  say('Three prompts and a short search show how it works. They cannot decide whether a');
+  say('drafter is fragile: that takes more prompts, and `mistletoe audit` takes them.');
   say();
   say(`Report: ${stage.colors.bold(relative('.', reports.html))}`);
 }
 
-const shown: readonly ArmName[] = ['clean', 'random', 'fluent', 'attack'];
+const shown: readonly ArmName[] = ['clean', 'random', 'fluent', 'undirected', 'attack'];
 
 function sayLengths(stage: Stage, { drafters: results }: AuditResult): void {
   const { say, colors } = stage;
-  say('Mean accepted length, tokens per step of the target');
+  say('Tokens that a pass of the target brings, along the same answers');
   for (const { drafter, summary } of results) {
     say();
     say(drafter);
@@ -86,7 +75,7 @@ function sayLengths(stage: Stage, { drafters: results }: AuditResult): void {
     else
       sayBars(
         stage,
-        rows.map(({ arm, meanAcceptedLength: { estimate } }) => ({
+        rows.map(({ arm, sameAnswer: { estimate } }) => ({
           name: armLabels[arm],
           figure: estimate.toFixed(2),
           value: estimate,
@@ -94,4 +83,47 @@ function sayLengths(stage: Stage, { drafters: results }: AuditResult): void {
         })),
       );
   }
+}
+
+interface Example {
+  readonly drafter: string;
+  readonly prompt: PromptResult;
+  readonly clean: ArmResult;
+  readonly attack: ArmResult;
+}
+
+/** The identical answer that lost most. */
+function findExample({ drafters: results }: AuditResult): Example | undefined {
+  const all = results.flatMap(({ drafter, prompts }) =>
+    prompts.flatMap((prompt): Example[] => {
+      const clean = prompt.arms.find(({ arm }) => arm === 'clean');
+      const attack = prompt.arms.find(({ arm }) => arm === 'attack');
+      const isSame = attack?.preservation.kept === 'identical' && attack.suffixIds.length > 0;
+      return clean !== undefined && attack !== undefined && isSame
+        ? [{ drafter, prompt, clean, attack }]
+        : [];
+    }),
+  );
+  const lossOf = ({ clean, attack }: Example): number => attack.sameAnswer.steps / clean.sameAnswer.steps;
+  return all.sort((left, right) => lossOf(right) - lossOf(left))[0];
+}
+
+function sayOneAnswer({ say, colors }: Stage, result: AuditResult): void {
+  const example = findExample(result);
+  if (example === undefined) return;
+  const { drafter, prompt, clean, attack } = example;
+  say();
+  say(`One of them: ${drafter} on "${withoutControls(prompt.prompt)}"`);
+  say(`  suffix   ${colors.dim(withoutControls(attack.suffix))}`);
+  say(`  answer   the same ${attack.answer.tokenIds.length} tokens with and without it`);
+  for (const [name, { sameAnswer }] of [
+    ['without', clean],
+    ['with', attack],
+  ] as const) {
+    const marks = Array.from(sameAnswer.origins, (origin) =>
+      origin === 'a' ? colors.green('▪') : colors.red('○'),
+    ).join('');
+    say(`  ${name.padEnd(8)} ${marks}  ${sameAnswer.steps} passes`);
+  }
+  say(colors.dim('           ▪ accepted draft   ○ a pass of the target'));
 }

@@ -52,18 +52,23 @@ export function summariseAcceptance(steps: readonly StepRecord[], emitted: numbe
 
 /** One record over the steps of all the given ones: a long answer weighs more than a short one. */
 export function poolAcceptance(records: readonly AcceptanceRecord[]): AcceptanceRecord {
-  const histogram: number[] = [];
+  const histogram = poolHistograms(records.map((record) => record.histogram));
   let proposed = 0;
   let emitted = 0;
   for (const record of records) {
     proposed += record.proposed;
     emitted += record.emitted;
-    for (const [accepted, count] of record.histogram.entries()) {
-      histogram[accepted] = (histogram[accepted] ?? 0) + count;
-    }
   }
   const acceptedLengths = records.flatMap((record) => record.acceptedLengths);
   return deriveRecord({ proposed, emitted, acceptedLengths, histogram });
+}
+
+export function poolHistograms(histograms: readonly (readonly number[])[]): number[] {
+  const pooled: number[] = [];
+  for (const histogram of histograms) {
+    for (const [accepted, count] of histogram.entries()) pooled[accepted] = (pooled[accepted] ?? 0) + count;
+  }
+  return pooled;
 }
 
 /**

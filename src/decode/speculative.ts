@@ -18,12 +18,17 @@ import { createChooser, finishGeneration } from './plain.js';
 import { prefill } from './prefill.js';
 import type { ReadPrefix } from './prefix.js';
 import type { VerificationRule } from './verification.js';
-import { checkRule, createVerifier } from './verifier.js';
+import { checkRule, createHeldVerifier, createVerifier } from './verifier.js';
 
 export interface SpeculativeRequest extends GenerationRequest {
   readonly policy: PolicyChooser;
   /** `greedy` at temperature 0 and `rejection` above it, unless told otherwise. */
   readonly rule?: VerificationRule;
+  /**
+   * Holds the answer to these tokens, whatever the target would say: the drafter drafts and is judged along them. Above
+   * temperature 0 a chain is drafted along them, too. `maxNewTokens` and stop tokens do not count then.
+   */
+  readonly held?: readonly number[] | undefined;
   /** What the prompt begins with, if that has been read already. */
   readonly prefix?: ReadPrefix;
   /** Told once when the drafter fails and the request goes on without it. */
@@ -69,16 +74,21 @@ export async function decodeSpeculative(
   drafter: Drafter,
   request: SpeculativeRequest,
 ): Promise<SpeculativeGeneration> {
-  const { promptIds, sampling, policy, seed } = request;
+  const { promptIds, sampling, policy, seed, held } = request;
   const rule = request.rule ?? (sampling.temperature === 0 ? 'greedy' : 'rejection');
   checkRule(rule, sampling);
   const { contextLength } = model.configuration;
   const reads: readonly ForwardOutput[] = drafter.reads === 'tokens' ? [] : [drafter.reads];
   const chooser = createChooser(sampling, createRandom(seed, 'decode'));
-  const verify = createVerifier(rule, sampling, createRandom(seed, 'verify'));
+  const judging = createRandom(seed, 'verify');
+  const verify =
+    held === undefined
+      ? createVerifier(rule, sampling, judging)
+      : createHeldVerifier(held, sampling, judging);
   const random = createRandom(seed, 'draft');
   const cache = request.prefix?.cache.clone() ?? model.createCache();
-  const answer = new Answer(promptIds, request);
+  const limits = held === undefined ? {} : { maxNewTokens: held.length, stopIds: [], stopStrings: [] };
+  const answer = new Answer(promptIds, { ...request, ...limits });
   const steps: StepOutcome[] = [];
   // Another drafter of the same target may have pointed them elsewhere since this one was loaded.
   if (drafter.taps.length > 0) model.setTaps(drafter.taps);
@@ -96,7 +106,7 @@ export async function decodeSpeculative(
     want: [chooser.want, ...reads],
     onChunk(tokens, result) {
       readCount += tokens.length;
-      root = promptIds[readCount] ?? chooser.choose(result);
+      root = promptIds[readCount] ?? held?.[0] ?? chooser.choose(result);
       session?.observe({ tokens, states: statesOf(drafter, result), next: root });
     },
   });
@@ -118,7 +128,8 @@ export async function decodeSpeculative(
     if (session !== undefined && wanted !== undefined) {
       try {
         const depthLimit = Math.min(room - 1, session.room);
-        tree = await growTree(session, { root, policy: wanted, sampling, random, depthLimit });
+        const along = sampling.temperature === 0 ? undefined : held?.slice(answer.tokenIds.length);
+        tree = await growTree(session, { root, policy: wanted, sampling, random, depthLimit, along });
       } catch (cause) {
         if (!(cause instanceof MistletoeError) || cause.code !== 'drafter') throw cause;
         session = undefined;
@@ -136,7 +147,7 @@ export async function decodeSpeculative(
     targetPasses += 1;
     const verifyEnd = performance.now();
     // 3. Keep a path of it, and the rows of that path.
-    const { path, nextToken } = verify.judge(tree, result);
+    const { path, nextToken } = verify.judge(tree, result, answer.tokenIds.length);
     const kept = [0, ...path];
     cache.append(result.rows, tree.tokens.length, kept);
     session?.observe({

@@ -5,27 +5,56 @@ import type { SamplingOptions } from '../core/sampling.js';
 import { toDistribution } from '../core/sampling.js';
 import type { TokenTree } from '../draft/token-tree.js';
 import type { ForwardResult } from '../model/causal-model.js';
-import type { Verification, VerificationRule } from './verification.js';
+import { followDrawn, followTokens } from './held-verification.js';
+import type { TargetDistribution, Verification, VerificationRule } from './verification.js';
 import { verifyGreedy, verifyRejection, verifyTypical } from './verification.js';
 
 export interface Verifier {
   readonly want: 'argmax' | 'logits';
-  judge(tree: TokenTree, result: ForwardResult): Verification;
+  /** `emitted` tokens of the answer are known, the tree's root being the last of them. */
+  judge(tree: TokenTree, result: ForwardResult, emitted: number): Verification;
 }
 
 export function createVerifier(rule: VerificationRule, sampling: SamplingOptions, random: Random): Verifier {
   if (rule === 'greedy') return { want: 'argmax', judge: (tree, { argmax }) => verifyGreedy(tree, argmax!) };
-  const distributionOf = (tree: TokenTree, logits: Float32Array) => {
-    const width = logits.length / tree.tokens.length;
-    return (node: number) => toDistribution(logits.subarray(node * width, (node + 1) * width), sampling);
-  };
   return {
     want: 'logits',
     judge: (tree, { logits }) =>
       rule === 'typical'
-        ? verifyTypical(tree, distributionOf(tree, logits!))
-        : verifyRejection(tree, distributionOf(tree, logits!), random),
+        ? verifyTypical(tree, distributionsOf(tree, logits!, sampling))
+        : verifyRejection(tree, distributionsOf(tree, logits!, sampling), random),
   };
+}
+
+/**
+ * Holds the answer to given tokens: drafts are judged by them, whatever the target would say, so that two prompts can
+ * be compared along one and the same answer.
+ */
+export function createHeldVerifier(
+  answer: readonly number[],
+  sampling: SamplingOptions,
+  random: Random,
+): Verifier {
+  const isGreedy = sampling.temperature === 0;
+  return {
+    want: isGreedy ? 'argmax' : 'logits',
+    judge(tree, { logits }, emitted) {
+      const path = isGreedy
+        ? followTokens(tree, answer.slice(emitted))
+        : followDrawn(tree, distributionsOf(tree, logits!, sampling), random);
+      // Behind the answer's end nothing is asked for any more.
+      return { path, nextToken: answer[emitted + path.length] ?? answer.at(-1)! };
+    },
+  };
+}
+
+function distributionsOf(
+  tree: TokenTree,
+  logits: Float32Array, // [node, vocabulary]
+  sampling: SamplingOptions,
+): TargetDistribution {
+  const width = logits.length / tree.tokens.length;
+  return (node) => toDistribution(logits.subarray(node * width, (node + 1) * width), sampling);
 }
 
 /** Refuses a rule that the temperature makes no sense of. */

@@ -60,6 +60,18 @@ export function resolvePolicy(
     : policy;
 }
 
+/** How deep a draft of the policy can be. */
+export function levelsOf(policy: ResolvedPolicy): number {
+  switch (policy.kind) {
+    case 'chain':
+      return policy.length;
+    case 'tree':
+      return policy.shape.depths.reduce((deepest, depth) => Math.max(deepest, depth), 0);
+    case 'dynamic':
+      return policy.depth + 1;
+  }
+}
+
 export interface DraftRequest {
   readonly root: number;
   readonly policy: ResolvedPolicy;
@@ -67,10 +79,13 @@ export interface DraftRequest {
   readonly random: Random;
   /** Levels that fit the contexts of target and drafter. */
   readonly depthLimit: number;
+  /** Draws nothing and follows these tokens instead, with the drafter's distribution of each; chains only. */
+  readonly along?: readonly number[] | undefined;
 }
 
 export async function growTree(session: DraftSession, request: DraftRequest): Promise<TokenTree> {
-  const { policy } = request;
+  const { policy, along } = request;
+  if (along !== undefined) return growAlong(session, request, along);
   if (policy.kind === 'dynamic') return growDynamicTree(session, request, policy);
   if (policy.kind === 'chain' && request.sampling.temperature === 0 && session.draftChain !== undefined) {
     if (request.depthLimit < 1) return chainTree(request.root, []);
@@ -78,6 +93,32 @@ export async function growTree(session: DraftSession, request: DraftRequest): Pr
     return chainTree(request.root, tokens.slice(0, request.depthLimit));
   }
   return growStaticTree(session, request, policy.kind === 'chain' ? chainShape(policy.length) : policy.shape);
+}
+
+/** What a sampled chain would have been, had it drawn the given tokens. */
+async function growAlong(
+  session: DraftSession,
+  { root, policy, sampling, depthLimit }: DraftRequest,
+  tokens: readonly number[],
+): Promise<TokenTree> {
+  if (policy.kind !== 'chain') {
+    throw new MistletoeError(
+      'usage',
+      `A draft along given tokens is a chain; the policy is ${policy.kind}.`,
+      {
+        hint: 'Use for example --draft chain:4.',
+      },
+    );
+  }
+  const draft = new Draft(root);
+  const distributions: Float32Array[] = [];
+  const levels = Math.min(policy.length, depthLimit, tokens.length);
+  for (let node = 0; node < levels; node++) {
+    const scores = await session.expand(draft, [node], 'logits');
+    distributions.push(toDistribution(scores.logits(0), sampling));
+    draft.add(tokens[node]!, node);
+  }
+  return finishTree(draft, distributions);
 }
 
 class Draft implements GrowingDraft {

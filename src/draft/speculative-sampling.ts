@@ -115,13 +115,9 @@ class DraftModel implements Drafter {
       context,
       ...(past === undefined ? {} : { past }),
     });
-    const logits = Array.from({ length: depth }, (_, level) =>
-      projectToVocabulary(
-        configuration,
-        scope,
-        dropFirst(dropFirst(decoded.features, 1 + level), teacher.firstRow),
-      ),
-    );
+    const scored = dropFirst(dropFirst(decoded.features, 1), teacher.firstRow);
+    const all = projectToVocabulary(configuration, scope, scored);
+    const logits = Array.from({ length: depth }, (_, level) => dropFirst(all, level));
     return { logits, rows: decoded.rows };
   }
 

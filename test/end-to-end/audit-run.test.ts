@@ -1,14 +1,13 @@
 /** Whole audits of tiny checkpoints: what a run contains, what it skips and why, and that it can be interrupted. */
-import { copyFileSync, existsSync, readFileSync } from 'node:fs';
+import { copyFileSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { AuditPlan } from '../../src/audit/create-request.js';
 import { createRequest } from '../../src/audit/create-request.js';
-import type { AuditEvents } from '../../src/audit/drafter-audit.js';
+import type { AuditEvents } from '../../src/audit/audit-events.js';
 import type { AuditOutcome } from '../../src/audit/run-audit.js';
 import { resumeAudit, startAudit } from '../../src/audit/run-audit.js';
 import type { AuditResult } from '../../src/audit/result.js';
-import { arms } from '../../src/audit/result.js';
 import { judge } from '../../src/report/verdict.js';
 import { TinyAudits, tinySettings } from '../support/tiny-audit.js';
 import { tiny, writeCheckpoint, decoderTensors, llamaConfig } from '../support/tiny-checkpoints.js';
@@ -37,18 +36,26 @@ async function complete(plan: AuditPlan, events: AuditEvents = {}): Promise<Audi
 
 describe('an audit', () => {
   it('measures every arm of every prompt, and the same seed gives the same result', async () => {
-    const plan = audits.plan([draftModel, eagle3], texts, { transfer: true, universal: true });
+    const plan = audits.plan([draftModel, eagle3], texts, {
+      ...{ transfer: true, universal: true },
+      settings: { controlSearches: true },
+    });
     const result = await complete(plan);
     for (const { prompts, summary } of result.drafters) {
       expect(summary.promptsAudited).toBe(2);
       for (const prompt of prompts) {
-        expect(prompt.arms.map(({ arm }) => arm)).toEqual(arms);
+        expect(prompt.arms.map(({ arm }) => arm)).toEqual([
+          ...['clean', 'clean-again', 'random', 'random', 'fluent', 'undirected'],
+          ...['preservation-only', 'unprojected', 'attack'],
+        ]);
         const [clean, again] = prompt.arms;
         expect(again!.answer).toEqual(clean!.answer);
-        expect(again!.acceptance).toEqual(clean!.acceptance);
-        for (const { arm, suffixIds, preservation, answer } of prompt.arms) {
+        expect(again!.sameAnswer).toEqual(clean!.sameAnswer);
+        for (const { arm, suffixIds, preservation, answer, sameAnswer } of prompt.arms) {
           expect(suffixIds).toHaveLength(arm.startsWith('clean') ? 0 : 5);
           expect(answer.pieces.join('')).toBe(answer.text);
+          // Whatever the suffix, the measured answer is the clean one.
+          expect(sameAnswer.origins).toHaveLength(clean!.answer.tokenIds.length);
           if (arm === 'attack') expect(preservation.divergence).toBeLessThanOrEqual(tinySettings.epsilon);
         }
       }
@@ -58,8 +65,9 @@ describe('an audit', () => {
     expect(transfer!.drafters).toEqual(result.setup.drafters.map(({ id }) => id));
     result.drafters.forEach(({ summary }, index) => {
       const attack = summary.arms.find(({ arm }) => arm === 'attack')!;
-      expect(transfer!.attacked[index]![index]).toBeCloseTo(attack.meanAcceptedLength.estimate, 12);
+      expect(transfer!.attacked[index]![index]).toBeCloseTo(attack.sameAnswer.estimate, 12);
     });
+    expect(transfer!.prompts).toEqual(['p1', 'p2']);
     expect(universal.map(({ trained }) => trained.n)).toEqual([2, 2]);
     expect(await complete(plan)).toEqual(result);
     expect(await complete({ ...plan, seed: 5 })).not.toEqual(result);
@@ -100,9 +108,8 @@ describe('an audit', () => {
       signal: abort.signal,
     });
     expect(first.status).toBe('interrupted');
-    expect(existsSync(join(folder, 'result.json'))).toBe(false);
     expect((await resumeAudit(folder, { cacheFolder })).status).toBe('complete');
-    for (const name of ['config.json', 'units.jsonl', 'steps.jsonl', 'result.json'])
+    for (const name of ['config.json', 'units.jsonl', 'steps.jsonl'])
       expect(readFileSync(join(folder, name), 'utf8'), name).toBe(readFileSync(join(whole, name), 'utf8'));
   });
 });
@@ -125,28 +132,20 @@ describe('prompts that cannot be audited', () => {
     expect(await reasons(plan)).toEqual(['Nothing stands before the place of the suffix.', null]);
   });
 
-  it('with every candidate vetoed', async () => {
+  it('with every candidate vetoed, which counts as no drop', async () => {
     const plan = audits.plan([draftModel], ['abcdefgh'], { settings: { ...quick, epsilon: 1e-9 } });
-    const notices: string[] = [];
-    const result = await complete(plan, { onNotice: (message) => notices.push(message) });
-    const [prompt] = result.drafters[0]!.prompts;
-    expect(prompt!.skipped).toMatch(
-      /^Every candidate was vetoed: the smallest divergence seen is \d\.\d{3}, the bound is 1e-9\.$/,
-    );
-    expect(notices.join()).toContain('Raise --epsilon above');
-    expect(judge(result)).toMatchObject({ exitCode: 3, level: 'inconclusive' });
-  });
-
-  it('with no suffix that keeps the answer: the attack has failed and the prompt counts as it is', async () => {
-    const settings = { ...quick, similarity: 1, excess: 0, repetition: 0 };
-    const result = await complete(audits.plan([draftModel], ['abcdefgh'], { settings }));
+    const result = await complete(plan);
     const [prompt] = result.drafters[0]!.prompts;
     const find = (name: string) => prompt!.arms.find(({ arm }) => arm === name)!;
     expect(prompt!.skipped).toBeNull();
+    expect(find('attack').withoutSuffix).toMatch(
+      /^No suffix inside the bounds was found: the smallest divergence is \d\.\d{3}, the bound 1e-9\.$/,
+    );
     expect(find('attack').suffixIds).toEqual([]);
-    expect(find('attack').acceptance).toEqual(find('clean').acceptance);
-    expect(find('random').preservation.withinBound).toBe(false);
+    expect(find('attack').sameAnswer).toEqual(find('clean').sameAnswer);
+    expect(result.drafters[0]!.summary).toMatchObject({ promptsAudited: 1, promptsWithoutSuffix: 1 });
     expect(result.drafters[0]!.summary.drop.estimate).toBe(0);
+    expect(judge(result).level).toBe('inconclusive');
   });
 
   it('with an answer shorter than the window', async () => {
@@ -160,7 +159,7 @@ describe('prompts that cannot be audited', () => {
     copyFileSync(join(audits.targetFolder, 'tokenizer.json'), join(folder, 'tokenizer.json'));
     const plan = audits.plan([draftModel], ['abcdefgh'], { settings: quick, target: folder });
     const [reason] = await reasons(plan);
-    expect(reason).toMatch(/^The clean answer has \d tokens; the window needs 8\.$/);
+    expect(reason).toMatch(/^The clean answer has \d tokens; an audit needs 8\.$/);
     expect(Number(/\d/.exec(reason!)![0])).toBeLessThanOrEqual(expected + 1);
   });
 
@@ -206,6 +205,71 @@ describe('prompts that cannot be audited', () => {
   });
 });
 
+describe('given suffixes', () => {
+  const measure = (suffixes: AuditPlan['suffixes']): Promise<AuditResult> =>
+    complete(audits.plan([draftModel], texts, { suffixes }));
+
+  it('are measured on every prompt, without a search', async () => {
+    const result = await measure([
+      { text: 'kbc', place: '--suffix' },
+      { text: 'mmmm', place: '--suffix' },
+    ]);
+    for (const { arms: rows, traces, skipped } of result.drafters[0]!.prompts) {
+      expect(skipped).toBeNull();
+      expect(traces).toEqual([]);
+      expect(rows.map(({ arm }) => arm)).toEqual([
+        ...['clean', 'clean-again', 'random', 'random', 'fluent'].filter(
+          (arm) => rows.some((row) => row.arm === arm) || arm !== 'fluent',
+        ),
+        ...['given', 'given'],
+      ]);
+      expect(rows.filter(({ arm }) => arm === 'given').map(({ suffix }) => suffix)).toEqual(['kbc', 'mmmm']);
+    }
+  });
+
+  it('replay what a search found, to the same numbers', async () => {
+    const found = await complete(audits.plan([draftModel], texts));
+    const attacks = found.drafters[0]!.prompts.map(({ promptId, arms: rows }) => ({
+      promptId,
+      attack: rows.find(({ arm }) => arm === 'attack')!,
+    }));
+    const replayed = await measure(
+      attacks.map(({ promptId, attack }) => ({ text: attack.suffix, promptId, place: 'suffixes.jsonl' })),
+    );
+    replayed.drafters[0]!.prompts.forEach(({ arms: rows }, index) => {
+      const given = rows.filter(({ arm }) => arm === 'given');
+      expect(given).toHaveLength(1);
+      expect(given[0]!.sameAnswer).toEqual(attacks[index]!.attack.sameAnswer);
+      expect(given[0]!.answer).toEqual(attacks[index]!.attack.answer);
+    });
+  });
+
+  it('that do not survive in a prompt pass it over, with the reason', async () => {
+    const result = await measure([{ text: '\u00e9', place: 'suffixes.txt, line 1' }]);
+    for (const { skipped } of result.drafters[0]!.prompts)
+      expect(skipped).toMatch(/^The suffix of suffixes\.txt, line 1 does not survive in this prompt/);
+    expect(judge(result).exitCode).toBe(3);
+  });
+});
+
+describe('above temperature 0', () => {
+  it('the audit measures along a drawn answer, and A/A is another draw', async () => {
+    const settings = { temperature: 1, keep: 'distribution', objective: 'total-variation' } as const;
+    const result = await complete(audits.plan([draftModel], texts, { settings }));
+    const rows = result.drafters[0]!.prompts.flatMap(({ arms: each }) => each);
+    const held = (name: string) => rows.filter(({ arm }) => arm === name).map(({ sameAnswer }) => sameAnswer);
+    expect(held('attack')).toHaveLength(2);
+    expect(held('clean')).not.toEqual(held('clean-again'));
+    for (const { origins, emitted } of held('attack')) expect(emitted).toBe(origins.length);
+  });
+
+  it('needs a chain', async () => {
+    const settings = { temperature: 1, keep: 'distribution' } as const;
+    const plan = audits.plan([draftModel], texts, { settings, draft: 'dynamic:8,2,2' });
+    await expect(createRequest(plan)).rejects.toThrow('An audit at temperature 1 needs a chain');
+  });
+});
+
 describe('requests', () => {
   it('write every default out', async () => {
     const { draft, ...plan } = audits.plan([draftModel, eagle3], texts);
@@ -244,6 +308,17 @@ describe('requests', () => {
     const plan = audits.plan([other], texts, { draft: 'chain:9' });
     await expect(start(plan, folder)).rejects.toThrow('The draft policy asks for 9 levels');
     expect(existsSync(folder)).toBe(false);
+  });
+
+  it('are not resumed by another version', async () => {
+    const folder = audits.freshFolder();
+    await start(audits.plan([draftModel], ['abcdefgh']), folder);
+    const path = join(folder, 'config.json');
+    const config = JSON.parse(readFileSync(path, 'utf8')) as object;
+    writeFileSync(path, JSON.stringify({ ...config, version: '0.0.1' }));
+    await expect(resumeAudit(folder, { cacheFolder: audits.cacheFolder })).rejects.toThrow(
+      /begun by Mistletoe 0\.0\.1; this is|config\.json/,
+    );
   });
 
   it('are not resumed with other weights', async () => {

@@ -8,7 +8,7 @@ import { createObjective, type ObjectiveName } from '../../src/audit/objectives.
 import type { PromptState } from '../../src/audit/prompt-state.js';
 import { readPromptState } from '../../src/audit/prompt-state.js';
 import { Scorer } from '../../src/audit/scoring.js';
-import type { SearchPrograms } from '../../src/audit/search-programs.js';
+import type { PassSettings, SearchPrograms } from '../../src/audit/search-programs.js';
 import { compileSearch } from '../../src/audit/search-programs.js';
 import { makeTemporaryFolder } from '../../src/checkpoint/testing/temporary-folder.js';
 import type { Target } from '../../src/decode/target.js';
@@ -25,18 +25,21 @@ import { drafterVariants } from './tiny-drafters.js';
 export const tinySettings = {
   suffixLength: 5,
   window: 8,
+  shortestAnswer: 8,
   maxNewTokens: 20,
+  temperature: 0,
   epsilon: 3,
-  similarity: 0,
+  keep: 'distribution',
   draftDepth: 3,
   steps: 3,
   candidates: 8,
   topTokens: 8,
-  positions: 2,
+  moves: 2,
   merges: 2,
-  buffer: 2,
-  decodes: 1,
+  starts: 2,
+  finalists: 2,
   patience: 2,
+  randomDraws: 2,
   chat: false,
 } as const satisfies Partial<AuditSettings>;
 
@@ -89,13 +92,16 @@ export class TinyAudits {
     { target, drafter }: LoadedPair,
     text: string,
     objective: ObjectiveName = 'total-variation',
+    changes: Partial<PassSettings> = {},
   ): Promise<ScorerParts> {
     const models = { target: target.model, drafter };
-    const prompt = await preparePrompt(target, inlinePrompt(text), tinySettings);
+    const prompt = await preparePrompt(target, inlinePrompt(text), { ...tinySettings, seed: 0 });
     const depth = Math.min(tinySettings.draftDepth, drafter.maximumDepth);
-    const programs = await compileSearch(models, createObjective(objective, depth), {
+    const programs = compileSearch(models, createObjective(objective, depth), {
       ...tinySettings,
       divergence: 'clean-to-suffixed',
+      draftLevels: depth,
+      ...changes,
     });
     const state = await readPromptState(models, prompt.beforeIds);
     const scorer = new Scorer(target, models, programs, prompt, state);

@@ -1,0 +1,83 @@
+/**
+ * What an audit will cost, before it begins: passes are counted from the request, and two short passes of the loaded
+ * target say how fast this machine is. An estimate, and called so: candidates that do not survive as text are not
+ * scored, and answers may be shorter than they are allowed to be.
+ */
+import type { Target } from '../decode/target.js';
+import { countParameters } from '../draft/checks.js';
+import { levelsOf } from '../draft/grow-tree.js';
+import type { AuditRequest } from './audit-request.js';
+import type { LoadedDrafter } from './beyond-one-prompt.js';
+import { armKeys } from './drafter-audit.js';
+
+export interface Effort {
+  readonly searches: number;
+  readonly scoredCandidates: number;
+  readonly decodedAnswers: number;
+  readonly expectedMs: number;
+  readonly memoryBytes: number;
+}
+
+const searched: readonly string[] = ['attack', 'undirected', 'unprojected', 'preservation-only'];
+/** Gradients of both losses, in passes forward over as many rows: two backward passes of two products each. */
+const gradientPasses = 6;
+const probedRows = 96;
+/** Rows of one scoring pass, see scoring.ts. */
+const rowsPerBatch = 1536;
+
+export async function estimateEffort(
+  request: AuditRequest,
+  target: Target,
+  drafters: readonly LoadedDrafter[],
+): Promise<Effort> {
+  const { settings } = request;
+  const pace = await measurePace(target);
+  const { steps, candidates, starts, finalists, suffixLength, window, maxNewTokens } = settings;
+  const perSearch = starts + steps * candidates;
+  const total = { searches: 0, scoredCandidates: 0, decodedAnswers: 0, expectedMs: 0 };
+  for (const { id, drafter, policy } of drafters) {
+    const keys = request.prompts.flatMap((prompt) => armKeys(request, id, prompt.id));
+    const searches = keys.filter(({ arm }) => searched.includes(arm)).length;
+    // Each arm is decoded held and freely, some plainly too; each search decodes its finalists.
+    const answers = 2.5 * keys.length + 2 * finalists * searches;
+    const share = 1 + (levelsOf(policy) * drafter.parameterCount) / countParameters(target.model.weights);
+    const candidateMs = (suffixLength / 2 + window) * pace.rowMs * share;
+    const gradientMs = gradientPasses * (suffixLength + window) * pace.rowMs * share;
+    total.searches += searches;
+    total.scoredCandidates += searches * perSearch;
+    total.decodedAnswers += Math.round(answers);
+    total.expectedMs +=
+      searches * (perSearch * candidateMs + steps * gradientMs) + answers * maxNewTokens * pace.tokenMs;
+  }
+  return { ...total, memoryBytes: estimateMemory(target, drafters) };
+}
+
+interface Pace {
+  /** A row of a pass over many. */
+  readonly rowMs: number;
+  /** A pass over one row. */
+  readonly tokenMs: number;
+}
+
+async function measurePace({ model }: Target): Promise<Pace> {
+  await model.prepare();
+  const time = async (rows: number): Promise<number> => {
+    const tokens = new Int32Array(rows).fill(1);
+    const run = () => model.forward({ tokens, cache: model.createCache(), want: ['argmax'] });
+    await run();
+    const startMs = performance.now();
+    await run();
+    return performance.now() - startMs;
+  };
+  const rows = Math.min(probedRows, model.configuration.contextLength);
+  const [many, one] = [await time(rows), await time(1)];
+  return { rowMs: many / rows, tokenMs: one };
+}
+
+/** Weights as float32 with the kernels' packed copy, and the widest tensors of a scoring pass. */
+function estimateMemory({ model }: Target, drafters: readonly LoadedDrafter[]): number {
+  const largest = drafters.reduce((most, { drafter }) => Math.max(most, drafter.parameterCount), 0);
+  const levels = drafters.reduce((most, { policy }) => Math.max(most, levelsOf(policy)), 1);
+  const logits = rowsPerBatch * model.configuration.vocabularySize * 4 * (levels + 3);
+  return 2 * 4 * (countParameters(model.weights) + largest) + logits;
+}
