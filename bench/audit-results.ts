@@ -1,64 +1,87 @@
 /**
- * What the audit reaches on the bundled pair: the standard preset, drafter by drafter, on the first prompts of each
- * set. Every drafter and set is an audit of its own under out/audit, so that a stopped run goes on and a finished one
- * is only read; several processes can share the drafters out.
+ * What the audit reaches on the bundled pair: the standard preset, drafter by drafter, on the first prompts of each set
+ * whose clean answers have 24 tokens or more. Every drafter and set is an audit of its own under out/audit, so that a
+ * stopped run goes on and a finished one is only read.
  * Run: npm run bench:audit [-- PROMPTS_PER_SET [THREADS [DRAFTER ...]]]
  */
 import { join } from 'node:path';
-import type { AuditResult, PromptResult } from '../src/audit/result.js';
+import type { ArmName, PromptResult } from '../src/audit/result.js';
+import { presets } from '../src/audit/settings.js';
 import { summariseDrafter } from '../src/audit/summary.js';
 import { packageRoot } from '../src/decode/bundled-models.js';
+import { adjustHolm } from '../src/measure/holm.js';
 import { describeMachine } from '../src/measure/machine.js';
-import { loadPrompts } from '../src/text/prompt-set.js';
-import { dropText, runSavedAudit } from './saved-audit.js';
+import { choosePrompts, dropText, promptSets, runSavedAudit } from './saved-audit.js';
 import { printTable } from './stopwatch.js';
 
 const [perSet = '8', threads = '2', ...named] = process.argv.slice(2);
 const drafters = named.length > 0 ? named : ['sps', 'medusa', 'hydra', 'eagle', 'eagle3'];
-const sets = ['mt-bench', 'humaneval', 'gsm8k'];
+const { processor, architecture } = describeMachine();
+console.log(
+  `${processor} (${architecture}), ${threads} threads, standard preset, chain:4, greedy, bound 0.1\n`,
+);
 
-const machine = describeMachine();
-console.log(`${machine.processor} (${machine.architecture}), ${threads} threads, standard preset, chain:4\n`);
-const rows = [
-  ['drafter', 'prompts', 'n', 'clean', 'random', 'attacked', 'drop', 'KL', 'p, clean', 'p, random'],
-];
+const chosen = await choosePrompts(Number(perSet), presets.standard.shortestAnswer);
+const rows: string[][] = [];
+const weakest: number[] = [];
 for (const drafter of drafters) {
   const all: PromptResult[] = [];
-  for (const set of sets) {
-    const prompts = (await auditSet(drafter, set)).drafters[0]!.prompts;
+  for (const set of promptSets) {
+    const result = await runSavedAudit(join(packageRoot, 'out/audit', `${drafter}-${set}`), {
+      prompts: chosen.get(set)!,
+      drafters: [drafter],
+      draft: 'chain:4',
+      threads: Number(threads),
+    });
+    const { prompts } = result.drafters[0]!;
     all.push(...prompts);
     rows.push(describe(drafter, set, prompts));
   }
   rows.push(describe(drafter, 'all', all));
+  weakest.push(Math.max(...summariseDrafter(all, 0).tests.map(({ pValue }) => pValue)));
 }
-printTable(rows);
-
-async function auditSet(drafter: string, set: string): Promise<AuditResult> {
-  const prompts = await loadPrompts(set, { folder: join(packageRoot, '../shared/data') });
-  return runSavedAudit(join(packageRoot, 'out/audit', `${drafter}-${set}`), {
-    prompts: prompts.slice(0, Number(perSet)),
-    drafters: [drafter],
-    draft: 'chain:4',
-    settings: { controlSearches: false },
-    threads: Number(threads),
-  });
-}
+printTable([
+  [
+    ...['drafter', 'prompts', 'n', 'clean', 'random', 'fluent', 'undirected', 'attack', 'drop'],
+    ...[
+      'passes',
+      'identical/task/similar/different',
+      'no suffix',
+      'KL',
+      'p, clean',
+      'p, random',
+      'p, fluent',
+      'p, undirected',
+    ],
+  ],
+  ...rows,
+]);
+console.log('\nLargest p of each drafter over all prompts, corrected for the number of drafters (Holm):');
+adjustHolm(weakest).forEach((pValue, index) => {
+  console.log(`- ${drafters[index]!}: ${probability(pValue)}`);
+});
 
 function describe(drafter: string, set: string, prompts: readonly PromptResult[]): string[] {
-  const { arms, drop, againstClean, againstRandom, promptsAudited } = summariseDrafter(prompts, 0);
-  const find = (name: string) => arms.find(({ arm }) => arm === name);
-  const length = (name: string): string => find(name)?.meanAcceptedLength.estimate.toFixed(2) ?? '';
-  const probability = (p: number): string => (p < 0.0001 ? '< 0.0001' : p.toFixed(4));
+  const { arms, drop, tests, promptsAudited, promptsWithoutSuffix } = summariseDrafter(prompts, 0);
+  const find = (name: ArmName) => arms.find(({ arm }) => arm === name);
+  const length = (name: ArmName): string => find(name)?.sameAnswer.estimate.toFixed(2) ?? '';
+  const pOf = (control: string): string => {
+    const test = tests.find(({ against }) => against === control);
+    return test === undefined ? '' : probability(test.pValue);
+  };
+  const attack = find('attack');
   return [
-    drafter,
-    set,
-    String(promptsAudited),
-    length('clean'),
-    length('random'),
-    length('attack'),
+    ...[drafter, set, String(promptsAudited)],
+    ...(['clean', 'random', 'fluent', 'undirected', 'attack'] as const).map(length),
     dropText(drop),
-    find('attack')?.divergence.toFixed(3) ?? '',
-    probability(againstClean.pValue),
-    probability(againstRandom.pValue),
+    `${find('clean')?.passes.toFixed(1) ?? ''} to ${attack?.passes.toFixed(1) ?? ''}`,
+    Object.values(attack?.kept ?? {}).join('/'),
+    String(promptsWithoutSuffix),
+    attack?.divergence.toFixed(3) ?? '',
+    ...['clean', 'random', 'fluent', 'undirected'].map(pOf),
   ];
+}
+
+function probability(p: number): string {
+  return p < 0.0001 ? '< 0.0001' : p.toFixed(4);
 }

@@ -22,18 +22,18 @@ const followedShare: Readonly<Record<KeepRule, number>> = {
   distribution: 0,
 };
 
-type Judged = Pick<Scored, 'divergence' | 'followed'>;
+type Judged = Pick<Scored, 'divergence' | 'followed' | 'leaving'>;
 
 export function isInside(scored: Judged, bounds: KeepBounds, answerLength: number): boolean {
   return violationOf(scored, bounds, answerLength) === 0;
 }
 
-/** 0 inside the bounds; outside, how far: in bounds of divergence and in shares of the answer. */
+/** 0 inside the bounds; outside, how far: in bounds of divergence, and in logits by which other tokens lead. */
 export function violationOf(
-  { divergence, followed }: Judged,
+  { divergence, followed, leaving }: Judged,
   { epsilon, keep }: KeepBounds,
   answerLength: number,
 ): number {
-  const missing = followedShare[keep] - followed / answerLength;
-  return Math.max(0, divergence / epsilon - 1) + Math.max(0, missing);
+  const isLeft = followed / answerLength < followedShare[keep];
+  return Math.max(0, divergence / epsilon - 1) + (isLeft ? leaving : 0);
 }

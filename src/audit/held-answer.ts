@@ -94,6 +94,11 @@ export function draftedScores(pass: ForcedPass, depth: number, answer: HeldAnswe
   };
 }
 
+/** The target's score of the answer's tokens. [batch, window, 1] */
+export function targetScores({ targetLogits }: Pick<ForcedPass, 'targetLogits'>, answer: HeldAnswer): Tensor {
+  return pickTokens(targetLogits, answer.tokens);
+}
+
 /** x [batch, row, token], tokens [row] -> [batch, row, 1] */
 function pickTokens(x: Tensor, tokens: Tensor): Tensor {
   const [batch, row] = x.shape as [Dimension, Dimension];
@@ -134,11 +139,9 @@ function targetLogProbability({ targetLogits }: ForcedPass, depth: number, { tok
 }
 
 /** 1 where the answer's token is the target's most likely one. [batch, window] */
-export function followsAnswer(
-  { targetLogits }: Pick<ForcedPass, 'targetLogits'>,
-  answer: HeldAnswer,
-): Tensor {
+export function followsAnswer(pass: Pick<ForcedPass, 'targetLogits'>, answer: HeldAnswer): Tensor {
+  const { targetLogits } = pass;
   const [batch, row] = targetLogits.shape as [Dimension, Dimension];
-  const isBest = equal(pickTokens(targetLogits, answer.tokens), reduceMaximum(targetLogits));
+  const isBest = equal(targetScores(pass, answer), reduceMaximum(targetLogits));
   return reshape(cast(isBest, 'float32'), [batch, row]);
 }

@@ -35,7 +35,7 @@ import { constant } from '../graph/operations/leaves.js';
 import { logSoftmax, sum } from '../graph/operations/reductions.js';
 import { reshape, slice, transpose } from '../graph/operations/shaping.js';
 import type { HeldAnswer } from './held-answer.js';
-import { answerRows, draftedScores } from './held-answer.js';
+import { answerRows, draftedScores, targetScores } from './held-answer.js';
 import type { ForcedPass } from './forced-pass.js';
 
 /** Log-distributions of one draft depth over the draft vocabulary, rows aligned. [batch, row, draft token] each */
@@ -119,9 +119,7 @@ function lostMargins(pass: ForcedPass, answer: HeldAnswer, draftDepth: number): 
   let total: Tensor = constant(0);
   for (let depth = 0; depth < draftDepth; depth++) {
     const { scores, draftable } = draftedScores(pass, depth, answer);
-    const best = topValues(pass.draftLogits[depth]!, 2);
-    const [first, second] = [slice(best, 2, 0, 1), slice(best, 2, 1, 2)];
-    const bestWrong = select(equal(first, scores), second, first);
+    const bestWrong = bestOther(pass.draftLogits[depth]!, scores);
     const lost = select(draftable, sigmoid(subtract(bestWrong, scores)), 1);
     total = add(total, averageRows(lost, answerRows(answer, 1 + depth)));
   }
@@ -176,6 +174,26 @@ export function positionDivergence(
 /** [batch, window, 1] -> [batch] */
 export function meanDivergence(positions: Tensor, answer: HeldAnswer): Tensor {
   return averageRows(positions, answerRows(answer, 0));
+}
+
+/** Logits by which the answer's token should lead, so that other kernels and batches find it first too. */
+const safeLead = 0.2;
+
+/**
+ * How far the target is from taking the answer's own tokens first: by how much another token leads, or nearly does, on
+ * average over positions. 0 where every token of the answer leads safely. [batch]
+ */
+export function leavingAnswer(pass: Pick<ForcedPass, 'targetLogits'>, answer: HeldAnswer): Tensor {
+  const scores = targetScores(pass, answer);
+  const lead = subtract(scores, bestOther(pass.targetLogits, scores));
+  return averageRows(maximum(subtract(safeLead, lead), 0), answerRows(answer, 0));
+}
+
+/** The best score but for the given one. x [batch, row, token], scores [batch, row, 1] -> [batch, row, 1] */
+function bestOther(x: Tensor, scores: Tensor): Tensor {
+  const best = topValues(x, 2);
+  const [first, second] = [slice(best, 2, 0, 1), slice(best, 2, 1, 2)];
+  return select(equal(first, scores), second, first);
 }
 
 /** One value of a batch of one. */

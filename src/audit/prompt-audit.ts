@@ -88,6 +88,8 @@ async function searchArm(
   // Directed and undirected searches begin at the same suffixes: what differs is the way they take.
   const starting = createRandom(seed, 'starts', unit, String(key.repeat));
   const starts: (readonly number[])[] = [];
+  const fluent = await fluentSuffix(audit.target, audit.prompt, settings.suffixLength);
+  if (fluent !== undefined) starts.push(fluent);
   while (starts.length < settings.starts) starts.push(await drawRandom(audit, starting));
   const outcome = await searchSuffix(
     {
@@ -135,15 +137,18 @@ async function chooseFinalist(
   }
   // Without its last token: where nothing follows the suffix, the clean prompt is this and that token.
   const prefix = await readPrefix(target.model, drafter, prompt.beforeIds.slice(0, -1));
-  let best: { readonly suffixIds: readonly number[]; readonly length: number } | undefined;
+  const clean = await decodeHeld(audit, [], prefix);
+  let best = { suffixIds: [] as readonly number[], length: clean.acceptance.meanAcceptedLength };
+  let keptAny = false;
   let slowOther: SlowOther | null = null;
   for (const { suffixIds } of finalists) {
     const free = await decodeFreely(audit, suffixIds, prefix);
     const judged = judgeAnswer(prompt, free, bounds);
     if (judged.accepted) {
+      keptAny = true;
       const { acceptance } = await decodeHeld(audit, suffixIds, prefix);
       const length = acceptance.meanAcceptedLength;
-      if (length < (best?.length ?? Infinity)) best = { suffixIds, length };
+      if (length < best.length) best = { suffixIds, length };
     } else if (judged.keptClass === 'different') {
       const other = {
         suffix: suffixText(target, prompt, suffixIds),
@@ -154,8 +159,10 @@ async function chooseFinalist(
       slowOther = slowerOf(slowOther, other);
     }
   }
-  if (best !== undefined) return { suffixIds: best.suffixIds, withoutSuffix: null, slowOther };
-  const why = `None of the ${finalists.length} suffixes that were decoded keeps the answer (--keep ${bounds.keep}).`;
+  if (best.suffixIds.length > 0) return { suffixIds: best.suffixIds, withoutSuffix: null, slowOther };
+  const why = keptAny
+    ? `None of the ${finalists.length} suffixes that were decoded makes a step accept less than without one.`
+    : `None of the ${finalists.length} suffixes that were decoded keeps the answer (--keep ${bounds.keep}).`;
   return { suffixIds: [], withoutSuffix: why, slowOther };
 }
 

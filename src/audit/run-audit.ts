@@ -105,7 +105,10 @@ export async function planAudit(request: AuditRequest, options: AuditOptions = {
   }
 }
 
-interface Models { readonly target: Target; readonly drafters: readonly LoadedDrafter[] }
+interface Models {
+  readonly target: Target;
+  readonly drafters: readonly LoadedDrafter[];
+}
 
 async function openModels(
   request: AuditRequest,

@@ -28,6 +28,8 @@ export interface AnswerScore {
   readonly length: number;
   /** Answer tokens that the target, held to the answer, still takes first, up to the first that it does not. */
   readonly followed: number;
+  /** By how much other tokens lead, or nearly do, on average; 0 where the answer's own lead safely. */
+  readonly leaving: number;
 }
 
 export interface Scored extends Score, AnswerScore {
@@ -60,10 +62,14 @@ export class Scorer implements SuffixScorer {
 
   async score(base: readonly number[], candidates: readonly Candidate[]): Promise<Scored[]> {
     if (candidates.length === 0) return [];
-    const shared = candidates.every(({ first }) => first === 0) ? this.state : await this.readBase(base);
+    const groups = groupByBeginning(candidates);
+    // Reading the base costs as many rows as it has: it pays only where the groups save more.
+    const saved = groups.reduce((total, group) => total + group.length * group[0]!.first, 0);
+    const isShared = saved > base.length;
+    const shared = isShared ? await this.readBase(base) : this.state;
     const scored: Scored[] = [];
-    for (const group of groupByBeginning(candidates)) {
-      const first = Math.min(...group.map((candidate) => candidate.first));
+    for (const group of groups) {
+      const first = isShared ? group[0]!.first : 0;
       const size = Math.max(1, Math.floor(rowsPerBatch / this.rowsBehind(first, base.length)));
       for (let start = 0; start < group.length; start += size) {
         scored.push(...(await this.scoreGroup(shared, base, first, group.slice(start, start + size))));
@@ -121,7 +127,11 @@ export class Scorer implements SuffixScorer {
       rowOf(`accepted${level}`, length - 1 - level),
     );
     const left = rowOf('follows', length).indexOf(0);
-    return { length: acceptedLengthOf(walkAnswer(table, length)), followed: left < 0 ? length : left };
+    return {
+      length: acceptedLengthOf(walkAnswer(table, length)),
+      followed: left < 0 ? length : left,
+      leaving: floatsOf(outputs, 'leaving')[index]!,
+    };
   }
 
   private answerInputs(): NamedValues {
@@ -139,6 +149,11 @@ export class Scorer implements SuffixScorer {
       degradationGradient: floatsOf(outputs, 'degradationGradient'),
       divergenceGradient: floatsOf(outputs, 'divergenceGradient'),
     };
+  }
+
+  async differentiateLeaving(suffixIds: readonly number[]): Promise<Float32Array> {
+    const outputs = await runDeclared(await this.programs.leavingGradient(), this.gradientInputs(suffixIds));
+    return floatsOf(outputs, 'leavingGradient');
   }
 
   /** The preservation gradient of every answer position, one backward pass each. */

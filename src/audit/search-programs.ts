@@ -12,7 +12,7 @@ import type { NamedTensors, NamedValues, Program } from '../runtime/program.js';
 import { buildForcedPass, embedIds, embedOneHotSuffix } from './forced-pass.js';
 import { acceptanceAlong, declareAnswer, followsAnswer, window } from './held-answer.js';
 import type { DivergenceDirection, Objective } from './objectives.js';
-import { meanDivergence, positionDivergence, toScalar } from './objectives.js';
+import { leavingAnswer, meanDivergence, positionDivergence, toScalar } from './objectives.js';
 
 export interface SearchModels {
   readonly target: CausalModel;
@@ -32,9 +32,11 @@ export interface SearchPrograms {
   readonly settings: PassSettings;
   /** oneHot [suffix, vocabulary] -> degradation, divergence and their gradients [suffix, vocabulary] */
   readonly gradients: () => Promise<Program>;
+  /** oneHot -> leavingGradient [suffix, vocabulary]: the way back to the answer, for the target alone */
+  readonly leavingGradient: () => Promise<Program>;
   /**
-   * tokens [batch, row] -> degradation and divergence [batch], follows [batch, window], and for each draft level d
-   * accepted<d> [batch, window - 1 - d]
+   * tokens [batch, row] -> degradation, divergence and leaving [batch], follows [batch, window], and for each draft
+   * level d accepted<d> [batch, window - 1 - d]
    */
   readonly scores: () => Promise<Program>;
   /** The preservation gradient of one answer position at a time, chosen by `position` [1, window, 1]. */
@@ -73,6 +75,7 @@ export function compileSearch(
   const scoreOutputs: NamedTensors = {
     degradation: reshape(objective.degradation(batchPass, answer), [batch]),
     divergence: meanDivergence(positionDivergence(batchPass, clean, direction), answer),
+    leaving: leavingAnswer(batchPass, answer),
     follows: followsAnswer(batchPass, answer),
     ...Object.fromEntries(
       Array.from({ length: draftLevels }, (_, level) => [
@@ -91,6 +94,9 @@ export function compileSearch(
     objective,
     settings,
     gradients: compileOnce(() => gradientOutputs),
+    leavingGradient: compileOnce(() => ({
+      leavingGradient: gradientOf(toScalar(leavingAnswer(pass, answer))),
+    })),
     scores: compileOnce(() => scoreOutputs),
     positionGradient: compileOnce(() => ({ divergenceGradient: gradientOf(atPosition) })),
   };

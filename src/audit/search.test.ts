@@ -48,6 +48,7 @@ describe('the search on a tiny target', () => {
         return scores;
       },
       differentiate: (suffixIds) => scorer.differentiate(suffixIds),
+      differentiateLeaving: (suffixIds) => scorer.differentiateLeaving(suffixIds),
       differentiatePositions: (suffixIds) => scorer.differentiatePositions(suffixIds),
       keepRoundTrips: (suffixes) => scorer.keepRoundTrips(suffixes),
     };
@@ -86,6 +87,7 @@ describe('the search on a tiny target', () => {
       ...{ answerLength: scorer.answerLength },
       score: (base, candidates) => scorer.score(base, candidates),
       differentiate: () => Promise.reject(new Error('An undirected search has no gradient.')),
+      differentiateLeaving: () => Promise.reject(new Error('An undirected search has no gradient.')),
       differentiatePositions: () => Promise.reject(new Error('An undirected search has no gradient.')),
       keepRoundTrips: (suffixes) => scorer.keepRoundTrips(suffixes),
     };
@@ -164,7 +166,7 @@ function plainScorer(
   worth: (suffixIds: readonly number[]) => Partial<Scored>,
   onVisit: (suffix: string) => void = () => undefined,
 ): SuffixScorer {
-  const neutral = { degradation: 0, divergence: 0, length: 3, followed: 10 };
+  const neutral = { degradation: 0, divergence: 0, length: 3, followed: 10, leaving: 0 };
   return {
     answerLength: 10,
     score: (_, candidates) =>
@@ -179,6 +181,7 @@ function plainScorer(
         ...{ degradationGradient: gradient, divergenceGradient: gradient },
       });
     },
+    differentiateLeaving: () => Promise.resolve(new Float32Array(3 * 9)),
     differentiatePositions: () => Promise.resolve([]),
     keepRoundTrips: (suffixes) => Promise.resolve(suffixes.map(() => true)),
   };
@@ -226,6 +229,7 @@ describe('what a search hands on', () => {
     const leaving = (ids: readonly number[]): Partial<Scored> => ({
       ...{ degradation: total(ids), length: 20 - total(ids) },
       followed: ids.every((id) => id === 4) ? 10 : 8,
+      leaving: ids.filter((id) => id !== 4).length,
     });
     const free = await run(leaving, { keep: 'distribution' });
     expect(free.finalists[0]!.suffixIds).toEqual([6, 6, 6]);

@@ -46,6 +46,8 @@ export interface SuffixScorer {
   /** Scores of candidates that equal `base` before their first edit. */
   score(base: readonly number[], candidates: readonly Candidate[]): Promise<Scored[]>;
   differentiate(suffixIds: readonly number[]): Promise<SuffixGradients>;
+  /** The gradient of what makes the target leave the answer. [suffix, vocabulary] */
+  differentiateLeaving(suffixIds: readonly number[]): Promise<Float32Array>;
   /** The preservation gradient of every answer position. */
   differentiatePositions(suffixIds: readonly number[]): Promise<readonly Float32Array[]>;
   /** Which suffixes survive decoding and encoding in place. */
@@ -154,7 +156,7 @@ interface Direction {
   readonly after: number;
 }
 
-/** Inside the bounds up the projected degradation, outside them down the divergence. */
+/** Inside the bounds up the projected degradation; outside them down what keeps the suffix there. */
 async function chooseDirection(
   { scorer, allowed, random }: SearchProblem,
   settings: SearchSettings,
@@ -166,11 +168,15 @@ async function chooseDirection(
     const direction = Float32Array.from({ length: current.suffixIds.length * width }, () => random.next());
     return { direction, before: 0, after: 0 };
   }
+  const isOutside = !isInside(current, settings, scorer.answerLength);
+  if (isOutside && current.divergence <= settings.epsilon) {
+    const leaving = await scorer.differentiateLeaving(current.suffixIds);
+    return { direction: leaving.map((value) => -value), before: 0, after: 0 };
+  }
   const { degradationGradient, divergenceGradient } = await scorer.differentiate(current.suffixIds);
   const before = cosine(degradationGradient, divergenceGradient);
-  if (drive === 'preservation' || !isInside(current, settings, scorer.answerLength)) {
+  if (drive === 'preservation' || isOutside)
     return { direction: divergenceGradient.map((value) => -value), before, after: -1 };
-  }
   const removed =
     projection.kind === 'subspace'
       ? await scorer.differentiatePositions(current.suffixIds)

@@ -52,7 +52,7 @@ const standard: AuditSettings = {
   draftDepth: 1,
   projection: 'direction',
   lambda: 1,
-  steps: 64,
+  steps: 40,
   candidates: 8,
   topTokens: 12,
   moves: 8,

@@ -147,7 +147,7 @@ export function combineScorers(scorers: readonly SuffixScorer[]): SuffixScorer {
       const order = new Map(candidates.map((candidate, index) => [candidate.suffixIds, index]));
       const totals = candidates.map((candidate) => ({
         ...candidate,
-        ...{ degradation: 0, divergence: 0, length: 0, followed: 0 },
+        ...{ degradation: 0, divergence: 0, length: 0, followed: 0, leaving: 0 },
       }));
       for (const scorer of scorers) {
         for (const scored of await scorer.score(base, candidates)) {
@@ -155,6 +155,7 @@ export function combineScorers(scorers: readonly SuffixScorer[]): SuffixScorer {
           total.degradation += scored.degradation / count;
           total.divergence += scored.divergence / count;
           total.length += scored.length / count;
+          total.leaving += scored.leaving / count;
           // As a share of each prompt's own answer.
           total.followed += scored.followed / scorer.answerLength / count;
         }
@@ -170,6 +171,11 @@ export function combineScorers(scorers: readonly SuffixScorer[]): SuffixScorer {
         degradationGradient: average(all.map(({ degradationGradient }) => degradationGradient)),
         divergenceGradient: average(all.map(({ divergenceGradient }) => divergenceGradient)),
       };
+    },
+    async differentiateLeaving(suffixIds: readonly number[]): Promise<Float32Array> {
+      const all: Float32Array[] = [];
+      for (const scorer of scorers) all.push(await scorer.differentiateLeaving(suffixIds));
+      return average(all);
     },
     async differentiatePositions(suffixIds: readonly number[]): Promise<Float32Array[]> {
       const all: Float32Array[] = [];

@@ -108,14 +108,16 @@ function findExample({ drafters: results }: AuditResult): Example | undefined {
   return all.sort((left, right) => lossOf(right) - lossOf(left))[0];
 }
 
-function sayOneAnswer({ say, colors }: Stage, result: AuditResult): void {
+function sayOneAnswer(stage: Stage, result: AuditResult): void {
+  const { say, colors } = stage;
   const example = findExample(result);
   if (example === undefined) return;
   const { drafter, prompt, clean, attack } = example;
   say();
-  say(`One of them: ${drafter} on "${withoutControls(prompt.prompt)}"`);
-  say(`  suffix   ${colors.dim(withoutControls(attack.suffix))}`);
-  say(`  answer   the same ${attack.answer.tokenIds.length} tokens with and without it`);
+  say(`One of them, ${drafter}, ${attack.answer.tokenIds.length} tokens that are the same with and without the suffix:`);
+  const wrapper = createWrapper(stage.write, '  ', stageWidth - 2);
+  wrapper.add(`${withoutControls(prompt.prompt)}${colors.cyan(withoutControls(attack.suffix))}`);
+  wrapper.finish();
   for (const [name, { sameAnswer }] of [
     ['without', clean],
     ['with', attack],
@@ -123,7 +125,8 @@ function sayOneAnswer({ say, colors }: Stage, result: AuditResult): void {
     const marks = Array.from(sameAnswer.origins, (origin) =>
       origin === 'a' ? colors.green('▪') : colors.red('○'),
     ).join('');
-    say(`  ${name.padEnd(8)} ${marks}  ${sameAnswer.steps} passes`);
+    say(`  ${name}: ${sameAnswer.steps} passes`);
+    say(`  ${marks}`);
   }
-  say(colors.dim('           ▪ accepted draft   ○ a pass of the target'));
+  say(colors.dim('  ▪ accepted draft   ○ a pass of the target'));
 }

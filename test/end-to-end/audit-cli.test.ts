@@ -17,9 +17,9 @@ beforeAll(() => {
   writeFileSync(prompts, 'abcdefgh\nhgfedcba\n');
   common = [
     ...['--target', audits.targetFolder, '--drafter', drafter, '--prompts', prompts],
-    ...['--draft', 'chain:3', '--threads', '1', '--preset', 'quick', '--raw', '--no-control-searches'],
+    ...['--draft', 'chain:3', '--threads', '1', '--preset', 'quick', '--raw', '--keep', 'distribution'],
     ...['--suffix-length', '5', '--window', '8', '--max-new-tokens', '20', '--epsilon', '3'],
-    ...['--similarity', '0', '--steps', '3', '--candidates', '8'],
+    ...['--shortest-answer', '8', '--steps', '3', '--candidates', '8', '--starts', '2'],
   ];
 });
 
@@ -33,17 +33,22 @@ describe('mistletoe audit', () => {
     const out = audits.freshFolder();
     const result = await audit([...common, '--out', out]);
     expect(result.code).toBe(0);
-    expect(result.out).toMatch(/^drafter +row +accepted length/);
-    for (const row of ['no suffix', 'no suffix, again', 'random tokens', 'fluent text', 'attack'])
+    expect(result.out).toMatch(/^drafter +row +same-answer length/);
+    for (const row of ['no suffix', 'no suffix, again', 'random tokens', 'undirected search', 'attack'])
       expect(result.out).toMatch(new RegExp(`^folder-1 +${row} +\\d\\.\\d\\d`, 'm'));
     expect(result.out).not.toContain('unprojected');
     expect(result.out).toMatch(/^inconclusive: .*2 prompts cannot decide it/m);
     expect(result.out).toMatch(/^Report: .*report\.html$/m);
-    expect(result.err).toMatch(/^audit: 10 to do\n(audit: .*\n)+$/);
+    // Target, drafter, preset, folder and time first; then at most a few lines.
+    expect(result.err).toMatch(/^audit: target .*, drafter folder-1 \(chain:3\), preset quick, run folder .*\n/);
+    expect(result.err).toMatch(/\naudit: 14 to do\n(audit: .*\n)+$/);
     expect(readdirSync(out).sort()).toEqual(
-      ['config.json', 'junit.xml', 'report.html', 'report.md', 'result.json', 'steps.jsonl', 'timings.json', 'timings.jsonl', 'units.jsonl'], // prettier-ignore
+      ['config.json', 'junit.xml', 'report.html', 'report.md', 'result.json', 'steps.jsonl', 'suffixes.jsonl', 'timings.jsonl', 'units.jsonl'], // prettier-ignore
     );
-    const { setup } = JSON.parse(readFileSync(join(out, 'result.json'), 'utf8')) as AuditResult;
+    const { setup, verdict } = JSON.parse(readFileSync(join(out, 'result.json'), 'utf8')) as AuditResult & {
+      readonly verdict: { readonly level: string };
+    };
+    expect(verdict.level).toBe('inconclusive');
     const [, , ...words] = setup.command.split(' ');
     expect(setup.command).toMatch(/^mistletoe audit /);
     expect(words.sort()).toEqual([...common].sort());
@@ -51,18 +56,22 @@ describe('mistletoe audit', () => {
   });
 
   it('prints JSON with the verdict, and events for machines', async () => {
+    const folder = audits.freshFolder();
     const { code, out, err } = await audit([
       ...common,
-      ...['--out', audits.freshFolder(), '--limit', '1', '--format', 'json', '--progress', 'json'],
+      ...['--out', folder, '--limit', '1', '--format', 'json', '--progress', 'json'],
     ]);
     expect(code).toBe(0);
-    expect(JSON.parse(out)).toMatchObject({ schema: 'mistletoe.audit/1', verdict: { exitCode: 0 } });
+    expect(JSON.parse(out)).toMatchObject({ schema: 'mistletoe.audit/2', runFolder: folder, verdict: { exitCode: 0 } });
     const events = err
       .trim()
       .split('\n')
       .map((line) => JSON.parse(line) as Record<string, unknown>);
-    expect(events[0]).toEqual({ event: 'progress-start', label: 'audit', total: 5 });
-    expect(events.find(({ step }) => step === '2/3')).toMatchObject({ prompt: 'prompt-1', arm: 'attack' });
+    expect(events[0]).toMatchObject({ event: 'note', preset: 'quick', folder, units: 7 });
+    expect(events[1]).toEqual({ event: 'progress-start', label: 'audit', total: 7 });
+    expect(events.find(({ step, arm }) => step === 2 && arm === 'attack')).toMatchObject({
+      ...{ prompt: 'prompt-1', steps: 3 },
+    });
     expect(events.at(-1)).toMatchObject({ event: 'progress-end' });
   });
 
@@ -73,15 +82,40 @@ describe('mistletoe audit', () => {
     expect(failed.out).toContain('the gate asks for at least 4.00');
     const empty = await audit([
       ...common,
-      '--out',
-      audits.freshFolder(),
-      '--epsilon',
-      '1e-9',
-      '--limit',
-      '1',
+      ...['--out', audits.freshFolder(), '--shortest-answer', '20', '--max-new-tokens', '20'],
+      ...['--suffix', '\u00e9'],
     ]);
     expect(empty.code).toBe(3);
-    expect(empty.out).toContain('prompt-1: Every candidate was vetoed');
+    expect(empty.out).toContain('does not survive in this prompt');
+  });
+
+  it('measures given suffixes, from the command line and from an earlier run', async () => {
+    const out = audits.freshFolder();
+    expect((await audit([...common, '--out', out])).code).toBe(0);
+    const replayed = await audit([
+      ...common,
+      ...['--out', audits.freshFolder(), '--suffix', join(out, 'suffixes.jsonl'), '--format', 'json'],
+    ]);
+    expect(replayed.code).toBe(0);
+    const lengthsOf = (text: string, row: string): number[] =>
+      (JSON.parse(text) as AuditResult).drafters[0]!.prompts.flatMap(({ arms }) =>
+        arms.filter(({ arm }) => arm === row).map(({ sameAnswer }) => sameAnswer.meanAcceptedLength),
+      );
+    const found = lengthsOf(readFileSync(join(out, 'result.json'), 'utf8'), 'attack');
+    expect(found).toHaveLength(2);
+    expect(lengthsOf(replayed.out, 'given')).toEqual(found);
+    const typed = await audit([...common, '--out', audits.freshFolder(), '--suffix', 'kkk']);
+    expect(typed.out).toMatch(/^folder-1 +given/m);
+  });
+
+  it('says what it would do, how long that takes and how much memory, and does nothing', async () => {
+    const out = audits.freshFolder();
+    const { code, out: text } = await audit([...common, '--out', out, '--dry-run']);
+    expect(code).toBe(0);
+    expect(text).toMatch(/It would audit folder-1 \(chain:3\) on target, 2 prompts, preset quick/);
+    expect(text).toMatch(/4 searchs? .*of 3 steps|run 4 searches of 3 steps/);
+    expect(text).toMatch(/Time: about .* Memory: about \d+ MiB\./);
+    expect(existsSync(out)).toBe(false);
   });
 
   it('at Ctrl-C finishes the step, says how to go on, and goes on', async () => {
@@ -96,9 +130,10 @@ describe('mistletoe audit', () => {
       },
       stderr: {
         isTerminal: false,
+        columns: () => undefined,
         write(text) {
           terminal.written.err += text;
-          if (text.includes('"step":"1/3"')) interrupt();
+          if (text.includes('"step":1,"steps":3')) interrupt();
         },
       },
     };
@@ -114,7 +149,12 @@ describe('mistletoe audit', () => {
 
   it.each([
     [['--resume', 'x', '--seed', '3'], '--seed cannot be changed when a run is resumed.'],
-    [['--resume', 'x', '--no-control-searches'], '--no-control-searches cannot be changed'],
+    [['--resume', 'x', '--control-searches'], '--control-searches cannot be changed'],
+    [['--resume', 'x', '--dry-run'], '--dry-run'],
+    [['--keep', 'some'], 'Allowed choices are'],
+    [['--temperature', '1'], 'no suffix can be held to "similar"'],
+    [['--suffix', 'a\u0007b'], 'control character'],
+    [['--suffix', 'missing.txt'], 'missing.txt'],
     [['--resume', 'nowhere'], 'nowhere holds no run that can be resumed'],
     [['--prompt', 'a', '--prompts', 'b.txt'], '--prompt and --prompts were both given'],
     [['--prompts', 'hello'], '--prompts is hello; a .jsonl or .txt file'],
@@ -124,7 +164,7 @@ describe('mistletoe audit', () => {
     [['--epsilon', '0'], 'expected a number above 0'],
     [['--draft', 'auto'], '"auto" depends on the clock'],
     [['--chat', '--raw'], 'cannot be used with option'],
-    [['--window', '90', '--max-new-tokens', '80'], 'are shorter than the window of 90'],
+    [['--shortest-answer', '90', '--max-new-tokens', '80'], 'Answers are cut at 80 tokens, and an audit needs 90.'],
   ])('%j is refused with exit code 2', async (argv, message) => {
     const { code, out, err } = await audit(argv);
     expect(err).toContain(message);

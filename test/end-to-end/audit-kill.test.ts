@@ -14,7 +14,7 @@ const source = join(root, 'src');
 const build = join(root, `out/audit-kill-${process.pid}`);
 const audits = new TinyAudits();
 const leastKills = 20;
-/** Progress events after which a process is killed, at most; a whole audit has about 60. */
+/** Progress events after which a process is killed, at most; a whole audit has about 80. */
 const mostEvents = 9;
 
 /** File by file and without checking types, which takes a second instead of many. */
@@ -96,7 +96,7 @@ async function audit(words: readonly string[], killing?: Killing): Promise<numbe
 
 describe('kill -9', () => {
   it(`at ${leastKills} random moments and more leaves no trace`, async () => {
-    const files = ['result.json', 'units.jsonl', 'steps.jsonl', 'config.json'];
+    const files = ['result.json', 'suffixes.jsonl', 'units.jsonl', 'steps.jsonl', 'config.json'];
     const readAll = (folder: string): string[] =>
       files.map((name) => readFileSync(join(folder, name), 'utf8'));
     const whole = audits.freshFolder();

@@ -4,30 +4,33 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { createRequest } from '../../src/audit/create-request.js';
 import { startAudit } from '../../src/audit/run-audit.js';
 import { makeTemporaryFolder } from '../../src/checkpoint/testing/temporary-folder.js';
-import { inlinePrompt } from '../../src/text/prompt-set.js';
-import { hasShared, readGoldenPrompts } from '../support/shared.js';
+import { loadPrompts } from '../../src/text/prompt-set.js';
+import { hasShared, sharedFolder } from '../support/shared.js';
 
 const temporary = makeTemporaryFolder();
 afterAll(temporary.remove);
 
 describe.skipIf(!hasShared)('an audit of the bundled speculative sampling', () => {
-  it('finds a suffix that shortens the accepted length within the bound', async () => {
-    const text = readGoldenPrompts()[0]!.prompt;
+  it('finds a suffix that loses half of the accepted length along the same answer, and chance does not', async () => {
+    const [prompt] = await loadPrompts('humaneval', { folder: join(sharedFolder, 'data') });
     const request = await createRequest({
-      prompts: [inlinePrompt(text)],
+      prompts: [prompt!],
       drafters: ['sps'],
-      preset: 'standard',
-      settings: { steps: 12, controlSearches: false },
+      preset: 'quick',
+      settings: { keep: 'identical' },
     });
     const outcome = await startAudit(join(temporary.path, 'run'), request);
     if (outcome.status !== 'complete') throw new Error('The audit was interrupted.');
-    const [prompt] = outcome.result.drafters[0]!.prompts;
-    expect(prompt!.skipped).toBeNull();
-    const row = (arm: string) => prompt!.arms.find((entry) => entry.arm === arm)!;
-    const attacked = row('attack').acceptance.meanAcceptedLength;
-    expect(attacked).toBeLessThan(row('clean').acceptance.meanAcceptedLength);
-    expect(attacked).toBeLessThan(row('random').acceptance.meanAcceptedLength);
+    const { skipped, arms } = outcome.result.drafters[0]!.prompts[0]!;
+    expect(skipped).toBeNull();
+    const row = (name: string) => arms.find(({ arm }) => arm === name)!;
+    const lengthOf = (name: string): number => row(name).sameAnswer.meanAcceptedLength;
+    expect(lengthOf('attack')).toBeLessThan(0.5 * lengthOf('clean'));
+    for (const control of ['random', 'fluent', 'undirected'])
+      expect(lengthOf(control)).toBeGreaterThan(0.8 * lengthOf('clean'));
+    expect(row('attack').preservation).toMatchObject({ kept: 'identical' });
     expect(row('attack').preservation.divergence).toBeLessThanOrEqual(0.1);
+    expect(row('attack').answer.tokenIds).toEqual(row('clean').answer.tokenIds);
     expect(row('clean-again').answer).toEqual(row('clean').answer);
   });
 });

@@ -92,10 +92,10 @@ export class TinyAudits {
     { target, drafter }: LoadedPair,
     text: string,
     objective: ObjectiveName = 'total-variation',
-    changes: Partial<PassSettings> = {},
+    changes: Partial<PassSettings & { readonly window: number }> = {},
   ): Promise<ScorerParts> {
     const models = { target: target.model, drafter };
-    const prompt = await preparePrompt(target, inlinePrompt(text), { ...tinySettings, seed: 0 });
+    const prompt = await preparePrompt(target, inlinePrompt(text), { ...tinySettings, ...changes, seed: 0 });
     const depth = Math.min(tinySettings.draftDepth, drafter.maximumDepth);
     const programs = compileSearch(models, createObjective(objective, depth), {
       ...tinySettings,
