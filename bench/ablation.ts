@@ -1,115 +1,87 @@
 /**
- * Which objective and which projection find the worse suffix: every variant attacks the same prompts with the same
- * seed and effort, on each drafter. The search follows the objective alone, and the best few suffixes are decoded at the
- * end: with decoding inside the search the variants could hardly be told apart. Every round takes the next prompt of each
- * set; a variant in a round is an audit of its own under out/ablation, so that a stopped run goes on and a finished one is
- * only read.
- * Run: npm run bench:ablation [-- ROUNDS [STEPS [THREADS [DRAFTER ...]]]]
+ * Which objective, which projection, how much of the answer: every variant attacks the same prompts with the same seed and
+ * effort, and is measured along the same answers. One factor is changed at a time around the standard preset; the last
+ * rows are the paper's own setting and the search without direction. A variant on a drafter is an audit of its own under
+ * out/ablation, so that a stopped run goes on and a finished one is only read.
+ * Run: npm run bench:ablation [-- PROMPTS_PER_SET [THREADS [DRAFTER ...]]]
  */
 import { join } from 'node:path';
-import type { ArmName, AuditResult, PromptResult } from '../src/audit/result.js';
-import { summariseDrafter } from '../src/audit/summary.js';
+import type { ArmName, PromptResult } from '../src/audit/result.js';
 import type { AuditSettings } from '../src/audit/settings.js';
+import { presets } from '../src/audit/settings.js';
+import { summariseDrafter } from '../src/audit/summary.js';
 import { packageRoot } from '../src/decode/bundled-models.js';
 import { describeMachine } from '../src/measure/machine.js';
 import type { Prompt } from '../src/text/prompt-set.js';
-import { loadPrompts } from '../src/text/prompt-set.js';
-import { dropText, runSavedAudit } from './saved-audit.js';
+import { choosePrompts, dropText, runSavedAudit } from './saved-audit.js';
 import { printTable } from './stopwatch.js';
 
-type Variant = Pick<AuditSettings, 'objective' | 'projection' | 'lambda'>;
+interface Variant {
+  readonly name: string;
+  readonly preset?: 'paper';
+  readonly settings?: Partial<AuditSettings>;
+}
 
-const direction = { projection: 'direction', lambda: 2 } as const;
-/** The first also runs the controls: the search without a projection, and without an objective. */
+/** The first also stands for the search without direction, which every audit runs. */
 const variants: readonly Variant[] = [
-  { objective: 'total-variation', ...direction },
-  { objective: 'expected-length', ...direction },
-  { objective: 'surprisal', ...direction },
-  { objective: 'kl', ...direction },
-  { objective: 'reverse-kl', ...direction },
-  { objective: 'one-sided', ...direction },
-  { objective: 'total-variation', projection: 'direction', lambda: 1 },
-  { objective: 'total-variation', projection: 'subspace', lambda: 0 },
+  { name: 'margin, direction 1, window 64 (standard)' },
+  { name: 'margin, four levels deep', settings: { draftDepth: 4 } },
+  ...(['total-variation', 'expected-length', 'surprisal', 'kl', 'reverse-kl', 'one-sided'] as const).map(
+    (objective) => ({ name: objective, settings: { objective, draftDepth: 4 } }),
+  ),
+  { name: 'margin, no projection', settings: { projection: 'none' } },
+  { name: 'margin, direction 2', settings: { lambda: 2 } },
+  { name: 'margin, subspace', settings: { projection: 'subspace' } },
+  { name: 'margin, window 20', settings: { window: 20 } },
+  { name: 'margin, one-token moves', settings: { moves: 1, merges: 1 } },
+  { name: 'the paper’s setting', preset: 'paper' },
 ];
 
-const [roundCount = '2', steps = '8', threads = '2', ...named] = process.argv.slice(2);
+const [perSet = '2', threads = '2', ...named] = process.argv.slice(2);
 const drafters = named.length > 0 ? named : ['sps', 'eagle3'];
-const sets = ['mt-bench', 'humaneval', 'gsm8k'];
-const folder = join(packageRoot, '../shared/data');
-const rounds = Array.from({ length: Number(roundCount) }, (_, index) => index + 1);
+const { processor, architecture } = describeMachine();
+console.log(`${processor} (${architecture}), ${threads} threads, ${perSet} prompts of each set, chain:4\n`);
 
-const machine = describeMachine();
-console.log(
-  `${machine.processor} (${machine.architecture}); ${rounds.length} prompts of each set, ${steps} steps of 32 candidates, the best 8 decoded, otherwise the standard preset\n`,
-);
+const chosen = await choosePrompts(Number(perSet), presets.standard.shortestAnswer);
+const prompts: readonly Prompt[] = [...chosen.values()].flat();
 const rows: string[][] = [];
-for (const [index, variant] of variants.entries()) {
-  const projection =
-    variant.projection === 'direction' ? `direction, lambda ${variant.lambda}` : variant.projection;
-  const audited = new Map(drafters.map((drafter): [string, PromptResult[]] => [drafter, []]));
-  for (const round of rounds) {
-    const result = await runVariant(variant, round, index === 0);
-    for (const { drafter, prompts } of result.drafters) audited.get(drafter)!.push(...prompts);
-  }
-  for (const [drafter, prompts] of audited) {
-    rows.push(describe(drafter, variant.objective, projection, prompts, 'attack'));
-    if (index > 0) continue;
-    rows.push(describe(drafter, variant.objective, 'none', prompts, 'unprojected'));
-    rows.push(describe(drafter, 'none', 'none', prompts, 'preservation-only'));
+for (const drafter of drafters) {
+  for (const [index, variant] of variants.entries()) {
+    const folder = `${drafter}-${variant.name.replace(/[^a-z0-9]+/gi, '-')}-${perSet}`;
+    const result = await runSavedAudit(join(packageRoot, 'out/ablation', folder), {
+      prompts,
+      drafters: [drafter],
+      draft: 'chain:4',
+      preset: variant.preset ?? 'standard',
+      settings: { randomDraws: 1, ...variant.settings },
+      threads: Number(threads),
+    });
+    const audited = result.drafters[0]!.prompts;
+    rows.push(describe(drafter, variant.name, audited, 'attack'));
+    if (index === 0) rows.push(describe(drafter, 'no gradient, no objective', audited, 'undirected'));
   }
 }
-const byDrafter = drafters.flatMap((drafter) => rows.filter(([name]) => name === drafter));
-printTable([
-  ['drafter', 'objective', 'projection', 'clean', 'found', 'drop', 'KL', 'none found', 'p'],
-  ...byDrafter,
-]);
+printTable([['drafter', 'search', 'n', 'clean', 'found', 'drop', 'KL', 'no suffix', 'p, clean'], ...rows]);
 
 /** One search arm in the place of the attack. */
-function describe(
-  drafter: string,
-  objective: string,
-  projection: string,
-  audited: readonly PromptResult[],
-  arm: ArmName,
-): string[] {
+function describe(drafter: string, name: string, audited: readonly PromptResult[], arm: ArmName): string[] {
   const swapped = audited.map((prompt) => ({
     ...prompt,
     arms: prompt.arms.flatMap((entry) =>
       entry.arm === arm ? [{ ...entry, arm: 'attack' as const }] : entry.arm === 'clean' ? [entry] : [],
     ),
   }));
-  const { arms, drop, againstClean } = summariseDrafter(swapped, 0);
-  const find = (name: ArmName) => arms.find((row) => row.arm === name)!;
-  const found = swapped.flatMap((prompt) => prompt.arms.filter((entry) => entry.arm === 'attack'));
+  const { arms, drop, tests, promptsAudited, promptsWithoutSuffix } = summariseDrafter(swapped, 0);
+  const find = (wanted: ArmName) => arms.find((row) => row.arm === wanted)!;
   return [
     drafter,
-    objective,
-    projection,
-    find('clean').meanAcceptedLength.estimate.toFixed(2),
-    find('attack').meanAcceptedLength.estimate.toFixed(2),
+    name,
+    String(promptsAudited),
+    find('clean').sameAnswer.estimate.toFixed(2),
+    find('attack').sameAnswer.estimate.toFixed(2),
     dropText(drop),
     find('attack').divergence.toFixed(3),
-    `${found.filter(({ suffixIds }) => suffixIds.length === 0).length} of ${found.length}`,
-    againstClean.pValue.toFixed(3),
+    String(promptsWithoutSuffix),
+    tests[0]!.pValue.toFixed(3),
   ];
-}
-
-async function runVariant(variant: Variant, round: number, controlSearches: boolean): Promise<AuditResult> {
-  const name = [...Object.values(variant), round, steps, ...drafters].join('-');
-  const effort = { steps: Number(steps), candidates: 32, decodes: 0, buffer: 8, patience: 4 };
-  return runSavedAudit(join(packageRoot, 'out/ablation', name), {
-    prompts: await promptsOf(round),
-    drafters,
-    settings: { ...variant, ...effort, controlSearches },
-    threads: Number(threads),
-  });
-}
-
-async function promptsOf(round: number): Promise<Prompt[]> {
-  const prompts: Prompt[] = [];
-  for (const set of sets) {
-    const all = await loadPrompts(set, { folder });
-    prompts.push(...all.slice(round - 1, round).map((prompt) => ({ ...prompt, id: `${set}-${prompt.id}` })));
-  }
-  return prompts;
 }

@@ -38,8 +38,11 @@ const runtime = createOnnxRuntime({ threads });
 const target = await openTarget(bundledTarget, { runtime });
 const drafter = await loadDrafter(resolve(bundledTarget, '../eagle'), { target: target.model });
 const models = { target: target.model, drafter };
-const settings = { window, suffixLength, divergence: 'clean-to-suffixed' as const };
-const programs = await compileSearch(models, createObjective('total-variation', 4), settings);
+/** One level, as the PyTorch side has it. */
+const settings = {
+  ...{ suffixLength, divergence: 'clean-to-suffixed' as const, temperature: 0, draftLevels: 1 },
+};
+const programs = compileSearch(models, createObjective('total-variation', 1), settings);
 const allowed = listAllowedTokens(target.tokenizer, target.model.configuration.vocabularySize, {
   allowNonAscii: false,
 });
@@ -60,7 +63,7 @@ async function compareSteps(text: string): Promise<string[][]> {
   const prompt = await preparePrompt(
     target,
     { id: 'bench', text, turns: [text] },
-    { window, suffixLength, maxNewTokens: 32, chat: true },
+    { window, shortestAnswer: window, suffixLength, maxNewTokens: 32, temperature: 0, chat: true, seed: 0 },
   );
   const spent = await timeStep(prompt);
   const total = spent.gradient + spent.proposing + spent.scoring;
@@ -95,7 +98,7 @@ async function timeStep(prompt: AuditPrompt) {
       base,
       direction,
       allowed,
-      { candidates, topTokens: 256, positions: 16 },
+      { candidates, topTokens: 256, changes: [1] },
       random,
     );
     await scorer.keepRoundTrips(proposed.map(({ suffixIds }) => suffixIds));
