@@ -1,6 +1,6 @@
 /**
  * What the audit reaches on the bundled pair: the standard preset, drafter by drafter, on the first prompts of each set
- * whose clean answers have 24 tokens or more. Every drafter and set is an audit of its own under out/audit, so that a
+ * whose clean answers have 24 tokens or more. Audits of four prompts each lie under out/audit, first fours first, so that a
  * stopped run goes on and a finished one is only read.
  * Run: npm run bench:audit [-- PROMPTS_PER_SET [THREADS [DRAFTER ...]]]
  */
@@ -16,28 +16,35 @@ import { printTable } from './stopwatch.js';
 
 const [perSet = '8', threads = '2', ...named] = process.argv.slice(2);
 const drafters = named.length > 0 ? named : ['sps', 'medusa', 'hydra', 'eagle', 'eagle3'];
+const promptsAtOnce = 4;
 const { processor, architecture } = describeMachine();
 console.log(
   `${processor} (${architecture}), ${threads} threads, standard preset, chain:4, greedy, bound 0.1\n`,
 );
 
 const chosen = await choosePrompts(Number(perSet), presets.standard.shortestAnswer);
+const audited = new Map<string, PromptResult[]>();
+for (let first = 0; first < Number(perSet); first += promptsAtOnce) {
+  for (const drafter of drafters) {
+    for (const set of promptSets) {
+      const folder = join(packageRoot, 'out/audit', `${drafter}-${set}-${first + 1}`);
+      const result = await runSavedAudit(folder, {
+        prompts: chosen.get(set)!.slice(first, first + promptsAtOnce),
+        drafters: [drafter],
+        draft: 'chain:4',
+        threads: Number(threads),
+      });
+      const key = `${drafter}/${set}`;
+      audited.set(key, [...(audited.get(key) ?? []), ...result.drafters[0]!.prompts]);
+    }
+  }
+}
 const rows: string[][] = [];
 const weakest: number[] = [];
 for (const drafter of drafters) {
-  const all: PromptResult[] = [];
-  for (const set of promptSets) {
-    const result = await runSavedAudit(join(packageRoot, 'out/audit', `${drafter}-${set}`), {
-      prompts: chosen.get(set)!,
-      drafters: [drafter],
-      draft: 'chain:4',
-      threads: Number(threads),
-    });
-    const { prompts } = result.drafters[0]!;
-    all.push(...prompts);
-    rows.push(describe(drafter, set, prompts));
-  }
-  rows.push(describe(drafter, 'all', all));
+  const bySet = promptSets.map((set) => [set, audited.get(`${drafter}/${set}`)!] as const);
+  const all = bySet.flatMap(([, prompts]) => prompts);
+  rows.push(...bySet.map(([set, prompts]) => describe(drafter, set, prompts)), describe(drafter, 'all', all));
   weakest.push(Math.max(...summariseDrafter(all, 0).tests.map(({ pValue }) => pValue)));
 }
 printTable([

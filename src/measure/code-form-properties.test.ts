@@ -1,7 +1,8 @@
 /** Programs made at random, written in any layout, cut anywhere. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { extractCode, normaliseCode } from './code-form.js';
+import { normaliseCode } from './code-form.js';
+import { extractCode } from './code-text.js';
 
 /** A statement as tokens, with the block it heads. */
 interface Statement {

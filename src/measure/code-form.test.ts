@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { extractCode, normaliseCode } from './code-form.js';
+import { normaliseCode } from './code-form.js';
+import { extractCode } from './code-text.js';
 
 const same = (left: string, right: string) => {
   expect(normaliseCode(right)).toBe(normaliseCode(left));

@@ -2,7 +2,8 @@
  * How an answer under a suffix relates to the clean one: the same tokens, other tokens with the same task result,
  * nearly the same tokens, or another answer.
  */
-import { extractCode, normaliseCode } from './code-form.js';
+import { normaliseCode } from './code-form.js';
+import { extractCode } from './code-text.js';
 import { editSimilarity, firstDifference } from './similarity.js';
 import { agree, extractAnswer } from './task-answer.js';
 

@@ -1,10 +1,10 @@
 /**
  * What must not be called fragile: a blind search in the place of the attack, a random suffix, the clean prompt again.
- * One hundred seeded audits of a tiny pair each, through the real search, the real scores, the summary and the verdict.
- * The verdict's tests allow an error in 5 % of audits; blind searches are compared with blind searches of the same
- * effort, so their minimum over many candidates buys them nothing.
+ * One hundred seeded audits of a tiny pair, through the real search, the real scores, the summary and the verdict. The
+ * verdict's tests allow an error in 5 % of audits; blind searches are compared with blind searches of the same effort,
+ * so that the minimum over many candidates buys them nothing.
  */
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, expect, it } from 'vitest';
 import { listAllowedTokens } from '../../src/audit/allowed-tokens.js';
 import { randomSuffix } from '../../src/audit/candidates.js';
 import type { ArmName, ArmResult, AuditResult, PromptResult } from '../../src/audit/result.js';
@@ -20,16 +20,28 @@ import { TinyAudits, tinySettings } from '../support/tiny-audit.js';
 const audits = new TinyAudits();
 afterAll(() => audits.dispose());
 const repetitions = 100;
-const texts = ['abcdefgh', 'hgfedcba', 'mnopqrst', 'aabbccdd', 'kjihgfed', 'bdfhjlnp', 'acegikmo', 'ponmlkji'];
-const searched = { ...tinySettings, steps: 4, candidates: 6, starts: 2, projection: { kind: 'none' } } as const;
+const window = 20;
+const texts = ['abcdefgh', 'hgfedcba', 'mnopqrst', 'aabbccdd', 'kjihgfed', 'bdfhjlnp'];
+const searched = {
+  ...tinySettings,
+  steps: 3,
+  candidates: 6,
+  starts: 2,
+  projection: { kind: 'none' },
+} as const;
 
-let parts: ScorerParts[];
+let parts: readonly { readonly part: ScorerParts; readonly clean: Measured }[];
 let allowed: Int32Array;
 beforeAll(async () => {
-  const pair = await audits.load(audits.writeDrafter('draft model'));
-  parts = [];
-  for (const text of texts) parts.push(await audits.openScorer(pair, text));
+  const pair = await audits.load(audits.writeDrafter('Medusa, torch file'));
   allowed = listAllowedTokens(pair.target.tokenizer, audits.sizes.vocabularySize, { allowNonAscii: false });
+  const opened = [];
+  for (const text of texts) {
+    const part = await audits.openScorer(pair, text, 'total-variation', { window });
+    const [clean] = await part.scorer.score([], [{ suffixIds: [], first: 0 }]);
+    opened.push({ part, clean: clean! });
+  }
+  parts = opened;
 }, 60_000);
 
 type Measured = Pick<Scored, 'length' | 'divergence'>;
@@ -44,63 +56,70 @@ async function searchBlindly({ scorer }: ScorerParts, seed: string): Promise<Mea
   return finalists[0]!;
 }
 
-async function drawRandom({ scorer }: ScorerParts, seed: string): Promise<Measured> {
-  const suffixIds = randomSuffix(allowed, tinySettings.suffixLength, createRandom(seed, 'random'));
-  const [score] = await scorer.score(suffixIds, [{ suffixIds, first: 0 }]);
-  return score!;
+/** The accepted lengths of several random suffixes, in one pass. */
+async function drawRandom({ scorer }: ScorerParts, seed: string, count: number): Promise<Measured[]> {
+  const random = createRandom(seed, 'random');
+  const drawn = Array.from({ length: count }, () => ({
+    ...{ suffixIds: randomSuffix(allowed, tinySettings.suffixLength, random), first: 0 },
+  }));
+  return scorer.score(drawn[0]!.suffixIds, drawn);
 }
+
+const { result: sample } = createSampleAudit();
+const sampleArm = sample.drafters[0]!.prompts[0]!.arms[0]!;
 
 /** A row with the given accepted length; what the verdict does not look at is a sample's. */
-function rowOf(sample: ArmResult, arm: ArmName, repeat: number, { length, divergence }: Measured): ArmResult {
-  const steps = (tinySettings.window - 1) / length;
-  const sameAnswer = { ...sample.sameAnswer, steps, accepted: (length - 1) * steps, meanAcceptedLength: length };
-  return { ...sample, arm, repeat, sameAnswer, preservation: { ...sample.preservation, divergence } };
+function rowOf(arm: ArmName, repeat: number, { length, divergence }: Measured): ArmResult {
+  const steps = (window - 1) / length;
+  const sameAnswer = {
+    ...sampleArm.sameAnswer,
+    ...{ steps, accepted: (length - 1) * steps, meanAcceptedLength: length },
+  };
+  return { ...sampleArm, arm, repeat, sameAnswer, preservation: { ...sampleArm.preservation, divergence } };
 }
 
-type Attack = (part: ScorerParts, seed: string) => Promise<Measured>;
+const impostors = ['a blind search', 'a random suffix', 'the clean prompt again'] as const;
 
-async function auditWith(attack: Attack, repetition: number): Promise<AuditResult> {
-  const { result } = createSampleAudit();
-  const sample = result.drafters[0]!.prompts[0]!.arms[0]!;
-  const prompts: PromptResult[] = [];
-  for (const [index, part] of parts.entries()) {
+/** One audit for each impostor in the place of the attack; all share the controls. */
+async function auditImpostors(repetition: number): Promise<AuditResult[]> {
+  const prompts: PromptResult[][] = impostors.map(() => []);
+  for (const [index, { part, clean }] of parts.entries()) {
     const seed = `${repetition}/${index}`;
-    const [clean] = await part.scorer.score([], [{ suffixIds: [], first: 0 }]);
-    prompts.push({
-      ...{ promptId: `p${index}`, category: null, prompt: texts[index]!, skipped: null, traces: [] },
-      arms: [
-        rowOf(sample, 'clean', 1, clean!),
-        rowOf(sample, 'random', 1, await drawRandom(part, `${seed}/control-1`)),
-        rowOf(sample, 'random', 2, await drawRandom(part, `${seed}/control-2`)),
-        rowOf(sample, 'fluent', 1, await drawRandom(part, `${seed}/fluent`)),
-        rowOf(sample, 'undirected', 1, await searchBlindly(part, `${seed}/control`)),
-        rowOf(sample, 'attack', 1, await attack(part, `${seed}/attack`)),
-      ],
+    const [first, second, fluent, impostor] = await drawRandom(part, seed, 4);
+    const attacks = [await searchBlindly(part, `${seed}/attack`), impostor!, clean];
+    const controls = [
+      rowOf('clean', 1, clean),
+      rowOf('random', 1, first!),
+      rowOf('random', 2, second!),
+      rowOf('fluent', 1, fluent!),
+      rowOf('undirected', 1, await searchBlindly(part, `${seed}/control`)),
+    ];
+    attacks.forEach((attack, place) => {
+      prompts[place]!.push({
+        ...{ promptId: `p${index}`, category: null, prompt: texts[index]!, skipped: null, traces: [] },
+        arms: [...controls, rowOf('attack', 1, attack)],
+      });
     });
   }
-  return { ...result, drafters: [{ drafter: 'tiny', prompts, summary: summariseDrafter(prompts, repetition) }] };
+  return prompts.map((each) => ({
+    ...sample,
+    drafters: [{ drafter: 'tiny', prompts: each, summary: summariseDrafter(each, repetition) }],
+  }));
 }
 
-describe('never called fragile, but for the error that the tests allow', () => {
-  it.each<[string, Attack]>([
-    ['a blind search', searchBlindly],
-    ['a random suffix', drawRandom],
-    ['the clean prompt again', async ({ scorer }) => (await scorer.score([], [{ suffixIds: [], first: 0 }]))[0]!],
-  ])(
-    '%s',
-    async (_, attack) => {
-      let wrong = 0;
-      let drops = 0;
-      for (let repetition = 0; repetition < repetitions; repetition++) {
-        const result = await auditWith(attack, repetition);
-        const { level } = judge(result);
-        if (level === 'fragile' || level === 'collapsed') wrong += 1;
-        drops += Number(result.drafters[0]!.summary.drop.estimate >= 0.1);
-      }
-      expect(wrong).toBeLessThanOrEqual(0.05 * repetitions);
-      // The test would be empty if blind searches did not lower the length at all.
-      if (attack === searchBlindly) expect(drops).toBeGreaterThan(repetitions / 2);
-    },
-    300_000,
-  );
-});
+it(`${impostors.join(', ')}: never called fragile, but for the error that the tests allow`, async () => {
+  const wrong = impostors.map(() => 0);
+  let blindDrops = 0;
+  for (let repetition = 0; repetition < repetitions; repetition++) {
+    const results = await auditImpostors(repetition);
+    results.forEach((result, place) => {
+      const { level } = judge(result);
+      if (level === 'fragile' || level === 'collapsed') wrong[place]! += 1;
+    });
+    if (results[0]!.drafters[0]!.summary.drop.estimate >= 0.1) blindDrops += 1;
+  }
+  for (const [place, name] of impostors.entries())
+    expect(wrong[place], name).toBeLessThanOrEqual(0.05 * repetitions);
+  // The test would show nothing if blind searches did not shorten drafts: they do, and by more than the verdict asks.
+  expect(blindDrops).toBeGreaterThan(repetitions / 2);
+}, 300_000);

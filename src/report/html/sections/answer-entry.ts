@@ -1,6 +1,6 @@
 /** One prompt on one drafter: the same answer without and with the suffix, and the free-running one where it differs. */
 import type { ArmResult, PromptResult, SlowOther } from '../../../audit/result.js';
-import { extractCode } from '../../../measure/code-form.js';
+import { extractCode } from '../../../measure/code-text.js';
 import { armLabels, findPromptArms } from '../../arm-names.js';
 import { keptNames } from '../../kept-text.js';
 import {
