@@ -52,10 +52,10 @@ const standard: AuditSettings = {
   draftDepth: 1,
   projection: 'direction',
   lambda: 1,
-  steps: 40,
+  steps: 100,
   candidates: 8,
-  topTokens: 12,
-  moves: 8,
+  topTokens: 32,
+  moves: 4,
   merges: 4,
   starts: 16,
   finalists: 6,
@@ -72,13 +72,13 @@ const standard: AuditSettings = {
  * drafter's tokens, 20 answer positions, lambda 2, single-token moves.
  */
 export const presets = {
-  quick: { ...standard, steps: 24, starts: 8, finalists: 4, randomDraws: 2 },
+  quick: { ...standard, steps: 24, topTokens: 12, starts: 8, finalists: 4, randomDraws: 2 },
   standard,
   thorough: {
     ...standard,
-    steps: 400,
+    steps: 600,
     candidates: 32,
-    topTokens: 32,
+    topTokens: 64,
     starts: 64,
     finalists: 16,
     patience: 24,
