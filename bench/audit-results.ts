@@ -1,6 +1,6 @@
 /**
  * What the audit reaches on the bundled pair: the standard preset, drafter by drafter, on the first prompts of each set
- * whose clean answers have 24 tokens or more. Audits of four prompts each lie under out/audit, first fours first, so that a
+ * whose clean answers have 24 tokens or more. Audits of three prompts each lie under out/audit, the first of all sets first, so that a
  * stopped run goes on and a finished one is only read.
  * Run: npm run bench:audit [-- PROMPTS_PER_SET [THREADS [DRAFTER ...]]]
  */
@@ -16,7 +16,7 @@ import { printTable } from './stopwatch.js';
 
 const [perSet = '8', threads = '2', ...named] = process.argv.slice(2);
 const drafters = named.length > 0 ? named : ['sps', 'medusa', 'hydra', 'eagle', 'eagle3'];
-const promptsAtOnce = 4;
+const promptsAtOnce = 3;
 const { processor, architecture } = describeMachine();
 console.log(
   `${processor} (${architecture}), ${threads} threads, standard preset, chain:4, greedy, bound 0.1\n`,

@@ -167,7 +167,8 @@ async function runUnits(
   const runUnit = async (unit: UnitName, work: () => Promise<number | undefined>): Promise<void> => {
     signal?.throwIfAborted();
     events.onUnitStart?.(unit, count.done, count.total);
-    events.onUnitEnd?.(unit, await work());
+    const acceptedLength = await work();
+    events.onUnitEnd?.(unit, acceptedLength);
     count.done += 1;
   };
   const { vocabularySize } = target.model.configuration;

@@ -114,7 +114,9 @@ function sayOneAnswer(stage: Stage, result: AuditResult): void {
   if (example === undefined) return;
   const { drafter, prompt, clean, attack } = example;
   say();
-  say(`One of them, ${drafter}, ${attack.answer.tokenIds.length} tokens that are the same with and without the suffix:`);
+  say(
+    `One of them, ${drafter}, ${attack.answer.tokenIds.length} tokens that are the same with and without the suffix:`,
+  );
   const wrapper = createWrapper(stage.write, '  ', stageWidth - 2);
   wrapper.add(`${withoutControls(prompt.prompt)}${colors.cyan(withoutControls(attack.suffix))}`);
   wrapper.finish();

@@ -33,14 +33,16 @@ describe('mistletoe audit', () => {
     const out = audits.freshFolder();
     const result = await audit([...common, '--out', out]);
     expect(result.code).toBe(0);
-    expect(result.out).toMatch(/^drafter +row +same-answer length/);
+    expect(result.out).toMatch(/^drafter +row +accepted length/);
     for (const row of ['no suffix', 'no suffix, again', 'random tokens', 'undirected search', 'attack'])
       expect(result.out).toMatch(new RegExp(`^folder-1 +${row} +\\d\\.\\d\\d`, 'm'));
     expect(result.out).not.toContain('unprojected');
     expect(result.out).toMatch(/^inconclusive: .*2 prompts cannot decide it/m);
     expect(result.out).toMatch(/^Report: .*report\.html$/m);
     // Target, drafter, preset, folder and time first; then at most a few lines.
-    expect(result.err).toMatch(/^audit: target .*, drafter folder-1 \(chain:3\), preset quick, run folder .*\n/);
+    expect(result.err).toMatch(
+      /^audit: target .*, drafter folder-1 \(chain:3\), preset quick, run folder .*\n/,
+    );
     expect(result.err).toMatch(/\naudit: 14 to do\n(audit: .*\n)+$/);
     expect(readdirSync(out).sort()).toEqual(
       ['config.json', 'junit.xml', 'report.html', 'report.md', 'result.json', 'steps.jsonl', 'suffixes.jsonl', 'timings.jsonl', 'units.jsonl'], // prettier-ignore
@@ -62,7 +64,11 @@ describe('mistletoe audit', () => {
       ...['--out', folder, '--limit', '1', '--format', 'json', '--progress', 'json'],
     ]);
     expect(code).toBe(0);
-    expect(JSON.parse(out)).toMatchObject({ schema: 'mistletoe.audit/2', runFolder: folder, verdict: { exitCode: 0 } });
+    expect(JSON.parse(out)).toMatchObject({
+      schema: 'mistletoe.audit/2',
+      runFolder: folder,
+      verdict: { exitCode: 0 },
+    });
     const events = err
       .trim()
       .split('\n')
@@ -101,8 +107,9 @@ describe('mistletoe audit', () => {
       (JSON.parse(text) as AuditResult).drafters[0]!.prompts.flatMap(({ arms }) =>
         arms.filter(({ arm }) => arm === row).map(({ sameAnswer }) => sameAnswer.meanAcceptedLength),
       );
-    const found = lengthsOf(readFileSync(join(out, 'result.json'), 'utf8'), 'attack');
-    expect(found).toHaveLength(2);
+    const lines = readFileSync(join(out, 'suffixes.jsonl'), 'utf8').trim().split('\n');
+    const found = lines.map((line) => (JSON.parse(line) as { sameAnswerLength: number }).sameAnswerLength);
+    expect(found.length).toBeGreaterThan(0);
     expect(lengthsOf(replayed.out, 'given')).toEqual(found);
     const typed = await audit([...common, '--out', audits.freshFolder(), '--suffix', 'kkk']);
     expect(typed.out).toMatch(/^folder-1 +given/m);
@@ -151,7 +158,7 @@ describe('mistletoe audit', () => {
     [['--resume', 'x', '--seed', '3'], '--seed cannot be changed when a run is resumed.'],
     [['--resume', 'x', '--control-searches'], '--control-searches cannot be changed'],
     [['--resume', 'x', '--dry-run'], '--dry-run'],
-    [['--keep', 'some'], 'Allowed choices are'],
+    [['--keep', 'some'], 'allowed choices are'],
     [['--temperature', '1'], 'no suffix can be held to "similar"'],
     [['--suffix', 'a\u0007b'], 'control character'],
     [['--suffix', 'missing.txt'], 'missing.txt'],
@@ -164,7 +171,10 @@ describe('mistletoe audit', () => {
     [['--epsilon', '0'], 'expected a number above 0'],
     [['--draft', 'auto'], '"auto" depends on the clock'],
     [['--chat', '--raw'], 'cannot be used with option'],
-    [['--shortest-answer', '90', '--max-new-tokens', '80'], 'Answers are cut at 80 tokens, and an audit needs 90.'],
+    [
+      ['--shortest-answer', '90', '--max-new-tokens', '80'],
+      'Answers are cut at 80 tokens, and an audit needs 90.',
+    ],
   ])('%j is refused with exit code 2', async (argv, message) => {
     const { code, out, err } = await audit(argv);
     expect(err).toContain(message);
