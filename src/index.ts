@@ -90,6 +90,17 @@ export type { AuditResult, AuditTimings } from './audit/result.js';
 export { judge } from './report/verdict.js';
 export type { Gate, Verdict } from './report/verdict.js';
 export { writeReports } from './report/write-reports.js';
+export { parseSuffixes } from './text/suffix-list.js';
+export type { GivenSuffix } from './text/suffix-list.js';
+
+/**
+ * Two finished audits side by side.
+ * @example
+ * const comparison = compareAudits(await readFinishedRun('runs/before'), await readFinishedRun('runs/after'));
+ */
+export { compareAudits } from './report/comparison.js';
+export type { Comparison } from './report/comparison-record.js';
+export { readFinishedRun } from './report/finished-run.js';
 
 /**
  * The model itself, one pass at a time.

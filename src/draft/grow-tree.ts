@@ -115,7 +115,10 @@ async function growAlong(
   const levels = Math.min(policy.length, depthLimit, tokens.length);
   for (let node = 0; node < levels; node++) {
     const scores = await session.expand(draft, [node], 'logits');
-    distributions.push(toDistribution(scores.logits(0), sampling));
+    const distribution = toDistribution(scores.logits(0), sampling);
+    // A token that would never be drawn ends the chain: no draft goes on behind it.
+    if (distribution[tokens[node]!] === 0) break;
+    distributions.push(distribution);
     draft.add(tokens[node]!, node);
   }
   return finishTree(draft, distributions);

@@ -1,0 +1,62 @@
+/** The accepted length that a scoring pass gives without decoding is the one that decoding, held to the answer, measures. */
+import { afterAll, describe, expect, it } from 'vitest';
+import { TinyAudits, tinySettings } from '../../test/support/tiny-audit.js';
+import { drafterVariants } from '../../test/support/tiny-drafters.js';
+import { createRandom } from '../core/random.js';
+import { always } from '../decode/speculative.js';
+import { decodeHeld } from './measure-arm.js';
+import type { ScorerParts } from '../../test/support/tiny-audit.js';
+
+const audits = new TinyAudits();
+afterAll(() => audits.dispose());
+const window = 20;
+const levels = 3;
+
+function randomSuffix(name: string): number[] {
+  const random = createRandom(3, name);
+  return Array.from({ length: tinySettings.suffixLength }, () =>
+    random.nextInteger(audits.sizes.vocabularySize),
+  );
+}
+
+const decodeAlong = ({ target, drafter, prompt }: ScorerParts, suffixIds: readonly number[], more = {}) =>
+  decodeHeld(
+    {
+      ...{ target, drafter, temperature: 0, maxNewTokens: window, seed: 0, ...more },
+      prompt: { ...prompt, answer: { ...prompt.answer, tokenIds: prompt.windowIds } },
+      policy: always({ kind: 'chain', length: levels }),
+    },
+    suffixIds,
+  );
+
+describe('accepted length along the answer', () => {
+  it.each(drafterVariants.map(({ name }) => name))('%s', async (variant) => {
+    const pair = await audits.load(audits.writeDrafter(variant));
+    const parts = await audits.openScorer(pair, 'abcdefgh{suffix}ijk', 'margin', { window });
+    for (const name of ['one', 'two', 'three', 'four']) {
+      const suffixIds = randomSuffix(name);
+      const [score] = await parts.scorer.score(suffixIds, [{ suffixIds, first: 0 }]);
+      const { acceptance, tokenIds } = await decodeAlong(parts, suffixIds);
+      expect(tokenIds).toEqual(parts.prompt.windowIds);
+      expect(score!.length).toBeCloseTo(acceptance.meanAcceptedLength, 6);
+      expect(score!.length).toBeGreaterThan(1);
+    }
+  });
+
+  it('above temperature 0 is the mean of many decodings', async () => {
+    const pair = await audits.load(audits.writeDrafter('EAGLE-3 with d2t'));
+    const parts = await audits.openScorer(pair, 'abcdefgh{suffix}ijk', 'total-variation', {
+      ...{ window, temperature: 1 },
+    });
+    const suffixIds = randomSuffix('drawn');
+    const [score] = await parts.scorer.score(suffixIds, [{ suffixIds, first: 0 }]);
+    let steps = 0;
+    let accepted = 0;
+    for (let seed = 0; seed < 150; seed++) {
+      const { acceptance } = await decodeAlong(parts, suffixIds, { temperature: 1, seed });
+      steps += acceptance.steps;
+      accepted += acceptance.accepted;
+    }
+    expect(Math.abs(1 + accepted / steps - score!.length)).toBeLessThan(0.06);
+  });
+});
