@@ -1,20 +1,17 @@
 /** An audit from its request to its result: the campaign over drafters and prompts, in a folder that can be resumed. */
 import { MistletoeError } from '../core/errors.js';
 import { always } from '../decode/speculative.js';
-import type { Target } from '../decode/target.js';
-import { openTarget } from '../decode/target.js';
-import { levelsOf, resolvePolicy } from '../draft/grow-tree.js';
-import { loadDrafter } from '../draft/load-drafter.js';
-import { parseDraftPolicy } from '../draft/policy.js';
+import { levelsOf } from '../draft/grow-tree.js';
 import { describeMachine } from '../measure/machine.js';
 import { createOnnxRuntime } from '../runtime/onnx/onnx-runtime.js';
 import type { Prompt } from '../text/prompt-set.js';
 import { listAllowedTokens } from './allowed-tokens.js';
 import type { AuditEvents, UnitName } from './audit-events.js';
+import type { Models } from './audit-models.js';
+import { openModels } from './audit-models.js';
 import { preparePrompt } from './audit-prompt.js';
 import type { AuditRequest } from './audit-request.js';
 import { parseRequest } from './audit-request.js';
-import type { LoadedDrafter } from './beyond-one-prompt.js';
 import { measureTransfer, transferUnits } from './beyond-one-prompt.js';
 import { readVersion } from './create-request.js';
 import type { DrafterAudit } from './drafter-audit.js';
@@ -103,21 +100,6 @@ export async function planAudit(request: AuditRequest, options: AuditOptions = {
   } finally {
     await runtime.dispose();
   }
-}
-
-interface Models {
-  readonly target: Target;
-  readonly drafters: readonly LoadedDrafter[];
-}
-
-async function openModels(
-  request: AuditRequest,
-  runtime: ReturnType<typeof createOnnxRuntime>,
-  { cacheFolder }: AuditOptions,
-): Promise<Models> {
-  const cache = cacheFolder === undefined ? {} : { cacheFolder };
-  const target = await openTarget(request.targetFolder, { runtime, chat: request.settings.chat, ...cache });
-  return { target, drafters: await loadDrafters(request, target, cache) };
 }
 
 /** The folder is made once the models are known to load: what is refused leaves nothing behind. */
@@ -211,29 +193,6 @@ function listUnits(request: AuditRequest): UnitName[] {
     ]),
     ...(request.transfer ? transferUnits(request) : []),
   ];
-}
-
-async function loadDrafters(
-  request: AuditRequest,
-  target: Target,
-  cache: { cacheFolder?: string },
-): Promise<LoadedDrafter[]> {
-  const loaded: LoadedDrafter[] = [];
-  for (const { id, folder, policy: text } of request.drafters) {
-    const drafter = await loadDrafter(folder, {
-      target: target.model,
-      tokenizer: target.tokenizer,
-      ...cache,
-    });
-    const policy = parseDraftPolicy(text);
-    if (policy.kind === 'auto') {
-      throw new MistletoeError('usage', 'An audit needs a fixed draft policy; "auto" depends on the clock.', {
-        hint: 'Use for example --draft chain:4.',
-      });
-    }
-    loaded.push({ id, drafter, policy: resolvePolicy(policy, drafter) });
-  }
-  return loaded;
 }
 
 function describeSetup(request: AuditRequest): AuditResult['setup'] {

@@ -1,0 +1,48 @@
+/** The models of an audit, opened as its request names them. */
+import { MistletoeError } from '../core/errors.js';
+import type { Target } from '../decode/target.js';
+import { openTarget } from '../decode/target.js';
+import { resolvePolicy } from '../draft/grow-tree.js';
+import { loadDrafter } from '../draft/load-drafter.js';
+import { parseDraftPolicy } from '../draft/policy.js';
+import type { Runtime } from '../runtime/program.js';
+import type { AuditRequest } from './audit-request.js';
+import type { LoadedDrafter } from './beyond-one-prompt.js';
+
+export interface Models {
+  readonly target: Target;
+  readonly drafters: readonly LoadedDrafter[];
+}
+
+export async function openModels(
+  request: AuditRequest,
+  runtime: Runtime,
+  { cacheFolder }: { readonly cacheFolder?: string },
+): Promise<Models> {
+  const cache = cacheFolder === undefined ? {} : { cacheFolder };
+  const target = await openTarget(request.targetFolder, { runtime, chat: request.settings.chat, ...cache });
+  return { target, drafters: await loadDrafters(request, target, cache) };
+}
+
+async function loadDrafters(
+  request: AuditRequest,
+  target: Target,
+  cache: { cacheFolder?: string },
+): Promise<LoadedDrafter[]> {
+  const loaded: LoadedDrafter[] = [];
+  for (const { id, folder, policy: text } of request.drafters) {
+    const drafter = await loadDrafter(folder, {
+      target: target.model,
+      tokenizer: target.tokenizer,
+      ...cache,
+    });
+    const policy = parseDraftPolicy(text);
+    if (policy.kind === 'auto') {
+      throw new MistletoeError('usage', 'An audit needs a fixed draft policy; "auto" depends on the clock.', {
+        hint: 'Use for example --draft chain:4.',
+      });
+    }
+    loaded.push({ id, drafter, policy: resolvePolicy(policy, drafter) });
+  }
+  return loaded;
+}
