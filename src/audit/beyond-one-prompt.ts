@@ -11,7 +11,8 @@ import { decodeHeld } from './measure-arm.js';
 import type { DrafterResult, PromptResult, TransferMatrix } from './result.js';
 import { countsSchema } from './result-schema.js';
 import type { RunFolder } from './run-folder.js';
-import { lengthOf } from './summary.js';
+import type { StepCounts } from './same-answer.js';
+import { acceptedLengthOf, poolCounts } from './same-answer.js';
 
 export interface LoadedDrafter {
   readonly id: string;
@@ -19,16 +20,8 @@ export interface LoadedDrafter {
   readonly policy: ResolvedPolicy;
 }
 
-export interface Counts {
-  readonly accepted: number;
-  readonly steps: number;
-}
-
-export function poolLengths(counts: readonly Counts[]): number {
-  return lengthOf({
-    accepted: counts.reduce((total, count) => total + count.accepted, 0),
-    steps: counts.reduce((total, count) => total + count.steps, 0),
-  });
+export function poolLengths(counts: readonly StepCounts[]): number {
+  return acceptedLengthOf(poolCounts(counts));
 }
 
 /** Drafts of one drafter along a prompt's clean answer, with a suffix in the prompt. */
@@ -38,7 +31,7 @@ export async function countAlongAnswer(
   { settings, seed }: AuditRequest,
   prompt: AuditPrompt,
   suffixIds: readonly number[],
-): Promise<Counts> {
+): Promise<StepCounts> {
   const { maxNewTokens, temperature } = settings;
   const setup = { target, drafter, policy: always(policy), prompt, maxNewTokens, temperature, seed };
   const { acceptance } = await decodeHeld(setup, suffixIds);

@@ -9,6 +9,7 @@ import { levelsOf } from '../draft/grow-tree.js';
 import type { AuditRequest } from './audit-request.js';
 import type { LoadedDrafter } from './beyond-one-prompt.js';
 import { armKeys } from './drafter-audit.js';
+import { rowsPerBatch } from './scoring.js';
 
 export interface Effort {
   readonly searches: number;
@@ -23,8 +24,6 @@ const searched: readonly string[] = ['attack', 'undirected', 'unprojected', 'pre
 const gradientPasses = 6;
 const probedRows = 96;
 const probes = 5;
-/** Rows of one scoring pass, see scoring.ts. */
-const rowsPerBatch = 1536;
 
 export async function estimateEffort(
   request: AuditRequest,

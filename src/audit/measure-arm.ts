@@ -32,16 +32,20 @@ export interface ArmMeasure {
   readonly timing: Omit<ArmTiming, 'drafter'>;
 }
 
-export interface ArmSetup {
+/** What a decoding of the prompt needs, with any suffix. */
+export interface DecodeSetup {
   readonly target: Target;
   readonly drafter: Drafter;
   readonly policy: PolicyChooser;
   readonly prompt: AuditPrompt;
-  readonly scorer: Scorer;
   readonly maxNewTokens: number;
   readonly temperature: number;
   /** Of everything that is drawn while decoding. */
   readonly seed: number;
+}
+
+export interface ArmSetup extends DecodeSetup {
+  readonly scorer: Scorer;
   readonly bounds: KeepBounds;
   /** The clean prompt decoded freely: what other arms are compared with. */
   readonly clean: () => Promise<SpeculativeGeneration>;
@@ -97,7 +101,7 @@ export async function measureArm(
 
 /** Drafts behind the suffixed prompt along the clean answer. */
 export function decodeHeld(
-  setup: Omit<ArmSetup, 'clean' | 'scorer' | 'bounds'>,
+  setup: DecodeSetup,
   suffixIds: readonly number[],
   prefix?: ReadPrefix,
 ): Promise<SpeculativeGeneration> {
@@ -105,7 +109,7 @@ export function decodeHeld(
 }
 
 export function decodeFreely(
-  setup: Omit<ArmSetup, 'clean' | 'scorer' | 'bounds'>,
+  setup: DecodeSetup,
   suffixIds: readonly number[],
   prefix?: ReadPrefix,
 ): Promise<SpeculativeGeneration> {
@@ -113,15 +117,7 @@ export function decodeFreely(
 }
 
 function decode(
-  {
-    target,
-    drafter,
-    policy,
-    prompt,
-    maxNewTokens,
-    temperature,
-    seed,
-  }: Omit<ArmSetup, 'clean' | 'scorer' | 'bounds'>,
+  { target, drafter, policy, prompt, maxNewTokens, temperature, seed }: DecodeSetup,
   suffixIds: readonly number[],
   options: { readonly held?: readonly number[]; readonly prefix?: ReadPrefix } = {},
 ): Promise<SpeculativeGeneration> {

@@ -8,13 +8,14 @@
 /** [level] -> [row]: probability that the draft token of the level is accepted, from answer token `row` as root. */
 export type AcceptanceTable = readonly Float32Array[];
 
-export interface ExpectedSteps {
+/** What steps came to; expected values may be fractions. */
+export interface StepCounts {
   /** Passes of the target over the answer behind its first token. */
   readonly steps: number;
   readonly accepted: number;
 }
 
-export function walkAnswer(table: AcceptanceTable, answerLength: number): ExpectedSteps {
+export function walkAnswer(table: AcceptanceTable, answerLength: number): StepCounts {
   const reached = new Float64Array(Math.max(answerLength, 1));
   reached[0] = 1;
   let steps = 0;
@@ -36,6 +37,14 @@ export function walkAnswer(table: AcceptanceTable, answerLength: number): Expect
   return { steps, accepted };
 }
 
-export function acceptedLengthOf({ steps, accepted }: ExpectedSteps): number {
+export function acceptedLengthOf({ steps, accepted }: StepCounts): number {
   return steps === 0 ? 1 : 1 + accepted / steps;
+}
+
+/** One sum over the steps of all the given ones: a long answer weighs more than a short one. */
+export function poolCounts(counts: readonly StepCounts[]): StepCounts {
+  return {
+    accepted: counts.reduce((total, count) => total + count.accepted, 0),
+    steps: counts.reduce((total, count) => total + count.steps, 0),
+  };
 }

@@ -38,7 +38,7 @@ export interface Scored extends Score, AnswerScore {
 }
 
 /** Rows of one batch that keep the working memory of a step within some hundred megabytes. */
-const rowsPerBatch = 1536;
+export const rowsPerBatch = 1536;
 
 export class Scorer implements SuffixScorer {
   readonly answerLength: number;

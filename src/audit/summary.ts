@@ -18,11 +18,8 @@ import type {
   PromptResult,
 } from './result.js';
 import { arms, controls } from './result.js';
-
-interface Counts {
-  readonly accepted: number;
-  readonly steps: number;
-}
+import type { StepCounts } from './same-answer.js';
+import { acceptedLengthOf, poolCounts } from './same-answer.js';
 
 const find = (prompt: PromptResult, arm: ArmName): ArmResult[] =>
   prompt.arms.filter((entry) => entry.arm === arm);
@@ -59,10 +56,11 @@ function summariseArm(arm: ArmName, results: readonly (readonly ArmResult[])[], 
   return {
     arm,
     sameAnswer: lengthInterval(results.map(poolHeld), seed),
-    meanOfPromptMeans: results.reduce((sum, seeds) => sum + lengthOf(poolHeld(seeds)), 0) / results.length,
+    meanOfPromptMeans:
+      results.reduce((sum, seeds) => sum + acceptedLengthOf(poolHeld(seeds)), 0) / results.length,
     acceptanceByDepth: pooledDepths(all.map(({ sameAnswer }) => sameAnswer)),
     passes: average(({ sameAnswer }) => sameAnswer.steps),
-    freeRunning: lengthOf(pool(all.map(({ freeRunning }) => freeRunning))),
+    freeRunning: acceptedLengthOf(poolCounts(all.map(({ freeRunning }) => freeRunning))),
     passRatio: total(({ compared }) => compared.passes) / total(({ compared }) => compared.cleanPasses),
     answerLength: average(({ answer }) => answer.tokenIds.length),
     kept: countClasses(all.map(({ preservation }) => preservation.kept)),
@@ -80,18 +78,8 @@ function summariseArm(arm: ArmName, results: readonly (readonly ArmResult[])[], 
   };
 }
 
-function pool(counts: readonly Counts[]): Counts {
-  return {
-    accepted: counts.reduce((total, count) => total + count.accepted, 0),
-    steps: counts.reduce((total, count) => total + count.steps, 0),
-  };
-}
-
-const poolHeld = (seeds: readonly ArmResult[]): Counts => pool(seeds.map(({ sameAnswer }) => sameAnswer));
-
-export function lengthOf({ accepted, steps }: Counts): number {
-  return steps === 0 ? 1 : 1 + accepted / steps;
-}
+const poolHeld = (seeds: readonly ArmResult[]): StepCounts =>
+  poolCounts(seeds.map(({ sameAnswer }) => sameAnswer));
 
 function pooledDepths(records: readonly AcceptanceSummary[]): number[] {
   const histogram = poolHistograms(records.map((record) => record.histogram));
@@ -108,7 +96,7 @@ export function countClasses(classes: readonly KeptClass[]): Record<KeptClass, n
   return Object.fromEntries(keptClasses.map((kept) => [kept, count(kept)])) as Record<KeptClass, number>;
 }
 
-function lengthInterval(counts: readonly Counts[], seed: number): Interval {
+function lengthInterval(counts: readonly StepCounts[], seed: number): Interval {
   if (counts.every(({ steps }) => steps === 0)) return { estimate: 1, low: 1, high: 1, n: 0 };
   return pooledAcceptedLengthInterval(counts, { seed });
 }
@@ -121,13 +109,16 @@ function dropInterval(prompts: readonly PromptResult[], counted: ArmName, seed: 
   }));
   if (pairs.length === 0) return { estimate: 0, low: 0, high: 0, n: 0 };
   // A prompt weighs the same on both sides, however many seeds attacked it.
-  const perSeed = ({ attack, seeds }: (typeof pairs)[number]): Counts => ({
+  const perSeed = ({ attack, seeds }: (typeof pairs)[number]): StepCounts => ({
     accepted: attack.accepted / seeds,
     steps: attack.steps / seeds,
   });
   return bootstrapInterval(
     pairs,
-    (sample) => 1 - lengthOf(pool(sample.map(perSeed))) / lengthOf(pool(sample.map(({ clean }) => clean))),
+    (sample) =>
+      1 -
+      acceptedLengthOf(poolCounts(sample.map(perSeed))) /
+        acceptedLengthOf(poolCounts(sample.map(({ clean }) => clean))),
     { seed },
   );
 }
@@ -142,7 +133,7 @@ function testAgainst(
     return others.length === 0 ? [] : [[poolHeld(find(prompt, counted)), poolHeld(others)] as const];
   });
   if (pairs.length === 0) return [];
-  const lengths = (side: 0 | 1): number[] => pairs.map((pair) => lengthOf(pair[side]));
+  const lengths = (side: 0 | 1): number[] => pairs.map((pair) => acceptedLengthOf(pair[side]));
   const { pValue, method, n } = testSignedRanks(lengths(0), lengths(1), 'less');
   return [{ against: control, n, pValue, method }];
 }

@@ -9,7 +9,7 @@ import { testSignedRanks } from '../measure/wilcoxon.js';
 import type { Prompt } from '../text/prompt-set.js';
 import type { AuditPrompt } from './audit-prompt.js';
 import { keepRoundTrips, preparePrompt } from './audit-prompt.js';
-import type { Counts, LoadedDrafter } from './beyond-one-prompt.js';
+import type { LoadedDrafter } from './beyond-one-prompt.js';
 import { countAlongAnswer, poolLengths, splitPrompts } from './beyond-one-prompt.js';
 import type { Candidate } from './candidates.js';
 import { drawRandomSuffix } from './controls.js';
@@ -22,6 +22,7 @@ import { Interrupted } from './prompt-audit.js';
 import { readPromptState } from './prompt-state.js';
 import type { UniversalResult, UniversalSplit } from './result.js';
 import { universalSchema } from './result-schema.js';
+import type { StepCounts } from './same-answer.js';
 import type { Scored, SuffixGradients } from './scoring.js';
 import { Scorer } from './scoring.js';
 import { compileSearch } from './search-programs.js';
@@ -112,7 +113,7 @@ async function measureSplit(
   suffixIds: readonly number[],
 ): Promise<UniversalSplit> {
   const { settings, seed } = request;
-  const measured: { clean: Counts; attacked: Counts; divergence: number; kept: KeptClass }[] = [];
+  const measured: { clean: StepCounts; attacked: StepCounts; divergence: number; kept: KeptClass }[] = [];
   for (const { prompt, scorer } of prompts) {
     const [survives] = await keepRoundTrips(target, prompt, [suffixIds]);
     if (survives !== true) continue;

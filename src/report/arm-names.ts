@@ -8,7 +8,8 @@ import type {
   DrafterSummary,
   PromptResult,
 } from '../audit/result.js';
-import { countedArm, lengthOf } from '../audit/summary.js';
+import { acceptedLengthOf } from '../audit/same-answer.js';
+import { countedArm } from '../audit/summary.js';
 
 export const armLabels: Readonly<Record<ArmName, string>> = {
   clean: 'no suffix',
@@ -62,7 +63,7 @@ export function sameAnswerLength(prompt: PromptResult, arm: ArmName): number | n
   const records = findPromptArms(prompt, arm).map(({ sameAnswer }) => sameAnswer);
   const steps = records.reduce((total, record) => total + record.steps, 0);
   const accepted = records.reduce((total, record) => total + record.accepted, 0);
-  return records.length === 0 ? null : lengthOf({ accepted, steps });
+  return records.length === 0 ? null : acceptedLengthOf({ accepted, steps });
 }
 
 /** Change of the accepted length on one prompt: -0.25 is a quarter less than without a suffix. */

@@ -4,7 +4,7 @@
  * attack takes away the same share has not become more fragile. The difference of two shares is in percentage points.
  */
 import type { ArmName } from '../audit/result.js';
-import { lengthOf } from '../audit/summary.js';
+import { acceptedLengthOf } from '../audit/same-answer.js';
 import { bootstrapInterval } from '../measure/bootstrap.js';
 import type { KeptClass } from '../measure/kept-class.js';
 import { keptClasses } from '../measure/kept-class.js';
@@ -58,10 +58,10 @@ function sampleOf(pair: PromptPair, arm: Sides<ArmName>): Sample {
 }
 
 const rowLength = (samples: readonly Sample[], side: Side): number =>
-  lengthOf(pool(samples.map((sample) => sample[side].row)));
+  acceptedLengthOf(pool(samples.map((sample) => sample[side].row)));
 
 const changeOf = (samples: readonly Sample[], side: Side): number =>
-  rowLength(samples, side) / lengthOf(pool(samples.map((sample) => sample[side].clean))) - 1;
+  rowLength(samples, side) / acceptedLengthOf(pool(samples.map((sample) => sample[side].clean))) - 1;
 
 const options = { seed: 'comparison' };
 
