@@ -8,7 +8,7 @@ import type {
   DrafterSummary,
   PromptResult,
 } from '../audit/result.js';
-import { acceptedLengthOf } from '../audit/same-answer.js';
+import { acceptedLengthOf, poolCounts } from '../audit/same-answer.js';
 import { countedArm } from '../audit/summary.js';
 
 export const armLabels: Readonly<Record<ArmName, string>> = {
@@ -61,9 +61,7 @@ export function findPromptArms(prompt: PromptResult, arm: ArmName): ArmResult[] 
 /** Accepted length along the clean answer over all seeds or draws of an arm; null where it was not measured. */
 export function sameAnswerLength(prompt: PromptResult, arm: ArmName): number | null {
   const records = findPromptArms(prompt, arm).map(({ sameAnswer }) => sameAnswer);
-  const steps = records.reduce((total, record) => total + record.steps, 0);
-  const accepted = records.reduce((total, record) => total + record.accepted, 0);
-  return records.length === 0 ? null : acceptedLengthOf({ accepted, steps });
+  return records.length === 0 ? null : acceptedLengthOf(poolCounts(records));
 }
 
 /** Change of the accepted length on one prompt: -0.25 is a quarter less than without a suffix. */

@@ -4,7 +4,7 @@
  * attack takes away the same share has not become more fragile. The difference of two shares is in percentage points.
  */
 import type { ArmName } from '../audit/result.js';
-import { acceptedLengthOf } from '../audit/same-answer.js';
+import { acceptedLengthOf, poolCounts } from '../audit/same-answer.js';
 import { bootstrapInterval } from '../measure/bootstrap.js';
 import type { KeptClass } from '../measure/kept-class.js';
 import { keptClasses } from '../measure/kept-class.js';
@@ -36,13 +36,6 @@ function countsOf(prompt: ComparablePrompt, arm: ArmName): Counts {
   return { accepted: mean(({ accepted }) => accepted), steps: mean(({ steps }) => steps) };
 }
 
-function pool(counts: readonly Counts[]): Counts {
-  return {
-    accepted: counts.reduce((total, { accepted }) => total + accepted, 0),
-    steps: counts.reduce((total, { steps }) => total + steps, 0),
-  };
-}
-
 const sides = ['before', 'after'] as const;
 type Side = (typeof sides)[number];
 
@@ -58,10 +51,10 @@ function sampleOf(pair: PromptPair, arm: Sides<ArmName>): Sample {
 }
 
 const rowLength = (samples: readonly Sample[], side: Side): number =>
-  acceptedLengthOf(pool(samples.map((sample) => sample[side].row)));
+  acceptedLengthOf(poolCounts(samples.map((sample) => sample[side].row)));
 
 const changeOf = (samples: readonly Sample[], side: Side): number =>
-  rowLength(samples, side) / acceptedLengthOf(pool(samples.map((sample) => sample[side].clean))) - 1;
+  rowLength(samples, side) / acceptedLengthOf(poolCounts(samples.map((sample) => sample[side].clean))) - 1;
 
 const options = { seed: 'comparison' };
 
@@ -92,7 +85,7 @@ export function compareRow(pairs: readonly PromptPair[], arm: Sides<ArmName>): R
             (drawn) => changeOf(drawn, 'after') - changeOf(drawn, 'before'),
             options,
           ),
-      passes: both((side) => pool(samples.map((sample) => sample[side].row)).steps / samples.length),
+      passes: both((side) => poolCounts(samples.map((sample) => sample[side].row)).steps / samples.length),
       kept: both((side) => countKept(present.flatMap((pair) => findRows(pair[side], arm[side])))),
     },
   ];
