@@ -19,7 +19,10 @@ export interface Effort {
   readonly memoryBytes: number;
 }
 
-const searched: readonly string[] = ['attack', 'undirected', 'unprojected', 'preservation-only'];
+const directed: readonly string[] = ['attack', 'unprojected', 'preservation-only'];
+const searched: readonly string[] = [...directed, 'undirected'];
+/** Steps that gain something, after which the gradient is new. */
+const gainingShare = 0.6;
 /** Gradients of both losses, in passes forward over as many rows: two backward passes of two products each. */
 const gradientPasses = 6;
 const probedRows = 96;
@@ -38,6 +41,7 @@ export async function estimateEffort(
   for (const { id, drafter, policy } of drafters) {
     const keys = request.prompts.flatMap((prompt) => armKeys(request, id, prompt.id));
     const searches = keys.filter(({ arm }) => searched.includes(arm)).length;
+    const gradients = gainingShare * steps * keys.filter(({ arm }) => directed.includes(arm)).length;
     // Each arm is decoded held and freely, some plainly too; each search decodes its finalists.
     const answers = 2.5 * keys.length + 2 * finalists * searches;
     const share = 1 + (levelsOf(policy) * drafter.parameterCount) / countParameters(target.model.weights);
@@ -47,7 +51,7 @@ export async function estimateEffort(
     total.scoredCandidates += searches * perSearch;
     total.decodedAnswers += Math.round(answers);
     total.expectedMs +=
-      searches * (perSearch * candidateMs + steps * gradientMs) + answers * maxNewTokens * pace.tokenMs;
+      searches * perSearch * candidateMs + gradients * gradientMs + answers * maxNewTokens * pace.tokenMs;
   }
   return { ...total, memoryBytes: estimateMemory(target, drafters) };
 }

@@ -66,8 +66,8 @@ const oneAhead = (name: ObjectiveName): Promise<number> =>
 describe('objectives on distributions that can be counted by hand', () => {
   const ln2 = Math.LN2;
   it.each([
-    // The answer's token 0 has 0.25, the best wrong one 0.5: a margin of ln 2, whose sigmoid is 2/3.
-    ['margin', 2 / 3],
+    // The answer's token 0 has 0.25, the best wrong one 0.5: a margin of ln 2, of which a quarter counts.
+    ['margin', 1 / (1 + 0.5 ** 0.25)],
     ['surprisal', 0.25 * ln2 + 0.5 * 2 * ln2 + 0.25 * 3 * ln2],
     ['kl', 0.5 * ln2 - 0.25 * ln2],
     ['reverse-kl', -0.25 * ln2 + 0.5 * ln2],
@@ -126,7 +126,7 @@ describe('objectives on distributions that can be counted by hand', () => {
       [[0.8, 0.1, 0.1]],
     ];
     const value = await degradationOf('margin', [uniform, uniform, uniform], drafts, known, [1, 0, 3]);
-    const first = 1 / 3; // token 0 leads by ln 2
+    const first = 1 / (1 + 2 ** 0.25); // token 0 leads by ln 2
     expect(value).toBeCloseTo(((first + 1) / 2 + 1) / 2, 6);
   });
 
@@ -138,7 +138,7 @@ describe('objectives on distributions that can be counted by hand', () => {
       undefined,
       [0, 0],
     );
-    expect(value).toBeCloseTo(1 / (1 + 0.6 / 0.3), 6);
+    expect(value).toBeCloseTo(1 / (1 + (0.6 / 0.3) ** 0.25), 6);
   });
 
   it('the default follows the temperature', () => {

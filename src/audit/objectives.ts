@@ -7,7 +7,7 @@
  * et al., arXiv 2211.17192). A greedy draft token is kept if it is the target's most likely one: along an answer that
  * stays, it is lost when any other token overtakes the answer's in the drafter's scores.
  *
- *   margin           sigmoid(best wrong score - score of the answer's token), at every draft depth
+ *   margin           sigmoid((best wrong score - score of the answer's token) / 4), at every draft depth
  *   surprisal        sum q (-log p)           how surprised the target is by what the drafter proposes
  *   kl               sum p (log p - log q)    unbounded, and blind to where acceptance is lost
  *   reverse-kl       sum q (log q - log p)
@@ -114,13 +114,16 @@ function alignDistributions(pass: ForcedPass, depth: number, answer: HeldAnswer)
   };
 }
 
+/** Logits over which a lead is felt: with 1, drafts that lead safely would have no gradient, and nothing would begin. */
+const softness = 4;
+
 /** Mean over positions and depths. A token that the drafter cannot propose is lost already. */
 function lostMargins(pass: ForcedPass, answer: HeldAnswer, draftDepth: number): Tensor {
   let total: Tensor = constant(0);
   for (let depth = 0; depth < draftDepth; depth++) {
     const { scores, draftable } = draftedScores(pass, depth, answer);
     const bestWrong = bestOther(pass.draftLogits[depth]!, scores);
-    const lost = select(draftable, sigmoid(subtract(bestWrong, scores)), 1);
+    const lost = select(draftable, sigmoid(multiply(subtract(bestWrong, scores), 1 / softness)), 1);
     total = add(total, averageRows(lost, answerRows(answer, 1 + depth)));
   }
   return multiply(total, 1 / draftDepth);

@@ -80,6 +80,7 @@ export async function searchSuffix(problem: SearchProblem, settings: SearchSetti
   const trace: TracePoint[] = [];
   let current = await tryStarts(problem, buffer);
   let stalled = 0;
+  let heading: (Direction & { readonly from: Scored }) | undefined;
 
   for (let step = 1; step <= settings.steps; step++) {
     if (problem.signal?.aborted === true) return { ...buffer.outcome(), trace, interrupted: true };
@@ -87,8 +88,10 @@ export async function searchSuffix(problem: SearchProblem, settings: SearchSetti
       current = buffer.takeNext() ?? current;
       stalled = 0;
     }
-    // 1. Which way is up, without moving the target's distribution?
-    const { direction, before, after } = await chooseDirection(problem, settings, current);
+    // 1. Which way is up, without moving the target's distribution? Where the last step gained nothing, it is known.
+    if (heading?.from !== current)
+      heading = { from: current, ...(await chooseDirection(problem, settings, current)) };
+    const { direction, before, after } = heading;
     // 2. The most promising changes that survive as text.
     const changes = planChanges(step, settings.steps, settings.moves);
     const proposed = proposeCandidates(
