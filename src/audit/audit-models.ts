@@ -20,7 +20,13 @@ export async function openModels(
   { cacheFolder }: { readonly cacheFolder?: string },
 ): Promise<Models> {
   const cache = cacheFolder === undefined ? {} : { cacheFolder };
-  const target = await openTarget(request.targetFolder, { runtime, chat: request.settings.chat, ...cache });
+  const { targetFolder, settings, chatTemplate, date } = request;
+  const template = {
+    chat: settings.chat,
+    ...(chatTemplate === undefined ? {} : { chatTemplate }),
+    ...(date === undefined ? {} : { date }),
+  };
+  const target = await openTarget(targetFolder, { runtime, ...template, ...cache });
   return { target, drafters: await loadDrafters(request, target, cache) };
 }
 

@@ -8,7 +8,7 @@ import { perplexityOf } from '../measure/perplexity.js';
 import type { Generation } from '../decode/plain.js';
 import { decodePlain } from '../decode/plain.js';
 import type { Target } from '../decode/target.js';
-import { encodeRendered } from '../text/chat-template.js';
+import { encodeRaw, encodeRendered } from '../text/chat-template.js';
 import type { Prompt } from '../text/prompt-set.js';
 import { splitAroundSuffix, splitChatAroundSuffix } from '../text/suffix-place.js';
 
@@ -62,9 +62,11 @@ export async function preparePrompt(
   const useChat = options.chat && template !== undefined;
   const place = useChat ? splitChatAroundSuffix(template, prompt.text) : splitAroundSuffix(prompt.text);
   const whole = place.before + place.after;
-  const wholeIds = await encodeRendered(tokenizer, whole);
+  const encode = (text: string): Promise<number[]> =>
+    useChat ? encodeRendered(tokenizer, template, text) : encodeRaw(tokenizer, text);
+  const wholeIds = await encode(whole);
   const plainIds = await tokenizer.encode(whole);
-  const beforeIds = await encodeRendered(tokenizer, place.before);
+  const beforeIds = await encode(place.before);
   const shared = countShared(beforeIds, wholeIds);
   if (shared === 0) {
     throw new MistletoeError('text', 'Nothing stands before the place of the suffix.', {
@@ -113,7 +115,7 @@ export async function preparePrompt(
     afterIds: wholeIds.slice(shared),
     rendered: {
       ...(shared === beforeIds.length ? place : moveToToken(target, whole, wholeIds.slice(shared))),
-      addSpecialTokens: plainIds.length === wholeIds.length,
+      addSpecialTokens: useChat ? template.addSpecialTokens : plainIds.length === wholeIds.length,
       isTrimmed: useChat,
     },
     answer,

@@ -38,6 +38,12 @@ export const requestSchema = z.object({
       drafterId: z.string().optional(),
     }),
   ),
+  /** In place of the template in the target's folder, word for word: the file it was read from may change. */
+  chatTemplate: z
+    .object({ source: z.string(), origin: z.string(), addSpecialTokens: z.boolean().optional() })
+    .optional(),
+  /** What a template that asks for the date is told, on whatever day the run goes on; absent where none asks. */
+  date: z.iso.date().optional(),
   transfer: z.boolean(),
   universal: z.boolean(),
   command: z.string(),

@@ -10,6 +10,8 @@ import { readDrafterFacts } from '../draft/drafter-facts.js';
 import { formatDraftPolicy, parseDraftPolicy } from '../draft/policy.js';
 import type { DraftSystem } from '../draft/recognise.js';
 import { recogniseCheckpoint } from '../draft/recognise.js';
+import { parseDay, today } from '../text/calendar-day.js';
+import { loadChatTemplate, readTemplate } from '../text/chat-template.js';
 import type { Prompt } from '../text/prompt-set.js';
 import type { GivenSuffix } from '../text/suffix-list.js';
 import type { AuditRequest } from './audit-request.js';
@@ -34,6 +36,10 @@ export interface AuditPlan {
   readonly universal?: boolean | undefined;
   /** Suffixes to measure instead of searching for some. */
   readonly suffixes?: readonly GivenSuffix[] | undefined;
+  /** In place of the template in the target's folder: the name of a built-in one, or a file. */
+  readonly chatTemplate?: string | undefined;
+  /** YYYY-MM-DD, for templates that ask for the date; today by default. */
+  readonly date?: string | undefined;
   /** The command line that runs the same audit, for the report. */
   readonly command?: string | undefined;
   readonly cacheFolder?: string | undefined;
@@ -87,10 +93,23 @@ export async function createRequest(plan: AuditPlan): Promise<AuditRequest> {
     drafters,
     prompts: nameApart(plan.prompts),
     suffixes: [...(plan.suffixes ?? [])],
+    ...(settings.chat ? await pinTemplate(plan, targetFolder) : {}),
     transfer,
     universal,
     command: plan.command ?? '',
   };
+}
+
+/** Prompts stay the same until the run ends: the day it began on, and the words of a template from elsewhere. */
+async function pinTemplate(
+  plan: AuditPlan,
+  targetFolder: string,
+): Promise<Pick<AuditRequest, 'chatTemplate' | 'date'>> {
+  const date = plan.date === undefined ? today() : parseDay(plan.date, '--date');
+  const given =
+    plan.chatTemplate === undefined ? {} : { chatTemplate: await readTemplate(plan.chatTemplate) };
+  const template = await loadChatTemplate(targetFolder, { ...given, date });
+  return { ...given, ...(template?.asksForDate === true ? { date } : {}) };
 }
 
 /** The name itself while it is free, else with the first number that makes it so. */

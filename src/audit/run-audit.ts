@@ -215,6 +215,8 @@ function describeSetup(request: AuditRequest): AuditResult['setup'] {
       ...settings,
       suffixes: request.suffixes.length,
       threads: request.threads,
+      ...(request.chatTemplate === undefined ? {} : { chatTemplate: request.chatTemplate.origin }),
+      ...(request.date === undefined ? {} : { date: request.date }),
       transfer: request.transfer,
       universal: request.universal,
     },

@@ -9,8 +9,8 @@ import { recogniseCheckpoint } from '../draft/recognise.js';
 import type { CausalModel, LoadOptions } from '../model/causal-model.js';
 import { createModel } from '../model/causal-model.js';
 import { parseConfiguration } from '../model/configuration.js';
-import type { ChatMessage, ChatTemplate } from '../text/chat-template.js';
-import { encodeChat, loadChatTemplate, requireChatTemplate } from '../text/chat-template.js';
+import type { ChatMessage, ChatTemplate, TemplateOptions } from '../text/chat-template.js';
+import { encodeChat, encodeRaw, loadChatTemplate, requireChatTemplate } from '../text/chat-template.js';
 import { parseJson, readTextFile } from '../text/text-file.js';
 import type { Tokenizer } from '../text/tokenizer.js';
 import { loadTokenizer } from '../text/tokenizer.js';
@@ -27,7 +27,7 @@ export interface Target {
   readonly stopIds: readonly number[];
 }
 
-export interface TargetOptions extends LoadOptions {
+export interface TargetOptions extends LoadOptions, TemplateOptions {
   /** true: a chat template must be there; false: it is not even read; absent: read if there is one. */
   readonly chat?: boolean;
 }
@@ -38,12 +38,12 @@ export interface TargetOptions extends LoadOptions {
  * const runtime = createOnnxRuntime();
  * const target = await openTarget(bundledTarget, { runtime });
  */
-export async function openTarget(folder: string, { chat, ...options }: TargetOptions): Promise<Target> {
+export async function openTarget(folder: string, options: TargetOptions): Promise<Target> {
   const checkpoint = await openCheckpoint(folder);
   refuseDrafter(checkpoint);
   const configuration = parseConfiguration(checkpoint.config, `config.json of ${checkpoint.folder}`);
   const stopIds = [...new Set([...configuration.eosIds, ...(await readGenerationStops(folder))])];
-  const template = await loadTemplate(folder, chat);
+  const template = await loadTemplate(folder, options);
   const tokenizer = await loadTokenizer(folder);
   const model = await createModel(checkpoint, options);
   return { folder, model, tokenizer, template, stopIds };
@@ -59,9 +59,16 @@ function refuseDrafter(checkpoint: Checkpoint): void {
   );
 }
 
-function loadTemplate(folder: string, chat: boolean | undefined): Promise<ChatTemplate | undefined> {
+function loadTemplate(
+  folder: string,
+  { chat, chatTemplate, date }: TargetOptions,
+): Promise<ChatTemplate | undefined> {
   if (chat === false) return Promise.resolve(undefined);
-  return chat === true ? requireChatTemplate(folder) : loadChatTemplate(folder);
+  const options = {
+    ...(chatTemplate === undefined ? {} : { chatTemplate }),
+    ...(date === undefined ? {} : { date }),
+  };
+  return chat === true ? requireChatTemplate(folder, options) : loadChatTemplate(folder, options);
 }
 
 const tokenId = z.number().int().nonnegative();
@@ -119,7 +126,7 @@ async function encodeConversation(
 }
 
 async function encodeText({ tokenizer }: Target, prompt: string | readonly ChatMessage[]): Promise<number[]> {
-  if (typeof prompt === 'string') return tokenizer.encode(prompt);
+  if (typeof prompt === 'string') return encodeRaw(tokenizer, prompt);
   throw new MistletoeError('text', 'A conversation cannot be encoded without a chat template.', {
     hint: 'Give one text, or use a target that has a chat template.',
   });

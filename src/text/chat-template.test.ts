@@ -1,6 +1,7 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import {
   encodeChat,
+  encodeRaw,
   loadChatTemplate,
   renderChat,
   requireChatTemplate,
@@ -17,14 +18,14 @@ describe('rendering', () => {
   it('writes the bundled format', async () => {
     const template = await requireChatTemplate(bundledTarget);
     const messages: ChatMessage[] = [user('Hi'), { role: 'assistant', content: 'Hello.' }, user('And?')];
-    expect(renderChat(template, messages)).toBe('USER: Hi ASSISTANT: Hello.</s>USER: And? ASSISTANT:');
-    expect(renderChat(template, [user('Hi')], { addGenerationPrompt: false })).toBe('USER: Hi ');
+    expect(renderChat(template, messages)).toBe('<s>USER: Hi ASSISTANT: Hello.</s>USER: And? ASSISTANT:');
+    expect(renderChat(template, [user('Hi')], { addGenerationPrompt: false })).toBe('<s>USER: Hi ');
   });
 
   it('leaves braces in the text of the user alone', async () => {
     const template = await requireChatTemplate(bundledTarget);
     expect(renderChat(template, [user('{{ 1 + 1 }} {% if %}')])).toBe(
-      'USER: {{ 1 + 1 }} {% if %} ASSISTANT:',
+      '<s>USER: {{ 1 + 1 }} {% if %} ASSISTANT:',
     );
   });
 
@@ -75,26 +76,81 @@ describe('loading', () => {
   });
 });
 
+describe('the date', () => {
+  const source = "{{ strftime_now('%d %b %Y') }}";
+
+  it('is told to templates that ask, and stands still', async () => {
+    const folder = writeFolder({ 'chat_template.jinja': source });
+    const template = await requireChatTemplate(folder, { date: '2024-07-06' });
+    expect(template.asksForDate).toBe(true);
+    expect(renderChat(template, [user('x')])).toBe('06 Jul 2024');
+    expect((await requireChatTemplate(bundledTarget)).asksForDate).toBe(false);
+  });
+
+  it('is the day of loading by default', async () => {
+    vi.useFakeTimers({ now: new Date(2031, 11, 31, 23, 59), toFake: ['Date'] });
+    try {
+      const template = await requireChatTemplate(writeFolder({ 'chat_template.jinja': source }));
+      vi.setSystemTime(new Date(2032, 0, 1));
+      expect(renderChat(template, [user('x')])).toBe('31 Dec 2031');
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  it('refuses the time of day, and a date that is none', async () => {
+    const folder = writeFolder({ 'chat_template.jinja': "{{ strftime_now('%H:%M') }}" });
+    const template = await requireChatTemplate(folder);
+    expect(() => renderChat(template, [user('x')])).toThrow(/refused the conversation: .*asked for "%H"/);
+    await expect(requireChatTemplate(folder, { date: 'today' })).rejects.toThrow(/is today; a day such as/);
+  });
+});
+
+describe('globals', () => {
+  const render = async (source: string): Promise<string> =>
+    renderChat(await requireChatTemplate(writeFolder({ 'chat_template.jinja': source })), [user('x')]);
+
+  it('are those of transformers', async () => {
+    expect(await render('{% for i in range(2, 9, 3) %}{{ i }} {% endfor %}')).toBe('2 5 8 ');
+    expect(await render('{% for i in range(3) %}{{ i }}{% endfor %}')).toBe('012');
+    expect(await render('{% set ns = namespace(a=1) %}{{ ns.a }}{{ True and true }}{{ None is none }}')).toBe(
+      '1truetrue',
+    );
+    expect(await render('{{ tools is none }} {{ documents is none }} {{ bos_token is defined }}')).toBe(
+      'true true false',
+    );
+  });
+
+  it('refuse a range without end', async () => {
+    await expect(render('{% for i in range(1000000000) %}x{% endfor %}')).rejects.toThrow(/at most 100000/);
+    await expect(render('{{ range(1, 2, 0) }}')).rejects.toThrow(/step that is not 0/);
+    await expect(render('{{ strftime_now(3) }}')).rejects.toThrow(/takes one text/);
+  });
+});
+
 describe('encodeChat', () => {
   it.each([
-    ['the template writes it', '{{ bos_token }}' + plain],
-    ['the tokenizer adds it', plain],
-  ])('puts the beginning of sequence once when %s', async (_, source) => {
+    ['the one that the template writes', '{{ bos_token }}' + plain, '<s>[user] hi\n'],
+    ['none where it writes none', plain, '[user] hi\n'],
+    ['two where it writes two', '<s>{{ bos_token }}' + plain, '<s><s>[user] hi\n'],
+  ])('has the beginning of sequence of the template alone: %s', async (_, source, text) => {
     const folder = writeFolder({
       'tokenizer.json': byteLevelTokenizer(),
       'tokenizer_config.json': config({ chat_template: source }),
     });
     const tokenizer = await loadTokenizer(folder);
     const ids = await encodeChat(tokenizer, await requireChatTemplate(folder), [user('hi')]);
-    expect(ids.filter((id) => id === tokenizer.bosId)).toHaveLength(1);
-    expect(tokenizer.decode(ids, { skipSpecialTokens: false })).toBe('<s>[user] hi\n');
+    expect(tokenizer.decode(ids, { skipSpecialTokens: false })).toBe(text);
   });
+});
 
-  it('does so when tokenizer_config.json does not name the token', async () => {
-    const files = { 'tokenizer.json': byteLevelTokenizer(), 'chat_template.jinja': '<s>' + plain };
-    const folder = writeFolder(files);
-    const tokenizer = await loadTokenizer(folder);
-    const ids = await encodeChat(tokenizer, await requireChatTemplate(folder), [user('hi')]);
-    expect(tokenizer.decode(ids, { skipSpecialTokens: false })).toBe('<s>[user] hi\n');
+describe('encodeRaw', () => {
+  it('has the beginning of sequence once, whoever wrote it', async () => {
+    const tokenizer = await loadTokenizer(writeFolder({ 'tokenizer.json': byteLevelTokenizer() }));
+    const text = async (raw: string): Promise<string> =>
+      tokenizer.decode(await encodeRaw(tokenizer, raw), { skipSpecialTokens: false });
+    expect(await text('hi')).toBe('<s>hi');
+    expect(await text('<s>hi')).toBe('<s>hi');
+    expect(await text('</s>hi')).toBe('<s></s>hi');
   });
 });

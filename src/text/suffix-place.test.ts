@@ -7,12 +7,15 @@ import { bundledTarget, writeFolder } from './testing/sample-folders.js';
 describe('the place of a suffix', () => {
   it('is behind the text of the user, or at the placeholder', async () => {
     const template = await requireChatTemplate(bundledTarget);
-    expect(splitChatAroundSuffix(template, 'Why?')).toEqual({ before: 'USER: Why?', after: ' ASSISTANT:' });
+    expect(splitChatAroundSuffix(template, 'Why?')).toEqual({
+      before: '<s>USER: Why?',
+      after: ' ASSISTANT:',
+    });
     expect(splitChatAroundSuffix(template, 'a {suffix} b')).toEqual({
-      before: 'USER: a ',
+      before: '<s>USER: a ',
       after: ' b ASSISTANT:',
     });
-    expect(renderChatWithSuffix(template, 'Why?', ' x y')).toBe('USER: Why? x y ASSISTANT:');
+    expect(renderChatWithSuffix(template, 'Why?', ' x y')).toBe('<s>USER: Why? x y ASSISTANT:');
     expect(splitAroundSuffix('raw text')).toEqual({ before: 'raw text', after: '' });
   });
 
@@ -24,7 +27,7 @@ describe('the place of a suffix', () => {
       { role: 'user', content: 'Three' },
     ];
     expect(splitChatAroundSuffix(template, messages)).toEqual({
-      before: 'USER: One ASSISTANT: Two</s>USER: Three',
+      before: '<s>USER: One ASSISTANT: Two</s>USER: Three',
       after: ' ASSISTANT:',
     });
     expect(() => renderChatWithSuffix(template, [], 'x')).toThrow(/no user message/);
@@ -43,7 +46,7 @@ describe('the place of a suffix', () => {
 
   it('survives a text that looks like the marker', async () => {
     const template = await requireChatTemplate(bundledTarget);
-    expect(splitChatAroundSuffix(template, 'SuffixGoesHere').before).toBe('USER: SuffixGoesHere');
+    expect(splitChatAroundSuffix(template, 'SuffixGoesHere').before).toBe('<s>USER: SuffixGoesHere');
   });
 
   it('refuses two placeholders, and templates that repeat or drop the text', async () => {

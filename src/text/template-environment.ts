@@ -1,0 +1,52 @@
+/**
+ * What a chat template can see beside the conversation: the globals of transformers' sandbox, with a date that stands
+ * still. The library's own `render` fixes its globals, and its `strftime_now` reads the clock and the machine's locale.
+ */
+import * as jinja from '@huggingface/jinja';
+import type { CalendarDay } from './calendar-day.js';
+import { formatDay } from './calendar-day.js';
+
+interface TemplateScope {
+  set(name: string, value: unknown): unknown;
+}
+
+/** The package's declarations of these two name files without an extension, which ES modules do not find. */
+const { Environment, Interpreter } = jinja as unknown as {
+  readonly Environment: new () => TemplateScope;
+  readonly Interpreter: new (scope: TemplateScope) => { run(program: unknown): { readonly value: unknown } };
+};
+
+/** Jinja's sandbox has the same bound. */
+const longestRange = 100_000;
+
+export function runTemplate(
+  { parsed }: jinja.Template,
+  variables: Readonly<Record<string, unknown>>,
+  date: CalendarDay,
+): string {
+  const environment = new Environment();
+  const globals: Readonly<Record<string, unknown>> = {
+    ...{ true: true, True: true, false: false, False: false, none: null, None: null },
+    raise_exception(message: unknown) {
+      throw new Error(String(message));
+    },
+    range: listRange,
+    strftime_now(format: unknown) {
+      if (typeof format !== 'string') throw new Error('strftime_now() takes one text, the format');
+      return formatDay(date, format);
+    },
+  };
+  for (const [name, value] of Object.entries({ ...globals, ...variables })) environment.set(name, value);
+  return String(new Interpreter(environment).run(parsed).value);
+}
+
+function listRange(first: number, second?: number, step = 1): number[] {
+  const [start, stop] = second === undefined ? [0, first] : [first, second];
+  if (![start, stop, step].every(Number.isSafeInteger) || step === 0) {
+    throw new Error('range() takes whole numbers, and a step that is not 0');
+  }
+  const length = Math.max(0, Math.ceil((stop - start) / step));
+  if (length > longestRange)
+    throw new Error(`range() of ${length} numbers; at most ${longestRange} are allowed`);
+  return Array.from({ length }, (_, index) => start + index * step);
+}
