@@ -2,6 +2,7 @@
 import { MistletoeError } from '../core/errors.js';
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
 import type { CausalModel } from '../model/causal-model.js';
+import { flattenConfig } from './draft-configuration.js';
 import type { WeightStore } from '../runtime/weights.js';
 
 export function misfit(folder: string, fault: string, hint: string): MistletoeError {
@@ -12,7 +13,8 @@ const anotherTarget = 'It was trained for another target: use it with the one it
 
 /** Compares the sizes that a drafter's config declares with the target's; absent ones are checked by tensor shapes. */
 export function requireSizes(checkpoint: Checkpoint, { configuration }: CausalModel): void {
-  const { config, folder } = checkpoint;
+  const { folder } = checkpoint;
+  const config = flattenConfig(checkpoint.config);
   const expected = [
     ['hidden size', config.target_hidden_size ?? config.hidden_size, configuration.hiddenSize],
     ['vocabulary size', config.vocab_size, configuration.vocabularySize],

@@ -1,29 +1,91 @@
-/** EAGLE heads carry a Llama configuration of one layer; what it leaves out is the target's. */
+/**
+ * The configuration of an EAGLE head: one layer of Llama's. What config.json leaves out is what the authors' code takes
+ * then (Llama's defaults: a rotary base of 10000, as many key-value heads as heads), never the target's, however likely
+ * that looks: a head was trained with what its trainer ran, and another base costs accepted tokens without an error.
+ */
+import { z } from 'zod';
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
-import type { CausalModel } from '../model/causal-model.js';
 import type { ModelConfiguration } from '../model/configuration.js';
 import { parseConfiguration } from '../model/configuration.js';
 
+export type Config = Checkpoint['config'];
+
+export interface DraftConfiguration {
+  readonly configuration: ModelConfiguration;
+  /** Where the rotary base comes from, in words. */
+  readonly rotaryOrigin: string;
+}
+
+const nested = z.record(z.string(), z.unknown());
+
+/** The speculators format (vLLM) keeps the layer's settings one level down. */
+export function isSpeculatorsFormat(config: Config): boolean {
+  return nested.safeParse(config.transformer_layer_config).success;
+}
+
+/** One level, without what is null; the settings of the layer win over those around them. */
+export function flattenConfig(config: Config): Config {
+  const layer = nested.safeParse(config.transformer_layer_config);
+  const all = layer.success ? { ...config, ...layer.data } : config;
+  return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== null));
+}
+
+/** A setting of EAGLE heads, which some trainers write into `eagle_config`. */
+export function readEagleSetting(config: Config, key: string): unknown {
+  const inner = nested.safeParse(config.eagle_config);
+  return (inner.success ? inner.data[key] : undefined) ?? config[key];
+}
+
+/** Sizes that the tensors tell; heads are the target's where config.json has none. */
+export interface KnownSizes {
+  readonly hiddenSize: number;
+  readonly intermediateSize: number;
+  readonly headCount?: number | undefined;
+  readonly keyValueHeadCount?: number | undefined;
+  readonly headSize?: number | undefined;
+  readonly vocabularySize: number;
+}
+
 export function readDraftConfiguration(
-  { config, folder }: Checkpoint,
-  { configuration }: CausalModel,
-): ModelConfiguration {
-  const inherited = {
-    hidden_size: configuration.hiddenSize,
-    intermediate_size: configuration.intermediateSize,
-    num_attention_heads: configuration.headCount,
-    num_key_value_heads: configuration.keyValueHeadCount,
-    vocab_size: configuration.vocabularySize,
-    max_position_embeddings: configuration.contextLength,
-    rms_norm_eps: configuration.normEpsilon,
-    // The newer form of the same setting; beside it an inherited rope_theta would win.
-    ...(config.rope_parameters == null ? { rope_theta: configuration.rotaryBase } : {}),
-    // Only together with the heads it belongs to: with heads of its own the layer divides its own width.
-    ...(config.num_attention_heads == null ? { head_dim: configuration.headSize } : {}),
+  { config, folder }: Pick<Checkpoint, 'config' | 'folder'>,
+  known: KnownSizes,
+): DraftConfiguration {
+  const own = flattenConfig(config);
+  // Only together with the heads they belong to: with heads of its own the layer divides its own width.
+  const heads =
+    own.num_attention_heads === undefined
+      ? {
+          num_attention_heads: known.headCount,
+          num_key_value_heads: known.keyValueHeadCount,
+          head_dim: known.headSize,
+        }
+      : {};
+  const defaults = {
+    hidden_size: known.hiddenSize,
+    intermediate_size: known.intermediateSize,
+    vocab_size: known.vocabularySize,
+    rms_norm_eps: 1e-6,
+    // The length of a rotary table that grows: it bounds nothing.
+    max_position_embeddings: 2048,
+    ...heads,
   };
-  const own = Object.fromEntries(Object.entries(config).filter(([, value]) => value !== null));
-  // Trainers write names of their own ("LlamaForCausalLMEagle3"); the layer is Llama's all the same.
-  const merged = { ...inherited, num_hidden_layers: 1, ...own, architectures: ['LlamaForCausalLM'] };
-  const parsed = parseConfiguration(merged, `config.json of ${folder}`);
-  return { ...parsed, layerCount: 1 };
+  const merged = {
+    ...defaults,
+    ...own,
+    num_hidden_layers: 1,
+    // Trainers write names of their own ("LlamaForCausalLMEagle3"); the layer is Llama's all the same.
+    architectures: ['LlamaForCausalLM'],
+  };
+  return {
+    configuration: parseConfiguration(merged, `config.json of ${folder}`),
+    rotaryOrigin: describeRotaryOrigin(own),
+  };
+}
+
+function describeRotaryOrigin(own: Config): string {
+  const parameters = nested.safeParse(own.rope_parameters);
+  if (parameters.success && parameters.data.rope_theta !== undefined)
+    return 'rope_parameters of its config.json';
+  if (own.rope_theta !== undefined) return 'rope_theta of its config.json';
+  return "its config.json has no rope_theta: Llama's default, as in the authors' code";
 }

@@ -1,9 +1,9 @@
 /** A greedy EAGLE chain in one program: the verified states first, then one predicted feature after the other. */
 import { subtractDimensions, symbol } from '../graph/dimension.js';
+import { gatherRows } from '../graph/operations/indexing.js';
 import { input } from '../graph/operations/leaves.js';
 import { reshape, slice } from '../graph/operations/shaping.js';
 import { declareAttention, declarePast, stackRows } from '../model/causal-model.js';
-import { embedTokens } from '../model/decoder.js';
 import type { KeyValueRows } from '../model/decoder-layer.js';
 import { joinRows } from '../model/decoder-layer.js';
 import type { NamedTensors } from '../runtime/program.js';
@@ -11,7 +11,7 @@ import { chainOutputs, chooseToken, declareChainContexts } from './chain-program
 import type { EagleHead } from './eagle-session.js';
 
 export function buildEagleChain(head: EagleHead, length: number): NamedTensors {
-  const { configuration, target, vocabularies } = head;
+  const { configuration, vocabularies } = head;
   const { hiddenSize, headSize } = configuration;
   const row = symbol('row');
   const states = input('states', [1, row, head.stateWidth]);
@@ -19,7 +19,7 @@ export function buildEagleChain(head: EagleHead, length: number): NamedTensors {
   const [past] = declarePast(configuration);
   const context = declareAttention(configuration);
   const embed = (ids: typeof tokens) =>
-    reshape(embedTokens(target.configuration, target.scope, ids), [1, ids.shape[0]!, hiddenSize]);
+    reshape(gatherRows(head.embedding, ids), [1, ids.shape[0]!, hiddenSize]);
 
   const first = head.step(head.fuse(states), embed(tokens), context, { past });
   let feature = slice(first.features, 1, subtractDimensions(row, 1));

@@ -1,19 +1,44 @@
 /** The part of Drafter that EAGLE and EAGLE-3 share. */
+import type { Checkpoint } from '../checkpoint/stored-tensor.js';
+import type { Tensor } from '../graph/tensor.js';
+import { weight } from '../graph/operations/leaves.js';
+import type { CausalModel } from '../model/causal-model.js';
+import { embeddingTable } from '../model/decoder.js';
 import type { Program } from '../runtime/program.js';
 import type { WeightStore } from '../runtime/weights.js';
 import { createChainCompiler } from './chain-program.js';
+import { misfit } from './checks.js';
 import type { Drafter } from './drafter.js';
+import type { EagleParts } from './eagle-parts.js';
 import type { EagleHead, EaglePrograms } from './eagle-session.js';
 import { buildEagleGraph, readEaglePrefix, startEagleSession } from './eagle-session.js';
 import { buildEagleChain } from './eagle-chain.js';
 import { draftEagleLogits } from './eagle-teacher.js';
 
-export interface EagleParts extends Pick<Drafter, 'system' | 'name' | 'reads' | 'taps' | 'parameterCount'> {
+export interface LoadedHead extends Pick<Drafter, 'system' | 'name' | 'reads' | 'taps' | 'parameterCount'> {
   readonly head: EagleHead;
   readonly weights: WeightStore;
 }
 
-export function createEagleDrafter({ head, weights, ...described }: EagleParts): Drafter {
+/** A table of the head's own wins over the target's, as in the authors' loader. [vocabulary, hidden] */
+export function embeddingOf(
+  { folder }: Checkpoint,
+  { ownVocabulary, configuration: { hiddenSize } }: EagleParts,
+  scope: string,
+  { configuration, scope: targetScope }: CausalModel,
+): Tensor {
+  if (ownVocabulary === undefined) return embeddingTable(configuration, targetScope);
+  const { vocabularySize } = configuration;
+  if (ownVocabulary === vocabularySize)
+    return weight(`${scope}embed_tokens.weight`, [vocabularySize, hiddenSize]);
+  throw misfit(
+    folder,
+    `has embeddings of its own for ${ownVocabulary} tokens; the target has ${vocabularySize}`,
+    'It was trained for another target: use it with the one it belongs to.',
+  );
+}
+
+export function createEagleDrafter({ head, weights, ...described }: LoadedHead): Drafter {
   const { target, configuration, vocabularies } = head;
   const stores = [weights, target.weights];
   let programs: EaglePrograms | undefined;

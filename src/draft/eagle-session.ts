@@ -10,7 +10,6 @@ import { reshape } from '../graph/operations/shaping.js';
 import type { CausalModel } from '../model/causal-model.js';
 import { declareAttention, declarePast, stackRows } from '../model/causal-model.js';
 import type { ModelConfiguration } from '../model/configuration.js';
-import { embedTokens } from '../model/decoder.js';
 import type { AttentionContext, AttentionMemory, KeyValueRows } from '../model/decoder-layer.js';
 import { KvCache } from '../model/kv-cache.js';
 import type { RotaryTable } from '../model/rotary.js';
@@ -36,6 +35,8 @@ export interface EagleHead {
   readonly stateWidth: number;
   readonly vocabularies: Vocabularies;
   readonly rotary: RotaryTable;
+  /** Of the tokens that it reads: its own table or the target's. [vocabulary, hidden] */
+  readonly embedding: Tensor;
   /** True states to features: the identity for EAGLE, the fusing projection for EAGLE-3. */
   fuse(states: Tensor): Tensor; // [batch, position, stateWidth] -> [batch, position, hidden]
   step(features: Tensor, embeddings: Tensor, context: AttentionContext, memory: AttentionMemory): EagleStep;
@@ -47,14 +48,14 @@ const ingestChunk = 256;
 
 /** `verified` reads true states, `drafted` its own features; for EAGLE the two are one program. */
 export function buildEagleGraph(head: EagleHead, kind: 'verified' | 'drafted'): NamedTensors {
-  const { configuration, target } = head;
+  const { configuration } = head;
   const { hiddenSize } = configuration;
   const row = symbol('row');
   const width = kind === 'verified' ? head.stateWidth : hiddenSize;
   const states = input('states', [1, row, width]);
   const tokens = input('tokens', [row], 'int32');
   const select = input('select', [symbol('selected')], 'int32');
-  const embeddings = reshape(embedTokens(target.configuration, target.scope, tokens), [1, row, hiddenSize]);
+  const embeddings = reshape(gatherRows(head.embedding, tokens), [1, row, hiddenSize]);
   const [past] = declarePast(configuration);
   const features = kind === 'verified' ? head.fuse(states) : states;
   const step = head.step(features, embeddings, declareAttention(configuration), { past });
@@ -152,8 +153,8 @@ export async function readEaglePrefix(
 }
 
 export function startEagleSession(head: EagleHead, programs: () => EaglePrograms): DraftSession {
-  const { configuration, vocabularies } = head;
-  const { hiddenSize, contextLength } = configuration;
+  const { configuration, target, vocabularies } = head;
+  const { hiddenSize } = configuration;
   const memory = new EagleMemory(head, new KvCache(configuration));
   const features = new Map<number, Float32Array>(); // [node] -> [hidden]
 
@@ -163,8 +164,9 @@ export function startEagleSession(head: EagleHead, programs: () => EaglePrograms
   };
 
   return {
+    // The angles of a head go on past the length that its config.json names, as in the authors' code.
     get room() {
-      return contextLength - memory.length;
+      return target.configuration.contextLength - memory.length;
     },
     observe(verified) {
       memory.observe(verified);

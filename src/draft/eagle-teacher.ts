@@ -4,7 +4,6 @@
  * its own earlier depths: exactly what a chain drafted at t would have seen (the "training-time test" of EAGLE-3,
  * arXiv 2503.01840).
  */
-import { embeddingTable } from '../model/decoder.js';
 import type { AttentionContext, KeyValueRows } from '../model/decoder-layer.js';
 import type { Tensor } from '../graph/tensor.js';
 import { slice } from '../graph/operations/shaping.js';
@@ -19,7 +18,7 @@ export function draftEagleLogits(
   teacher: TeacherForcing,
   depth: number,
 ): DraftedLogits {
-  const embeddings = teacher.embedWith(embeddingTable(head.target.configuration, head.target.scope));
+  const embeddings = teacher.embedWith(head.embedding);
   const past = teacher.past?.[0];
   const logits: Tensor[] = [];
   const diagonal: KeyValueRows[] = [];

@@ -10,12 +10,12 @@ import type { CausalModel } from '../model/causal-model.js';
 import { projectToVocabulary } from '../model/decoder.js';
 import { project, runLayer } from '../model/decoder-layer.js';
 import { createRotary } from '../model/rotary.js';
-import { layerRecipes, projectionRecipe, vectorRecipe } from '../model/weights.js';
-import { countParameters, misfit, requireSizes, requireWidth } from './checks.js';
-import { readDraftConfiguration } from './draft-configuration.js';
+import { countParameters, requireSizes, requireWidth } from './checks.js';
 import type { Drafter } from './drafter.js';
-import { createEagleDrafter } from './eagle-drafter.js';
+import { createEagleDrafter, embeddingOf } from './eagle-drafter.js';
+import { describeEagle } from './eagle-parts.js';
 import type { EagleHead } from './eagle-session.js';
+import { refuseUnread } from './unread-tensors.js';
 
 const scope = 'eagle.';
 
@@ -25,43 +25,34 @@ export async function loadEagle(
   options: CacheOptions,
 ): Promise<Drafter> {
   requireSizes(checkpoint, target);
-  const prefix = checkpoint.tensors.has('fc.weight') ? '' : 'model.';
-  const configuration = {
-    ...readDraftConfiguration(checkpoint, target),
-    queryKeyValueBias: checkpoint.tensors.has(`${prefix}layers.0.self_attn.q_proj.bias`),
-  };
+  const parts = describeEagle(checkpoint, scope, target.configuration);
+  const { configuration, hasFusionBias, draftVocabulary, hasOutputBias } = parts;
   const { hiddenSize } = configuration;
-  requireWidth(checkpoint, `${prefix}fc.weight`, 1, 2 * hiddenSize);
-  const hasBias = checkpoint.tensors.has(`${prefix}fc.bias`);
-  if (checkpoint.config.bias === true && !hasBias) {
-    throw misfit(
-      checkpoint.folder,
-      'declares "bias": true and lacks fc.bias',
-      'The file is incomplete: download it again.',
-    );
-  }
-  const options0 = { inputNorm: false };
-  const recipes = [
-    projectionRecipe(`${scope}fc.weight`, `${prefix}fc.weight`, 2 * hiddenSize, hiddenSize),
-    ...(hasBias ? [vectorRecipe(`${scope}fc.bias`, `${prefix}fc.bias`, hiddenSize)] : []),
-    ...layerRecipes(`${scope}layer`, `${prefix}layers.0`, configuration, options0),
-  ];
-  const weights = await prepareWeights(checkpoint, recipes, options);
   const { vocabularySize } = target.configuration;
+  const prefix = checkpoint.tensors.has('fc.weight') ? '' : 'model.';
+  requireWidth(checkpoint, `${prefix}fc.weight`, 0, target.configuration.hiddenSize);
+  requireWidth(checkpoint, `${prefix}fc.weight`, 1, 2 * hiddenSize);
+  refuseUnread(checkpoint.folder, parts.unread);
+  const weights = await prepareWeights(checkpoint, parts.recipes, options);
+  const options0 = { inputNorm: false };
   const head: EagleHead = {
     target,
     configuration,
     stateWidth: hiddenSize,
     vocabularies: { targetSize: vocabularySize, draftSize: vocabularySize },
     rotary: createRotary(configuration),
+    embedding: embeddingOf(checkpoint, parts, scope, target),
     fuse: (states) => states,
     step(features, embeddings, context, memory) {
       const joined = concatenate([embeddings, features], -1);
-      const fused = project(joined, `${scope}fc`, 2 * hiddenSize, hiddenSize, hasBias);
+      const fused = project(joined, `${scope}fc`, 2 * hiddenSize, hiddenSize, hasFusionBias);
       const { hidden, rows } = runLayer(fused, `${scope}layer`, configuration, context, memory, options0);
       return { features: hidden, rows };
     },
-    score: (features) => projectToVocabulary(target.configuration, target.scope, features),
+    score: (features) =>
+      draftVocabulary === undefined
+        ? projectToVocabulary(target.configuration, target.scope, features)
+        : project(features, `${scope}lm_head`, hiddenSize, draftVocabulary, hasOutputBias),
   };
   return createEagleDrafter({
     head,

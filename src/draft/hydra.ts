@@ -38,6 +38,7 @@ import { hydraScope, readHydraLayout } from './hydra-layout.js';
 import { dropFirst, dropLast } from './positions.js';
 import { readScores, scoreNames, scoreOutputs } from './scores.js';
 import { PendingStates } from './states.js';
+import { listUnread, refuseUnread } from './unread-tensors.js';
 
 const ingestChunk = 256;
 
@@ -47,6 +48,9 @@ export async function loadHydra(
   options: CacheOptions,
 ): Promise<Drafter> {
   const { sizes, recipes } = readHydraLayout(checkpoint, target);
+  // The prefix layer is given embeddings; its copy of the target's table is never looked at.
+  const unneeded = [/^prefix_embeding_layer\.embed_tokens\.weight$/];
+  refuseUnread(checkpoint.folder, listUnread(checkpoint, recipes, unneeded));
   return new Hydra(sizes, target, await prepareWeights(checkpoint, recipes, options));
 }
 

@@ -22,8 +22,10 @@ import { dropFirst, dropLast } from './positions.js';
 import type { Drafter, DraftSession, TeacherForcing } from './drafter.js';
 import type { DraftScores } from './scores.js';
 import { chainOutputs, chooseToken, createChainCompiler, readChain } from './chain-program.js';
+import { recogniseCheckpoint } from './recognise.js';
 import { readScores, repeatRow, scoreNames, scoreOutputs } from './scores.js';
 import { PendingStates } from './states.js';
+import { listUnread, refuseUnread } from './unread-tensors.js';
 
 /** The published layouts name the same tensors in three ways. */
 interface Layout {
@@ -69,7 +71,11 @@ export async function loadMedusa(
   requireWidth(checkpoint, `${layout.block(0, 0)}.weight`, 1, hiddenSize);
   requireWidth(checkpoint, `${layout.output(0, layers)}.weight`, 0, vocabularySize);
   const sizes = { heads, layers, hiddenSize, vocabularySize };
-  const weights = await prepareWeights(checkpoint, medusaRecipes(sizes, layout), options);
+  const recipes = medusaRecipes(sizes, layout);
+  // In the shards of a target only the heads are this file's business.
+  const others = recogniseCheckpoint(checkpoint).kind === 'decoder' ? [/^(?!medusa_head)/] : [];
+  refuseUnread(checkpoint.folder, listUnread(checkpoint, recipes, others));
+  const weights = await prepareWeights(checkpoint, recipes, options);
   return new Medusa(sizes, target, weights);
 }
 

@@ -88,7 +88,9 @@ describe('a drafter of another target', () => {
   it('is narrower than the target it was made for', async () => {
     const config = { ...llamaConfig({ ...wider, layerCount: 1 }), target_hidden_size: 16 };
     const folder = write('model.safetensors', eagle3Tensors(wider, {}), config);
-    await expect(models.load(folder)).rejects.toEqual(refusal('drafter', /is 24 wide and its target 16/));
+    await expect(models.load(folder)).rejects.toEqual(
+      refusal('drafter', /is 24 wide, its target 16, and it has no/),
+    );
   });
 
   it('speaks another language: the first token that differs is named', async () => {
@@ -102,6 +104,52 @@ describe('a drafter of another target', () => {
     const folder = writeDecoder(models.freshFolder(), tiny, 7);
     writeLetterTokenizer(folder, tiny);
     expect((await models.load(folder)).drafter.system).toBe('speculative-sampling');
+  });
+});
+
+describe('a tensor that nothing reads', () => {
+  const one = (name: string, size = 16): WritableTensors => ({
+    [name]: noise(createRandom(5), [size], 1),
+  });
+  const eagle = eagleTensors(tiny, { bias: true, embedding: false });
+  const eagle3 = eagle3Tensors(tiny, {});
+  it.each([
+    ['EAGLE with the norm that its layer does not have', eagle, 'layers.0.input_layernorm.weight'],
+    ['EAGLE with a norm behind its layer', eagle, 'norm.weight'],
+    ['EAGLE with a second layer', eagle, 'layers.1.mlp.up_proj.weight'],
+    ['EAGLE-3 with a second layer', eagle3, 'layers.1.self_attn.q_proj.weight'],
+    ['EAGLE-3 with a norm that its config does not ask for', eagle3, 'input_norm.weight'],
+    ['EAGLE-3 with norms of its taps that its config does not ask for', eagle3, 'fc_norm.0.weight'],
+    ['EAGLE-3 with biases in its MLP', eagle3, 'midlayer.mlp.down_proj.bias'],
+  ])('is named: %s', async (_, tensors, name) => {
+    const folder = write('model.safetensors', { ...tensors, ...one(name) });
+    const message = new RegExp(`holds "${name.replaceAll('.', '\\.')}", which nothing here reads`);
+    await expect(models.load(folder)).rejects.toEqual(refusal('drafter', message));
+  });
+
+  it('is named in Medusa and Hydra too', async () => {
+    const medusa = write('m.safetensors', {
+      ...medusaTensors(tiny, numbered('')),
+      ...one('0.2.norm.weight'),
+    });
+    await expect(models.load(medusa)).rejects.toEqual(refusal('drafter', /"0\.2\.norm\.weight"/));
+    const hydra = write(
+      'hydra_lm_head.pt',
+      { ...hydraTensors(tiny, 1, false), ...one('hydra_mlp.4.0.linear.bias') },
+      { hydra_num_heads: 4, hydra_num_layers: 1, hydra_head_arch: 'mlp' },
+    );
+    await expect(models.load(hydra)).rejects.toEqual(refusal('drafter', /"hydra_mlp\.4\.0\.linear\.bias"/));
+  });
+
+  it('is no reason where anyone can compute it', async () => {
+    const angles = one('layers.0.self_attn.rotary_emb.inv_freq', 2);
+    const folder = write('model.safetensors', { ...eagle, ...angles });
+    expect((await models.load(folder)).drafter.system).toBe('eagle');
+  });
+
+  it('is asked for and missing: the norm before the fusion', async () => {
+    const folder = write('model.safetensors', eagle3, { ...headConfig, norm_before_fc: true });
+    await expect(models.load(folder)).rejects.toEqual(refusal('checkpoint', /input_norm\.weight/));
   });
 });
 

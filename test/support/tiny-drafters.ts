@@ -1,8 +1,9 @@
 /** A tiny drafter of every system in every published layout, made for the target of tiny-checkpoints. */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { WritableTensors } from '../../src/checkpoint/testing/encode-values.js';
+import type { WritableTensor, WritableTensors } from '../../src/checkpoint/testing/encode-values.js';
 import { writeSafetensors } from '../../src/checkpoint/testing/write-safetensors.js';
+import type { Random } from '../../src/core/random.js';
 import { createRandom } from '../../src/core/random.js';
 import type { Recognition } from '../../src/draft/recognise.js';
 import type { TinySizes } from './tiny-checkpoints.js';
@@ -91,7 +92,8 @@ export function hydraTensors(sizes: TinySizes, layers: number, hasPrefix: boolea
 
 export interface EagleShape {
   readonly bias: boolean;
-  readonly embedding: boolean;
+  /** The target's table again, or one of its own; then it has an output projection of its own too. */
+  readonly embedding: boolean | 'own';
   readonly prefix?: string;
 }
 
@@ -106,7 +108,23 @@ export function eagleTensors(
     [`${prefix}fc.weight`]: matrix(random, [hiddenSize, 2 * hiddenSize], takeEmbedding, 0.25),
     ...(bias ? { [`${prefix}fc.bias`]: noise(random, [hiddenSize], 0.1) } : {}),
     ...layerTensors(`${prefix}layers.0`, sizes, random, { inputNorm: false }),
-    ...(embedding ? { [`${prefix}embed_tokens.weight`]: createWorld(sizes).embedding } : {}),
+    ...(embedding === true ? { [`${prefix}embed_tokens.weight`]: createWorld(sizes).embedding } : {}),
+    ...(embedding === 'own'
+      ? {
+          [`${prefix}embed_tokens.weight`]: disturb(createWorld(sizes).embedding, random),
+          'lm_head.weight': createWorld(sizes).outputFor(1, random),
+        }
+      : {}),
+  };
+}
+
+/** The same tensor, a little off. */
+function disturb({ dtype, shape, values }: WritableTensor, random: Random): WritableTensor {
+  const { values: noises } = noise(random, shape, 0.2);
+  return {
+    dtype,
+    shape,
+    values: Array.from(values, (value, index) => value + noises[index]!),
   };
 }
 
@@ -116,10 +134,14 @@ export interface Eagle3Shape {
   readonly layer?: string;
   readonly prefix?: string;
   readonly taps?: number;
+  readonly embedding?: 'own';
+  /** Biases, and norms of queries and keys. */
+  readonly extras?: boolean;
+  readonly fusionNorm?: 'joined' | 'each';
 }
 
 export function eagle3Tensors(sizes: TinySizes, shape: Eagle3Shape): WritableTensors {
-  const { draftTokens, layer = 'midlayer', prefix = '', taps = 3 } = shape;
+  const { draftTokens, layer = 'midlayer', prefix = '', taps = 3, extras = false, fusionNorm } = shape;
   const { hiddenSize, vocabularySize } = sizes;
   const random = createRandom(2, 'eagle3');
   const world = createWorld(sizes);
@@ -132,6 +154,19 @@ export function eagle3Tensors(sizes: TinySizes, shape: Eagle3Shape): WritableTen
     ...layerTensors(`${prefix}${layer}`, sizes, random, { attentionInputSize: 2 * hiddenSize }),
     [`${prefix}norm.weight`]: normWeight(random, hiddenSize),
     'lm_head.weight': world.outputFor(2, random, draftTokens),
+    ...(extras ? extraTensors(sizes, `${prefix}${layer}`, prefix, draftTokens, random) : {}),
+    ...(shape.embedding === 'own'
+      ? { [`${prefix}embed_tokens.weight`]: disturb(world.embedding, random) }
+      : {}),
+    ...(fusionNorm === 'joined' ? { [`${prefix}input_norm.weight`]: normWeight(random, width) } : {}),
+    ...(fusionNorm === 'each'
+      ? Object.fromEntries(
+          Array.from({ length: taps }, (_, tap) => [
+            `${prefix}fc_norm.${tap}.weight`,
+            normWeight(random, hiddenSize),
+          ]),
+        )
+      : {}),
     ...(draftTokens === undefined
       ? {}
       : {
@@ -146,6 +181,28 @@ export function eagle3Tensors(sizes: TinySizes, shape: Eagle3Shape): WritableTen
             values: Array.from({ length: vocabularySize }, (_, token) => (known.has(token) ? 1 : 0)),
           },
         }),
+  };
+}
+
+function extraTensors(
+  sizes: TinySizes,
+  layer: string,
+  prefix: string,
+  draftTokens: readonly number[] | undefined,
+  random: Random,
+): WritableTensors {
+  const { hiddenSize, headCount, keyValueHeadCount, vocabularySize } = sizes;
+  const headSize = hiddenSize / headCount;
+  const bias = (size: number): WritableTensor => noise(random, [size], 0.3);
+  return {
+    [`${prefix}fc.bias`]: bias(hiddenSize),
+    'lm_head.bias': bias(draftTokens?.length ?? vocabularySize),
+    [`${layer}.self_attn.q_proj.bias`]: bias(hiddenSize),
+    [`${layer}.self_attn.k_proj.bias`]: bias(headSize * keyValueHeadCount),
+    [`${layer}.self_attn.v_proj.bias`]: bias(headSize * keyValueHeadCount),
+    [`${layer}.self_attn.o_proj.bias`]: bias(hiddenSize),
+    [`${layer}.self_attn.q_norm.weight`]: normWeight(random, headSize),
+    [`${layer}.self_attn.k_norm.weight`]: normWeight(random, headSize),
   };
 }
 
@@ -239,6 +296,26 @@ function eagle3(name: string, file: string, settings: Eagle3Settings): DrafterVa
   };
 }
 
+/** As vLLM's library writes it: the layer's settings one level down, no norm_before_residual, which means true. */
+function speculators(name: string): DrafterVariant {
+  return {
+    name,
+    kind: 'eagle3',
+    layout: 'EAGLE-3 head, layers.0 naming',
+    maximumDepth: Infinity,
+    write(folder, sizes) {
+      const draftTokens = someTokens(sizes);
+      const tensors = eagle3Tensors(sizes, { draftTokens, layer: 'layers.0', embedding: 'own' });
+      return writeCheckpoint(folder, 'model.safetensors', tensors, {
+        architectures: ['Eagle3Speculator'],
+        speculators_model_type: 'eagle3',
+        draft_vocab_size: draftTokens.length,
+        transformer_layer_config: { ...llamaConfig({ ...sizes, layerCount: 1 }), rope_theta: 50_000 },
+      });
+    },
+  };
+}
+
 const draftModel: DrafterVariant = {
   name: 'draft model',
   kind: 'decoder',
@@ -278,9 +355,28 @@ export const drafterVariants: readonly DrafterVariant[] = [
     config: { architectures: ['LlamaForCausalLMEagle3'] },
   }),
   eagle3('EAGLE-3, layers.0 naming', 'model.safetensors', { isSmaller: true, layer: 'layers.0' }),
+  eagle('EAGLE with tables of its own', 'model.safetensors', { bias: true, embedding: 'own' }),
   eagle3('EAGLE-3 with taps of its own', 'model.safetensors', {
     isSmaller: true,
     taps: 2,
-    config: { eagle_config: { eagle_aux_hidden_state_layer_ids: [1, 4] } },
+    config: { eagle_config: { eagle_aux_hidden_state_layer_ids: [0, 3] } },
   }),
+  eagle3('EAGLE-3 with taps named by outputs', 'model.safetensors', {
+    isSmaller: true,
+    taps: 2,
+    config: { eagle_config: { eagle_aux_hidden_state_layer_ids: [1, 2] } },
+  }),
+  eagle3('EAGLE-3 with biases, norms of queries and keys, and embeddings of its own', 'model.safetensors', {
+    ...{ isSmaller: true, extras: true, embedding: 'own' },
+    config: { attention_bias: true },
+  }),
+  eagle3('EAGLE-3 with a norm before the fusion', 'model.safetensors', {
+    ...{ isSmaller: true, layer: 'layers.0', fusionNorm: 'joined' },
+    config: { eagle_config: { norm_before_fc: true }, norm_before_residual: true },
+  }),
+  eagle3('EAGLE 3.1', 'model.safetensors', {
+    ...{ isSmaller: true, layer: 'layers.0', fusionNorm: 'each' },
+    config: { fc_norm: true, norm_output: true },
+  }),
+  speculators('EAGLE-3 in the speculators format'),
 ];
