@@ -34,7 +34,7 @@ export async function prefill(
     );
   }
   if (cache.length + tokenIds.length > contextLength)
-    throw contextError(cache.length + tokenIds.length, contextLength);
+    throw contextError(cache.length + tokenIds.length, model.configuration);
   let last: ForwardResult | undefined;
   for (let start = 0; start < tokenIds.length; start += chunk) {
     const tokens = Int32Array.from(tokenIds.slice(start, start + chunk));

@@ -1,7 +1,8 @@
 /**
  * What attention is told at run time: the angles of each new row's position and an additive mask over the past and
  * the new rows. New rows are a tree (a chain is one): each names its parent among the new rows, or -1 where it
- * directly follows the past, and sees the past, its ancestors and itself.
+ * directly follows the past, and sees the past, its ancestors and itself; with a sliding window of w only those less
+ * than w positions before it.
  */
 import type { NamedValues } from '../runtime/program.js';
 import { float32 } from '../runtime/program.js';
@@ -18,6 +19,8 @@ export interface NewRows {
   readonly parents?: Int32Array | undefined;
   /** [row] position in the sequence; by default behind the past, at the depth of the row. */
   readonly positions?: Int32Array | undefined;
+  /** Positions that a row sees, its own included; all of them unless given. */
+  readonly window?: number | undefined;
 }
 
 export function attentionInputs(rows: NewRows, rotary: RotaryTable): NamedValues {
@@ -27,11 +30,15 @@ export function attentionInputs(rows: NewRows, rotary: RotaryTable): NamedValues
   return {
     cosine: float32(cosine, [rows.count, pairs]),
     sine: float32(sine, [rows.count, pairs]),
-    mask: float32(treeMask(rows), [rows.count, rows.pastLength + rows.count]),
+    mask: float32(treeMask({ ...rows, positions }), [rows.count, rows.pastLength + rows.count]),
   };
 }
 
-function positionsOf({ count, pastLength, parents }: NewRows): Int32Array {
+function positionsOf({
+  count,
+  pastLength,
+  parents,
+}: Pick<NewRows, 'count' | 'pastLength' | 'parents'>): Int32Array {
   const positions = new Int32Array(count);
   const next = pastLength - 1; // without the dummy
   for (let row = 0; row < count; row++) {
@@ -42,8 +49,9 @@ function positionsOf({ count, pastLength, parents }: NewRows): Int32Array {
 }
 
 export function treeMask(
-  { count, pastLength, parents }: Pick<NewRows, 'count' | 'pastLength' | 'parents'>, //
+  rows: Pick<NewRows, 'count' | 'pastLength' | 'parents' | 'positions' | 'window'>, //
 ): Float32Array {
+  const { count, pastLength, parents } = rows;
   const width = pastLength + count;
   const mask = new Float32Array(count * width);
   for (let row = 0; row < count; row++) {
@@ -59,5 +67,27 @@ export function treeMask(
     else mask.copyWithin(seen, parent * width + pastLength, (parent + 1) * width);
     mask[seen + row] = 0;
   }
+  if (rows.window !== undefined) {
+    blockBehindWindow(mask, rows, rows.positions ?? positionsOf(rows), rows.window);
+  }
   return mask;
+}
+
+/** After the tree is drawn: a row's parent may see what the row itself no longer does, but never the other way round. */
+function blockBehindWindow(
+  mask: Float32Array, // [row, past + row]
+  { count, pastLength }: Pick<NewRows, 'count' | 'pastLength'>,
+  positions: Int32Array, // [row]
+  window: number,
+): void {
+  const width = pastLength + count;
+  for (let row = 0; row < count; row++) {
+    const start = row * width;
+    const oldest = positions[row]! - window + 1; // the oldest position in sight
+    // Behind the dummy, past row i holds position i - 1.
+    mask.fill(blocked, start, start + Math.min(pastLength, Math.max(1, oldest + 1)));
+    for (let other = 0; other < count; other++) {
+      if (positions[other]! < oldest) mask[start + pastLength + other] = blocked;
+    }
+  }
 }

@@ -22,6 +22,8 @@ import type { CacheSizes } from './kv-cache.js';
 import { KvCache } from './kv-cache.js';
 import type { RotaryTable } from './rotary.js';
 import { createRotary } from './rotary.js';
+import { requireTiedOutput } from './tied-output.js';
+import { describeUnknownTensors, findUnreadTensors } from './unread-tensors.js';
 import { decoderRecipes } from './weights.js';
 
 export type ForwardOutput = 'logits' | 'argmax' | 'features' | 'taps';
@@ -59,7 +61,12 @@ export async function loadModel(folder: string, options: LoadOptions): Promise<C
 export async function createModel(checkpoint: Checkpoint, options: LoadOptions): Promise<CausalModel> {
   const scope = options.scope ?? 'target.';
   const configuration = parseConfiguration(checkpoint.config, `config.json of ${checkpoint.folder}`);
-  const weights = await prepareWeights(checkpoint, decoderRecipes(configuration, scope), options);
+  const recipes = decoderRecipes(configuration, scope);
+  const unread = findUnreadTensors(checkpoint.tensors.keys(), recipes, configuration);
+  const refusal = describeUnknownTensors(checkpoint.folder, unread, configuration);
+  if (refusal !== undefined) throw refusal;
+  await requireTiedOutput(checkpoint, configuration);
+  const weights = await prepareWeights(checkpoint, recipes, options);
   return new CausalModel({
     name: basename(checkpoint.folder),
     configuration,
@@ -123,14 +130,18 @@ export class CausalModel {
   async forward(request: ForwardRequest): Promise<ForwardResult> {
     const { tokens, cache, parents, want } = request;
     const count = tokens.length;
-    if (cache.length + count > this.configuration.contextLength && parents === undefined) {
-      throw contextError(cache.length + count, this.configuration.contextLength);
+    const { contextLength, slidingWindow } = this.configuration;
+    if (cache.length + count > contextLength && parents === undefined) {
+      throw contextError(cache.length + count, this.configuration);
     }
     const program = await this.program();
     const inputs: NamedValues = {
       tokens: int32(tokens),
       select: int32(request.select ?? allRows(count)),
-      ...attentionInputs({ count, pastLength: cache.pastLength, parents }, this.rotary),
+      ...attentionInputs(
+        { count, pastLength: cache.pastLength, parents, window: slidingWindow },
+        this.rotary,
+      ),
       ...pastInputs(cache),
     };
     const outputs = await program.run(inputs, ['rows', ...want]);
@@ -219,10 +230,13 @@ function allRows(count: number): Int32Array {
   return Int32Array.from({ length: count }, (_, row) => row);
 }
 
-export function contextError(needed: number, available: number): MistletoeError {
+export function contextError(
+  needed: number,
+  { contextLength, contextOrigin }: Pick<ModelConfiguration, 'contextLength' | 'contextOrigin'>,
+): MistletoeError {
   return new MistletoeError(
     'context',
-    `The sequence needs ${needed} positions; the model's context has ${available}.`,
+    `The sequence needs ${needed} positions; the model's context has ${contextLength} (${contextOrigin}).`,
     {
       hint: 'Shorten the prompt or ask for fewer new tokens.',
     },

@@ -1,14 +1,16 @@
 /** What a decoder is, as one record: read once from config.json, trusted afterwards. */
 import { z } from 'zod';
 import { MistletoeError } from '../core/errors.js';
+import type { ContextFields, ContextReach, LayerWindow } from './context-length.js';
+import { findPositions, readContext } from './context-length.js';
 import { llama } from './families/llama.js';
 import { mistral } from './families/mistral.js';
 import { qwen2 } from './families/qwen2.js';
 import { qwen3 } from './families/qwen3.js';
-import type { RotaryScaling } from './rotary.js';
-import { parseRotary } from './rotary.js';
+import type { RotaryScaling } from './rotary-frequencies.js';
+import { parseRotary } from './rotary-settings.js';
 
-export interface ModelConfiguration {
+export interface ModelConfiguration extends ContextReach {
   readonly family: FamilyName;
   readonly hiddenSize: number;
   readonly intermediateSize: number;
@@ -17,9 +19,10 @@ export interface ModelConfiguration {
   readonly keyValueHeadCount: number;
   readonly headSize: number;
   readonly vocabularySize: number;
-  readonly contextLength: number;
   readonly normEpsilon: number;
   readonly rotaryBase: number;
+  /** Where the rotary base comes from, in words. */
+  readonly rotaryOrigin: string;
   readonly rotaryScaling: RotaryScaling;
   readonly tiedEmbeddings: boolean;
   /** Bias on the query, key and value projections. */
@@ -37,6 +40,8 @@ export interface Family {
   readonly architecture: string;
   readonly modelType: string;
   readTraits(config: Readonly<Record<string, unknown>>): FamilyTraits;
+  /** Its layers' sliding window, undefined where they have none. */
+  readWindow(fields: ContextFields): LayerWindow | undefined;
 }
 
 export type FamilyTraits = Pick<ModelConfiguration, 'queryKeyValueBias' | 'outputBias' | 'queryKeyNorm'>;
@@ -54,14 +59,18 @@ const schema = z.object({
   num_key_value_heads: count.nullish(),
   head_dim: count.nullish(),
   vocab_size: count,
-  max_position_embeddings: count,
+  max_position_embeddings: count.nullish(),
+  max_sequence_length: count.nullish(),
   rms_norm_eps: z.number().positive(),
   hidden_act: z.string().default('silu'),
   tie_word_embeddings: z.boolean().default(false),
   sliding_window: count.nullish(),
   use_sliding_window: z.boolean().nullish(),
+  max_window_layers: z.number().int().nonnegative().nullish(),
+  layer_types: z.array(z.enum(['full_attention', 'sliding_attention'])).nullish(),
   mlp_bias: z.boolean().nullish(),
   partial_rotary_factor: z.number().nullish(),
+  quantization_config: z.looseObject({ quant_method: z.string().nullish() }).nullish(),
   bos_token_id: tokenId.nullish(),
   eos_token_id: z.union([tokenId, z.array(tokenId)]).nullish(),
 });
@@ -77,11 +86,7 @@ export function parseConfiguration(
     throw unusable(place, `has a bad "${issue?.path.join('.') ?? ''}": ${issue?.message ?? 'not readable'}`);
   }
   const fields = parsed.data;
-  if (fields.hidden_act !== 'silu')
-    throw unusable(place, `asks for the activation "${fields.hidden_act}"; silu was expected`);
-  if (fields.mlp_bias === true) throw unusable(place, 'asks for biases in the MLP, which is not supported');
-  if ((fields.partial_rotary_factor ?? 1) !== 1)
-    throw unusable(place, 'asks for a partial rotary embedding, which is not supported');
+  checkSupport(fields, place);
   const headCount = fields.num_attention_heads;
   const keyValueHeadCount = fields.num_key_value_heads ?? headCount;
   const headSize = fields.head_dim ?? fields.hidden_size / headCount;
@@ -94,8 +99,15 @@ export function parseConfiguration(
       `has ${headCount} heads for ${keyValueHeadCount} key-value heads; a multiple was expected`,
     );
   }
-  // Inside the window a sliding-window model is an ordinary one, so the window bounds the context.
-  const window = fields.use_sliding_window === false ? undefined : (fields.sliding_window ?? undefined);
+  const positions = findPositions(fields);
+  if (positions === undefined) {
+    throw unusable(
+      place,
+      'has neither "max_position_embeddings" nor "max_sequence_length"; one was expected',
+    );
+  }
+  const rotary = parseRotary(config, place, { headSize, positions });
+  const context = readContext(fields, positions, rotary.rotaryScaling, families[name].readWindow(fields));
   const eos = fields.eos_token_id ?? [];
   return {
     family: name,
@@ -106,14 +118,45 @@ export function parseConfiguration(
     keyValueHeadCount,
     headSize,
     vocabularySize: fields.vocab_size,
-    contextLength: Math.min(fields.max_position_embeddings, window ?? Infinity),
+    ...context,
+    notes: [...context.notes, ...describeIgnored(name, fields)],
     normEpsilon: fields.rms_norm_eps,
-    ...parseRotary(config, place),
+    ...rotary,
     tiedEmbeddings: fields.tie_word_embeddings,
     ...families[name].readTraits(config),
     bosId: fields.bos_token_id ?? undefined,
     eosIds: typeof eos === 'number' ? [eos] : eos,
   };
+}
+
+type Fields = z.infer<typeof schema>;
+
+function checkSupport(fields: Fields, place: string): void {
+  const method = fields.quantization_config?.quant_method ?? undefined;
+  if (fields.quantization_config != null) {
+    throw unusable(
+      place,
+      `says that the weights are quantised (${method ?? 'no method named'}); float weights were expected`,
+    );
+  }
+  if (!['silu', 'swish'].includes(fields.hidden_act))
+    throw unusable(place, `asks for the activation "${fields.hidden_act}"; silu was expected`);
+  if (fields.mlp_bias === true) throw unusable(place, 'asks for biases in the MLP, which is not supported');
+  if ((fields.partial_rotary_factor ?? 1) !== 1)
+    throw unusable(place, 'asks for a partial rotary embedding, which is not supported');
+  const { layer_types: types, num_hidden_layers: layers } = fields;
+  if (types != null && types.length !== layers) {
+    throw unusable(place, `names the types of ${types.length} layers; it has ${layers}`);
+  }
+}
+
+/** Settings of the file that this family does not have, in transformers or here. */
+function describeIgnored(
+  name: FamilyName,
+  { sliding_window: window, layer_types: types }: Fields,
+): readonly string[] {
+  if (name !== 'llama' || (window == null && types?.includes('sliding_attention') !== true)) return [];
+  return ['The sliding window in config.json is not used: layers of the Llama family have none.'];
 }
 
 function findFamily(config: Readonly<Record<string, unknown>>, place: string): FamilyName {

@@ -2,6 +2,7 @@
 import type { WeightRecipe } from '../checkpoint/weight-recipe.js';
 import type { ModelConfiguration } from './configuration.js';
 import type { LayerSizes } from './decoder-layer.js';
+import { embeddingName, outputName } from './tied-output.js';
 
 export function vectorRecipe(name: string, tensor: string, size: number): WeightRecipe {
   return { name, shape: [size], parts: [{ tensor, shape: [size] }] };
@@ -67,13 +68,13 @@ export function layerRecipes(
 export function decoderRecipes(configuration: ModelConfiguration, scope: string): readonly WeightRecipe[] {
   const { vocabularySize, hiddenSize, layerCount, tiedEmbeddings } = configuration;
   return [
-    matrixRecipe(`${scope}embed_tokens.weight`, 'model.embed_tokens.weight', [vocabularySize, hiddenSize]),
+    matrixRecipe(`${scope}embed_tokens.weight`, embeddingName, [vocabularySize, hiddenSize]),
     ...Array.from({ length: layerCount }, (_, layer) =>
       layerRecipes(`${scope}layers.${layer}`, `model.layers.${layer}`, configuration),
     ).flat(),
     vectorRecipe(`${scope}norm.weight`, 'model.norm.weight', hiddenSize),
     ...(tiedEmbeddings
       ? []
-      : [projectionRecipe(`${scope}lm_head.weight`, 'lm_head.weight', hiddenSize, vocabularySize)]),
+      : [projectionRecipe(`${scope}lm_head.weight`, outputName, hiddenSize, vocabularySize)]),
   ];
 }

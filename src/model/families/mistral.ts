@@ -1,8 +1,16 @@
 import type { Family } from '../configuration.js';
+import { windowedLayers } from '../context-length.js';
+
+/** What MistralConfig of transformers takes when the key is absent; null means no window. */
+const defaultWindow = 4096;
 
 export const mistral: Family = {
   name: 'Mistral',
   architecture: 'MistralForCausalLM',
   modelType: 'mistral',
   readTraits: () => ({ queryKeyValueBias: false, outputBias: false, queryKeyNorm: false }),
+  readWindow(fields) {
+    const length = fields.sliding_window === undefined ? defaultWindow : fields.sliding_window;
+    return length === null ? undefined : { length, layers: windowedLayers(fields, () => true) };
+  },
 };

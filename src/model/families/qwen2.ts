@@ -1,4 +1,6 @@
 import type { Family } from '../configuration.js';
+import type { ContextFields, LayerWindow } from '../context-length.js';
+import { windowedLayers } from '../context-length.js';
 
 /** Biases on query, key and value, whatever the configuration says. */
 export const qwen2: Family = {
@@ -6,4 +8,13 @@ export const qwen2: Family = {
   architecture: 'Qwen2ForCausalLM',
   modelType: 'qwen2',
   readTraits: () => ({ queryKeyValueBias: true, outputBias: false, queryKeyNorm: false }),
+  readWindow: readQwenWindow,
 };
+
+/** Off unless asked for, and then only from layer `max_window_layers` on; the defaults are those of transformers. */
+export function readQwenWindow(fields: ContextFields): LayerWindow | undefined {
+  const length = fields.sliding_window === undefined ? 4096 : fields.sliding_window;
+  if (fields.use_sliding_window !== true || length === null) return undefined;
+  const first = fields.max_window_layers ?? 28;
+  return { length, layers: windowedLayers(fields, (layer) => layer >= first) };
+}

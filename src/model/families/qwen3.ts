@@ -1,4 +1,5 @@
 import type { Family } from '../configuration.js';
+import { readQwenWindow } from './qwen2.js';
 
 export const qwen3: Family = {
   name: 'Qwen3',
@@ -9,4 +10,5 @@ export const qwen3: Family = {
     outputBias: config.attention_bias === true,
     queryKeyNorm: true,
   }),
+  readWindow: readQwenWindow,
 };
