@@ -5,6 +5,7 @@ import type { Target } from '../decode/target.js';
 import type { Drafter } from '../draft/drafter.js';
 import type { Prompt } from '../text/prompt-set.js';
 import type { AuditEvents, UnitName } from './audit-events.js';
+import type { AuditPrompt } from './audit-prompt.js';
 import { encodeSuffix, preparePrompt } from './audit-prompt.js';
 import type { AuditRequest } from './audit-request.js';
 import type { ArmKey } from './measure-arm.js';
@@ -157,6 +158,19 @@ async function runUnit(
   }
 }
 
+/** A drafter that runs out of context stops drafting, which would look like a collapse. */
+function requireRoom({ drafter, id, request: { settings } }: DrafterAudit, prompt: AuditPrompt): void {
+  const { room } = drafter.startSession();
+  const prompted = prompt.beforeIds.length + settings.suffixLength + prompt.afterIds.length;
+  const needed = prompted + settings.maxNewTokens;
+  if (needed <= room) return;
+  throw new MistletoeError(
+    'context',
+    `The prompt with its suffix and answer needs ${needed} positions; the drafter ${id} has room for ${room}.`,
+    { hint: 'Behind them it would not draft: lower --max-new-tokens, or take shorter prompts.' },
+  );
+}
+
 async function preparePromptAudit(
   audit: DrafterAudit,
   prompt: RequestPrompt,
@@ -166,6 +180,7 @@ async function preparePromptAudit(
   const { settings, seed } = request;
   const models = { target: target.model, drafter };
   const auditPrompt = await preparePrompt(target, prompt as Prompt, { ...settings, seed });
+  requireRoom(audit, auditPrompt);
   compiled.programs ??= compileSearch(
     models,
     createObjective(parseObjective(settings.objective), Math.min(settings.draftDepth, drafter.maximumDepth)),

@@ -116,6 +116,7 @@ export async function decodeSpeculative(
   const firstMs = performance.now();
 
   let origin: TokenOrigin = 'target';
+  let isFull = false;
   while (answer.push(root, origin)) {
     // 1. Draft behind the root, as deep as context and answer have room for.
     const draftStart = performance.now();
@@ -128,6 +129,12 @@ export async function decodeSpeculative(
     if (session !== undefined && wanted !== undefined) {
       try {
         const depthLimit = Math.min(room - 1, session.room);
+        if (session.room < 1 && !isFull) {
+          isFull = true;
+          request.onNotice?.(
+            `The context of the drafter is full at ${cache.length} positions; the target's has ${contextLength}. The answer goes on by plain decoding.`,
+          );
+        }
         const along = sampling.temperature === 0 ? undefined : held?.slice(answer.tokenIds.length);
         tree = await growTree(session, { root, policy: wanted, sampling, random, depthLimit, along });
       } catch (cause) {

@@ -357,3 +357,38 @@ describe('a drafter that is no number', () => {
     expect(result.drafterFailed).toBe(true);
   });
 });
+
+describe("past the length that the drafter's config names", () => {
+  const request = {
+    promptIds: [1, 2, 3, 4, 5, 6, 7, 8],
+    ...{ maxNewTokens: 40, sampling: { temperature: 0 }, seed: 0, stopIds: [] },
+  };
+  const short: TinySizes = { ...tiny, contextLength: 20 };
+  async function decode(folder: string) {
+    const { target, drafter } = await models.load(folder);
+    const notices: string[] = [];
+    const onNotice = (notice: string): void => void notices.push(notice);
+    const policy = always(resolveText('chain:2', drafter));
+    const result = await decodeSpeculative(target, drafter, { ...request, policy, onNotice });
+    expect(result.tokenIds).toEqual((await decodePlain(target, request)).tokenIds);
+    const late = result.steps.slice(-4).map(({ proposed }) => proposed);
+    return { notices, late };
+  }
+
+  it.each(['EAGLE, torch file, with bias', 'EAGLE-3 with d2t'])(
+    'an %s head goes on, as in the authors’ code',
+    async (name) => {
+      const { notices, late } = await decode(writeVariant(name, short));
+      expect(notices).toEqual([]);
+      expect(late.slice(0, 3)).toEqual([2, 2, 2]);
+    },
+  );
+
+  it('a draft model stops, and that is said once', async () => {
+    const { notices, late } = await decode(writeDecoder(models.freshFolder(), short, 7));
+    expect(notices).toEqual([
+      expect.stringMatching(/context of the drafter is full at \d+ positions; the target's has 64/),
+    ]);
+    expect(late).toEqual([0, 0, 0, 0]);
+  });
+});
