@@ -1,6 +1,7 @@
 /** Which files of a folder are its weights, and what its JSON files say. Every failure is a checkpoint error. */
 import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { MistletoeError } from '../core/errors.js';
 import { asCheckpointError, readBytes, withFile } from './binary-file.js';
 import { quote, refuse } from './stored-tensor.js';
 
@@ -25,6 +26,7 @@ export async function listFolder(folder: string): Promise<string[]> {
   try {
     const status = await stat(folder);
     if (!status.isDirectory()) {
+      if (isGguf(folder)) throw refuseGguf(folder);
       throw refuse(
         `${folder} is a file, expected a model folder`,
         'Give the folder that holds config.json and the weights.',
@@ -49,9 +51,20 @@ export function chooseLayout(folder: string, names: readonly string[]): WeightLa
       'Add model.safetensors.index.json, which says which tensor lies in which file.',
     );
   }
+  const gguf = names.filter(isGguf).sort()[0];
+  if (gguf !== undefined) throw refuseGguf(join(folder, gguf));
   throw refuse(
     `${folder} has no weights`,
     'Expected model.safetensors, pytorch_model.bin, an index of shards, medusa_lm_head.pt or hydra_lm_head.pt.',
+  );
+}
+
+const isGguf = (name: string): boolean => name.toLowerCase().endsWith('.gguf');
+
+function refuseGguf(file: string): MistletoeError {
+  return refuse(
+    `${file} is a GGUF file, which llama.cpp reads; safetensors were expected`,
+    'Give the folder with config.json, tokenizer.json and the safetensors of the same model, in float16 or bfloat16.',
   );
 }
 

@@ -97,6 +97,22 @@ describe('openCheckpoint', () => {
     expect((await refusal()).message).toMatch(/2 safetensors files .* and no index/);
   });
 
+  it.each(['model.gguf', 'Model-Q4_K_M.GGUF'])('names what %s is and what to take instead', async (name) => {
+    put(name, 'GGUF');
+    put('config.json', '{}');
+    for (const path of [folder, join(folder, name)]) {
+      await expect(openCheckpoint(path)).rejects.toEqual(
+        expect.objectContaining({
+          code: 'checkpoint',
+          message: `${join(folder, name)} is a GGUF file, which llama.cpp reads; safetensors were expected`,
+          hint: expect.stringMatching(/safetensors of the same model/) as string,
+        }),
+      );
+    }
+    writeSafetensors(join(folder, 'model.safetensors'), { a: one });
+    expect((await openCheckpoint(folder)).tensors.size).toBe(1);
+  });
+
   it.each([
     ['broken', '{"a": ', /not valid JSON/],
     ['a list', '[]', /not a JSON object/],
