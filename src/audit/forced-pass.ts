@@ -14,7 +14,7 @@ import type { Tensor } from '../graph/tensor.js';
 import { matmul } from '../graph/operations/contraction.js';
 import { multiply } from '../graph/operations/elementwise.js';
 import { gatherRows } from '../graph/operations/indexing.js';
-import { input } from '../graph/operations/leaves.js';
+import { constant, input } from '../graph/operations/leaves.js';
 import { concatenate, reshape, slice } from '../graph/operations/shaping.js';
 import type { Drafter } from '../draft/drafter.js';
 import type { CausalModel } from '../model/causal-model.js';
@@ -40,11 +40,21 @@ export function embedOneHotSuffix(oneHot: Tensor /* [suffix, vocabulary] */): Em
   const rest = input('rest', [subtractDimensions(subtractDimensions(row, suffixLength), 1)], 'int32');
   return (table) => {
     const embedded = concatenate(
-      [gatherRows(table, first), matmul(oneHot, table), gatherRows(table, rest)],
+      [gatherRows(table, first), matmul(fitColumns(oneHot, table), table), gatherRows(table, rest)],
       0,
     );
     return reshape(embedded, [1, ...embedded.shape]);
   };
+}
+
+/** A draft model's table may be padded to another length than the target's; the ids they share come first. */
+function fitColumns(oneHot: Tensor, table: Tensor): Tensor {
+  const [rows, columns] = oneHot.shape as [number, number];
+  const wanted = table.shape[0] as number;
+  if (wanted === columns) return oneHot;
+  if (wanted < columns) return slice(oneHot, 1, 0, wanted);
+  const missing = wanted - columns;
+  return concatenate([oneHot, constant(new Array<number>(rows * missing).fill(0), [rows, missing])], 1);
 }
 
 export interface ForcedPass {

@@ -2,6 +2,7 @@
  * What target and drafter keep of a prompt up to the place of the suffix, and of a suffix up to an edited position:
  * computed once, shared by every candidate that begins the same way.
  */
+import { MistletoeError } from '../core/errors.js';
 import { prefill } from '../decode/prefill.js';
 import type { Drafter } from '../draft/drafter.js';
 import { attentionInputs } from '../model/attention-inputs.js';
@@ -72,6 +73,7 @@ export function passInputs(
   pastLength = state.targetCache.pastLength,
 ): NamedValues {
   const shape = { count: rows, pastLength };
+  requireNoWindow(shape, target.configuration.slidingWindow, drafter?.graph.attention?.window);
   const inputs: Record<string, NamedValues[string]> = { ...attentionInputs(shape, target.rotary) };
   const addViews = (name: string, cache: KvCache): void => {
     for (let slot = 0; slot < 2 * cache.sizes.layerCount; slot++)
@@ -86,4 +88,19 @@ export function passInputs(
     addViews('draftPast', state.draftCache);
   }
   return inputs;
+}
+
+/** One mask serves target and drafter, and it has no window: inside the shorter one there is none to draw. */
+function requireNoWindow(
+  { count, pastLength }: { readonly count: number; readonly pastLength: number },
+  ...windows: readonly (number | undefined)[]
+): void {
+  const reach = Math.min(...windows.map((window) => window ?? Infinity));
+  const needed = pastLength - 1 + count; // without the cache's dummy
+  if (needed <= reach) return;
+  throw new MistletoeError(
+    'context',
+    `The audit needs ${needed} positions; target and drafter see ${reach} at a time, through a sliding window.`,
+    { hint: `Shorten prompt, suffix and answer to ${reach} tokens together.` },
+  );
 }

@@ -5,23 +5,25 @@ import { reshape, slice } from '../graph/operations/shaping.js';
 import type { Tensor } from '../graph/tensor.js';
 import type { CausalModel } from '../model/causal-model.js';
 import { declareAttention, declarePast, stackRows } from '../model/causal-model.js';
-import { embedTokens, projectToVocabulary, runDecoder } from '../model/decoder.js';
+import { embedTokens, runDecoder } from '../model/decoder.js';
 import type { KeyValueRows } from '../model/decoder-layer.js';
 import { joinRows } from '../model/decoder-layer.js';
 import type { NamedTensors } from '../runtime/program.js';
 import { chainOutputs, chooseToken, declareChainContexts } from './chain-program.js';
 
-export function buildDraftModelChain({ configuration, scope }: CausalModel, length: number): NamedTensors {
-  const { hiddenSize, headSize, vocabularySize } = configuration;
+/** `project` gives logits over the tokens that may be proposed. [1, hidden] -> [1, draft vocabulary] */
+export function buildDraftModelChain(
+  { configuration, scope }: CausalModel,
+  project: (features: Tensor) => Tensor,
+  length: number,
+): NamedTensors {
+  const { hiddenSize, headSize } = configuration;
   const row = symbol('row');
   const context = declareAttention(configuration);
   const past = declarePast(configuration);
   const embed = (ids: Tensor): Tensor =>
     reshape(embedTokens(configuration, scope, ids), [1, ids.shape[0]!, hiddenSize]);
-  const choose = (features: Tensor) => {
-    const logits = projectToVocabulary(configuration, scope, reshape(features, [1, hiddenSize]));
-    return chooseToken(reshape(logits, [1, vocabularySize]), undefined);
-  };
+  const choose = (features: Tensor) => chooseToken(project(reshape(features, [1, hiddenSize])), undefined);
   const first = runDecoder(configuration, scope, embed(input('tokens', [row], 'int32')), { context, past });
   const chosen = [choose(slice(first.features, 1, subtractDimensions(row, 1)))];
   let earlier: readonly KeyValueRows[] = first.rows;

@@ -86,6 +86,8 @@ export interface DraftGraph {
 export interface GraphAttention {
   readonly sizes: CacheSizes;
   readonly rotary: RotaryTable;
+  /** Positions that a row sees, where that is fewer than the context. */
+  readonly window?: number | undefined;
   /** Appends what the drafter keeps of verified tokens to a cache, which draftLogits takes for its past. */
   readPrefix(verified: VerifiedTokens, cache: KvCache): Promise<void>;
 }

@@ -1,6 +1,7 @@
 /**
  * Plain speculative sampling (arXiv 2211.17192, 2302.01318): the drafter is a small language model with the target's
- * vocabulary. It reads tokens only, and drafts trees like any other drafter, with a cache of its own.
+ * vocabulary. It reads tokens only, and drafts trees like any other drafter, with a cache of its own. Checkpoints of one
+ * tokenizer may be padded to different sizes: then the ids both have are the draft vocabulary.
  */
 import { MistletoeError } from '../core/errors.js';
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
@@ -8,29 +9,26 @@ import type { CacheOptions } from '../checkpoint/weight-cache.js';
 import { symbol } from '../graph/dimension.js';
 import { gatherRows } from '../graph/operations/indexing.js';
 import { input } from '../graph/operations/leaves.js';
-import { reshape } from '../graph/operations/shaping.js';
+import { reshape, slice } from '../graph/operations/shaping.js';
+import type { Tensor } from '../graph/tensor.js';
 import type { CausalModel } from '../model/causal-model.js';
 import { createModel, declareAttention, declarePast, stackRows } from '../model/causal-model.js';
+import { parseConfiguration } from '../model/configuration.js';
 import { embeddingTable, embedTokens, projectToVocabulary, runDecoder } from '../model/decoder.js';
 import type { NamedTensors, NamedValues, Program } from '../runtime/program.js';
 import { floatsOf, int32 } from '../runtime/program.js';
-import type { Tokenizer } from '../text/tokenizer.js';
-import { findVocabularyDifference } from '../text/tokenizer.js';
 import { chainAngles, createChainCompiler, readChain } from './chain-program.js';
-import { countParameters, misfit } from './checks.js';
+import { countParameters } from './checks.js';
 import { DraftAttention } from './draft-attention.js';
 import { buildDraftModelChain } from './draft-model-chain.js';
 import type { DraftedLogits, Drafter, DraftGraph, DraftSession, TeacherForcing } from './drafter.js';
 import { dropFirst } from './positions.js';
+import type { Vocabularies } from './scores.js';
 import { readScores, scoreNames, scoreOutputs } from './scores.js';
+import type { TokenizerPair } from './shared-vocabulary.js';
+import { requireSameVocabulary, shareVocabulary } from './shared-vocabulary.js';
 
 const ingestChunk = 256;
-
-export interface TokenizerPair {
-  readonly target: Tokenizer | undefined;
-  /** Undefined where the drafter's folder has none: then it uses the target's. */
-  readonly drafter: Tokenizer | undefined;
-}
 
 export async function loadDraftModel(
   checkpoint: Checkpoint,
@@ -38,31 +36,13 @@ export async function loadDraftModel(
   tokenizers: TokenizerPair,
   options: CacheOptions,
 ): Promise<Drafter> {
+  const { vocabularySize } = parseConfiguration(checkpoint.config, `config.json of ${checkpoint.folder}`);
+  requireSameVocabulary(checkpoint.folder, tokenizers, {
+    target: target.configuration.vocabularySize,
+    drafter: vocabularySize,
+  });
   const model = await createModel(checkpoint, { ...options, runtime: target.runtime, scope: 'draft.' });
-  const wanted = target.configuration.vocabularySize;
-  const found = model.configuration.vocabularySize;
-  if (found !== wanted) {
-    throw misfit(
-      checkpoint.folder,
-      `has a vocabulary of ${found} tokens; the target's has ${wanted}`,
-      "Speculative sampling needs a draft model with the target's tokenizer.",
-    );
-  }
-  requireSameVocabulary(checkpoint.folder, tokenizers);
   return new DraftModel(model, target);
-}
-
-function requireSameVocabulary(folder: string, { target, drafter }: TokenizerPair): void {
-  if (target === undefined || drafter === undefined) return;
-  const difference = findVocabularyDifference(target, drafter);
-  if (difference === undefined) return;
-  const quote = (piece: string | undefined): string =>
-    piece === undefined ? 'nothing' : JSON.stringify(piece);
-  throw misfit(
-    folder,
-    `has another vocabulary: token ${difference.id} is ${quote(difference.right)} there and ${quote(difference.left)} in the target`,
-    "Speculative sampling needs a draft model with the target's tokenizer.",
-  );
 }
 
 class DraftModel implements Drafter {
@@ -74,6 +54,9 @@ class DraftModel implements Drafter {
   readonly vocabularySize: number;
   readonly parameterCount: number;
   readonly graph: DraftGraph;
+  private readonly vocabularies: Vocabularies;
+  /** Positions it reads: its context, or a sliding window, inside which masks need not know of it. */
+  private readonly reach: number;
   private program: Promise<Program> | undefined;
   private readonly compileChain: (length: number) => Promise<Program>;
 
@@ -83,18 +66,24 @@ class DraftModel implements Drafter {
   ) {
     if (target.scope === model.scope)
       throw new MistletoeError('drafter', `Target and drafter share the scope "${model.scope}".`);
-    this.vocabularySize = model.configuration.vocabularySize;
+    const { contextLength, slidingWindow } = model.configuration;
+    this.vocabularies = shareVocabulary(target.configuration, model.configuration);
+    this.vocabularySize = this.vocabularies.draftSize;
+    this.reach = Math.min(contextLength, slidingWindow ?? Infinity);
     this.parameterCount = countParameters(model.weights);
     this.compileChain = createChainCompiler(model.runtime, [model.weights], (length) =>
-      buildDraftModelChain(model, length),
+      buildDraftModelChain(model, (features) => this.project(features), length),
     );
     this.graph = {
       weights: [model.weights],
-      targetTokens: undefined,
+      targetTokens: this.vocabularies.targetTokens,
       attention: {
         sizes: model.configuration,
         rotary: model.rotary,
+        window: slidingWindow,
         async readPrefix({ tokens }, cache) {
+          const unknown = tokens.find((token) => token >= model.configuration.vocabularySize);
+          if (unknown !== undefined) throw unknownToken(unknown, model);
           for (let start = 0; start < tokens.length; start += ingestChunk) {
             const chunk = tokens.subarray(start, start + ingestChunk);
             const { rows } = await model.forward({ tokens: chunk, cache, want: [] });
@@ -104,6 +93,15 @@ class DraftModel implements Drafter {
       },
       draftLogits: (teacher, depth) => this.draftLogits(teacher, depth),
     };
+  }
+
+  /** Logits of the tokens that target and drafter share. [..., hidden] -> [..., draft vocabulary] */
+  private project(features: Tensor): Tensor {
+    const { configuration, scope } = this.model;
+    const logits = projectToVocabulary(configuration, scope, features);
+    return this.vocabularySize === configuration.vocabularySize
+      ? logits
+      : slice(logits, -1, 0, this.vocabularySize);
   }
 
   /** Every depth reads the same pass: along known tokens a draft model sees exactly the text. */
@@ -116,7 +114,7 @@ class DraftModel implements Drafter {
       ...(past === undefined ? {} : { past }),
     });
     const scored = dropFirst(dropFirst(decoded.features, 1), teacher.firstRow);
-    const all = projectToVocabulary(configuration, scope, scored);
+    const all = this.project(scored);
     const logits = Array.from({ length: depth }, (_, level) => dropFirst(all, level));
     return { logits, rows: decoded.rows };
   }
@@ -140,16 +138,17 @@ class DraftModel implements Drafter {
     const decoded = runDecoder(configuration, scope, embeddings, options);
     const features = gatherRows(reshape(decoded.features, [row, configuration.hiddenSize]), select);
     return {
-      ...scoreOutputs(projectToVocabulary(configuration, scope, features)),
+      ...scoreOutputs(this.project(features)),
       rows: stackRows(decoded.rows, configuration),
     };
   }
 
   startSession(): DraftSession {
-    const { contextLength, vocabularySize } = this.model.configuration;
+    const { reach, vocabularies } = this;
+    const { vocabularySize } = this.model.configuration;
     const cache = this.model.createCache();
     const attention = new DraftAttention(cache, this.model.rotary);
-    const sizes = { targetSize: vocabularySize, draftSize: vocabularySize };
+    let lost = false; // a token came that the drafter has no embedding for
     let pending: number[] = []; // verified tokens that are not in the cache yet
     let root = 0;
 
@@ -185,11 +184,12 @@ class DraftModel implements Drafter {
 
     return {
       get room() {
-        return contextLength - cache.length - pending.length - 1;
+        return lost ? 0 : reach - cache.length - pending.length - 1;
       },
       observe({ tokens, next }) {
         attention.reset();
-        pending.push(...tokens);
+        lost ||= next >= vocabularySize || tokens.some((token) => token >= vocabularySize);
+        if (!lost) pending.push(...tokens);
         root = next;
       },
       catchUp: async () => {
@@ -205,7 +205,7 @@ class DraftModel implements Drafter {
           const last = await readPending((inputs, count) =>
             program.run({ ...inputs, select: int32([count - 1]) }, names),
           );
-          return readScores(last, want, sizes);
+          return readScores(last, want, vocabularies);
         }
         const tokens = int32(nodes.map((node) => draft.tokens[node]!));
         const select = int32(nodes.map((_, row) => row));
@@ -214,7 +214,7 @@ class DraftModel implements Drafter {
           names,
         );
         attention.keepDrafted(floatsOf(outputs, 'rows'), nodes);
-        return readScores(outputs, want, sizes);
+        return readScores(outputs, want, vocabularies);
       },
       draftChain: async (length) => {
         const program = await this.compileChain(length);
@@ -226,4 +226,12 @@ class DraftModel implements Drafter {
       },
     };
   }
+}
+
+function unknownToken(token: number, { name, configuration }: CausalModel): MistletoeError {
+  return new MistletoeError(
+    'drafter',
+    `The text holds token ${token}; the draft model ${name} knows ${configuration.vocabularySize} tokens.`,
+    { hint: 'The target gave a token without text: choose another prompt.' },
+  );
 }
