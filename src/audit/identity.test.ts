@@ -13,8 +13,10 @@ const describing = [
   'config.json',
   'generation_config.json',
   'tokenizer.json',
+  'tokenizer.model',
   'tokenizer_config.json',
   'special_tokens_map.json',
+  'added_tokens.json',
   'chat_template.jinja',
 ];
 

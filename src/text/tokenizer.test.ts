@@ -128,12 +128,17 @@ describe('loading', () => {
 
   const file = byteLevelTokenizer();
   it.each([
-    ['no tokenizer.json', {}, /tokenizer\.json does not exist/],
+    ['no tokenizer', {}, /tokenizer\.json does not exist, and neither does a tokenizer\.model/],
+    [
+      'a model that the library does not know',
+      { 'tokenizer.json': { ...file, model: { type: 'Wonder', vocab: { a: 0 } } } },
+      /not a usable tokenizer/,
+    ],
     ['truncated JSON', { 'tokenizer.json': '{"version": "1.0", "mod' }, /tokenizer\.json is not valid JSON/],
     [
       'JSON of something else',
       { 'tokenizer.json': '{"version": "1.0"}' },
-      /not a usable tokenizer: Model missing/,
+      /tokenizer\.json has no vocabulary that can be read/,
     ],
     [
       'a corrupt tokenizer_config.json',
@@ -156,7 +161,7 @@ describe('loading', () => {
         'tokenizer.json': file,
         'tokenizer_config.json': { added_tokens_decoder: { 5: { content: '<s>' } } },
       },
-      /"<s>" the id 5, but tokenizer\.json gives it 0/,
+      /"<s>" the id 5, but the tokenizer gives it 0/,
     ],
   ])('refuses %s', async (_, files, message) => {
     const failure = await loadTokenizer(writeFolder(files)).catch((error: unknown) => error);
@@ -171,5 +176,81 @@ describe('findVocabularyDifference', () => {
     const right = await loadTokenizer(writeFolder({ 'tokenizer.json': metaspaceTokenizer() }));
     expect(findVocabularyDifference(left, left)).toBeUndefined();
     expect(findVocabularyDifference(left, right)).toEqual({ id: 2, left: left.tokenText(2), right: '<unk>' });
+  });
+});
+
+describe('tokens that only the files beside tokenizer.json list', () => {
+  const size = Object.keys((byteLevelTokenizer() as { model: { vocab: object } }).model.vocab).length;
+  const load = (files: Record<string, unknown>) =>
+    loadTokenizer(writeFolder({ 'tokenizer.json': byteLevelTokenizer(), ...files }));
+  const decoder = (tokens: Record<number, object>) => ({
+    'tokenizer_config.json': { added_tokens_decoder: tokens },
+  });
+
+  it('are added at their ids, with their flags', async () => {
+    const tokenizer = await load(
+      decoder({
+        [size + 1]: { content: '<think>', special: false, normalized: false },
+        [size]: { content: '<|end|>', special: true, rstrip: true },
+      }),
+    );
+    expect(tokenizer.vocabularySize).toBe(size + 2);
+    expect(await tokenizer.encode('<|end|>  <think>', { addSpecialTokens: false })).toEqual([size, size + 1]);
+    expect([tokenizer.isSpecial(size), tokenizer.isSpecial(size + 1)]).toEqual([true, false]);
+    expect(tokenizer.decode([size, size + 1])).toBe('<think>');
+  });
+
+  it('are matched whole where the vocabulary has them as ordinary pieces', async () => {
+    const plain = await load({});
+    const [id, piece] = [size - 1, plain.tokenText(size - 1)];
+    expect(await plain.encode(piece, { addSpecialTokens: false })).not.toEqual([id]);
+    const files = [
+      decoder({ [id]: { content: piece, special: false } }),
+      { 'tokenizer_config.json': { eos_token: piece } },
+    ];
+    for (const beside of files) {
+      expect(await (await load(beside)).encode(piece, { addSpecialTokens: false })).toEqual([id]);
+    }
+  });
+
+  it('come from added_tokens.json where tokenizer_config.json lists none', async () => {
+    const old = { 'added_tokens.json': { '<pad>': size }, 'special_tokens_map.json': { pad_token: '<pad>' } };
+    const tokenizer = await load(old);
+    expect(await tokenizer.encode('<pad>', { addSpecialTokens: false })).toEqual([size]);
+    expect(tokenizer.isSpecial(size)).toBe(true);
+    expect(tokenizer.specialTokens.pad_token).toBe('<pad>');
+    const newer = await load({ ...old, ...decoder({ 0: { content: '<s>', special: true } }) });
+    expect(newer.hasToken(size)).toBe(false);
+  });
+
+  it.each([
+    [decoder({ [size + 1]: { content: '<gap>' } }), /"<gap>" the id \d+, .*the next free id is/],
+    [decoder({ 5: { content: '<taken>' } }), /"<taken>" the id 5, but the tokenizer has ".+" there/],
+    [{ 'added_tokens.json': { '</s>': 9 } }, /added_tokens\.json of .*"<\/s>" the id 9, .* gives it 1/],
+    [{ 'added_tokens.json': { '<a>': size, '<b>': size } }, /the id \d+ to "<a>" and to "<b>"/],
+    [{ 'added_tokens.json': { '<a>': -1 } }, /added_tokens\.json: <a> is not as expected/],
+    [{ 'added_tokens.json': '[' }, /added_tokens\.json is not valid JSON/],
+    [decoder({ 5: { content: 7 } }), /added_tokens_decoder\.5\.content is not as expected/],
+    [{ 'tokenizer_config.json': { added_tokens_decoder: { x: { content: 'x' } } } }, /is not as expected/],
+    [{ 'special_tokens_map.json': { eos_token: 3 } }, /special_tokens_map\.json: eos_token is not/],
+    [{ 'special_tokens_map.json': { eos_token: '<none>' } }, /names "<none>" as eos_token/],
+  ])('refuses %j', async (files, message) => {
+    const failure = await load(files).catch((error: unknown) => error);
+    expect(failure).toBeInstanceOf(MistletoeError);
+    expect(failure).toMatchObject({ code: 'text', message: expect.stringMatching(message) as string });
+  });
+
+  it('are named by a Llama class that its file says nothing about', async () => {
+    const named = { bos_token: '<s>', eos_token: '</s>', unk_token: '<unk>' };
+    for (const beside of [{}, { bos_token: '', eos_token: '', unk_token: '' }]) {
+      const files = { 'tokenizer_config.json': { tokenizer_class: 'LlamaTokenizer', ...beside } };
+      const tokenizer = await load(files);
+      expect(tokenizer.specialTokens).toEqual(named);
+      expect([tokenizer.bosId, tokenizer.eosId]).toEqual([0, 1]);
+    }
+    const none = await load({
+      'tokenizer_config.json': { tokenizer_class: 'LlamaTokenizer', bos_token: null },
+    });
+    expect(none.bosId).toBeUndefined();
   });
 });

@@ -3,11 +3,10 @@
  * decoding is synchronous here, by giving the library's own decoder the pieces of the ids.
  * Truncation and padding that tokenizer.json may carry are switched off: an encoding is the whole text and nothing else.
  */
-import { join } from 'node:path';
 import { Tokenizer as Library } from 'tokenizers';
-import { z } from 'zod';
 import { describeCause, MistletoeError } from '../core/errors.js';
-import { parseJson, readTextFile } from './text-file.js';
+import type { TokenizerFile } from './tokenizer-file.js';
+import { readTokenizerFile } from './tokenizer-file.js';
 import { readTokenizerConfig, type SpecialTokenName, type TokenizerConfig } from './tokenizer-config.js';
 
 export interface EncodeOptions {
@@ -40,72 +39,42 @@ export interface Tokenizer {
   vocabulary(): ReadonlyMap<string, number>;
 }
 
-const fileSchema = z.object({
-  added_tokens: z.array(z.object({ content: z.string(), special: z.boolean().optional() })).default([]),
-  model: z.object({ vocab: z.union([z.record(z.string(), z.number()), z.array(z.unknown())]) }),
-});
 const bytePiece = /^<0x[0-9A-Fa-f]{2}>$/;
 
+/** From tokenizer.json, or from tokenizer.model where a folder has only that; with the added tokens of the files beside it. */
 export async function loadTokenizer(folder: string): Promise<Tokenizer> {
-  const path = join(folder, 'tokenizer.json');
-  const text = await readTextFile(path);
-  if (text === undefined) {
-    throw new MistletoeError('text', `${path} does not exist; a tokenizer is read from tokenizer.json.`, {
-      hint: 'Point to a Hugging Face model folder that has it. A SentencePiece tokenizer.model must be converted first.',
-    });
-  }
-  const contents = parseJson(text, path);
-  const library = openLibrary(text, path);
-  const parsed = fileSchema.safeParse(contents);
-  if (!parsed.success) {
-    throw new MistletoeError('text', `${path} has no vocabulary that can be read.`, { cause: parsed.error });
-  }
   const config = await readTokenizerConfig(folder);
-  const { vocab } = parsed.data.model;
-  const entries = Array.isArray(vocab)
-    ? vocab.map((entry, id): [string, number] => [String((entry as unknown[])[0]), id])
-    : Object.entries(vocab);
-  const ids = new Map<string, number>(entries);
-  const specialIds = new Set<number>();
-  for (const added of parsed.data.added_tokens) {
-    const id = library.tokenToId(added.content);
-    if (id === null) continue;
-    ids.set(added.content, id);
-    if (added.special === true) specialIds.add(id);
-  }
-  refuseOtherAddedTokens(config, ids, folder);
+  const file = await readTokenizerFile(folder, config);
+  const library = openLibrary(file);
+  const { ids, specialIds } = file;
   return createTokenizer({ library, config, ids, specialIds, folder });
 }
 
-function openLibrary(text: string, path: string): Library {
+function openLibrary({ text, path, addedIds }: TokenizerFile): Library {
+  let library: Library;
   try {
-    const library = Library.fromString(text);
+    library = Library.fromString(text);
     library.disableTruncation();
     library.disablePadding();
-    return library;
   } catch (cause) {
     throw new MistletoeError('text', `${path} is not a usable tokenizer: ${describeCause(cause)}.`, {
       hint: 'The file may be truncated, or written by a newer version of the tokenizers library.',
       cause,
     });
   }
-}
-
-function refuseOtherAddedTokens(
-  config: TokenizerConfig,
-  ids: ReadonlyMap<string, number>,
-  folder: string,
-): void {
-  for (const [id, content] of config.addedTokens) {
-    const known = ids.get(content);
-    if (known === id) continue;
+  // The library gives added tokens the ids that it finds right, whatever the file says.
+  for (const [content, id] of addedIds) {
+    const given = library.tokenToId(content);
+    if (given === id) continue;
     throw new MistletoeError(
       'text',
-      `tokenizer_config.json of ${folder} gives the added token ${JSON.stringify(content)} the id ${id}, ` +
-        `but tokenizer.json ${known === undefined ? 'does not have it' : `gives it ${known}`}.`,
-      { hint: 'The two files belong to different tokenizers; take both from the same model.' },
+      `${path} gives the added token ${JSON.stringify(content)} the id ${id}, but the tokenizers library ${given === null ? 'has no such token' : `gives it ${given}`}.`,
+      {
+        hint: 'Ids of added tokens must follow those of the vocabulary; take the file as the model’s authors published it.',
+      },
     );
   }
+  return library;
 }
 
 interface Parts {
@@ -125,11 +94,11 @@ function createTokenizer({ library, config, ids, specialIds, folder }: Parts): T
     const token = config.specialTokens[name];
     if (token === undefined) return undefined;
     const id = ids.get(token);
-    if (id !== undefined) return id;
+    if (id !== undefined || config.defaultNames.has(name)) return id;
     throw new MistletoeError(
       'text',
       `tokenizer_config.json of ${folder} names ${JSON.stringify(token)} as ${name}, ` +
-        'but tokenizer.json has no such token.',
+        'but the tokenizer has no such token.',
       { hint: 'The two files belong to different tokenizers; take both from the same model.' },
     );
   };

@@ -41,7 +41,7 @@ describe('mistletoe inspect', () => {
       weights: { tensorCount: 75, parameterCount: parameters, dtypes: { F16: parameters } },
       memory: { weightBytes: 4 * parameters, cacheBytesPerThousandTokens: 4 * 1000 * 2 * 8 * 320 },
       tokenizer: { kind: 'BPE', vocabularySize: 4096, specialTokens: ['<unk>', '<s>', '</s>'] },
-      chatTemplate: { sample: 'USER: Hello! ASSISTANT:' },
+      chatTemplate: { sample: '<s>USER: Hello! ASSISTANT:' },
       notes: [],
       problems: [],
     });

@@ -1,0 +1,139 @@
+/**
+ * A SentencePiece model (tokenizer.model): the pieces with their scores and types, how it was trained, and how it
+ * normalises a text. Only what decides an encoding is read; everything is bounded and checked.
+ */
+import { readFile, stat } from 'node:fs/promises';
+import { describeCause, MistletoeError } from '../core/errors.js';
+import type { ProtobufField } from './protobuf-fields.js';
+import { readProtobuf } from './protobuf-fields.js';
+
+const pieceTypes = ['normal', 'unknown', 'control', 'user-defined', 'unused', 'byte'] as const;
+export type PieceType = (typeof pieceTypes)[number];
+
+export interface SentencePiece {
+  readonly piece: string;
+  readonly score: number;
+  readonly type: PieceType;
+}
+
+export interface SentencePieceModel {
+  /** By id. */
+  readonly pieces: readonly SentencePiece[];
+  /** `bpe`, `unigram`, `word` or `char`. */
+  readonly algorithm: string;
+  readonly addsDummyPrefix: boolean;
+  readonly removesExtraWhitespace: boolean;
+  /** Whether characters are mapped before anything else, as by NFKC. */
+  readonly mapsCharacters: boolean;
+}
+
+const maximumBytes = 64 * 1024 * 1024;
+const maximumPieces = 1_000_000;
+const maximumPieceCharacters = 512;
+
+/** Undefined where there is no such file. */
+export async function readSentencePiece(path: string): Promise<SentencePieceModel | undefined> {
+  try {
+    const status = await stat(path);
+    if (!status.isFile()) throw notReadable(path, 'it is not a regular file');
+    if (status.size > maximumBytes) {
+      throw notReadable(path, `it has ${status.size} bytes, and ${maximumBytes} are the most that is read`);
+    }
+    return parseSentencePiece(await readFile(path), path);
+  } catch (cause) {
+    if (cause instanceof MistletoeError) throw cause;
+    if ((cause as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw new MistletoeError('text', `${path} cannot be read: ${describeCause(cause)}.`, { cause });
+  }
+}
+
+function notReadable(path: string, why: string): MistletoeError {
+  return new MistletoeError('text', `${path} is not a SentencePiece model that can be read: ${why}.`, {
+    hint: 'Fetch the file again (a Git LFS pointer is not the file), or put the tokenizer.json of the same model beside it.',
+  });
+}
+
+export function parseSentencePiece(bytes: Buffer, path: string): SentencePieceModel {
+  const fail = (why: string): Error => notReadable(path, why);
+  const pieces: SentencePiece[] = [];
+  const ids = new Map<string, number>();
+  let algorithm = 1n;
+  let normalizer = { addsDummyPrefix: true, removesExtraWhitespace: true, mapsCharacters: false };
+  for (const field of readProtobuf(bytes, fail)) {
+    if (field.number === 1) {
+      const piece = parsePiece(bytesOf(field, fail), pieces.length, fail);
+      const earlier = ids.get(piece.piece);
+      if (earlier !== undefined) {
+        throw fail(`pieces ${earlier} and ${pieces.length} are both ${JSON.stringify(piece.piece)}`);
+      }
+      if (pieces.length === maximumPieces) throw fail(`it has more than ${maximumPieces} pieces`);
+      ids.set(piece.piece, pieces.length);
+      pieces.push(piece);
+    } else if (field.number === 2) {
+      for (const inner of readProtobuf(bytesOf(field, fail), fail)) {
+        if (inner.number === 3) algorithm = varintOf(inner, fail);
+      }
+    } else if (field.number === 3) {
+      normalizer = parseNormalizer(bytesOf(field, fail), fail);
+    }
+  }
+  if (pieces.length === 0) throw fail('it has no pieces');
+  const names = new Map([
+    [1n, 'unigram'],
+    [2n, 'bpe'],
+    [3n, 'word'],
+    [4n, 'char'],
+  ]);
+  return { pieces, algorithm: names.get(algorithm) ?? `number ${algorithm}`, ...normalizer };
+}
+
+type Fail = (why: string) => Error;
+
+function parsePiece(message: Buffer, id: number, fail: Fail): SentencePiece {
+  let piece: string | undefined;
+  let score = 0;
+  let type = 1n;
+  for (const field of readProtobuf(message, fail)) {
+    if (field.number === 1) piece = textOf(bytesOf(field, fail), id, fail);
+    if (field.number === 2 && field.kind !== 'fixed32') throw fail(`the score of piece ${id} is no float`);
+    if (field.number === 2 && field.kind === 'fixed32') score = field.bytes.readFloatLE();
+    if (field.number === 3) type = varintOf(field, fail);
+  }
+  const typeName = pieceTypes[Number(type) - 1];
+  if (piece === undefined || piece === '') throw fail(`piece ${id} has no text`);
+  if (!Number.isFinite(score)) throw fail(`piece ${id} has the score ${score}`);
+  if (typeName === undefined) throw fail(`piece ${id} has the type ${type}`);
+  return { piece, score, type: typeName };
+}
+
+function textOf(bytes: Buffer, id: number, fail: Fail): string {
+  if (bytes.length > 4 * maximumPieceCharacters) throw fail(`piece ${id} has ${bytes.length} bytes`);
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    throw fail(`piece ${id} is not UTF-8`);
+  }
+}
+
+function parseNormalizer(
+  message: Buffer,
+  fail: Fail,
+): Pick<SentencePieceModel, 'addsDummyPrefix' | 'removesExtraWhitespace' | 'mapsCharacters'> {
+  const found = { addsDummyPrefix: true, removesExtraWhitespace: true, mapsCharacters: false };
+  for (const field of readProtobuf(message, fail)) {
+    if (field.number === 2) found.mapsCharacters = bytesOf(field, fail).length > 0;
+    if (field.number === 3) found.addsDummyPrefix = varintOf(field, fail) !== 0n;
+    if (field.number === 4) found.removesExtraWhitespace = varintOf(field, fail) !== 0n;
+  }
+  return found;
+}
+
+function bytesOf(field: ProtobufField, fail: Fail): Buffer {
+  if (field.kind === 'bytes') return field.bytes;
+  throw fail(`field ${field.number} is a ${field.kind} where bytes were expected`);
+}
+
+function varintOf(field: ProtobufField, fail: Fail): bigint {
+  if (field.kind === 'varint') return field.value;
+  throw fail(`field ${field.number} is ${field.kind} where a varint was expected`);
+}
