@@ -58,12 +58,19 @@ function modelLines(model: ModelConfiguration): readonly Line[] {
     ['hidden size', `${formatCount(model.hiddenSize)} (MLP ${formatCount(model.intermediateSize)})`],
     ['heads', `${headCount} of ${headSize}, ${keyValueHeadCount} for keys and values`],
     ['vocabulary', `${formatCount(model.vocabularySize)} tokens`],
-    ['context', `${formatCount(model.contextLength)} tokens`],
-    ['rotary', `base ${formatCount(model.rotaryBase)}${scaling}`],
+    ['context', contextText(model)],
+    ['rotary', `base ${formatCount(model.rotaryBase)} (${model.rotaryOrigin})${scaling}`],
   ];
 }
 
-function drafterLines({ heads, hiddenSize, draftVocabularySize, expects }: DrafterFacts): readonly Line[] {
+function contextText({ contextLength, slidingWindow }: ModelConfiguration): string {
+  const seen =
+    slidingWindow === undefined ? '' : `, of which a token sees the last ${formatCount(slidingWindow)}`;
+  return `${formatCount(contextLength)} tokens${seen}`;
+}
+
+function drafterLines(facts: DrafterFacts): readonly Line[] {
+  const { heads, hiddenSize, draftVocabularySize, rotary, traits = [], expects } = facts;
   const target = [
     ...(expects.hiddenSize === undefined ? [] : [`hidden size ${formatCount(expects.hiddenSize)}`]),
     ...(expects.vocabularySize === undefined ? [] : [`vocabulary ${formatCount(expects.vocabularySize)}`]),
@@ -78,7 +85,12 @@ function drafterLines({ heads, hiddenSize, draftVocabularySize, expects }: Draft
     ...(draftVocabularySize === undefined
       ? []
       : [['draft vocabulary', `${formatCount(draftVocabularySize)} tokens`] as const]),
+    ...(rotary === undefined
+      ? []
+      : [['rotary', `base ${formatCount(rotary.base)} (${rotary.origin})`] as const]),
+    ...(traits.length === 0 ? [] : [['has', traits.join(', ')] as const]),
     ['expects a target', target.length === 0 ? 'not told by the tensors' : `with ${target.join(', ')}`],
+    ...(expects.tapRule === undefined ? [] : [['taps', expects.tapRule] as const]),
   ];
 }
 

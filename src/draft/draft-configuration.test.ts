@@ -11,8 +11,7 @@ const known = {
 };
 
 function read(config: Record<string, unknown>) {
-  const { configuration, rotaryOrigin } = readDraftConfiguration({ folder: 'head', config }, known);
-  return { ...configuration, rotaryOrigin };
+  return readDraftConfiguration({ folder: 'head', config }, known);
 }
 
 describe('readDraftConfiguration', () => {
@@ -22,13 +21,13 @@ describe('readDraftConfiguration', () => {
       ...{ headCount: 4, keyValueHeadCount: 2, headSize: 32 },
       ...{ rotaryBase: 10_000, normEpsilon: 1e-6, queryKeyNorm: false },
     });
-    expect(read({}).rotaryOrigin).toContain('no rope_theta');
+    expect(read({}).rotaryOrigin).toBe('default 10000');
   });
 
   it('keeps what the head says itself', () => {
     const own = { num_attention_heads: 8, num_key_value_heads: 8, rope_theta: 20_000, num_hidden_layers: 5 };
     expect(read(own)).toMatchObject({ headCount: 8, headSize: 8, rotaryBase: 20_000, layerCount: 1 });
-    expect(read(own).rotaryOrigin).toBe('rope_theta of its config.json');
+    expect(read(own).rotaryOrigin).toBe('rope_theta of config.json');
     expect(read({ head_dim: 16 })).toMatchObject({ headCount: 4, headSize: 16 });
   });
 
@@ -40,7 +39,7 @@ describe('readDraftConfiguration', () => {
     const own = { rope_parameters: { rope_type: 'default', rope_theta: 500_000 } };
     expect(read(own)).toMatchObject({
       rotaryBase: 500_000,
-      rotaryOrigin: 'rope_parameters of its config.json',
+      rotaryOrigin: 'rope_parameters.rope_theta of config.json',
     });
   });
 

@@ -10,12 +10,6 @@ import { parseConfiguration } from '../model/configuration.js';
 
 export type Config = Checkpoint['config'];
 
-export interface DraftConfiguration {
-  readonly configuration: ModelConfiguration;
-  /** Where the rotary base comes from, in words. */
-  readonly rotaryOrigin: string;
-}
-
 const nested = z.record(z.string(), z.unknown());
 
 /** The speculators format (vLLM) keeps the layer's settings one level down. */
@@ -49,7 +43,7 @@ export interface KnownSizes {
 export function readDraftConfiguration(
   { config, folder }: Pick<Checkpoint, 'config' | 'folder'>,
   known: KnownSizes,
-): DraftConfiguration {
+): ModelConfiguration {
   const own = flattenConfig(config);
   // Only together with the heads they belong to: with heads of its own the layer divides its own width.
   const heads =
@@ -76,16 +70,5 @@ export function readDraftConfiguration(
     // Trainers write names of their own ("LlamaForCausalLMEagle3"); the layer is Llama's all the same.
     architectures: ['LlamaForCausalLM'],
   };
-  return {
-    configuration: parseConfiguration(merged, `config.json of ${folder}`),
-    rotaryOrigin: describeRotaryOrigin(own),
-  };
-}
-
-function describeRotaryOrigin(own: Config): string {
-  const parameters = nested.safeParse(own.rope_parameters);
-  if (parameters.success && parameters.data.rope_theta !== undefined)
-    return 'rope_parameters of its config.json';
-  if (own.rope_theta !== undefined) return 'rope_theta of its config.json';
-  return "its config.json has no rope_theta: Llama's default, as in the authors' code";
+  return parseConfiguration(merged, `config.json of ${folder}`);
 }

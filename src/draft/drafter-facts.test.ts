@@ -21,6 +21,13 @@ describe.each([
     expect(problemsOf(system, names)).toEqual([]);
   });
 
+  it('has a tensor that nothing reads', () => {
+    const stray = system === 'medusa' ? 'medusa_head.extra.weight' : 'hydra_gate.weight';
+    expect(problemsOf(system, [...names, stray])).toEqual([
+      `The drafter holds "${stray}", which nothing here reads.`,
+    ]);
+  });
+
   it.each([...ofHead(0), ...ofHead(1)])('lacks %s', (lost) => {
     const left = names.filter((name) => name !== lost);
     expect(problemsOf(system, left)).toEqual([`The drafter has no tensor ${lost}.`]);

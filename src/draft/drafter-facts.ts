@@ -1,7 +1,9 @@
 /** What the tensors of a drafter say about it and about the target it was made for. */
 import type { Problem } from '../checkpoint/open-checkpoint.js';
 import type { Checkpoint, StoredTensor } from '../checkpoint/stored-tensor.js';
+import { flattenConfig } from './draft-configuration.js';
 import type { DraftSystem } from './recognise.js';
+import { unreadProblems } from './unread-tensors.js';
 
 export interface DrafterFacts {
   /** Tokens it can draft ahead where the number is built in; absent for one that feeds on its own output. */
@@ -9,6 +11,10 @@ export interface DrafterFacts {
   readonly hiddenSize?: number | undefined;
   /** Tokens it can propose. */
   readonly draftVocabularySize?: number | undefined;
+  /** Of the layer that EAGLE heads have. */
+  readonly rotary?: { readonly base: number; readonly origin: string } | undefined;
+  /** What it brings beyond the tensors that all of its kind have, and what its config asks to be done. */
+  readonly traits?: readonly string[] | undefined;
   readonly expects: ExpectedTarget;
 }
 
@@ -17,6 +23,8 @@ export interface ExpectedTarget {
   readonly vocabularySize?: number | undefined;
   /** Residual streams of the target that it reads. */
   readonly taps?: number | undefined;
+  /** Which ones, in words. */
+  readonly tapRule?: string | undefined;
 }
 
 export interface DrafterReading {
@@ -30,10 +38,15 @@ export function readDrafterFacts(
   system: HeadSystem,
   checkpoint: Pick<Checkpoint, 'tensors' | 'config'>,
 ): DrafterReading {
-  const facts = readers[system](checkpoint);
+  const flat = { ...checkpoint, config: flattenConfig(checkpoint.config) };
+  const facts = readers[system](flat);
   return {
     facts,
-    problems: [...findMissingTensors(system, checkpoint), ...findDisagreements(facts, checkpoint)],
+    problems: [
+      ...findMissingTensors(system, flat),
+      ...findDisagreements(facts, flat),
+      ...findUnknownTensors(system, flat),
+    ],
   };
 }
 
@@ -115,6 +128,27 @@ const headNames: Readonly<Record<Exclude<HeadSystem, LayerSystem>, RegExp>> = {
   medusa: /^((?:medusa_heads?\.)?(?:blocks\.|lm_heads\.)?)(\d+)(\..+)$/,
   hydra: /^(hydra_(?:mlp|lm_head)\.)(\d+)(\..+)$/,
 };
+
+/** Every name that a head of Medusa or Hydra can have; EAGLE's are told by eagle-parts.ts. */
+const knownNames: Readonly<Record<Exclude<HeadSystem, LayerSystem>, RegExp>> = {
+  medusa:
+    /^(?:medusa_heads?\.)?(?:\d+\.\d+\.(?:linear\.)?|blocks\.\d+\.layers\.\d+\.|lm_heads\.\d+\.)(?:weight|bias)$/,
+  hydra:
+    /^(?:hydra_mlp\.\d+\.\d+\.(?:linear|res_connection)|hydra_lm_head\.\d+(?:\.\d+)?)\.(?:weight|bias)$|^prefix_embeding_layer\.(?:embed_tokens|norm|layers\.0\.)/,
+};
+
+function findUnknownTensors(
+  system: HeadSystem,
+  { tensors }: Pick<Checkpoint, 'tensors'>,
+): readonly Problem[] {
+  if (system === 'eagle' || system === 'eagle3') return [];
+  const names = [...tensors.keys()];
+  // Medusa-2 lies among the tensors of its target.
+  const own = names.some((name) => name.startsWith('model.layers.'))
+    ? names.filter((name) => name.startsWith('medusa_head'))
+    : names;
+  return unreadProblems(own.filter((name) => !knownNames[system].test(name)));
+}
 
 function findMissingTensors(
   system: HeadSystem,

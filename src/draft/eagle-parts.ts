@@ -15,12 +15,16 @@ import type { ModelConfiguration } from '../model/configuration.js';
 import { layerRecipes, matrixRecipe, projectionRecipe, vectorRecipe } from '../model/weights.js';
 import { misfit, shapeOf } from './checks.js';
 import type { KnownSizes } from './draft-configuration.js';
-import { isSpeculatorsFormat, readDraftConfiguration, readEagleSetting } from './draft-configuration.js';
+import {
+  flattenConfig,
+  isSpeculatorsFormat,
+  readDraftConfiguration,
+  readEagleSetting,
+} from './draft-configuration.js';
 import { listUnread } from './unread-tensors.js';
 
 export interface EagleParts {
   readonly configuration: ModelConfiguration;
-  readonly rotaryOrigin: string;
   /** Values that one position's state has: fc's input, but for EAGLE's embedding. */
   readonly stateWidth: number;
   readonly hasFusionBias: boolean;
@@ -131,12 +135,20 @@ function describeCommon(checkpoint: Checkpoint, { prefix, layer }: Places, targe
     headSize: target?.headSize,
     vocabularySize: target?.vocabularySize ?? ownVocabulary ?? 1,
   };
-  const { configuration, rotaryOrigin } = readDraftConfiguration(checkpoint, known);
+  const configuration = readDraftConfiguration(checkpoint, known);
   if (configuration.hiddenSize !== hiddenSize) {
     throw misfit(
       folder,
       `declares hidden_size ${configuration.hiddenSize}, but its fc has ${hiddenSize} rows`,
       'Take config.json and the weights from the same drafter.',
+    );
+  }
+  const { layer_types: kinds } = flattenConfig(config);
+  if (Array.isArray(kinds) && kinds.includes('sliding_attention')) {
+    throw misfit(
+      folder,
+      'asks for sliding attention',
+      'A head that sees only the last positions is not supported.',
     );
   }
   const has = (part: string): boolean => tensors.has(`${layer}.self_attn.${part}`);
@@ -150,7 +162,6 @@ function describeCommon(checkpoint: Checkpoint, { prefix, layer }: Places, targe
       outputBias: has('o_proj.bias'),
       queryKeyNorm: has('q_norm.weight'),
     },
-    rotaryOrigin,
     hasFusionBias: tensors.has(`${prefix}fc.bias`),
     ownVocabulary,
     output,

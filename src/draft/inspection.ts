@@ -8,17 +8,20 @@ import { listFolder, readConfig } from '../checkpoint/checkpoint-folder.js';
 import type { Problem } from '../checkpoint/open-checkpoint.js';
 import { findProblems, openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import type { Checkpoint, StoredDType } from '../checkpoint/stored-tensor.js';
-import { countElements } from '../checkpoint/stored-tensor.js';
+import { countElements, quote } from '../checkpoint/stored-tensor.js';
 import { resolveRecipes } from '../checkpoint/weight-recipe.js';
 import { MistletoeError } from '../core/errors.js';
 import type { ModelConfiguration } from '../model/configuration.js';
 import { parseConfiguration } from '../model/configuration.js';
+import type { UnreadTensors } from '../model/unread-tensors.js';
+import { describeUnknownTensors, findUnreadTensors } from '../model/unread-tensors.js';
 import { decoderRecipes } from '../model/weights.js';
 import { loadChatTemplate, renderChat } from '../text/chat-template.js';
 import { parseJson, readTextFile } from '../text/text-file.js';
 import { loadTokenizer } from '../text/tokenizer.js';
 import type { DrafterFacts } from './drafter-facts.js';
 import { readDrafterFacts } from './drafter-facts.js';
+import { readEagleFacts } from './eagle-facts.js';
 import type { Recognition } from './recognise.js';
 import { recogniseCheckpoint } from './recognise.js';
 
@@ -98,6 +101,10 @@ export async function inspectCheckpoint(folder: string): Promise<Inspection> {
     const model = await attempt(() => configurationOf(checkpoint, recognition));
     if (model === undefined) return { ...common, notes, problems };
     problems.push(...findTensorProblems(checkpoint, model));
+    const unread = findUnreadTensors(checkpoint.tensors.keys(), decoderRecipes(model, ''), model);
+    const refusal = describeUnknownTensors('The checkpoint', unread, model);
+    if (refusal !== undefined) problems.push(toProblem(refusal));
+    notes.push(...model.notes, ...unneededNotes(unread));
     problems.push(...findVocabularyProblems(model, text.tokenizer));
     if (text.tokenizer === undefined && problems.length === 0) {
       notes.push(
@@ -109,7 +116,16 @@ export async function inspectCheckpoint(folder: string): Promise<Inspection> {
   if (recognition.kind === 'speculative-sampling') return { ...common, notes, problems };
   const reading = readDrafterFacts(recognition.kind, checkpoint);
   problems.push(...reading.problems);
-  return { ...common, drafter: reading.facts, notes, problems };
+  const { kind } = recognition;
+  const isComplete = reading.problems.length === 0;
+  const more =
+    isComplete && (kind === 'eagle' || kind === 'eagle3')
+      ? await attempt(() => readEagleFacts(kind, checkpoint))
+      : undefined;
+  problems.push(...(more?.problems ?? []));
+  const { tapRule, ...described } = more?.facts ?? {};
+  const expects = { ...reading.facts.expects, ...(tapRule === undefined ? {} : { tapRule }) };
+  return { ...common, drafter: { ...reading.facts, ...described, expects }, notes, problems };
 }
 
 function configurationOf({ config }: Checkpoint, { layout }: Recognition): ModelConfiguration {
@@ -207,6 +223,16 @@ function findTensorProblems(checkpoint: Checkpoint, model: ModelConfiguration): 
     } catch (failure) {
       return [toProblem(failure)];
     }
+  });
+}
+
+/** One line for each reason, however many tensors it has. */
+function unneededNotes({ unneeded }: UnreadTensors): readonly string[] {
+  const byReason = new Map<string, string[]>();
+  for (const { name, reason } of unneeded) byReason.set(reason, [...(byReason.get(reason) ?? []), name]);
+  return [...byReason].map(([reason, [first = '', ...others]]) => {
+    const more = others.length === 0 ? '' : ` and ${others.length} more`;
+    return `Not read, because it is not needed: ${quote(first)}${more} (${reason}).`;
   });
 }
 

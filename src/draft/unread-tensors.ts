@@ -2,6 +2,7 @@
  * One rule for all checkpoints of drafters: every tensor is read, known to be unneeded, or the reason for a refusal.
  * A head that is run without a part of it still drafts, only worse, and nothing else would say so.
  */
+import type { Problem } from '../checkpoint/open-checkpoint.js';
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
 import { quote } from '../checkpoint/stored-tensor.js';
 import type { WeightRecipe } from '../checkpoint/weight-recipe.js';
@@ -21,17 +22,22 @@ export function listUnread(
   return [...tensors.keys()].filter((name) => !read.has(name) && !patterns.some((known) => known.test(name)));
 }
 
+export function unreadProblems(unread: readonly string[]): readonly Problem[] {
+  if (unread.length === 0) return [];
+  return [{ problem: `The drafter ${describeUnread(unread)}.`, remedy: unreadHint }];
+}
+
 export function refuseUnread(folder: string, unread: readonly string[]): void {
   if (unread.length > 0) throw misfit(folder, describeUnread(unread), unreadHint);
 }
 
 const shown = 3;
 
-export function describeUnread(unread: readonly string[]): string {
+function describeUnread(unread: readonly string[]): string {
   const named = unread.slice(0, shown).map(quote).join(', ');
   const more = unread.length - shown;
   return `holds ${named}${more > 0 ? ` and ${more} more` : ''}, which nothing here reads`;
 }
 
-export const unreadHint =
+const unreadHint =
   'Without them it would draft worse than it can, in silence. docs/published-checkpoints.md lists the layouts that are supported.';
