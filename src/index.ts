@@ -125,7 +125,7 @@ export { KvCache } from './model/kv-cache.js';
 export { loadTokenizer } from './text/tokenizer.js';
 export type { Tokenizer } from './text/tokenizer.js';
 export { encodeChat, loadChatTemplate, renderChat, requireChatTemplate } from './text/chat-template.js';
-export type { ChatMessage, ChatTemplate } from './text/chat-template.js';
+export type { ChatMessage, ChatTemplate, TemplateOptions } from './text/chat-template.js';
 export { inlinePrompt, loadPrompts } from './text/prompt-set.js';
 export type { Prompt } from './text/prompt-set.js';
 

@@ -87,6 +87,8 @@ async function readRequest(flags: AuditFlags, command: string): Promise<AuditReq
     threads: flags.threads,
     transfer: flags.transfer,
     universal: flags.universal,
+    chatTemplate: flags.chatTemplate,
+    date: flags.date,
     command,
     cacheFolder: flags.cacheDir,
   });

@@ -2,14 +2,14 @@ import { type Command, Option } from 'commander';
 import type { AuditSettings } from '../audit/settings.js';
 import { bundledTarget } from '../decode/bundled-models.js';
 import { addSettings } from './audit-settings.js';
-import type { MachineFlags } from './common-options.js';
-import { addMachine, addProgress } from './common-options.js';
+import type { MachineFlags, TemplateFlags } from './common-options.js';
+import { addMachine, addProgress, addTemplate } from './common-options.js';
 import { collect, number, wholeNumber } from './option-values.js';
 import type { CommandContext } from './program.js';
 import type { ProgressMode } from './progress.js';
 
 /** The options as commander hands them over; the settings are there only where they were given. */
-export interface AuditFlags extends Partial<AuditSettings>, MachineFlags {
+export interface AuditFlags extends Partial<AuditSettings>, MachineFlags, TemplateFlags {
   readonly target: string;
   readonly drafter: readonly string[];
   readonly draft?: string;
@@ -81,7 +81,8 @@ function addSubjects(command: Command): void {
       'a .jsonl or .txt file, or mt-bench, humaneval, gsm8k from --prompts-dir (default: a small set that comes with the package)',
     )
     .option('--prompts-dir <dir>', 'folder with mt_bench.jsonl, humaneval.jsonl, gsm8k.jsonl')
-    .option('--limit <count>', 'only the first prompts of the set (default: all)', wholeNumber(1))
+    .option('--limit <count>', 'only the first prompts of the set (default: all)', wholeNumber(1));
+  addTemplate(command)
     .option(
       '--suffix <text|file>',
       'measure this suffix, or those of a .txt or .jsonl file, instead of searching; may be given several times',

@@ -16,7 +16,7 @@ import type { BenchmarkSetting } from '../report/benchmark-table.js';
 import { formatBenchmark } from '../report/benchmark-table.js';
 import { createOnnxRuntime } from '../runtime/onnx/onnx-runtime.js';
 import { loadPrompts } from '../text/prompt-set.js';
-import { samplingOf } from './common-options.js';
+import { samplingOf, templateOf } from './common-options.js';
 import type { BenchFlags } from './bench-command.js';
 import type { DrafterPlan } from './bench-systems.js';
 import { planDrafters, planPromptSets } from './bench-systems.js';
@@ -36,7 +36,7 @@ export async function runBench(flags: BenchFlags, terminal: Terminal): Promise<n
     ...(flags.cacheDir === undefined ? {} : { cacheFolder: flags.cacheDir }),
   };
   try {
-    const target = await openTarget(flags.target, { runtime, ...loading });
+    const target = await openTarget(flags.target, { runtime, ...loading, ...templateOf(flags) });
     const systems: BenchmarkSystem[] = [];
     for (const plan of plans) {
       const { model, tokenizer } = target;

@@ -2,14 +2,14 @@ import { join } from 'node:path';
 import { type Command, Option } from 'commander';
 import { bundledDrafters } from '../decode/bundled-drafters.js';
 import { bundledTarget, packageRoot } from '../decode/bundled-models.js';
-import type { MachineFlags, SamplingFlags } from './common-options.js';
-import { addMachine, addProgress, addSampling } from './common-options.js';
+import type { MachineFlags, SamplingFlags, TemplateFlags } from './common-options.js';
+import { addMachine, addProgress, addSampling, addTemplate } from './common-options.js';
 import { collect, wholeNumber } from './option-values.js';
 import type { CommandContext } from './program.js';
 import type { ProgressMode } from './progress.js';
 
 /** The options as commander hands them over; lists are empty where nothing was given. */
-export interface BenchFlags extends SamplingFlags, MachineFlags {
+export interface BenchFlags extends SamplingFlags, MachineFlags, TemplateFlags {
   readonly target: string;
   readonly drafter: readonly string[];
   readonly draft: readonly string[];
@@ -66,7 +66,8 @@ export function addBenchCommand(program: Command, context: CommandContext): void
         .default([], 'a small set that comes with the package'),
     )
     .option('--prompts-dir <dir>', 'folder with mt_bench.jsonl, humaneval.jsonl, gsm8k.jsonl')
-    .option('--limit <count>', 'only the first prompts of each set (default: all)', wholeNumber(1))
+    .option('--limit <count>', 'only the first prompts of each set (default: all)', wholeNumber(1));
+  addTemplate(command)
     .option('-n, --max-new-tokens <count>', 'generate at most this many tokens', wholeNumber(1), 96)
     .option('--warmup <count>', 'answers of each system on each set that are not counted', wholeNumber(0), 1);
   addSampling(command)

@@ -2,6 +2,9 @@
 import type { Command } from 'commander';
 import { Option } from 'commander';
 import type { SamplingOptions } from '../core/sampling.js';
+import { builtInTemplateNames } from '../text/built-in-templates.js';
+import { parseDay } from '../text/calendar-day.js';
+import type { TemplateOptions } from '../text/chat-template.js';
 import { number, wholeNumber } from './option-values.js';
 import type { ProgressMode } from './progress.js';
 
@@ -14,6 +17,33 @@ export interface SamplingFlags {
 export interface MachineFlags {
   readonly threads?: number;
   readonly cacheDir?: string;
+}
+
+export interface TemplateFlags {
+  readonly chatTemplate?: string;
+  readonly date?: string;
+}
+
+export function addTemplate(command: Command): Command {
+  return command
+    .addOption(
+      new Option(
+        '--chat-template <name>',
+        `in place of the model’s own: ${builtInTemplateNames.join(', ')} or a file with a Jinja template`,
+      ).conflicts('raw'),
+    )
+    .option(
+      '--date <day>',
+      'what a chat template is told that asks for the date, as 2024-07-26 (default: today)',
+      (text) => parseDay(text, '--date'),
+    );
+}
+
+export function templateOf({ chatTemplate, date }: TemplateFlags): TemplateOptions {
+  return {
+    ...(chatTemplate === undefined ? {} : { chatTemplate }),
+    ...(date === undefined ? {} : { date }),
+  };
 }
 
 export function addSampling(command: Command): Command {

@@ -5,7 +5,7 @@ import { generateText, openTarget } from '../decode/target.js';
 import { createOnnxRuntime } from '../runtime/onnx/onnx-runtime.js';
 import type { Prompt } from '../text/prompt-set.js';
 import { inlinePrompt, loadPrompts } from '../text/prompt-set.js';
-import { samplingOf } from './common-options.js';
+import { samplingOf, templateOf } from './common-options.js';
 import { exitCodes } from './failure.js';
 import type { GenerateFlags } from './generate-command.js';
 import type { Speculation } from './generate-drafting.js';
@@ -24,7 +24,12 @@ export async function runGenerate(flags: GenerateFlags, terminal: Terminal): Pro
   };
   const loading = { onNotice, ...(flags.cacheDir === undefined ? {} : { cacheFolder: flags.cacheDir }) };
   try {
-    const target = await openTarget(flags.target, { runtime, ...loading, ...chatOf(flags) });
+    const target = await openTarget(flags.target, {
+      runtime,
+      ...loading,
+      ...chatOf(flags),
+      ...templateOf(flags),
+    });
     const speculation = plan === undefined ? undefined : await loadSpeculation(plan, target, loading);
     return await answerAll({ target, speculation, prompts, flags, terminal, onNotice });
   } finally {

@@ -3,13 +3,13 @@ import { bundledDrafters } from '../decode/bundled-drafters.js';
 import { bundledTarget } from '../decode/bundled-models.js';
 import type { VerificationRule } from '../decode/verification.js';
 import { verificationRules } from '../decode/verification.js';
-import type { MachineFlags, SamplingFlags } from './common-options.js';
-import { addMachine, addSampling } from './common-options.js';
+import type { MachineFlags, SamplingFlags, TemplateFlags } from './common-options.js';
+import { addMachine, addSampling, addTemplate } from './common-options.js';
 import { collect, wholeNumber } from './option-values.js';
 import type { CommandContext } from './program.js';
 
 /** The options as commander hands them over. */
-export interface GenerateFlags extends SamplingFlags, MachineFlags {
+export interface GenerateFlags extends SamplingFlags, MachineFlags, TemplateFlags {
   readonly target: string;
   readonly prompt?: string;
   readonly prompts?: string;
@@ -46,8 +46,13 @@ export function addGenerateCommand(program: Command, context: CommandContext): v
         'send the prompt through the chat template (the default if the model has one)',
       ).conflicts('raw'),
     )
-    .option('--raw', 'send the text as it is, to be continued')
-    .option('-n, --max-new-tokens <count>', 'generate at most this many tokens', wholeNumber(1), 128);
+    .option('--raw', 'send the text as it is, to be continued');
+  addTemplate(command).option(
+    '-n, --max-new-tokens <count>',
+    'generate at most this many tokens',
+    wholeNumber(1),
+    128,
+  );
   addSampling(command)
     .option('--seed <number>', 'the same seed gives the same text', wholeNumber(0), 0)
     .addOption(

@@ -4,7 +4,6 @@
  * --chat-template.
  */
 import { join, resolve } from 'node:path';
-import { z } from 'zod';
 import { parseJson, readTextFile } from './text-file.js';
 
 export const builtInTemplateNames = ['vicuna', 'llama-2'] as const;
@@ -87,12 +86,11 @@ function folderNames(folder: string): readonly string[] {
   return snapshots === 'snapshots' && owner.startsWith('models--') ? [last, owner] : [last];
 }
 
-const configSchema = z.object({ _name_or_path: z.string() });
-
 async function readOriginalName(folder: string): Promise<string | undefined> {
   const path = join(folder, 'config.json');
   const text = await readTextFile(path);
   if (text === undefined) return undefined;
-  const parsed = configSchema.safeParse(parseJson(text, path));
-  return parsed.success ? parsed.data._name_or_path : undefined;
+  const config = parseJson(text, path) as { readonly _name_or_path?: unknown } | null;
+  const name = config?._name_or_path;
+  return typeof name === 'string' ? name : undefined;
 }

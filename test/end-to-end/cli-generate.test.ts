@@ -87,6 +87,33 @@ describe('mistletoe generate', () => {
     expect(raw!.promptTokenIds.length).toBeLessThan(plain!.promptTokenIds.length);
   });
 
+  it('takes a chat template from elsewhere, and the date that it asks for', async () => {
+    const prompt = ['--prompt', 'Hello', '-n', '2'];
+    const raw = async (text: string): Promise<number[]> =>
+      (await generateJson(['--raw', '--prompt', text, '-n', '2']))[0]!.promptTokenIds;
+    const [vicuna] = await generateJson([...prompt, '--chat-template', 'vicuna']);
+    expect(vicuna!.promptTokenIds).toEqual(
+      await raw(
+        'A chat between a curious user and an artificial intelligence assistant. The assistant gives helpful, ' +
+          "detailed, and polite answers to the user's questions. USER: Hello ASSISTANT:",
+      ),
+    );
+    const file = join(temporary.path, 'dated.jinja');
+    writeFileSync(file, "{{ bos_token }}{{ strftime_now('%d %b %Y') }}: {{ messages[0].content }}");
+    const [dated] = await generateJson([...prompt, '--chat-template', file, '--date', '2024-07-26']);
+    expect(dated!.promptTokenIds).toEqual(await raw('26 Jul 2024: Hello'));
+  });
+
+  it('refuses a template that is not there, one beside --raw, and a date that is none', async () => {
+    const prompt = ['--prompt', 'Hello'];
+    expectRefusal(
+      await generate([...prompt, '--chat-template', 'alpaca']),
+      /The chat template alpaca is not there; a file, or one of vicuna, llama-2 was expected/,
+    );
+    expectRefusal(await generate([...prompt, '--chat-template', 'vicuna', '--raw']), /--raw/);
+    expectRefusal(await generate([...prompt, '--date', '2024-02-30']), /--date is 2024-02-30; a day such as/);
+  });
+
   it('takes a folder without chat template as raw', async () => {
     const target = changedTarget({ 'chat_template.jinja': undefined });
     const [result] = await generateJson(['--target', target, '--prompt', 'Hello', '-n', '2']);
