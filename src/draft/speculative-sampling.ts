@@ -148,7 +148,7 @@ class DraftModel implements Drafter {
     const { vocabularySize } = this.model.configuration;
     const cache = this.model.createCache();
     const attention = new DraftAttention(cache, this.model.rotary);
-    let lost = false; // a token came that the drafter has no embedding for
+    let unknown: number | undefined; // a token of the text that the drafter has no embedding for
     let pending: number[] = []; // verified tokens that are not in the cache yet
     let root = 0;
 
@@ -176,6 +176,7 @@ class DraftModel implements Drafter {
     const readPending = async (
       finish: (inputs: NamedValues, count: number) => Promise<NamedValues>,
     ): Promise<NamedValues> => {
+      if (unknown !== undefined) throw unknownToken(unknown, this.model);
       const last = await readTokens([...pending, root], finish);
       pending = [];
       attention.openLast(0);
@@ -184,15 +185,16 @@ class DraftModel implements Drafter {
 
     return {
       get room() {
-        return lost ? 0 : reach - cache.length - pending.length - 1;
+        return reach - cache.length - pending.length - 1;
       },
       observe({ tokens, next }) {
         attention.reset();
-        lost ||= next >= vocabularySize || tokens.some((token) => token >= vocabularySize);
-        if (!lost) pending.push(...tokens);
+        unknown ??= [...tokens, next].find((token) => token >= vocabularySize);
+        pending.push(...tokens);
         root = next;
       },
       catchUp: async () => {
+        if (unknown !== undefined) return; // the first draft says so
         const program = await this.compile();
         await readTokens(pending, (inputs, count) => readRows(program, inputs, count));
         pending = [];
@@ -232,6 +234,8 @@ function unknownToken(token: number, { name, configuration }: CausalModel): Mist
   return new MistletoeError(
     'drafter',
     `The text holds token ${token}; the draft model ${name} knows ${configuration.vocabularySize} tokens.`,
-    { hint: 'The target gave a token without text: choose another prompt.' },
+    {
+      hint: 'Only padding of the target has such ids: they stand for no text, and no draft model of its tokenizer knows them.',
+    },
   );
 }

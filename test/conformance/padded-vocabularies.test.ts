@@ -118,20 +118,25 @@ describe.each(paddings)('$title', (padding) => {
     expect(accepted).toBeGreaterThan(0);
   });
 
-  it('stops drafting behind a token that it cannot read', async () => {
+  it('says so and drafts no more behind a token that it cannot read', async () => {
     const { target, drafter } = pair;
     const last = target.configuration.vocabularySize - 1;
     const promptIds = [3, last, 5];
     const request = { promptIds, maxNewTokens: 8, stopIds: [], sampling: { temperature: 0 }, seed: 0 };
     const plain = await decodePlain(target, request);
     const policy = always(resolveText('chain:2', drafter));
+    const notices: string[] = [];
     const { tokenIds, acceptance, drafterFailed } = await decodeSpeculative(target, drafter, {
       ...request,
       policy,
+      onNotice: (notice) => notices.push(notice),
     });
+    const isKnown = padding.drafter >= padding.target;
     expect(tokenIds).toEqual(plain.tokenIds);
-    expect(drafterFailed).toBe(false);
-    expect(acceptance.proposed > 0).toBe(padding.drafter >= padding.target);
+    expect(drafterFailed).toBe(!isKnown);
+    expect(acceptance.proposed > 0).toBe(isKnown);
+    const notice = expect.stringContaining(`The text holds token ${last}; the draft model`) as string;
+    expect(notices).toEqual(isKnown ? [] : [notice]);
   });
 
   it('is the same drafter as a graph, with token ids and with one-hot rows', async () => {
