@@ -159,14 +159,19 @@ async function runUnit(
 }
 
 /** A drafter that runs out of context stops drafting, which would look like a collapse. */
-function requireRoom({ drafter, id, request: { settings } }: DrafterAudit, prompt: AuditPrompt): void {
-  const { room } = drafter.startSession();
+function requireRoom(
+  { drafter, id, target, request: { settings } }: DrafterAudit,
+  prompt: AuditPrompt,
+): void {
+  const { contextLength } = target.model.configuration;
   const prompted = prompt.beforeIds.length + settings.suffixLength + prompt.afterIds.length;
-  const needed = prompted + settings.maxNewTokens;
-  if (needed <= room) return;
+  const needed = Math.min(prompted + settings.maxNewTokens, contextLength);
+  // The last token of an answer is never read.
+  const available = drafter.startSession().room + 1;
+  if (needed <= available) return;
   throw new MistletoeError(
     'context',
-    `The prompt with its suffix and answer needs ${needed} positions; the drafter ${id} has room for ${room}.`,
+    `The prompt with its suffix and answer needs ${needed} positions; the drafter ${id} has ${available}.`,
     { hint: 'Behind them it would not draft: lower --max-new-tokens, or take shorter prompts.' },
   );
 }

@@ -10,7 +10,13 @@ import { resumeAudit, startAudit } from '../../src/audit/run-audit.js';
 import type { AuditResult } from '../../src/audit/result.js';
 import { judge } from '../../src/report/verdict.js';
 import { TinyAudits, tinySettings } from '../support/tiny-audit.js';
-import { tiny, writeCheckpoint, decoderTensors, llamaConfig } from '../support/tiny-checkpoints.js';
+import {
+  decoderTensors,
+  llamaConfig,
+  tiny,
+  writeCheckpoint,
+  writeDecoder,
+} from '../support/tiny-checkpoints.js';
 
 const audits = new TinyAudits();
 afterAll(() => audits.dispose());
@@ -125,6 +131,17 @@ describe('prompts that cannot be audited', () => {
     const plan = audits.plan([draftModel], ['abc'.repeat(15), 'abcdefgh'], { settings: quick });
     expect(await reasons(plan)).toEqual([
       'There is no room for the suffix: 70 positions are needed, the context has 64.',
+      null,
+    ]);
+  });
+
+  it('without room in the context of the drafter, where it would stop drafting', async () => {
+    const short = writeDecoder(audits.freshFolder(), { ...tiny, contextLength: 32 }, 7);
+    const plan = audits.plan([short], ['abcdefgh', 'abc'], { settings: quick });
+    expect(await reasons(plan)).toEqual([
+      expect.stringMatching(
+        /^The prompt with its suffix and answer needs 33 positions; the drafter \S+ has 32\.$/,
+      ),
       null,
     ]);
   });
