@@ -1,0 +1,117 @@
+/** Every published drafter against the reference in double precision: drafts node by node, in their order. */
+import { afterAll, describe, expect, it } from 'vitest';
+import type { WritableTensors } from '../../src/checkpoint/testing/encode-values.js';
+import type { PublishedDrafter } from './drafter-row.js';
+import type { PolicyText } from './drafting.js';
+import { draftWithMistletoe, draftWithReference, PublishedPairs, textFor } from './drafting.js';
+import type { Scorer } from './float64-drafters.js';
+import { scoreWithHydra } from './float64-drafters.js';
+import type { Eagle3Facts } from './float64-eagle.js';
+import { scoreWithEagle, scoreWithEagle3 } from './float64-eagle.js';
+import type { Float64Model } from './float64-model.js';
+import { publishedDrafters } from './published-drafters.js';
+import { eagle3Rows } from './published-eagle3.js';
+
+const pairs = new PublishedPairs();
+afterAll(() => pairs.dispose());
+
+/** Closer decisions could fall either way in single precision; a row that has one needs another seed. */
+const leastMargin = 1e-4;
+
+const policiesOf: Readonly<Record<PublishedDrafter['kind'], readonly PolicyText[]>> = {
+  decoder: ['chain:4', 'dynamic:24,3,4'],
+  medusa: ['chain:4', 'tree:mc_sim_7b_63'],
+  hydra: ['chain:4', 'tree:mc_sim_7b_63'],
+  eagle: ['chain:4', 'dynamic:24,3,4'],
+  eagle3: ['chain:4', 'dynamic:24,3,4'],
+};
+
+describe.each(publishedDrafters)('$name', (row) => {
+  it.each(policiesOf[row.kind])('drafts %s as the reference', async (policy) => {
+    const text = textFor(row);
+    const expected = draftWithReference(row, (target) => row.score(target), text, policy);
+    for (const { margin } of expected) expect(margin).toBeGreaterThan(leastMargin);
+    const drafted = await draftWithMistletoe(await pairs.open(row), text, policy);
+    expect(drafted).toEqual(expected.map(({ tokens, parents }) => ({ tokens, parents })));
+  });
+});
+
+/** A judge that never says no proves nothing: with one fact wrong, at least one node has to be another. */
+describe('a reference with one fact wrong', () => {
+  const policy = 'dynamic:24,3,4';
+  type Wrong = (target: Float64Model) => Scorer;
+
+  async function expectDisagreement(row: PublishedDrafter, wrong: Wrong, by: PolicyText): Promise<void> {
+    const text = textFor(row);
+    const drafted = await draftWithMistletoe(await pairs.open(row), text, by);
+    const expected = draftWithReference(row, wrong, text, by);
+    expect(drafted).not.toEqual(expected.map(({ tokens, parents }) => ({ tokens, parents })));
+  }
+
+  const changed: readonly [fact: string, name: string, changes: Partial<Eagle3Facts>][] = [
+    [
+      "the target's rotary base instead of the default",
+      'yuhuili/EAGLE3-LLaMA3.1-Instruct-8B',
+      { rotary: { base: 500_000 } },
+    ],
+    [
+      'the default rotary base instead of its own',
+      'RedHatAI/Qwen3-8B-speculator.eagle3',
+      { rotary: { base: 10_000 } },
+    ],
+    [
+      'no rotary scaling',
+      'the speculators conversion for Llama-3.1-8B-Instruct',
+      { rotary: { base: 500_000 } },
+    ],
+    ['taps off by one', 'the SpecForge head for Qwen3-235B-A22B', { taps: [1, 3, 4] }],
+    ['taps off by one', 'a later speculators head with taps of its own', { taps: [2, 5, 8] }],
+    [
+      'the residual un-normed',
+      'a later speculators head with taps of its own',
+      { normBeforeResidual: false },
+    ],
+    [
+      'the residual normed',
+      'the speculators conversion for Llama-3.1-8B-Instruct',
+      { normBeforeResidual: true },
+    ],
+    ['no norm before the fusion', 'RedHatAI/gpt-oss-20b-speculator.eagle3', { fusionNorm: 'none' }],
+    ['no norm of each tap', 'the SpecForge EAGLE 3.1 head for Qwen3-30B-A3B', { fusionNorm: 'none' }],
+    [
+      'the un-normed output fed back',
+      'the SpecForge EAGLE 3.1 head for Qwen3-30B-A3B',
+      { feedsNormed: false },
+    ],
+  ];
+  it.each(changed)('differs by %s: %s', async (_, name, changes) => {
+    const row = eagle3Rows.find((one) => one.name === name)!;
+    const wrong: Wrong = (target) =>
+      scoreWithEagle3(row.folder.tensors, target, { ...row.facts, ...changes });
+    await expectDisagreement(row, wrong, policy);
+  });
+
+  const find = (name: string): PublishedDrafter => publishedDrafters.find((row) => row.name === name)!;
+  const without = (tensors: WritableTensors, name: string): WritableTensors =>
+    Object.fromEntries(Object.entries(tensors).filter(([key]) => key !== name));
+  const layer = { heads: 4, keyValueHeads: 4, headSize: 8, normEpsilon: 1e-6, rotary: { base: 10_000 } };
+
+  it('differs without the embeddings of its own', async () => {
+    const row = eagle3Rows.find(({ name }) => name === 'RedHatAI/Qwen3-8B-speculator.eagle3')!;
+    const tensors = without(row.folder.tensors, 'embed_tokens.weight');
+    await expectDisagreement(row, (target) => scoreWithEagle3(tensors, target, row.facts), policy);
+  });
+
+  it.each(['embed_tokens.weight', 'fc.bias'])('differs without %s of an EAGLE head', async (name) => {
+    const row = find('yuhuili/EAGLE-Vicuna-7B-v1.3');
+    const tensors = without(row.folder.tensors, name);
+    await expectDisagreement(row, (target) => scoreWithEagle(tensors, target, layer), policy);
+  });
+
+  it("differs by the rotary base of Hydra++'s layer", async () => {
+    const row = find('ankner/hydra-vicuna-7b-v1.3');
+    const prefix = { ...row.target.facts, rotary: { base: 10_000 } };
+    const wrong: Wrong = (target) => scoreWithHydra(row.folder.tensors, target, { layers: 4, prefix });
+    await expectDisagreement(row, wrong, 'tree:mc_sim_7b_63');
+  });
+});

@@ -1,0 +1,249 @@
+/**
+ * Published EAGLE-3 heads: the authors' own, SpecForge's and those of vLLM's speculators library, which write the same
+ * facts in three ways, or leave them to a default.
+ */
+import { createRandom } from '../../src/core/random.js';
+import type { WritableTensor, WritableTensors } from '../../src/checkpoint/testing/encode-values.js';
+import { noise, normWeight } from '../support/tiny-checkpoints.js';
+import type { PublishedDrafter } from './drafter-row.js';
+import { draftSizes } from './drafter-row.js';
+import type { Eagle3Facts } from './float64-eagle.js';
+import { scoreWithEagle3 } from './float64-eagle.js';
+import type { Config, PublishedFolder } from './published-layouts.js';
+import { layerWeights, linear, storeAs } from './published-layouts.js';
+import { drafterTarget } from './published-targets.js';
+
+/** Two of three tokens, so that d2t has gaps. */
+const draftTokens = Array.from({ length: draftSizes.vocabulary }, (_, token) => token).filter(
+  (token) => token % 3 !== 1,
+);
+
+export interface Eagle3Row {
+  readonly name: string;
+  readonly file: string;
+  readonly dtype?: 'F16' | 'BF16';
+  readonly keyValueHeads?: number;
+  readonly headSize?: number;
+  /** Draft tokens are the target's own, and the file has no map. */
+  readonly isWhole?: boolean;
+  readonly ownEmbedding?: boolean;
+  readonly config: Config;
+  readonly facts: Partial<Eagle3Facts> & Pick<Eagle3Facts, 'normEpsilon' | 'rotary'>;
+}
+
+export interface Eagle3Drafter extends PublishedDrafter {
+  readonly facts: Eagle3Facts;
+}
+
+/** EAGLE-3's own rule for a target of eight layers: before 2, L/2 and L - 3. */
+const usualTaps = [2, 4, 5];
+
+function describe(row: Eagle3Row): Eagle3Drafter {
+  const { layer = 'midlayer', fusionNorm = 'none' } = row.facts;
+  const sizes = {
+    ...draftSizes,
+    keyValueHeads: row.keyValueHeads ?? draftSizes.keyValueHeads,
+    headSize: row.headSize ?? draftSizes.headSize,
+  };
+  const facts: Eagle3Facts = {
+    ...{ layer, fusionNorm, taps: usualTaps, normBeforeResidual: false, feedsNormed: false },
+    ...{ ...sizes, targetVocabulary: sizes.vocabulary },
+    ...row.facts,
+  };
+  const { hidden } = sizes;
+  const random = createRandom(4, 'eagle3', row.name);
+  const width = facts.taps.length * hidden;
+  const tensors: WritableTensors = {
+    'fc.weight': linear(random, hidden, width),
+    [`${layer}.hidden_norm.weight`]: normWeight(random, hidden),
+    ...layerWeights(layer, sizes, random, { attentionInput: 2 * hidden }),
+    'norm.weight': normWeight(random, hidden),
+    'lm_head.weight': linear(random, row.isWhole === true ? sizes.vocabulary : draftTokens.length, hidden, 3),
+    ...(row.isWhole === true ? {} : vocabularyMap()),
+    ...(row.ownEmbedding === true
+      ? { 'embed_tokens.weight': noise(random, [sizes.vocabulary, hidden], 1) }
+      : {}),
+    ...(fusionNorm === 'joined' ? { 'input_norm.weight': normWeight(random, width) } : {}),
+    ...(fusionNorm === 'each'
+      ? Object.fromEntries(facts.taps.map((_, tap) => [`fc_norm.${tap}.weight`, noise(random, [hidden], 1)]))
+      : {}),
+  };
+  const stored = row.dtype === undefined ? tensors : storeAs(row.dtype, tensors);
+  const folder: PublishedFolder = { config: row.config, file: row.file, tensors: stored };
+  return {
+    name: row.name,
+    kind: 'eagle3',
+    layout: layer === 'midlayer' ? 'EAGLE-3 head' : 'EAGLE-3 head, layers.0 naming',
+    target: drafterTarget,
+    folder,
+    facts,
+    score: (target) => scoreWithEagle3(stored, target, facts),
+  };
+}
+
+function vocabularyMap(): Readonly<Record<'d2t' | 't2d', WritableTensor>> {
+  const known = Array.from({ length: draftSizes.vocabulary }, (_, token) =>
+    draftTokens.includes(token) ? 1 : 0,
+  );
+  const offsets = draftTokens.map((token, draft) => token - draft);
+  return {
+    d2t: { dtype: 'I64', shape: [offsets.length], values: offsets },
+    t2d: { dtype: 'BOOL', shape: [known.length], values: known },
+  };
+}
+
+const sizeKeys = {
+  ...{ hidden_size: draftSizes.hidden, intermediate_size: draftSizes.intermediate, hidden_act: 'silu' },
+  ...{ num_attention_heads: draftSizes.heads, num_hidden_layers: 1, vocab_size: draftSizes.vocabulary },
+  ...{ model_type: 'llama', tie_word_embeddings: false },
+};
+const grouped = { ...sizeKeys, num_key_value_heads: draftSizes.keyValueHeads };
+const draftVocabulary = { draft_vocab_size: draftTokens.length };
+const authors = { architectures: ['LlamaForCausalLM'], pad_token_id: 0, max_position_embeddings: 2048 };
+const specForge = { architectures: ['LlamaForCausalLMEagle3'], attention_bias: false, use_cache: true };
+const speculators = { speculators_model_type: 'eagle3', ...draftVocabulary, target_hidden_size: null };
+const plain10000 = { base: 10_000 };
+
+const rows: readonly Eagle3Row[] = [
+  {
+    name: 'yuhuili/EAGLE3-Vicuna1.3-13B',
+    file: 'pytorch_model.bin',
+    dtype: 'F16',
+    keyValueHeads: 4,
+    isWhole: true,
+    config: {
+      ...{ ...sizeKeys, ...authors, bos_token_id: 1, eos_token_id: 2 },
+      ...{ rms_norm_eps: 1e-6, draft_vocab_size: draftSizes.vocabulary },
+    },
+    facts: { normEpsilon: 1e-6, rotary: plain10000 },
+  },
+  {
+    // Its trainer ran with the base that the missing rope_theta stands for, not with the target's 500000.
+    name: 'yuhuili/EAGLE3-LLaMA3.1-Instruct-8B',
+    file: 'pytorch_model.bin',
+    dtype: 'F16',
+    config: {
+      ...{ ...grouped, ...authors, ...draftVocabulary, bos_token_id: 128_000, eos_token_id: 128_001 },
+      rms_norm_eps: 1e-5,
+    },
+    facts: { normEpsilon: 1e-5, rotary: plain10000 },
+  },
+  {
+    name: 'a SpecForge head for Llama-3.1-8B-Instruct',
+    file: 'model.safetensors',
+    dtype: 'BF16',
+    config: {
+      ...{ ...grouped, ...specForge, ...draftVocabulary, bos_token_id: 128_000, eos_token_id: 128_001 },
+      ...{ max_position_embeddings: 2048, rms_norm_eps: 1e-5, pretraining_tp: 1 },
+    },
+    facts: { normEpsilon: 1e-5, rotary: plain10000 },
+  },
+  {
+    // Published as [1, 46, 90] for 94 layers: outputs of layers 1, L/2 - 1 and L - 4.
+    name: 'the SpecForge head for Qwen3-235B-A22B',
+    file: 'model.safetensors',
+    dtype: 'BF16',
+    keyValueHeads: 1,
+    headSize: 16,
+    config: {
+      ...{ ...sizeKeys, ...specForge, ...draftVocabulary, num_key_value_heads: 1, head_dim: 16 },
+      eagle_config: { eagle_aux_hidden_state_layer_ids: [1, 3, 4], use_aux_hidden_state: true },
+      ...{ max_position_embeddings: 40_960, rms_norm_eps: 1e-6, rope_theta: 1_000_000.0, rope_scaling: null },
+    },
+    facts: { normEpsilon: 1e-6, rotary: { base: 1_000_000 }, taps: [2, 4, 5] },
+  },
+  {
+    name: 'the SpecForge EAGLE 3.1 head for Qwen3-30B-A3B',
+    file: 'model.safetensors',
+    dtype: 'BF16',
+    headSize: 16,
+    config: {
+      ...{ ...grouped, ...specForge, ...draftVocabulary, head_dim: 16, fc_norm: true, norm_output: true },
+      ...{ max_position_embeddings: 2048, rms_norm_eps: 1e-6, rope_theta: 1_000_000.0, rope_scaling: null },
+      ...{ sliding_window: null, use_sliding_window: false, max_window_layers: 48 },
+    },
+    facts: { normEpsilon: 1e-6, rotary: { base: 1_000_000 }, fusionNorm: 'each', feedsNormed: true },
+  },
+  {
+    name: 'RedHatAI/Qwen3-8B-speculator.eagle3',
+    file: 'model.safetensors',
+    dtype: 'BF16',
+    ownEmbedding: true,
+    config: {
+      ...{ architectures: ['Eagle3Speculator'], ...speculators, norm_before_residual: true },
+      transformer_layer_config: {
+        ...{
+          ...grouped,
+          head_dim: 8,
+          attention_bias: false,
+          mlp_bias: false,
+          max_position_embeddings: 40_960,
+        },
+        ...{ rms_norm_eps: 1e-6, rope_scaling: null, rope_theta: 1_000_000 },
+      },
+    },
+    facts: {
+      ...{ normEpsilon: 1e-6, rotary: { base: 1_000_000 }, layer: 'layers.0', normBeforeResidual: true },
+    },
+  },
+  {
+    name: 'the speculators conversion for Llama-3.1-8B-Instruct',
+    file: 'model.safetensors',
+    config: {
+      ...{ architectures: ['Eagle3Speculator'], ...speculators, norm_before_residual: false },
+      transformer_layer_config: {
+        ...{ ...grouped, head_dim: 8, attention_bias: false, mlp_bias: false, max_position_embeddings: 256 },
+        ...{ rms_norm_eps: 1e-5, rope_theta: 500_000.0 },
+        rope_scaling: {
+          ...{ factor: 8.0, low_freq_factor: 1.0, high_freq_factor: 4.0 },
+          ...{ original_max_position_embeddings: 16, rope_type: 'llama3' },
+        },
+      },
+    },
+    facts: {
+      normEpsilon: 1e-5,
+      rotary: { base: 500_000, scaling: { kind: 'llama3', factor: 8, low: 1, high: 4, original: 16 } },
+      layer: 'layers.0',
+    },
+  },
+  {
+    // Without norm_before_residual, which then is true; taps as the residual streams before these layers.
+    name: 'a later speculators head with taps of its own',
+    file: 'model.safetensors',
+    dtype: 'BF16',
+    ownEmbedding: true,
+    config: {
+      ...{ architectures: ['Eagle3DraftModel'], ...speculators, norm_before_fc: false },
+      ...{ eagle_aux_hidden_state_layer_ids: [1, 4, 7], embed_requires_grad: false },
+      transformer_layer_config: {
+        ...{ ...grouped, attention_bias: false, max_position_embeddings: 262_144, rms_norm_eps: 1e-6 },
+        rope_parameters: { rope_theta: 500_000.0, rope_type: 'default' },
+      },
+    },
+    facts: {
+      ...{ normEpsilon: 1e-6, rotary: { base: 500_000 }, layer: 'layers.0', normBeforeResidual: true },
+      taps: [1, 4, 7],
+    },
+  },
+  {
+    name: 'RedHatAI/gpt-oss-20b-speculator.eagle3',
+    file: 'model.safetensors',
+    dtype: 'BF16',
+    headSize: 16,
+    ownEmbedding: true,
+    config: {
+      ...{ architectures: ['Eagle3DraftModel'], ...speculators },
+      ...{ norm_before_fc: true, norm_before_residual: true },
+      transformer_layer_config: {
+        ...{ ...grouped, head_dim: 16, rms_norm_eps: 1e-5, rope_theta: 10_000.0 },
+        max_position_embeddings: 131_072,
+      },
+    },
+    facts: {
+      ...{ normEpsilon: 1e-5, rotary: plain10000, layer: 'layers.0', normBeforeResidual: true },
+      fusionNorm: 'joined',
+    },
+  },
+];
+
+export const eagle3Rows: readonly Eagle3Drafter[] = rows.map(describe);
