@@ -25,7 +25,7 @@ const replacement = '\uFFFD';
 export function createTextStream(tokenizer: Tokenizer, promptIds: readonly number[] = []): TextStream {
   const isVisible = (id: number): boolean => tokenizer.hasToken(id) && !tokenizer.isSpecial(id);
   let window = lastTokens(tokenizer, promptIds.filter(isVisible));
-  let emitted = tokenizer.decode(window).replace(/\uFFFD+$/, '').length;
+  let emitted = withoutUnfinished(tokenizer, window).length;
   let finished = false;
 
   const emitUpTo = (text: string, end: number): string => {
@@ -56,6 +56,13 @@ export function createTextStream(tokenizer: Tokenizer, promptIds: readonly numbe
       return emitUpTo(text, text.length);
     },
   };
+}
+
+/** A run of bytes is unfinished as a whole; in a byte-level vocabulary it is one character at most. */
+function withoutUnfinished(tokenizer: Tokenizer, window: readonly number[]): string {
+  const last = window.at(-1);
+  const isOpenRun = last !== undefined && tokenizer.isByte(last);
+  return tokenizer.decode(window).replace(isOpenRun ? /\uFFFD+$/ : /\uFFFD$/, '');
 }
 
 /** The context of a prompt: its last tokens, with all of a run of bytes that is still open at its end. */
