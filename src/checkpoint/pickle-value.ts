@@ -1,6 +1,6 @@
 /** What a pickle may hold; see pickle.ts for the machine that builds it. */
 import type { StoredDType } from './stored-tensor.js';
-import { isSize } from './stored-tensor.js';
+import { isSize, maximumRank } from './stored-tensor.js';
 
 export interface PickledStorage {
   readonly kind: 'storage';
@@ -41,8 +41,9 @@ export type PickleValue =
   | PickledStorage
   | PickledTensor;
 
+/** Undefined too for more sizes than a tensor can have: a tuple is quoted often and should not be copied as often. */
 export function asSizes(value: PickleValue | undefined): number[] | undefined {
-  if (!isTuple(value)) return undefined;
+  if (!isTuple(value) || value.items.length > maximumRank) return undefined;
   const sizes = value.items.filter(isSize);
   return sizes.length === value.items.length ? sizes : undefined;
 }

@@ -37,7 +37,7 @@ const elementBytes: Readonly<Record<StoredDType, number>> = {
 
 export const storedDTypes: readonly string[] = Object.keys(elementBytes);
 
-const maximumRank = 16;
+export const maximumRank = 16;
 
 export function isStoredDType(name: unknown): name is StoredDType {
   return typeof name === 'string' && Object.hasOwn(elementBytes, name);

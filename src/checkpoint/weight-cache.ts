@@ -6,7 +6,7 @@
  */
 import { createHash, randomBytes } from 'node:crypto';
 import { access, mkdir, rename, rm } from 'node:fs/promises';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { describeCause } from '../core/errors.js';
 import type { FileWeights, MemoryWeights, WeightStore, WeightValues } from '../runtime/weights.js';
 import type { CacheOutput } from './cache-file.js';
@@ -37,7 +37,8 @@ export async function prepareWeights(
   options: CacheOptions = {},
 ): Promise<WeightStore> {
   const resolved = resolveRecipes(checkpoint, recipes);
-  const folder = options.cacheFolder ?? defaultCacheFolder();
+  // Absolute, because what is mapped from it is named relative to other places.
+  const folder = resolve(options.cacheFolder ?? defaultCacheFolder());
   try {
     await onDisk(() => mkdir(folder, { recursive: true, mode: 0o700 }));
     return await prepareFile(folder, resolved, options);

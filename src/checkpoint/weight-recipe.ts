@@ -33,9 +33,15 @@ interface ResolvedPart {
   readonly transpose: boolean;
 }
 
+/** Looking for near names takes a while where many are missing: a caller that shows only some asks for only these. */
+export interface ResolveOptions {
+  readonly nearNames?: boolean;
+}
+
 export function resolveRecipes(
   checkpoint: Checkpoint,
   recipes: readonly WeightRecipe[],
+  { nearNames = true }: ResolveOptions = {},
 ): readonly ResolvedRecipe[] {
   const names = new Set<string>();
   return recipes.map((recipe) => {
@@ -43,7 +49,7 @@ export function resolveRecipes(
     names.add(recipe.name);
     checkJoin(recipe);
     const parts = recipe.parts.map((part) => ({
-      tensor: resolvePart(checkpoint, part),
+      tensor: resolvePart(checkpoint, part, nearNames),
       transpose: part.transpose ?? false,
     }));
     return { name: recipe.name, shape: recipe.shape, parts };
@@ -153,10 +159,10 @@ function misfit(recipe: WeightRecipe, fault: string): MistletoeError {
   });
 }
 
-function resolvePart(checkpoint: Checkpoint, part: WeightPart): StoredTensor {
+function resolvePart(checkpoint: Checkpoint, part: WeightPart, nearNames: boolean): StoredTensor {
   const tensor = checkpoint.tensors.get(part.tensor);
   if (tensor === undefined) {
-    const near = findNearNames(part.tensor, checkpoint.tensors.keys());
+    const near = nearNames ? findNearNames(part.tensor, checkpoint.tensors.keys()) : [];
     throw refuse(
       `${checkpoint.folder} has no tensor ${quote(part.tensor)}` +
         (near.length > 0 ? `; near names: ${near.map(quote).join(', ')}` : ''),

@@ -169,16 +169,22 @@ function findMissingTensors(
 /** Heads are alike: what one of them has and another lacks is missing. */
 function listUneven(names: readonly string[], pattern: RegExp): readonly string[] {
   const parts = new Map<string, readonly [before: string, behind: string]>();
-  let heads = 0;
+  const heads = new Set<string>();
   for (const name of names) {
     const [, before, head, behind] = pattern.exec(name) ?? [];
-    if (before === undefined || behind === undefined) continue;
+    if (before === undefined || head === undefined || behind === undefined) continue;
     parts.set(`${before}*${behind}`, [before, behind]);
-    heads = Math.max(heads, Number(head) + 1);
+    heads.add(head);
   }
-  return [...parts.values()]
-    .flatMap(([before, behind]) => Array.from({ length: heads }, (_, head) => `${before}${head}${behind}`))
-    .filter((name) => !names.includes(name));
+  const known = new Set(names);
+  return (
+    [...parts.values()]
+      // As many as there are, from 0: the numbers themselves are a stranger's and may be huge.
+      .flatMap(([before, behind]) =>
+        Array.from({ length: heads.size }, (_, head) => `${before}${head}${behind}`),
+      )
+      .filter((name) => !known.has(name))
+  );
 }
 
 /** config.json against the tensors: a drafter saved with another one's configuration. */

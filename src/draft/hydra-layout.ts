@@ -69,6 +69,8 @@ function hydraRecipes(checkpoint: Checkpoint, sizes: HydraSizes, target: CausalM
     projectionRecipe(`${name}.weight`, `${source}.weight`, from, to),
     vectorRecipe(`${name}.bias`, `${source}.bias`, to),
   ];
+  // Counts are a stranger's: the last block that they name has to be there before any is listed.
+  shapeOf(checkpoint, `hydra_mlp.0.${place(sizes.extraBlocks)}.linear.weight`);
   const heads = Array.from({ length: sizes.heads }, (_, head) => {
     const source = (block: number): string => `hydra_mlp.${head}.${place(block)}`;
     const name = `${hydraScope}${head}`;

@@ -15,7 +15,7 @@ import type { ModelConfiguration } from '../model/configuration.js';
 import { parseConfiguration } from '../model/configuration.js';
 import type { UnreadTensors } from '../model/unread-tensors.js';
 import { describeUnknownTensors, findUnreadTensors } from '../model/unread-tensors.js';
-import { decoderRecipes } from '../model/weights.js';
+import { decoderRecipes, requireLayers } from '../model/weights.js';
 import { loadChatTemplate, renderChat } from '../text/chat-template.js';
 import { parseJson, readTextFile } from '../text/text-file.js';
 import { loadTokenizer } from '../text/tokenizer.js';
@@ -100,6 +100,8 @@ export async function inspectCheckpoint(folder: string): Promise<Inspection> {
   if (recognition.kind === 'decoder' || recognition.kind === 'unknown') {
     const model = await attempt(() => configurationOf(checkpoint, recognition));
     if (model === undefined) return { ...common, notes, problems };
+    const hasLayers = await attempt(() => (requireLayers(checkpoint, model.layerCount), true));
+    if (hasLayers === undefined) return { ...common, model, notes, problems };
     problems.push(...findTensorProblems(checkpoint, model));
     const unread = findUnreadTensors(checkpoint.tensors.keys(), decoderRecipes(model, ''), model);
     const refusal = describeUnknownTensors('The checkpoint', unread, model);
@@ -214,16 +216,20 @@ function describeMemory(model: ModelConfiguration): MemoryFacts {
   };
 }
 
+/** Problems that a reader will look at; the rest of a long list does without guesses. */
+const guessedNames = 12;
+
 /** Every tensor that is missing or misshapen, not only the first. */
 function findTensorProblems(checkpoint: Checkpoint, model: ModelConfiguration): readonly Problem[] {
-  return decoderRecipes(model, '').flatMap((recipe) => {
+  const problems: Problem[] = [];
+  for (const recipe of decoderRecipes(model, '')) {
     try {
-      resolveRecipes(checkpoint, [recipe]);
-      return [];
+      resolveRecipes(checkpoint, [recipe], { nearNames: problems.length < guessedNames });
     } catch (failure) {
-      return [toProblem(failure)];
+      problems.push(toProblem(failure));
     }
-  });
+  }
+  return problems;
 }
 
 /** One line for each reason, however many tensors it has. */

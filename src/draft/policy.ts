@@ -2,7 +2,7 @@
  * How much to draft each step, as a user writes it: `chain:4`, `tree:mc_sim_7b_63`, `tree:my-tree.json`,
  * `dynamic:60,5,10` or `auto`.
  */
-import { readFileSync } from 'node:fs';
+import { readBoundedFileSync } from '../core/bounded-file.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import type { StaticTreeName } from './static-trees.js';
 import { staticTrees } from './static-trees.js';
@@ -76,7 +76,7 @@ export function loadTreeShape(source: TreeSource, limits: ShapeLimits = {}): Tre
   if (source.kind === 'named') return namedShape(source.name, limits);
   let text: string;
   try {
-    text = readFileSync(source.path, 'utf8');
+    text = readBoundedFileSync(source.path).toString('utf8');
   } catch (cause) {
     throw new MistletoeError('usage', `Cannot read the tree file ${source.path}: ${describeCause(cause)}.`, {
       hint: 'Give the path of a JSON file with an array of rank paths, such as [[0], [1], [0, 0]].',

@@ -24,7 +24,7 @@ import type { RotaryTable } from './rotary.js';
 import { createRotary } from './rotary.js';
 import { requireTiedOutput } from './tied-output.js';
 import { describeUnknownTensors, findUnreadTensors } from './unread-tensors.js';
-import { decoderRecipes } from './weights.js';
+import { decoderRecipes, requireLayers } from './weights.js';
 
 export type ForwardOutput = 'logits' | 'argmax' | 'features' | 'taps';
 
@@ -61,6 +61,7 @@ export async function loadModel(folder: string, options: LoadOptions): Promise<C
 export async function createModel(checkpoint: Checkpoint, options: LoadOptions): Promise<CausalModel> {
   const scope = options.scope ?? 'target.';
   const configuration = parseConfiguration(checkpoint.config, `config.json of ${checkpoint.folder}`);
+  requireLayers(checkpoint, configuration.layerCount);
   const recipes = decoderRecipes(configuration, scope);
   const unread = findUnreadTensors(checkpoint.tensors.keys(), recipes, configuration);
   const refusal = describeUnknownTensors(checkpoint.folder, unread, configuration);

@@ -1,4 +1,6 @@
 /** Which tensors of a checkpoint a decoder reads, and how they lie in the weight cache: projections as [in, out]. */
+import type { Checkpoint } from '../checkpoint/stored-tensor.js';
+import { refuse } from '../checkpoint/stored-tensor.js';
 import type { WeightRecipe } from '../checkpoint/weight-recipe.js';
 import type { ModelConfiguration } from './configuration.js';
 import type { LayerSizes } from './decoder-layer.js';
@@ -63,6 +65,21 @@ export function layerRecipes(
     projection('mlp.up_proj', hiddenSize, intermediateSize),
     projection('mlp.down_proj', intermediateSize, hiddenSize),
   ];
+}
+
+/** A count is believed only as far as there are tensors: everything is built by it. */
+export function requireLayers({ tensors, folder }: Checkpoint, layerCount: number): void {
+  const found = new Set<string>();
+  for (const name of tensors.keys()) {
+    const layer = /^model\.layers\.(\d+)\./.exec(name)?.[1];
+    if (layer !== undefined) found.add(layer);
+  }
+  if (layerCount <= found.size) return;
+  const seen = found.size === 0 ? 'no tensor model.layers.<n>.*' : `tensors of ${found.size}`;
+  throw refuse(
+    `${folder} has ${seen}; its config.json names ${layerCount} layers`,
+    'Check that no shard is missing, and that config.json belongs to the weights.',
+  );
 }
 
 export function decoderRecipes(configuration: ModelConfiguration, scope: string): readonly WeightRecipe[] {

@@ -1,20 +1,27 @@
-import { readFile } from 'node:fs/promises';
+import { isMissing, readBoundedFile } from '../core/bounded-file.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
 
 /** The file's text without a byte order mark, or undefined when there is no such file. */
 export async function readTextFile(path: string): Promise<string | undefined> {
   let bytes: Buffer;
   try {
-    bytes = await readFile(path);
+    bytes = await readBoundedFile(path);
   } catch (cause) {
-    if ((cause as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
-    throw new MistletoeError('text', `${path} cannot be read: ${describeCause(cause)}.`, { cause });
+    if (isMissing(cause)) return undefined;
+    throw new MistletoeError('text', `${path} cannot be read: ${describeCause(cause)}.`, {
+      hint: 'Give a file that you may read.',
+      cause,
+    });
   }
+  return decodeText(bytes, path);
+}
+
+export function decodeText(bytes: Uint8Array, place: string): string {
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
   } catch (cause) {
-    throw new MistletoeError('text', `${path} is not UTF-8 text.`, {
-      hint: 'Convert the file to UTF-8, or fetch it again if it was cut short.',
+    throw new MistletoeError('text', `${place} is not UTF-8 text.`, {
+      hint: 'Convert it to UTF-8, or fetch it again if it was cut short.',
       cause,
     });
   }
