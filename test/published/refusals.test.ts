@@ -1,0 +1,136 @@
+/** Published checkpoints that are not supported: each is refused with a sentence that names what stands in the way. */
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import { makeTemporaryFolder } from '../../src/checkpoint/testing/temporary-folder.js';
+import { createRandom } from '../../src/core/random.js';
+import { inspectCheckpoint } from '../../src/draft/inspection.js';
+import { loadDrafter } from '../../src/draft/load-drafter.js';
+import { loadModel } from '../../src/model/causal-model.js';
+import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
+import { noise } from '../support/tiny-checkpoints.js';
+import type { PublishedDrafter } from './drafter-row.js';
+import { publishedDrafters } from './published-drafters.js';
+import type { PublishedFolder } from './published-layouts.js';
+import { writePublished } from './published-layouts.js';
+import { drafterTarget } from './published-targets.js';
+
+const temporary = makeTemporaryFolder();
+const runtime = createOnnxRuntime({ threads: 1 });
+afterAll(async () => {
+  await runtime.dispose();
+  temporary.remove();
+});
+let count = 0;
+const options = { runtime, cacheFolder: join(temporary.path, 'cache') };
+
+function write(folder: PublishedFolder): string {
+  return writePublished(join(temporary.path, String((count += 1))), folder);
+}
+
+type Changes = Partial<Omit<PublishedFolder, 'file'>>;
+
+function change(folder: PublishedFolder, { config = {}, tensors = {} }: Changes): PublishedFolder {
+  return {
+    ...folder,
+    config: { ...folder.config, ...config },
+    tensors: { ...folder.tensors, ...tensors },
+  };
+}
+
+const one = (name: string) => ({ [name]: noise(createRandom(5), [8, 8], 1) });
+const architecture = (name: string): Changes => ({ config: { architectures: [name] } });
+const quantised = (method: string): Changes => ({
+  config: { quantization_config: { quant_method: method } },
+});
+
+describe('a target', () => {
+  const cases: readonly [what: string, changes: Changes, message: RegExp][] = [
+    ['Mixtral', architecture('MixtralForCausalLM'), /architecture MixtralForCausalLM/],
+    ['Qwen3 with experts', architecture('Qwen3MoeForCausalLM'), /architecture Qwen3MoeForCausalLM/],
+    ['Gemma', architecture('Gemma2ForCausalLM'), /architecture Gemma2ForCausalLM/],
+    ['Phi', architecture('Phi3ForCausalLM'), /architecture Phi3ForCausalLM/],
+    ['gpt-oss', architecture('GptOssForCausalLM'), /architecture GptOssForCausalLM/],
+    ['DeepSeek', architecture('DeepseekV3ForCausalLM'), /architecture DeepseekV3ForCausalLM/],
+    ['AWQ', quantised('awq'), /quantised \(awq\)/],
+    ['GPTQ', quantised('gptq'), /quantised \(gptq\)/],
+    ['FP8', quantised('fp8'), /quantised \(fp8\)/],
+    ['biases in the MLP', { config: { mlp_bias: true } }, /biases in the MLP/],
+    ['another activation', { config: { hidden_act: 'gelu' } }, /activation "gelu"/],
+    ['an MTP head in its shards', { tensors: one('mtp.layers.0.eh_proj.weight') }, /mtp\.layers\.0\.eh_proj/],
+    ['a layer too many', { tensors: one('model.layers.8.mlp.up_proj.weight') }, /model\.layers\.8/],
+  ];
+  it.each(cases)('is refused: %s', async (_, changes, message) => {
+    const folder = write(change(drafterTarget.folder, changes));
+    await expect(loadModel(folder, options)).rejects.toThrow(message);
+    const { problems } = await inspectCheckpoint(folder);
+    expect(problems.map(({ problem }) => problem)).toContainEqual(expect.stringMatching(message));
+  });
+
+  it('is refused: GGUF', async () => {
+    const folder = join(temporary.path, 'gguf');
+    mkdirSync(folder);
+    writeFileSync(join(folder, 'model-Q4_K_M.gguf'), 'GGUF');
+    await expect(loadModel(folder, options)).rejects.toThrow(/is a GGUF file/);
+  });
+});
+
+describe('a drafter', () => {
+  const find = (name: string): PublishedDrafter => publishedDrafters.find((row) => row.name === name)!;
+  const eagle = find('yuhuili/EAGLE-LLaMA3-Instruct-8B');
+  const eagle3 = find('yuhuili/EAGLE3-LLaMA3.1-Instruct-8B');
+  const speculators = find('RedHatAI/Qwen3-8B-speculator.eagle3');
+  const prefixHydra = find('ankner/hydra-vicuna-7b-v1.3');
+  const medusa = find('FasterDecoding/medusa-vicuna-7b-v1.3');
+  const cases: readonly [what: string, row: PublishedDrafter, changes: Changes, message: RegExp][] = [
+    [
+      'EAGLE of two layers',
+      eagle,
+      { tensors: one('layers.1.self_attn.q_proj.weight') },
+      /layers\.1\.self_attn\.q_proj/,
+    ],
+    [
+      'EAGLE-3 of two layers',
+      speculators,
+      { tensors: one('layers.1.self_attn.q_proj.weight') },
+      /layers\.1\.self_attn\.q_proj/,
+    ],
+    ['HASS norms', eagle, { tensors: one('embed_layernorm.weight') }, /embed_layernorm\.weight/],
+    [
+      'biases in the MLP',
+      eagle3,
+      { tensors: one('midlayer.mlp.up_proj.bias') },
+      /midlayer\.mlp\.up_proj\.bias/,
+    ],
+    [
+      'a norm that its config does not ask for',
+      eagle3,
+      { tensors: one('input_norm.weight') },
+      /input_norm\.weight/,
+    ],
+    [
+      'EAGLE-3 on the last feature alone',
+      eagle3,
+      { config: { eagle_config: { use_aux_hidden_state: false } } },
+      /use_aux_hidden_state/,
+    ],
+    [
+      'Hydra of another kind',
+      prefixHydra,
+      { config: { hydra_head_arch: 'cross-attn' } },
+      /heads of kind "cross-attn"/,
+    ],
+    ['Medusa over some tokens', medusa, { tensors: one('token_map') }, /token_map/],
+  ];
+  it.each(cases)('is refused: %s', async (_, row, changes, message) => {
+    const target = await loadModel(write(row.target.folder), options);
+    const folder = write(change(row.folder, changes));
+    await expect(loadDrafter(folder, { target, ...options })).rejects.toThrow(message);
+  });
+
+  it('is refused: names of another kind', async () => {
+    const target = await loadModel(write(drafterTarget.folder), options);
+    const folder = write({ config: {}, file: 'model.safetensors', tensors: one('fusion_fc.weight') });
+    await expect(loadDrafter(folder, { target, ...options })).rejects.toThrow(/no layout that is known here/);
+  });
+});
