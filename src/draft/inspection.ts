@@ -3,22 +3,21 @@
  * a problem with its remedy, and whatever can still be read is reported beside it. Only headers of weights are read.
  */
 import { stat } from 'node:fs/promises';
-import { join, resolve } from 'node:path';
+import { basename, resolve } from 'node:path';
 import { listFolder, readConfig } from '../checkpoint/checkpoint-folder.js';
 import type { Problem } from '../checkpoint/open-checkpoint.js';
 import { findProblems, openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import type { Checkpoint, StoredDType } from '../checkpoint/stored-tensor.js';
-import { countElements, quote } from '../checkpoint/stored-tensor.js';
-import { resolveRecipes } from '../checkpoint/weight-recipe.js';
+import { countElements } from '../checkpoint/stored-tensor.js';
 import { MistletoeError } from '../core/errors.js';
 import type { ModelConfiguration } from '../model/configuration.js';
 import { parseConfiguration } from '../model/configuration.js';
-import type { UnreadTensors } from '../model/unread-tensors.js';
-import { describeUnknownTensors, findUnreadTensors } from '../model/unread-tensors.js';
-import { decoderRecipes, requireLayers } from '../model/weights.js';
+import { decoderRecipes } from '../model/weights.js';
 import { loadChatTemplate, renderChat } from '../text/chat-template.js';
-import { parseJson, readTextFile } from '../text/text-file.js';
 import { loadTokenizer } from '../text/tokenizer.js';
+import { readTokenizerConfig } from '../text/tokenizer-config.js';
+import { hasTokenizer, readTokenizerFile } from '../text/tokenizer-file.js';
+import { readDecoderTensors, toProblem } from './decoder-tensors.js';
 import type { DrafterFacts } from './drafter-facts.js';
 import { readDrafterFacts } from './drafter-facts.js';
 import { readEagleFacts } from './eagle-facts.js';
@@ -100,13 +99,10 @@ export async function inspectCheckpoint(folder: string): Promise<Inspection> {
   if (recognition.kind === 'decoder' || recognition.kind === 'unknown') {
     const model = await attempt(() => configurationOf(checkpoint, recognition));
     if (model === undefined) return { ...common, notes, problems };
-    const hasLayers = await attempt(() => (requireLayers(checkpoint, model.layerCount), true));
-    if (hasLayers === undefined) return { ...common, model, notes, problems };
-    problems.push(...findTensorProblems(checkpoint, model));
-    const unread = findUnreadTensors(checkpoint.tensors.keys(), decoderRecipes(model, ''), model);
-    const refusal = describeUnknownTensors('The checkpoint', unread, model);
-    if (refusal !== undefined) problems.push(toProblem(refusal));
-    notes.push(...model.notes, ...unneededNotes(unread));
+    const tensors = await attempt(() => readDecoderTensors(checkpoint, model));
+    if (tensors === undefined) return { ...common, model, notes, problems };
+    problems.push(...tensors.problems);
+    notes.push(...model.notes, ...tensors.notes);
     problems.push(...findVocabularyProblems(model, text.tokenizer));
     if (text.tokenizer === undefined && problems.length === 0) {
       notes.push(
@@ -150,11 +146,6 @@ function createAttempt(problems: Problem[]): Attempt {
   };
 }
 
-function toProblem(failure: unknown): Problem {
-  if (!(failure instanceof MistletoeError)) throw failure;
-  return { problem: failure.message, remedy: failure.hint ?? 'Take the file from its origin again.' };
-}
-
 async function readConfigQuietly(root: string): Promise<Record<string, unknown> | undefined> {
   try {
     const names = await listFolder(root);
@@ -168,14 +159,13 @@ async function inspectText(
   root: string,
   attempt: Attempt,
 ): Promise<Pick<Inspection, 'tokenizer' | 'chatTemplate'>> {
-  const path = join(root, 'tokenizer.json');
-  const contents = await attempt(() => readTextFile(path));
-  if (contents === undefined) return {};
+  if (!hasTokenizer(root)) return {};
   const tokenizer = await attempt(async (): Promise<TokenizerFacts> => {
+    const { kind, path } = await readTokenizerFile(root, await readTokenizerConfig(root));
     const tokenizer = await loadTokenizer(root);
-    const { model } = parseJson(contents, path) as { model: { type?: unknown } };
     return {
-      kind: typeof model.type === 'string' ? model.type : 'unnamed kind',
+      kind:
+        basename(path) === 'tokenizer.json' ? (kind ?? 'unnamed kind') : `${kind ?? ''} of ${basename(path)}`,
       vocabularySize: tokenizer.vocabularySize,
       specialTokens: [...tokenizer.specialIds].map((id) => tokenizer.tokenText(id)),
     };
@@ -214,32 +204,6 @@ function describeMemory(model: ModelConfiguration): MemoryFacts {
     weightBytes: 4 * elements,
     cacheBytesPerThousandTokens: 4 * 1000 * 2 * layerCount * keyValueHeadCount * headSize,
   };
-}
-
-/** Problems that a reader will look at; the rest of a long list does without guesses. */
-const guessedNames = 12;
-
-/** Every tensor that is missing or misshapen, not only the first. */
-function findTensorProblems(checkpoint: Checkpoint, model: ModelConfiguration): readonly Problem[] {
-  const problems: Problem[] = [];
-  for (const recipe of decoderRecipes(model, '')) {
-    try {
-      resolveRecipes(checkpoint, [recipe], { nearNames: problems.length < guessedNames });
-    } catch (failure) {
-      problems.push(toProblem(failure));
-    }
-  }
-  return problems;
-}
-
-/** One line for each reason, however many tensors it has. */
-function unneededNotes({ unneeded }: UnreadTensors): readonly string[] {
-  const byReason = new Map<string, string[]>();
-  for (const { name, reason } of unneeded) byReason.set(reason, [...(byReason.get(reason) ?? []), name]);
-  return [...byReason].map(([reason, [first = '', ...others]]) => {
-    const more = others.length === 0 ? '' : ` and ${others.length} more`;
-    return `Not read, because it is not needed: ${quote(first)}${more} (${reason}).`;
-  });
 }
 
 function findVocabularyProblems(

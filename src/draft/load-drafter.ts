@@ -1,11 +1,10 @@
 /** From a folder to a drafter: recognised by its tensors, checked against the target, loaded by its own file. */
-import { existsSync } from 'node:fs';
-import { join } from 'node:path';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import type { CacheOptions } from '../checkpoint/weight-cache.js';
 import type { CausalModel } from '../model/causal-model.js';
 import type { Tokenizer } from '../text/tokenizer.js';
 import { loadTokenizer } from '../text/tokenizer.js';
+import { hasTokenizer } from '../text/tokenizer-file.js';
 import { misfit } from './checks.js';
 import type { Drafter } from './drafter.js';
 import { loadEagle } from './eagle.js';
@@ -36,7 +35,7 @@ async function openDrafter(folder: string, options: DrafterOptions): Promise<Dra
   switch (kind) {
     case 'decoder':
     case 'speculative-sampling': {
-      const own = existsSync(join(folder, 'tokenizer.json')) ? await loadTokenizer(folder) : undefined;
+      const own = hasTokenizer(folder) ? await loadTokenizer(folder) : undefined;
       return loadDraftModel(checkpoint, target, { target: tokenizer, drafter: own }, options);
     }
     case 'medusa':

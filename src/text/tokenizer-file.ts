@@ -1,4 +1,5 @@
 /** The tokenizer of a folder as one tokenizer.json, wherever its parts stand. */
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { MistletoeError } from '../core/errors.js';
@@ -65,6 +66,11 @@ export async function readTokenizerFile(folder: string, config: TokenizerConfig)
       all.filter(({ special }) => special === true).map(({ content }) => addedIds.get(content)!),
     ),
   };
+}
+
+/** Whether a folder brings a tokenizer along, in either form. */
+export function hasTokenizer(folder: string): boolean {
+  return ['tokenizer.json', 'tokenizer.model'].some((name) => existsSync(join(folder, name)));
 }
 
 interface Contents {

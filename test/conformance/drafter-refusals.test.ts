@@ -221,7 +221,7 @@ describe('a damaged drafter', () => {
 
   it.each([
     [{ hydra_num_heads: 5 }, 'drafter', /lacks the tensor hydra_mlp\.4\.0\.linear\.weight/],
-    [{ hydra_num_layers: 2 }, 'checkpoint', /has no tensor "hydra_mlp\.0\.1\.linear\.weight"/],
+    [{ hydra_num_layers: 2 }, 'drafter', /lacks the tensor hydra_mlp\.0\.1\.linear\.weight/],
     [{ hydra_head_arch: 'cross-attn' }, 'drafter', /has heads of kind "cross-attn"/],
     [{ grounded_heads: false }, 'drafter', /ungrounded heads/],
     [{ hydra_num_heads: 'four' }, 'drafter', /cannot be read as Hydra's/],
