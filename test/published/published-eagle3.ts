@@ -2,95 +2,9 @@
  * Published EAGLE-3 heads: the authors' own, SpecForge's and those of vLLM's speculators library, which write the same
  * facts in three ways, or leave them to a default.
  */
-import { createRandom } from '../../src/core/random.js';
-import type { WritableTensor, WritableTensors } from '../../src/checkpoint/testing/encode-values.js';
-import { noise, normWeight } from '../support/tiny-checkpoints.js';
-import type { PublishedDrafter } from './drafter-row.js';
 import { draftSizes } from './drafter-row.js';
-import type { Eagle3Facts } from './float64-eagle.js';
-import { scoreWithEagle3 } from './float64-eagle.js';
-import type { Config, PublishedFolder } from './published-layouts.js';
-import { layerWeights, linear, storeAs } from './published-layouts.js';
-import { drafterTarget } from './published-targets.js';
-
-/** Two of three tokens, so that d2t has gaps. */
-const draftTokens = Array.from({ length: draftSizes.vocabulary }, (_, token) => token).filter(
-  (token) => token % 3 !== 1,
-);
-
-export interface Eagle3Row {
-  readonly name: string;
-  readonly file: string;
-  readonly dtype?: 'F16' | 'BF16';
-  readonly keyValueHeads?: number;
-  readonly headSize?: number;
-  /** Draft tokens are the target's own, and the file has no map. */
-  readonly isWhole?: boolean;
-  readonly ownEmbedding?: boolean;
-  readonly config: Config;
-  readonly facts: Partial<Eagle3Facts> & Pick<Eagle3Facts, 'normEpsilon' | 'rotary'>;
-}
-
-export interface Eagle3Drafter extends PublishedDrafter {
-  readonly facts: Eagle3Facts;
-}
-
-/** EAGLE-3's own rule for a target of eight layers: before 2, L/2 and L - 3. */
-const usualTaps = [2, 4, 5];
-
-function describe(row: Eagle3Row): Eagle3Drafter {
-  const { layer = 'midlayer', fusionNorm = 'none' } = row.facts;
-  const sizes = {
-    ...draftSizes,
-    keyValueHeads: row.keyValueHeads ?? draftSizes.keyValueHeads,
-    headSize: row.headSize ?? draftSizes.headSize,
-  };
-  const facts: Eagle3Facts = {
-    ...{ layer, fusionNorm, taps: usualTaps, normBeforeResidual: false, feedsNormed: false },
-    ...{ ...sizes, targetVocabulary: sizes.vocabulary },
-    ...row.facts,
-  };
-  const { hidden } = sizes;
-  const random = createRandom(4, 'eagle3', row.name);
-  const width = facts.taps.length * hidden;
-  const tensors: WritableTensors = {
-    'fc.weight': linear(random, hidden, width),
-    [`${layer}.hidden_norm.weight`]: normWeight(random, hidden),
-    ...layerWeights(layer, sizes, random, { attentionInput: 2 * hidden }),
-    'norm.weight': normWeight(random, hidden),
-    'lm_head.weight': linear(random, row.isWhole === true ? sizes.vocabulary : draftTokens.length, hidden, 3),
-    ...(row.isWhole === true ? {} : vocabularyMap()),
-    ...(row.ownEmbedding === true
-      ? { 'embed_tokens.weight': noise(random, [sizes.vocabulary, hidden], 1) }
-      : {}),
-    ...(fusionNorm === 'joined' ? { 'input_norm.weight': normWeight(random, width) } : {}),
-    ...(fusionNorm === 'each'
-      ? Object.fromEntries(facts.taps.map((_, tap) => [`fc_norm.${tap}.weight`, noise(random, [hidden], 1)]))
-      : {}),
-  };
-  const stored = row.dtype === undefined ? tensors : storeAs(row.dtype, tensors);
-  const folder: PublishedFolder = { config: row.config, file: row.file, tensors: stored };
-  return {
-    name: row.name,
-    kind: 'eagle3',
-    layout: layer === 'midlayer' ? 'EAGLE-3 head' : 'EAGLE-3 head, layers.0 naming',
-    target: drafterTarget,
-    folder,
-    facts,
-    score: (target) => scoreWithEagle3(stored, target, facts),
-  };
-}
-
-function vocabularyMap(): Readonly<Record<'d2t' | 't2d', WritableTensor>> {
-  const known = Array.from({ length: draftSizes.vocabulary }, (_, token) =>
-    draftTokens.includes(token) ? 1 : 0,
-  );
-  const offsets = draftTokens.map((token, draft) => token - draft);
-  return {
-    d2t: { dtype: 'I64', shape: [offsets.length], values: offsets },
-    t2d: { dtype: 'BOOL', shape: [known.length], values: known },
-  };
-}
+import type { Eagle3Drafter, Eagle3Row } from './eagle3-row.js';
+import { describeEagle3Row, draftTokens } from './eagle3-row.js';
 
 const sizeKeys = {
   ...{ hidden_size: draftSizes.hidden, intermediate_size: draftSizes.intermediate, hidden_act: 'silu' },
@@ -165,6 +79,28 @@ const rows: readonly Eagle3Row[] = [
     facts: { normEpsilon: 1e-6, rotary: { base: 1_000_000 }, fusionNorm: 'each', feedsNormed: true },
   },
   {
+    // AngelSlim's head for Qwen3-1.7B says so, and brings an output projection over fewer tokens all the same.
+    name: 'a head whose config.json ties what cannot be tied',
+    file: 'model.safetensors',
+    dtype: 'BF16',
+    config: {
+      ...{ ...grouped, ...specForge, ...draftVocabulary, head_dim: 8, tie_word_embeddings: true },
+      ...{ max_position_embeddings: 40_960, rms_norm_eps: 1e-6, rope_theta: 1_000_000, rope_scaling: null },
+    },
+    facts: { normEpsilon: 1e-6, rotary: { base: 1_000_000 } },
+  },
+  {
+    name: 'a head with every tensor that a head may bring',
+    file: 'model.safetensors',
+    extras: true,
+    ownEmbedding: true,
+    config: {
+      ...{ ...grouped, ...specForge, ...draftVocabulary, attention_bias: true },
+      ...{ max_position_embeddings: 2048, rms_norm_eps: 1e-5, rope_theta: 500_000.0 },
+    },
+    facts: { normEpsilon: 1e-5, rotary: { base: 500_000 } },
+  },
+  {
     name: 'RedHatAI/Qwen3-8B-speculator.eagle3',
     file: 'model.safetensors',
     dtype: 'BF16',
@@ -214,7 +150,7 @@ const rows: readonly Eagle3Row[] = [
     ownEmbedding: true,
     config: {
       ...{ architectures: ['Eagle3DraftModel'], ...speculators, norm_before_fc: false },
-      ...{ eagle_aux_hidden_state_layer_ids: [1, 4, 7], embed_requires_grad: false },
+      ...{ eagle_aux_hidden_state_layer_ids: [2, 4, 7], embed_requires_grad: false },
       transformer_layer_config: {
         ...{ ...grouped, attention_bias: false, max_position_embeddings: 262_144, rms_norm_eps: 1e-6 },
         rope_parameters: { rope_theta: 500_000.0, rope_type: 'default' },
@@ -222,7 +158,7 @@ const rows: readonly Eagle3Row[] = [
     },
     facts: {
       ...{ normEpsilon: 1e-6, rotary: { base: 500_000 }, layer: 'layers.0', normBeforeResidual: true },
-      taps: [1, 4, 7],
+      taps: [2, 4, 7],
     },
   },
   {
@@ -246,4 +182,4 @@ const rows: readonly Eagle3Row[] = [
   },
 ];
 
-export const eagle3Rows: readonly Eagle3Drafter[] = rows.map(describe);
+export const eagle3Rows: readonly Eagle3Drafter[] = rows.map(describeEagle3Row);

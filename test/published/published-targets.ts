@@ -148,6 +148,15 @@ const releases: readonly Release[] = [
   { name: 'lmsys/vicuna-13b-v1.3', ...llama1 },
   { name: 'lmsys/vicuna-7b-v1.5', ...llama2 },
   { name: 'lmsys/vicuna-13b-v1.5', ...llama2 },
+  {
+    name: 'lmsys/vicuna-7b-v1.5-16k',
+    ...llama2,
+    config: {
+      ...{ ...llama2.config, max_sequence_length: 16_384 },
+      rope_scaling: { factor: 4.0, type: 'linear' },
+    },
+    facts: { normEpsilon: 1e-5, rotary: { base: 10_000, scaling: { kind: 'linear', factor: 4 } } },
+  },
   { name: 'meta-llama/Llama-2-7b-chat-hf', ...llama2, file: 'model.safetensors' },
   { name: 'meta-llama/Meta-Llama-3-8B-Instruct', ...llama3 },
   { name: 'meta-llama/Llama-3.1-8B-Instruct', ...llama3, ...scaled(8.0) },
