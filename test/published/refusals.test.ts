@@ -56,6 +56,7 @@ describe('a target', () => {
     ['GPTQ', quantised('gptq'), /quantised \(gptq\)/],
     ['FP8', quantised('fp8'), /quantised \(fp8\)/],
     ['biases in the MLP', { config: { mlp_bias: true } }, /biases in the MLP/],
+    ['partial rotary', { config: { partial_rotary_factor: 0.5 } }, /partial rotary embedding/],
     ['another activation', { config: { hidden_act: 'gelu' } }, /activation "gelu"/],
     ['an MTP head in its shards', { tensors: one('mtp.layers.0.eh_proj.weight') }, /mtp\.layers\.0\.eh_proj/],
     ['a layer too many', { tensors: one('model.layers.8.mlp.up_proj.weight') }, /model\.layers\.8/],
@@ -120,6 +121,20 @@ describe('a drafter', () => {
       { config: { hydra_head_arch: 'cross-attn' } },
       /heads of kind "cross-attn"/,
     ],
+    ['sliding attention', eagle3, { config: { layer_types: ['sliding_attention'] } }, /sliding attention/],
+    [
+      'the head of a vision model',
+      eagle3,
+      { config: { rope_scaling: { type: 'mrope', mrope_section: [1, 1, 2] } } },
+      /rotary scaling "mrope"/,
+    ],
+    ['P-EAGLE', speculators, { tensors: one('mask_hidden') }, /"mask_hidden"/],
+    [
+      'DFlash, which fuses five taps into a stack of layers',
+      eagle,
+      { tensors: { 'fc.weight': noise(createRandom(5), [32, 160], 1), ...one('hidden_norm.weight') } },
+      /fc\.weight with 160 columns/,
+    ],
     ['Medusa over some tokens', medusa, { tensors: one('token_map') }, /token_map/],
   ];
   it.each(cases)('is refused: %s', async (_, row, changes, message) => {
@@ -128,9 +143,21 @@ describe('a drafter', () => {
     await expect(loadDrafter(folder, { target, ...options })).rejects.toThrow(message);
   });
 
-  it('is refused: names of another kind', async () => {
+  it('is refused: experts in the place of an MLP', async () => {
+    const target = await loadModel(write(eagle3.target.folder), options);
+    const tensors = Object.fromEntries(
+      Object.entries(eagle3.folder.tensors).map(([name, tensor]) => [
+        name.replace('mlp.', 'mlp.experts.0.'),
+        tensor,
+      ]),
+    );
+    const folder = write({ ...eagle3.folder, tensors });
+    await expect(loadDrafter(folder, { target, ...options })).rejects.toThrow(/midlayer\.mlp\.gate_proj/);
+  });
+
+  it.each(['fusion_fc.weight', 'mtp.fc.weight'])('is refused: names such as %s', async (name) => {
     const target = await loadModel(write(drafterTarget.folder), options);
-    const folder = write({ config: {}, file: 'model.safetensors', tensors: one('fusion_fc.weight') });
+    const folder = write({ config: {}, file: 'model.safetensors', tensors: one(name) });
     await expect(loadDrafter(folder, { target, ...options })).rejects.toThrow(/no layout that is known here/);
   });
 });
