@@ -143,7 +143,17 @@ function describeCommon(checkpoint: Checkpoint, { prefix, layer }: Places, targe
       'Take config.json and the weights from the same drafter.',
     );
   }
-  const { layer_types: kinds } = flattenConfig(config);
+  const { layer_types: kinds, num_hidden_layers: layers = 1, logit_scale: scale = 1 } = flattenConfig(config);
+  // Tensors of further layers are refused by name; a file that lost them would run as one layer.
+  if (layers !== 1)
+    throw misfit(folder, `has ${JSON.stringify(layers)} layers`, 'A head of one layer is supported.');
+  if (scale !== 1) {
+    throw misfit(
+      folder,
+      `scales its logits by ${JSON.stringify(scale)}`,
+      'A head without "logit_scale" is supported.',
+    );
+  }
   if (Array.isArray(kinds) && kinds.includes('sliding_attention')) {
     throw misfit(
       folder,

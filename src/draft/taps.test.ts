@@ -21,6 +21,7 @@ describe('readTaps', () => {
   it('takes them from the config, nested or not', () => {
     expect(read({ eagle_config: { [key]: [2, 5, 8] } }, 8)).toEqual([2, 5, 8]);
     expect(read({ [key]: [0, 3] }, 8)).toEqual([0, 3]);
+    expect(read({ aux_hidden_state_layer_ids: [2, 5] }, 8)).toEqual([2, 5]);
     expect(read({ eagle_config: { [key]: [3] }, [key]: [2] }, 8)).toEqual([3]);
   });
 

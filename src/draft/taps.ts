@@ -22,9 +22,10 @@ export interface TapRule {
 }
 
 const key = 'eagle_aux_hidden_state_layer_ids';
+const shortKey = 'aux_hidden_state_layer_ids'; // some trainers' spelling
 
 export function readTapRule({ config, folder }: Pick<Checkpoint, 'config' | 'folder'>): TapRule {
-  const given = readEagleSetting(config, key);
+  const given = readEagleSetting(config, key) ?? readEagleSetting(config, shortKey);
   if (given === undefined || given === null)
     return { listed: undefined, offset: 0, origin: 'the default: before layers 2, L/2 and L - 3' };
   const listed = z.array(z.number().int().nonnegative()).min(1).safeParse(given);

@@ -147,6 +147,22 @@ describe('a tensor that nothing reads', () => {
     expect((await models.load(folder)).drafter.system).toBe('eagle');
   });
 
+  it.each([
+    [{ num_hidden_layers: 2 }, /has 2 layers/],
+    [{ logit_scale: 0.5 }, /scales its logits by 0\.5/],
+  ])('is not there, but the config asks for more: %j', async (config, message) => {
+    for (const tensors of [eagle, eagle3]) {
+      const folder = write('model.safetensors', tensors, { ...headConfig, ...config });
+      await expect(models.load(folder)).rejects.toEqual(refusal('drafter', message));
+    }
+  });
+
+  it('is an output projection of EAGLE for other tokens than the target has', async () => {
+    const output = { 'lm_head.weight': noise(createRandom(5), [20, 16], 1) };
+    const folder = write('model.safetensors', { ...eagle, ...output });
+    await expect(models.load(folder)).rejects.toEqual(refusal('drafter', /for 20 tokens; the target has 24/));
+  });
+
   it('is asked for and missing: the norm before the fusion', async () => {
     const folder = write('model.safetensors', eagle3, { ...headConfig, norm_before_fc: true });
     await expect(models.load(folder)).rejects.toEqual(refusal('checkpoint', /input_norm\.weight/));
