@@ -36,9 +36,19 @@ export function inspectionLines(inspection: Inspection): readonly Line[] {
       ? absent('chat template', isTarget && tokenizer !== undefined)
       : [
           ['chat template', basename(chatTemplate.origin)] as const,
-          ['  renders Hello! as', JSON.stringify(chatTemplate.sample)] as const,
+          ['  renders Hello! as', quoteSample(chatTemplate.sample)] as const,
         ]),
   ];
+}
+
+const shownCharacters = 400;
+
+/** A template can write megabytes around one word. */
+function quoteSample(sample: string): string {
+  const shown = JSON.stringify(sample.slice(0, shownCharacters));
+  return sample.length > shownCharacters
+    ? `${shown} and ${formatCount(sample.length - shownCharacters)} more characters`
+    : shown;
 }
 
 const absent = (label: string, isExpected: boolean): readonly Line[] => (isExpected ? [[label, 'none']] : []);

@@ -4,8 +4,9 @@
  * Only a built-in format follows other code than transformers', and may leave them to the tokenizer as that code does.
  */
 import { join } from 'node:path';
-import { Template } from '@huggingface/jinja';
+import type { Template } from '@huggingface/jinja';
 import { describeCause, MistletoeError } from '../core/errors.js';
+import { parseTemplate } from './bounded-interpreter.js';
 import {
   builtInTemplate,
   builtInTemplateNames,
@@ -71,7 +72,7 @@ export async function loadChatTemplate(
   if (found === undefined) return undefined;
   const { source, origin, addSpecialTokens = false } = found;
   try {
-    const program = new Template(source);
+    const program = parseTemplate(source);
     const asksForDate = source.includes('strftime_now');
     return { origin, program, specialTokens: config.specialTokens, date, asksForDate, addSpecialTokens };
   } catch (cause) {
@@ -155,7 +156,7 @@ export function renderChat(
   } catch (cause) {
     throw new MistletoeError(
       'text',
-      `The chat template in ${template.origin} refused the conversation: ${describeCause(cause)}.`,
+      `The chat template in ${template.origin} refused the conversation: ${describeCause(cause).slice(0, 300)}.`,
       {
         hint:
           cause instanceof MistletoeError && cause.hint !== undefined

@@ -2,29 +2,20 @@
  * What a chat template can see beside the conversation: the globals of transformers' sandbox, with a date that stands
  * still. The library's own `render` fixes its globals, and its `strftime_now` reads the clock and the machine's locale.
  */
-import * as jinja from '@huggingface/jinja';
+import type { Template } from '@huggingface/jinja';
+import { createScope, interpret } from './bounded-interpreter.js';
 import type { CalendarDay } from './calendar-day.js';
 import { formatDay } from './calendar-day.js';
-
-interface TemplateScope {
-  set(name: string, value: unknown): unknown;
-}
-
-/** The package's declarations of these two name files without an extension, which ES modules do not find. */
-const { Environment, Interpreter } = jinja as unknown as {
-  readonly Environment: new () => TemplateScope;
-  readonly Interpreter: new (scope: TemplateScope) => { run(program: unknown): { readonly value: unknown } };
-};
 
 /** Jinja's sandbox has the same bound. */
 const longestRange = 100_000;
 
 export function runTemplate(
-  { parsed }: jinja.Template,
+  program: Template,
   variables: Readonly<Record<string, unknown>>,
   date: CalendarDay,
 ): string {
-  const environment = new Environment();
+  const scope = createScope();
   const globals: Readonly<Record<string, unknown>> = {
     ...{ true: true, True: true, false: false, False: false, none: null, None: null },
     raise_exception(message: unknown) {
@@ -36,8 +27,8 @@ export function runTemplate(
       return formatDay(date, format);
     },
   };
-  for (const [name, value] of Object.entries({ ...globals, ...variables })) environment.set(name, value);
-  return String(new Interpreter(environment).run(parsed).value);
+  for (const [name, value] of Object.entries({ ...globals, ...variables })) scope.set(name, value);
+  return interpret(program, scope);
 }
 
 function listRange(first: number, second?: number, step = 1): number[] {
