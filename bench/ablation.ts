@@ -1,40 +1,68 @@
 /**
- * Which objective, which projection, how much of the answer: every variant attacks the same prompts with the same seed and
- * effort, and is measured along the same answers. One factor is changed at a time around the standard preset; the last
- * rows are the paper's own setting and the search without direction. A variant on a drafter is an audit of its own under
- * out/ablation, so that a stopped run goes on and a finished one is only read.
+ * Which objective, which projection, how much of the answer: every variant searches the same prompts from the same starts
+ * with the effort of the quick preset, and what it finds is measured along the same 64 tokens of the clean answer. A
+ * suffix that does not keep the answer counts as none, and none as no drop. Objectives x windows with the projection of
+ * the preset, projections x windows with its objective, and single changes beside them: not the full product.
  * Run: npm run bench:ablation [-- PROMPTS_PER_SET [THREADS [DRAFTER ...]]]
  */
-import { join } from 'node:path';
-import type { ArmName, PromptResult } from '../src/audit/result.js';
+import { listAllowedTokens } from '../src/audit/allowed-tokens.js';
+import { preparePrompt } from '../src/audit/audit-prompt.js';
+import { drawRandomSuffix, fluentSuffix } from '../src/audit/controls.js';
+import { decodeFreely } from '../src/audit/measure-arm.js';
+import { createObjective, parseObjective } from '../src/audit/objectives.js';
+import { judgeAnswer } from '../src/audit/preservation.js';
+import { parseProjection } from '../src/audit/projection.js';
+import { readPromptState } from '../src/audit/prompt-state.js';
+import { Scorer } from '../src/audit/scoring.js';
+import type { SearchPrograms } from '../src/audit/search-programs.js';
+import { compileSearch } from '../src/audit/search-programs.js';
+import type { Drive } from '../src/audit/search.js';
+import { searchSuffix } from '../src/audit/search.js';
 import type { AuditSettings } from '../src/audit/settings.js';
 import { presets } from '../src/audit/settings.js';
-import { summariseDrafter } from '../src/audit/summary.js';
-import { packageRoot } from '../src/decode/bundled-models.js';
+import { createRandom } from '../src/core/random.js';
+import { findDrafterFolder } from '../src/decode/bundled-drafters.js';
+import { bundledTarget } from '../src/decode/bundled-models.js';
+import { always } from '../src/decode/speculative.js';
+import { openTarget } from '../src/decode/target.js';
+import type { Drafter } from '../src/draft/drafter.js';
+import { resolvePolicy } from '../src/draft/grow-tree.js';
+import { loadDrafter } from '../src/draft/load-drafter.js';
+import { bootstrapInterval } from '../src/measure/bootstrap.js';
 import { describeMachine } from '../src/measure/machine.js';
+import { testSignedRanks } from '../src/measure/wilcoxon.js';
+import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
 import type { Prompt } from '../src/text/prompt-set.js';
-import { choosePrompts, dropText, runSavedAudit } from './saved-audit.js';
+import { choosePrompts, dropText } from './saved-audit.js';
 import { printTable } from './stopwatch.js';
 
 interface Variant {
   readonly name: string;
-  readonly preset?: 'paper';
   readonly settings?: Partial<AuditSettings>;
+  readonly drive?: Drive;
 }
 
-/** The first also stands for the search without direction, which every audit runs. */
+const draftLevels = 4;
+const seed = 0;
+const windows = [64, 20] as const;
+const { objective, window, lambda, moves, merges } = presets.paper;
 const variants: readonly Variant[] = [
-  { name: 'margin, direction 1, window 64 (standard)' },
-  { name: 'margin, four levels deep', settings: { draftDepth: 4 } },
-  ...(['total-variation', 'expected-length', 'surprisal', 'kl', 'reverse-kl', 'one-sided'] as const).map(
-    (objective) => ({ name: objective, settings: { objective, draftDepth: 4 } }),
-  ),
-  { name: 'margin, no projection', settings: { projection: 'none' } },
-  { name: 'margin, direction 2', settings: { lambda: 2 } },
-  { name: 'margin, subspace', settings: { projection: 'subspace' } },
-  { name: 'margin, window 20', settings: { window: 20 } },
+  { name: 'no gradient, no objective', drive: 'undirected' },
+  ...windows.flatMap((window) => [
+    { name: `margin, direction 1, window ${window}`, settings: { window } },
+    ...(['total-variation', 'expected-length', 'surprisal', 'kl', 'reverse-kl', 'one-sided'] as const).map(
+      (objective) => ({
+        name: `${objective}, direction 1, window ${window}`,
+        settings: { window, objective, draftDepth: draftLevels },
+      }),
+    ),
+    { name: `margin, no projection, window ${window}`, settings: { window, projection: 'none' } as const },
+    { name: `margin, direction 2, window ${window}`, settings: { window, lambda: 2 } },
+    { name: `margin, subspace, window ${window}`, settings: { window, projection: 'subspace' } as const },
+  ]),
+  { name: 'margin, four levels deep', settings: { draftDepth: draftLevels } },
   { name: 'margin, one-token moves', settings: { moves: 1, merges: 1 } },
-  { name: 'the paper’s setting', preset: 'paper' },
+  { name: 'the paper’s setting', settings: { objective, window, lambda, moves, merges } },
 ];
 
 const [perSet = '2', threads = '2', ...named] = process.argv.slice(2);
@@ -42,46 +70,95 @@ const drafters = named.length > 0 ? named : ['sps', 'eagle3'];
 const { processor, architecture } = describeMachine();
 console.log(`${processor} (${architecture}), ${threads} threads, ${perSet} prompts of each set, chain:4\n`);
 
-const chosen = await choosePrompts(Number(perSet), presets.standard.shortestAnswer);
-const prompts: readonly Prompt[] = [...chosen.values()].flat();
-const rows: string[][] = [];
-for (const drafter of drafters) {
-  for (const [index, variant] of variants.entries()) {
-    const folder = `${drafter}-${variant.name.replace(/[^a-z0-9]+/gi, '-')}-${perSet}`;
-    const result = await runSavedAudit(join(packageRoot, 'out/ablation', folder), {
-      prompts,
-      drafters: [drafter],
-      draft: 'chain:4',
-      preset: variant.preset ?? 'standard',
-      settings: { randomDraws: 1, ...variant.settings },
-      threads: Number(threads),
-    });
-    const audited = result.drafters[0]!.prompts;
-    rows.push(describe(drafter, variant.name, audited, 'attack'));
-    if (index === 0) rows.push(describe(drafter, 'no gradient, no objective', audited, 'undirected'));
+const prompts = [...(await choosePrompts(Number(perSet), presets.quick.shortestAnswer)).values()].flat();
+const runtime = createOnnxRuntime({ threads: Number(threads) });
+const target = await openTarget(bundledTarget, { runtime });
+const { vocabularySize } = target.model.configuration;
+const allowed = listAllowedTokens(target.tokenizer, vocabularySize, { allowNonAscii: false });
+for (const name of drafters) {
+  const drafter = await loadDrafter(findDrafterFolder(name), {
+    target: target.model,
+    tokenizer: target.tokenizer,
+  });
+  const rows: string[][] = [];
+  for (const variant of variants) {
+    rows.push([name, ...(await measureVariant(drafter, variant))]);
+    console.error(rows.at(-1)!.join(' | '));
   }
+  printTable([['drafter', 'search', 'n', 'clean', 'found', 'drop', 'no suffix', 'p, clean'], ...rows]);
 }
-printTable([['drafter', 'search', 'n', 'clean', 'found', 'drop', 'KL', 'no suffix', 'p, clean'], ...rows]);
+await runtime.dispose();
 
-/** One search arm in the place of the attack. */
-function describe(drafter: string, name: string, audited: readonly PromptResult[], arm: ArmName): string[] {
-  const swapped = audited.map((prompt) => ({
-    ...prompt,
-    arms: prompt.arms.flatMap((entry) =>
-      entry.arm === arm ? [{ ...entry, arm: 'attack' as const }] : entry.arm === 'clean' ? [entry] : [],
-    ),
-  }));
-  const { arms, drop, tests, promptsAudited, promptsWithoutSuffix } = summariseDrafter(swapped, 0);
-  const find = (wanted: ArmName) => arms.find((row) => row.arm === wanted)!;
+interface Measured {
+  readonly clean: number;
+  readonly found: number;
+  readonly isEmpty: boolean;
+}
+
+async function measureVariant(drafter: Drafter, { name, settings, drive }: Variant): Promise<string[]> {
+  const chosen: AuditSettings = { ...presets.quick, ...settings };
+  const models = { target: target.model, drafter };
+  const compile = (depth: number, objective: AuditSettings['objective']): SearchPrograms =>
+    compileSearch(models, createObjective(parseObjective(objective), Math.min(depth, drafter.maximumDepth)), {
+      ...chosen,
+      draftLevels,
+    });
+  const programs = compile(chosen.draftDepth, chosen.objective);
+  const measuring = compile(1, 'margin');
+  const measured: Measured[] = [];
+  for (const prompt of prompts)
+    measured.push(await measurePrompt(drafter, prompt, chosen, drive ?? 'degradation', programs, measuring));
+  const change = ({ clean, found }: Measured): number => 1 - found / clean;
+  const meanChange = (all: readonly Measured[]): number =>
+    all.reduce((total, each) => total + change(each), 0) / all.length;
+  const mean = (key: 'clean' | 'found'): string =>
+    (measured.reduce((total, each) => total + each[key], 0) / measured.length).toFixed(2);
+  const lengths = (key: 'clean' | 'found'): number[] => measured.map((each) => each[key]);
   return [
-    drafter,
     name,
-    String(promptsAudited),
-    find('clean').sameAnswer.estimate.toFixed(2),
-    find('attack').sameAnswer.estimate.toFixed(2),
-    dropText(drop),
-    find('attack').divergence.toFixed(3),
-    String(promptsWithoutSuffix),
-    tests[0]!.pValue.toFixed(3),
+    String(measured.length),
+    mean('clean'),
+    mean('found'),
+    dropText(bootstrapInterval(measured, meanChange, { seed })),
+    String(measured.filter(({ isEmpty }) => isEmpty).length),
+    testSignedRanks(lengths('found'), lengths('clean'), 'less').pValue.toFixed(3),
   ];
+}
+
+async function measurePrompt(
+  drafter: Drafter,
+  given: Prompt,
+  settings: AuditSettings,
+  drive: Drive,
+  programs: SearchPrograms,
+  measuring: SearchPrograms,
+): Promise<Measured> {
+  const models = { target: target.model, drafter };
+  const prompt = await preparePrompt(target, given, { ...settings, seed });
+  const whole = await preparePrompt(target, given, { ...settings, window: presets.quick.window, seed });
+  const state = await readPromptState(models, prompt.beforeIds);
+  const scorer = new Scorer(target, models, programs, prompt, state);
+  const ruler = new Scorer(target, models, measuring, whole, state);
+  const starting = createRandom(seed, 'starts', given.id);
+  const fluent = await fluentSuffix(target, prompt, settings.suffixLength);
+  const starts: (readonly number[])[] = fluent === undefined ? [] : [fluent];
+  while (starts.length < settings.starts)
+    starts.push(await drawRandomSuffix(target, prompt, allowed, settings.suffixLength, starting));
+  const projection = parseProjection(settings.projection, settings.lambda);
+  const { finalists } = await searchSuffix(
+    { scorer, allowed, starts, random: createRandom(seed, 'search', given.id) },
+    { ...settings, projection, drive },
+  );
+  const [{ length: clean } = { length: 1 }] = await ruler.score([], [{ suffixIds: [], first: 0 }]);
+  let found = clean;
+  let isEmpty = true;
+  const policy = always(resolvePolicy({ kind: 'chain', length: draftLevels }, drafter));
+  for (const { suffixIds } of finalists) {
+    const setup = { target, drafter, policy, prompt: whole, ...settings, seed };
+    const answer = await decodeFreely(setup, suffixIds);
+    if (!judgeAnswer(whole, answer, settings).accepted) continue;
+    const [{ length } = { length: clean }] = await ruler.score(suffixIds, [{ suffixIds, first: 0 }]);
+    if (length < found) [found, isEmpty] = [length, false];
+  }
+  return { clean, found, isEmpty };
 }
