@@ -27,6 +27,7 @@ export interface TokenizerFile {
   readonly path: string;
   /** As the tokenizers library reads it. */
   readonly text: string;
+  readonly contents: Readonly<Record<string, unknown>>;
   /** BPE, Unigram, WordPiece or WordLevel, where the file says it. */
   readonly kind: string | undefined;
   /** Pieces of the model and added tokens. */
@@ -55,10 +56,11 @@ export async function readTokenizerFile(folder: string, config: TokenizerConfig)
   const missing = listMissingTokens({ vocabulary, added }, config, folder);
   const all = [...own, ...missing];
   const addedIds = new Map([...added, ...missing.map(({ content, id }) => [content, id] as const)]);
+  const complete = missing.length === 0 ? parsed.data : { ...contents, added_tokens: all };
   return {
     path,
-    text:
-      missing.length === 0 && text !== undefined ? text : JSON.stringify({ ...contents, added_tokens: all }),
+    text: missing.length === 0 && text !== undefined ? text : JSON.stringify(complete),
+    contents: complete,
     kind: model.type,
     ids: new Map([...vocabulary, ...addedIds]),
     addedIds,

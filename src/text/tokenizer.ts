@@ -5,6 +5,8 @@
  */
 import { Tokenizer as Library } from 'tokenizers';
 import { describeCause, MistletoeError } from '../core/errors.js';
+import { GuardedEncoder } from './guarded-encoder.js';
+import { findUnusualParts, hasUsualDecoder } from './tokenizer-shape.js';
 import type { TokenizerFile } from './tokenizer-file.js';
 import { readTokenizerFile } from './tokenizer-file.js';
 import { readTokenizerConfig, type SpecialTokenName, type TokenizerConfig } from './tokenizer-config.js';
@@ -45,26 +47,75 @@ const bytePiece = /^<0x[0-9A-Fa-f]{2}>$/;
 export async function loadTokenizer(folder: string): Promise<Tokenizer> {
   const config = await readTokenizerConfig(folder);
   const file = await readTokenizerFile(folder, config);
-  const library = openLibrary(file);
+  const engine = findUnusualParts(file.contents).length === 0 ? openEngine(file) : await openGuarded(file);
   const { ids, specialIds } = file;
-  return createTokenizer({ library, config, ids, specialIds, folder });
+  return createTokenizer({ engine, config, ids, specialIds, folder });
 }
 
-function openLibrary({ text, path, addedIds }: TokenizerFile): Library {
-  let library: Library;
+/** What encodes and decodes: the library here, or in a process of its own. */
+interface Engine {
+  encodeBatch(texts: readonly string[], addSpecialTokens: boolean): Promise<number[][]>;
+  readonly decoder: ReturnType<Library['getDecoder']>;
+}
+
+function openEngine({ text, path, addedIds }: TokenizerFile): Engine {
+  const library = openLibrary(text, path);
+  requireAddedIds(
+    path,
+    addedIds,
+    Array.from(addedIds.keys(), (content) => library.tokenToId(content)),
+  );
+  return {
+    decoder: library.getDecoder(),
+    async encodeBatch(texts, addSpecialTokens) {
+      const encodings = await library.encodeBatch([...texts], { addSpecialTokens });
+      return encodings.map((encoding) => encoding.getIds());
+    },
+  };
+}
+
+async function openGuarded({ text, path, addedIds, contents }: TokenizerFile): Promise<Engine> {
+  if (!hasUsualDecoder(contents)) {
+    throw new MistletoeError('text', `${path} has a decoder that is not known to be safe.`, {
+      hint: 'Known are ByteLevel, ByteFallback, Fuse, Metaspace, Replace and the Strip of Llama; others can end the process.',
+    });
+  }
+  const encoder = new GuardedEncoder({ path, text, added: [...addedIds.keys()] });
+  await encoder.try();
+  requireAddedIds(path, addedIds, encoder.addedIds);
+  const bare = {
+    version: '1.0',
+    model: { type: 'BPE', vocab: {}, merges: [] },
+    decoder: contents.decoder ?? null,
+  };
+  return {
+    decoder: openLibrary(JSON.stringify(bare), path).getDecoder(),
+    encodeBatch: (texts, addSpecialTokens) => encoder.encodeBatch(texts, addSpecialTokens),
+  };
+}
+
+function openLibrary(text: string, path: string): Library {
   try {
-    library = Library.fromString(text);
+    const library = Library.fromString(text);
     library.disableTruncation();
     library.disablePadding();
+    return library;
   } catch (cause) {
     throw new MistletoeError('text', `${path} is not a usable tokenizer: ${describeCause(cause)}.`, {
       hint: 'The file may be truncated, or written by a newer version of the tokenizers library.',
       cause,
     });
   }
-  // The library gives added tokens the ids that it finds right, whatever the file says.
-  for (const [content, id] of addedIds) {
-    const given = library.tokenToId(content);
+}
+
+/** The library gives added tokens the ids that it finds right, whatever the file says. */
+function requireAddedIds(
+  path: string,
+  addedIds: ReadonlyMap<string, number>,
+  found: readonly (number | null)[],
+): void {
+  for (const [index, [content, id]] of [...addedIds].entries()) {
+    const given = found[index] ?? null;
     if (given === id) continue;
     throw new MistletoeError(
       'text',
@@ -74,21 +125,20 @@ function openLibrary({ text, path, addedIds }: TokenizerFile): Library {
       },
     );
   }
-  return library;
 }
 
 interface Parts {
-  readonly library: Library;
+  readonly engine: Engine;
   readonly config: TokenizerConfig;
   readonly ids: ReadonlyMap<string, number>;
   readonly specialIds: ReadonlySet<number>;
   readonly folder: string;
 }
 
-function createTokenizer({ library, config, ids, specialIds, folder }: Parts): Tokenizer {
+function createTokenizer({ engine, config, ids, specialIds, folder }: Parts): Tokenizer {
   const pieces: (string | undefined)[] = [];
   for (const [piece, id] of ids) pieces[id] = piece;
-  const decoder = library.getDecoder();
+  const { decoder } = engine;
 
   const idOf = (name: SpecialTokenName): number | undefined => {
     const token = config.specialTokens[name];
@@ -116,10 +166,8 @@ function createTokenizer({ library, config, ids, specialIds, folder }: Parts): T
 
   const encodeBatch = async (texts: readonly string[], options: EncodeOptions = {}): Promise<number[][]> => {
     const special = options.addSpecialTokens ?? true;
-    const encodings = await library.encodeBatch([...texts], { addSpecialTokens: special && !wrapsItself });
-    return encodings.map((encoding) =>
-      special && wrapsItself ? wrap(encoding.getIds()) : encoding.getIds(),
-    );
+    const encoded = await engine.encodeBatch(texts, special && !wrapsItself);
+    return special && wrapsItself ? encoded.map(wrap) : encoded;
   };
 
   return {

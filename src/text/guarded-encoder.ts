@@ -1,0 +1,137 @@
+/**
+ * Encoding in a process of its own, for tokenizers with unusual parts. The library is native code: a panic aborts the
+ * process that it happens in, and no catch helps; a backtracking split can be made to run for ever by a prompt. Here that
+ * costs the request that caused it: the process is ended, the request refused, and the next one starts another process.
+ */
+import type { ChildProcess } from 'node:child_process';
+import { fork } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { MistletoeError } from '../core/errors.js';
+
+/** For a text of a few pages; a large tokenizer is given more to open. */
+const baseMs = 4000;
+const msPerMegabyte = 1000;
+const mostBytes = 400 * 1024 * 1024;
+const bytesPerByte = 30;
+const watchMs = 50;
+
+/** Ends that a trial of common text shows: letters, signs, blanks, other scripts, nothing, and a run of one letter. */
+const trialTexts = [
+  '',
+  ' ',
+  'The quick brown fox, 12345 (and 6.7)!\n\n\tdef f(x):\n    return x ** 2  # done',
+  'Grüße, 你好, привет, مرحبا, 🙂👩‍👩‍👧 \u0000\ufffd',
+  'a'.repeat(40),
+  ' '.repeat(40),
+];
+
+interface Answer {
+  readonly task: number;
+  readonly result?: { readonly ids?: readonly (number | null)[]; readonly encoded?: number[][] };
+  readonly error?: string;
+}
+
+export interface GuardedTokenizer {
+  readonly path: string;
+  readonly text: string;
+  readonly added: readonly string[];
+}
+
+export class GuardedEncoder {
+  private child: Promise<ChildProcess> | undefined;
+  private tasks = 0;
+  /** What the library gives the added tokens, once it is open. */
+  addedIds: readonly (number | null)[] = [];
+
+  constructor(private readonly tokenizer: GuardedTokenizer) {}
+
+  /** Opens it and encodes some common text: what fails at that is refused. */
+  async try(): Promise<void> {
+    await this.encodeBatch(trialTexts, true);
+    await this.encodeBatch(trialTexts, false);
+  }
+
+  async encodeBatch(texts: readonly string[], addSpecialTokens: boolean): Promise<number[][]> {
+    this.child ??= this.open();
+    const child = await this.child;
+    const size = texts.reduce((total, text) => total + text.length, 0);
+    const answer = await this.ask(child, { kind: 'encode', texts, addSpecialTokens }, size);
+    return answer.encoded ?? [];
+  }
+
+  private async open(): Promise<ChildProcess> {
+    const { text, added } = this.tokenizer;
+    const program = fileURLToPath(new URL('./encoder-process.js', import.meta.url));
+    const child = fork(program, [], {
+      execArgv: ['--max-old-space-size=512'],
+      serialization: 'advanced',
+      stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
+    });
+    this.addedIds = (await this.ask(child, { kind: 'open', text, added }, text.length)).ids ?? [];
+    return child;
+  }
+
+  private ask(
+    child: ChildProcess,
+    request: { readonly kind: 'open' | 'encode' } & Readonly<Record<string, unknown>>,
+    sizeBytes: number,
+  ): Promise<NonNullable<Answer['result']>> {
+    const task = (this.tasks += 1);
+    const limitMs = baseMs + (msPerMegabyte * sizeBytes) / 2 ** 20;
+    const limitBytes = mostBytes + bytesPerByte * (sizeBytes + this.tokenizer.text.length);
+    return new Promise((resolve, reject) => {
+      const end = (why: string | undefined): void => {
+        clearTimeout(timer);
+        clearInterval(watch);
+        child.off('message', onMessage).off('exit', onExit).off('error', onError);
+        // An idle process keeps nobody waiting.
+        child.unref();
+        child.channel?.unref();
+        if (why === undefined) return;
+        this.child = undefined;
+        child.kill('SIGKILL');
+        reject(this.refuse(request.kind, why));
+      };
+      const onMessage = (answer: Answer): void => {
+        if (answer.task !== task) return;
+        end(answer.error);
+        if (answer.error === undefined) resolve(answer.result ?? {});
+      };
+      const onExit = (code: number | null, signal: string | null): void => {
+        end(`the tokenizers library ended with ${signal ?? `code ${code ?? ''}`}`);
+      };
+      const onError = (cause: Error): void => {
+        end(cause.message);
+      };
+      const timer = setTimeout(() => {
+        end(`it took more than ${(limitMs / 1000).toFixed(0)} s`);
+      }, limitMs);
+      const watch = setInterval(() => {
+        if (residentBytes(child.pid) > limitBytes)
+          end(`it took more than ${Math.round(limitBytes / 2 ** 20)} MiB`);
+      }, watchMs);
+      child.ref();
+      child.channel?.ref();
+      child.on('message', onMessage).on('exit', onExit).on('error', onError);
+      child.send({ task, ...request });
+    });
+  }
+
+  private refuse(kind: 'open' | 'encode', why: string): MistletoeError {
+    const what = kind === 'open' ? 'is not a usable tokenizer' : 'cannot encode a text';
+    return new MistletoeError('text', `${this.tokenizer.path} ${what}: ${why}.`, {
+      hint: 'Use the tokenizer as the model’s authors published it; do not trust this one.',
+    });
+  }
+}
+
+/** 0 where the system does not tell. */
+function residentBytes(pid: number | undefined): number {
+  if (process.platform !== 'linux' || pid === undefined) return 0;
+  try {
+    return Number(readFileSync(`/proc/${pid}/statm`, 'latin1').split(' ')[1]) * 4096;
+  } catch {
+    return 0; // it has ended
+  }
+}
