@@ -33,6 +33,11 @@ interface ResolvedPart {
   readonly transpose: boolean;
 }
 
+/** Names of the tensors that some recipes read. */
+export function listRead(recipes: readonly WeightRecipe[]): ReadonlySet<string> {
+  return new Set(recipes.flatMap(({ parts }) => parts.map(({ tensor }) => tensor)));
+}
+
 /** Looking for near names takes a while where many are missing: a caller that shows only some asks for only these. */
 export interface ResolveOptions {
   readonly nearNames?: boolean;

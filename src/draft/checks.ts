@@ -9,7 +9,7 @@ export function misfit(folder: string, fault: string, hint: string): MistletoeEr
   return new MistletoeError('drafter', `The drafter in ${folder} ${fault}.`, { hint });
 }
 
-const anotherTarget = 'It was trained for another target: use it with the one it belongs to.';
+export const anotherTarget = 'It was trained for another target: use it with the one it belongs to.';
 
 /** Compares the sizes that a drafter's config declares with the target's; absent ones are checked by tensor shapes. */
 export function requireSizes(checkpoint: Checkpoint, { configuration }: CausalModel): void {

@@ -7,7 +7,7 @@ import { embeddingTable } from '../model/decoder.js';
 import type { Program } from '../runtime/program.js';
 import type { WeightStore } from '../runtime/weights.js';
 import { createChainCompiler } from './chain-program.js';
-import { misfit } from './checks.js';
+import { anotherTarget, misfit } from './checks.js';
 import type { Drafter } from './drafter.js';
 import type { EagleParts } from './eagle-parts.js';
 import type { EagleHead, EaglePrograms } from './eagle-session.js';
@@ -34,7 +34,7 @@ export function embeddingOf(
   throw misfit(
     folder,
     `has embeddings of its own for ${ownVocabulary} tokens; the target has ${vocabularySize}`,
-    'It was trained for another target: use it with the one it belongs to.',
+    anotherTarget,
   );
 }
 

@@ -16,12 +16,8 @@ export interface EagleReading {
 }
 
 export function readEagleFacts(system: 'eagle' | 'eagle3', checkpoint: Checkpoint): EagleReading {
-  const { config, tensors } = checkpoint;
-  const [hiddenSize = 1] = (tensors.get('fc.weight') ?? tensors.get('model.fc.weight'))?.shape ?? [];
-  const declared = config.target_hidden_size;
-  const target = { ...anyHeads, hiddenSize: typeof declared === 'number' ? declared : hiddenSize };
-  const parts =
-    system === 'eagle' ? describeEagle(checkpoint, '', target) : describeEagle3(checkpoint, '', target);
+  const describe = system === 'eagle' ? describeEagle : describeEagle3;
+  const parts = describe(checkpoint, '', anyHeads);
   const { rotaryBase: base, rotaryOrigin: origin } = parts.configuration;
   return {
     facts: {

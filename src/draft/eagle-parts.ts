@@ -24,6 +24,8 @@ import {
 import { listUnread } from './unread-tensors.js';
 
 export interface EagleParts {
+  /** Before the names of its tensors. */
+  readonly prefix: string;
   readonly configuration: ModelConfiguration;
   /** Values that one position's state has: fc's input, but for EAGLE's embedding. */
   readonly stateWidth: number;
@@ -51,14 +53,15 @@ export type FusionNorm = 'none' | 'joined' | 'each';
 
 type TargetSizes = Pick<
   ModelConfiguration,
-  'headCount' | 'keyValueHeadCount' | 'headSize' | 'vocabularySize' | 'hiddenSize'
->;
+  'headCount' | 'keyValueHeadCount' | 'headSize' | 'vocabularySize'
+> &
+  Partial<Pick<ModelConfiguration, 'hiddenSize'>>;
 
 const incomplete = 'The file is incomplete: download it again.';
 
 /** `target` stands in where config.json names no heads; without one they have to be named. */
 export function describeEagle(checkpoint: Checkpoint, scope: string, target?: TargetSizes): EagleParts {
-  const prefix = checkpoint.tensors.has('fc.weight') ? '' : 'model.';
+  const prefix = findPrefix(checkpoint);
   const layer = `${prefix}layers.0`;
   const common = describeCommon(checkpoint, { prefix, layer }, target);
   const { configuration, hasFusionBias, ownVocabulary, output, draftVocabulary, hasOutputBias } = common;
@@ -78,7 +81,7 @@ export function describeEagle(checkpoint: Checkpoint, scope: string, target?: Ta
 
 export function describeEagle3(checkpoint: Checkpoint, scope: string, target?: TargetSizes): Eagle3Parts {
   const { tensors, folder, config } = checkpoint;
-  const prefix = tensors.has('fc.weight') ? '' : 'model.';
+  const prefix = findPrefix(checkpoint);
   const layer = tensors.has(`${prefix}midlayer.hidden_norm.weight`)
     ? `${prefix}midlayer`
     : `${prefix}layers.0`;
@@ -116,6 +119,8 @@ export function describeEagle3(checkpoint: Checkpoint, scope: string, target?: T
     unread: listUnread(checkpoint, recipes, [/^(model\.)?(d2t|t2d)$/]),
   };
 }
+
+const findPrefix = ({ tensors }: Checkpoint): string => (tensors.has('fc.weight') ? '' : 'model.');
 
 interface Places {
   readonly prefix: string;
@@ -166,6 +171,7 @@ function describeCommon(checkpoint: Checkpoint, { prefix, layer }: Places, targe
     throw misfit(folder, 'declares "attention_bias": true and lacks the biases', incomplete);
   const output = tensors.has('lm_head.weight') ? 'lm_head' : `${prefix}lm_head`;
   return {
+    prefix,
     configuration: {
       ...configuration,
       queryKeyValueBias: has('q_proj.bias'),

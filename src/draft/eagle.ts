@@ -10,7 +10,7 @@ import type { CausalModel } from '../model/causal-model.js';
 import { projectToVocabulary } from '../model/decoder.js';
 import { project, runLayer } from '../model/decoder-layer.js';
 import { createRotary } from '../model/rotary.js';
-import { countParameters, misfit, requireSizes, requireWidth } from './checks.js';
+import { anotherTarget, countParameters, misfit, requireSizes, requireWidth } from './checks.js';
 import type { Drafter } from './drafter.js';
 import { createEagleDrafter, embeddingOf } from './eagle-drafter.js';
 import { describeEagle } from './eagle-parts.js';
@@ -29,14 +29,13 @@ export async function loadEagle(
   const { configuration, hasFusionBias, draftVocabulary, hasOutputBias } = parts;
   const { hiddenSize } = configuration;
   const { vocabularySize } = target.configuration;
-  const prefix = checkpoint.tensors.has('fc.weight') ? '' : 'model.';
-  requireWidth(checkpoint, `${prefix}fc.weight`, 0, target.configuration.hiddenSize);
-  requireWidth(checkpoint, `${prefix}fc.weight`, 1, 2 * hiddenSize);
+  requireWidth(checkpoint, `${parts.prefix}fc.weight`, 0, target.configuration.hiddenSize);
+  requireWidth(checkpoint, `${parts.prefix}fc.weight`, 1, 2 * hiddenSize);
   if (draftVocabulary !== undefined && draftVocabulary !== vocabularySize) {
     throw misfit(
       checkpoint.folder,
       `has an lm_head of its own for ${draftVocabulary} tokens; the target has ${vocabularySize}`,
-      'It was trained for another target: use it with the one it belongs to.',
+      anotherTarget,
     );
   }
   refuseUnread(checkpoint.folder, parts.unread);

@@ -44,8 +44,7 @@ export async function loadEagle3(
     );
   }
   const taps = readTaps(checkpoint, layerCount);
-  const prefix = checkpoint.tensors.has('fc.weight') ? '' : 'model.';
-  requireWidth(checkpoint, `${prefix}fc.weight`, 1, taps.length * target.configuration.hiddenSize);
+  requireWidth(checkpoint, `${parts.prefix}fc.weight`, 1, taps.length * target.configuration.hiddenSize);
   refuseUnread(checkpoint.folder, parts.unread);
   const targetTokens = await readVocabularyMap(checkpoint, draftSize, vocabularySize);
   const weights = await prepareWeights(checkpoint, parts.recipes, options);

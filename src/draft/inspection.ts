@@ -14,7 +14,7 @@ import type { ModelConfiguration } from '../model/configuration.js';
 import { parseConfiguration } from '../model/configuration.js';
 import { decoderRecipes } from '../model/weights.js';
 import { loadChatTemplate, renderChat } from '../text/chat-template.js';
-import { loadTokenizer } from '../text/tokenizer.js';
+import { openTokenizer } from '../text/tokenizer.js';
 import { readTokenizerConfig } from '../text/tokenizer-config.js';
 import { hasTokenizer, readTokenizerFile } from '../text/tokenizer-file.js';
 import { readDecoderTensors, toProblem } from './decoder-tensors.js';
@@ -161,8 +161,10 @@ async function inspectText(
 ): Promise<Pick<Inspection, 'tokenizer' | 'chatTemplate'>> {
   if (!hasTokenizer(root)) return {};
   const tokenizer = await attempt(async (): Promise<TokenizerFacts> => {
-    const { kind, path } = await readTokenizerFile(root, await readTokenizerConfig(root));
-    const tokenizer = await loadTokenizer(root);
+    const config = await readTokenizerConfig(root);
+    const file = await readTokenizerFile(root, config);
+    const { kind, path } = file;
+    const tokenizer = await openTokenizer(root, config, file);
     return {
       kind:
         basename(path) === 'tokenizer.json' ? (kind ?? 'unnamed kind') : `${kind ?? ''} of ${basename(path)}`,

@@ -6,6 +6,7 @@ import type { Problem } from '../checkpoint/open-checkpoint.js';
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
 import { quote } from '../checkpoint/stored-tensor.js';
 import type { WeightRecipe } from '../checkpoint/weight-recipe.js';
+import { listRead } from '../checkpoint/weight-recipe.js';
 import { misfit } from './checks.js';
 
 /** Buffers that any implementation computes for itself. */
@@ -17,7 +18,7 @@ export function listUnread(
   recipes: readonly WeightRecipe[],
   unneeded: readonly RegExp[] = [],
 ): readonly string[] {
-  const read = new Set(recipes.flatMap(({ parts }) => parts.map(({ tensor }) => tensor)));
+  const read = listRead(recipes);
   const patterns = [...recomputed, ...unneeded];
   return [...tensors.keys()].filter((name) => !read.has(name) && !patterns.some((known) => known.test(name)));
 }

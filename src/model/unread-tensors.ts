@@ -5,6 +5,7 @@
 import type { MistletoeError } from '../core/errors.js';
 import { quote, refuse } from '../checkpoint/stored-tensor.js';
 import type { WeightRecipe } from '../checkpoint/weight-recipe.js';
+import { listRead } from '../checkpoint/weight-recipe.js';
 import type { ModelConfiguration } from './configuration.js';
 import { families } from './configuration.js';
 import { outputName } from './tied-output.js';
@@ -35,7 +36,7 @@ export function findUnreadTensors(
   recipes: readonly WeightRecipe[],
   { tiedEmbeddings }: Pick<ModelConfiguration, 'tiedEmbeddings'>,
 ): UnreadTensors {
-  const read = new Set(recipes.flatMap(({ parts }) => parts.map(({ tensor }) => tensor)));
+  const read = listRead(recipes);
   const unneeded: UnneededTensor[] = [];
   const unknown: string[] = [];
   for (const name of names) {

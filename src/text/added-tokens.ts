@@ -6,14 +6,9 @@ import { MistletoeError } from '../core/errors.js';
 import type { ListedToken, TokenizerConfig } from './tokenizer-config.js';
 import { specialTokenNames } from './tokenizer-config.js';
 
-export interface AddedToken {
+/** An entry of tokenizer.json's own list. */
+export interface AddedToken extends Omit<ListedToken, 'file'> {
   readonly id: number;
-  readonly content: string;
-  readonly special: boolean;
-  readonly normalized: boolean;
-  readonly lstrip: boolean;
-  readonly rstrip: boolean;
-  readonly single_word: boolean;
 }
 
 export interface KnownTokens {

@@ -2,7 +2,7 @@
  * A SentencePiece model (tokenizer.model): the pieces with their scores and types, how it was trained, and how it
  * normalises a text. Only what decides an encoding is read; everything is bounded and checked.
  */
-import { readFile, stat } from 'node:fs/promises';
+import { isMissing, readBoundedFile } from '../core/bounded-file.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import type { ProtobufField } from './protobuf-fields.js';
 import { readProtobuf } from './protobuf-fields.js';
@@ -27,24 +27,19 @@ export interface SentencePieceModel {
   readonly mapsCharacters: boolean;
 }
 
-const maximumBytes = 64 * 1024 * 1024;
 const maximumPieces = 1_000_000;
 const maximumPieceCharacters = 512;
 
 /** Undefined where there is no such file. */
 export async function readSentencePiece(path: string): Promise<SentencePieceModel | undefined> {
+  let bytes: Buffer;
   try {
-    const status = await stat(path);
-    if (!status.isFile()) throw notReadable(path, 'it is not a regular file');
-    if (status.size > maximumBytes) {
-      throw notReadable(path, `it has ${status.size} bytes, and ${maximumBytes} are the most that is read`);
-    }
-    return parseSentencePiece(await readFile(path), path);
+    bytes = await readBoundedFile(path);
   } catch (cause) {
-    if (cause instanceof MistletoeError) throw cause;
-    if ((cause as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
-    throw new MistletoeError('text', `${path} cannot be read: ${describeCause(cause)}.`, { cause });
+    if (isMissing(cause)) return undefined;
+    throw notReadable(path, describeCause(cause));
   }
+  return parseSentencePiece(bytes, path);
 }
 
 function notReadable(path: string, why: string): MistletoeError {

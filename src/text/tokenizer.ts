@@ -46,7 +46,15 @@ const bytePiece = /^<0x[0-9A-Fa-f]{2}>$/;
 /** From tokenizer.json, or from tokenizer.model where a folder has only that; with the added tokens of the files beside it. */
 export async function loadTokenizer(folder: string): Promise<Tokenizer> {
   const config = await readTokenizerConfig(folder);
-  const file = await readTokenizerFile(folder, config);
+  return openTokenizer(folder, config, await readTokenizerFile(folder, config));
+}
+
+/** Of files that have been read already. */
+export async function openTokenizer(
+  folder: string,
+  config: TokenizerConfig,
+  file: TokenizerFile,
+): Promise<Tokenizer> {
   const engine = findUnusualParts(file.contents).length === 0 ? openEngine(file) : await openGuarded(file);
   const { ids, specialIds } = file;
   return createTokenizer({ engine, config, ids, specialIds, folder });

@@ -6,26 +6,14 @@ import { makeTemporaryFolder } from '../../src/checkpoint/testing/temporary-fold
 import { loadTokenizer } from '../../src/text/tokenizer.js';
 import { findUnusualParts } from '../../src/text/tokenizer-shape.js';
 import { referenceTarget } from '../support/model-folders.js';
+import { plainTokenizer } from '../support/tiny-checkpoints.js';
 
 const temporary = makeTemporaryFolder();
 afterAll(temporary.remove);
 
 type Json = Record<string, unknown>;
 
-const letters: Json = {
-  version: '1.0',
-  truncation: null,
-  padding: null,
-  added_tokens: [],
-  normalizer: null,
-  pre_tokenizer: null,
-  post_processor: null,
-  decoder: { type: 'Fuse' },
-  model: {
-    ...{ type: 'BPE', unk_token: null, fuse_unk: false, byte_fallback: false, merges: [] },
-    vocab: Object.fromEntries(Array.from('abcdefghijklmnopqrstuvwxyz ', (letter, id) => [letter, id])),
-  },
-};
+const letters: Json = plainTokenizer(Array.from('abcdefghijklmnopqrstuvwxyz '));
 
 let count = 0;
 function write(changes: Json): string {

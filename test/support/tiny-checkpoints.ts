@@ -181,8 +181,14 @@ export function writeLetterTokenizer(
 ): void {
   mkdirSync(folder, { recursive: true });
   const letters = Array.from({ length: vocabularySize }, (_, token) => String.fromCharCode(97 + token));
-  const vocab = Object.fromEntries(letters.map((letter, token) => [pieces[token] ?? letter, token]));
-  const file = {
+  const file = plainTokenizer(letters.map((letter, token) => pieces[token] ?? letter));
+  writeFileSync(join(folder, 'tokenizer.json'), JSON.stringify(file));
+}
+
+/** A tokenizer.json of these pieces, which merges nothing. */
+export function plainTokenizer(pieces: readonly string[]): Record<string, unknown> {
+  const vocab = Object.fromEntries(pieces.map((piece, token) => [piece, token]));
+  return {
     version: '1.0',
     truncation: null,
     padding: null,
@@ -193,5 +199,4 @@ export function writeLetterTokenizer(
     decoder: { type: 'Fuse' },
     model: { type: 'BPE', vocab, merges: [], unk_token: null, fuse_unk: false, byte_fallback: false },
   };
-  writeFileSync(join(folder, 'tokenizer.json'), JSON.stringify(file));
 }
