@@ -1,8 +1,8 @@
 /**
  * Which objective, which projection, how much of the answer: every variant searches the same prompts from the same starts
  * with the effort of the quick preset, and what it finds is measured along the same 64 tokens of the clean answer. A
- * suffix that does not keep the answer counts as none, and none as no drop. Objectives x windows with the projection of
- * the preset, projections x windows with its objective, and single changes beside them: not the full product.
+ * suffix that does not keep the answer counts as none, and none as no drop. All objectives x projections x windows, and
+ * single changes beside them.
  * Run: npm run bench:ablation [-- PROMPTS_PER_SET [THREADS [DRAFTER ...]]]
  */
 import { listAllowedTokens } from '../src/audit/allowed-tokens.js';
@@ -45,29 +45,46 @@ interface Variant {
 const draftLevels = 4;
 const seed = 0;
 const windows = [64, 20] as const;
+const objectives = [
+  'margin',
+  'total-variation',
+  'expected-length',
+  'surprisal',
+  'kl',
+  'reverse-kl',
+  'one-sided',
+] as const;
+const directions = [
+  { projection: 'direction', lambda: 1, name: 'direction 1' },
+  { projection: 'none', lambda: 1, name: 'no projection' },
+  { projection: 'direction', lambda: 2, name: 'direction 2' },
+] as const;
+// A step then takes a backward pass for every position of the answer.
+const subspace = [{ projection: 'subspace', lambda: 1, name: 'subspace' }] as const;
 const { objective, window, lambda, moves, merges } = presets.paper;
 const variants: readonly Variant[] = [
   { name: 'no gradient, no objective', drive: 'undirected' },
-  ...windows.flatMap((window) => [
-    { name: `margin, direction 1, window ${window}`, settings: { window } },
-    ...(['total-variation', 'expected-length', 'surprisal', 'kl', 'reverse-kl', 'one-sided'] as const).map(
-      (objective) => ({
-        name: `${objective}, direction 1, window ${window}`,
-        settings: { window, objective, draftDepth: draftLevels },
-      }),
-    ),
-    { name: `margin, no projection, window ${window}`, settings: { window, projection: 'none' } as const },
-    { name: `margin, direction 2, window ${window}`, settings: { window, lambda: 2 } },
-  ]),
+  { name: 'the paper’s setting', settings: { objective, window, lambda, moves, merges } },
   { name: 'margin, four levels deep', settings: { draftDepth: draftLevels } },
   { name: 'margin, one-token moves', settings: { moves: 1, merges: 1 } },
-  { name: 'the paper’s setting', settings: { objective, window, lambda, moves, merges } },
-  // Last, because a step takes a backward pass for every position.
-  ...windows.toReversed().map((window) => ({
-    name: `margin, subspace, window ${window}`,
-    settings: { window, projection: 'subspace' } as const,
-  })),
+  ...listProduct(directions),
+  ...listProduct(subspace), // last, because it takes longest
 ];
+
+function listProduct(projections: typeof directions | typeof subspace): Variant[] {
+  return windows.flatMap((window) =>
+    projections.flatMap(({ projection, lambda, name }) =>
+      objectives.map((objective) => ({
+        name: `${objective}, ${name}, window ${window}`,
+        settings: {
+          ...{ window, projection, lambda, objective },
+          // The margin looks one level deep, as in the presets, and the others at every level of the drafts.
+          ...(objective === 'margin' ? {} : { draftDepth: draftLevels }),
+        },
+      })),
+    ),
+  );
+}
 
 const [perSet = '2', threads = '2', ...named] = process.argv.slice(2);
 const drafters = named.length > 0 ? named : ['sps', 'eagle3'];
