@@ -2,13 +2,12 @@
 import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { MistletoeError } from '../core/errors.js';
+import { fileLimits } from '../core/limits.js';
 import { asCheckpointError, readBytes, withFile } from './binary-file.js';
 import { quote, refuse } from './stored-tensor.js';
 
 export type WeightLayout =
   { readonly kind: 'sharded'; readonly index: string } | { readonly kind: 'single'; readonly file: string };
-
-const maximumJsonBytes = 64 * 1024 * 1024;
 
 // Safetensors first: of two forms of the same weights it is the one that needs no pickle.
 const knownLayouts: readonly WeightLayout[] = [
@@ -69,12 +68,14 @@ function refuseGguf(file: string): MistletoeError {
 }
 
 export async function readConfig(folder: string, names: readonly string[]): Promise<Record<string, unknown>> {
-  return names.includes('config.json') ? readJsonObject(join(folder, 'config.json')) : {};
+  return names.includes('config.json')
+    ? readJsonObject(join(folder, 'config.json'), fileLimits.configuration)
+    : {};
 }
 
 /** Tensor name to shard name. */
 export async function readShardIndex(path: string): Promise<Map<string, string>> {
-  const { weight_map: weightMap } = await readJsonObject(path);
+  const { weight_map: weightMap } = await readJsonObject(path, fileLimits.shardIndex);
   if (!isRecord(weightMap)) {
     throw refuse(`${path} has no weight_map`, 'Download the index again.');
   }
@@ -112,11 +113,11 @@ function checkShardName(index: string, shard: string): void {
   }
 }
 
-function readJsonObject(path: string): Promise<Record<string, unknown>> {
+function readJsonObject(path: string, mostBytes: number): Promise<Record<string, unknown>> {
   return withFile(path, async (file) => {
-    if (file.sizeBytes > maximumJsonBytes) {
+    if (file.sizeBytes > mostBytes) {
       throw refuse(
-        `${path} has ${file.sizeBytes} bytes, at most ${maximumJsonBytes} are read`,
+        `${path} has ${file.sizeBytes} bytes, at most ${mostBytes} are read`,
         'Check that it is the right file.',
       );
     }

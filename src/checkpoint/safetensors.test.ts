@@ -67,8 +67,18 @@ describe('readSafetensorsHeader', () => {
     ],
     ['refuses offsets past the end', `{"a":${entry('F32', [3], [0, 12])}}`, 8, /truncated/],
     ['refuses reversed offsets', `{"a":${entry('F32', [0], [8, 0])}}`, 8, /no valid data_offsets/],
-    ['refuses fractional offsets', `{"a":${entry('U8', [1], [0.5, 1.5])}}`, 8, /no valid data_offsets/],
-    ['refuses a negative dimension', `{"a":${entry('U8', [-1, -8], [0, 8])}}`, 8, /\[-1, -8\]/],
+    [
+      'refuses fractional offsets',
+      `{"a":${entry('U8', [1], [0.5, 1.5])}}`,
+      8,
+      /has the number 0\.5, expected digits/,
+    ],
+    [
+      'refuses a negative dimension',
+      `{"a":${entry('U8', [-1, -8], [0, 8])}}`,
+      8,
+      /has the number -1, expected digits/,
+    ],
     ['refuses an overflowing product', `{"a":${entry('U8', [2 ** 32, 2 ** 32], [0, 0])}}`, 0, /sane product/],
     [
       'refuses overlap',
@@ -90,7 +100,7 @@ describe('readSafetensorsHeader', () => {
       'refuses deep nesting without falling over',
       `{"a":${'['.repeat(200_000)}${']'.repeat(200_000)}}`,
       0,
-      /not described|JSON/,
+      /nests more than 127 levels/,
     ],
     [
       'keeps hostile names off the terminal',

@@ -1,11 +1,28 @@
 /**
  * A safetensors file: 8 bytes with the header's length (little-endian), a JSON object from tensor name to dtype, shape
- * and byte range, then the data. Only the header is read here. As the format demands, the ranges cover the data
- * exactly once: an overlap or a hole is refused, so two names never share bytes and nothing hides between them.
+ * and byte range, then the data. Only the header is read here.
+ *
+ * What the reference implementation refuses is refused here (huggingface/safetensors, tensor.rs, which reads by serde):
+ * 1. The file has the header that its first 8 bytes announce, and that has at most 100,000,000 bytes.
+ * 2. The header is UTF-8 and one JSON object, nested at most 127 deep, with white space behind it at will.
+ * 3. No text in it, key or value, has half of a surrogate pair, and no number is beyond a double.
+ * 4. `__metadata__` stands there once at most and is null or an object whose values are all texts.
+ * 5. Every other value is an object with `dtype`, `shape` and `data_offsets`, none of them twice; others are ignored.
+ * 6. `dtype` is a known name.
+ * 7. `shape` is a list and `data_offsets` a pair of sizes. A size is written in digits: no sign, point or exponent,
+ *    so that -0, 1.0 and 1e0 are none.
+ * 8. The product of the shape and the dtype's size does not overflow and is the length of the byte range.
+ * 9. The ranges, in order, begin at 0, follow each other without overlap or hole, and end with the file, so that two
+ *    names never share bytes and nothing hides between them.
+ *
+ * Refused here though the reference accepts it, because nothing honest needs it: a header over 32 MiB or with white
+ * space before its `{` (the format's description demands that brace), any key twice in any object (the reference keeps
+ * the last tensor of a name), numbers that are no sizes in fields that are ignored, sizes from 2^53 on, more than 16
+ * dimensions, an entry written as a list and a dtype as an object (both by serde's grace), and dtypes not read here.
  */
+import { fileLimits } from '../core/limits.js';
 import type { BinaryFile } from './binary-file.js';
 import { readBytes, refuseGitPointer, withFile } from './binary-file.js';
-import { findDuplicateKey } from './json-keys.js';
 import type { StoredTensor } from './stored-tensor.js';
 import {
   bytesPerElement,
@@ -18,17 +35,17 @@ import {
   refuse,
   storedDTypes,
 } from './stored-tensor.js';
+import { findJsonFault } from './strict-json.js';
 
 const lengthBytes = 8;
-const maximumHeaderBytes = 32 * 1024 * 1024;
 
 export function readSafetensorsHeader(path: string): Promise<StoredTensor[]> {
   return withFile(path, async (file) => {
     const { header, dataStart } = await readHeader(file);
     const tensors: StoredTensor[] = [];
     for (const [name, entry] of Object.entries(header)) {
-      if (name === '__metadata__') continue;
-      tensors.push(parseEntry({ file, name, entry, dataStart }));
+      if (name === '__metadata__') requireTexts(file, entry);
+      else tensors.push(parseEntry({ file, name, entry, dataStart }));
     }
     checkCoverage(file, dataStart, tensors);
     return tensors;
@@ -47,9 +64,9 @@ async function readHeader(file: BinaryFile): Promise<{ header: Record<string, un
       downloadAgain,
     );
   }
-  if (length > BigInt(maximumHeaderBytes)) {
+  if (length > BigInt(fileLimits.safetensorsHeader)) {
     throw refuse(
-      `${file.path} announces a header of ${length.toString()} bytes; at most ${maximumHeaderBytes} are read`,
+      `${file.path} announces a header of ${length.toString()} bytes; at most ${fileLimits.safetensorsHeader} are read`,
       'Split the checkpoint into shards.',
     );
   }
@@ -67,14 +84,22 @@ function parseHeader(file: BinaryFile, bytes: Uint8Array): Record<string, unknow
     throw refuse(`${file.path} has a header that is not JSON`, downloadAgain, cause);
   }
   if (!isRecord(header)) throw refuse(`${file.path} has a header that is not a JSON object`, downloadAgain);
-  const duplicate = findDuplicateKey(text);
-  if (duplicate !== undefined) {
+  if (!text.startsWith('{'))
+    throw refuse(`${file.path} has a header that does not begin with its brace`, downloadAgain);
+  const fault = findJsonFault(text, quote);
+  if (fault !== undefined) {
     throw refuse(
-      `${file.path} names ${quote(duplicate)} twice in its header`,
-      'Export the checkpoint again: no reader can know which of the two is meant.',
+      `${file.path} ${fault} in its header`,
+      'Export the checkpoint again: no reader can know what is meant.',
     );
   }
   return header;
+}
+
+function requireTexts(file: BinaryFile, metadata: unknown): void {
+  if (metadata === null) return;
+  if (isRecord(metadata) && Object.values(metadata).every((value) => typeof value === 'string')) return;
+  throw refuse(`${file.path} has a __metadata__ that is not an object of texts`, downloadAgain);
 }
 
 function isRecord(value: unknown): value is Record<string, unknown> {

@@ -5,9 +5,10 @@
 import type { Stats } from 'node:fs';
 import { readFileSync, statSync } from 'node:fs';
 import { readFile, stat } from 'node:fs/promises';
+import { fileLimits } from './limits.js';
 
-/** More than any tokenizer, prompt set or tree has. */
-export const mostTextBytes = 64 * 1024 * 1024;
+/** What a text may have that is read from a pipe, and a file that nothing says more of. */
+export const mostTextBytes = fileLimits.promptSet;
 
 /** Throws what the system says, or a phrase that says what the file is instead. */
 export async function readBoundedFile(path: string, mostBytes: number = mostTextBytes): Promise<Buffer> {

@@ -1,0 +1,43 @@
+/**
+ * Every bound on the size of what comes from outside, in one list, so that none is forgotten; docs/limits.md shows it.
+ * Each is several times what honest files and options need. Bounds that belong to one algorithm stand with it: those of
+ * chat templates in text/bounded-interpreter.ts, of pickles in checkpoint/, of an audit's settings in audit/settings.ts.
+ */
+const mebibyte = 2 ** 20;
+
+/** The most bytes that are read of a file, by what it is. */
+export const fileLimits = {
+  /** config.json and generation_config.json; the longest published ones have some 100 kB. */
+  configuration: 4 * mebibyte,
+  /** tokenizer_config.json, special_tokens_map.json and added_tokens.json. */
+  tokenizerConfiguration: 16 * mebibyte,
+  /** tokenizer.json: that of a vocabulary of 256,000 has 35 MB. */
+  tokenizer: 64 * mebibyte,
+  /** tokenizer.model. */
+  sentencePiece: 32 * mebibyte,
+  /** chat_template.jinja, or the file of --chat-template. */
+  template: mebibyte,
+  /** model.safetensors.index.json and its like: those of the largest published models have 10 MB. */
+  shardIndex: 32 * mebibyte,
+  /** The header of a safetensors file; the reference implementation reads 100,000,000 bytes. */
+  safetensorsHeader: 32 * mebibyte,
+  promptSet: 64 * mebibyte,
+  suffixes: 1_000_000,
+  /** result.json of a run. */
+  auditResult: 512 * mebibyte,
+  /** tree:FILE.json. */
+  tree: mebibyte,
+} as const;
+
+/** Threads of the runtime. Beyond the processors of a machine they only wait for each other. */
+export const mostThreads = 512;
+
+/** Levels of a draft: each is one pass of the drafter, and greedy chains are compiled level by level. */
+export const deepestDraft = 64;
+/** Nodes of a draft, its root included: the target scores the whole vocabulary behind each of them in one pass. */
+export const mostDraftNodes = 1024;
+/** Nodes expanded in each round of a dynamic tree, and children of each. */
+export const widestDraft = 64;
+
+/** Tokens of an answer. Contexts end sooner. */
+export const mostNewTokens = 10_000_000;
