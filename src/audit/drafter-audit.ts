@@ -18,6 +18,7 @@ import type { ArmName, PromptResult } from './result.js';
 import type { UnitData } from './result-schema.js';
 import { unitSchema } from './result-schema.js';
 import type { RunFolder } from './run-folder.js';
+import type { UnitSource } from './run-units.js';
 import { Scorer } from './scoring.js';
 import type { SearchPrograms } from './search-programs.js';
 import { compileSearch } from './search-programs.js';
@@ -101,7 +102,7 @@ async function auditPrompt(
   const { folder, id, request } = audit;
   const keys = armKeys(request, id, prompt.id);
   let prepared: PromptAudit | undefined;
-  let skipped: string | null = keys.some(isCounted) ? null : 'No suffix was given for this prompt.';
+  let skipped = keys.some(isCounted) ? null : withoutGiven;
   for (const key of keys) {
     const unit = unitKey(id, prompt.id, key);
     const name = { drafter: id, prompt: prompt.id, arm: formatArm(key) };
@@ -118,16 +119,20 @@ async function auditPrompt(
       const length = 'result' in data ? data.result.sameAnswer.meanAcceptedLength : undefined;
       audit.events.onUnitEnd?.(name, length);
     }
-    const data = folder.get(unit, unitSchema);
-    // Without a clean row there is nothing to compare with, without an attack nothing to report.
-    if (data !== undefined && 'skipped' in data && (key.arm === 'clean' || isCounted(key)))
-      skipped ??= data.skipped;
+    skipped ??= skipOf(key, folder.get(unit, unitSchema));
     audit.count.done += 1;
   }
-  return collectPrompt(audit, prompt, keys, skipped);
+  return collectPrompt(folder, request, id, prompt);
 }
 
+const withoutGiven = 'No suffix was given for this prompt.';
 const isCounted = ({ arm }: ArmKey): boolean => arm === 'attack' || arm === 'given';
+
+/** Without a clean row there is nothing to compare with, without an attack nothing to report. */
+function skipOf(key: ArmKey, data: UnitData | undefined): string | null {
+  const isNeeded = key.arm === 'clean' || isCounted(key);
+  return isNeeded && data !== undefined && 'skipped' in data ? data.skipped : null;
+}
 
 async function runUnit(
   audit: DrafterAudit,
@@ -150,12 +155,25 @@ async function runUnit(
   } catch (cause) {
     const isExpected =
       cause instanceof MistletoeError && ['incomplete', 'context', 'text'].includes(cause.code);
-    if (!isExpected) throw cause;
+    if (!isExpected) throw nameDrafter(cause, audit.id);
     audit.events.onNotice?.(
       `${prompt.id}: ${cause.message}${cause.hint === undefined ? '' : ` ${cause.hint}`}`,
     );
-    return { skipped: cause.message };
+    return { skipped: withoutFolders(cause.message, audit.request) };
   }
+}
+
+/** What stands in a report names models, not where they lie on the machine of its author. */
+function withoutFolders(sentence: string, { target, targetFolder, drafters }: AuditRequest): string {
+  const named = [{ name: target.name, folder: targetFolder }, ...drafters];
+  return named.reduce((text, { name, folder }) => text.replaceAll(folder, name), sentence);
+}
+
+/** A drafter whose scores are no numbers does not know what it is called here. */
+function nameDrafter(cause: unknown, id: string): unknown {
+  if (!(cause instanceof MistletoeError) || cause.code !== 'drafter') return cause;
+  const { code, message, hint } = cause;
+  return new MistletoeError(code, `${id}: ${message}`, { cause, ...(hint === undefined ? {} : { hint }) });
 }
 
 /** A drafter that runs out of context stops drafting, which would look like a collapse. */
@@ -224,14 +242,18 @@ async function preparePromptAudit(
   };
 }
 
-function collectPrompt(
-  { folder, id }: DrafterAudit,
+/** What the finished units of one prompt on one drafter add up to. */
+export function collectPrompt(
+  source: UnitSource,
+  request: AuditRequest,
+  id: string,
   prompt: RequestPrompt,
-  keys: readonly ArmKey[],
-  skipped: string | null,
 ): PromptResult {
+  const keys = armKeys(request, id, prompt.id);
+  let skipped = keys.some(isCounted) ? null : withoutGiven;
   const units = keys.flatMap((key) => {
-    const data = folder.get(unitKey(id, prompt.id, key), unitSchema);
+    const data = source.get(unitKey(id, prompt.id, key), unitSchema);
+    skipped ??= skipOf(key, data);
     return data !== undefined && 'result' in data ? [data] : [];
   });
   return {

@@ -130,6 +130,7 @@ function decode(
     stopIds: target.stopIds,
     tokenizer: target.tokenizer,
     policy,
+    mustDraft: true,
   });
 }
 

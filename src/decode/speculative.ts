@@ -31,6 +31,8 @@ export interface SpeculativeRequest extends GenerationRequest {
   readonly held?: readonly number[] | undefined;
   /** What the prompt begins with, if that has been read already. */
   readonly prefix?: ReadPrefix;
+  /** A drafter that fails fails the request: for callers that measure drafts, to which an answer without them is none. */
+  readonly mustDraft?: boolean;
   /** Told once when the drafter fails and the request goes on without it. */
   readonly onNotice?: (message: string) => void;
 }
@@ -138,7 +140,8 @@ export async function decodeSpeculative(
         const along = sampling.temperature === 0 ? undefined : held?.slice(answer.tokenIds.length);
         tree = await growTree(session, { root, policy: wanted, sampling, random, depthLimit, along });
       } catch (cause) {
-        if (!(cause instanceof MistletoeError) || cause.code !== 'drafter') throw cause;
+        const isDrafters = cause instanceof MistletoeError && cause.code === 'drafter';
+        if (!isDrafters || request.mustDraft === true) throw cause;
         session = undefined;
         request.onNotice?.(`${describeCause(cause)} The answer goes on by plain decoding.`);
       }

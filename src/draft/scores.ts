@@ -100,9 +100,9 @@ export function requireScore(value: number): void {
 function notANumber(value: number): MistletoeError {
   return new MistletoeError(
     'drafter',
-    `The drafter's best score is ${value}; a finite number was expected.`,
+    `The drafter gives scores that are no numbers (${value}); finite ones were expected.`,
     {
-      hint: 'Its weights or the states it was given hold values that are no numbers; this request goes on without it.',
+      hint: 'Its weights hold NaN or infinite values: the checkpoint is damaged, or overflowed when it was written as float16. Download it again, or take it in bfloat16 or float32.',
     },
   );
 }

@@ -9,6 +9,7 @@ import { addDimensions, symbol } from '../graph/dimension.js';
 import type { Tensor } from '../graph/tensor.js';
 import { argmax, gatherRows } from '../graph/operations/indexing.js';
 import { input } from '../graph/operations/leaves.js';
+import { sum } from '../graph/operations/reductions.js';
 import { concatenate, reshape } from '../graph/operations/shaping.js';
 import type { NamedTensors, NamedValues, Program, Runtime } from '../runtime/program.js';
 import { floatsOf, int32, integersOf } from '../runtime/program.js';
@@ -145,7 +146,9 @@ export class CausalModel {
       ),
       ...pastInputs(cache),
     };
-    const outputs = await program.run(inputs, ['rows', ...want]);
+    const wantsScores = want.includes('logits') || want.includes('argmax');
+    const outputs = await program.run(inputs, ['rows', ...want, ...(wantsScores ? ['total'] : [])]);
+    if (wantsScores) this.requireNumbers(floatsOf(outputs, 'total'), request);
     return {
       rows: floatsOf(outputs, 'rows'),
       ...(want.includes('logits') ? { logits: floatsOf(outputs, 'logits') } : {}),
@@ -153,6 +156,21 @@ export class CausalModel {
       ...(want.includes('features') ? { features: floatsOf(outputs, 'features') } : {}),
       ...(want.includes('taps') ? { taps: floatsOf(outputs, 'taps') } : {}),
     };
+  }
+
+  /** An argmax of scores that are no numbers is any token, and what is decoded from it would look like an answer. */
+  private requireNumbers(totals: Float32Array, { tokens, cache, parents, select }: ForwardRequest): void {
+    const selected = totals.findIndex((total) => !Number.isFinite(total));
+    if (selected < 0) return;
+    const row = select?.[selected] ?? selected;
+    const read = cache.length + (parents === undefined ? row + 1 : countPath(parents, row));
+    throw new MistletoeError(
+      'checkpoint',
+      `${this.name} gives scores that are no numbers after ${read} ${read === 1 ? 'token' : 'tokens'} (their sum is ${totals[selected]!}; token ${tokens[row]!} was the last).`,
+      {
+        hint: 'Its weights hold NaN or infinite values: the checkpoint is damaged, or overflowed when it was written as float16. Download it again, or take it in bfloat16 or float32.',
+      },
+    );
   }
 
   /** Compiles ahead of the first forward. */
@@ -187,6 +205,8 @@ export class CausalModel {
       rows: stackRows(decoded.rows, configuration),
       logits,
       argmax: argmax(logits),
+      // One NaN or infinity anywhere in a row shows in its sum; the runtime's maximum skips what is no number.
+      total: sum(logits, [-1]),
       features,
       ...(taps.length > 0 ? { taps: concatenate(decoded.taps.map(flat), -1) } : {}),
     };
@@ -229,6 +249,13 @@ export function stackRows(rows: readonly KeyValueRows[], sizes: CacheSizes): Ten
 
 function allRows(count: number): Int32Array {
   return Int32Array.from({ length: count }, (_, row) => row);
+}
+
+/** Nodes from the tree's root to this one, both counted. */
+function countPath(parents: Int32Array, node: number): number {
+  let count = 0;
+  for (let current = node; current >= 0; current = parents[current] ?? -1) count += 1;
+  return count;
 }
 
 export function contextError(
