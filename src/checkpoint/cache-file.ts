@@ -4,33 +4,30 @@
  *
  *   data, padded to 4096 | footer | magic (8) | footer length (8) | sha256 of the footer (32)
  *
- * The trailer comes last, so a truncated file never has one. The footer holds the key, the tensor table and a
- * fingerprint of the data: sha256 of all of it below 256 MiB, of 64 evenly spread blocks of 64 KiB above, because
- * a start must not wait for gigabytes to be read. Damage between the sampled blocks of a large file goes unnoticed.
+ * The trailer comes last, so a truncated file never has one. The footer holds the key, the tensor table and the
+ * sha256 of all data, whatever its size. When that is compared is decided elsewhere (cache-check.ts).
  */
 import { createHash } from 'node:crypto';
-import type { Hash } from 'node:crypto';
 import { open } from 'node:fs/promises';
-import type { FileHandle } from 'node:fs/promises';
+import { z } from 'zod';
 import type { WeightLocation } from '../runtime/weights.js';
-import { maximumTransferBytes, readBytes, readExactly, withFile } from './binary-file.js';
+import type { BinaryFile } from './binary-file.js';
+import { maximumTransferBytes, readBytes } from './binary-file.js';
 import type { ResolvedRecipe } from './weight-recipe.js';
 import { streamWeight } from './weight-recipe.js';
 
-export const formatVersion = 1;
+export const formatVersion = 2;
 
 const alignment = 4096;
 const magic = Buffer.from('MISTLTOE', 'latin1');
 const trailerBytes = 48;
-const fullCheckBytes = 256 * 1024 * 1024;
-const sampleCount = 64;
-const sampleBytes = 64 * 1024;
-const chunkBytes = 4 * 1024 * 1024;
+/** Room for the tensor tables of the largest models many times over. */
+const mostFooterBytes = 64 * 1024 * 1024;
 
 /** Where the cache file's bytes go; tests put a full disk here. */
 export interface CacheOutput {
   write(bytes: Uint8Array): Promise<void>;
-  /** After this the bytes are on the disk. */
+  /** After this the bytes are on the disk, and the file is read-only. */
   finish(): Promise<void>;
   /** Gives up; must not throw. */
   abandon(): Promise<void>;
@@ -54,6 +51,11 @@ export function layOutWeights(
   return { tensors, dataBytes };
 }
 
+/** What the whole file will take. */
+export function measureCacheFile(key: string, layout: CacheLayout): number {
+  return layout.dataBytes + describe(key, layout, '0'.repeat(64)).byteLength + trailerBytes;
+}
+
 export async function openCacheOutput(path: string): Promise<CacheOutput> {
   const handle = await open(path, 'wx', 0o600);
   return {
@@ -64,17 +66,15 @@ export async function openCacheOutput(path: string): Promise<CacheOutput> {
       }
     },
     async finish() {
+      // Nobody writes into a finished file: it may be mapped. Some file systems know no modes, and lose only this guard.
+      await handle.chmod(0o400).catch(() => undefined);
       await handle.sync();
       await handle.close();
     },
     async abandon() {
-      await closeQuietly(handle);
+      await handle.close().catch(() => undefined);
     },
   };
-}
-
-async function closeQuietly(handle: FileHandle): Promise<void> {
-  await handle.close().catch(() => undefined);
 }
 
 export async function writeCacheFile(
@@ -83,10 +83,10 @@ export async function writeCacheFile(
   recipes: readonly ResolvedRecipe[],
 ): Promise<void> {
   const layout = layOutWeights(recipes);
-  const fingerprint = new Fingerprint(layout.dataBytes);
+  const hash = createHash('sha256');
   let position = 0;
   const append = async (bytes: Uint8Array): Promise<void> => {
-    fingerprint.update(position, bytes);
+    hash.update(bytes);
     position += bytes.byteLength;
     await output.write(bytes);
   };
@@ -96,31 +96,40 @@ export async function writeCacheFile(
     );
     await append(new Uint8Array((alignment - (position % alignment)) % alignment));
   }
-  const footer = describe(key, layout, fingerprint.digest());
+  const footer = describe(key, layout, hash.digest('hex'));
   await output.write(Buffer.concat([footer, makeTrailer(footer)]));
   await output.finish();
 }
 
-/** Whether the file is whole and was made for this key. A file that cannot be read is not. */
-export async function verifyCacheFile(path: string, key: string, layout: CacheLayout): Promise<boolean> {
-  return withFile(path, async (file) => {
-    const fingerprint = new Fingerprint(layout.dataBytes);
-    const footerBytes = describe(key, layout, '0'.repeat(64)).byteLength;
-    if (file.sizeBytes !== layout.dataBytes + footerBytes + trailerBytes) return false;
-    // The cheap part first: everything but the fingerprint is known in advance, so nothing needs parsing.
-    const ending = await readBytes(file, layout.dataBytes, footerBytes + trailerBytes);
-    const footer = ending.subarray(0, footerBytes);
-    if (!ending.subarray(footerBytes).equals(makeTrailer(footer))) return false;
-    const buffer = new Uint8Array(Math.min(chunkBytes, layout.dataBytes));
-    for (const range of fingerprint.ranges) {
-      for (let position = range.start; position < range.end; position += buffer.byteLength) {
-        const chunk = buffer.subarray(0, Math.min(buffer.byteLength, range.end - position));
-        await readExactly(file, position, chunk);
-        fingerprint.update(position, chunk);
-      }
-    }
-    return footer.equals(describe(key, layout, fingerprint.digest()));
-  }).catch(() => false);
+/** What a file says of itself, once size, footer and trailer agree with each other. */
+export interface CacheFooter {
+  readonly key: string;
+  readonly dataBytes: number;
+  readonly sha256: string;
+  readonly bytes: Buffer;
+}
+
+const hashText = z.string().regex(/^[0-9a-f]{64}$/);
+const footerSchema = z.object({ key: hashText, dataBytes: z.number().int().nonnegative(), sha256: hashText });
+
+/** Reads the end of the file only; `undefined` means damaged. */
+export async function readFooter(file: BinaryFile): Promise<CacheFooter | 'other-format' | undefined> {
+  if (file.sizeBytes < trailerBytes) return undefined;
+  const trailer = await readBytes(file, file.sizeBytes - trailerBytes, trailerBytes);
+  const footerBytes = Number(trailer.readBigUInt64LE(magic.byteLength));
+  const dataBytes = file.sizeBytes - trailerBytes - footerBytes;
+  if (footerBytes > mostFooterBytes || dataBytes < 0) return undefined;
+  const bytes = await readBytes(file, dataBytes, footerBytes);
+  if (!trailer.equals(makeTrailer(bytes))) return undefined;
+  const contents: unknown = JSON.parse(bytes.toString('utf8')); // its hash fits, so it is what was written
+  if (!z.object({ format: z.literal(formatVersion) }).safeParse(contents).success) return 'other-format';
+  const footer = footerSchema.parse(contents);
+  return footer.dataBytes === dataBytes ? { ...footer, bytes } : undefined;
+}
+
+/** Whether the file was made for this key and has exactly these tensors in these places. */
+export function fitsLayout({ bytes, sha256 }: CacheFooter, key: string, layout: CacheLayout): boolean {
+  return bytes.equals(describe(key, layout, sha256));
 }
 
 function describe(key: string, layout: CacheLayout, sha256: string): Buffer {
@@ -133,45 +142,4 @@ function makeTrailer(footer: Uint8Array): Buffer {
   const length = Buffer.alloc(8);
   length.writeBigUInt64LE(BigInt(footer.byteLength));
   return Buffer.concat([magic, length, createHash('sha256').update(footer).digest()]);
-}
-
-interface Range {
-  readonly start: number;
-  readonly end: number;
-}
-
-export function chooseRanges(dataBytes: number): readonly Range[] {
-  if (dataBytes <= fullCheckBytes) return [{ start: 0, end: dataBytes }];
-  const step = (dataBytes - sampleBytes) / (sampleCount - 1);
-  return Array.from({ length: sampleCount }, (_, index) => {
-    const start = Math.floor(index * step);
-    return { start, end: start + sampleBytes };
-  });
-}
-
-/** Hashes those bytes that fall into the checked ranges; bytes must come in order. */
-class Fingerprint {
-  readonly ranges: readonly Range[];
-  readonly #hash: Hash = createHash('sha256');
-  #current = 0;
-
-  constructor(dataBytes: number) {
-    this.ranges = chooseRanges(dataBytes);
-  }
-
-  update(position: number, bytes: Uint8Array): void {
-    const end = position + bytes.byteLength;
-    for (;;) {
-      const range = this.ranges[this.#current];
-      if (range === undefined || range.start >= end) return;
-      const from = Math.max(range.start, position);
-      if (from < range.end) this.#hash.update(bytes.subarray(from - position, range.end - position));
-      if (range.end > end) return;
-      this.#current += 1;
-    }
-  }
-
-  digest(): string {
-    return this.#hash.digest('hex');
-  }
 }

@@ -1,6 +1,8 @@
-import { readdir, rm, stat } from 'node:fs/promises';
+/** Where the cache lies, how much it may hold, and which files in it are Mistletoe's: no other is ever removed. */
 import { homedir } from 'node:os';
 import { isAbsolute, join } from 'node:path';
+import { parseBytes } from '../core/byte-size.js';
+import { MistletoeError } from '../core/errors.js';
 
 export interface Surroundings {
   readonly environment: Readonly<Record<string, string | undefined>>;
@@ -28,17 +30,44 @@ export function defaultCacheFolder(
     : join(home, '.cache', 'mistletoe');
 }
 
-const temporaryName = /^[0-9a-f]{32,64}(?:\.hash\.json)?\.\d+\.[0-9a-f]{16}\.tmp$/;
-const abandonedAfterMs = 60 * 60 * 1000;
+/** Two models of 8 billion parameters in float32. */
+export const defaultCacheLimitBytes = 64e9;
 
-/** What killed processes left behind. A living writer touches its file all the time, so an hour of rest means death. */
-export async function removeAbandonedFiles(folder: string, nowMs: number = Date.now()): Promise<void> {
-  for (const name of await readdir(folder)) {
-    if (!temporaryName.test(name)) continue;
-    const path = join(folder, name);
-    const status = await stat(path).catch(() => undefined);
-    if (status !== undefined && nowMs - status.mtimeMs > abandonedAfterMs) {
-      await rm(path, { force: true }).catch(() => undefined);
-    }
-  }
+/** $MISTLETOE_CACHE_LIMIT in bytes; infinite where it is `none`. */
+export function readCacheLimit(environment: Surroundings['environment'] = process.env): number {
+  const text = environment.MISTLETOE_CACHE_LIMIT;
+  if (text === undefined || text === '') return defaultCacheLimitBytes;
+  const bytes = text === 'none' ? Infinity : parseBytes(text);
+  if (bytes !== undefined) return bytes;
+  throw new MistletoeError(
+    'usage',
+    `MISTLETOE_CACHE_LIMIT is ${JSON.stringify(text)}; a size with its unit or none was expected.`,
+    { hint: 'Set it to for example 50GB, to none for no limit, or unset it.' },
+  );
 }
+
+/**
+ * `weights` are the cache files, a `note` lies beside each of them, a `hash` remembers a checkpoint file's sha256, and
+ * what is `temporary` is being written, or loaded by ONNX Runtime, or was left behind by a process that was killed.
+ */
+export type CacheName =
+  | { readonly kind: 'weights' | 'note'; readonly key: string }
+  | { readonly kind: 'hash' | 'temporary' | 'marks' | 'foreign' };
+
+/** Folder of the marks of running processes (cache-use.ts). */
+export const marksFolder = 'in-use';
+
+const weightsName = /^([0-9a-f]{64})\.weights(\.json)?$/;
+const hashName = /^[0-9a-f]{32}\.hash\.json$/;
+const temporaryName =
+  /^(?:[0-9a-f]{64}(?:\.weights\.json)?|[0-9a-f]{32}\.hash\.json)\.\d+\.[0-9a-f]{16}\.tmp$|^program-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.onnx$/;
+
+export function classifyName(name: string): CacheName {
+  const [, key, isNote] = weightsName.exec(name) ?? [];
+  if (key !== undefined) return { kind: isNote === undefined ? 'weights' : 'note', key };
+  if (hashName.test(name)) return { kind: 'hash' };
+  if (temporaryName.test(name)) return { kind: 'temporary' };
+  return { kind: name === marksFolder ? 'marks' : 'foreign' };
+}
+
+export const weightsPath = (folder: string, key: string): string => join(folder, `${key}.weights`);

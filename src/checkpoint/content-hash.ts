@@ -1,12 +1,14 @@
 /**
  * sha256 of a weight file. Hashing gigabytes at every start would cost seconds, so the result is kept in the cache
- * folder, one small JSON per file (no two writers share one), and holds as long as size, times and inode are the same.
+ * folder, one small record per file (no two writers share one), and holds as long as size, times and inode are the same.
  */
-import { createHash, randomBytes } from 'node:crypto';
-import { readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { createHash } from 'node:crypto';
+import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
+import type { BinaryFile } from './binary-file.js';
 import { asCheckpointError, readExactly, withFile } from './binary-file.js';
+import { readRecord, writeRecord } from './cache-record.js';
 import { refuse } from './stored-tensor.js';
 
 const memoSchema = z.object({ identity: z.string(), sha256: z.string().regex(/^[0-9a-f]{64}$/) });
@@ -19,17 +21,17 @@ export async function hashFile(path: string, memoFolder: string): Promise<string
     memoFolder,
     `${createHash('sha256').update(path).digest('hex').slice(0, 32)}.hash.json`,
   );
-  const known = await readMemo(memoPath);
+  const known = await readRecord(memoPath, memoSchema);
   if (known?.identity === identity) return known.sha256;
-  const sha256 = await computeHash(path);
+  const sha256 = await withFile(path, (file) => hashBeginning(file, file.sizeBytes));
   if ((await identifyFile(path)) !== identity) {
     throw refuse(`${path} changed while it was read`, 'Wait until it is fully written, then try again.');
   }
-  await writeMemo(memoPath, { identity, sha256 });
+  await writeRecord(memoPath, { identity, sha256 });
   return sha256;
 }
 
-/** Changes whenever the file does, short of somebody setting the clock back. */
+/** Changes whenever the file does, short of somebody setting the clock back or writing within one tick of it. */
 export async function identifyFile(path: string): Promise<string> {
   try {
     const { size, mtimeNs, ctimeNs, ino, dev } = await stat(path, { bigint: true });
@@ -39,34 +41,14 @@ export async function identifyFile(path: string): Promise<string> {
   }
 }
 
-function computeHash(path: string): Promise<string> {
-  return withFile(path, async (file) => {
-    const hash = createHash('sha256');
-    const buffer = new Uint8Array(Math.min(chunkBytes, file.sizeBytes));
-    for (let position = 0; position < file.sizeBytes; position += buffer.byteLength) {
-      const chunk = buffer.subarray(0, Math.min(buffer.byteLength, file.sizeBytes - position));
-      await readExactly(file, position, chunk);
-      hash.update(chunk);
-    }
-    return hash.digest('hex');
-  });
-}
-
-async function readMemo(path: string): Promise<z.infer<typeof memoSchema> | undefined> {
-  try {
-    return memoSchema.parse(JSON.parse(await readFile(path, 'utf8')));
-  } catch {
-    return undefined; // absent or damaged: the file is hashed again
+/** sha256 of the first `sizeBytes` bytes. */
+export async function hashBeginning(file: BinaryFile, sizeBytes: number): Promise<string> {
+  const hash = createHash('sha256');
+  const buffer = new Uint8Array(Math.min(chunkBytes, sizeBytes));
+  for (let position = 0; position < sizeBytes; position += buffer.byteLength) {
+    const chunk = buffer.subarray(0, Math.min(buffer.byteLength, sizeBytes - position));
+    await readExactly(file, position, chunk);
+    hash.update(chunk);
   }
-}
-
-/** Best effort: without the memo the next start is slower, not wrong. */
-async function writeMemo(path: string, memo: z.infer<typeof memoSchema>): Promise<void> {
-  const temporary = `${path}.${process.pid}.${randomBytes(8).toString('hex')}.tmp`;
-  try {
-    await writeFile(temporary, JSON.stringify(memo));
-    await rename(temporary, path);
-  } catch {
-    await rm(temporary, { force: true }).catch(() => undefined);
-  }
+  return hash.digest('hex');
 }

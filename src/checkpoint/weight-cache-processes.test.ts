@@ -1,6 +1,7 @@
 /** What only separate processes can show: a race on one cache folder, and being killed half way. */
 import { spawn } from 'node:child_process';
 import {
+  chmodSync,
   cpSync,
   mkdirSync,
   readdirSync,
@@ -139,6 +140,7 @@ describe('prepareWeights in processes of its own', () => {
     utimesSync(join(cacheFolder, left!), old, old);
     writeFileSync(join(cacheFolder, 'somebody-elses.tmp'), '');
     utimesSync(join(cacheFolder, 'somebody-elses.tmp'), old, old);
+    chmodSync(pathOf(store), 0o600);
     truncateSync(pathOf(store), 0);
     await prepare();
     expect(cacheNames('.tmp')).toEqual(['somebody-elses.tmp']);

@@ -1,32 +1,50 @@
 /**
- * Float32 weights for the runtime, converted once. The cache file's name is a hash of what it was made from: the
- * content of the weight files, the recipes and the format version; a changed checkpoint never meets an old cache.
- * The file is written under a name of its own, synced and renamed, so it is there whole or not at all, and two
- * processes that convert at the same time merely do the work twice. Without a usable disk the weights stay in memory.
+ * Float32 weights for the runtime, converted once. The theory of the cache:
+ *
+ * - A file's name is a hash of what it was made from: the content of the weight files, the recipes and the format
+ *   version. A changed checkpoint never meets an old cache.
+ * - It is written under a name of its own, synced, made read-only and renamed, so it is there whole or not at all; two
+ *   processes that convert at the same time merely do the work twice. A file that has its name is never written again:
+ *   it is replaced by renaming and removed by unlinking, and whoever has mapped the old one keeps it. Only a stranger
+ *   who cuts a mapped file short can still end the process that reads it (SIGBUS); no program can catch that for us.
+ * - Its footer holds the sha256 of all data. A start believes a large file without reading it only if a note beside it
+ *   says that this very file, by size, times and inode, was right before (cache-note.ts, cache-check.ts). What that
+ *   cannot see is a disk that returns other bytes than were written; `verifyCache` reads everything.
+ * - The folder is kept below a limit by removing what was used longest ago (cache-removal.ts), never what a running
+ *   process uses (cache-use.ts). Nothing in the folder is believed without a check, and other people's files are left.
+ * - The cache is never needed. Where there is no usable disk or no room, the weights stay in memory.
  */
-import { createHash, randomBytes } from 'node:crypto';
-import { access, mkdir, rename, rm } from 'node:fs/promises';
-import { join, resolve } from 'node:path';
-import { describeCause } from '../core/errors.js';
+import { createHash } from 'node:crypto';
+import { lstat, mkdir } from 'node:fs/promises';
+import { totalmem } from 'node:os';
+import { resolve } from 'node:path';
+import { formatBytes } from '../core/byte-size.js';
+import { MistletoeError } from '../core/errors.js';
 import type { FileWeights, MemoryWeights, WeightStore, WeightValues } from '../runtime/weights.js';
+import { checkForUse } from './cache-check.js';
+import { CacheFailure, onDisk, unwritable } from './cache-failure.js';
 import type { CacheOutput } from './cache-file.js';
-import {
-  formatVersion,
-  layOutWeights,
-  openCacheOutput,
-  verifyCacheFile,
-  writeCacheFile,
-} from './cache-file.js';
-import { defaultCacheFolder, removeAbandonedFiles } from './cache-folder.js';
+import { formatVersion, layOutWeights, measureCacheFile, openCacheOutput } from './cache-file.js';
+import { defaultCacheFolder, readCacheLimit, weightsPath } from './cache-folder.js';
+import { recordUse } from './cache-note.js';
+import { markInUse } from './cache-use.js';
+import { makeCacheFile } from './cache-writing.js';
 import { hashFile, identifyFile } from './content-hash.js';
 import type { Checkpoint } from './stored-tensor.js';
-import { refuse } from './stored-tensor.js';
 import type { ResolvedRecipe, WeightRecipe } from './weight-recipe.js';
 import { assembleWeight, resolveRecipes } from './weight-recipe.js';
 
 export interface CacheOptions {
   readonly cacheFolder?: string;
+  /** Read all of a cache file before it is used, whatever is known of it. */
+  readonly verifyCache?: boolean;
   readonly onNotice?: (message: string) => void;
+  /** What the folder may hold; $MISTLETOE_CACHE_LIMIT by default. */
+  readonly cacheLimitBytes?: number;
+  /** From which size on files are not read at every start; lowered in tests. */
+  readonly largeBytes?: number;
+  /** Memory of the machine; lowered in tests. */
+  readonly memoryBytes?: number;
   /** Opens the cache file for writing; replaced in tests. */
   readonly openOutput?: (path: string) => Promise<CacheOutput>;
 }
@@ -39,72 +57,52 @@ export async function prepareWeights(
   const resolved = resolveRecipes(checkpoint, recipes);
   // Absolute, because what is mapped from it is named relative to other places.
   const folder = resolve(options.cacheFolder ?? defaultCacheFolder());
+  const limitBytes = options.cacheLimitBytes ?? readCacheLimit();
   try {
-    await onDisk(() => mkdir(folder, { recursive: true, mode: 0o700 }));
-    return await prepareFile(folder, resolved, options);
+    await onDisk(folder, () => mkdir(folder, { recursive: true, mode: 0o700 }));
+    return await prepareFile(checkpoint.folder, resolved, { ...options, folder, limitBytes });
   } catch (failure) {
-    if (!(failure instanceof DiskFailure)) throw failure;
-    options.onNotice?.(
-      `The weight cache in ${folder} cannot be written (${failure.message}); the weights are kept in memory and ` +
-        'converted again at the next start. Set MISTLETOE_CACHE to a folder with room.',
-    );
-    return loadIntoMemory(resolved);
+    if (!(failure instanceof CacheFailure)) throw failure;
+    return prepareMemory(resolved, failure, options);
   }
 }
 
+interface FileOptions extends CacheOptions {
+  readonly folder: string;
+  readonly limitBytes: number;
+}
+
 async function prepareFile(
-  folder: string,
+  checkpointFolder: string,
   recipes: readonly ResolvedRecipe[],
-  { onNotice, openOutput = openCacheOutput }: CacheOptions,
+  { folder, limitBytes, largeBytes, verifyCache, onNotice, openOutput = openCacheOutput }: FileOptions,
 ): Promise<FileWeights> {
   const sources = [...new Set(recipes.flatMap(({ parts }) => parts.map(({ tensor }) => tensor.file)))].sort();
   const identities = await Promise.all(sources.map(identifyFile));
   const key = await computeKey(folder, sources, recipes);
   const layout = layOutWeights(recipes);
-  const path = join(folder, `${key}.weights`);
-  const store: FileWeights = { kind: 'file', path, tensors: layout.tensors };
-  if (await verifyCacheFile(path, key, layout)) return store;
-
-  if (await exists(path)) onNotice?.(`The weight cache file ${path} is damaged and is made anew.`);
-  await onDisk(() => removeAbandonedFiles(folder));
-  const temporary = join(folder, `${key}.${process.pid}.${randomBytes(8).toString('hex')}.tmp`);
-  try {
-    await writeTemporary(temporary, { key, recipes, openOutput });
-    const after = await Promise.all(sources.map(identifyFile));
-    if (after.join() !== identities.join()) {
-      throw refuse(
-        `the weights of ${sources.join(', ')} changed while they were read`,
-        'Wait until they are fully written, then try again.',
-      );
+  const path = weightsPath(folder, key);
+  // Before the file is looked at: from here on nobody else removes it.
+  await markInUse(folder, key);
+  const check = (): Promise<string | undefined> =>
+    checkForUse(path, { key, layout, largeBytes, verify: verifyCache });
+  let identity = await check();
+  if (identity === undefined) {
+    const present = await lstat(path).catch(() => undefined);
+    if (present?.isDirectory() === true) throw unwritable(folder, `${path} is a folder`);
+    if (present !== undefined) onNotice?.(`The weight cache file ${path} is damaged and is made anew.`);
+    try {
+      const sizeBytes = measureCacheFile(key, layout);
+      await makeCacheFile({ folder, key, recipes, sizeBytes, limitBytes, sources, identities, openOutput });
+      identity = await onDisk(folder, () => identifyFile(path));
+    } catch (failure) {
+      // Where an open file cannot be replaced, losing a race ends here, with the winner's file in place.
+      identity = failure instanceof CacheFailure ? await check() : undefined;
+      if (identity === undefined) throw failure;
     }
-    await onDisk(() => rename(temporary, path));
-  } catch (failure) {
-    await rm(temporary, { force: true }).catch(() => undefined);
-    // Where an open file cannot be replaced, losing a race ends here, with the winner's file in place.
-    if (!(failure instanceof DiskFailure) || !(await verifyCacheFile(path, key, layout))) throw failure;
   }
-  return store;
-}
-
-interface Writing {
-  readonly key: string;
-  readonly recipes: readonly ResolvedRecipe[];
-  readonly openOutput: (path: string) => Promise<CacheOutput>;
-}
-
-async function writeTemporary(path: string, { key, recipes, openOutput }: Writing): Promise<void> {
-  const output = await onDisk(() => openOutput(path));
-  try {
-    const guarded: CacheOutput = {
-      write: (bytes) => onDisk(() => output.write(bytes)),
-      finish: () => onDisk(() => output.finish()),
-      abandon: () => output.abandon(),
-    };
-    await writeCacheFile(guarded, key, recipes);
-  } catch (failure) {
-    await output.abandon();
-    throw failure;
-  }
+  await recordUse(path, { identity, checkpoint: resolve(checkpointFolder) });
+  return { kind: 'file', path, tensors: layout.tensors };
 }
 
 async function computeKey(
@@ -129,28 +127,24 @@ async function computeKey(
   return createHash('sha256').update(description).digest('hex');
 }
 
-async function loadIntoMemory(recipes: readonly ResolvedRecipe[]): Promise<MemoryWeights> {
+/** Without the cache. What cannot fit is refused here; the system would end the process without a word. */
+async function prepareMemory(
+  recipes: readonly ResolvedRecipe[],
+  { message, remedy }: CacheFailure,
+  { onNotice, memoryBytes = totalmem() }: CacheOptions,
+): Promise<MemoryWeights> {
+  const { dataBytes } = layOutWeights(recipes);
+  if (dataBytes > memoryBytes) {
+    throw new MistletoeError(
+      'runtime',
+      `${message}, and ${formatBytes(dataBytes)} of weights do not fit into ${formatBytes(memoryBytes)} of memory.`,
+      { hint: remedy },
+    );
+  }
+  onNotice?.(`${message}; the weights are kept in memory and converted again at the next start. ${remedy}`);
   const tensors = new Map<string, WeightValues>();
   for (const recipe of recipes) {
     tensors.set(recipe.name, { shape: recipe.shape, data: await assembleWeight(recipe) });
   }
   return { kind: 'memory', tensors };
-}
-
-/** Tells a disk that cannot take the cache from a checkpoint that cannot be read. */
-class DiskFailure extends Error {}
-
-async function onDisk<Result>(action: () => Promise<Result>): Promise<Result> {
-  try {
-    return await action();
-  } catch (cause) {
-    throw new DiskFailure(describeCause(cause), { cause });
-  }
-}
-
-async function exists(path: string): Promise<boolean> {
-  return access(path).then(
-    () => true,
-    () => false,
-  );
 }

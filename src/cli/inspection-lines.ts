@@ -1,5 +1,6 @@
 /** An inspection in words: a label and a value for each line. */
 import { basename } from 'node:path';
+import { formatBytes } from '../core/byte-size.js';
 import type { DrafterFacts } from '../draft/drafter-facts.js';
 import type { Inspection, MemoryFacts, TokenizerFacts, WeightFacts } from '../draft/inspection.js';
 import type { ModelConfiguration } from '../model/configuration.js';
@@ -155,15 +156,4 @@ export function formatShort(value: number): string {
     { size: 1e3, unit: ' k' },
   ].find(({ size }) => value >= size);
   return scale === undefined ? String(value) : `${(value / scale.size).toPrecision(3)}${scale.unit}`;
-}
-
-export function formatBytes(value: number): string {
-  const units = ['bytes', 'KB', 'MB', 'GB', 'TB'];
-  let scaled = value;
-  let unit = 0;
-  while (scaled >= 1000 && unit < units.length - 1) {
-    scaled /= 1000;
-    unit += 1;
-  }
-  return `${unit === 0 ? String(scaled) : scaled.toPrecision(3)} ${units[unit] ?? ''}`;
 }

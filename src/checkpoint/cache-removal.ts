@@ -1,0 +1,104 @@
+/**
+ * Making room. Files go one at a time and by unlink alone: a process that has mapped one keeps it until it ends, and
+ * whoever is killed in between leaves a smaller cache that is whole. What a running process uses stays.
+ */
+import { rm } from 'node:fs/promises';
+import { describeCause } from '../core/errors.js';
+import { notePath } from './cache-note.js';
+import type { CachedWeights, CacheSurvey, SmallFile } from './cache-survey.js';
+import { countBytes, surveyCache } from './cache-survey.js';
+import { isInUse } from './cache-use.js';
+
+export interface Removal {
+  readonly removed: readonly CachedWeights[];
+  /** By processes that run now; they would have been removed. */
+  readonly inUse: readonly CachedWeights[];
+  readonly failures: readonly { readonly path: string; readonly reason: string }[];
+  readonly leftBytes: number;
+}
+
+/** Removes the least recently used until what is left takes no more than `mostBytes`. */
+export async function trimCache(folder: string, mostBytes: number): Promise<Removal> {
+  const survey = await surveyCache(folder);
+  return remove(survey, findAbandoned(survey), mostBytes);
+}
+
+/** Removes everything but what is in use, what is being written, and what is not Mistletoe's. */
+export async function clearCache(folder: string): Promise<Removal> {
+  const survey = await surveyCache(folder);
+  const hashes = survey.small.filter(({ name }) => name.kind === 'hash');
+  return remove(survey, [...hashes, ...findAbandoned(survey)], -1);
+}
+
+export interface RoomRequest {
+  /** Of the file that is about to be written; an old one of the same key is replaced by it. */
+  readonly key: string;
+  readonly sizeBytes: number;
+  readonly limitBytes: number;
+}
+
+/** Whether the file fits now. Where it cannot, because it or what is in use is too large, nothing is removed in vain. */
+export async function makeRoom(
+  folder: string,
+  { key, sizeBytes, limitBytes }: RoomRequest,
+): Promise<boolean> {
+  const survey = await surveyCache(folder);
+  const abandoned = new Set(findAbandoned(survey));
+  const weights = survey.weights.filter((each) => each.key !== key);
+  const stays = {
+    weights: weights.filter((each) => each.isInUse),
+    small: survey.small.filter((file) => !abandoned.has(file)),
+  };
+  const mostBytes = limitBytes - sizeBytes;
+  const canFit = countBytes(stays) <= mostBytes;
+  const { leftBytes } = await remove({ ...survey, weights }, [...abandoned], canFit ? mostBytes : Infinity);
+  return leftBytes <= mostBytes;
+}
+
+const restMs = 60 * 60 * 1000;
+
+/** What killed processes left behind: a living writer touches its file all the time, so an hour of rest means death. */
+function findAbandoned({ weights, small }: CacheSurvey): readonly SmallFile[] {
+  const keys = new Set(weights.map(({ key }) => key));
+  const oldestMs = Date.now() - restMs;
+  return small.filter(
+    ({ name, changedMs }) =>
+      changedMs < oldestMs && (name.kind === 'temporary' || (name.kind === 'note' && !keys.has(name.key))),
+  );
+}
+
+async function remove(
+  { folder, ...survey }: CacheSurvey,
+  small: readonly SmallFile[],
+  mostBytes: number,
+): Promise<Removal> {
+  const removed: CachedWeights[] = [];
+  const inUse: CachedWeights[] = [];
+  const failures: { path: string; reason: string }[] = [];
+  let leftBytes = countBytes(survey);
+  const unlink = async (path: string): Promise<boolean> => {
+    try {
+      await rm(path, { force: true });
+      return true;
+    } catch (cause) {
+      failures.push({ path, reason: describeCause(cause) });
+      return false;
+    }
+  };
+  for (const file of small) {
+    if (await unlink(file.path)) leftBytes -= countBytes({ weights: [], small: [file] });
+  }
+  for (const each of survey.weights) {
+    if (leftBytes <= mostBytes) break;
+    // Asked again just before: another process may have come to use it since the survey.
+    if (each.isInUse || (await isInUse(folder, each.key))) {
+      inUse.push(each);
+    } else if (await unlink(each.path)) {
+      // The weights first: killed in between, it is the note that stays behind, and a note alone is harmless.
+      await unlink(notePath(each.path));
+      removed.push(each);
+      leftBytes -= each.sizeBytes;
+    }
+  }
+  return { removed, inUse, failures, leftBytes };
+}

@@ -1,0 +1,76 @@
+/**
+ * Marks of the processes that use a cache file, one empty file for each: KEY.PID.HOST in a folder of their own. ONNX
+ * Runtime opens the weights again for every program that is compiled, so a file must not vanish under a process that
+ * runs. A mark holds while its process lives; of other hosts, which cannot be asked, for a day.
+ */
+import { createHash } from 'node:crypto';
+import { rmSync } from 'node:fs';
+import { lstat, mkdir, readdir, rm, writeFile } from 'node:fs/promises';
+import { hostname } from 'node:os';
+import { join } from 'node:path';
+import { errnoOf } from './binary-file.js';
+import { marksFolder } from './cache-folder.js';
+
+const markName = /^([0-9a-f]{64})\.(\d+)\.([0-9a-f]{16})$/;
+const distantMarkMs = 24 * 60 * 60 * 1000;
+
+/** By their paths: what this process uses itself is known even where no mark can be written. */
+const ownMarks = new Map<string, { readonly folder: string; readonly key: string }>();
+
+export async function markInUse(folder: string, key: string): Promise<void> {
+  const mark = join(folder, marksFolder, `${key}.${process.pid}.${hostTag()}`);
+  if (ownMarks.size === 0) process.once('exit', removeOwnMarks);
+  ownMarks.set(mark, { folder, key });
+  try {
+    await mkdir(join(folder, marksFolder), { recursive: true, mode: 0o700 });
+    await writeFile(mark, '', { mode: 0o600 });
+  } catch {
+    return; // where no mark can be written, hardly anything can be removed either
+  }
+}
+
+export async function isInUse(folder: string, key: string): Promise<boolean> {
+  return (await listKeysInUse(folder)).has(key);
+}
+
+/** Removes the marks of the dead on its way. */
+export async function listKeysInUse(folder: string): Promise<ReadonlySet<string>> {
+  const keys = new Set<string>();
+  for (const name of await readdir(join(folder, marksFolder)).catch(() => [])) {
+    const [, key, pid, host] = markName.exec(name) ?? [];
+    if (key === undefined) continue;
+    const path = join(folder, marksFolder, name);
+    if (host === hostTag() ? isRunning(Number(pid)) : await isYoung(path)) keys.add(key);
+    else await rm(path, { force: true }).catch(() => undefined);
+  }
+  for (const own of ownMarks.values()) if (own.folder === folder) keys.add(own.key);
+  return keys;
+}
+
+function isRunning(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (cause) {
+    return errnoOf(cause) === 'EPERM'; // it lives, and is somebody else's
+  }
+}
+
+async function isYoung(path: string): Promise<boolean> {
+  const status = await lstat(path).catch(() => undefined);
+  return status !== undefined && Date.now() - status.mtimeMs < distantMarkMs;
+}
+
+function hostTag(): string {
+  return createHash('sha256').update(hostname()).digest('hex').slice(0, 16);
+}
+
+function removeOwnMarks(): void {
+  for (const mark of ownMarks.keys()) {
+    try {
+      rmSync(mark, { force: true });
+    } catch {
+      continue; // a dead process's mark counts for nothing
+    }
+  }
+}
