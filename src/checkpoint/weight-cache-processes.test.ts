@@ -6,16 +6,18 @@ import {
   mkdirSync,
   readdirSync,
   readFileSync,
+  rmSync,
   symlinkSync,
   truncateSync,
   utimesSync,
   writeFileSync,
 } from 'node:fs';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import ts from 'typescript';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { WeightStore } from '../runtime/weights.js';
+import { trimCache } from './cache-removal.js';
 import { openCheckpoint } from './open-checkpoint.js';
 import { makeTemporaryFolder } from './testing/temporary-folder.js';
 import { writeSafetensors } from './testing/write-safetensors.js';
@@ -83,13 +85,15 @@ function buildForChildProcess(folder: string): void {
 }
 
 describe('prepareWeights in processes of its own', () => {
-  const run = (script: string): Promise<{ code: number | null; signal: string | null; output: string }> => {
-    const build = join(temporary.path, 'build');
-    writeFileSync(join(build, 'main.js'), script);
+  let scripts = 0;
+  const run = (
+    script: string,
+    user: { uid?: number; gid?: number } = {},
+  ): Promise<{ code: number | null; signal: string | null; output: string }> => {
+    const main = join(temporary.path, 'build', `main-${(scripts += 1)}.js`);
+    writeFileSync(main, script);
     return new Promise((resolve, reject) => {
-      const child = spawn(process.execPath, [join(build, 'main.js')], {
-        stdio: ['ignore', 'pipe', 'inherit'],
-      });
+      const child = spawn(process.execPath, [main], { stdio: ['ignore', 'pipe', 'inherit'], ...user });
       let output = '';
       child.stdout.on('data', (data: Buffer) => (output += data.toString()));
       child.on('error', reject);
@@ -144,5 +148,107 @@ describe('prepareWeights in processes of its own', () => {
     truncateSync(pathOf(store), 0);
     await prepare();
     expect(cacheNames('.tmp')).toEqual(['somebody-elses.tmp']);
+  });
+
+  it('two write while one trims: nobody loses what he uses', async () => {
+    const build = join(temporary.path, 'build');
+    buildForChildProcess(build);
+    mkdirSync(cacheFolder);
+    for (let index = 0; index < 40; index += 1) {
+      const key = index.toString(16).padStart(64, '0');
+      writeFileSync(join(cacheFolder, `${key}.weights`), new Uint8Array(5000));
+    }
+    const opening = `
+      import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+      import { setTimeout } from 'node:timers/promises';
+      import { openCheckpoint } from './checkpoint/open-checkpoint.js';
+      import { trimCache } from './checkpoint/cache-removal.js';
+      import { prepareWeights } from './checkpoint/weight-cache.js';
+      const cacheFolder = ${JSON.stringify(cacheFolder)};
+      const isFinished = (name) => existsSync(${JSON.stringify(build)} + '/finished-' + name);`;
+    // Both make the same files, and live until the other is finished: who ends takes his marks along.
+    const writer = (name: string, other: string): string => `${opening}
+      const checkpoint = await openCheckpoint(${JSON.stringify(model)});
+      const stores = [];
+      for (let index = 0; index < 15; index += 1) {
+        const recipe = { name: 'a' + index, shape: [3], parts: [{ tensor: 'a', shape: [3] }] };
+        stores.push(await prepareWeights(checkpoint, [recipe], { cacheFolder }));
+      }
+      const wrong = stores.filter((store) => store.kind !== 'file' || readFileSync(store.path).readFloatLE(8) !== 3);
+      writeFileSync(${JSON.stringify(build)} + '/finished-${name}', '');
+      while (!isFinished('${other}')) await setTimeout(10);
+      process.stdout.write('wrong ' + wrong.length + ', gone ' + stores.filter(({ path }) => !existsSync(path)).length);`;
+    const trimmer = `${opening}
+      let removed = 0;
+      let failed = 0;
+      do {
+        const removal = await trimCache(cacheFolder, 0);
+        removed += removal.removed.length;
+        failed += removal.failures.length;
+      } while (!isFinished('one') || !isFinished('two'));
+      process.stdout.write('removed ' + removed + ', failed ' + failed);`;
+    const results = await Promise.all([run(writer('one', 'two')), run(writer('two', 'one')), run(trimmer)]);
+    expect(results.map(({ output }) => output)).toEqual([
+      'wrong 0, gone 0',
+      'wrong 0, gone 0',
+      'removed 40, failed 0',
+    ]);
+    expect(cacheNames('.tmp')).toEqual([]);
+    expect(readdirSync(join(cacheFolder, 'in-use'))).toEqual([]);
+  });
+
+  it('killed in the middle of trimming, it leaves a smaller cache that is whole', async () => {
+    buildForChildProcess(join(temporary.path, 'build'));
+    const used = await run(script(''));
+    const keys = ['a', 'b'].map((digit) => join(cacheFolder, `${digit.repeat(64)}.weights`));
+    for (const [index, path] of keys.entries()) {
+      for (const each of [path, `${path}.json`]) {
+        writeFileSync(each, '{}');
+        utimesSync(each, new Date(index), new Date(index));
+      }
+    }
+    const trimming = `
+      import fs from 'node:fs/promises';
+      import { syncBuiltinESMExports } from 'node:module';
+      import { trimCache } from './checkpoint/cache-removal.js';
+      const { rm } = fs;
+      let calls = 0;
+      fs.rm = async (...words) => {
+        await rm(...words);
+        calls += words[0].includes('.weights') ? 1 : 0;
+        if (calls === 3) { process.kill(process.pid, 'SIGKILL'); await new Promise(() => setTimeout(() => {}, 1e6)); }
+      };
+      syncBuiltinESMExports();
+      await trimCache(${JSON.stringify(cacheFolder)}, 0);`;
+    expect((await run(trimming)).signal).toBe('SIGKILL');
+    const left = basename(used.output);
+    expect(cacheNames('.weights')).toEqual([left]);
+    expect(cacheNames('.weights.json').sort()).toEqual(
+      [`${'b'.repeat(64)}.weights.json`, `${left}.json`].sort(),
+    );
+    const refuseWriting = () => Promise.reject(new Error('must not write'));
+    expect(pathOf(await prepare({ openOutput: refuseWriting }))).toBe(used.output);
+    await trimCache(cacheFolder, 1e6);
+    expect(cacheNames('.weights.json')).toEqual([`${left}.json`]); // the stray note is old, and goes
+  });
+
+  it('uses a folder that it cannot write, and keeps in memory what is not there', async () => {
+    buildForChildProcess(join(temporary.path, 'build'));
+    const made = pathOf(await prepare());
+    for (const path of [temporary.path, model, join(temporary.path, 'build')]) chmodSync(path, 0o755);
+    chmodSync(made, 0o444);
+    chmodSync(cacheFolder, 0o555);
+    // The mode of a folder does not bind root.
+    const user = process.getuid?.() === 0 ? { uid: 65534, gid: 65534 } : {};
+    try {
+      const known = await run(script('onNotice: console.log'), user);
+      expect(known).toEqual({ code: 0, signal: null, output: made });
+      rmSync(made);
+      const absent = await run(script('onNotice: console.log').replace('store.path', 'store.kind'), user);
+      expect(absent.output).toMatch(/cannot be written \(EACCES.*kept in memory.*\nmemory$/);
+      expect(absent.code).toBe(0);
+    } finally {
+      chmodSync(cacheFolder, 0o755);
+    }
   });
 });
