@@ -8,6 +8,7 @@ import { perplexityOf } from '../measure/perplexity.js';
 import type { Generation } from '../decode/plain.js';
 import { decodePlain } from '../decode/plain.js';
 import type { Target } from '../decode/target.js';
+import { refuseLongText } from '../decode/target.js';
 import { encodeRaw, encodeRendered } from '../text/chat-template.js';
 import type { Prompt } from '../text/prompt-set.js';
 import { splitAroundSuffix, splitChatAroundSuffix } from '../text/suffix-place.js';
@@ -64,6 +65,7 @@ export async function preparePrompt(
   const whole = place.before + place.after;
   const encode = (text: string): Promise<number[]> =>
     useChat ? encodeRendered(tokenizer, template, text) : encodeRaw(tokenizer, text);
+  refuseLongText(target, whole, 'The prompt');
   const wholeIds = await encode(whole);
   const plainIds = await tokenizer.encode(whole);
   const beforeIds = await encode(place.before);

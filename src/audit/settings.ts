@@ -1,36 +1,38 @@
 /** The settings of an audit: presets, every field of which can be overridden. */
 import { z } from 'zod';
 import { MistletoeError } from '../core/errors.js';
+import { deepestDraft } from '../core/limits.js';
 import { keepRules } from '../measure/kept-class.js';
 import { defaultObjective, objectiveNames } from './objectives.js';
 import { projectionKinds } from './projection.js';
 
-const count = z.number().int().positive();
+/** Far beyond any search that ends; what is larger would run out of memory, or never begin. */
+const upTo = (most: number) => z.number().int().positive().max(most);
 
 export const settingsSchema = z
   .object({
-    suffixLength: count,
-    window: count,
-    shortestAnswer: count,
-    maxNewTokens: count,
+    suffixLength: upTo(1024),
+    window: upTo(16_384),
+    shortestAnswer: upTo(16_384),
+    maxNewTokens: upTo(16_384),
     temperature: z.number().nonnegative(),
     epsilon: z.number().positive(),
     keep: z.enum(keepRules),
     divergence: z.enum(['clean-to-suffixed', 'suffixed-to-clean']),
     objective: z.enum(objectiveNames as [string, ...string[]]),
-    draftDepth: count,
+    draftDepth: upTo(deepestDraft),
     projection: z.enum(projectionKinds),
     lambda: z.number().nonnegative(),
-    steps: count,
-    candidates: count,
-    topTokens: count,
-    moves: count,
-    merges: count,
-    starts: count,
-    finalists: count,
-    patience: count,
-    repeats: count,
-    randomDraws: count,
+    steps: upTo(1_000_000),
+    candidates: upTo(16_384),
+    topTokens: upTo(16_384),
+    moves: upTo(1024),
+    merges: upTo(1024),
+    starts: upTo(16_384),
+    finalists: upTo(16_384),
+    patience: upTo(1_000_000),
+    repeats: upTo(1000),
+    randomDraws: upTo(1000),
     controlSearches: z.boolean(),
     allowNonAscii: z.boolean(),
     chat: z.boolean(),
@@ -107,6 +109,7 @@ export function applyPreset(name: string, changes: Partial<AuditSettings>): Audi
     throw new MistletoeError(
       'usage',
       `The audit's setting "${issue?.path.join('.') ?? ''}" is wrong: ${issue?.message ?? ''}.`,
+      { hint: '`mistletoe audit --help` shows what each preset has.' },
     );
   }
   refuseContradictions(parsed.data);

@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import { type Command, Option } from 'commander';
+import { mostNewTokens } from '../core/limits.js';
 import { bundledDrafters } from '../decode/bundled-drafters.js';
 import { bundledTarget, packageRoot } from '../decode/bundled-models.js';
 import type { MachineFlags, SamplingFlags, TemplateFlags } from './common-options.js';
@@ -68,8 +69,18 @@ export function addBenchCommand(program: Command, context: CommandContext): void
     .option('--prompts-dir <dir>', 'folder with mt_bench.jsonl, humaneval.jsonl, gsm8k.jsonl')
     .option('--limit <count>', 'only the first prompts of each set (default: all)', wholeNumber(1));
   addTemplate(command)
-    .option('-n, --max-new-tokens <count>', 'generate at most this many tokens', wholeNumber(1), 96)
-    .option('--warmup <count>', 'answers of each system on each set that are not counted', wholeNumber(0), 1);
+    .option(
+      '-n, --max-new-tokens <count>',
+      'generate at most this many tokens',
+      wholeNumber(1, mostNewTokens),
+      96,
+    )
+    .option(
+      '--warmup <count>',
+      'answers of each system on each set that are not counted',
+      wholeNumber(0, 1000),
+      1,
+    );
   addSampling(command)
     .option('--seed <number>', 'for drawing tokens and for the bootstrap', wholeNumber(0), 0)
     .optionsGroup('Output and machine:')

@@ -1,4 +1,5 @@
 import { type Command, Option } from 'commander';
+import { mostNewTokens } from '../core/limits.js';
 import { bundledDrafters } from '../decode/bundled-drafters.js';
 import { bundledTarget } from '../decode/bundled-models.js';
 import type { VerificationRule } from '../decode/verification.js';
@@ -50,7 +51,7 @@ export function addGenerateCommand(program: Command, context: CommandContext): v
   addTemplate(command).option(
     '-n, --max-new-tokens <count>',
     'generate at most this many tokens',
-    wholeNumber(1),
+    wholeNumber(1, mostNewTokens),
     128,
   );
   addSampling(command)

@@ -1,13 +1,15 @@
 /** Strict readings of option values: the whole text must be the number, and lie where it may. */
 import { InvalidArgumentError } from 'commander';
 
-export function wholeNumber(least: number): (text: string) => number {
+export function wholeNumber(least: number, most = Number.MAX_SAFE_INTEGER): (text: string) => number {
   return (text) => {
     const value = Number(text);
-    if (!/^[+-]?\d+$/.test(text) || value < least || !Number.isSafeInteger(value)) {
-      throw new InvalidArgumentError(`Expected a whole number of ${least} or more.`);
-    }
-    return value;
+    const isWhole = /^[+-]?\d+$/.test(text);
+    if (isWhole && value >= least && value <= most) return value;
+    const isOpen = most === Number.MAX_SAFE_INTEGER && !(isWhole && value > most);
+    throw new InvalidArgumentError(
+      `Expected a whole number ${isOpen ? `of ${least} or more` : `from ${least} to ${most}`}.`,
+    );
   };
 }
 

@@ -4,13 +4,20 @@ import { z } from 'zod';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
 import { MistletoeError } from '../core/errors.js';
+import { fileLimits } from '../core/limits.js';
 import type { SamplingOptions } from '../core/sampling.js';
 import { recogniseCheckpoint } from '../draft/recognise.js';
 import type { CausalModel, LoadOptions } from '../model/causal-model.js';
 import { createModel } from '../model/causal-model.js';
 import { parseConfiguration } from '../model/configuration.js';
 import type { ChatMessage, ChatTemplate, TemplateOptions } from '../text/chat-template.js';
-import { encodeChat, encodeRaw, loadChatTemplate, requireChatTemplate } from '../text/chat-template.js';
+import {
+  encodeRaw,
+  encodeRendered,
+  loadChatTemplate,
+  renderChat,
+  requireChatTemplate,
+} from '../text/chat-template.js';
 import { parseJson, readTextFile } from '../text/text-file.js';
 import type { Tokenizer } from '../text/tokenizer.js';
 import { loadTokenizer } from '../text/tokenizer.js';
@@ -77,7 +84,7 @@ const generationSchema = z.object({ eos_token_id: z.union([tokenId, z.array(toke
 /** Chat models often list the end of a turn here and only the end of a text in config.json. */
 async function readGenerationStops(folder: string): Promise<readonly number[]> {
   const path = join(folder, 'generation_config.json');
-  const text = await readTextFile(path);
+  const text = await readTextFile(path, fileLimits.configuration);
   if (text === undefined) return [];
   const parsed = generationSchema.safeParse(parseJson(text, path));
   if (!parsed.success) {
@@ -104,32 +111,53 @@ export async function encodePrompt(
   prompt: string | readonly ChatMessage[],
   { chat = target.template !== undefined, name = 'The prompt' }: PromptEncoding = {},
 ): Promise<number[]> {
-  const ids = chat ? await encodeConversation(target, prompt) : await encodeText(target, prompt);
+  const ids = chat ? await encodeConversation(target, prompt, name) : await encodeText(target, prompt, name);
   const { contextLength } = target.model.configuration;
-  if (ids.length > contextLength) {
-    throw new MistletoeError(
-      'context',
-      `${name} has ${ids.length} tokens; the context of ${target.model.name} has ${contextLength}.`,
-      { hint: 'Shorten the prompt, or use a model with a longer context.' },
-    );
-  }
+  if (ids.length > contextLength) throw tooLong(target, `${name} has ${ids.length} tokens`);
   return ids;
 }
 
 async function encodeConversation(
-  { folder, tokenizer, template }: Target,
+  target: Target,
   prompt: string | readonly ChatMessage[],
+  name: string,
 ): Promise<number[]> {
   const messages: readonly ChatMessage[] =
     typeof prompt === 'string' ? [{ role: 'user', content: prompt }] : prompt;
-  return encodeChat(tokenizer, template ?? (await requireChatTemplate(folder)), messages);
+  const template = target.template ?? (await requireChatTemplate(target.folder));
+  const rendered = renderChat(template, messages);
+  refuseLongText(target, rendered, name);
+  return encodeRendered(target.tokenizer, template, rendered);
 }
 
-async function encodeText({ tokenizer }: Target, prompt: string | readonly ChatMessage[]): Promise<number[]> {
-  if (typeof prompt === 'string') return encodeRaw(tokenizer, prompt);
-  throw new MistletoeError('text', 'A conversation cannot be encoded without a chat template.', {
-    hint: 'Give one text, or use a target that has a chat template.',
-  });
+async function encodeText(
+  target: Target,
+  prompt: string | readonly ChatMessage[],
+  name: string,
+): Promise<number[]> {
+  if (typeof prompt !== 'string') {
+    throw new MistletoeError('text', 'A conversation cannot be encoded without a chat template.', {
+      hint: 'Give one text, or use a target that has a chat template.',
+    });
+  }
+  refuseLongText(target, prompt, name);
+  return encodeRaw(target.tokenizer, prompt);
+}
+
+/** What cannot fit the context is refused by its size, before it is tokenised; what may fit passes. */
+export function refuseLongText(target: Target, text: string, name: string): void {
+  const fewest = target.tokenizer.fewestTokens(text);
+  if (fewest <= target.model.configuration.contextLength) return;
+  throw tooLong(target, `${name} has ${Buffer.byteLength(text)} bytes, which are ${fewest} tokens or more`);
+}
+
+function tooLong({ model }: Target, found: string): MistletoeError {
+  const { name, configuration } = model;
+  return new MistletoeError(
+    'context',
+    `${found}; the context of ${name} has ${configuration.contextLength}.`,
+    { hint: 'Shorten the prompt, or use a model with a longer context.' },
+  );
 }
 
 export interface GenerateOptions extends PromptEncoding {

@@ -4,6 +4,7 @@
  */
 import { readBoundedFileSync } from '../core/bounded-file.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
+import { deepestDraft, fileLimits, mostDraftNodes, widestDraft } from '../core/limits.js';
 import type { StaticTreeName } from './static-trees.js';
 import { staticTrees } from './static-trees.js';
 import type { ShapeLimits, TreeShape } from './tree-shapes.js';
@@ -42,6 +43,7 @@ export function parseDraftPolicy(text: string): DraftPolicy {
     case 'chain': {
       const [length, ...more] = parseCounts(rest);
       if (length === undefined || more.length > 0) break;
+      if (length > deepestDraft) throw badPolicy(text, `a length from 1 to ${deepestDraft} was expected`);
       return { kind, length };
     }
     case 'tree':
@@ -76,7 +78,7 @@ export function loadTreeShape(source: TreeSource, limits: ShapeLimits = {}): Tre
   if (source.kind === 'named') return namedShape(source.name, limits);
   let text: string;
   try {
-    text = readBoundedFileSync(source.path).toString('utf8');
+    text = readBoundedFileSync(source.path, fileLimits.tree).toString('utf8');
   } catch (cause) {
     throw new MistletoeError('usage', `Cannot read the tree file ${source.path}: ${describeCause(cause)}.`, {
       hint: 'Give the path of a JSON file with an array of rank paths, such as [[0], [1], [0, 0]].',
@@ -95,6 +97,12 @@ function parseTreeSource(text: string, source: string): TreeSource {
 
 function checkDynamic(text: string, policy: DynamicPolicy): DynamicPolicy {
   const { total, depth, topK } = policy;
+  if (depth >= deepestDraft || topK > widestDraft || total > mostDraftNodes) {
+    throw badPolicy(
+      text,
+      `a total up to ${mostDraftNodes}, a depth up to ${deepestDraft - 1} and a top-k up to ${widestDraft} were expected`,
+    );
+  }
   const candidates = topK + depth * topK * topK;
   if (total < 2 || total - 1 > candidates) {
     throw badPolicy(

@@ -4,6 +4,7 @@
  * --chat-template.
  */
 import { join, resolve } from 'node:path';
+import { fileLimits } from '../core/limits.js';
 import { parseJson, readTextFile } from './text-file.js';
 
 export const builtInTemplateNames = ['vicuna', 'llama-2'] as const;
@@ -88,7 +89,7 @@ function folderNames(folder: string): readonly string[] {
 
 async function readOriginalName(folder: string): Promise<string | undefined> {
   const path = join(folder, 'config.json');
-  const text = await readTextFile(path);
+  const text = await readTextFile(path, fileLimits.configuration);
   if (text === undefined) return undefined;
   const config = parseJson(text, path) as { readonly _name_or_path?: unknown } | null;
   const name = config?._name_or_path;

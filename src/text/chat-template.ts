@@ -6,6 +6,7 @@
 import { join } from 'node:path';
 import type { Template } from '@huggingface/jinja';
 import { describeCause, MistletoeError } from '../core/errors.js';
+import { fileLimits } from '../core/limits.js';
 import { parseTemplate } from './bounded-interpreter.js';
 import {
   builtInTemplate,
@@ -105,7 +106,7 @@ export async function requireChatTemplate(
 /** By the name of a built-in template, or from a file. */
 export async function readTemplate(given: string): Promise<TemplateText> {
   if (isBuiltInTemplate(given)) return { ...builtInTemplate(given), origin: `built in: ${given}` };
-  const source = await readTextFile(given);
+  const source = await readTextFile(given, fileLimits.template);
   if (source !== undefined) return { source, origin: given };
   throw new MistletoeError(
     'text',
@@ -116,7 +117,7 @@ export async function readTemplate(given: string): Promise<TemplateText> {
 
 async function findTemplate(folder: string, config: TokenizerConfig): Promise<TemplateText | undefined> {
   const path = join(folder, 'chat_template.jinja');
-  const own = await readTextFile(path);
+  const own = await readTextFile(path, fileLimits.template);
   if (own !== undefined) return { source: own, origin: path };
   const configPath = join(folder, 'tokenizer_config.json');
   const configured = selectTemplate(config, configPath);

@@ -9,6 +9,7 @@
 import { join } from 'node:path';
 import { z } from 'zod';
 import { MistletoeError } from '../core/errors.js';
+import { fileLimits } from '../core/limits.js';
 import { parseJson, readTextFile } from './text-file.js';
 
 export interface Prompt {
@@ -71,7 +72,7 @@ export async function loadPrompts(
   }
   const path = known === undefined || folder === undefined ? source : join(folder, known);
   if (!/\.(jsonl|txt)$/.test(path)) return [inlinePrompt(source)];
-  const contents = await readTextFile(path);
+  const contents = await readTextFile(path, fileLimits.promptSet);
   if (contents === undefined) {
     throw new MistletoeError('text', `The prompt file ${path} does not exist.`, {
       hint: 'Check the path; sources that end in .jsonl or .txt are read as files.',

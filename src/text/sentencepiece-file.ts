@@ -4,6 +4,7 @@
  */
 import { isMissing, readBoundedFile } from '../core/bounded-file.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
+import { fileLimits } from '../core/limits.js';
 import type { ProtobufField } from './protobuf-fields.js';
 import { readProtobuf } from './protobuf-fields.js';
 
@@ -34,7 +35,7 @@ const maximumPieceCharacters = 512;
 export async function readSentencePiece(path: string): Promise<SentencePieceModel | undefined> {
   let bytes: Buffer;
   try {
-    bytes = await readBoundedFile(path);
+    bytes = await readBoundedFile(path, fileLimits.sentencePiece);
   } catch (cause) {
     if (isMissing(cause)) return undefined;
     throw notReadable(path, describeCause(cause));

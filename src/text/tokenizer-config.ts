@@ -6,6 +6,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { MistletoeError } from '../core/errors.js';
+import { fileLimits } from '../core/limits.js';
 import { parseJson, readTextFile } from './text-file.js';
 
 export const specialTokenNames = ['bos_token', 'eos_token', 'unk_token', 'pad_token'] as const;
@@ -155,7 +156,7 @@ async function readFile<Output>(
   schema: z.ZodType<Output>,
 ): Promise<Output | undefined> {
   const path = join(folder, name);
-  const text = await readTextFile(path);
+  const text = await readTextFile(path, fileLimits.tokenizerConfiguration);
   if (text === undefined) return undefined;
   const parsed = schema.safeParse(parseJson(text, path));
   if (parsed.success) return parsed.data;

@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { MistletoeError } from '../core/errors.js';
+import { fileLimits } from '../core/limits.js';
 import { listMissingTokens } from './added-tokens.js';
 import { readSentencePiece } from './sentencepiece-file.js';
 import { convertSentencePiece } from './sentencepiece.js';
@@ -84,7 +85,7 @@ interface Contents {
 
 async function readContents(folder: string, config: TokenizerConfig): Promise<Contents> {
   const path = join(folder, 'tokenizer.json');
-  const text = await readTextFile(path);
+  const text = await readTextFile(path, fileLimits.tokenizer);
   if (text !== undefined) return { path, text, contents: parseJson(text, path) as object };
   const modelPath = join(folder, 'tokenizer.model');
   const model = await readSentencePiece(modelPath);

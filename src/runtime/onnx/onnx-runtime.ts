@@ -9,6 +9,7 @@ import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import type ort from 'onnxruntime-node';
 import { describeCause, MistletoeError } from '../../core/errors.js';
+import { mostThreads } from '../../core/limits.js';
 import { countElements } from '../../graph/dimension.js';
 import { sortTopologically } from '../../graph/tensor.js';
 import type {
@@ -54,7 +55,7 @@ class OnnxRuntime implements Runtime {
 
   constructor(options: OnnxRuntimeOptions) {
     this.host = options.worker === true ? createWorkerHost() : createLocalHost();
-    this.threads = options.threads ?? availableParallelism();
+    this.threads = checkThreads(options.threads ?? Math.min(availableParallelism(), mostThreads));
     this.packedWeightLimit = options.packedWeightLimitBytes ?? defaultPackedWeightLimit;
   }
 
@@ -180,6 +181,15 @@ class OnnxProgram implements Program {
     this.onDispose();
     await this.session.release();
   }
+}
+
+function checkThreads(threads: number): number {
+  if (Number.isInteger(threads) && threads >= 1 && threads <= mostThreads) return threads;
+  throw new MistletoeError(
+    'usage',
+    `${threads} threads were asked for; a whole number from 1 to ${mostThreads} was expected.`,
+    { hint: 'Leave the number out to use every processor of this machine.' },
+  );
 }
 
 /** No model can be written beside the weights: they are then read instead of mapped. */
