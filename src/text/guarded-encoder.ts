@@ -1,7 +1,9 @@
 /**
- * Encoding in a process of its own, for tokenizers with unusual parts. The library is native code: a panic aborts the
- * process that it happens in, and no catch helps; a backtracking split can be made to run for ever by a prompt. Here that
- * costs the request that caused it: the process is ended, the request refused, and the next one starts another process.
+ * Encoding in a process of its own, for tokenizers with unusual parts and for texts of more than a megabyte. The
+ * library is native code: a panic aborts the process that it happens in, and no catch helps; a backtracking split can
+ * be made to run for ever by a prompt. Here that costs the request that caused it: the process is ended, the request
+ * refused, and the next one starts another process.
+ * It holds one request at a time, so that none is lost because of another.
  */
 import type { ChildProcess } from 'node:child_process';
 import { fork } from 'node:child_process';
@@ -12,6 +14,8 @@ import { MistletoeError } from '../core/errors.js';
 /** For a text of a few pages; a large tokenizer is given more to open. */
 const baseMs = 4000;
 const msPerMegabyte = 1000;
+/** A usual tokenizer is slow on a long run of one letter, but ends. */
+const usualMsPerMegabyte = 30_000;
 const mostBytes = 400 * 1024 * 1024;
 const bytesPerByte = 30;
 const watchMs = 50;
@@ -36,10 +40,14 @@ export interface GuardedTokenizer {
   readonly path: string;
   readonly text: string;
   readonly added: readonly string[];
+  /** Whether nothing about it is suspect, and only the texts are long. */
+  readonly isUsual: boolean;
 }
 
 export class GuardedEncoder {
   private child: Promise<ChildProcess> | undefined;
+  private running: ChildProcess | undefined;
+  private last: Promise<unknown> = Promise.resolve();
   private tasks = 0;
   /** What the library gives the added tokens, once it is open. */
   addedIds: readonly (number | null)[] = [];
@@ -52,7 +60,13 @@ export class GuardedEncoder {
     await this.encodeBatch(trialTexts, false);
   }
 
-  async encodeBatch(texts: readonly string[], addSpecialTokens: boolean): Promise<number[][]> {
+  encodeBatch(texts: readonly string[], addSpecialTokens: boolean): Promise<number[][]> {
+    const turn = this.last.then(() => this.encodeNow(texts, addSpecialTokens));
+    this.last = turn.catch(() => undefined);
+    return turn;
+  }
+
+  private async encodeNow(texts: readonly string[], addSpecialTokens: boolean): Promise<number[][]> {
     this.child ??= this.open();
     const child = await this.child;
     const size = texts.reduce((total, text) => total + text.length, 0);
@@ -68,6 +82,11 @@ export class GuardedEncoder {
       serialization: 'advanced',
       stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
     });
+    // Ended from outside while nobody asks anything of it, it costs nothing: the next request starts another.
+    this.running = child;
+    child.once('exit', () => {
+      if (this.running === child) this.child = undefined;
+    });
     this.addedIds = (await this.ask(child, { kind: 'open', text, added }, text.length)).ids ?? [];
     return child;
   }
@@ -78,7 +97,8 @@ export class GuardedEncoder {
     sizeBytes: number,
   ): Promise<NonNullable<Answer['result']>> {
     const task = (this.tasks += 1);
-    const limitMs = baseMs + (msPerMegabyte * sizeBytes) / 2 ** 20;
+    const pace = this.tokenizer.isUsual ? usualMsPerMegabyte : msPerMegabyte;
+    const limitMs = baseMs + (pace * sizeBytes) / 2 ** 20;
     const limitBytes = mostBytes + bytesPerByte * (sizeBytes + this.tokenizer.text.length);
     return new Promise((resolve, reject) => {
       const end = (why: string | undefined): void => {
@@ -121,7 +141,9 @@ export class GuardedEncoder {
   private refuse(kind: 'open' | 'encode', why: string): MistletoeError {
     const what = kind === 'open' ? 'is not a usable tokenizer' : 'cannot encode a text';
     return new MistletoeError('text', `${this.tokenizer.path} ${what}: ${why}.`, {
-      hint: 'Use the tokenizer as the model’s authors published it; do not trust this one.',
+      hint: this.tokenizer.isUsual
+        ? 'Shorten the text; a long run of blanks or of one letter is more than the library can take.'
+        : 'Use the tokenizer as the model’s authors published it; do not trust this one.',
     });
   }
 }

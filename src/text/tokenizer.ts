@@ -6,6 +6,7 @@
 import { Tokenizer as Library } from 'tokenizers';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { GuardedEncoder } from './guarded-encoder.js';
+import { mostBytesPerToken } from './token-bound.js';
 import { findUnusualParts, hasUsualDecoder } from './tokenizer-shape.js';
 import type { TokenizerFile } from './tokenizer-file.js';
 import { readTokenizerFile } from './tokenizer-file.js';
@@ -30,6 +31,8 @@ export interface Tokenizer {
   readonly specialTokens: Readonly<Partial<Record<SpecialTokenName, string>>>;
   encode(text: string, options?: EncodeOptions): Promise<number[]>;
   encodeBatch(texts: readonly string[], options?: EncodeOptions): Promise<number[][]>;
+  /** The fewest tokens that a text of this size can have, without tokenising it; 0 where nothing can be said. */
+  fewestTokens(text: string): number;
   /** Ids that the vocabulary does not know stand for no text. */
   decode(ids: readonly number[], options?: DecodeOptions): string;
   hasToken(id: number): boolean;
@@ -41,6 +44,11 @@ export interface Tokenizer {
   vocabulary(): ReadonlyMap<string, number>;
 }
 
+/**
+ * Characters of a text that this process encodes. The splits of published tokenizers step back once for every blank of
+ * a run, and the library panics after ten million steps: a long enough run of blanks would end the process.
+ */
+const longestInProcess = 2 ** 20;
 const bytePiece = /^<0x[0-9A-Fa-f]{2}>$/;
 
 /** From tokenizer.json, or from tokenizer.model where a folder has only that; with the added tokens of the files beside it. */
@@ -57,7 +65,8 @@ export async function openTokenizer(
 ): Promise<Tokenizer> {
   const engine = findUnusualParts(file.contents).length === 0 ? openEngine(file) : await openGuarded(file);
   const { ids, specialIds } = file;
-  return createTokenizer({ engine, config, ids, specialIds, folder });
+  const bytesPerToken = mostBytesPerToken(file) ?? Infinity;
+  return createTokenizer({ engine, config, ids, specialIds, folder, bytesPerToken });
 }
 
 /** What encodes and decodes: the library here, or in a process of its own. */
@@ -73,9 +82,14 @@ function openEngine({ text, path, addedIds }: TokenizerFile): Engine {
     addedIds,
     Array.from(addedIds.keys(), (content) => library.tokenToId(content)),
   );
+  let guarded: GuardedEncoder | undefined;
   return {
     decoder: library.getDecoder(),
     async encodeBatch(texts, addSpecialTokens) {
+      if (texts.some(({ length }) => length > longestInProcess)) {
+        guarded ??= new GuardedEncoder({ path, text, added: [], isUsual: true });
+        return guarded.encodeBatch(texts, addSpecialTokens);
+      }
       const encodings = await library.encodeBatch([...texts], { addSpecialTokens });
       return encodings.map((encoding) => encoding.getIds());
     },
@@ -88,7 +102,7 @@ async function openGuarded({ text, path, addedIds, contents }: TokenizerFile): P
       hint: 'Known are ByteLevel, ByteFallback, Fuse, Metaspace, Replace and the Strip of Llama; others can end the process.',
     });
   }
-  const encoder = new GuardedEncoder({ path, text, added: [...addedIds.keys()] });
+  const encoder = new GuardedEncoder({ path, text, added: [...addedIds.keys()], isUsual: false });
   await encoder.try();
   requireAddedIds(path, addedIds, encoder.addedIds);
   const bare = {
@@ -141,9 +155,11 @@ interface Parts {
   readonly ids: ReadonlyMap<string, number>;
   readonly specialIds: ReadonlySet<number>;
   readonly folder: string;
+  /** At most; Infinity where nothing is known. */
+  readonly bytesPerToken: number;
 }
 
-function createTokenizer({ engine, config, ids, specialIds, folder }: Parts): Tokenizer {
+function createTokenizer({ engine, config, ids, specialIds, folder, bytesPerToken }: Parts): Tokenizer {
   const pieces: (string | undefined)[] = [];
   for (const [piece, id] of ids) pieces[id] = piece;
   const { decoder } = engine;
@@ -186,6 +202,7 @@ function createTokenizer({ engine, config, ids, specialIds, folder }: Parts): To
     specialTokens: config.specialTokens,
     encodeBatch,
     encode: async (text, options) => (await encodeBatch([text], options))[0]!,
+    fewestTokens: (text) => Math.ceil(Buffer.byteLength(text) / bytesPerToken),
     decode(sequence, { skipSpecialTokens = true } = {}) {
       const tokens: string[] = [];
       for (const id of sequence) {

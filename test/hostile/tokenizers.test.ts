@@ -1,6 +1,8 @@
 /** A tokenizer.json that panics, hangs or grows costs one refusal: this very process runs on. */
+import { spawnSync } from 'node:child_process';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout } from 'node:timers/promises';
 import { afterAll, describe, expect, it } from 'vitest';
 import { makeTemporaryFolder } from '../../src/checkpoint/testing/temporary-folder.js';
 import { loadTokenizer } from '../../src/text/tokenizer.js';
@@ -24,6 +26,19 @@ function write(changes: Json): string {
 }
 
 const backtracking = { type: 'Split', pattern: { Regex: '(a+)+$' }, behavior: 'Isolated', invert: false };
+
+/** The split of Llama 3. */
+const llamaSplit =
+  "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+
+/** Processes that encode and have not ended; those of other tests in this file are among them. */
+function childrenOfThisProcess(): number[] {
+  const found = spawnSync('ps', ['-o', 'pid=,args=', '--ppid', String(process.pid)], { encoding: 'utf8' });
+  return found.stdout
+    .split('\n')
+    .filter((line) => line.includes('encoder-process.js'))
+    .map((line) => Number.parseInt(line, 10));
+}
 
 describe('is refused', () => {
   it.each<readonly [string, Json]>([
@@ -77,6 +92,55 @@ describe('a split that the prompt makes run for ever', () => {
     if (!Array.isArray(outcome)) expect(outcome).toMatchObject({ name: 'MistletoeError', code: 'text' });
     expect(await tokenizer.encode('cab')).toEqual([2, 0, 1]);
     expect(tokenizer.decode([2, 0, 1])).toBe('cab');
+  });
+});
+
+describe('a panic of the library', () => {
+  // The split steps back more often than the library allows, which it answers by a panic.
+  const fatal = `${'a'.repeat(40)}b`;
+
+  it('costs one encoding, also of those that wait beside it', async () => {
+    const tokenizer = await loadTokenizer(write({ pre_tokenizer: backtracking }));
+    const outcomes = await Promise.allSettled(
+      ['abc', fatal, 'cab', fatal, 'bca'].map((text) => tokenizer.encode(text)),
+    );
+    expect(outcomes.map(({ status }) => status)).toEqual([
+      'fulfilled',
+      'rejected',
+      'fulfilled',
+      'rejected',
+      'fulfilled',
+    ]);
+    const [, failed, next] = outcomes;
+    expect(failed).toMatchObject({
+      reason: { name: 'MistletoeError', code: 'text', message: expect.stringContaining('SIGABRT') as string },
+    });
+    expect(next).toMatchObject({ value: [2, 0, 1] });
+  });
+
+  it('by a run of blanks costs that text, though the tokenizer is a published one', async () => {
+    const changes = { pre_tokenizer: { ...backtracking, pattern: { Regex: llamaSplit } } };
+    expect(findUnusualParts({ ...letters, ...changes })).toEqual([]);
+    const tokenizer = await loadTokenizer(write(changes));
+    await expect(tokenizer.encode(`${' '.repeat(11_000_000)}b`)).rejects.toMatchObject({
+      code: 'text',
+      message: expect.stringContaining('SIGABRT') as string,
+      hint: expect.stringContaining('Shorten the text') as string,
+    });
+    expect(await tokenizer.encode('cab')).toEqual([2, 0, 1]);
+  });
+});
+
+describe('a process that encodes', () => {
+  it('and is ended while it idles costs nothing', async () => {
+    const tokenizer = await loadTokenizer(write({ pre_tokenizer: backtracking }));
+    expect(await tokenizer.encode('abc')).toEqual([0, 1, 2]);
+    const children = childrenOfThisProcess();
+    expect(children.length).toBeGreaterThan(0);
+    for (const child of children) process.kill(child, 'SIGKILL');
+    await expect.poll(childrenOfThisProcess).toEqual([]);
+    await setTimeout(100); // that it ended is told a moment later
+    expect(await tokenizer.encode('cab')).toEqual([2, 0, 1]);
   });
 });
 
