@@ -1,4 +1,5 @@
 /** Suffixes beyond the prompt and the drafter that they were found on, always along the same answer. */
+import { MistletoeError } from '../core/errors.js';
 import { createRandom } from '../core/random.js';
 import { always } from '../decode/speculative.js';
 import type { Target } from '../decode/target.js';
@@ -11,6 +12,7 @@ import { decodeHeld } from './measure-arm.js';
 import type { DrafterResult, PromptResult, TransferMatrix } from './result.js';
 import { countsSchema } from './result-schema.js';
 import type { RunFolder } from './run-folder.js';
+import type { UnitSource } from './run-units.js';
 import type { StepCounts } from './same-answer.js';
 import { acceptedLengthOf, poolCounts } from './same-answer.js';
 
@@ -59,36 +61,41 @@ export function transferUnits(request: AuditRequest): UnitName[] {
 
 /** Every suffix found on one drafter, measured on all of them, on the prompts that all of them were audited on. */
 export async function measureTransfer(run: TransferRun): Promise<TransferMatrix> {
-  const { drafters, results, folder } = run;
-  const attackOf = (result: DrafterResult, promptId: string): PromptResult['arms'][number] | undefined =>
-    result.prompts.find((prompt) => prompt.promptId === promptId)?.arms.find(({ arm }) => arm === 'attack');
-  const prompts = run.request.prompts
-    .map(({ id }) => id)
-    .filter((id) => results.every((result) => isAudited(result, id)));
-  const attacked: number[][] = [];
-  for (const found of drafters) {
-    const source = results.find(({ drafter }) => drafter === found.id)!;
-    const row: number[] = [];
+  const { drafters, results, folder, request } = run;
+  const prompts = listShared(request, results);
+  for (const found of results) {
     for (const measured of drafters) {
-      if (measured.id === found.id) {
-        row.push(poolLengths(prompts.map((id) => attackOf(source, id)!.sameAnswer)));
-        continue;
-      }
-      const keys = prompts.map((id) => `transfer/${found.id}/${measured.id}/${id}`);
-      const unit = { drafter: measured.id, prompt: `suffixes of ${found.id}`, arm: 'transfer' };
+      if (measured.id === found.drafter) continue;
+      const unit = { drafter: measured.id, prompt: `suffixes of ${found.drafter}`, arm: 'transfer' };
       await run.onUnit(unit, async () => {
-        for (const [index, key] of keys.entries()) {
+        for (const promptId of prompts) {
+          const key = transferKey(found.drafter, measured.id, promptId);
           if (folder.has(key)) continue;
-          const prompt = await run.prepare(prompts[index]!);
-          const { suffixIds } = attackOf(source, prompt.id)!;
-          folder.complete(key, await countAlongAnswer(run.target, measured, run.request, prompt, suffixIds));
+          const prompt = await run.prepare(promptId);
+          const { suffixIds } = attackOf(found, promptId)!;
+          folder.complete(key, await countAlongAnswer(run.target, measured, request, prompt, suffixIds));
         }
-        return poolLengths(keys.map((key) => folder.get(key, countsSchema)!));
+        return poolLengths(readTransfer(folder, found.drafter, measured.id, prompts));
       });
-      row.push(poolLengths(keys.map((key) => folder.get(key, countsSchema)!)));
     }
-    attacked.push(row);
   }
+  return collectTransfer(folder, request, results);
+}
+
+/** What the finished units of the transfer add up to. */
+export function collectTransfer(
+  source: UnitSource,
+  request: AuditRequest,
+  results: readonly DrafterResult[],
+): TransferMatrix {
+  const prompts = listShared(request, results);
+  const drafters = results.map(({ drafter }) => drafter);
+  const lengthOf = (found: DrafterResult, measured: string): number =>
+    poolLengths(
+      measured === found.drafter
+        ? prompts.map((id) => attackOf(found, id)!.sameAnswer)
+        : readTransfer(source, found.drafter, measured, prompts),
+    );
   const clean = results.map((result) =>
     poolLengths(
       prompts.flatMap((id) =>
@@ -100,7 +107,35 @@ export async function measureTransfer(run: TransferRun): Promise<TransferMatrix>
       ),
     ),
   );
-  return { drafters: drafters.map(({ id }) => id), prompts, attacked, clean };
+  const attacked = results.map((found) => drafters.map((measured) => lengthOf(found, measured)));
+  return { drafters, prompts, attacked, clean };
+}
+
+function listShared({ prompts }: AuditRequest, results: readonly DrafterResult[]): string[] {
+  return prompts.map(({ id }) => id).filter((id) => results.every((result) => isAudited(result, id)));
+}
+
+function attackOf({ prompts }: DrafterResult, id: string): PromptResult['arms'][number] | undefined {
+  return prompts.find(({ promptId }) => promptId === id)?.arms.find(({ arm }) => arm === 'attack');
+}
+
+const transferKey = (found: string, measured: string, promptId: string): string =>
+  `transfer/${found}/${measured}/${promptId}`;
+
+function readTransfer(
+  source: UnitSource,
+  found: string,
+  measured: string,
+  prompts: readonly string[],
+): StepCounts[] {
+  return prompts.map((id) => {
+    const key = transferKey(found, measured, id);
+    const counts = source.get(key, countsSchema);
+    if (counts !== undefined) return counts;
+    throw new MistletoeError('usage', `The run has no unit ${key}.`, {
+      hint: 'It is not finished, or a line of its units.jsonl was removed.',
+    });
+  });
 }
 
 function isAudited({ prompts }: DrafterResult, id: string): boolean {

@@ -4,6 +4,8 @@ import { availableParallelism } from 'node:os';
 import { basename, join, resolve } from 'node:path';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import { MistletoeError } from '../core/errors.js';
+import { shortenPath } from '../core/shown-words.js';
+import { mostThreads } from '../core/limits.js';
 import { bundledDrafterFolder, findDrafterFolder } from '../decode/bundled-drafters.js';
 import { bundledTarget, packageRoot } from '../decode/bundled-models.js';
 import { readDrafterFacts } from '../draft/drafter-facts.js';
@@ -11,6 +13,7 @@ import { formatDraftPolicy, parseDraftPolicy } from '../draft/policy.js';
 import type { DraftSystem } from '../draft/recognise.js';
 import { recogniseCheckpoint } from '../draft/recognise.js';
 import { parseDay, today } from '../text/calendar-day.js';
+import type { TemplateText } from '../text/chat-template.js';
 import { loadChatTemplate, readTemplate } from '../text/chat-template.js';
 import type { Prompt } from '../text/prompt-set.js';
 import type { GivenSuffix } from '../text/suffix-list.js';
@@ -87,12 +90,12 @@ export async function createRequest(plan: AuditPlan): Promise<AuditRequest> {
     preset,
     settings,
     seed,
-    threads: plan.threads ?? availableParallelism(),
+    threads: plan.threads ?? Math.min(availableParallelism(), mostThreads),
     targetFolder,
     target: await identifyModel(targetFolder, plan.cacheFolder),
     drafters,
     prompts: nameApart(plan.prompts),
-    suffixes: [...(plan.suffixes ?? [])],
+    suffixes: (plan.suffixes ?? []).map((given) => ({ ...given, place: shortenPath(given.place) })),
     ...(settings.chat ? await pinTemplate(plan, targetFolder) : {}),
     transfer,
     universal,
@@ -106,10 +109,15 @@ async function pinTemplate(
   targetFolder: string,
 ): Promise<Pick<AuditRequest, 'chatTemplate' | 'date'>> {
   const date = plan.date === undefined ? today() : parseDay(plan.date, '--date');
-  const given =
-    plan.chatTemplate === undefined ? {} : { chatTemplate: await readTemplate(plan.chatTemplate) };
+  const given = plan.chatTemplate === undefined ? {} : { chatTemplate: await pinText(plan.chatTemplate) };
   const template = await loadChatTemplate(targetFolder, { ...given, date });
   return { ...given, ...(template?.asksForDate === true ? { date } : {}) };
+}
+
+/** Reports name where it came from, and reports are passed on. */
+async function pinText(chatTemplate: string): Promise<TemplateText> {
+  const template = await readTemplate(chatTemplate);
+  return { ...template, origin: shortenPath(template.origin) };
 }
 
 /** The name itself while it is free, else with the first number that makes it so. */

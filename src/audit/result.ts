@@ -42,7 +42,7 @@ export interface AuditSetup {
   readonly seed: number;
   /** The effective options, as they would be given again. */
   readonly options: Readonly<Record<string, string | number | boolean | null>>;
-  /** A command that runs the same audit. */
+  /** What was typed, to run the same audit; of absolute paths outside of the current folder only the last part. */
   readonly command: string;
   readonly promptCount: number;
 }

@@ -1,4 +1,5 @@
 /** An audit from its request to its result: the campaign over drafters and prompts, in a folder that can be resumed. */
+import type { CacheOptions } from '../checkpoint/weight-cache.js';
 import { MistletoeError } from '../core/errors.js';
 import { always } from '../decode/speculative.js';
 import { levelsOf } from '../draft/grow-tree.js';
@@ -23,6 +24,7 @@ import { Interrupted } from './prompt-audit.js';
 import type { AuditResult, AuditTimings, DrafterResult, UniversalResult } from './result.js';
 import { resultSchema } from './result.js';
 import { timingSchema } from './result-schema.js';
+import { describeSetup } from './rebuild-result.js';
 import { refuseUsedFolder, RunFolder } from './run-folder.js';
 import { summariseDrafter } from './summary.js';
 import { searchUniversal } from './universal.js';
@@ -31,6 +33,8 @@ export interface AuditOptions {
   readonly events?: AuditEvents;
   readonly signal?: AbortSignal;
   readonly cacheFolder?: string;
+  /** Read all of the converted weights before they are used. */
+  readonly verifyCache?: boolean;
 }
 
 export type AuditOutcome =
@@ -95,11 +99,19 @@ function refuseOtherVersion({ version }: AuditRequest, path: string): void {
 export async function planAudit(request: AuditRequest, options: AuditOptions = {}): Promise<Effort> {
   const runtime = createOnnxRuntime({ threads: request.threads });
   try {
-    const { target, drafters } = await openModels(request, runtime, options);
+    const { target, drafters } = await openModels(request, runtime, cacheOf(options));
     return await estimateEffort(request, target, drafters);
   } finally {
     await runtime.dispose();
   }
+}
+
+function cacheOf({ cacheFolder, verifyCache, events }: AuditOptions): CacheOptions {
+  return {
+    ...(cacheFolder === undefined ? {} : { cacheFolder }),
+    ...(verifyCache === undefined ? {} : { verifyCache }),
+    onNotice: (message) => events?.onNotice?.(message),
+  };
 }
 
 /** The folder is made once the models are known to load: what is refused leaves nothing behind. */
@@ -111,7 +123,7 @@ async function runAudit(
   const runtime = createOnnxRuntime({ threads: request.threads });
   let folder: RunFolder | undefined;
   try {
-    const models = await openModels(request, runtime, options);
+    const models = await openModels(request, runtime, cacheOf(options));
     folder = openFolder();
     const result = await runUnits(folder, request, models, options);
     const timings = collectTimings(folder);
@@ -193,36 +205,6 @@ function listUnits(request: AuditRequest): UnitName[] {
     ]),
     ...(request.transfer ? transferUnits(request) : []),
   ];
-}
-
-function describeSetup(request: AuditRequest): AuditResult['setup'] {
-  const { version, node, target, preset, seed, settings, command, prompts } = request;
-  return {
-    version,
-    node,
-    target,
-    drafters: request.drafters.map(({ name, parameterCount, sha256, id, system, policy }) => ({
-      name,
-      parameterCount,
-      sha256,
-      id,
-      system,
-      policy,
-    })),
-    preset,
-    seed,
-    options: {
-      ...settings,
-      suffixes: request.suffixes.length,
-      threads: request.threads,
-      ...(request.chatTemplate === undefined ? {} : { chatTemplate: request.chatTemplate.origin }),
-      ...(request.date === undefined ? {} : { date: request.date }),
-      transfer: request.transfer,
-      universal: request.universal,
-    },
-    command,
-    promptCount: prompts.length,
-  };
 }
 
 function collectTimings(folder: RunFolder): AuditTimings {

@@ -14,7 +14,7 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { makeTemporaryFolder } from '../checkpoint/testing/temporary-folder.js';
 import { MistletoeError } from '../core/errors.js';
-import { chooseRunFolder, RunFolder } from './run-folder.js';
+import { RunFolder } from './run-folder.js';
 import { verifyRun } from './run-units.js';
 
 const temporary = makeTemporaryFolder();
@@ -157,10 +157,8 @@ describe('a run folder', () => {
 
   it('is named with the first free number', () => {
     const parent = freshFolder();
-    expect(chooseRunFolder(parent, 'x')).toBe(join(parent, 'x-1'));
     const first = RunFolder.createNumbered(parent, 'x', {});
     expect(first.path).toBe(join(parent, 'x-1'));
-    expect(chooseRunFolder(parent, 'x')).toBe(join(parent, 'x-2'));
     expect(basename(RunFolder.createNumbered(parent, 'x', {}).path)).toBe('x-2');
   });
 });
@@ -178,7 +176,8 @@ describe('units that were changed from outside', () => {
     ['"x"', 'is not a unit'],
     ['{"unit":5,"stepLines":0}', 'is not a unit: unit: '],
     ['{"unit":"b","stepLines":-1}', 'is not a unit: stepLines: '],
-    ['{"unit":"b","stepLines":0,"data":{}}', 'does not follow from line 1'],
+    ['{"unit":"b","stepLines":0,"data":{}}', 'is not a unit: stepsSha256: '],
+    ['{"unit":"b","stepLines":0,"stepsSha256":"","data":{}}', 'does not follow from line 1'],
     ['hello', 'is not JSON'],
     ['', 'is not JSON'],
   ])('%j in place of a line is refused with its place', (line, fault) => {
@@ -221,6 +220,39 @@ describe('units that were changed from outside', () => {
     const other = freshFolder();
     work(RunFolder.create(other, { seed: 2 }));
     expect(verifyRun(other).sha256).not.toBe(sha256);
+  });
+});
+
+describe('steps that were changed from outside', () => {
+  const change = (path: string, edit: (lines: string[]) => readonly string[]): void => {
+    const lines = read(path, 'steps.jsonl').trimEnd().split('\n');
+    writeFileSync(join(path, 'steps.jsonl'), edit(lines).map((line) => `${line}\n`).join('')); // prettier-ignore
+  };
+
+  it.each<[string, (lines: string[]) => readonly string[], string]>([
+    ['changed', ([a, b, c]) => [a!, b!.replace('Ü', 'U'), c!], 'steps.jsonl, lines 1 to 2, are not the steps of the unit b'], // prettier-ignore
+    ['swapped', ([a, b, c]) => [a!, c!, b!], 'steps.jsonl, lines 1 to 2, are not the steps of the unit b'],
+    ['dropped at the end', ([a, b]) => [a!, b!], 'units.jsonl, line 3, counts 3 lines of steps.jsonl, which has 2'], // prettier-ignore
+    ['dropped before', ([, b, c]) => [b!, c!], 'steps.jsonl, lines 1 to 2, are not the steps of the unit b'],
+  ])('%s are named', (_, edit, message) => {
+    const path = finishedRun();
+    change(path, edit);
+    expect(failureOf(() => verifyRun(path)).message).toContain(message);
+  });
+
+  it('behind the last unit belong to none yet', () => {
+    const path = finishedRun();
+    change(path, (lines) => [...lines, '{"step": 4}']);
+    expect(verifyRun(path)).toMatchObject({ units: 3, steps: 3 });
+  });
+
+  it('are as they were written after a kill and a resume, too', () => {
+    const whole = finishedRun();
+    const path = freshFolder();
+    cpSync(whole, path, { recursive: true });
+    truncateSync(join(path, 'units.jsonl'), read(path, 'units.jsonl').indexOf('"b"'));
+    work(RunFolder.resume(path).folder);
+    expect(verifyRun(path).sha256).toBe(verifyRun(whole).sha256);
   });
 });
 

@@ -4,6 +4,8 @@
  * unit is cut off when it resumes, so that it ends with the bytes of a run that was never killed. Times are kept in
  * a file of their own, because no two runs have the same. While a process has the run open, nobody else can open it.
  */
+import type { Hash } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import { mkdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { z } from 'zod';
@@ -24,7 +26,7 @@ import {
 } from './run-units.js';
 import { appendText, explainFailure, syncFile, syncFolder, writeAtomically } from './run-writes.js';
 
-export { chooseRunFolder, refuseUsedFolder } from './run-place.js';
+export { refuseUsedFolder } from './run-place.js';
 
 const timingsFile = 'timings.jsonl';
 
@@ -46,6 +48,8 @@ const timingSchema = z.looseObject({ unit: z.string() });
 export class RunFolder {
   private units = new Map<string, StoredUnit>();
   private stepLines = 0;
+  /** Over the steps of the unit that is being worked on. */
+  private stepsHash: Hash = createHash('sha256');
   private chain = '';
   private earlierMs = 0;
   private hasFailed = false;
@@ -124,7 +128,9 @@ export class RunFolder {
   }
 
   appendStep(step: unknown): void {
-    this.append(stepsFile, JSON.stringify(step));
+    const line = JSON.stringify(step);
+    this.append(stepsFile, line);
+    this.stepsHash.update(`${line}\n`);
     this.stepLines += 1;
   }
 
@@ -137,7 +143,9 @@ export class RunFolder {
     if (this.units.has(unit)) throw new Error(`The unit ${unit} was completed twice.`);
     this.appendElapsed();
     syncFile(join(this.path, stepsFile));
-    const { line, chain } = formatUnit(this.chain, unit, this.stepLines, data);
+    const stepsSha256 = this.stepsHash.digest('hex');
+    this.stepsHash = createHash('sha256');
+    const { line, chain } = formatUnit(this.chain, { unit, stepLines: this.stepLines, stepsSha256, data });
     this.append(unitsFile, line, true);
     this.chain = chain;
     // As it will be read back: a resumed run must not see other values than this one.

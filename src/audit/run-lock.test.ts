@@ -116,11 +116,14 @@ describe('the lock of a run', () => {
   });
 });
 
+const listModules = (folder: string): string[] =>
+  readdirSync(folder).flatMap((name) => (/^[^.]+\.ts$/.test(name) ? [name.slice(0, -'.ts'.length)] : []));
+
 /** The rooms that a run folder stands on, so that processes of their own can use it. */
 function buildForChildProcesses(build: string): void {
   const source = resolve(import.meta.dirname, '..');
   for (const name of [
-    'core/errors',
+    ...listModules(join(source, 'core')).map((name) => `core/${name}`),
     ...['json-lines', 'run-folder', 'run-lock', 'run-place', 'run-units', 'run-writes'].map((own) => `audit/${own}`), // prettier-ignore
   ]) {
     const { outputText } = ts.transpileModule(readFileSync(join(source, `${name}.ts`), 'utf8'), {

@@ -2,6 +2,7 @@
 import { existsSync, mkdirSync, readdirSync, rmdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { describeCause, MistletoeError } from '../core/errors.js';
+import { quoteWord } from '../core/shown-words.js';
 import { isLockFile } from './run-lock.js';
 import { configFile } from './run-units.js';
 import { codeOf } from './run-writes.js';
@@ -10,7 +11,7 @@ export function refuseUsedFolder(path: string): void {
   if (!existsSync(path)) return;
   if (existsSync(join(path, configFile))) {
     throw new MistletoeError('usage', `${path} already holds a run.`, {
-      hint: `Go on with it by --resume ${path}, or choose another folder.`,
+      hint: `Go on with it by --resume ${quoteWord(path)}, or choose another folder.`,
     });
   }
   // What a run leaves that was killed before it began is no obstacle.
@@ -20,13 +21,6 @@ export function refuseUsedFolder(path: string): void {
       hint: 'Choose another folder, or an empty one.',
     });
   }
-}
-
-/** The first of NAME-1, NAME-2, ... that does not exist yet. Only createNumbered makes sure that nobody else takes it. */
-export function chooseRunFolder(parent: string, name: string): string {
-  let number = 1;
-  while (existsSync(join(parent, `${name}-${number}`))) number += 1;
-  return join(parent, `${name}-${number}`);
 }
 
 /** mkdir is the arbiter: it succeeds for one process alone. */

@@ -1,6 +1,7 @@
 /**
  * The lines of units.jsonl. Each carries a hash over itself and the line before it, the first one over config.json, so
- * that a line which was changed, dropped or put elsewhere is found: `{"unit","stepLines","data","chain"}`.
+ * that a line which was changed, dropped or put elsewhere is found: `{"unit","stepLines","stepsSha256","data","chain"}`.
+ * Steps that differ do not keep a run from going on, since no result is made from them; verifyRun names them.
  */
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
@@ -16,8 +17,17 @@ const unitSchema = z.object({
   unit: z.string(),
   /** Lines that steps.jsonl has once this unit is complete. */
   stepLines: z.int().nonnegative(),
+  /** Over the lines of its own steps. */
+  stepsSha256: z.string(),
   data: z.unknown(),
 });
+type Unit = z.infer<typeof unitSchema>;
+
+/** Where units are read from: a run that is open, or one that is only looked at. */
+export interface UnitSource {
+  /** Undefined where the unit is not finished; what does not fit the schema is refused with its place. */
+  get<T>(unit: string, schema: z.ZodType<T>): T | undefined;
+}
 
 export interface StoredUnit {
   readonly data: unknown;
@@ -41,11 +51,9 @@ export function startChain(config: string | Buffer): string {
 /** The line, without its end, and what the next one is chained to. */
 export function formatUnit(
   previous: string,
-  unit: string,
-  stepLines: number,
-  data: unknown,
+  { unit, stepLines, stepsSha256, data }: Unit,
 ): { readonly line: string; readonly chain: string } {
-  const opened = JSON.stringify({ unit, stepLines, data }).slice(0, -1);
+  const opened = JSON.stringify({ unit, stepLines, stepsSha256, data }).slice(0, -1);
   const chain = hashLink(previous, opened);
   return { line: `${opened},"chain":"${chain}"}`, chain };
 }
@@ -57,8 +65,11 @@ function hashLink(previous: string, opened: string | Buffer): string {
 const ending = /^,"chain":"([0-9a-f]{64})"\}$/;
 const endingBytes = ',"chain":""}'.length + 64;
 
+/** Called for every unit with the lines of its own steps and the place of its line. */
+type UnitCheck = (unit: Unit, steps: readonly Buffer[], place: string) => void;
+
 /** Reads and checks the finished units of a run; nothing is changed. */
-export function readUnits(folder: string): StoredUnits {
+export function readUnits(folder: string, check: UnitCheck = () => undefined): StoredUnits {
   const path = join(folder, unitsFile);
   const steps = readLines(join(folder, stepsFile));
   const units = new Map<string, StoredUnit>();
@@ -76,6 +87,7 @@ export function readUnits(folder: string): StoredUnits {
       throw refuse(`${place} does not follow from ${before} as it was written (unit ${parsed.unit})`);
     }
     if (units.has(parsed.unit)) throw refuse(`${place} has the unit ${parsed.unit} a second time`);
+    check(parsed, steps.slice(stepLines, parsed.stepLines), place);
     // A machine that lost power may have kept a unit without its steps: then the unit is done again.
     if (parsed.stepLines > steps.length) break;
     units.set(parsed.unit, { data: parsed.data, lineNumber });
@@ -86,7 +98,7 @@ export function readUnits(folder: string): StoredUnits {
   return { units, lines, steps: steps.slice(0, stepLines), chain };
 }
 
-function parseUnit(line: Buffer, place: string): z.infer<typeof unitSchema> {
+function parseUnit(line: Buffer, place: string): Unit {
   const parsed = parseLine(line);
   if ('fault' in parsed) throw refuse(`${place} ${parsed.fault}`);
   const unit = unitSchema.safeParse(parsed.value);
@@ -136,10 +148,30 @@ export interface VerifiedRun {
   readonly sha256: string;
 }
 
-/** Whether config.json and the finished units are as they were written; refuses with the line that is not. */
-export function verifyRun(folder: string): VerifiedRun {
-  const { units, steps, chain } = readUnits(folder);
-  return { units: units.size, steps: steps.length, sha256: chain };
+/** Whether config.json, the finished units and their steps are as they were written; refuses with the line that is not. */
+export function verifyRun(folder: string): VerifiedRun & UnitSource {
+  let before = 0;
+  const { units, steps, chain } = readUnits(folder, ({ unit, stepLines, stepsSha256 }, own, place) => {
+    if (before + own.length < stepLines) {
+      throw refuse(`${place} counts ${stepLines} lines of ${stepsFile}, which has ${before + own.length}`);
+    }
+    const hash = createHash('sha256');
+    for (const line of own) hash.update(line).update('\n');
+    if (hash.digest('hex') !== stepsSha256) {
+      const lines = `${join(folder, stepsFile)}, lines ${before + 1} to ${stepLines},`;
+      throw refuse(`${lines} are not the steps of the unit ${unit} as they were written`);
+    }
+    before = stepLines;
+  });
+  return {
+    units: units.size,
+    steps: steps.length,
+    sha256: chain,
+    get(unit, schema) {
+      const stored = units.get(unit);
+      return stored === undefined ? undefined : parseUnitData(folder, unit, stored, schema);
+    },
+  };
 }
 
 function refuse(fault: string): MistletoeError {

@@ -2,6 +2,7 @@
 import { closeSync, existsSync, fsyncSync, openSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import { describeCause, MistletoeError } from '../core/errors.js';
+import { quoteWord } from '../core/shown-words.js';
 
 /** Appends, and with `durable` returns only once the line is on the disk. */
 export function appendText(path: string, text: string, { durable = false } = {}): void {
@@ -83,7 +84,7 @@ export function explainFailure<Result>(path: string, write: () => Result): Resul
       'runtime',
       `${basename(path)} of the run in ${folder} could not be written: ${describeCause(cause)}; every finished unit is safe.`,
       {
-        hint: `${remedies[code] ?? 'Mend that'}, then go on with: mistletoe audit --resume ${folder}`,
+        hint: `${remedies[code] ?? 'Mend that'}, then go on with: mistletoe audit --resume ${quoteWord(folder)}`,
         cause,
       },
     );

@@ -30,11 +30,13 @@ import type { SuffixScorer } from './search.js';
 import { searchSuffix } from './search.js';
 import { countClasses } from './summary.js';
 
+export const universalKey = (drafter: string): string => `${drafter}/universal`;
+
 export async function searchUniversal(
   audit: DrafterAudit,
   policy: LoadedDrafter['policy'],
 ): Promise<UniversalResult | undefined> {
-  const key = `${audit.id}/universal`;
+  const key = universalKey(audit.id);
   if (!audit.folder.has(key)) audit.folder.complete(key, (await runUniversal(audit, policy)) ?? null);
   return audit.folder.get(key, universalSchema) ?? undefined;
 }

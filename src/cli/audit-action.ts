@@ -8,6 +8,7 @@ import { planAudit, resumeAudit, startAudit } from '../audit/run-audit.js';
 import type { AuditSettings } from '../audit/settings.js';
 import { settingsSchema } from '../audit/settings.js';
 import { MistletoeError } from '../core/errors.js';
+import { quoteWord } from '../core/shown-words.js';
 import { renderJson } from '../report/json.js';
 import { renderMarkdown } from '../report/markdown.js';
 import { countText, durationText } from '../report/number-text.js';
@@ -16,15 +17,17 @@ import { writeReports } from '../report/write-reports.js';
 import type { Prompt } from '../text/prompt-set.js';
 import { inlinePrompt, loadPrompts, promptSetFiles } from '../text/prompt-set.js';
 import type { GivenSuffix } from '../text/suffix-list.js';
-import { parseSuffixes } from '../text/suffix-list.js';
+import { dropRepeated, parseSuffixes } from '../text/suffix-list.js';
 import type { AuditFlags } from './audit-command.js';
 import { createAuditProgress } from './audit-progress.js';
 import { formatAudit } from './audit-text.js';
 import { bundledPrompts } from './bench-command.js';
+import { cacheOf } from './common-options.js';
 import { exitCodes } from './failure.js';
+import { createNotice } from './notice.js';
 import { createProgress } from './progress.js';
 import type { Terminal } from './terminal.js';
-import { colorsFor, withoutControls } from './terminal.js';
+import { colorsFor } from './terminal.js';
 
 export interface AuditInvocation {
   /** What the user typed, for the report. */
@@ -41,14 +44,16 @@ export async function runAuditCommand(
   if (flags.dryRun === true) return describePlan(flags, terminal, invocation);
   const progress = createProgress(flags.progress, terminal.stderr);
   const abort = new AbortController();
-  const stopListening = terminal.onInterrupt(() => {
-    progress.note('Finishing the current step; Ctrl-C again stops at once.');
+  const stopListening = terminal.onInterrupt((signal) => {
+    const again = signal === 'SIGINT' ? 'Ctrl-C again' : `another ${signal}`;
+    progress.note(`Finishing the current step; ${again} stops at once.`);
     abort.abort();
   });
   const outcome = await begin(flags, invocation, {
     events: createAuditProgress(progress, { now: () => performance.now() }),
+    onNotice: progress.note,
     signal: abort.signal,
-    ...(flags.cacheDir === undefined ? {} : { cacheFolder: flags.cacheDir }),
+    ...cacheOf(flags),
   }).finally(() => {
     stopListening();
     progress.finish();
@@ -59,28 +64,32 @@ export async function runAuditCommand(
 async function begin(
   flags: AuditFlags,
   { commandLine, strayBesideResume }: AuditInvocation,
-  options: AuditOptions & { readonly events: AuditEvents },
+  options: AuditOptions & { readonly events: AuditEvents; readonly onNotice: (message: string) => void },
 ): Promise<AuditOutcome> {
   if (flags.resume !== undefined) {
     if (strayBesideResume !== undefined) {
       throw new MistletoeError('usage', `${strayBesideResume} cannot be changed when a run is resumed.`, {
-        hint: 'Leave it out; --progress, --format, --cache-dir and the gate may be given.',
+        hint: 'Leave it out; --progress, --format, --cache-dir, --verify-cache and the gate may be given.',
       });
     }
     return resumeAudit(flags.resume, options);
   }
-  const request = await readRequest(flags, commandLine);
+  const request = await readRequest(flags, commandLine, options.onNotice);
   const name = [request.target.name, ...request.drafters.map(({ id }) => id), request.seed].join('-');
   return startAudit(flags.out ?? { parent: 'runs', name }, request, options);
 }
 
-async function readRequest(flags: AuditFlags, command: string): Promise<AuditRequest> {
+async function readRequest(
+  flags: AuditFlags,
+  command: string,
+  onNotice: (message: string) => void,
+): Promise<AuditRequest> {
   return createRequest({
     target: flags.target,
     drafters: flags.drafter,
     draft: flags.draft,
     prompts: await readPrompts(flags),
-    suffixes: await readSuffixes(flags.suffix ?? []),
+    suffixes: dropRepeated(await readSuffixes(flags.suffix ?? []), onNotice),
     preset: flags.preset,
     settings: pickSettings(flags),
     seed: flags.seed,
@@ -102,7 +111,7 @@ async function readSuffixes(given: readonly string[]): Promise<GivenSuffix[]> {
 
 async function describePlan(
   flags: AuditFlags,
-  { stdout }: Terminal,
+  terminal: Terminal,
   { commandLine }: AuditInvocation,
 ): Promise<number> {
   if (flags.resume !== undefined) {
@@ -110,16 +119,16 @@ async function describePlan(
       hint: 'Leave --dry-run out to go on with the run.',
     });
   }
-  const request = await readRequest(flags, commandLine);
-  const effort = await planAudit(
-    request,
-    flags.cacheDir === undefined ? {} : { cacheFolder: flags.cacheDir },
-  );
-  stdout.write(
-    flags.format === 'json'
-      ? `${JSON.stringify({ ...effort, settings: request.settings }, undefined, 2)}\n`
-      : formatPlan(request, effort),
-  );
+  const onNotice = createNotice(terminal);
+  const request = await readRequest(flags, commandLine, onNotice);
+  const effort = await planAudit(request, {
+    events: { onNotice },
+    ...cacheOf(flags),
+  });
+  const { stdout } = terminal;
+  if (flags.format === 'json')
+    stdout.writeData(`${JSON.stringify({ ...effort, settings: request.settings }, undefined, 2)}\n`);
+  else stdout.write(formatPlan(request, effort));
   return exitCodes.success;
 }
 
@@ -138,7 +147,7 @@ function formatPlan(request: AuditRequest, effort: Effort): string {
       .join(', ')}.`,
     '',
   ]
-    .map(withoutControls)
+    .map((line) => line.replace(/[\r\n]/g, ' '))
     .join('\n');
 }
 
@@ -172,7 +181,9 @@ async function finish(outcome: AuditOutcome, flags: AuditFlags, terminal: Termin
   const { stdout, stderr } = terminal;
   const path = outcome.folder.path;
   if (outcome.status === 'interrupted') {
-    stderr.write(`Interrupted. Go on with:\n  mistletoe audit --resume ${path}${gateWords(flags)}\n`);
+    stderr.write(
+      `Interrupted. Go on with:\n  mistletoe audit --resume ${quoteWord(path)}${gateWords(flags)}\n`,
+    );
     return exitCodes.interrupted;
   }
   const { result, timings } = outcome;
@@ -186,7 +197,7 @@ async function finish(outcome: AuditOutcome, flags: AuditFlags, terminal: Termin
       break;
     }
     case 'json':
-      stdout.write(renderJson(result, timings, verdict, path));
+      stdout.writeData(renderJson(result, timings, verdict, path));
       break;
     case 'markdown':
       stdout.write(renderMarkdown(result, timings, verdict));

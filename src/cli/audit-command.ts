@@ -1,5 +1,7 @@
 import { type Command, Option } from 'commander';
 import type { AuditSettings } from '../audit/settings.js';
+import { MistletoeError } from '../core/errors.js';
+import { quoteWord, shortenPath } from '../core/shown-words.js';
 import { bundledTarget } from '../decode/bundled-models.js';
 import { addSettings } from './audit-settings.js';
 import type { MachineFlags, TemplateFlags } from './common-options.js';
@@ -26,6 +28,7 @@ export interface AuditFlags extends Partial<AuditSettings>, MachineFlags, Templa
   readonly seed: number;
   readonly out?: string;
   readonly resume?: string;
+  readonly verify?: string;
   readonly failIfDrop?: number;
   readonly failIfAcceptedLengthBelow?: number;
   readonly progress: ProgressMode;
@@ -33,7 +36,12 @@ export interface AuditFlags extends Partial<AuditSettings>, MachineFlags, Templa
 }
 
 /** What --resume may stand beside: everything else is in the run's folder. */
-const resumable = ['resume', 'progress', 'format', 'cacheDir', 'failIfDrop', 'failIfAcceptedLengthBelow'];
+const resumable = [
+  ...['resume', 'progress', 'format', 'cacheDir', 'verifyCache'],
+  ...['failIfDrop', 'failIfAcceptedLengthBelow'],
+];
+/** What --verify may stand beside: it runs nothing. */
+const verifiable = ['verify', 'format'];
 
 export function addAuditCommand(program: Command, context: CommandContext): void {
   const command = program
@@ -48,11 +56,18 @@ export function addAuditCommand(program: Command, context: CommandContext): void
   addRun(command);
   command.addHelpText('after', examples);
   command.action(async (flags: AuditFlags) => {
+    const findStray = (allowed: readonly string[]): string | undefined =>
+      listGiven(command).find((option) => !allowed.includes(option.attributeName()))?.long ?? undefined;
+    if (flags.verify !== undefined) {
+      refuseStray(findStray(verifiable));
+      const { runVerify } = await import('./audit-verify.js');
+      context.exitCode = await runVerify(flags.verify, flags.format, context.terminal.stdout);
+      return;
+    }
     const { runAuditCommand } = await import('./audit-action.js');
     context.exitCode = await runAuditCommand({ ...flags, ...readChat(command) }, context.terminal, {
       commandLine: formatCommandLine(command),
-      strayBesideResume: listGiven(command).find((option) => !resumable.includes(option.attributeName()))
-        ?.long,
+      strayBesideResume: findStray(resumable),
     });
   });
 }
@@ -98,6 +113,10 @@ function addRun(command: Command): void {
     .option('--seed <number>', 'of everything random', wholeNumber(0), 0)
     .option('--out <dir>', 'folder of the run (default: a new one in runs/)')
     .option('--resume <dir>', 'go on with an interrupted run')
+    .option(
+      '--verify <dir>',
+      'say whether a run is as it was written: configuration, units, steps, result; run nothing',
+    )
     .option('--dry-run', 'say what it would do, how long that takes and how much memory; search nothing')
     .optionsGroup('Gate and output:')
     .option(
@@ -127,8 +146,15 @@ function readChat(command: Command): Partial<Pick<AuditSettings, 'chat'>> {
   return raw === true ? { chat: false } : chat === true ? { chat } : {};
 }
 
+function refuseStray(stray: string | undefined): void {
+  if (stray === undefined) return;
+  throw new MistletoeError('usage', `${stray} means nothing beside --verify, which runs nothing.`, {
+    hint: 'Leave it out; only --format may be given.',
+  });
+}
+
 /** Where it runs and what it prints does not change what it finds. */
-const irrelevant = ['out', 'progress', 'format', 'cacheDir', 'dryRun'];
+const irrelevant = ['out', 'progress', 'format', 'cacheDir', 'verifyCache', 'dryRun'];
 
 function formatCommandLine(command: Command): string {
   const given = listGiven(command).filter((option) => !irrelevant.includes(option.attributeName()));
@@ -136,14 +162,22 @@ function formatCommandLine(command: Command): string {
     const value = command.getOptionValue(option.attributeName()) as unknown;
     const name = option.long ?? '';
     if (typeof value === 'boolean') return [name];
-    return (Array.isArray(value) ? value : [value]).flatMap((each) => [name, quote(String(each))]);
+    const show = shownValues[option.attributeName()] ?? ((word) => word);
+    return (Array.isArray(value) ? value : [value]).flatMap((each) => [name, quoteWord(show(String(each)))]);
   });
   return ['mistletoe', 'audit', ...words].join(' ');
 }
 
-function quote(word: string): string {
-  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
-}
+/** The command stands in reports, which are passed on: where folders lie is nobody's business. */
+const shownValues: Readonly<Record<string, (value: string) => string>> = {
+  target: shortenPath,
+  drafter: shortenPath,
+  prompts: shortenPath,
+  promptsDir: shortenPath,
+  chatTemplate: shortenPath,
+  draft: (policy) => policy.replace(/(?<=^tree:).*/s, shortenPath),
+  suffix: (text) => (/\.(txt|jsonl)$/.test(text) ? shortenPath(text) : text),
+};
 
 const examples = `
 Examples:
@@ -152,8 +186,10 @@ Examples:
   mistletoe audit --target ./my-model --drafter ./my-eagle3 -p my.jsonl --limit 8 --fail-if-drop 0.3
   mistletoe audit -d eagle3 --suffix runs/target-eagle3-0-1/suffixes.jsonl    measure the suffixes of an earlier run
   mistletoe audit --resume runs/target-eagle3-0-1         go on after Ctrl-C or a crash
+  mistletoe audit --verify runs/target-eagle3-0-1         has anything been changed since?
 
 It audits weights that you hold, on your machine. The run's folder has report.html, report.md, junit.xml,
 result.json and suffixes.jsonl; mistletoe compare shows two runs side by side.
-Exit codes: 0 passed, 1 the program failed, 2 something you gave it is wrong, 3 nothing audited, 100 a gate failed, 130 interrupted.
+Exit codes: 0 passed, 1 the program failed, 2 something you gave it is wrong, 3 nothing audited, 100 a gate failed,
+130 interrupted (143 by SIGTERM, 129 by SIGHUP).
 `;

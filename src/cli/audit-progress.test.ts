@@ -4,6 +4,7 @@ import type { TracePoint } from '../audit/result.js';
 import { createAuditProgress, roughDuration } from './audit-progress.js';
 import type { ProgressMode } from './progress.js';
 import { createProgress } from './progress.js';
+import { createOutput } from './terminal.js';
 
 const unit = (prompt: string, arm: string): UnitName => ({ drafter: 'eagle3', prompt, arm });
 const units = [unit('code-1', 'clean'), unit('code-1', 'attack'), unit('code-2', 'clean'), unit('code-2', 'attack')]; // prettier-ignore
@@ -19,13 +20,13 @@ const point = (step: number, more: Partial<TracePoint> = {}): TracePoint => ({
 function listen(mode: ProgressMode, columns?: number) {
   let written = '';
   let time = 0;
-  const stream = {
+  const stream = createOutput({
     isTerminal: columns !== undefined,
     columns: () => columns,
-    write: (text: string) => {
+    write: (text) => {
       written += text;
     },
-  };
+  });
   const progress = createProgress(mode, stream);
   return {
     events: createAuditProgress(progress, { now: () => time }) as Required<ReturnType<typeof createAuditProgress>>, // prettier-ignore

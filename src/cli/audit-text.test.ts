@@ -1,12 +1,12 @@
-import pico from 'picocolors';
 import { describe, expect, it } from 'vitest';
 import type { AuditResult } from '../audit/result.js';
 import type { SampleOptions } from '../report/testing/sample-audit.js';
 import { createSampleAudit } from '../report/testing/sample-audit.js';
 import { judge } from '../report/verdict.js';
 import { formatAudit } from './audit-text.js';
+import { createColors } from './colors.js';
 
-const colors = pico.createColors(false);
+const colors = createColors(false);
 const format = (result: AuditResult): string =>
   formatAudit(result, judge(result, { failIfDrop: 0.3 }), { report: 'runs/x/report.html', colors });
 const formatSample = (options: SampleOptions = {}): string => format(createSampleAudit(options).result);
@@ -60,10 +60,11 @@ describe('an audit in the terminal', () => {
     expect(empty).toContain('eagle3: 0 prompts audited, 9 skipped');
   });
 
-  it('lets no name steer the terminal', () => {
+  it('lets no name begin a line of its own', () => {
     const { result } = createSampleAudit();
     const [first] = result.drafters;
-    const hostile = { ...result, drafters: [{ ...first!, drafter: 'evil\u001b[2J' }] };
-    expect(format(hostile)).not.toContain('\u001b');
+    const hostile = { ...result, drafters: [{ ...first!, drafter: 'evil\nrobust: all is well' }] };
+    expect(format(hostile)).toContain('evil robust: all is well');
+    expect(format(hostile)).not.toMatch(/^robust/m);
   });
 });

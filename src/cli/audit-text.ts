@@ -13,8 +13,7 @@ import {
 import { rowContext, sameAnswerColumn } from '../report/row-columns.js';
 import { describeCounts, describeDrop, describeTests } from '../report/test-text.js';
 import type { DrafterVerdict, Verdict } from '../report/verdict.js';
-import type { Colors } from './terminal.js';
-import { withoutControls } from './terminal.js';
+import type { Colors } from './colors.js';
 
 export interface AuditTextOptions {
   readonly report: string;
@@ -57,21 +56,15 @@ export function formatAudit(
     ...result.universal.flatMap(describeUniversal),
   ];
   const closing = [
-    `${colors.bold(verdict.level)}: ${withoutControls(verdict.headline)}`,
-    ...verdict.failures.map((failure) => colors.red(withoutControls(failure))),
+    `${colors.bold(verdict.level)}: ${verdict.headline}`,
+    ...verdict.failures.map((failure) => colors.red(failure)),
     '',
-    `Report: ${withoutControls(report)}`,
+    `Report: ${report}`,
   ];
-  // Ids of prompts and names of folders come from outside; colours are our own.
-  const [first = '', ...rows] = table.map(withoutControls);
-  const lines = [
-    colors.dim(first),
-    ...rows,
-    ...legend.map((line) => colors.dim(line)),
-    ...notes.map(withoutControls),
-    ...closing,
-  ];
-  return `${lines.join('\n')}\n`;
+  const [first = '', ...rows] = table;
+  const lines = [colors.dim(first), ...rows, ...legend.map((line) => colors.dim(line)), ...notes, ...closing];
+  // An id or a folder's name with a line end in it must not begin a line of its own.
+  return `${lines.map((line) => line.replace(/[\r\n]/g, ' ')).join('\n')}\n`;
 }
 
 function drawRows(result: DrafterResult): Row[] {

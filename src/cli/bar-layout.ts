@@ -1,5 +1,5 @@
 /** A progress line that fits the terminal: the bar shrinks first, then words go, the least important first. */
-import { withoutControls } from './terminal.js';
+import { asOneLine } from './clean-text.js';
 
 export interface BarContent {
   readonly label: string;
@@ -35,11 +35,6 @@ function drawBar(done: number, total: number, size: number): string {
   const share = total === 0 ? 1 : Math.min(1, Math.max(0, done / total));
   const full = Math.round(share * size);
   return '\u2588'.repeat(full) + '\u2591'.repeat(size - full);
-}
-
-/** What comes from outside must neither steer the terminal nor break the line. */
-export function asOneLine(text: string): string {
-  return withoutControls(text).replace(/\s+/g, ' ');
 }
 
 function shorten(text: string, room: number): string {

@@ -1,4 +1,4 @@
-import { mkdir, writeFile } from 'node:fs/promises';
+import { mkdir } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { describeCause, MistletoeError } from '../core/errors.js';
@@ -14,9 +14,10 @@ import { describeMachine } from '../measure/machine.js';
 import { toSpecBenchFiles } from '../measure/spec-bench.js';
 import type { BenchmarkSetting } from '../report/benchmark-table.js';
 import { formatBenchmark } from '../report/benchmark-table.js';
+import { writeWhole } from '../report/write-reports.js';
 import { createOnnxRuntime } from '../runtime/onnx/onnx-runtime.js';
 import { loadPrompts } from '../text/prompt-set.js';
-import { samplingOf, templateOf } from './common-options.js';
+import { cacheOf, samplingOf, templateOf } from './common-options.js';
 import type { BenchFlags } from './bench-command.js';
 import type { DrafterPlan } from './bench-systems.js';
 import { planDrafters, planPromptSets } from './bench-systems.js';
@@ -31,10 +32,7 @@ export async function runBench(flags: BenchFlags, terminal: Terminal): Promise<n
   if (flags.answers !== undefined) await createFolder(flags.answers);
   const runtime = createOnnxRuntime(flags.threads === undefined ? {} : { threads: flags.threads });
   const progress = createProgress(flags.progress, terminal.stderr);
-  const loading = {
-    onNotice: progress.note,
-    ...(flags.cacheDir === undefined ? {} : { cacheFolder: flags.cacheDir }),
-  };
+  const loading = { onNotice: progress.note, ...cacheOf(flags) };
   try {
     const target = await openTarget(flags.target, { runtime, ...loading, ...templateOf(flags) });
     const systems: BenchmarkSystem[] = [];
@@ -85,7 +83,7 @@ async function measure({ flags, terminal, progress, target, systems, promptSets 
   const setting = settingOf(flags, target);
   const { maxNewTokens, sampling, seed, warmup } = setting;
   const writeLine = (value: object): void => {
-    stdout.write(`${JSON.stringify(value)}\n`);
+    stdout.writeData(`${JSON.stringify(value)}\n`);
   };
   const abort = new AbortController();
   const stopListening = terminal.onInterrupt(() => {
@@ -154,7 +152,7 @@ async function writeAnswers(folder: string, { records }: BenchmarkResult, target
     const setFolder = join(folder, set.replace(/[^\w.-]+/g, '-').replace(/^[-.]+/, ''));
     await createFolder(setFolder);
     const lines = answers.map((answer) => `${JSON.stringify(answer)}\n`).join('');
-    await writeFile(join(setFolder, `${modelId}.jsonl`), lines);
+    await writeWhole(join(setFolder, `${modelId}.jsonl`), lines);
   }
 }
 

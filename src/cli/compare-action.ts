@@ -6,8 +6,7 @@ import { readFinishedRun } from '../report/finished-run.js';
 import { stringifyStably } from '../report/json.js';
 import type { CompareFlags } from './compare-command.js';
 import { exitCodes } from './failure.js';
-import type { Terminal } from './terminal.js';
-import { withoutControls } from './terminal.js';
+import type { Output, Terminal } from './terminal.js';
 
 export async function runCompare(
   before: string,
@@ -17,17 +16,20 @@ export async function runCompare(
 ): Promise<number> {
   const compared = compareAudits(await readFinishedRun(before), await readFinishedRun(after));
   const gate = failIfWorse === undefined ? null : checkWorse(compared, failIfWorse);
-  stdout.write(render({ ...compared, gate }, format));
+  print({ ...compared, gate }, format, stdout);
   return gate?.exitCode ?? exitCodes.success;
 }
 
-function render(comparison: Comparison, format: CompareFlags['format']): string {
+function print(comparison: Comparison, format: CompareFlags['format'], stdout: Output): void {
   switch (format) {
     case 'text':
-      return withoutControls(renderComparisonText(comparison));
+      stdout.write(renderComparisonText(comparison));
+      break;
     case 'markdown':
-      return renderComparisonMarkdown(comparison);
+      stdout.write(renderComparisonMarkdown(comparison));
+      break;
     case 'json':
-      return stringifyStably(comparison);
+      stdout.writeData(stringifyStably(comparison));
+      break;
   }
 }

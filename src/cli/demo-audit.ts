@@ -3,16 +3,17 @@ import { join, relative } from 'node:path';
 import { createRequest } from '../audit/create-request.js';
 import type { ArmName, ArmResult, AuditResult, PromptResult } from '../audit/result.js';
 import { startAudit } from '../audit/run-audit.js';
+import { quoteWord } from '../core/shown-words.js';
 import { packageRoot } from '../decode/bundled-models.js';
 import { armLabels } from '../report/arm-names.js';
 import { judge } from '../report/verdict.js';
 import { writeReports } from '../report/write-reports.js';
 import { loadPrompts } from '../text/prompt-set.js';
 import { createAuditProgress } from './audit-progress.js';
+import { cacheOf } from './common-options.js';
 import type { Stage } from './demo-stage.js';
 import { createWrapper, sayBars, sayHeading, stageWidth } from './demo-stage.js';
 import { createProgress } from './progress.js';
-import { withoutControls } from './terminal.js';
 
 /** Code and maths: there the drafters do well, and the target's answers stand firm behind stray text. */
 const promptIds = ['code-1', 'code-2', 'maths-4'];
@@ -26,7 +27,7 @@ export async function showAudit(stage: Stage, number: number): Promise<void> {
   say('the target gives the very same answer: two drafters, three prompts.');
   say();
   const all = await loadPrompts(join(packageRoot, 'examples/prompts.jsonl'));
-  const cache = flags.cacheDir === undefined ? {} : { cacheFolder: flags.cacheDir };
+  const cache = cacheOf(flags);
   const request = await createRequest({
     prompts: all.filter(({ id }) => promptIds.includes(id)),
     drafters,
@@ -43,7 +44,7 @@ export async function showAudit(stage: Stage, number: number): Promise<void> {
   });
   const { path } = outcome.folder;
   if (outcome.status === 'interrupted') {
-    say(`Go on with: mistletoe audit --resume ${path}`);
+    say(`Go on with: mistletoe audit --resume ${quoteWord(path)}`);
     return;
   }
   const { result, timings } = outcome;
@@ -118,7 +119,7 @@ function sayOneAnswer(stage: Stage, result: AuditResult): void {
     `One of them, ${drafter}, ${attack.answer.tokenIds.length} tokens that are the same with and without the suffix:`,
   );
   const wrapper = createWrapper(stage.write, '  ', stageWidth - 2);
-  wrapper.add(`${withoutControls(prompt.prompt)}${colors.cyan(withoutControls(attack.suffix))}`);
+  wrapper.add(`${prompt.prompt}${colors.cyan(attack.suffix)}`);
   wrapper.finish();
   for (const [name, { sameAnswer }] of [
     ['without', clean],

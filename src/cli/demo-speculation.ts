@@ -16,11 +16,12 @@ import { runBenchmark } from '../measure/benchmark.js';
 import { plainSystem } from '../measure/benchmark-record.js';
 import type { Prompt } from '../text/prompt-set.js';
 import { loadPrompts } from '../text/prompt-set.js';
+import { cacheOf } from './common-options.js';
 import type { Stage } from './demo-stage.js';
 import { createWrapper, sayBars, sayHeading, stageWidth } from './demo-stage.js';
 import { createTokenMarker, draftBrackets } from './generate-tokens.js';
+import { createNotice } from './notice.js';
 import { createProgress } from './progress.js';
-import { withoutControls } from './terminal.js';
 
 /** One that is easy to foresee and one that is not. */
 const promptIds = ['code-1', 'chat-1'];
@@ -34,7 +35,8 @@ export async function showSpeculation(stage: Stage, number: number): Promise<voi
   const drafter = await loadDrafter(bundledDrafterFolder('eagle3'), {
     target: model,
     tokenizer,
-    ...(flags.cacheDir === undefined ? {} : { cacheFolder: flags.cacheDir }),
+    onNotice: createNotice(stage.terminal),
+    ...cacheOf(flags),
   });
   sayHeading(stage, number, 'The same text, in fewer passes of the target');
   say('A small drafter proposes the next four tokens; the target reads them all in one');
@@ -93,7 +95,7 @@ async function streamText<T extends Generation>(
   const generation = await generate(({ text, origin }) => {
     const shown = isAtStart ? text.trimStart() : text;
     if (shown !== '') isAtStart = false;
-    wrapper.add(marker.mark(withoutControls(shown), origin));
+    wrapper.add(marker.mark(shown, origin));
   });
   wrapper.add(marker.finish());
   wrapper.finish();

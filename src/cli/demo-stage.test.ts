@@ -1,7 +1,7 @@
 import { stripVTControlCharacters } from 'node:util';
 import fc from 'fast-check';
-import pico from 'picocolors';
 import { describe, expect, it } from 'vitest';
+import { createColors } from './colors.js';
 import type { Stage } from './demo-stage.js';
 import { createWrapper, sayBars } from './demo-stage.js';
 
@@ -24,7 +24,7 @@ describe('wrapping', () => {
   });
 
   it('gives colours no room', () => {
-    const { green } = pico.createColors(true);
+    const { green } = createColors(true);
     expect(wrap([green('on'), `${green('e')} ${green('two')}`], 7)).toBe(
       `| ${green('on')}${green('e')} ${green('two')}\n`,
     );

@@ -1,7 +1,9 @@
 /** What a failure looks like and which exit code it has; one place for both. */
 import { CommanderError } from 'commander';
 import { MistletoeError, type ErrorCode } from '../core/errors.js';
-import type { Terminal } from './terminal.js';
+import { asOneLine } from './clean-text.js';
+import { describeSystemFailure } from './system-failure.js';
+import type { StopSignal, Terminal } from './terminal.js';
 import { colorsFor } from './terminal.js';
 
 export const exitCodes = {
@@ -11,6 +13,13 @@ export const exitCodes = {
   incomplete: 3,
   interrupted: 130,
 } as const;
+
+/** As shells have it: 128 and the signal's number. */
+export const signalCodes: Readonly<Record<StopSignal, number>> = {
+  SIGINT: exitCodes.interrupted,
+  SIGTERM: 143,
+  SIGHUP: 129,
+};
 
 const codeOf: Readonly<Partial<Record<ErrorCode, number>>> = {
   runtime: exitCodes.failure,
@@ -43,6 +52,11 @@ function describeFailure(failure: unknown): Report {
     const { message, hint, code } = failure;
     return { sentence: message, hint, exitCode: codeOf[code] ?? exitCodes.badInput };
   }
+  const system = describeSystemFailure(failure);
+  if (system !== undefined) {
+    const { sentence, hint, isOfMachine } = system;
+    return { sentence, hint, exitCode: isOfMachine ? exitCodes.failure : exitCodes.badInput };
+  }
   const seen = failure instanceof Error ? `${failure.name}: ${failure.message}` : String(failure);
   return {
     sentence: `Something unforeseen went wrong (${seen}); this is a bug in Mistletoe.`,
@@ -68,7 +82,7 @@ function describeUsage({ message }: CommanderError): Report {
 
 /** One line with a full stop. */
 export function closeSentence(text: string): string {
-  const line = text.replace(/[\p{Cc}\s]+/gu, ' ').trim();
+  const line = asOneLine(text).trim();
   return /[.?!)]$/.test(line) ? line : `${line}.`;
 }
 

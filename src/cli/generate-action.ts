@@ -5,24 +5,22 @@ import { generateText, openTarget } from '../decode/target.js';
 import { createOnnxRuntime } from '../runtime/onnx/onnx-runtime.js';
 import type { Prompt } from '../text/prompt-set.js';
 import { inlinePrompt, loadPrompts } from '../text/prompt-set.js';
-import { samplingOf, templateOf } from './common-options.js';
+import { decodeText } from '../text/text-file.js';
+import { cacheOf, samplingOf, templateOf } from './common-options.js';
 import { exitCodes } from './failure.js';
 import type { GenerateFlags } from './generate-command.js';
 import type { Speculation } from './generate-drafting.js';
 import { loadSpeculation, planDrafting } from './generate-drafting.js';
 import { createPrinter } from './generate-printers.js';
+import { createNotice } from './notice.js';
 import type { Terminal } from './terminal.js';
-import { colorsFor } from './terminal.js';
 
 export async function runGenerate(flags: GenerateFlags, terminal: Terminal): Promise<number> {
   const plan = planDrafting(flags, samplingOf(flags));
   const prompts = await readPrompts(flags, terminal);
   const runtime = createOnnxRuntime(flags.threads === undefined ? {} : { threads: flags.threads });
-  const colors = colorsFor(terminal.stderr, terminal);
-  const onNotice = (message: string): void => {
-    terminal.stderr.write(`${colors.yellow('note:')}  ${message}\n`);
-  };
-  const loading = { onNotice, ...(flags.cacheDir === undefined ? {} : { cacheFolder: flags.cacheDir }) };
+  const onNotice = createNotice(terminal);
+  const loading = { onNotice, ...cacheOf(flags) };
   try {
     const target = await openTarget(flags.target, {
       runtime,
@@ -47,7 +45,10 @@ async function readPrompts(
   terminal: Terminal,
 ): Promise<readonly Prompt[]> {
   // The newline that ends a piped line belongs to the pipe, not to the prompt.
-  if (prompt === '-') return [inlinePrompt((await terminal.readStdin()).replace(/\r?\n$/, ''))];
+  if (prompt === '-') {
+    const text = decodeText(await terminal.readStdin(), 'The prompt on stdin');
+    return [inlinePrompt(text.replace(/\r?\n$/, ''))];
+  }
   if (prompt !== undefined) return [inlinePrompt(prompt)];
   if (prompts === undefined) {
     throw new MistletoeError('usage', 'generate has no prompt to answer.', {

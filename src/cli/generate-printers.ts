@@ -7,11 +7,12 @@ import type { GenerateOptions, Target } from '../decode/target.js';
 import { verificationRules } from '../decode/verification.js';
 import { formatDraftPolicy } from '../draft/policy.js';
 import type { Prompt } from '../text/prompt-set.js';
+import { asOneLine } from './clean-text.js';
 import type { GenerateFlags } from './generate-command.js';
 import type { Speculation } from './generate-drafting.js';
 import { createTokenMarker } from './generate-tokens.js';
 import type { Terminal } from './terminal.js';
-import { colorsFor, withoutControls } from './terminal.js';
+import { colorsFor } from './terminal.js';
 
 export interface Printer {
   begin(prompt: Prompt): void;
@@ -34,7 +35,6 @@ function createTextPrinter({ flags, terminal, target, speculation }: PrinterPart
   const { stdout, stderr } = terminal;
   const colors = colorsFor(stdout, terminal);
   const summaryColors = colorsFor(stderr, terminal);
-  const clean = stdout.isTerminal ? withoutControls : (text: string) => text;
   const marker = createTokenMarker(colors, flags.showDrafts === true);
   let isAtStart = true;
   return {
@@ -43,16 +43,16 @@ function createTextPrinter({ flags, terminal, target, speculation }: PrinterPart
       if (flags.prompts === undefined) return;
       const [line = ''] = text.trim().split('\n');
       const shown = line.length > 90 ? `${line.slice(0, 90)}...` : line;
-      stdout.write(`${colors.bold(`[${id}]`)} ${colors.dim(clean(shown))}\n`);
+      stdout.write(`${colors.bold(`[${asOneLine(id)}]`)} ${colors.dim(asOneLine(shown))}\n`);
     },
     token({ text, origin }) {
       // An answer to a template's "ASSISTANT:" starts with a blank that only the model cares about.
       const shown = isAtStart && target.template !== undefined ? text.trimStart() : text;
       if (shown !== '') isAtStart = false;
-      stdout.write(marker.mark(clean(shown), origin));
+      stdout.writeData(marker.mark(shown, origin));
     },
     end(_, generation) {
-      stdout.write(`${marker.finish()}${generation.text.endsWith('\n') ? '' : '\n'}`);
+      stdout.writeData(`${marker.finish()}${generation.text.endsWith('\n') ? '' : '\n'}`);
       stderr.write(`${summaryColors.dim(summarise(generation, speculation))}\n`);
       if (flags.prompts !== undefined) stdout.write('\n');
     },
@@ -74,7 +74,7 @@ function createJsonPrinter({ flags, terminal: { stdout }, speculation }: Printer
           ? describeSpeculation(generation, speculation)
           : {}),
       };
-      stdout.write(`${JSON.stringify(result)}\n`);
+      stdout.writeData(`${JSON.stringify(result)}\n`);
     },
   };
 }

@@ -1,14 +1,15 @@
 import fc from 'fast-check';
-import pico from 'picocolors';
 import { describe, expect, it } from 'vitest';
 import type { TokenOrigin } from '../decode/answer.js';
+import { openColors } from './clean-text.js';
+import { createColors } from './colors.js';
 import { createTokenMarker } from './generate-tokens.js';
 
 type Token = readonly [text: string, origin: TokenOrigin];
 
 function markAll(tokens: readonly Token[], { color = false, brackets = false }): string {
-  const marker = createTokenMarker(pico.createColors(color), brackets);
-  return tokens.map(([text, origin]) => marker.mark(text, origin)).join('') + marker.finish();
+  const marker = createTokenMarker(createColors(color), brackets);
+  return openColors(tokens.map(([text, origin]) => marker.mark(text, origin)).join('') + marker.finish());
 }
 
 describe('accepted draft tokens', () => {

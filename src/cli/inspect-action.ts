@@ -1,10 +1,11 @@
 import type { Inspection } from '../draft/inspection.js';
 import { inspectCheckpoint } from '../draft/inspection.js';
+import { asOneLine } from './clean-text.js';
 import { closeSentence, exitCodes } from './failure.js';
 import type { InspectFlags } from './inspect-command.js';
 import { inspectionLines } from './inspection-lines.js';
 import type { Colors, Terminal } from './terminal.js';
-import { colorsFor, withoutControls } from './terminal.js';
+import { colorsFor } from './terminal.js';
 
 export async function runInspect(
   folder: string,
@@ -12,11 +13,9 @@ export async function runInspect(
   terminal: Terminal,
 ): Promise<number> {
   const inspection = await inspectCheckpoint(folder);
-  terminal.stdout.write(
-    format === 'json'
-      ? `${JSON.stringify(inspection, undefined, 2)}\n`
-      : formatInspection(inspection, colorsFor(terminal.stdout, terminal)),
-  );
+  const { stdout } = terminal;
+  if (format === 'json') stdout.writeData(`${JSON.stringify(inspection, undefined, 2)}\n`);
+  else stdout.write(formatInspection(inspection, colorsFor(stdout, terminal)));
   return inspection.problems.length === 0 ? exitCodes.success : exitCodes.badInput;
 }
 
@@ -25,8 +24,8 @@ const shownProblems = 12;
 function formatInspection(inspection: Inspection, colors: Colors): string {
   const facts = inspectionLines(inspection);
   const width = Math.max(...facts.map(([label]) => label.length)) + 2;
-  const lines = facts.map(([label, value]) => colors.dim(label.padEnd(width)) + withoutControls(value));
-  const notes = inspection.notes.map((note) => `${colors.yellow('note:')} ${note}`);
+  const lines = facts.map(([label, value]) => colors.dim(label.padEnd(width)) + asOneLine(value));
+  const notes = inspection.notes.map((note) => `${colors.yellow('note:')} ${asOneLine(note)}`);
   return `${[...lines, ...notes, '', ...formatProblems(inspection, colors)].join('\n')}\n`;
 }
 
@@ -35,8 +34,8 @@ function formatProblems({ problems }: Inspection, colors: Colors): readonly stri
   const shown = problems
     .slice(0, shownProblems)
     .flatMap(({ problem, remedy }, index) => [
-      `${colors.red(`${index + 1}.`)} ${closeSentence(withoutControls(problem))}`,
-      ...(remedy === '' ? [] : [`   ${colors.cyan('remedy:')} ${closeSentence(withoutControls(remedy))}`]),
+      `${colors.red(`${index + 1}.`)} ${closeSentence(problem)}`,
+      ...(remedy === '' ? [] : [`   ${colors.cyan('remedy:')} ${closeSentence(remedy)}`]),
     ]);
   const hidden = problems.length - shownProblems;
   return [

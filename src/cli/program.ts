@@ -8,9 +8,10 @@ import { Command, CommanderError } from 'commander';
 import { packageRoot } from '../decode/bundled-models.js';
 import { addAuditCommand } from './audit-command.js';
 import { addBenchCommand } from './bench-command.js';
+import { addCacheCommand } from './cache-command.js';
 import { addCompareCommand } from './compare-command.js';
 import { addDemoCommand } from './demo-command.js';
-import { exitCodes, reportFailure } from './failure.js';
+import { exitCodes, reportFailure, signalCodes } from './failure.js';
 import { addGenerateCommand } from './generate-command.js';
 import { addInspectCommand } from './inspect-command.js';
 import type { Terminal } from './terminal.js';
@@ -24,6 +25,13 @@ export interface CommandContext {
 
 /** Runs one command line and returns its exit code; every failure has been printed by then. */
 export async function run(argv: readonly string[], terminal: Terminal): Promise<number> {
+  const code = await runCommand(argv, terminal);
+  const fault = await terminal.settle();
+  if (fault !== undefined) return reportFailure(fault, terminal);
+  return code === exitCodes.interrupted ? signalCodes[terminal.interruption() ?? 'SIGINT'] : code;
+}
+
+async function runCommand(argv: readonly string[], terminal: Terminal): Promise<number> {
   const context: CommandContext = { terminal, exitCode: exitCodes.success };
   try {
     await createProgram(context).parseAsync(argv, { from: 'user' });
@@ -70,6 +78,7 @@ function createProgram(context: CommandContext): Command {
   addAuditCommand(program, context);
   addCompareCommand(program, context);
   addDemoCommand(program, context);
+  addCacheCommand(program, context);
   return program;
 }
 
@@ -81,7 +90,8 @@ Examples:
   mistletoe inspect ./my-model                           what is in this folder, and is it usable?
   mistletoe demo                                         see it at work
 
-Exit codes: 0 done, 1 the program failed, 2 something you gave it is wrong, 3 no usable result, 130 interrupted.
+Exit codes: 0 done, 1 the program failed, 2 something you gave it is wrong, 3 no usable result,
+130 interrupted (143 by SIGTERM, 129 by SIGHUP).
 `;
 
 function readVersion(): string {

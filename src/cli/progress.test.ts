@@ -1,17 +1,21 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { ProgressMode } from './progress.js';
 import { createProgress } from './progress.js';
+import type { Output } from './terminal.js';
+import { createOutput } from './terminal.js';
 
-function createStream(isTerminal = false) {
-  const stream = {
+interface TestStream extends Output {
+  width: number | undefined;
+  written: string;
+}
+
+function createStream(isTerminal = false): TestStream {
+  const output = createOutput({
     isTerminal,
-    width: isTerminal ? 80 : undefined,
-    written: '',
-    columns: (): number | undefined => stream.width,
-    write(text: string) {
-      stream.written += text;
-    },
-  };
+    columns: () => stream.width,
+    write: (text) => (stream.written += text),
+  });
+  const stream: TestStream = { ...output, width: isTerminal ? 80 : undefined, written: '' };
   return stream;
 }
 
@@ -60,7 +64,7 @@ describe('progress', () => {
   });
 
   it('asks each time how wide the terminal is, and never draws beyond', () => {
-    const stream: { width: number | undefined } & ReturnType<typeof createStream> = createStream(true);
+    const stream = createStream(true);
     const progress = createProgress('bar', stream);
     const draw = (width: number | undefined): string => {
       stream.width = width;
@@ -133,10 +137,10 @@ describe('progress', () => {
       const progress = createProgress(mode, stream);
       progress.start(1, 'audit');
       progress.update(1, { prompt: 'a\u001b[2J\nb\u202e' });
-      progress.note('c\u001b[3Jd');
+      progress.note('c\u001b[3J\nd');
       progress.finish('e\u001b[4Jf');
       expect(stream.written).toContain('prompt a\ufffd[2J b\ufffd');
-      expect(stream.written).toContain('c\ufffd[3Jd\n');
+      expect(stream.written).toContain('c\ufffd[3J d\n');
       expect(stream.written).toContain('e\ufffd[4Jf\n');
       expect(stream.written).not.toMatch(/\u001b\[[234]J/);
     }

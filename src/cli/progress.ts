@@ -1,12 +1,12 @@
 /**
  * How far a long run has come: a bar on a terminal, a few lines in a log, events for a program. Always on stderr.
- * Names of prompts and folders come from outside, so what people read is cleaned here.
+ * Names of prompts and folders come from outside: none of them begins a line of its own.
  */
 import { Writable } from 'node:stream';
 import cliProgress from 'cli-progress';
-import { asOneLine, layOutBar } from './bar-layout.js';
+import { layOutBar } from './bar-layout.js';
+import { asOneLine, isCursorSequence } from './clean-text.js';
 import type { Output } from './terminal.js';
-import { withoutControls } from './terminal.js';
 
 export type ProgressMode = 'auto' | 'bar' | 'plain' | 'json' | 'none';
 export type ProgressFields = Readonly<Record<string, string | number>>;
@@ -72,12 +72,13 @@ function createBar(stream: Output): Progress {
       bar?.update(done, { words });
     },
     note(message) {
-      stream.write(`${clearedLine}${withoutControls(message)}\n`);
+      stream.steer(clearedLine);
+      stream.write(`${asOneLine(message)}\n`);
     },
     finish(summary) {
       bar?.stop();
       bar = undefined;
-      if (summary !== undefined) stream.write(`${withoutControls(summary)}\n`);
+      if (summary !== undefined) stream.write(`${asOneLine(summary)}\n`);
     },
   };
 }
@@ -94,7 +95,9 @@ function asTerminalStream(stream: Output): NodeJS.WritableStream {
     write(chunk: string | Buffer, _encoding, done) {
       // Without saving and restoring the cursor: lines written meanwhile would be drawn over.
       const text = chunk.toString().replace(/\u001b[78]/g, '');
-      if (text !== '') stream.write(text);
+      // The library writes sequences and text apart; a line of the bar is never a sequence alone.
+      if (isCursorSequence(text)) stream.steer(text);
+      else stream.write(text);
       done();
     },
   });
@@ -141,11 +144,11 @@ function createLines(stream: Output): Progress {
       writeState();
     },
     note(message) {
-      stream.write(`${withoutControls(message)}\n`);
+      stream.write(`${asOneLine(message)}\n`);
     },
     finish(summary) {
       clearTimeout(silence);
-      if (summary !== undefined) stream.write(`${withoutControls(summary)}\n`);
+      if (summary !== undefined) stream.write(`${asOneLine(summary)}\n`);
     },
   };
 }
@@ -154,7 +157,7 @@ function createEvents(stream: Output): Progress {
   let total = 0;
   let label = '';
   const emit = (event: string, fields: Readonly<Record<string, unknown>>): void => {
-    stream.write(`${JSON.stringify({ event, ...fields })}\n`);
+    stream.writeData(`${JSON.stringify({ event, ...fields })}\n`);
   };
   return {
     start(newTotal, newLabel) {

@@ -1,9 +1,13 @@
 /** Reading a finished run back: whatever is in the folder is somebody's file until it has been parsed. */
-import { readFile, stat } from 'node:fs/promises';
+import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { arms, resultSchema } from '../audit/result.js';
+import { isMissing, readBoundedFile } from '../core/bounded-file.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
+import { parseJsonText } from '../core/json-text.js';
+import { fileLimits } from '../core/limits.js';
+import { quoteWord } from '../core/shown-words.js';
 import { keptClasses } from '../measure/kept-class.js';
 import type { ComparableResult, ComparedRun } from './comparison-record.js';
 
@@ -44,8 +48,6 @@ const comparableSchema = z.object({
   }),
 }) satisfies z.ZodType<ComparableResult>;
 
-const largestBytes = 512 * 1024 * 1024;
-
 export async function readFinishedRun(folder: string): Promise<ComparedRun> {
   const path = join(folder, 'result.json');
   const value = parseJson(await readResult(folder, path), path);
@@ -66,31 +68,26 @@ export async function readFinishedRun(folder: string): Promise<ComparedRun> {
 }
 
 async function readResult(folder: string, path: string): Promise<Buffer> {
-  const [inside, status, config] = await Promise.all(
-    [folder, path, join(folder, 'config.json')].map((each) => stat(each).catch(() => undefined)),
+  const [inside, config] = await Promise.all(
+    [folder, join(folder, 'config.json')].map((each) => stat(each).catch(() => undefined)),
   );
   if (inside?.isDirectory() !== true) {
     const seen = inside === undefined ? 'does not exist' : 'is not a folder';
     throw refuse(`${folder} ${seen}; the folder of a finished audit was expected.`, nameFolder);
   }
-  if (status === undefined) {
+  try {
+    return await readBoundedFile(path, fileLimits.auditResult);
+  } catch (cause) {
+    if (!isMissing(cause)) {
+      const hint = 'Put the result itself there, where you may read it.';
+      throw refuse(`${path} cannot be read: ${describeCause(cause)}.`, hint, cause);
+    }
     throw config === undefined
       ? refuse(`${folder} is no run of mistletoe audit: it has no result.json.`, nameFolder)
       : refuse(
           `The audit in ${folder} is not finished: it has no result.json.`,
-          `Finish it with: mistletoe audit --resume ${folder}`,
+          `Finish it with: mistletoe audit --resume ${quoteWord(folder)}`,
         );
-  }
-  if (!status.isFile() || status.size > largestBytes) {
-    throw refuse(
-      `${path} is not a regular file of at most ${largestBytes} bytes.`,
-      'Put the result itself there.',
-    );
-  }
-  try {
-    return await readFile(path);
-  } catch (cause) {
-    throw refuse(`${path} cannot be read: ${describeCause(cause)}.`, nameFolder, cause);
   }
 }
 
@@ -98,7 +95,7 @@ const nameFolder = 'Give the folder that `mistletoe audit` named.';
 
 function parseJson(bytes: Buffer, path: string): unknown {
   try {
-    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
+    return parseJsonText(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
   } catch (cause) {
     throw refuse(
       `${path} is not JSON: ${describeCause(cause)}.`,

@@ -42,7 +42,7 @@ export async function writeReports(
   return paths;
 }
 
-async function writeWhole(path: string, text: string): Promise<void> {
+export async function writeWhole(path: string, text: string): Promise<void> {
   const temporary = `${path}.${process.pid}.tmp`;
   try {
     await writeFile(temporary, text, 'utf8');

@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { parseSuffixes } from './suffix-list.js';
+import { dropRepeated, parseSuffixes } from './suffix-list.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'mistletoe-suffixes-'));
 afterAll(() => {
@@ -87,7 +87,6 @@ describe('a file of suffixes', () => {
     ['s.txt', 'a\nb\tc\n', 'line 2, has the control character U+0009'],
     ['s.txt', 'a\rb\n', 'line 1, has the control character U+000D'],
     ['s.txt', 'a\nb\0\n', 'line 2, has the control character U+0000'],
-    ['s.txt', 'a\nb\na\n', 'line 3, has the suffix "a", which line 1 has already'],
     ['s.jsonl', '"a"\n\n"b"', 'line 2, is empty'],
     ['s.jsonl', '""', 'line 1, is empty'],
     ['s.jsonl', '{"suffix": "a\\u0007"}', 'line 1, has the control character U+0007'],
@@ -96,12 +95,6 @@ describe('a file of suffixes', () => {
     ['s.jsonl', '{"suffix": 7}', 'line 1, is not a suffix'],
     ['s.jsonl', '{"prompt": "a"}', 'line 1, is not a suffix'],
     ['s.jsonl', '["a"]', 'line 1, is not a suffix'],
-    ['s.jsonl', '"a"\n{"suffix": "a"}', 'line 2, has the suffix "a", which line 1 has already'],
-    [
-      's.jsonl',
-      '{"suffix": "a", "prompt": 1}\n{"suffix": "a", "prompt": "1"}',
-      'line 2, has the suffix "a", which line 1 has already',
-    ],
   ])('%s with %j is refused with the line', async (name, contents, message) => {
     const path = write(name, contents);
     const refusal = await failure(path);
@@ -119,19 +112,41 @@ describe('a file of suffixes', () => {
     const line = `${'x'.repeat(999_999)}\n`;
     expect(await parseSuffixes(write('s.txt', line))).toHaveLength(1);
     expect((await failure(write('s.txt', `x${line}`))).message).toContain(
-      'has 1000001 bytes; at most 1000000',
+      'it has 1000001 bytes, and 1000000 are the most',
     );
   });
 
   it('must be a regular file, and is not waited for', async () => {
     mkdirSync(join(folder, 'folder.txt'));
-    expect((await failure(join(folder, 'folder.txt'))).message).toContain('is not a regular file');
+    expect((await failure(join(folder, 'folder.txt'))).message).toContain('it is not a regular file');
     execFileSync('mkfifo', [join(folder, 'pipe.jsonl')]);
-    expect((await failure(join(folder, 'pipe.jsonl'))).message).toContain('is not a regular file');
+    expect((await failure(join(folder, 'pipe.jsonl'))).message).toContain('it is not a regular file');
   });
 
   it('that is not there is refused, not measured as a text', async () => {
     const { message } = await failure(join(folder, 'sufixes.txt'));
     expect(message).toContain('sufixes.txt cannot be read: ENOENT');
+  });
+});
+
+describe('a suffix that is given again', () => {
+  it.each([
+    ['s.txt', 'a\nb\na\n', 3],
+    ['s.jsonl', '"a"\n{"suffix": "a"}', 2],
+    ['s.jsonl', '{"suffix": "a", "prompt": 1}\n{"suffix": "a", "prompt": "1"}', 2],
+  ])('in %s with %j counts once, and that is said', async (name, contents, line) => {
+    const path = write(name, contents);
+    const given = await parseSuffixes(path);
+    const notices: string[] = [];
+    const kept = dropRepeated(given, (notice) => notices.push(notice));
+    expect(kept).toEqual(given.slice(0, line - 1));
+    expect(notices).toEqual([
+      `${path}, line ${line}: the suffix "a" of ${path}, line 1 once more; it counts once.`,
+    ]);
+  });
+
+  it('for another prompt or drafter is another', async () => {
+    const path = write('s.jsonl', '"a"\n{"suffix": "a", "prompt": 1}\n{"suffix": "a", "drafter": "x"}');
+    expect(dropRepeated(await parseSuffixes(path))).toHaveLength(3);
   });
 });

@@ -4,11 +4,14 @@
  * - `.jsonl`: a JSON string a line, or `{"suffix": text, "prompt"?: id, "drafter"?: id}`, the shape of a run's
  *   suffixes.jsonl; further keys are ignored.
  *
- * Nothing is repaired: a line that cannot be meant (empty, a control character, the same again) is refused.
+ * Nothing is repaired: a line that cannot be meant (empty, a control character) is refused. The same suffix may stand
+ * there twice, as two searches of a run may find the same one; it is measured once.
  */
-import { open, stat } from 'node:fs/promises';
 import { z } from 'zod';
+import { isMissing, readBoundedFile } from '../core/bounded-file.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
+import { parseJsonText } from '../core/json-text.js';
+import { fileLimits } from '../core/limits.js';
 
 export interface GivenSuffix {
   readonly text: string;
@@ -21,7 +24,6 @@ export interface GivenSuffix {
 }
 
 const commandLine = '--suffix';
-const largestBytes = 1_000_000;
 const shapeHint = 'Write one suffix a line: as it is in a .txt file, as a JSON string or {"suffix": "..."} in a .jsonl file.'; // prettier-ignore
 
 /** Reads the value of `--suffix`: the file that it names, or the text that it is. */
@@ -35,37 +37,20 @@ export async function parseSuffixes(textOrPath: string): Promise<GivenSuffix[]> 
     return checkText(isJson ? parseJsonLine(text, place) : { text, place });
   });
   if (suffixes.length === 0) throw refuse(`${textOrPath} has no suffix in it.`);
-  refuseRepeated(suffixes);
   return suffixes;
 }
 
 /** Undefined where the value is a text that merely ends like a file's name. */
 async function readSuffixFile(path: string): Promise<Buffer | undefined> {
-  let status: Awaited<ReturnType<typeof stat>>;
   try {
-    status = await stat(path);
+    return await readBoundedFile(path, fileLimits.suffixes);
   } catch (cause) {
     // A word without blanks that ends in .txt is a mistyped path, not a suffix.
-    if (/\s/.test(path)) return undefined;
+    if (isMissing(cause) && /\s/.test(path)) return undefined;
     throw refuse(`The suffix file ${path} cannot be read: ${describeCause(cause)}.`, {
       hint: 'Check the path; a value without blanks that ends in .txt or .jsonl is read as a file.',
       cause,
     });
-  }
-  // Asked before it is opened: opening a pipe already waits for ever.
-  if (!status.isFile()) throw refuse(`The suffix file ${path} is not a regular file.`);
-  if (status.size > largestBytes) {
-    throw refuse(`The suffix file ${path} has ${status.size} bytes; at most ${largestBytes} are read.`);
-  }
-  try {
-    const file = await open(path, 'r');
-    try {
-      return await file.readFile();
-    } finally {
-      await file.close();
-    }
-  } catch (cause) {
-    throw refuse(`The suffix file ${path} cannot be read: ${describeCause(cause)}.`, { cause });
   }
 }
 
@@ -103,7 +88,7 @@ function parseJsonLine(line: string, place: string): GivenSuffix {
   if (line.trim() === '') return { text: line, place };
   let value: unknown;
   try {
-    value = JSON.parse(line);
+    value = parseJsonText(line);
   } catch (cause) {
     throw refuse(`${place}, is not valid JSON: ${describeCause(cause)}.`, { cause });
   }
@@ -140,19 +125,24 @@ function checkText(suffix: GivenSuffix): GivenSuffix {
   return suffix;
 }
 
-function refuseRepeated(suffixes: readonly GivenSuffix[]): void {
+/** Without those that are there already, for the same prompt and drafter: measured twice they would count twice. */
+export function dropRepeated(
+  suffixes: readonly GivenSuffix[],
+  onNotice: (message: string) => void = () => undefined,
+): GivenSuffix[] {
   const places = new Map<string, string>();
-  for (const { text, promptId, drafterId, place } of suffixes) {
+  return suffixes.filter(({ text, promptId, drafterId, place }) => {
     const key = JSON.stringify([text, promptId, drafterId]);
     const earlier = places.get(key);
-    if (earlier !== undefined) {
-      const line = earlier.replace(/^.*, (?=line )/s, '');
-      throw refuse(`${place}, has the suffix ${shorten(JSON.stringify(text))}, which ${line} has already.`, {
-        hint: 'Keep one of them: measured twice it would count twice.',
-      });
+    if (earlier === undefined) {
+      places.set(key, place);
+      return true;
     }
-    places.set(key, place);
-  }
+    onNotice(
+      `${place}: the suffix ${shorten(JSON.stringify(text))} of ${earlier} once more; it counts once.`,
+    );
+    return false;
+  });
 }
 
 function shorten(text: string): string {

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { AuditResult } from '../../src/audit/result.js';
 import { run } from '../../src/cli/program.js';
-import type { Terminal } from '../../src/cli/terminal.js';
+import { shortenPath } from '../../src/core/shown-words.js';
 import { createFakeTerminal } from '../support/fake-terminal.js';
 import { TinyAudits } from '../support/tiny-audit.js';
 
@@ -53,7 +53,7 @@ describe('mistletoe audit', () => {
     expect(verdict.level).toBe('inconclusive');
     const [, , ...words] = setup.command.split(' ');
     expect(setup.command).toMatch(/^mistletoe audit /);
-    expect(words.sort()).toEqual([...common].sort());
+    expect(words.sort()).toEqual(common.map(shortenPath).sort());
     expect((await audit([...common, '--out', out])).err).toContain('already holds a run');
   });
 
@@ -125,29 +125,22 @@ describe('mistletoe audit', () => {
     expect(existsSync(out)).toBe(false);
   });
 
-  it('at Ctrl-C finishes the step, says how to go on, and goes on', async () => {
+  it.each([
+    ['SIGINT', 130, 'Ctrl-C again'],
+    ['SIGTERM', 143, 'another SIGTERM'],
+    ['SIGHUP', 129, 'another SIGHUP'],
+  ] as const)('at %s finishes the step, says how to go on, and goes on', async (signal, code, again) => {
     const out = audits.freshFolder();
-    const terminal = createFakeTerminal();
-    let interrupt = (): void => undefined;
-    const interrupting: Terminal = {
-      ...terminal,
-      onInterrupt(listener) {
-        interrupt = listener;
-        return () => undefined;
+    const terminal = createFakeTerminal({
+      onError(text, { interrupt }) {
+        if (text.includes('"step":1,"steps":3')) interrupt(signal);
       },
-      stderr: {
-        isTerminal: false,
-        columns: () => undefined,
-        write(text) {
-          terminal.written.err += text;
-          if (text.includes('"step":1,"steps":3')) interrupt();
-        },
-      },
-    };
-    const words = ['audit', '--cache-dir', audits.cacheFolder, ...common, '--out', out, '--progress', 'json'];
-    expect(await run([...words, '--fail-if-drop', '0.9'], interrupting)).toBe(130);
-    expect(terminal.written.out).toBe('');
-    expect(terminal.written.err).toContain(`mistletoe audit --resume ${out} --fail-if-drop 0.9\n`);
+    });
+    const gate = ['--fail-if-drop', '0.9'];
+    const interrupted = await audit([...common, '--out', out, '--progress', 'json', ...gate], terminal);
+    expect([interrupted.code, interrupted.out]).toEqual([code, '']);
+    expect(interrupted.err).toContain(`Finishing the current step; ${again} stops at once.`);
+    expect(interrupted.err).toContain(`mistletoe audit --resume ${out} --fail-if-drop 0.9\n`);
     expect(existsSync(join(out, 'result.json'))).toBe(false);
     const resumed = await audit(['--resume', out, '--format', 'markdown']);
     expect(resumed.code).toBe(0);

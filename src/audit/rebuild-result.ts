@@ -1,0 +1,55 @@
+/** The result of a run from its request and its finished units alone: what result.json must say, models or not. */
+import { basename } from 'node:path';
+import type { AuditRequest } from './audit-request.js';
+import { collectTransfer } from './beyond-one-prompt.js';
+import { collectPrompt } from './drafter-audit.js';
+import type { AuditResult, DrafterResult } from './result.js';
+import { resultSchema } from './result.js';
+import { universalSchema } from './result-schema.js';
+import type { UnitSource } from './run-units.js';
+import { summariseDrafter } from './summary.js';
+import { universalKey } from './universal.js';
+
+export function rebuildResult(request: AuditRequest, units: UnitSource): AuditResult {
+  const drafters = request.drafters.map(({ id }): DrafterResult => {
+    const prompts = request.prompts.map((prompt) => collectPrompt(units, request, id, prompt));
+    return { drafter: id, prompts, summary: summariseDrafter(prompts, request.seed) };
+  });
+  return {
+    schema: resultSchema,
+    setup: describeSetup(request),
+    drafters,
+    transfer: request.transfer ? collectTransfer(units, request, drafters) : null,
+    universal: request.drafters.flatMap(({ id }) => units.get(universalKey(id), universalSchema) ?? []),
+  };
+}
+
+export function describeSetup(request: AuditRequest): AuditResult['setup'] {
+  const { version, node, target, preset, seed, settings, command, prompts } = request;
+  return {
+    version,
+    node,
+    target,
+    drafters: request.drafters.map(({ name, parameterCount, sha256, id, system, policy }) => ({
+      name,
+      parameterCount,
+      sha256,
+      id,
+      system,
+      policy: policy.replace(/(?<=^tree:).*\.json$/s, (path) => basename(path)),
+    })),
+    preset,
+    seed,
+    options: {
+      ...settings,
+      suffixes: request.suffixes.length,
+      threads: request.threads,
+      ...(request.chatTemplate === undefined ? {} : { chatTemplate: request.chatTemplate.origin }),
+      ...(request.date === undefined ? {} : { date: request.date }),
+      transfer: request.transfer,
+      universal: request.universal,
+    },
+    command,
+    promptCount: prompts.length,
+  };
+}
