@@ -4,6 +4,7 @@
  */
 import { existsSync, readFileSync, statSync, truncateSync } from 'node:fs';
 import { describeCause, MistletoeError } from '../core/errors.js';
+import { parseJsonText } from '../core/json-text.js';
 
 const lineEnd = 0x0a;
 
@@ -48,7 +49,7 @@ export function parseLine(line: Buffer): ParsedLine {
     return { fault: 'is not UTF-8 text' };
   }
   try {
-    return { value: JSON.parse(text) as unknown };
+    return { value: parseJsonText(text) };
   } catch (cause) {
     return { fault: `is not JSON: ${describeCause(cause)}` };
   }

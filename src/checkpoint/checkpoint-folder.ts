@@ -2,6 +2,7 @@
 import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { MistletoeError } from '../core/errors.js';
+import { parseJsonText } from '../core/json-text.js';
 import { fileLimits } from '../core/limits.js';
 import { asCheckpointError, readBytes, withFile } from './binary-file.js';
 import { quote, refuse } from './stored-tensor.js';
@@ -124,7 +125,7 @@ function readJsonObject(path: string, mostBytes: number): Promise<Record<string,
     const text = (await readBytes(file, 0, file.sizeBytes)).toString('utf8');
     let value: unknown;
     try {
-      value = JSON.parse(text);
+      value = parseJsonText(text);
     } catch (cause) {
       throw refuse(
         `${path} is not valid JSON (${file.sizeBytes} bytes)`,

@@ -16,6 +16,16 @@ const qwen2 = { ...llama, architectures: ['Qwen2ForCausalLM'], sliding_window: 4
 const qwen3 = { ...qwen2, architectures: ['Qwen3ForCausalLM'], head_dim: 16 };
 const parse = (config: Readonly<Record<string, unknown>>) => parseConfiguration(config, 'config.json');
 
+describe('an architecture that is not known', () => {
+  it.each([
+    [['FooForCausalLM', { a: [1] }], 'the architecture FooForCausalLM, {"a":[1]}, which is not supported'],
+    [['x'.repeat(100_000)], `the architecture ${'x'.repeat(200)}, which is not supported`],
+    [7, 'the architecture null, which is not supported'],
+  ])('%.60j is named as it stands there, in short', (architectures, sentence) => {
+    expect(() => parse({ ...llama, architectures })).toThrow(sentence);
+  });
+});
+
 describe('the sliding window', () => {
   it.each([
     ["Mistral's default", mistral, 4096],

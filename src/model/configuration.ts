@@ -165,8 +165,11 @@ function findFamily(config: Readonly<Record<string, unknown>>, place: string): F
     if (architectures.includes(family.architecture)) return name as FamilyName;
     if (architectures.length === 0 && config.model_type === family.modelType) return name as FamilyName;
   }
-  const seen =
-    architectures.length > 0 ? architectures.join(', ') : JSON.stringify(config.model_type ?? null);
+  const names = architectures.map((each) => (typeof each === 'string' ? each : JSON.stringify(each)));
+  const seen = (names.length > 0 ? names.join(', ') : JSON.stringify(config.model_type ?? null)).slice(
+    0,
+    200,
+  );
   const supported = Object.values(families).map((family) => family.architecture);
   throw new MistletoeError(
     'checkpoint',

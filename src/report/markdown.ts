@@ -2,7 +2,7 @@
 import type { ArmName, AuditResult, AuditTimings, DrafterResult } from '../audit/result.js';
 import { countedArm } from '../audit/summary.js';
 import { armLabels } from './arm-names.js';
-import { escapeMarkdown } from './escape.js';
+import { escapeMarkdown, showInvisible } from './escape.js';
 import type { VerdictLevel } from './levels.js';
 import { levelNames } from './levels.js';
 import { countText, durationText, parameterText } from './number-text.js';
@@ -99,5 +99,5 @@ function describeSetup({ setup }: AuditResult, timings: AuditTimings): string {
 
 /** Inside a fence only another fence could end it. */
 function oneLine(command: string): string {
-  return command.replace(/\s+/g, ' ').replace(/```/g, "'''");
+  return showInvisible(command.replace(/\s+/g, ' ')).replace(/```/g, "'''");
 }

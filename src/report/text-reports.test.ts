@@ -96,6 +96,12 @@ describe('Markdown', () => {
     expect(hostile.match(/^\| .*$/gm)?.every((row) => row.match(/(?<!\\)\|/g)?.length === 11)).toBe(true);
   });
 
+  it('shows what steers a terminal by its picture, in the command too', () => {
+    const setup = { ...result.setup, command: 'mistletoe audit \u001b[2J\u202ex ```' };
+    const shown = renderMarkdown({ ...result, setup }, timings, verdict);
+    expect(shown).toContain("\nmistletoe audit ␛[2J⟨U+202E⟩x '''\n");
+  });
+
   it('says that nothing was audited', () => {
     const empty = createSampleAudit({ empty: true });
     const nothing = renderMarkdown(empty.result, empty.timings, judge(empty.result));

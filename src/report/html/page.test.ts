@@ -246,6 +246,13 @@ describe('text of models in the HTML report', () => {
     expect(page.querySelectorAll('[onerror]')).toHaveLength(0);
     expect(page.querySelectorAll('main > [id]')).toHaveLength(9);
   });
+
+  it('is drawn by its picture where it would steer a terminal, in charts too', () => {
+    const steering = replaceStrings(result, 'x\u001b[2J\u202ey') as AuditResult;
+    const drawn = render({ ...steering, schema: result.schema });
+    expect(drawn).toContain('Accepted length of x␛[2J⟨U+202E⟩y');
+    expect(drawn).not.toMatch(/[\u001b\u202e]/);
+  });
 });
 
 describe('an unusual result', () => {

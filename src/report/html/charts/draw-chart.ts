@@ -5,6 +5,7 @@
  */
 import * as Plot from '@observablehq/plot';
 import { parseHTML } from 'linkedom';
+import { showInvisible } from '../../escape.js';
 import type { Markup } from '../markup.js';
 import { trusted } from '../markup.js';
 
@@ -29,7 +30,7 @@ export function drawChart({ description, options }: Chart): Markup {
   for (const style of plot.querySelectorAll('style')) style.remove();
   plot.setAttribute('role', 'img');
   plot.setAttribute('aria-label', description);
-  return trusted(plot.outerHTML);
+  return trusted(showInvisible(plot.outerHTML));
 }
 
 /** The little of an element that is used here; the library's own types need a browser's. */

@@ -1,0 +1,30 @@
+/**
+ * JSON from outside. JSON.parse builds values of any depth; JSON.stringify, comparing and joining them walk by recursion
+ * and end the stack at some thousand levels. Honest files have a dozen, so the depth is bounded once, where text becomes
+ * a value.
+ */
+export const deepestJson = 500;
+
+/** Like JSON.parse, and throws like it. */
+export function parseJsonText(text: string): unknown {
+  const value: unknown = JSON.parse(text);
+  if (measureDepth(text) > deepestJson)
+    throw new SyntaxError(`it nests more than ${deepestJson} lists and objects into each other`);
+  return value;
+}
+
+/** Of valid JSON: strings are skipped, brackets counted. */
+function measureDepth(text: string): number {
+  let depth = 0;
+  let deepest = 0;
+  for (let position = 0; position < text.length; position++) {
+    const character = text[position];
+    if (character === '"') {
+      for (position++; text[position] !== '"'; position++) if (text[position] === '\\') position++;
+    } else if (character === '[' || character === '{') {
+      depth++;
+      if (depth > deepest) deepest = depth;
+    } else if (character === ']' || character === '}') depth--;
+  }
+  return deepest;
+}
