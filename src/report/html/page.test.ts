@@ -248,8 +248,8 @@ describe('text of models in the HTML report', () => {
   });
 
   it('is drawn by its picture where it would steer a terminal, in charts too', () => {
-    const steering = replaceStrings(result, 'x\u001b[2J\u202ey') as AuditResult;
-    const drawn = render({ ...steering, schema: result.schema });
+    const drafters = result.drafters.map((each) => ({ ...each, drafter: 'x\u001b[2J\u202ey' }));
+    const drawn = render({ ...result, drafters });
     expect(drawn).toContain('Accepted length of x␛[2J⟨U+202E⟩y');
     expect(drawn).not.toMatch(/[\u001b\u202e]/);
   });
