@@ -95,8 +95,17 @@ export async function readShardIndex(path: string): Promise<Map<string, string>>
   return shards;
 }
 
+/** Of most file systems, for one name. */
+const longestShardName = 255;
+
 /** The name is data from a stranger: it may not lead out of the folder, on any platform. */
 function checkShardName(index: string, shard: string): void {
+  if (shard.length > longestShardName) {
+    throw refuse(
+      `${index} names a file of ${shard.length} characters, ${quote(shard.slice(0, 60))}...`,
+      'Download the index again.',
+    );
+  }
   const escapes =
     /[\\:\p{Cc}]/u.test(shard) ||
     shard.split('/').some((part) => part === '' || part === '.' || part === '..');

@@ -122,6 +122,13 @@ describe('openCheckpoint', () => {
     expect((await refusal()).message).toMatch(message);
   });
 
+  it('refuses an index that names a file no folder can hold', async () => {
+    writeIndex({ a: `${'x'.repeat(5000)}.safetensors` });
+    const { message } = await refusal();
+    expect(message).toMatch(/names a file of 5012 characters, "x{60}"\.\.\./);
+    expect(message.length).toBeLessThan(500);
+  });
+
   it.each([
     '../outside.safetensors',
     '/etc/outside.safetensors',

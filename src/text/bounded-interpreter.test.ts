@@ -5,6 +5,16 @@ import { runTemplate } from './template-environment.js';
 const render = (source: string, variables: Readonly<Record<string, unknown>> = {}): string =>
   runTemplate(parseTemplate(source), variables, '2024-07-26');
 
+describe('a text that is no template', () => {
+  it.each([
+    ['{{', 'it ends where more was expected'],
+    ['{% set x =', 'it ends where more was expected'],
+    [`{{ ${'('.repeat(50_000)}1 }}`, 'it nests too deeply'],
+  ])('%.20s', (source, sentence) => {
+    expect(() => parseTemplate(source)).toThrow(sentence);
+  });
+});
+
 describe('a template of a stranger', () => {
   it.each([
     [

@@ -56,7 +56,14 @@ export function parseTemplate(source: string): jinja.Template {
   const blank = new RegExp(`\\s{${longestBlank + 1}}`).exec(source);
   if (blank !== null)
     throw new Error(`it has more than ${longestBlank} blanks in a row, at character ${blank.index + 1}`);
-  return new jinja.Template(source);
+  try {
+    return new jinja.Template(source);
+  } catch (cause) {
+    // The library reads on behind the last token, and nests by recursion.
+    if (cause instanceof TypeError) throw new Error('it ends where more was expected', { cause });
+    if (cause instanceof RangeError) throw new Error('it nests too deeply', { cause });
+    throw cause;
+  }
 }
 
 export function interpret({ parsed }: jinja.Template, scope: Scope): string {

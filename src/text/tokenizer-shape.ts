@@ -53,9 +53,22 @@ function isUsualModel({
   dropout,
   continuing_subword_prefix: prefix,
   end_of_word_suffix: suffix,
+  vocab,
+  merges,
 }: Part): boolean {
   const isPlain = dropout == null && (prefix == null || prefix === '') && (suffix == null || suffix === '');
-  return (type === 'BPE' || type === undefined) && isPlain;
+  return (type === 'BPE' || type === undefined) && isPlain && hasUsualMerges(vocab, merges);
+}
+
+/** The library panics at a merge whose result is longer than every piece, which it is only where it is none of them. */
+function hasUsualMerges(vocab: unknown, merges: unknown): boolean {
+  if (!isRecord(vocab) || !Array.isArray(merges)) return false;
+  return merges.every((merge: unknown) => {
+    const [left, right, ...more] =
+      typeof merge === 'string' ? merge.split(' ') : Array.isArray(merge) ? (merge as unknown[]) : [];
+    if (typeof left !== 'string' || typeof right !== 'string' || more.length > 0) return false;
+    return Object.hasOwn(vocab, left + right);
+  });
 }
 
 function isUsualNormalizer(part: Part): boolean {

@@ -57,6 +57,10 @@ describe('is refused', () => {
         },
       },
     ],
+    [
+      'a merge that makes a piece longer than all that there are',
+      { model: { type: 'BPE', vocab: { a: 0, b: 1 }, merges: ['a b'] } },
+    ],
     ['pieces of no length', { pre_tokenizer: { type: 'FixedLength', length: 0 } }],
     [
       'a decoder that strips more than there is',
