@@ -1,0 +1,63 @@
+/** The command line in a process of its own, with what it wrote, how long it took and how much memory it held at most. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { watchMemory } from './process-memory.js';
+
+export interface CommandRun {
+  readonly code: number | null;
+  readonly signal: string | null;
+  readonly out: string;
+  readonly err: string;
+  readonly ms: number;
+  readonly peakBytes: number;
+}
+
+/** Then it is ended, which shows as a signal. */
+const patienceMs = 20_000;
+
+export async function runCommand(main: string, argv: readonly string[], folder: string): Promise<CommandRun> {
+  const environment: NodeJS.ProcessEnv = {
+    ...process.env,
+    MISTLETOE_CACHE: join(folder, 'cache'),
+    CI: 'true',
+  };
+  delete environment.FORCE_COLOR;
+  const start = performance.now();
+  const child = spawn(process.execPath, [main, ...argv], {
+    env: environment,
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  const memory = watchMemory(child.pid!);
+  const timer = setTimeout(() => child.kill('SIGKILL'), patienceMs);
+  let out = '';
+  let err = '';
+  child.stdout.on('data', (chunk: Buffer) => (out += chunk.toString()));
+  child.stderr.on('data', (chunk: Buffer) => (err += chunk.toString()));
+  try {
+    const [code, signal] = (await once(child, 'close')) as [number | null, string | null];
+    return { code, signal, out, err, ms: performance.now() - start, peakBytes: memory.peakBytes() };
+  } finally {
+    clearTimeout(timer);
+    memory.stop();
+  }
+}
+
+/** What is wrong with how a command met a malicious file; undefined where it did as it should. */
+export function findCommandFault(
+  { code, signal, out, err, peakBytes }: CommandRun,
+  mostBytes: number,
+): string | undefined {
+  const text = out + err;
+  if (signal !== null) return `it was ended by ${signal}`;
+  if (code !== 2) return `it ended with ${code ?? 'no code'}: ${err.slice(-500)}`;
+  if (peakBytes > mostBytes) return `it held ${Math.round(peakBytes / 2 ** 20)} MiB`;
+  const errors = err.match(/^error: /gm)?.length ?? 0;
+  const problems = /^\d+ problems?:$/m.test(out) ? 1 : 0;
+  if (errors + problems !== 1) return `${errors} lines of error: ${text.slice(-500)}`;
+  if (/^\s+at .+:\d+:\d+\)?$/m.test(text) || text.includes('bug in Mistletoe'))
+    return `a stack: ${text.slice(-800)}`;
+  const control = /(?![\n\t])[\p{Cc}\u202a-\u202e\u2066-\u2069]/u.exec(text);
+  if (control !== null) return `U+${control[0].charCodeAt(0).toString(16)} was written`;
+  return text.length > 20_000 ? `it wrote ${text.length} characters` : undefined;
+}

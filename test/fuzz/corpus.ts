@@ -1,0 +1,32 @@
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { CommandRun } from './command-run.js';
+import { runCommand } from './command-run.js';
+import { checkpointCases } from './corpus/checkpoints.js';
+import { placeCases } from './corpus/places.js';
+import { textCases } from './corpus/texts.js';
+
+/** Every attack that was tried against the program, as files that are made when they are needed. */
+export const maliciousCases = [...checkpointCases, ...textCases, ...placeCases];
+
+/** The command line on each of them, two at a time; by name. `main` is the program's compiled entry. */
+export async function runCorpus(main: string): Promise<ReadonlyMap<string, CommandRun>> {
+  const folder = mkdtempSync(join(tmpdir(), 'mistletoe-corpus-'));
+  const runs = new Map<string, CommandRun>();
+  const left = [...maliciousCases.entries()];
+  const workOff = async (): Promise<void> => {
+    for (let next = left.shift(); next !== undefined; next = left.shift()) {
+      const [index, malicious] = next;
+      const place = join(folder, String(index));
+      mkdirSync(place);
+      runs.set(malicious.name, await runCommand(main, malicious.write(place), place));
+    }
+  };
+  try {
+    await Promise.all([workOff(), workOff()]);
+    return runs;
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}

@@ -1,0 +1,16 @@
+import type { FuzzKind } from './kind.js';
+import { config } from './kinds/config.js';
+import { prompts } from './kinds/prompts.js';
+import { report } from './kinds/report.js';
+import { result } from './kinds/result.js';
+import { runFolder } from './kinds/run-folder.js';
+import { safetensors } from './kinds/safetensors.js';
+import { shardIndex } from './kinds/shard-index.js';
+import { template } from './kinds/template.js';
+import { tokenizer } from './kinds/tokenizer.js';
+import { torch } from './kinds/torch.js';
+import { tree } from './kinds/tree.js';
+
+export const fuzzKinds: readonly FuzzKind[] = [
+  ...[safetensors, torch, config, shardIndex, tokenizer, template, prompts, tree, runFolder, result, report],
+];

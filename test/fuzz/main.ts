@@ -1,0 +1,86 @@
+/**
+ * The fuzz suites for long. Run: npm run fuzz [-- KIND ...] [--runs N] [--seed S]
+ * Prints a table, and every fault with the seed that makes its file again. The kind `corpus` is the malicious files,
+ * each met by the command line in a process of its own (Linux).
+ */
+import { availableParallelism } from 'node:os';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import { describeMachine } from '../../src/measure/machine.js';
+import { findCommandFault } from './command-run.js';
+import { runCorpus } from './corpus.js';
+import { mostBytes, mostMs } from './kind.js';
+import { fuzzKinds } from './kinds.js';
+import type { KindRun } from './run-kind.js';
+import { runKind } from './run-kind.js';
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { runs: { type: 'string' }, seed: { type: 'string' } },
+});
+const names = [...fuzzKinds.map(({ name }) => name), 'corpus'];
+const unknown = positionals.find((name) => !names.includes(name));
+const [seed, runs] = [Number(values.seed ?? 1), values.runs === undefined ? undefined : Number(values.runs)];
+if (unknown !== undefined || !Number.isSafeInteger(seed) || (runs !== undefined && !(runs >= 1))) {
+  console.error(`Usage: npm run fuzz -- [${names.join('|')}] [--runs N] [--seed S]`);
+  process.exit(2);
+}
+
+/** Ten times what a bounded run tries, where nothing else is asked for. */
+const longerBy = 10;
+const worker = fileURLToPath(new URL('./worker.js', import.meta.url));
+const chosen = fuzzKinds.filter(({ name }) => positionals.length === 0 || positionals.includes(name));
+const { processor, cores, nodeVersion, mistletoeVersion } = describeMachine();
+console.log(
+  `${processor}, ${cores} cores; Node ${nodeVersion}, Mistletoe ${mistletoeVersion}; from seed ${seed}\n`,
+);
+
+const results = new Map<string, KindRun>();
+const queue = [...chosen];
+await Promise.all(Array.from({ length: Math.min(2, availableParallelism()) }, () => workOff()));
+if (positionals.length === 0 || positionals.includes('corpus')) results.set('corpus', await meetCorpus());
+
+/** A command's time is its own, the start of Node and of the program included. */
+async function meetCorpus(): Promise<KindRun> {
+  const main = fileURLToPath(new URL('../../src/cli/main.js', import.meta.url));
+  const runs = [...(await runCorpus(main))];
+  const faults = runs.flatMap(([name, run], index) => {
+    const what = run.ms > mostMs ? `it took ${Math.round(run.ms)} ms` : findCommandFault(run, mostBytes);
+    return what === undefined ? [] : [{ seed: index, what: `${name}: ${what}` }];
+  });
+  const slowest = runs
+    .map(([, { ms }], index) => ({ ms, index }))
+    .toSorted((left, right) => right.ms - left.ms)[0]!;
+  return {
+    ...{ files: runs.length, accepted: 0, refused: runs.length - faults.length, faults },
+    ...{ slowestMs: slowest.ms, slowestSeed: slowest.index },
+    peakBytes: Math.max(...runs.map(([, { peakBytes }]) => peakBytes)),
+  };
+}
+
+async function workOff(): Promise<void> {
+  for (let kind = queue.shift(); kind !== undefined; kind = queue.shift()) {
+    results.set(kind.name, await runKind(worker, kind.name, seed, runs ?? longerBy * kind.boundedRuns));
+    console.error(`${kind.name} is done`);
+  }
+}
+
+console.log('| kind | files | accepted | refused | slowest | peak | faults |');
+console.log('| --- | --: | --: | --: | --: | --: | --: |');
+for (const name of names.filter((each) => results.has(each))) {
+  const { files, accepted, refused, slowestMs, peakBytes, faults } = results.get(name)!;
+  const cells = [
+    files,
+    accepted,
+    refused,
+    `${Math.ceil(slowestMs)} ms`,
+    `${Math.round(peakBytes / 2 ** 20)} MiB`,
+  ];
+  console.log(`| ${[name, ...cells, faults.length].join(' | ')} |`);
+}
+let faults = 0;
+for (const [name, run] of results) {
+  for (const { seed: at, what } of run.faults) console.log(`\n${name}, seed ${at}: ${what}`);
+  faults += run.faults.length;
+}
+process.exitCode = faults === 0 ? 0 : 1;
