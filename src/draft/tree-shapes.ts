@@ -5,6 +5,8 @@
  */
 import { z } from 'zod';
 import { describeCause, MistletoeError } from '../core/errors.js';
+import { parseJsonText } from '../core/json-text.js';
+import { deepestDraft, mostDraftNodes } from '../core/limits.js';
 import type { StaticTreeName } from './static-trees.js';
 import { staticTrees } from './static-trees.js';
 
@@ -41,7 +43,7 @@ const rankPaths = z.array(z.array(z.int().nonnegative()).min(1)).min(1);
 export function parseTreeShape(name: string, text: string, limits: ShapeLimits = {}): TreeShape {
   let content: unknown;
   try {
-    content = JSON.parse(text);
+    content = parseJsonText(text);
   } catch (cause) {
     throw badShape(name, `is not JSON: ${describeCause(cause)}`, cause);
   }
@@ -61,6 +63,11 @@ export function shapeFromPaths(
 ): TreeShape {
   const { maximumDepth = Infinity, vocabularySize = Infinity } = limits;
   if (paths.length === 0) throw badShape(name, 'has no paths');
+  if (paths.length >= mostDraftNodes)
+    throw badShape(name, `has ${paths.length} paths; at most ${mostDraftNodes - 1} are drafted`);
+  const longest = paths.reduce((length, path) => Math.max(length, path.length), 0);
+  if (longest > deepestDraft)
+    throw badShape(name, `is ${longest} deep; at most ${deepestDraft} levels are drafted`);
   const sorted = [...paths].sort(comparePaths);
   const parents = new Int32Array(sorted.length + 1).fill(-1);
   const ranks = new Int32Array(sorted.length + 1).fill(-1);

@@ -1,15 +1,16 @@
 import { isMissing, readBoundedFile } from '../core/bounded-file.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
+import { parseJsonText } from '../core/json-text.js';
 
 /** The file's text without a byte order mark, or undefined when there is no such file. */
-export async function readTextFile(path: string): Promise<string | undefined> {
+export async function readTextFile(path: string, mostBytes: number): Promise<string | undefined> {
   let bytes: Buffer;
   try {
-    bytes = await readBoundedFile(path);
+    bytes = await readBoundedFile(path, mostBytes);
   } catch (cause) {
     if (isMissing(cause)) return undefined;
     throw new MistletoeError('text', `${path} cannot be read: ${describeCause(cause)}.`, {
-      hint: 'Give a file that you may read.',
+      hint: 'Give a file that you may read, of the size that such files have.',
       cause,
     });
   }
@@ -29,7 +30,7 @@ export function decodeText(bytes: Uint8Array, place: string): string {
 
 export function parseJson(text: string, place: string): unknown {
   try {
-    return JSON.parse(text);
+    return parseJsonText(text);
   } catch (cause) {
     throw new MistletoeError('text', `${place} is not valid JSON: ${describeCause(cause)}.`, {
       hint: 'The file may be truncated or edited by hand; compare it with its origin.',
