@@ -90,8 +90,15 @@ function openEngine({ text, path, addedIds }: TokenizerFile): Engine {
         guarded ??= new GuardedEncoder({ path, text, added: [], isUsual: true });
         return guarded.encodeBatch(texts, addSpecialTokens);
       }
-      const encodings = await library.encodeBatch([...texts], { addSpecialTokens });
-      return encodings.map((encoding) => encoding.getIds());
+      try {
+        const encodings = await library.encodeBatch([...texts], { addSpecialTokens });
+        return encodings.map((encoding) => encoding.getIds());
+      } catch (cause) {
+        throw new MistletoeError('text', `${path} cannot encode a text: ${describeCause(cause)}.`, {
+          hint: 'Use the tokenizer as the model’s authors published it.',
+          cause,
+        });
+      }
     },
   };
 }

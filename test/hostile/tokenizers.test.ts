@@ -148,6 +148,18 @@ describe('a process that encodes', () => {
   });
 });
 
+describe('a token for the unknown that is itself unknown', () => {
+  it('costs the text that needs it', async () => {
+    const model = { ...(letters.model as Json), unk_token: '<unk>' };
+    const tokenizer = await loadTokenizer(write({ model }));
+    expect(await tokenizer.encode('abc')).toEqual([0, 1, 2]);
+    await expect(tokenizer.encode('abc?')).rejects.toMatchObject({
+      name: 'MistletoeError',
+      message: expect.stringContaining('cannot encode a text') as string,
+    });
+  });
+});
+
 describe('an unusual tokenizer that is honest', () => {
   it('encodes as it would in this process', async () => {
     const usual = await loadTokenizer(write({}));

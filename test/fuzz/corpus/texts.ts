@@ -67,6 +67,11 @@ export const textCases: readonly MaliciousCase[] = [
     ...letters,
     model: { type: 'BPE', vocab: { a: 0, b: 1 }, merges: ['a b'] },
   }),
+  withTokenizer(
+    'a token for the unknown that is itself unknown',
+    { ...letters, model: { ...(letters.model as object), unk_token: '<unk>' } },
+    'abc?',
+  ),
   withTokenizer('a tokenizer without a model', { version: '1.0' }),
   withTemplate('range(1e12)', '{% for i in range(1000000000000) %}{% endfor %}'),
   withTemplate(
