@@ -69,6 +69,20 @@ export type { Problem } from './checkpoint/open-checkpoint.js';
 export type { Checkpoint, StoredTensor } from './checkpoint/stored-tensor.js';
 export { readFloat32, readIntegers } from './checkpoint/read-tensor.js';
 export { prepareWeights } from './checkpoint/weight-cache.js';
+export type { CacheOptions } from './checkpoint/weight-cache.js';
+
+/**
+ * The cache of converted weights: what `mistletoe cache` does.
+ * @example
+ * const folder = defaultCacheFolder();
+ * const { weights, totalBytes } = await describeCache(folder);
+ * await trimCache(folder, 20e9);
+ */
+export { defaultCacheFolder } from './checkpoint/cache-folder.js';
+export { describeCache, verifyCache } from './checkpoint/cache-contents.js';
+export type { CacheContents, CheckedWeights } from './checkpoint/cache-contents.js';
+export { clearCache, trimCache } from './checkpoint/cache-removal.js';
+export type { Removal } from './checkpoint/cache-removal.js';
 
 /**
  * Auditing a drafter: does a suffix slow it down while the answer stays the same?

@@ -1,4 +1,5 @@
 /** The models of an audit, opened as its request names them. */
+import type { CacheOptions } from '../checkpoint/weight-cache.js';
 import { MistletoeError } from '../core/errors.js';
 import type { Target } from '../decode/target.js';
 import { openTarget } from '../decode/target.js';
@@ -17,9 +18,8 @@ export interface Models {
 export async function openModels(
   request: AuditRequest,
   runtime: Runtime,
-  { cacheFolder }: { readonly cacheFolder?: string },
+  cache: CacheOptions,
 ): Promise<Models> {
-  const cache = cacheFolder === undefined ? {} : { cacheFolder };
   const { targetFolder, settings, chatTemplate, date } = request;
   const template = {
     chat: settings.chat,
@@ -33,7 +33,7 @@ export async function openModels(
 async function loadDrafters(
   request: AuditRequest,
   target: Target,
-  cache: { cacheFolder?: string },
+  cache: CacheOptions,
 ): Promise<LoadedDrafter[]> {
   const loaded: LoadedDrafter[] = [];
   for (const { id, folder, policy: text } of request.drafters) {

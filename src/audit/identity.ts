@@ -1,11 +1,12 @@
 /** Which model exactly: name, size and one hash over the files of a folder that decide what it says. */
 import { createHash } from 'node:crypto';
-import { existsSync, mkdirSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { basename, join, relative, resolve } from 'node:path';
 import { readExactly, withFile } from '../checkpoint/binary-file.js';
 import { defaultCacheFolder } from '../checkpoint/cache-folder.js';
 import { hashFile } from '../checkpoint/content-hash.js';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
+import { makeFolder } from '../core/make-folder.js';
 import type { ModelIdentity } from './result.js';
 
 /** Beside the weights: each of these changes what is computed, or the text that it is computed from. */
@@ -24,7 +25,8 @@ export async function identifyModel(
   folder: string,
   cacheFolder = defaultCacheFolder(),
 ): Promise<ModelIdentity> {
-  makeIfPossible(cacheFolder);
+  // Without a cache, as where HOME is read-only, the weights are hashed anew each time: slower, not wrong.
+  await makeFolder(cacheFolder).catch(() => undefined);
   const root = resolve(folder);
   const { files, tensors } = await openCheckpoint(root);
   const hash = createHash('sha256');
@@ -38,15 +40,6 @@ export async function identifyModel(
   for (const { shape } of tensors.values())
     parameterCount += shape.reduce((product, size) => product * size, 1);
   return { name: basename(root), parameterCount, sha256: hash.digest('hex') };
-}
-
-/** Without a cache, as where HOME is read-only, the weights are hashed anew each time: slower, not wrong. */
-function makeIfPossible(cacheFolder: string): void {
-  try {
-    mkdirSync(cacheFolder, { recursive: true });
-  } catch {
-    return;
-  }
 }
 
 const chunkBytes = 1024 * 1024;

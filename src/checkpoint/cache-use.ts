@@ -5,9 +5,10 @@
  */
 import { createHash } from 'node:crypto';
 import { rmSync } from 'node:fs';
-import { lstat, mkdir, readdir, rm, writeFile } from 'node:fs/promises';
+import { lstat, readdir, rm, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
+import { makeFolder } from '../core/make-folder.js';
 import { errnoOf } from './binary-file.js';
 import { marksFolder } from './cache-folder.js';
 
@@ -22,7 +23,7 @@ export async function markInUse(folder: string, key: string): Promise<void> {
   if (ownMarks.size === 0) process.once('exit', removeOwnMarks);
   ownMarks.set(mark, { folder, key });
   try {
-    await mkdir(join(folder, marksFolder), { recursive: true, mode: 0o700 });
+    await makeFolder(join(folder, marksFolder));
     await writeFile(mark, '', { mode: 0o600 });
   } catch {
     return; // where no mark can be written, hardly anything can be removed either

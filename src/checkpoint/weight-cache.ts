@@ -15,11 +15,12 @@
  * - The cache is never needed. Where there is no usable disk or no room, the weights stay in memory.
  */
 import { createHash } from 'node:crypto';
-import { lstat, mkdir } from 'node:fs/promises';
+import { lstat } from 'node:fs/promises';
 import { totalmem } from 'node:os';
 import { resolve } from 'node:path';
 import { formatBytes } from '../core/byte-size.js';
 import { MistletoeError } from '../core/errors.js';
+import { makeFolder } from '../core/make-folder.js';
 import type { FileWeights, MemoryWeights, WeightStore, WeightValues } from '../runtime/weights.js';
 import { checkForUse } from './cache-check.js';
 import { CacheFailure, onDisk, unwritable } from './cache-failure.js';
@@ -59,7 +60,7 @@ export async function prepareWeights(
   const folder = resolve(options.cacheFolder ?? defaultCacheFolder());
   const limitBytes = options.cacheLimitBytes ?? readCacheLimit();
   try {
-    await onDisk(folder, () => mkdir(folder, { recursive: true, mode: 0o700 }));
+    await onDisk(folder, () => makeFolder(folder));
     return await prepareFile(checkpoint.folder, resolved, { ...options, folder, limitBytes });
   } catch (failure) {
     if (!(failure instanceof CacheFailure)) throw failure;

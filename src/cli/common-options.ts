@@ -1,6 +1,8 @@
 /** Options that several commands have, declared once: they mean the same everywhere. */
 import type { Command } from 'commander';
 import { Option } from 'commander';
+import { mostThreads } from '../core/limits.js';
+import type { CacheOptions } from '../checkpoint/weight-cache.js';
 import type { SamplingOptions } from '../core/sampling.js';
 import { builtInTemplateNames } from '../text/built-in-templates.js';
 import { parseDay } from '../text/calendar-day.js';
@@ -17,6 +19,7 @@ export interface SamplingFlags {
 export interface MachineFlags {
   readonly threads?: number;
   readonly cacheDir?: string;
+  readonly verifyCache?: true;
 }
 
 export interface TemplateFlags {
@@ -80,10 +83,27 @@ export function addProgress(command: Command): Command {
 }
 
 export function addMachine(command: Command): Command {
-  return command
-    .option('--threads <count>', 'processor threads (default: all)', wholeNumber(1))
-    .option(
-      '--cache-dir <dir>',
-      'where converted weights are kept (default: $MISTLETOE_CACHE or the system’s)',
-    );
+  return addCacheFolder(
+    command.option('--threads <count>', 'processor threads (default: all)', wholeNumber(1, mostThreads)),
+  ).option(
+    '--verify-cache',
+    'read all of the converted weights before they are used, against damage of the disk itself',
+  );
+}
+
+export function addCacheFolder(command: Command): Command {
+  return command.option(
+    '--cache-dir <dir>',
+    'where converted weights are kept (default: $MISTLETOE_CACHE or the system’s)',
+  );
+}
+
+export function cacheOf({
+  cacheDir,
+  verifyCache,
+}: MachineFlags): Pick<CacheOptions, 'cacheFolder' | 'verifyCache'> {
+  return {
+    ...(cacheDir === undefined ? {} : { cacheFolder: cacheDir }),
+    ...(verifyCache === undefined ? {} : { verifyCache }),
+  };
 }

@@ -1,12 +1,14 @@
 import { openTarget } from '../decode/target.js';
 import { bundledTarget } from '../decode/bundled-models.js';
 import { createOnnxRuntime } from '../runtime/onnx/onnx-runtime.js';
+import { cacheOf } from './common-options.js';
 import type { DemoFlags } from './demo-command.js';
 import { showAudit } from './demo-audit.js';
 import { showSpeculation } from './demo-speculation.js';
 import type { Act } from './demo-stage.js';
 import { createStage } from './demo-stage.js';
 import { exitCodes } from './failure.js';
+import { createNotice } from './notice.js';
 import type { Terminal } from './terminal.js';
 
 /** Played in this order; each opens with a heading of its own. */
@@ -17,7 +19,7 @@ export async function runDemo(flags: DemoFlags, terminal: Terminal): Promise<num
   const signal = AbortSignal.any([abort.signal, terminal.closed]);
   const runtime = createOnnxRuntime(flags.threads === undefined ? {} : { threads: flags.threads });
   try {
-    const loading = flags.cacheDir === undefined ? {} : { cacheFolder: flags.cacheDir };
+    const loading = { onNotice: createNotice(terminal), ...cacheOf(flags) };
     const target = await openTarget(bundledTarget, { runtime, ...loading });
     // From here on Ctrl-C ends the demo at the next token; while loading it ends it at once.
     const stopListening = terminal.onInterrupt(() => {

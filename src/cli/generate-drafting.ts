@@ -55,6 +55,7 @@ export interface Speculation {
 
 interface LoadingOptions {
   readonly cacheFolder?: string;
+  readonly verifyCache?: boolean;
   readonly onNotice: (message: string) => void;
 }
 

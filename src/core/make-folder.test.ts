@@ -1,0 +1,34 @@
+import { existsSync, mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, relative } from 'node:path';
+import { afterAll, expect, it } from 'vitest';
+import { makeFolder } from './make-folder.js';
+
+const root = mkdtempSync(join(tmpdir(), 'mistletoe-test-'));
+afterAll(() => {
+  rmSync(root, { recursive: true, force: true });
+});
+
+it('makes a folder with all above it, and leaves one that is there', async () => {
+  const path = join(root, 'a/b/c');
+  await Promise.all([makeFolder(path), makeFolder(path), makeFolder(join(root, 'a/b'))]);
+  await makeFolder(path);
+  await makeFolder(relative(process.cwd(), join(root, 'a/d')));
+  expect(statSync(path).isDirectory() && existsSync(join(root, 'a/d'))).toBe(true);
+});
+
+it('says what is in the way', async () => {
+  writeFileSync(join(root, 'file'), '');
+  await expect(makeFolder(join(root, 'file'))).rejects.toMatchObject({ code: 'EEXIST' });
+  await expect(makeFolder(join(root, 'file/below'))).rejects.toMatchObject({ code: 'ENOTDIR' });
+});
+
+it.skipIf(!existsSync('/proc/self'))('ends where nothing can ever be made', async () => {
+  await expect(makeFolder('/proc/x/y')).rejects.toMatchObject({ code: 'ENOENT' });
+});
+
+it('leaves the mode of a folder that is there', async () => {
+  mkdirSync(join(root, 'open'), { mode: 0o755 });
+  await makeFolder(join(root, 'open/below'));
+  expect(statSync(join(root, 'open')).mode & 0o777).toBe(0o755);
+});

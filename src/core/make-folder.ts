@@ -1,0 +1,28 @@
+import { mkdir, stat } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { isMissing } from './bounded-file.js';
+
+/**
+ * Makes a folder with all above it, for its owner alone. Node's own recursive mkdir never ends where a folder exists
+ * and still says that it does not once something is to be made in it, as /proc does.
+ */
+export async function makeFolder(path: string): Promise<void> {
+  try {
+    await mkdir(path, { mode: 0o700 });
+  } catch (cause) {
+    if (await isFolder(path)) return;
+    const parent = dirname(path);
+    if (!isMissing(cause) || parent === path) throw cause;
+    await makeFolder(parent);
+    await mkdir(path, { mode: 0o700 }).catch(async (again: unknown) => {
+      if (!(await isFolder(path))) throw again; // else another process was quicker
+    });
+  }
+}
+
+async function isFolder(path: string): Promise<boolean> {
+  return stat(path).then(
+    (status) => status.isDirectory(),
+    () => false,
+  );
+}
