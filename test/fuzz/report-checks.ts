@@ -31,12 +31,19 @@ export function describePage(text: string): PageWords {
   };
 }
 
+export function joinWords(first: PageWords, second: PageWords): PageWords {
+  return {
+    ...first,
+    elements: new Set([...first.elements, ...second.elements]),
+    attributes: new Set([...first.attributes, ...second.attributes]),
+  };
+}
+
 /** A page has no element, attribute or script that the same page about harmless texts has not. */
 export function checkHtml(text: string, known: PageWords): void {
   checkText(text);
   const { elements, attributes, scripts, links } = describePage(text);
-  // Charts break a text at its line ends, into parts of their own.
-  const strange = [...elements].filter((name) => !known.elements.has(name) && name !== 'tspan');
+  const strange = [...elements].filter((name) => !known.elements.has(name));
   const given = [...attributes].filter((name) => !known.attributes.has(name));
   ensure(strange.length === 0 && scripts === known.scripts, `elements ${strange.join()}, ${scripts} scripts`);
   ensure(given.length === 0, `attributes ${given.join()}`);

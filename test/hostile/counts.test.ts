@@ -41,6 +41,14 @@ describe('a decoder', () => {
     await expect(loadModel(folder, options)).rejects.toThrow(sentence);
   });
 
+  it('that claims as many layers with a window is not believed either', async () => {
+    const windows = { architectures: ['MistralForCausalLM'], sliding_window: 8, num_hidden_layers: 1e9 };
+    const folder = write(decoderTensors(tiny), { ...llamaConfig(tiny), ...windows });
+    expect((await problemsOf(folder))[0]).toContain(
+      'has tensors of 4; its config.json names 1000000000 layers',
+    );
+  });
+
   it('with tensors of other names is told so once, not for each of them', async () => {
     const renamed = Object.entries(decoderTensors(tiny)).map(
       ([name, tensor]) => [name.replace('model.layers', 'transformer.h'), tensor] as const,

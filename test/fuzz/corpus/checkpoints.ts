@@ -81,6 +81,11 @@ export const checkpointCases: readonly MaliciousCase[] = [
     ),
   }),
   withConfig('a thousand million layers', { num_hidden_layers: 1e9 }),
+  withConfig('a thousand million layers with windows', {
+    architectures: ['MistralForCausalLM'],
+    sliding_window: 8,
+    num_hidden_layers: 1e9,
+  }),
   withConfig('sizes beyond every memory', {
     hidden_size: 2 ** 52,
     intermediate_size: 2 ** 52,
