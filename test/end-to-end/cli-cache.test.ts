@@ -1,0 +1,175 @@
+import { chmodSync, existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { makeTemporaryFolder } from '../../src/checkpoint/testing/temporary-folder.js';
+import { run } from '../../src/cli/program.js';
+import { createFakeTerminal } from '../support/fake-terminal.js';
+import { createRunner } from '../support/run-command.js';
+import { TinyAudits } from '../support/tiny-audit.js';
+
+const temporary = makeTemporaryFolder();
+const audits = new TinyAudits();
+afterAll(async () => {
+  await audits.dispose();
+  temporary.remove();
+});
+let drafter: string;
+beforeAll(() => {
+  drafter = audits.writeDrafter('EAGLE-3 with d2t');
+});
+
+let folders = 0;
+const newFolder = (): string => join(temporary.path, `cache-${(folders += 1)}`);
+
+async function command(argv: readonly string[]) {
+  const terminal = createFakeTerminal();
+  return { code: await run(argv, terminal), ...terminal.written };
+}
+
+const generate = (cacheFolder: string, more: readonly string[] = []) =>
+  command([
+    ...['generate', '--target', audits.targetFolder, '--drafter', drafter, '--raw', '--prompt', 'abc'],
+    ...['-n', '4', '--draft', 'chain:2', '--threads', '1', '--cache-dir', cacheFolder, ...more],
+  ]);
+
+describe('mistletoe cache', () => {
+  it('lists what generate has left, for people and for programs', async () => {
+    const folder = newFolder();
+    await generate(folder);
+    writeFileSync(join(folder, 'thesis.txt'), '');
+    const cache = createRunner('cache', folder);
+    const { code, out } = await cache([]);
+    expect(code).toBe(0);
+    expect(out).toMatch(new RegExp(`^folder +${folder}\nlimit +64\\.0 GB .*\nused +[\\d.]+ KB in 2 files`));
+    expect(out).toMatch(new RegExp(`^[0-9a-f]{12}… +[\\d.]+ KB +now +${audits.targetFolder}$`, 'm'));
+    expect(out).toContain(drafter);
+    expect(out).toContain('1 other entry in the folder');
+
+    const listed = JSON.parse((await cache(['list', '--format', 'json'])).out) as {
+      totalBytes: number;
+      weights: { sizeBytes: number; lastUsed: string; checkpoint: string }[];
+    };
+    expect(listed).toMatchObject({ folder, limitBytes: 64e9, temporaryCount: 0, foreignCount: 1 });
+    expect(listed.weights.map(({ checkpoint }) => checkpoint).sort()).toEqual(
+      [audits.targetFolder, drafter].sort(),
+    );
+    expect(listed.totalBytes).toBe(listed.weights.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0));
+  });
+
+  it('verifies: whole with 0, damaged with 2, and the damaged one is made anew', async () => {
+    const folder = newFolder();
+    await generate(folder);
+    const cache = createRunner('cache', folder);
+    expect(await cache(['verify'])).toMatchObject({
+      code: 0,
+      out: expect.stringMatching(/^(.* {2}whole\n){2}No damage found\.\n$/) as string,
+    });
+    const name = readdirSync(folder).find((each) => each.endsWith('.weights'))!;
+    chmodSync(join(folder, name), 0o600);
+    const bytes = readFileSync(join(folder, name));
+    bytes[5]! ^= 1;
+    writeFileSync(join(folder, name), bytes);
+    expect(await cache(['verify'])).toMatchObject({
+      code: 2,
+      out: expect.stringMatching(/damaged; it is made anew(.|\n)*1 file damaged\.\n$/) as string,
+    });
+    expect((await generate(folder, ['--verify-cache'])).err).toMatch(/note: .*damaged and is made anew/);
+    expect((await cache(['verify', '--format', 'json'])).code).toBe(0);
+  });
+
+  it('trims and clears, but not what a running command uses', async () => {
+    const folder = newFolder();
+    await generate(folder); // this very process still uses both
+    const cache = createRunner('cache', folder);
+    const trimmed = await cache(['trim', '--to', '0GB']);
+    expect(trimmed.code).toBe(0);
+    expect(trimmed.out).toMatch(/^No weights removed\.\n(.* is used by a running command and stays\.\n){2}/);
+    writeFileSync(join(folder, `${'a'.repeat(64)}.weights`), 'x');
+    const cleared = JSON.parse((await cache(['clear', '--format', 'json'])).out) as Record<string, unknown[]>;
+    expect([cleared.removed, cleared.inUse, cleared.failures].map((list) => list?.length)).toEqual([1, 2, 0]);
+    expect(readdirSync(folder).filter((name) => name.endsWith('.hash.json'))).toEqual([]);
+  });
+
+  it.each([
+    [['--to', '3GB'], /--to was given to cache list/],
+    [['trim', '--to', '3'], /argument '3' is invalid; expected a size with its unit/],
+    [['frobnicate'], /'frobnicate' is invalid/],
+    [['trim', 'clear'], /too many arguments/i],
+  ])('refuses %j', async (argv, message) => {
+    const { code, out, err } = await createRunner('cache', newFolder())(argv);
+    expect([code, out]).toEqual([2, '']);
+    expect(err).toMatch(message);
+    expect(err).toMatch(/^hint:/m);
+  });
+
+  it('helps, and takes a folder that is not there for an empty one', async () => {
+    expect((await command(['cache', '--help'])).out).toMatch(
+      mistletoe cache trim[^]*MISTLETOE_CACHE_LIMIT/,
+    );
+    const folder = newFolder();
+    expect((await createRunner('cache', folder)([])).out).toContain('0 bytes in 0 files');
+    expect(existsSync(folder)).toBe(false);
+  });
+});
+
+describe('a cache folder that cannot be made', () => {
+  const blocked = (): string => {
+    const file = newFolder();
+    writeFileSync(file, '');
+    return join(file, 'cache');
+  };
+  const places: [string, () => string][] = [
+    ['below a file', blocked],
+    ...(existsSync('/proc/self') ? [['in /proc', () => '/proc/x'] satisfies [string, () => string]] : []),
+  ];
+  const note = /cannot be written \(.*; the weights are kept in memory/;
+
+  it.each(places)('%s: generate', async (_, place) => {
+    const { code, err } = await generate(place());
+    expect(err).toMatch(note);
+    expect(code).toBe(0);
+  });
+
+  it.each(places)('%s: bench', async (_, place) => {
+    const prompts = join(temporary.path, 'prompts.txt');
+    writeFileSync(prompts, 'abc\n');
+    const { code, err } = await command([
+      ...['bench', '--target', audits.targetFolder, '--drafter', drafter, '--prompts', prompts],
+      ...['-n', '4', '--draft', 'chain:2', '--threads', '1', '--cache-dir', place(), '--progress', 'plain'],
+    ]);
+    expect(err).toMatch(note);
+    expect(code).toBe(0);
+  });
+
+  it.each(places)('%s: audit, and its plan', async (_, place) => {
+    const words = [
+      ...['audit', '--target', audits.targetFolder, '--drafter', drafter, '--prompt', 'abcdefgh'],
+      ...['--draft', 'chain:3', '--threads', '1', '--preset', 'quick', '--raw', '--keep', 'distribution'],
+      ...['--suffix-length', '5', '--window', '8', '--max-new-tokens', '20', '--epsilon', '3'],
+      ...['--shortest-answer', '8', '--steps', '1', '--candidates', '8', '--starts', '2'],
+      ...['--cache-dir', place(), '--progress', 'plain'],
+    ];
+    for (const more of [['--dry-run'], ['--out', newFolder()]]) {
+      const { code, err } = await command([...words, ...more]);
+      expect(err).toMatch(note);
+      expect(err).not.toMatch(/bug in Mistletoe/);
+      expect(code).toBe(0);
+    }
+  });
+
+  it.each(places)('%s: demo', async (_, place) => {
+    const { code, err } = await command([
+      'demo',
+      '--act',
+      '1',
+      '-n',
+      '4',
+      '--runs',
+      '1',
+      '--cache-dir',
+      place(),
+    ]);
+    expect(err).toMatch(note);
+    expect(code).toBe(0);
+  });
+});
