@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { deepestJson, parseJsonText } from './json-text.js';
+import { deepestJson, parseJsonText, showValue } from './json-text.js';
 
 const nest = (depth: number): string => '['.repeat(depth) + ']'.repeat(depth);
 
@@ -19,5 +19,15 @@ describe('parseJsonText', () => {
 
   it('fails as JSON.parse does', () => {
     expect(() => parseJsonText('{"a":')).toThrow(SyntaxError);
+  });
+});
+
+describe('showValue', () => {
+  it.each([
+    [{ a: [1, null] }, '{"a":[1,null]}'],
+    ['x'.repeat(5000), `"${'x'.repeat(119)}...`],
+    [undefined, 'nothing'],
+  ])('%.40j', (value, shown) => {
+    expect(showValue(value)).toBe(shown);
   });
 });

@@ -28,3 +28,11 @@ function measureDepth(text: string): number {
   }
   return deepest;
 }
+
+const longestShown = 120;
+
+/** A value of a stranger's file in a sentence: as it stands there, and not at any length. */
+export function showValue(value: unknown): string {
+  const text = value === undefined ? 'nothing' : JSON.stringify(value);
+  return text.length > longestShown ? `${text.slice(0, longestShown)}...` : text;
+}

@@ -11,6 +11,7 @@
  */
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
 import type { WeightRecipe } from '../checkpoint/weight-recipe.js';
+import { showValue } from '../core/json-text.js';
 import type { ModelConfiguration } from '../model/configuration.js';
 import { layerRecipes, matrixRecipe, projectionRecipe, vectorRecipe } from '../model/weights.js';
 import { misfit, shapeOf } from './checks.js';
@@ -151,11 +152,11 @@ function describeCommon(checkpoint: Checkpoint, { prefix, layer }: Places, targe
   const { layer_types: kinds, num_hidden_layers: layers = 1, logit_scale: scale = 1 } = flattenConfig(config);
   // Tensors of further layers are refused by name; a file that lost them would run as one layer.
   if (layers !== 1)
-    throw misfit(folder, `has ${JSON.stringify(layers)} layers`, 'A head of one layer is supported.');
+    throw misfit(folder, `has ${showValue(layers)} layers`, 'A head of one layer is supported.');
   if (scale !== 1) {
     throw misfit(
       folder,
-      `scales its logits by ${JSON.stringify(scale)}`,
+      `scales its logits by ${showValue(scale)}`,
       'A head without "logit_scale" is supported.',
     );
   }
@@ -194,7 +195,7 @@ function readFusionNorm(checkpoint: Checkpoint): FusionNorm {
 function isAsked({ config, folder }: Checkpoint, key: string): boolean | undefined {
   const value = readEagleSetting(config, key);
   if (value === undefined || value === null || typeof value === 'boolean') return value ?? undefined;
-  throw misfit(folder, `has "${key}": ${JSON.stringify(value)}`, 'true or false was expected.');
+  throw misfit(folder, `has "${key}": ${showValue(value)}`, 'true or false was expected.');
 }
 
 function fusionNormRecipes(

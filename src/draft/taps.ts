@@ -9,6 +9,7 @@
  */
 import { z } from 'zod';
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
+import { showValue } from '../core/json-text.js';
 import { misfit } from './checks.js';
 import { isSpeculatorsFormat, readEagleSetting } from './draft-configuration.js';
 
@@ -57,7 +58,7 @@ const range = (layerCount: number): string => `layers from 0 to ${layerCount} we
 function badTaps(folder: string, given: unknown, expected: string): Error {
   return misfit(
     folder,
-    `asks for the taps ${JSON.stringify(given)}; ${expected}`,
+    `asks for the taps ${showValue(given)}; ${expected}`,
     'It was trained for a deeper target.',
   );
 }

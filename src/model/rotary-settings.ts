@@ -3,6 +3,7 @@
  * `rope_parameters`, which holds both, as version 5 does. Where the two versions would read one file differently, or
  * would ignore what it says, it is refused: a wrong angle gives fluent and wrong text.
  */
+import { showValue } from '../core/json-text.js';
 import { isDeepStrictEqual } from 'node:util';
 import type { RotaryScaling } from './rotary-frequencies.js';
 import type { RotaryFields, RotarySizes } from './rotary-scaling.js';
@@ -81,7 +82,7 @@ function readRecord(
   const value = config[key];
   if (value === undefined || value === null) return undefined;
   if (!isRecord(value)) {
-    throw refuse(place, `has a bad "${key}": ${JSON.stringify(value)}; an object was expected`);
+    throw refuse(place, `has a bad "${key}": ${showValue(value)}; an object was expected`);
   }
   return Object.keys(value).length === 0 ? undefined : value;
 }
@@ -109,7 +110,7 @@ function parseBase(
   if (!parsed.success) {
     throw refuse(
       place,
-      `has a bad "rope_theta": ${JSON.stringify(config.rope_theta)}; a positive number was expected`,
+      `has a bad "rope_theta": ${showValue(config.rope_theta)}; a positive number was expected`,
     );
   }
   const outer = parsed.data;
@@ -134,7 +135,7 @@ function parseOriginal(
   const parsed = positiveOrNone.safeParse(config.original_max_position_embeddings);
   const outer = parsed.success ? parsed.data : undefined;
   if (!parsed.success || (outer !== undefined && inner !== undefined && outer !== inner)) {
-    const seen = JSON.stringify(config.original_max_position_embeddings);
+    const seen = showValue(config.original_max_position_embeddings);
     throw refuse(
       place,
       `has original_max_position_embeddings ${seen} beside ${inner ?? 'none'} in its rotary settings; one number was expected`,
