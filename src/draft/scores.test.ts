@@ -78,7 +78,7 @@ describe('readScores', () => {
 
   it.each([Number.NaN, Infinity])('refuses scores that hold %s', async (wrong) => {
     const outputs = await run([logits[0]!, [0, wrong, 1, 2]], 'top');
-    expect(() => readScores(outputs, 'top', same)).toThrow('a finite number was expected');
+    expect(() => readScores(outputs, 'top', same)).toThrow('finite ones were expected');
   });
 
   it('repeats one row for nodes that share it', async () => {

@@ -220,7 +220,7 @@ describe('mistletoe generate --drafter refuses', () => {
     [['-d', 'sps', '--draft', 'chane:4'], /"chane:4" is not understood/, /chain:4/],
     [['-d', 'sps', '--draft', 'chain:0'], /"chain:0" is not understood/],
     [['-d', 'medusa', '--draft', 'chain:9'], /asks for 9 levels; Medusa has \d heads/],
-    [['-d', 'eagle3', '--draft', 'dynamic:60,5,5000'], /asks for the best 5000 of 2048 tokens/],
+    [['-d', 'eagle3', '--draft', 'dynamic:60,5,5000'], /a top-k up to 64/],
     [['-d', 'sps', '--draft', 'tree:nowhere.json'], /Cannot read the tree file nowhere\.json/],
     [['-d', 'sps', '--draft', treeFile('orphan.json', '[[0], [1, 0]]')], /\[1, 0\] without its parent \[1\]/],
     [['-d', 'sps', '--draft', treeFile('twice.json', '[[0], [0]]')], /lists \[0\] twice/],
