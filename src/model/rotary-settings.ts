@@ -3,8 +3,8 @@
  * `rope_parameters`, which holds both, as version 5 does. Where the two versions would read one file differently, or
  * would ignore what it says, it is refused: a wrong angle gives fluent and wrong text.
  */
-import { showValue } from '../core/json-text.js';
 import { isDeepStrictEqual } from 'node:util';
+import { showValue } from '../core/json-text.js';
 import type { RotaryScaling } from './rotary-frequencies.js';
 import type { RotaryFields, RotarySizes } from './rotary-scaling.js';
 import { parseScaling, positiveOrNone, refuseRotary as refuse, rotarySchema } from './rotary-scaling.js';
