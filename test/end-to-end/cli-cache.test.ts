@@ -103,9 +103,7 @@ describe('mistletoe cache', () => {
   });
 
   it('helps, and takes a folder that is not there for an empty one', async () => {
-    expect((await command(['cache', '--help'])).out).toMatch(
-      mistletoe cache trim[^]*MISTLETOE_CACHE_LIMIT/,
-    );
+    expect((await command(['cache', '--help'])).out).toMatch(/mistletoe cache trim[^]*MISTLETOE_CACHE_LIMIT/);
     const folder = newFolder();
     expect((await createRunner('cache', folder)([])).out).toContain('0 bytes in 0 files');
     expect(existsSync(folder)).toBe(false);
