@@ -12,7 +12,7 @@ import { fileURLToPath } from 'node:url';
 import { MistletoeError } from '../core/errors.js';
 
 /** For a text of a few pages; a large tokenizer is given more to open. */
-const baseMs = 4000;
+const baseMs = { open: 4000, encode: 3000 } as const;
 const msPerMegabyte = 1000;
 /** A usual tokenizer is slow on a long run of one letter, but ends. */
 const usualMsPerMegabyte = 30_000;
@@ -98,7 +98,7 @@ export class GuardedEncoder {
   ): Promise<NonNullable<Answer['result']>> {
     const task = (this.tasks += 1);
     const pace = this.tokenizer.isUsual ? usualMsPerMegabyte : msPerMegabyte;
-    const limitMs = baseMs + (pace * sizeBytes) / 2 ** 20;
+    const limitMs = baseMs[request.kind] + (pace * sizeBytes) / 2 ** 20;
     const limitBytes = mostBytes + bytesPerByte * (sizeBytes + this.tokenizer.text.length);
     return new Promise((resolve, reject) => {
       const end = (why: string | undefined): void => {
