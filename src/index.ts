@@ -115,6 +115,9 @@ export type { GivenSuffix } from './text/suffix-list.js';
 export { compareAudits } from './report/comparison.js';
 export type { Comparison } from './report/comparison-record.js';
 export { readFinishedRun } from './report/finished-run.js';
+/** Whether a run is as it was written: `mistletoe audit --verify`. */
+export { verifyFinishedRun } from './report/verify-run.js';
+export type { RunVerification } from './report/verify-run.js';
 
 /**
  * The model itself, one pass at a time.

@@ -2,8 +2,10 @@
  * Files of JSON lines as bytes. Lengths are counted on what is on the disk, never on decoded text: a byte that is no
  * UTF-8 decodes to a replacement character of three bytes, and a cut computed from that lands in the wrong place.
  */
-import { existsSync, readFileSync, statSync, truncateSync } from 'node:fs';
+import { existsSync, statSync, truncateSync } from 'node:fs';
+import { readBoundedFileSync } from '../core/bounded-file.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
+import { fileLimits } from '../core/limits.js';
 import { parseJsonText } from '../core/json-text.js';
 
 const lineEnd = 0x0a;
@@ -11,7 +13,7 @@ const lineEnd = 0x0a;
 /** Complete lines only: what follows the last line end was cut by a kill. No lines where there is no file. */
 export function readLines(path: string): Buffer[] {
   if (!existsSync(path)) return [];
-  const bytes = readRegularFile(path);
+  const bytes = readRunFile(path);
   const lines: Buffer[] = [];
   let start = 0;
   for (let end = bytes.indexOf(lineEnd); end >= 0; end = bytes.indexOf(lineEnd, start)) {
@@ -28,14 +30,15 @@ export function cutToLines(path: string, lines: readonly Buffer[]): void {
   if (statSync(path).size !== size) truncateSync(path, size);
 }
 
-/** A pipe or a device in place of a file would block for ever. */
-export function readRegularFile(path: string): Buffer {
-  if (!statSync(path).isFile()) {
-    throw new MistletoeError('usage', `${path} is not a regular file.`, {
+function readRunFile(path: string): Buffer {
+  try {
+    return readBoundedFileSync(path, fileLimits.auditResult);
+  } catch (cause) {
+    throw new MistletoeError('usage', `${path} cannot be read: ${describeCause(cause)}.`, {
       hint: 'Put the file itself there, or start the audit anew in another folder.',
+      cause,
     });
   }
-  return readFileSync(path);
 }
 
 export type ParsedLine = { readonly value: unknown } | { readonly fault: string };

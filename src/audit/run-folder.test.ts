@@ -138,7 +138,7 @@ describe('a run folder', () => {
   });
 
   it('refuses to resume what is no run', () => {
-    expect(() => RunFolder.resume(freshFolder())).toThrow('holds no run that can be resumed');
+    expect(() => RunFolder.resume(freshFolder())).toThrow('holds no run that can be read');
     const path = finishedRun();
     writeFileSync(join(path, 'config.json'), '{"seed": ');
     expect(() => RunFolder.resume(path)).toThrow('config.json is not JSON');

@@ -6,9 +6,9 @@
  */
 import type { Hash } from 'node:crypto';
 import { createHash } from 'node:crypto';
-import { mkdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { z } from 'zod';
+import { makeFolderSync } from '../core/make-folder.js';
 import { cutToLines, parseLine, readLines } from './json-lines.js';
 import type { RunLock } from './run-lock.js';
 import { lockName, lockRun } from './run-lock.js';
@@ -71,7 +71,7 @@ export class RunFolder {
   static create(path: string, config: unknown, options: RunFolderOptions = {}): RunFolder {
     refuseUsedFolder(path);
     const lock = asCreation(path, () => {
-      mkdirSync(path, { recursive: true });
+      makeFolderSync(path);
       syncFolder(dirname(path));
       return lockRun(path);
     });
@@ -95,7 +95,7 @@ export class RunFolder {
     options: RunFolderOptions = {},
   ): RunFolder {
     const path = asCreation(parent, () => {
-      mkdirSync(parent, { recursive: true });
+      makeFolderSync(parent);
       return claimNumber(parent, name);
     });
     try {

@@ -6,8 +6,10 @@
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { z } from 'zod';
+import { readBoundedFileSync } from '../core/bounded-file.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
-import { parseLine, readLines, readRegularFile } from './json-lines.js';
+import { fileLimits } from '../core/limits.js';
+import { parseLine, readLines } from './json-lines.js';
 
 export const unitsFile = 'units.jsonl';
 export const stepsFile = 'steps.jsonl';
@@ -122,16 +124,12 @@ export function parseUnitData<T>(
 
 export function readConfigBytes(folder: string): Buffer {
   try {
-    return readRegularFile(join(folder, configFile));
+    return readBoundedFileSync(join(folder, configFile), fileLimits.auditResult);
   } catch (cause) {
-    throw new MistletoeError(
-      'usage',
-      `${folder} holds no run that can be resumed: ${describeCause(cause)}.`,
-      {
-        hint: 'Give the folder that an earlier `mistletoe audit` named.',
-        cause,
-      },
-    );
+    throw new MistletoeError('usage', `${folder} holds no run that can be read: ${describeCause(cause)}.`, {
+      hint: 'Give the folder that an earlier `mistletoe audit` named.',
+      cause,
+    });
   }
 }
 

@@ -87,6 +87,11 @@ describe('recipes', () => {
       { name: 'x', shape: [2, 4], parts: [q] },
       /weight "x" has parts of \[2, 3\], expected \[2, 4\]/,
     ],
+    [
+      'more elements than can be counted, without calling it a fault of the program',
+      { name: 'x', shape: [2 ** 53 - 1, 3], parts: [{ ...q, shape: [2 ** 53 - 1, 3] }] },
+      /^The weight "x" would have the size \[9007199254740991, 3\]\.$/,
+    ],
     ['parts that do not join', { name: 'x', shape: [3, 3], parts: [q, k] }, /joins \[2, 3\] and \[1, 3\]/],
     ['no parts', { name: 'x', shape: [], parts: [] }, /has no parts/],
     [

@@ -153,7 +153,13 @@ function checkJoin(recipe: WeightRecipe): void {
     }
     joined = [...first.slice(0, -1), shapes.reduce((sum, shape) => sum + shape.at(-1)!, 0)];
   }
-  if (countElements(recipe.shape) === undefined || formatShape(joined) !== formatShape(recipe.shape)) {
+  if (countElements(recipe.shape) === undefined) {
+    const size = formatShape(recipe.shape);
+    throw new MistletoeError('checkpoint', `The weight ${quote(recipe.name)} would have the size ${size}.`, {
+      hint: 'No machine holds that: correct the sizes in config.json.',
+    });
+  }
+  if (formatShape(joined) !== formatShape(recipe.shape)) {
     throw misfit(recipe, `has parts of ${formatShape(joined)}, expected ${formatShape(recipe.shape)}`);
   }
 }

@@ -1,7 +1,7 @@
-import { mkdir } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { describeCause, MistletoeError } from '../core/errors.js';
+import { makeFolderSync } from '../core/make-folder.js';
 import { createPolicy, defaultDraftPolicy } from '../decode/speculative-text.js';
 import type { Target } from '../decode/target.js';
 import { openTarget } from '../decode/target.js';
@@ -29,7 +29,7 @@ import type { Terminal } from './terminal.js';
 export async function runBench(flags: BenchFlags, terminal: Terminal): Promise<number> {
   const plans = planDrafters(flags);
   const promptSets = await readPromptSets(flags);
-  if (flags.answers !== undefined) await createFolder(flags.answers);
+  if (flags.answers !== undefined) createFolder(flags.answers);
   const runtime = createOnnxRuntime(flags.threads === undefined ? {} : { threads: flags.threads });
   const progress = createProgress(flags.progress, terminal.stderr);
   const loading = { onNotice: progress.note, ...cacheOf(flags) };
@@ -150,15 +150,15 @@ function settingOf(flags: BenchFlags, target: Target): BenchmarkSetting {
 async function writeAnswers(folder: string, { records }: BenchmarkResult, target: string): Promise<void> {
   for (const { set, modelId, answers } of toSpecBenchFiles(records, target, Date.now())) {
     const setFolder = join(folder, set.replace(/[^\w.-]+/g, '-').replace(/^[-.]+/, ''));
-    await createFolder(setFolder);
+    createFolder(setFolder);
     const lines = answers.map((answer) => `${JSON.stringify(answer)}\n`).join('');
     await writeWhole(join(setFolder, `${modelId}.jsonl`), lines);
   }
 }
 
-async function createFolder(path: string): Promise<void> {
+function createFolder(path: string): void {
   try {
-    await mkdir(path, { recursive: true });
+    makeFolderSync(path);
   } catch (cause) {
     throw new MistletoeError('usage', `The folder ${path} cannot be created: ${describeCause(cause)}`, {
       hint: 'Give --answers a folder that can be written.',

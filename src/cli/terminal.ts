@@ -115,6 +115,7 @@ function openStream(
 ): StreamSink {
   const isTerminal = isatty(descriptor); // stream.isTTY is undefined for pipes, whatever its type says
   let isOver = false;
+  let hasWritten = false;
   let fault: MistletoeError | undefined;
   const fail = (cause: unknown): void => {
     if (isOver) return;
@@ -129,6 +130,7 @@ function openStream(
     columns: () => (stream.columns > 0 ? stream.columns : undefined),
     write(text) {
       if (isOver) return;
+      hasWritten = true;
       try {
         stream.write(text);
       } catch (cause) {
@@ -137,7 +139,7 @@ function openStream(
     },
     settle: () =>
       new Promise((resolve) => {
-        if (isOver) resolve();
+        if (isOver || !hasWritten) resolve();
         // The failure of an earlier write is told by an event of its own, which may come a moment later.
         else stream.write('', () => setImmediate(resolve));
       }),

@@ -23,7 +23,7 @@ export const fileLimits = {
   safetensorsHeader: 32 * mebibyte,
   promptSet: 64 * mebibyte,
   suffixes: 1_000_000,
-  /** result.json of a run. */
+  /** result.json and the other files of a run. */
   auditResult: 512 * mebibyte,
   /** tree:FILE.json. */
   tree: mebibyte,

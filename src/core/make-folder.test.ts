@@ -1,8 +1,8 @@
-import { existsSync, mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
-import { afterAll, expect, it } from 'vitest';
-import { makeFolder } from './make-folder.js';
+import { afterAll, describe, expect, it } from 'vitest';
+import { makeFolder, makeFolderSync } from './make-folder.js';
 
 const root = mkdtempSync(join(tmpdir(), 'mistletoe-test-'));
 afterAll(() => {
@@ -31,4 +31,30 @@ it('leaves the mode of a folder that is there', async () => {
   mkdirSync(join(root, 'open'), { mode: 0o755 });
   await makeFolder(join(root, 'open/below'));
   expect(statSync(join(root, 'open')).mode & 0o777).toBe(0o755);
+});
+
+describe('makeFolderSync', () => {
+  it('does the same at once', () => {
+    const path = join(root, 's/b/c');
+    makeFolderSync(path);
+    makeFolderSync(path);
+    expect(statSync(path).isDirectory()).toBe(true);
+    writeFileSync(join(root, 's/file'), '');
+    symlinkSync('nowhere', join(root, 's/dangling'));
+    for (const [below, code] of [
+      ['s/file', 'EEXIST'],
+      ['s/file/below', 'ENOTDIR'],
+      ['s/dangling', 'EEXIST'],
+      [`s/${'x'.repeat(300)}`, 'ENAMETOOLONG'],
+    ] as const)
+      expect(() => {
+        makeFolderSync(join(root, below));
+      }).toThrow(code);
+  });
+
+  it.skipIf(!existsSync('/proc/self'))('ends where nothing can ever be made', () => {
+    expect(() => {
+      makeFolderSync('/proc/x/y');
+    }).toThrow('ENOENT');
+  });
 });

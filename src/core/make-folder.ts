@@ -1,3 +1,4 @@
+import { mkdirSync, statSync } from 'node:fs';
 import { mkdir, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { isMissing } from './bounded-file.js';
@@ -25,4 +26,29 @@ async function isFolder(path: string): Promise<boolean> {
     (status) => status.isDirectory(),
     () => false,
   );
+}
+
+/** The same at once, with the rights that the user's folders have. */
+export function makeFolderSync(path: string): void {
+  try {
+    mkdirSync(path);
+  } catch (cause) {
+    if (isFolderSync(path)) return;
+    const parent = dirname(path);
+    if (!isMissing(cause) || parent === path) throw cause;
+    makeFolderSync(parent);
+    try {
+      mkdirSync(path);
+    } catch (again) {
+      if (!isFolderSync(path)) throw again;
+    }
+  }
+}
+
+function isFolderSync(path: string): boolean {
+  try {
+    return statSync(path).isDirectory();
+  } catch {
+    return false;
+  }
 }

@@ -1,49 +1,26 @@
 /** Audits in processes of their own that are killed again and again, and must end as if nothing had happened. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { copyFileSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { dirname, join, relative, resolve } from 'node:path';
+import { readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
-import ts from 'typescript';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createRandom } from '../../src/core/random.js';
 import { TinyAudits, tinySettings } from '../support/tiny-audit.js';
+import { transpileCommandLine } from '../support/transpiled-cli.js';
 
 const root = resolve(import.meta.dirname, '../..');
-const source = join(root, 'src');
 const build = join(root, `out/audit-kill-${process.pid}`);
 const audits = new TinyAudits();
 const leastKills = 20;
 /** Progress events after which a process is killed, at most; a whole audit has about 80. */
 const mostEvents = 9;
 
-/** File by file and without checking types, which takes a second instead of many. */
-function transpileSources(folder = source): void {
-  for (const entry of readdirSync(folder, { withFileTypes: true })) {
-    const path = join(folder, entry.name);
-    const target = join(build, relative(source, path));
-    if (entry.isDirectory()) transpileSources(path);
-    else if (entry.name.endsWith('.js')) {
-      mkdirSync(dirname(target), { recursive: true });
-      copyFileSync(path, target);
-    } else if (!/\.(test|d)\.ts$/.test(entry.name)) {
-      const { outputText } = ts.transpileModule(readFileSync(path, 'utf8'), {
-        compilerOptions: {
-          target: ts.ScriptTarget.ES2022,
-          module: ts.ModuleKind.ESNext,
-          verbatimModuleSyntax: true,
-        },
-      });
-      mkdirSync(dirname(target), { recursive: true });
-      writeFileSync(target.replace(/ts$/, 'js'), outputText);
-    }
-  }
-}
-
+let main: string;
 let prompts: string;
 let drafters: readonly string[];
 beforeAll(() => {
-  transpileSources();
+  main = transpileCommandLine(build);
   prompts = join(build, 'prompts.txt');
   writeFileSync(prompts, 'abcdefgh\nhgfedcba\n');
   drafters = ['draft model', 'EAGLE-3 with d2t'].map((name) => audits.writeDrafter(name));
@@ -80,7 +57,7 @@ async function audit(words: readonly string[], killing?: Killing): Promise<numbe
   const { cacheFolder } = audits;
   const child = spawn(
     process.execPath,
-    [join(build, 'cli/main.js'), 'audit', ...words, '--progress', 'json', '--cache-dir', cacheFolder],
+    [main, 'audit', ...words, '--progress', 'json', '--cache-dir', cacheFolder],
     { stdio: ['ignore', 'ignore', 'pipe'] },
   );
   let heard = 0;
