@@ -111,6 +111,9 @@ function parseLongrope(
     );
   }
   const derived = factor <= 1 ? 1 : Math.sqrt(1 + Math.log(factor) / Math.log(originalContext));
+  if (!Number.isFinite(derived)) {
+    throw refuseRotary(place, `scales by longrope from ${originalContext} position on; more were expected`);
+  }
   return {
     kind: 'longrope',
     factor,

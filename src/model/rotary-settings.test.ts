@@ -166,6 +166,13 @@ describe('settings that are refused', () => {
     [{ rope_scaling: { type: 'longrope', short_factor: shortFactors } }, /without "long_factor"/],
     [
       {
+        original_max_position_embeddings: 1,
+        rope_scaling: { type: 'longrope', short_factor: shortFactors, long_factor: longFactors },
+      },
+      /scales by longrope from 1 position on; more were expected/,
+    ],
+    [
+      {
         original_max_position_embeddings: 4096,
         rope_scaling: { type: 'longrope', factor: 4, short_factor: shortFactors, long_factor: longFactors },
       },
