@@ -45,7 +45,7 @@ const drafterNames = ['Hydra, one layer', 'Hydra++', 'EAGLE-3 with d2t', 'EAGLE-
 
 export const config: FuzzKind = {
   name: 'config',
-  boundedRuns: 400,
+  boundedRuns: 250,
   open(folder) {
     const runtime = createOnnxRuntime({ threads: 1 });
     const cacheFolder = join(folder, 'cache');

@@ -110,7 +110,7 @@ function asShown(text: string): string {
 
 export const report: FuzzKind = {
   name: 'report',
-  boundedRuns: 25,
+  boundedRuns: 12,
   open() {
     const { result: sample, timings } = createSampleAudit({ prompts: 3 });
     const page = (result: AuditResult): string =>

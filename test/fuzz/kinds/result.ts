@@ -17,7 +17,7 @@ import { checkMarkdown } from '../report-checks.js';
 
 export const result: FuzzKind = {
   name: 'result',
-  boundedRuns: 120,
+  boundedRuns: 60,
   open(folder) {
     const { result: audit } = createSampleAudit({ prompts: 3 });
     const text = renderResult(audit, judge(audit));

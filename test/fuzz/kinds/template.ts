@@ -119,7 +119,7 @@ function writeStatement(random: Random, depth: number): string {
 
 export const template: FuzzKind = {
   name: 'template',
-  boundedRuns: 500,
+  boundedRuns: 300,
   open(folder) {
     const sources = readdirSync(published).flatMap((name) => {
       const { template: source } = JSON.parse(readFileSync(join(published, name), 'utf8')) as {

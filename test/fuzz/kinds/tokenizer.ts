@@ -59,7 +59,7 @@ const published = join(packageRoot, 'test/fixtures/chat');
 
 export const tokenizer: FuzzKind = {
   name: 'tokenizer',
-  boundedRuns: 60,
+  boundedRuns: 40,
   open(folder) {
     const letters = plainTokenizer(Array.from('abcdefghijklmnopqrstuvwxyz '));
     const real = readdirSync(published).map((name) => {
