@@ -64,9 +64,8 @@ for (const name of bundledDrafters) {
     cells.push(`${median(steps.map(({ draftMs }) => draftMs)).toFixed(2)} ms`);
   }
   const session = drafter.startSession();
-  model.setTaps(drafter.taps);
   const want = drafter.reads === 'tokens' ? [] : [drafter.reads];
-  const last = await model.forward({ tokens: Int32Array.from(ids.slice(0, 4)), cache, want });
+  const last = await model.forward({ tokens: Int32Array.from(ids.slice(0, 4)), cache, want, taps: drafter.taps });
   const states = drafter.reads === 'tokens' ? new Float32Array() : last[drafter.reads]!;
   const alone = await time(
     () => {

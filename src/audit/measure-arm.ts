@@ -10,6 +10,7 @@ import type { PolicyChooser, SpeculativeGeneration } from '../decode/speculative
 import { decodeSpeculative } from '../decode/speculative.js';
 import type { Target } from '../decode/target.js';
 import type { Drafter } from '../draft/drafter.js';
+import type { Meeting } from '../model/meeting.js';
 import { countSteps } from '../measure/equal-length.js';
 import { createTextStream } from '../text/text-stream.js';
 import type { AuditPrompt } from './audit-prompt.js';
@@ -103,23 +104,29 @@ export async function measureArm(
 export function decodeHeld(
   setup: DecodeSetup,
   suffixIds: readonly number[],
-  prefix?: ReadPrefix,
+  company: Company = {},
 ): Promise<SpeculativeGeneration> {
-  return decode(setup, suffixIds, { held: setup.prompt.answer.tokenIds, ...(prefix && { prefix }) });
+  return decode(setup, suffixIds, { held: setup.prompt.answer.tokenIds, ...company });
 }
 
 export function decodeFreely(
   setup: DecodeSetup,
   suffixIds: readonly number[],
-  prefix?: ReadPrefix,
+  company: Company = {},
 ): Promise<SpeculativeGeneration> {
-  return decode(setup, suffixIds, prefix && { prefix });
+  return decode(setup, suffixIds, company);
+}
+
+/** What a decoding shares with others of the same prompt: the part before the suffix, and its passes. */
+export interface Company {
+  readonly prefix?: ReadPrefix;
+  readonly meeting?: Meeting;
 }
 
 function decode(
   { target, drafter, policy, prompt, maxNewTokens, temperature, seed }: DecodeSetup,
   suffixIds: readonly number[],
-  options: { readonly held?: readonly number[]; readonly prefix?: ReadPrefix } = {},
+  options: Company & { readonly held?: readonly number[] },
 ): Promise<SpeculativeGeneration> {
   return decodeSpeculative(target.model, drafter, {
     ...options,

@@ -4,7 +4,9 @@
  * is the search's result. Where none keeps it the search has failed, and the prompt counts as it is without a suffix.
  */
 import { createRandom } from '../core/random.js';
+import { Engine } from '../decode/engine.js';
 import { readPrefix } from '../decode/prefix.js';
+import type { SpeculativeGeneration } from '../decode/speculative.js';
 import { suffixText } from './audit-prompt.js';
 import { drawRandomSuffix, fluentSuffix } from './controls.js';
 import type { ArmKey, ArmMeasure, ArmSetup } from './measure-arm.js';
@@ -137,17 +139,20 @@ async function chooseFinalist(
   }
   // Without its last token: where nothing follows the suffix, the clean prompt is this and that token.
   const prefix = await readPrefix(target.model, drafter, prompt.beforeIds.slice(0, -1));
-  const clean = await decodeHeld(audit, [], prefix);
-  let best = { suffixIds: [] as readonly number[], length: clean.acceptance.meanAcceptedLength };
-  let keptAny = false;
-  let slowOther: SlowOther | null = null;
-  for (const { suffixIds } of finalists) {
-    const free = await decodeFreely(audit, suffixIds, prefix);
+  const engine = new Engine({ concurrency: finalists.length + 1 });
+  const hold = (suffixIds: readonly number[]): Promise<SpeculativeGeneration> =>
+    engine.run((meeting) => decodeHeld(audit, suffixIds, { prefix, meeting }));
+  const decodeAll = finalists.map(async ({ suffixIds }) => {
+    const free = await engine.run((meeting) => decodeFreely(audit, suffixIds, { prefix, meeting }));
     const judged = judgeAnswer(prompt, free, bounds);
-    if (judged.accepted) {
-      keptAny = true;
-      const { acceptance } = await decodeHeld(audit, suffixIds, prefix);
-      const length = acceptance.meanAcceptedLength;
+    return { suffixIds, free, judged, held: judged.accepted ? await hold(suffixIds) : undefined };
+  });
+  const [clean, ...decoded] = await Promise.all([hold([]), ...decodeAll]);
+  let best = { suffixIds: [] as readonly number[], length: clean.acceptance.meanAcceptedLength };
+  let slowOther: SlowOther | null = null;
+  for (const { suffixIds, free, judged, held } of decoded) {
+    if (held !== undefined) {
+      const length = held.acceptance.meanAcceptedLength;
       if (length < best.length) best = { suffixIds, length };
     } else if (judged.keptClass === 'different') {
       const other = {
@@ -160,7 +165,7 @@ async function chooseFinalist(
     }
   }
   if (best.suffixIds.length > 0) return { suffixIds: best.suffixIds, withoutSuffix: null, slowOther };
-  const why = keptAny
+  const why = decoded.some(({ held }) => held !== undefined)
     ? `None of the ${finalists.length} suffixes that were decoded makes a step accept less than without one.`
     : `None of the ${finalists.length} suffixes that were decoded keeps the answer (--keep ${bounds.keep}).`;
   return { suffixIds: [], withoutSuffix: why, slowOther };

@@ -55,6 +55,7 @@ async function readOn(
   let read = 0;
   await prefill(target, state.targetCache, tokens.slice(0, -1), {
     want: reads === undefined ? [] : [reads],
+    taps: drafter.taps,
     async onChunk(chunk, result) {
       read += chunk.length;
       const states = reads === undefined ? new Float32Array() : result[reads]!;

@@ -170,7 +170,6 @@ async function runUnits(
   const results: DrafterResult[] = [];
   const universal: UniversalResult[] = [];
   for (const { id, drafter, policy } of drafters) {
-    target.model.setTaps(drafter.taps);
     const shared = { request, folder, target, id, drafter, allowed, events, signal, count };
     const audit: DrafterAudit = { ...shared, policy: always(policy), draftLevels: levelsOf(policy) };
     const prompts = await auditDrafter(audit);

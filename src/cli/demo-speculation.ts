@@ -62,7 +62,6 @@ async function showPrompt(stage: Stage, drafter: Drafter, prompt: Prompt): Promi
   say();
   say('Plain decoding');
   // Compiled ahead, so that the text flows from its first token on.
-  target.model.setTaps([]);
   await target.model.prepare();
   const plain = await streamText(stage, (onToken) =>
     generateText(target, prompt.text, { maxNewTokens, signal, onToken }),

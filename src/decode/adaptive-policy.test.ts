@@ -21,7 +21,8 @@ function play(worlds: readonly (readonly [steps: number, world: World])[], seed 
   let isBehind = false;
   for (const [steps, { rate, draftMs, rowMs, catchUpMs = 0, pace = () => 1 }] of worlds) {
     for (let step = 0; step < steps; step++) {
-      const policy = chooser.choose();
+      const choice = chooser.choose();
+      const { policy } = choice;
       choices.push(policy);
       const depth = policy === undefined ? 0 : policy.kind === 'chain' ? policy.length : 3;
       const proposed = policy?.kind === 'dynamic' ? policy.total - 1 : depth;
@@ -34,7 +35,7 @@ function play(worlds: readonly (readonly [steps: number, world: World])[], seed 
         draftMs: (depth * draftMs + missed) * pace(step),
         verifyMs: (1 + proposed * rowMs) * pace(step),
       };
-      chooser.learn(outcome);
+      chooser.learn(choice, outcome);
       tokens += accepted + 1;
       spentMs += outcome.draftMs + outcome.verifyMs;
     }
@@ -119,10 +120,11 @@ describe('the adaptive policy', () => {
   it('stays within the depth of the drafter', () => {
     const chooser = createAdaptivePolicy({ maximumDepth: 2, vocabularySize: 100 });
     for (let step = 0; step < 50; step++) {
-      const policy = chooser.choose();
+      const choice = chooser.choose();
+      const { policy } = choice;
       if (policy?.kind === 'chain') expect(policy.length).toBeLessThanOrEqual(2);
       expect(policy?.kind).not.toBe('dynamic');
-      chooser.learn({ proposed: 2, accepted: 2, depth: 2, draftMs: 0.1, verifyMs: 1 });
+      chooser.learn(choice, { proposed: 2, accepted: 2, depth: 2, draftMs: 0.1, verifyMs: 1 });
     }
   });
 });

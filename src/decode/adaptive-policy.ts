@@ -14,7 +14,7 @@
  */
 import type { Drafter } from '../draft/drafter.js';
 import type { ResolvedPolicy } from '../draft/grow-tree.js';
-import type { PolicyChooser, StepOutcome } from './speculative.js';
+import type { DraftChoice, PolicyChooser, StepOutcome } from './speculative.js';
 import { StepCosts } from './step-costs.js';
 
 interface Choice {
@@ -24,6 +24,14 @@ interface Choice {
   accepted: number;
   tried: number;
   lastTried: number;
+}
+
+/** A choice as it was made: what it is worth must not depend on what other requests chose meanwhile. */
+interface Decision extends DraftChoice {
+  readonly choice: Choice;
+  readonly isTrial: boolean;
+  /** The step may have to read what the drafter has missed. */
+  readonly mayCatchUp: boolean;
 }
 
 const acceptanceDecay = 0.99;
@@ -56,7 +64,6 @@ export function createAdaptivePolicy(
   let probes = 0;
   let interval = soonestProbe;
   let nextProbe = 0;
-  let before = plain;
   let current = plain;
 
   const merit = (choice: Choice): number => {
@@ -95,28 +102,30 @@ export function createAdaptivePolicy(
 
   return {
     chainLengths: choices.flatMap(({ chainLength }) => (chainLength > 0 ? [chainLength] : [])),
-    choose() {
+    choose(): Decision {
       step += 1;
-      before = current;
+      const before = current;
       if (trial.left === 0 && step > nextProbe) {
         Object.assign(trial, { left: burst, tokens: 0, ms: 0 });
         current = chooseTrial();
       } else if (trial.left === 0) current = best();
       current.lastTried = step;
-      return current.policy;
-    },
-    learn(outcome: StepOutcome) {
-      const ms = outcome.draftMs + outcome.verifyMs;
-      current.tried += 1;
+      const { policy } = current;
       const mayCatchUp = current !== plain && before !== current;
-      if (!mayCatchUp && trial.left > 0) costs.measure(current, ms);
-      else if (!mayCatchUp) costs.keepPace(current, ms);
-      if (current.chainLength > 0) acceptance.learn(outcome);
-      else if (current.chainLength < 0) {
-        const weight = Math.max(1 / current.tried, 1 - acceptanceDecay);
-        current.accepted += weight * (outcome.accepted - current.accepted);
+      return { policy, choice: current, isTrial: trial.left > 0, mayCatchUp };
+    },
+    learn(made: DraftChoice, outcome: StepOutcome) {
+      const { choice, isTrial, mayCatchUp } = made as Decision;
+      const ms = outcome.draftMs + outcome.verifyMs;
+      choice.tried += 1;
+      if (!mayCatchUp && isTrial) costs.measure(choice, ms);
+      else if (!mayCatchUp) costs.keepPace(choice, ms);
+      if (choice.chainLength > 0) acceptance.learn(outcome);
+      else if (choice.chainLength < 0) {
+        const weight = Math.max(1 / choice.tried, 1 - acceptanceDecay);
+        choice.accepted += weight * (outcome.accepted - choice.accepted);
       }
-      if (trial.left === 0) return;
+      if (!isTrial || trial.left === 0) return;
       trial.left -= 1;
       trial.tokens += outcome.accepted + 1;
       trial.ms += ms;

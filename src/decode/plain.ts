@@ -4,6 +4,8 @@ import { createRandom, drawFrom } from '../core/random.js';
 import type { SamplingOptions } from '../core/sampling.js';
 import { checkSamplingOptions, toDistribution } from '../core/sampling.js';
 import type { CausalModel, ForwardResult } from '../model/causal-model.js';
+import type { KvCache } from '../model/kv-cache.js';
+import type { Meeting } from '../model/meeting.js';
 import type { AnswerOptions, FinishReason, TokenOrigin } from './answer.js';
 import { Answer } from './answer.js';
 import { prefill } from './prefill.js';
@@ -12,6 +14,8 @@ export interface GenerationRequest extends AnswerOptions {
   readonly promptIds: readonly number[];
   readonly sampling: SamplingOptions;
   readonly seed: number;
+  /** Where its passes are joined with those of other requests; alone unless given. */
+  readonly meeting?: Meeting | undefined;
 }
 
 export interface Generation {
@@ -28,20 +32,32 @@ export interface Generation {
 }
 
 export async function decodePlain(model: CausalModel, request: GenerationRequest): Promise<Generation> {
-  const { promptIds } = request;
-  const chooser = createChooser(request.sampling, createRandom(request.seed, 'decode'));
   const cache = model.createCache();
+  try {
+    return await decodeInto(cache, model, request);
+  } finally {
+    cache.release();
+  }
+}
+
+async function decodeInto(
+  cache: KvCache,
+  model: CausalModel,
+  request: GenerationRequest,
+): Promise<Generation> {
+  const { promptIds, meeting } = request;
+  const chooser = createChooser(request.sampling, createRandom(request.seed, 'decode'));
   const answer = new Answer(promptIds, request);
   await model.prepare();
   const startMs = performance.now();
-  let token = chooser.choose(await prefill(model, cache, promptIds, { want: [chooser.want] }));
+  let token = chooser.choose(await prefill(model, cache, promptIds, { want: [chooser.want], meeting }));
   const firstMs = performance.now();
   while (answer.push(token, 'target')) {
     if (cache.length >= model.configuration.contextLength) {
       answer.end('context');
       break;
     }
-    const result = await model.forward({ tokens: Int32Array.of(token), cache, want: [chooser.want] });
+    const result = await model.forward({ tokens: Int32Array.of(token), cache, want: [chooser.want], meeting });
     cache.appendAll(result.rows, 1);
     token = chooser.choose(result);
   }

@@ -3,12 +3,15 @@ import { MistletoeError } from '../core/errors.js';
 import type { CausalModel, ForwardOutput, ForwardResult } from '../model/causal-model.js';
 import { contextError } from '../model/causal-model.js';
 import type { KvCache } from '../model/kv-cache.js';
+import type { Meeting } from '../model/meeting.js';
 
 export const prefillChunk = 256;
 
 export interface PrefillOptions {
   readonly chunk?: number;
   readonly want: readonly ForwardOutput[];
+  readonly taps?: readonly number[];
+  readonly meeting?: Meeting | undefined;
   /** Sees every chunk's outputs with its tokens; logits and argmax are those of the chunk's last token. */
   readonly onChunk?: (tokens: Int32Array, result: ForwardResult) => Promise<void> | void;
 }
@@ -18,7 +21,7 @@ export async function prefill(
   model: CausalModel,
   cache: KvCache,
   tokenIds: readonly number[],
-  { chunk = prefillChunk, want, onChunk }: PrefillOptions,
+  { chunk = prefillChunk, want, taps = [], meeting, onChunk }: PrefillOptions,
 ): Promise<ForwardResult> {
   const { contextLength, vocabularySize } = model.configuration;
   if (tokenIds.length === 0)
@@ -38,7 +41,8 @@ export async function prefill(
   let last: ForwardResult | undefined;
   for (let start = 0; start < tokenIds.length; start += chunk) {
     const tokens = Int32Array.from(tokenIds.slice(start, start + chunk));
-    last = await model.forward({ tokens, cache, select: Int32Array.of(tokens.length - 1), want });
+    const select = Int32Array.of(tokens.length - 1);
+    last = await model.forward({ tokens, cache, select, want, taps, meeting });
     cache.appendAll(last.rows, tokens.length);
     await onChunk?.(tokens, last);
   }

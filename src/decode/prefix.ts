@@ -17,12 +17,12 @@ export async function readPrefix(
   { reads, taps }: Pick<Drafter, 'reads' | 'taps'>,
   tokenIds: readonly number[],
 ): Promise<ReadPrefix> {
-  if (taps.length > 0) model.setTaps(taps);
   const cache = model.createCache();
   const parts: Float32Array[] = [];
   if (tokenIds.length > 0) {
     await prefill(model, cache, tokenIds, {
       want: reads === 'tokens' ? [] : [reads],
+      taps,
       onChunk(_, result) {
         if (reads !== 'tokens') parts.push(result[reads]!);
       },

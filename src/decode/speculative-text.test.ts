@@ -54,8 +54,8 @@ describe('generateSpeculatively', () => {
         chosen += 1;
         return inner.choose();
       },
-      learn: (outcome) => {
-        inner.learn(outcome);
+      learn: (choice, outcome) => {
+        inner.learn(choice, outcome);
       },
     };
     const first = await generateSpeculatively(target, drafter, prompt, { maxNewTokens: 4, policy });

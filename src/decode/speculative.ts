@@ -9,6 +9,7 @@ import type { ResolvedPolicy } from '../draft/grow-tree.js';
 import { growTree } from '../draft/grow-tree.js';
 import { chainTree } from '../draft/token-tree.js';
 import type { CausalModel, ForwardOutput, ForwardResult } from '../model/causal-model.js';
+import type { KvCache } from '../model/kv-cache.js';
 import type { AcceptanceRecord, StepRecord } from './acceptance.js';
 import { summariseAcceptance } from './acceptance.js';
 import type { TokenOrigin } from './answer.js';
@@ -41,10 +42,14 @@ export interface SpeculativeRequest extends GenerationRequest {
 export interface PolicyChooser {
   /** Lengths of the chains that it may ask for. */
   readonly chainLengths: readonly number[];
+  choose(): DraftChoice;
+  /** Hears what a step cost and brought, with the choice that it made for it: steps of several requests interleave. */
+  learn(choice: DraftChoice, outcome: StepOutcome): void;
+}
+
+export interface DraftChoice {
   /** `undefined` asks for one plain step. */
-  choose(): ResolvedPolicy | undefined;
-  /** Hears what the step cost and brought. */
-  learn(outcome: StepOutcome): void;
+  readonly policy: ResolvedPolicy | undefined;
 }
 
 export interface StepOutcome extends StepRecord {
@@ -54,7 +59,7 @@ export interface StepOutcome extends StepRecord {
 
 export const always = (policy: ResolvedPolicy): PolicyChooser => ({
   chainLengths: policy.kind === 'chain' ? [policy.length] : [],
-  choose: () => policy,
+  choose: () => ({ policy }),
   learn: () => undefined,
 });
 
@@ -76,7 +81,28 @@ export async function decodeSpeculative(
   drafter: Drafter,
   request: SpeculativeRequest,
 ): Promise<SpeculativeGeneration> {
-  const { promptIds, sampling, policy, seed, held } = request;
+  const cache = request.prefix?.cache.clone() ?? model.createCache();
+  const session = drafter.startSession(request.meeting);
+  try {
+    return await speculate(model, drafter, request, { cache, session });
+  } finally {
+    session.close();
+    cache.release();
+  }
+}
+
+interface SequenceState {
+  readonly cache: KvCache;
+  readonly session: DraftSession;
+}
+
+async function speculate(
+  model: CausalModel,
+  drafter: Drafter,
+  request: SpeculativeRequest,
+  { cache, session: started }: SequenceState,
+): Promise<SpeculativeGeneration> {
+  const { promptIds, sampling, policy, seed, held, meeting } = request;
   const rule = request.rule ?? (sampling.temperature === 0 ? 'greedy' : 'rejection');
   checkRule(rule, sampling);
   const { contextLength } = model.configuration;
@@ -88,24 +114,22 @@ export async function decodeSpeculative(
       ? createVerifier(rule, sampling, judging)
       : createHeldVerifier(held, sampling, judging);
   const random = createRandom(seed, 'draft');
-  const cache = request.prefix?.cache.clone() ?? model.createCache();
   const limits = held === undefined ? {} : { maxNewTokens: held.length, stopIds: [], stopStrings: [] };
   const answer = new Answer(promptIds, { ...request, ...limits });
   const steps: StepOutcome[] = [];
-  // Another drafter of the same target may have pointed them elsewhere since this one was loaded.
-  if (drafter.taps.length > 0) model.setTaps(drafter.taps);
-  let session: DraftSession | undefined = countPasses(drafter.startSession());
+  const { taps } = drafter;
+  let session: DraftSession | undefined = countPasses(started);
   let drafterPasses = 0;
   let targetPasses = 0;
   const chains = sampling.temperature === 0 ? policy.chainLengths : [];
-  await Promise.all([model.prepare(), drafter.prepare(chains)]);
+  await Promise.all([model.prepare(taps), drafter.prepare(chains)]);
 
   const startMs = performance.now();
   let root = 0;
   let readCount = cache.length;
   if (request.prefix !== undefined) session.observe({ ...request.prefix, next: promptIds[readCount]! });
   await prefill(model, cache, promptIds.slice(readCount), {
-    want: [chooser.want, ...reads],
+    ...{ want: [chooser.want, ...reads], taps, meeting },
     onChunk(tokens, result) {
       readCount += tokens.length;
       root = promptIds[readCount] ?? held?.[0] ?? chooser.choose(result);
@@ -113,8 +137,8 @@ export async function decodeSpeculative(
     },
   });
   // A drafter that is about to draft reads the prompt as part of the prefill, as the target does.
-  let wanted = policy.choose();
-  if (wanted !== undefined && session.room > 0) await session.catchUp?.();
+  let choice = policy.choose();
+  if (choice.policy !== undefined && session.room > 0) await session.catchUp?.();
   const firstMs = performance.now();
 
   let origin: TokenOrigin = 'target';
@@ -128,7 +152,7 @@ export async function decodeSpeculative(
       break;
     }
     let tree = chainTree(root, []);
-    if (session !== undefined && wanted !== undefined) {
+    if (session !== undefined && choice.policy !== undefined) {
       try {
         const depthLimit = Math.min(room - 1, session.room);
         if (session.room < 1 && !isFull) {
@@ -138,7 +162,7 @@ export async function decodeSpeculative(
           );
         }
         const along = sampling.temperature === 0 ? undefined : held?.slice(answer.tokenIds.length);
-        tree = await growTree(session, { root, policy: wanted, sampling, random, depthLimit, along });
+        tree = await growTree(session, { root, policy: choice.policy, sampling, random, depthLimit, along });
       } catch (cause) {
         const isDrafters = cause instanceof MistletoeError && cause.code === 'drafter';
         if (!isDrafters || request.mustDraft === true) throw cause;
@@ -152,7 +176,7 @@ export async function decodeSpeculative(
       tokens: tree.tokens,
       parents: tree.parents,
       cache,
-      want: [verify.want, ...reads],
+      ...{ want: [verify.want, ...reads], taps, meeting },
     });
     targetPasses += 1;
     const verifyEnd = performance.now();
@@ -172,12 +196,12 @@ export async function decodeSpeculative(
       draftMs: verifyStart - draftStart,
       verifyMs: verifyEnd - verifyStart,
     };
-    if (session !== undefined) policy.learn(outcome);
+    if (session !== undefined) policy.learn(choice, outcome);
     steps.push(outcome);
     // 4. The path's tokens are part of the answer; the next token becomes the root.
     if (!path.every((node) => answer.push(tree.tokens[node]!, 'accepted'))) break;
     root = nextToken;
-    wanted = session === undefined ? undefined : policy.choose();
+    choice = session === undefined ? { policy: undefined } : policy.choose();
     origin = tree.tokens.length > 1 ? 'bonus' : 'target';
   }
 
@@ -199,6 +223,7 @@ export async function decodeSpeculative(
 
   function countPasses(inner: DraftSession): DraftSession {
     return {
+      close: () => undefined, // whoever opened it closes it
       get room() {
         return inner.room;
       },

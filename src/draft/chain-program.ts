@@ -6,57 +6,74 @@ import type { Tensor } from '../graph/tensor.js';
 import { argmax, gatherRows } from '../graph/operations/indexing.js';
 import { constant, input } from '../graph/operations/leaves.js';
 import { sum } from '../graph/operations/reductions.js';
-import { concatenate, reshape, slice } from '../graph/operations/shaping.js';
-import { subtractDimensions } from '../graph/dimension.js';
+import { broadcast, concatenate, reshape, slice } from '../graph/operations/shaping.js';
 import type { AttentionContext } from '../model/decoder-layer.js';
 import type { RotaryTable } from '../model/rotary.js';
-import type { NamedTensors, NamedValues, Program, Runtime } from '../runtime/program.js';
-import { float32, floatsOf, integersOf } from '../runtime/program.js';
+import type { LaneProgram } from '../model/lane-program.js';
+import { compileLanes, lanes } from '../model/lane-program.js';
+import type { NamedTensors, NamedValues, Runtime } from '../runtime/program.js';
+import { float32, floatsOf, int32, integersOf } from '../runtime/program.js';
 import type { WeightStore } from '../runtime/weights.js';
 import { requireScore } from './scores.js';
 
-/** What one level says: its token as the target knows it, [1], and the sum of its scores, [1], which shows a broken drafter. */
+/** What one level says: its token as the target knows it, [1, lanes], and the sum of its scores, which shows a broken drafter. */
 interface ChosenToken {
   readonly token: Tensor;
   readonly score: Tensor;
 }
 
-/** logits [1, draft vocabulary] */
+/** logits [1, lanes, draft vocabulary] */
 export function chooseToken(logits: Tensor, targetTokens: Int32Array | undefined): ChosenToken {
   const best = argmax(logits);
   // Not the maximum: the runtime's skips what is no number.
-  const score = reshape(sum(logits, [-1]), [1]);
+  const score = reshape(sum(logits, [-1]), best.shape);
   if (targetTokens === undefined) return { token: best, score };
   const table = constant(Array.from(targetTokens), [targetTokens.length], 'int32');
   return { token: gatherRows(table, best), score };
 }
 
-/** The context of level 1, 2, ...: one row, at its own position, that sees what the last verified row saw. */
+/** The context of level 1, 2, ...: one row of each lane, at its own position, that sees what the last verified row saw. */
 export function declareChainContexts(
   context: AttentionContext,
   levels: number,
   headSize: number,
 ): AttentionContext[] {
   if (levels === 0) return [];
-  const rows = context.mask.shape[0]!;
-  const mask = slice(context.mask, 0, subtractDimensions(rows, 1));
-  const cosine = input('chainCosine', [levels, headSize / 2]);
-  const sine = input('chainSine', [levels, headSize / 2]);
+  const mask = input('chainMask', [lanes, 1, 1, context.mask.shape.at(-1)!]);
+  const angles = (name: string) => {
+    const all = input(name, [levels, lanes, headSize / 2]);
+    return (level: number): Tensor => reshape(slice(all, 0, level, level + 1), [lanes, headSize / 2]);
+  };
+  const [cosine, sine] = [angles('chainCosine'), angles('chainSine')];
   return Array.from({ length: levels }, (_, level) => ({
-    cosine: slice(cosine, 0, level, level + 1),
-    sine: slice(sine, 0, level, level + 1),
+    cosine: cosine(level),
+    sine: sine(level),
     // One more column for every level before: drafted rows see them all.
-    mask: concatenate([mask, constant(new Array<number>(level + 1).fill(0), [1, level + 1])], 1),
+    mask: concatenate([mask, broadcast(constant(0), [lanes, 1, 1, level + 1])], -1),
+    lanes,
   }));
 }
 
-/** The inputs that declareChainContexts declared: positions from `start` on. */
-export function chainAngles(rotary: RotaryTable, start: number, length: number): NamedValues {
+/** The inputs of a chain behind verified rows, which stand at the positions before `start`. */
+export function chainInputs(
+  verified: NamedValues,
+  rotary: RotaryTable,
+  start: number,
+  length: number,
+): NamedValues {
+  const mask = verified.mask!;
+  const [rows, width] = mask.shape as [number, number];
   const levels = length - 1;
-  if (levels === 0) return {};
+  const inputs = { ...verified, select: int32([rows - 1]) };
+  if (levels === 0) return inputs;
   const { cosine, sine } = rotary.anglesAt(Int32Array.from({ length: levels }, (_, level) => start + level));
-  const width = cosine.length / levels;
-  return { chainCosine: float32(cosine, [levels, width]), chainSine: float32(sine, [levels, width]) };
+  const shape = [levels, cosine.length / levels];
+  return {
+    ...inputs,
+    chainCosine: float32(cosine, shape),
+    chainSine: float32(sine, shape),
+    chainMask: float32((mask.data as Float32Array).subarray((rows - 1) * width), [1, width]),
+  };
 }
 
 /** `rows` are what the verified states leave in the drafter's cache, where it has one. */
@@ -79,14 +96,17 @@ export function createChainCompiler(
   runtime: Runtime,
   weights: readonly WeightStore[],
   build: (length: number) => NamedTensors,
-): (length: number) => Promise<Program> {
-  const programs = new Map<number, Promise<Program>>();
+): (length: number) => Promise<LaneProgram> {
+  const programs = new Map<number, Promise<LaneProgram>>();
   return (length) => {
-    const program = programs.get(length) ?? runtime.compile(build(length), weights, { packed: true });
+    const program = programs.get(length) ?? compileLanes(runtime, 'draft', build(length), weights);
     programs.set(length, program);
+    program.catch(() => programs.delete(length));
     return program;
   };
 }
+
+export const chainNames: readonly string[] = ['chain', 'chainScores'];
 
 export function readChain(outputs: NamedValues): readonly number[] {
   floatsOf(outputs, 'chainScores').forEach(requireScore);

@@ -4,7 +4,6 @@
  * rows, its drafted ancestors and itself.
  */
 import { attentionInputs, blocked } from '../model/attention-inputs.js';
-import { pastInputs } from '../model/causal-model.js';
 import type { KvCache } from '../model/kv-cache.js';
 import type { RotaryTable } from '../model/rotary.js';
 import type { NamedValues } from '../runtime/program.js';
@@ -18,7 +17,7 @@ export class DraftAttention {
   private drafted: number[] = [];
 
   constructor(
-    private readonly cache: KvCache,
+    readonly cache: KvCache,
     private readonly rotary: RotaryTable,
   ) {
     this.verified = cache.length;
@@ -35,8 +34,7 @@ export class DraftAttention {
   }
 
   verifiedInputs(count: number): NamedValues {
-    const rows = { count, pastLength: this.cache.pastLength };
-    return { ...attentionInputs(rows, this.rotary), ...pastInputs(this.cache) };
+    return attentionInputs({ count, pastLength: this.cache.pastLength }, this.rotary);
   }
 
   keepVerified(rows: Float32Array /* [slot, row, head, size] */, count: number): void {
@@ -69,7 +67,6 @@ export class DraftAttention {
     const positions = new Int32Array(count).fill(this.verified + level);
     return {
       ...attentionInputs({ count, pastLength, positions }, this.rotary),
-      ...pastInputs(this.cache),
       mask: float32(mask, [count, width]),
     };
   }

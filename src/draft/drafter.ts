@@ -7,7 +7,9 @@ import type { Dimension } from '../graph/dimension.js';
 import type { Tensor } from '../graph/tensor.js';
 import type { WeightStore } from '../runtime/weights.js';
 import type { AttentionContext, KeyValueRows } from '../model/decoder-layer.js';
-import type { CacheSizes, KvCache } from '../model/kv-cache.js';
+import type { CacheSizes } from '../model/cache-pool.js';
+import type { KvCache } from '../model/kv-cache.js';
+import type { Meeting } from '../model/meeting.js';
 import type { RotaryTable } from '../model/rotary.js';
 import type { DraftSystem } from './recognise.js';
 import type { DraftScores } from './scores.js';
@@ -26,7 +28,8 @@ export interface Drafter {
   readonly parameterCount: number;
   /** Compiles its programs ahead of the first draft, and those of chains of the given lengths. */
   prepare(chains?: readonly number[]): Promise<void>;
-  startSession(): DraftSession;
+  /** `meeting`: where its passes may be joined with those of other sequences; alone unless given. */
+  startSession(meeting?: Meeting): DraftSession;
   /** The same drafter as a graph, for gradients and for scoring many candidates at once. */
   readonly graph: DraftGraph;
 }
@@ -49,6 +52,8 @@ export interface DraftSession {
    * one call instead of many. Optional; after it, only observe may follow.
    */
   draftChain?(length: number): Promise<readonly number[]>;
+  /** Gives back what it holds. Nothing may be asked any more. */
+  close(): void;
 }
 
 export interface VerifiedTokens {

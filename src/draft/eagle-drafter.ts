@@ -4,7 +4,8 @@ import type { Tensor } from '../graph/tensor.js';
 import { weight } from '../graph/operations/leaves.js';
 import type { CausalModel } from '../model/causal-model.js';
 import { embeddingTable } from '../model/decoder.js';
-import type { Program } from '../runtime/program.js';
+import { compileLanes } from '../model/lane-program.js';
+import { alone } from '../model/meeting.js';
 import type { WeightStore } from '../runtime/weights.js';
 import { createChainCompiler } from './chain-program.js';
 import { anotherTarget, misfit } from './checks.js';
@@ -43,8 +44,8 @@ export function createEagleDrafter({ head, weights, ...described }: LoadedHead):
   const stores = [weights, target.weights];
   let programs: EaglePrograms | undefined;
   const compile = (): EaglePrograms => {
-    const build = (kind: 'verified' | 'drafted'): Promise<Program> =>
-      target.runtime.compile(buildEagleGraph(head, kind), stores, { packed: true });
+    const build = (kind: 'verified' | 'drafted') =>
+      compileLanes(target.runtime, 'draft', buildEagleGraph(head, kind), stores);
     return (programs ??= {
       verified: build('verified'),
       drafted: build('drafted'),
@@ -60,7 +61,7 @@ export function createEagleDrafter({ head, weights, ...described }: LoadedHead):
       const { verified, drafted } = compiled;
       await Promise.all([verified, drafted, ...chains.map((length) => compiled.chain(length))]);
     },
-    startSession: () => startEagleSession(head, compile),
+    startSession: (meeting = alone) => startEagleSession(head, compile, meeting),
     graph: {
       weights: stores,
       targetTokens: vocabularies.targetTokens,

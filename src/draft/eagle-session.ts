@@ -2,22 +2,31 @@
  * Drafting with features, common to EAGLE and EAGLE-3: position t pairs the state at t with the token t + 1. Each cycle
  * first reads the true states of the tokens that were verified, then goes on with its own predicted features.
  */
-import { symbol } from '../graph/dimension.js';
 import type { Tensor } from '../graph/tensor.js';
 import { gatherRows } from '../graph/operations/indexing.js';
 import { input } from '../graph/operations/leaves.js';
-import { reshape } from '../graph/operations/shaping.js';
 import type { CausalModel } from '../model/causal-model.js';
-import { declareAttention, declarePast, stackRows } from '../model/causal-model.js';
 import type { ModelConfiguration } from '../model/configuration.js';
 import type { AttentionContext, AttentionMemory, KeyValueRows } from '../model/decoder-layer.js';
 import { KvCache } from '../model/kv-cache.js';
+import type { LaneProgram } from '../model/lane-program.js';
+import {
+  declareAttention,
+  declarePast,
+  joinLanes,
+  lanes,
+  row,
+  selectRows,
+  stackRows,
+} from '../model/lane-program.js';
+import type { Meeting } from '../model/meeting.js';
+import { alone } from '../model/meeting.js';
 import type { RotaryTable } from '../model/rotary.js';
-import type { NamedTensors, NamedValues, Program } from '../runtime/program.js';
+import type { NamedTensors, NamedValues } from '../runtime/program.js';
 import { float32, floatsOf, int32 } from '../runtime/program.js';
 import { DraftAttention } from './draft-attention.js';
 import type { DraftSession, VerifiedTokens } from './drafter.js';
-import { chainAngles, readChain } from './chain-program.js';
+import { chainInputs, chainNames, readChain } from './chain-program.js';
 import type { Vocabularies } from './scores.js';
 import { readScores, scoreNames, scoreOutputs } from './scores.js';
 import { PendingStates } from './states.js';
@@ -40,7 +49,7 @@ export interface EagleHead {
   /** True states to features: the identity for EAGLE, the fusing projection for EAGLE-3. */
   fuse(states: Tensor): Tensor; // [batch, position, stateWidth] -> [batch, position, hidden]
   step(features: Tensor, embeddings: Tensor, context: AttentionContext, memory: AttentionMemory): EagleStep;
-  /** features [row, hidden] -> [row, draft vocabulary] */
+  /** features [..., hidden] -> [..., draft vocabulary] */
   score(features: Tensor): Tensor;
 }
 
@@ -49,17 +58,13 @@ const ingestChunk = 256;
 /** `verified` reads true states, `drafted` its own features; for EAGLE the two are one program. */
 export function buildEagleGraph(head: EagleHead, kind: 'verified' | 'drafted'): NamedTensors {
   const { configuration } = head;
-  const { hiddenSize } = configuration;
-  const row = symbol('row');
-  const width = kind === 'verified' ? head.stateWidth : hiddenSize;
-  const states = input('states', [1, row, width]);
-  const tokens = input('tokens', [row], 'int32');
-  const select = input('select', [symbol('selected')], 'int32');
-  const embeddings = reshape(gatherRows(head.embedding, tokens), [1, row, hiddenSize]);
+  const width = kind === 'verified' ? head.stateWidth : configuration.hiddenSize;
+  const states = joinLanes(input('states', [row, lanes, width]));
+  const embeddings = joinLanes(gatherRows(head.embedding, input('tokens', [row, lanes], 'int32')));
   const [past] = declarePast(configuration);
   const features = kind === 'verified' ? head.fuse(states) : states;
   const step = head.step(features, embeddings, declareAttention(configuration), { past });
-  const selected = gatherRows(reshape(step.features, [row, hiddenSize]), select);
+  const selected = selectRows(step.features);
   return {
     ...scoreOutputs(head.score(selected)),
     features: selected,
@@ -68,9 +73,9 @@ export function buildEagleGraph(head: EagleHead, kind: 'verified' | 'drafted'): 
 }
 
 export interface EaglePrograms {
-  readonly verified: Promise<Program>;
-  readonly drafted: Promise<Program>;
-  chain(length: number): Promise<Program>;
+  readonly verified: Promise<LaneProgram>;
+  readonly drafted: Promise<LaneProgram>;
+  chain(length: number): Promise<LaneProgram>;
 }
 
 /** What a head has read of the text: its cache, and the states that it has yet to read. */
@@ -81,6 +86,7 @@ class EagleMemory {
   constructor(
     private readonly head: EagleHead,
     cache: KvCache,
+    private readonly meeting: Meeting,
   ) {
     this.attention = new DraftAttention(cache, head.rotary);
     this.pending = new PendingStates(head.stateWidth);
@@ -97,23 +103,31 @@ class EagleMemory {
 
   /** Reads every pending state and returns the outputs of the last run, which `finish` may do in its own way. */
   async read(
-    program: Program,
+    program: LaneProgram,
     names: readonly string[],
     finish: (inputs: NamedValues) => Promise<NamedValues> = (inputs) =>
-      program.run({ ...inputs, select: int32([inputs.tokens!.data.length - 1]) }, names),
+      this.run(program, { ...inputs, select: int32([inputs.tokens!.data.length - 1]) }, names),
   ): Promise<NamedValues> {
     let last: NamedValues = {};
     let left = this.pending.count;
     await this.drain(0, async (inputs, count) => {
       left -= count;
-      return (last = left > 0 ? await readRows(program, inputs, count) : await finish(inputs));
+      return (last = left > 0 ? await this.readRows(program, inputs, count) : await finish(inputs));
     });
     return last;
   }
 
   /** Reads all but the newest state, with which the next draft begins. */
-  async catchUp(program: Program): Promise<void> {
-    await this.drain(1, (inputs, count) => readRows(program, inputs, count));
+  async catchUp(program: LaneProgram): Promise<void> {
+    await this.drain(1, (inputs, count) => this.readRows(program, inputs, count));
+  }
+
+  run(program: LaneProgram, inputs: NamedValues, names: readonly string[]): Promise<NamedValues> {
+    return this.meeting.run(program, { inputs, cache: this.attention.cache }, names);
+  }
+
+  private readRows(program: LaneProgram, inputs: NamedValues, count: number): Promise<NamedValues> {
+    return this.run(program, { ...inputs, select: int32([count - 1]) }, ['rows']);
   }
 
   private async drain(
@@ -126,7 +140,7 @@ class EagleMemory {
       async (states, tokens) => {
         const count = tokens.length;
         const inputs = {
-          states: float32(states, [1, count, this.head.stateWidth]),
+          states: float32(states, [count, this.head.stateWidth]),
           tokens: int32(tokens),
           ...this.attention.verifiedInputs(count),
         };
@@ -137,25 +151,25 @@ class EagleMemory {
   }
 }
 
-function readRows(program: Program, inputs: NamedValues, count: number): Promise<NamedValues> {
-  return program.run({ ...inputs, select: int32([count - 1]) }, ['rows']);
-}
-
 export async function readEaglePrefix(
   head: EagleHead,
   programs: EaglePrograms,
   verified: VerifiedTokens,
   cache: KvCache,
 ): Promise<void> {
-  const memory = new EagleMemory(head, cache);
+  const memory = new EagleMemory(head, cache, alone);
   memory.observe(verified);
   await memory.read(await programs.verified, ['rows']);
 }
 
-export function startEagleSession(head: EagleHead, programs: () => EaglePrograms): DraftSession {
+export function startEagleSession(
+  head: EagleHead,
+  programs: () => EaglePrograms,
+  meeting: Meeting,
+): DraftSession {
   const { configuration, target, vocabularies } = head;
   const { hiddenSize } = configuration;
-  const memory = new EagleMemory(head, new KvCache(configuration));
+  const memory = new EagleMemory(head, new KvCache(configuration), meeting);
   const features = new Map<number, Float32Array>(); // [node] -> [hidden]
 
   const keepFeatures = (outputs: NamedValues, nodes: readonly number[]): void => {
@@ -188,9 +202,10 @@ export function startEagleSession(head: EagleHead, programs: () => EaglePrograms
       nodes.forEach((node, row) => {
         states.set(features.get(draft.parents[node]!)!, row * hiddenSize);
       });
-      const outputs = await program.run(
+      const outputs = await memory.run(
+        program,
         {
-          states: float32(states, [1, nodes.length, hiddenSize]),
+          states: float32(states, [nodes.length, hiddenSize]),
           tokens: int32(nodes.map((node) => draft.tokens[node]!)),
           select: int32(nodes.map((_, row) => row)),
           ...memory.attention.draftedInputs(draft, nodes, depth - 1),
@@ -205,9 +220,12 @@ export function startEagleSession(head: EagleHead, programs: () => EaglePrograms
       const program = await programs().chain(length);
       const outputs = await memory.read(await programs().verified, [], (inputs) => {
         const start = memory.attention.verifiedLength + inputs.tokens!.data.length;
-        return program.run({ ...inputs, ...chainAngles(head.rotary, start, length) });
+        return memory.run(program, chainInputs(inputs, head.rotary, start, length), [...chainNames, 'rows']);
       });
       return readChain(outputs);
+    },
+    close() {
+      memory.attention.cache.release();
     },
   };
 }

@@ -24,6 +24,7 @@ function scriptedSession(script: Script): DraftSession & { readonly calls: Call[
     calls,
     room: Infinity,
     observe: () => undefined,
+    close: () => undefined,
     expand(draft, nodes, want): Promise<DraftScores> {
       calls.push({ nodes, depths: nodes.map((node) => draft.depths[node]!), want });
       const rows = nodes.map((node) => script(tokensTo(draft, node)));

@@ -7,7 +7,6 @@
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
 import type { CacheOptions } from '../checkpoint/weight-cache.js';
 import { prepareWeights } from '../checkpoint/weight-cache.js';
-import { symbol } from '../graph/dimension.js';
 import type { Tensor } from '../graph/tensor.js';
 import { add, silu } from '../graph/operations/elementwise.js';
 import { gatherRows } from '../graph/operations/indexing.js';
@@ -15,15 +14,27 @@ import { input } from '../graph/operations/leaves.js';
 import { broadcast, concatenate, reshape } from '../graph/operations/shaping.js';
 import { attentionInputs } from '../model/attention-inputs.js';
 import type { CausalModel } from '../model/causal-model.js';
-import { declareAttention, declarePast, pastInputs, stackRows } from '../model/causal-model.js';
 import { embeddingTable } from '../model/decoder.js';
 import type { AttentionContext, AttentionMemory } from '../model/decoder-layer.js';
 import { normalise, project, runLayer } from '../model/decoder-layer.js';
 import { KvCache } from '../model/kv-cache.js';
-import type { NamedTensors, Program } from '../runtime/program.js';
+import type { LaneProgram } from '../model/lane-program.js';
+import {
+  compileLanes,
+  declareAttention,
+  declarePast,
+  joinLanes,
+  lanes,
+  partLanes,
+  row,
+  stackRows,
+} from '../model/lane-program.js';
+import type { Meeting } from '../model/meeting.js';
+import { alone } from '../model/meeting.js';
+import type { NamedTensors } from '../runtime/program.js';
 import { float32, floatsOf, int32 } from '../runtime/program.js';
 import type { WeightStore } from '../runtime/weights.js';
-import { chainOutputs, chooseToken, createChainCompiler, readChain } from './chain-program.js';
+import { chainNames, chainOutputs, chooseToken, createChainCompiler, readChain } from './chain-program.js';
 import { countParameters } from './checks.js';
 import type {
   DraftedLogits,
@@ -64,9 +75,9 @@ class Hydra implements Drafter {
   readonly parameterCount: number;
   readonly graph: DraftGraph;
   private readonly cacheSizes;
-  private readonly headPrograms: Promise<Program>[] = [];
-  private readonly compileChain: (length: number) => Promise<Program>;
-  private prefixProgram: Promise<Program> | undefined;
+  private readonly headPrograms: Promise<LaneProgram>[] = [];
+  private readonly compileChain: (length: number) => Promise<LaneProgram>;
+  private prefixProgram: Promise<LaneProgram> | undefined;
 
   constructor(
     private readonly sizes: HydraSizes,
@@ -91,7 +102,7 @@ class Hydra implements Drafter {
             readPrefix: async (verified, cache) => {
               const pending = new PendingStates(configuration.hiddenSize);
               pending.push(verified);
-              await this.readPrefix(pending, cache);
+              await this.readPrefix(alone, pending, cache);
             },
           }
         : undefined,
@@ -145,28 +156,28 @@ class Hydra implements Drafter {
     if (this.sizes.hasPrefix) await this.compilePrefix();
   }
 
-  private compileHead(head: number): Promise<Program> {
+  private compileHead(head: number): Promise<LaneProgram> {
     const { runtime, weights } = this.target;
     const stores = [this.weights, weights];
-    return (this.headPrograms[head] ??= runtime.compile(this.buildHead(head), stores, { packed: true }));
+    return (this.headPrograms[head] ??= compileLanes(runtime, 'draft', this.buildHead(head), stores));
   }
 
   private buildHead(head: number): NamedTensors {
     const { configuration, scope: targetScope } = this.target;
-    const row = symbol('row');
+    const { hiddenSize } = configuration;
     const width = head + 1;
-    const path = input('path', [row, width], 'int32');
-    const feature = input('feature', [1, configuration.hiddenSize]);
+    const path = input('path', [row, lanes, width], 'int32');
+    const feature = input('feature', [1, lanes, hiddenSize]);
     const embedded = gatherRows(embeddingTable(configuration, targetScope), path);
-    const embeddings = reshape(embedded, [row, width * configuration.hiddenSize]);
-    return scoreOutputs(this.runHead(head, broadcast(feature, [row, configuration.hiddenSize]), embeddings));
+    const embeddings = reshape(embedded, [row, lanes, width * hiddenSize]);
+    return scoreOutputs(this.runHead(head, broadcast(feature, [row, lanes, hiddenSize]), embeddings));
   }
 
   private buildChain(length: number): NamedTensors {
     const { configuration, scope: targetScope } = this.target;
-    const feature = input('feature', [1, configuration.hiddenSize]);
+    const feature = input('feature', [1, lanes, configuration.hiddenSize]);
     const embed = (token: Tensor): Tensor => gatherRows(embeddingTable(configuration, targetScope), token);
-    const path = [embed(input('root', [1], 'int32'))];
+    const path = [embed(input('root', [1, lanes], 'int32'))];
     const chosen = Array.from({ length }, (_, head) => {
       const best = chooseToken(this.runHead(head, feature, concatenate([...path], -1)), undefined);
       path.push(embed(best.token));
@@ -175,31 +186,35 @@ class Hydra implements Drafter {
     return chainOutputs(chosen);
   }
 
-  private compilePrefix(): Promise<Program> {
+  private compilePrefix(): Promise<LaneProgram> {
     const { runtime } = this.target;
-    return (this.prefixProgram ??= runtime.compile(this.buildPrefix(), [this.weights], { packed: true }));
+    return (this.prefixProgram ??= compileLanes(runtime, 'draft', this.buildPrefix(), [this.weights]));
   }
 
   private buildPrefix(): NamedTensors {
     const { configuration } = this.target;
-    const row = symbol('row');
-    const features = input('features', [1, row, configuration.hiddenSize]);
+    const features = joinLanes(input('features', [row, lanes, configuration.hiddenSize]));
     const [past] = declarePast(this.cacheSizes);
     const prefix = this.runPrefix(features, declareAttention(configuration), { past });
-    return { features: prefix.features, rows: stackRows([prefix.rows], this.cacheSizes) };
+    return { features: partLanes(prefix.features), rows: stackRows([prefix.rows], this.cacheSizes) };
   }
 
   /** Passes pending features through Hydra++'s layer; returns the newest, which the heads read. [hidden] */
-  private async readPrefix(pending: PendingStates, cache: KvCache, leave = 0): Promise<Float32Array> {
+  private async readPrefix(
+    meeting: Meeting,
+    pending: PendingStates,
+    cache: KvCache,
+    leave = 0,
+  ): Promise<Float32Array> {
     const { hiddenSize } = this.target.configuration;
     const program = await this.compilePrefix();
     let newest: Float32Array = new Float32Array(hiddenSize);
     const read = async (states: Float32Array, { length }: Int32Array): Promise<void> => {
-      const outputs = await program.run({
-        features: float32(states, [1, length, hiddenSize]),
+      const inputs = {
+        features: float32(states, [length, hiddenSize]),
         ...attentionInputs({ count: length, pastLength: cache.pastLength }, this.target.rotary),
-        ...pastInputs(cache),
-      });
+      };
+      const outputs = await meeting.run(program, { inputs, cache }, ['features', 'rows']);
       cache.appendAll(floatsOf(outputs, 'rows'), length);
       newest = floatsOf(outputs, 'features').slice(-hiddenSize);
     };
@@ -207,14 +222,14 @@ class Hydra implements Drafter {
     return newest;
   }
 
-  startSession(): DraftSession {
+  startSession(meeting: Meeting = alone): DraftSession {
     const { hiddenSize, vocabularySize } = this.target.configuration;
     const pending = new PendingStates(hiddenSize);
     const cache = new KvCache(this.cacheSizes);
     let feature: Float32Array = new Float32Array(hiddenSize);
     let root = 0;
     const readFeature = async (): Promise<Float32Array> =>
-      this.sizes.hasPrefix ? this.readPrefix(pending, cache) : pending.takeLast();
+      this.sizes.hasPrefix ? this.readPrefix(meeting, pending, cache) : pending.takeLast();
 
     return {
       room: Infinity,
@@ -223,7 +238,7 @@ class Hydra implements Drafter {
         root = verified.next;
       },
       catchUp: async () => {
-        if (this.sizes.hasPrefix) await this.readPrefix(pending, cache, 1);
+        if (this.sizes.hasPrefix) await this.readPrefix(meeting, pending, cache, 1);
       },
       expand: async (draft, nodes, want) => {
         const depth = draft.depths[nodes[0]!]!;
@@ -234,13 +249,17 @@ class Hydra implements Drafter {
           feature: float32(feature, [1, hiddenSize]),
           path: int32(paths, [nodes.length, depth + 1]),
         };
-        const outputs = await program.run(inputs, scoreNames(want));
+        const outputs = await meeting.run(program, { inputs }, scoreNames(want));
         return readScores(outputs, want, { targetSize: vocabularySize, draftSize: vocabularySize });
       },
       draftChain: async (length) => {
         const program = await this.compileChain(length);
-        const newest = float32(await readFeature(), [1, hiddenSize]);
-        return readChain(await program.run({ feature: newest, root: int32([root]) }));
+        const feature = float32(await readFeature(), [1, hiddenSize]);
+        const inputs = { feature, root: int32([root]) };
+        return readChain(await meeting.run(program, { inputs }, chainNames));
+      },
+      close() {
+        cache.release();
       },
     };
   }

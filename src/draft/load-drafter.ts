@@ -20,10 +20,9 @@ export interface DrafterOptions extends CacheOptions {
   readonly tokenizer?: Tokenizer | undefined;
 }
 
-/** Points the target's taps to where the drafter reads; a target serves one drafter that taps it at a time. */
 export async function loadDrafter(folder: string, options: DrafterOptions): Promise<Drafter> {
   const drafter = await openDrafter(folder, options);
-  if (drafter.taps.length > 0) options.target.setTaps(drafter.taps);
+  options.target.checkTaps(drafter.taps);
   return drafter;
 }
 

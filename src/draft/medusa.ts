@@ -14,14 +14,18 @@ import { concatenate } from '../graph/operations/shaping.js';
 import type { CausalModel } from '../model/causal-model.js';
 import { project } from '../model/decoder-layer.js';
 import { projectionRecipe, vectorRecipe } from '../model/weights.js';
-import type { NamedTensors, Program } from '../runtime/program.js';
+import type { LaneProgram } from '../model/lane-program.js';
+import { compileLanes, lanes } from '../model/lane-program.js';
+import type { Meeting } from '../model/meeting.js';
+import { alone } from '../model/meeting.js';
+import type { NamedTensors } from '../runtime/program.js';
 import { float32 } from '../runtime/program.js';
 import type { WeightStore } from '../runtime/weights.js';
 import { misfit, requireSizes, requireWidth } from './checks.js';
 import { dropFirst, dropLast } from './positions.js';
 import type { Drafter, DraftSession, TeacherForcing } from './drafter.js';
 import type { DraftScores } from './scores.js';
-import { chainOutputs, chooseToken, createChainCompiler, readChain } from './chain-program.js';
+import { chainNames, chainOutputs, chooseToken, createChainCompiler, readChain } from './chain-program.js';
 import { recogniseCheckpoint } from './recognise.js';
 import { readScores, repeatRow, scoreNames, scoreOutputs } from './scores.js';
 import { PendingStates } from './states.js';
@@ -154,8 +158,8 @@ class Medusa implements Drafter {
   readonly vocabularySize: number;
   readonly parameterCount: number;
   readonly graph;
-  private program: Promise<Program> | undefined;
-  private readonly compileChain: (length: number) => Promise<Program>;
+  private program: Promise<LaneProgram> | undefined;
+  private readonly compileChain: (length: number) => Promise<LaneProgram>;
 
   constructor(
     private readonly sizes: MedusaSizes,
@@ -184,28 +188,28 @@ class Medusa implements Drafter {
     await Promise.all([this.compile(), ...chains.map((length) => this.compileChain(length))]);
   }
 
-  private compile(): Promise<Program> {
+  private compile(): Promise<LaneProgram> {
     const { runtime } = this.target;
-    return (this.program ??= runtime.compile(this.buildGraph(), [this.weights], { packed: true }));
+    return (this.program ??= compileLanes(runtime, 'draft', this.buildGraph(), [this.weights]));
   }
 
   private buildGraph(): NamedTensors {
     const { hiddenSize, heads } = this.sizes;
-    const feature = input('feature', [1, hiddenSize]);
+    const feature = input('feature', [1, lanes, hiddenSize]);
     const logits = Array.from({ length: heads }, (_, head) => runHead(feature, head, this.sizes));
     return scoreOutputs(concatenate(logits, 0));
   }
 
   /** The first heads alone, each with its most likely token. */
   private buildChain(length: number): NamedTensors {
-    const feature = input('feature', [1, this.sizes.hiddenSize]);
+    const feature = input('feature', [1, lanes, this.sizes.hiddenSize]);
     const chosen = Array.from({ length }, (_, head) =>
       chooseToken(runHead(feature, head, this.sizes), undefined),
     );
     return chainOutputs(chosen);
   }
 
-  startSession(): DraftSession {
+  startSession(meeting: Meeting = alone): DraftSession {
     const { hiddenSize, vocabularySize } = this.sizes;
     const pending = new PendingStates(hiddenSize);
     let heads: DraftScores | undefined;
@@ -220,15 +224,17 @@ class Medusa implements Drafter {
           const program = await this.compile();
           const inputs = { feature: float32(pending.takeLast(), [1, hiddenSize]) };
           // Deeper levels ask for no more detail than the first one, and all heads are there at once.
-          const outputs = await program.run(inputs, scoreNames(want));
+          const outputs = await meeting.run(program, { inputs }, scoreNames(want));
           heads = readScores(outputs, want, { targetSize: vocabularySize, draftSize: vocabularySize });
         }
         return repeatRow(heads!, depth);
       },
       draftChain: async (length) => {
         const program = await this.compileChain(length);
-        return readChain(await program.run({ feature: float32(pending.takeLast(), [1, hiddenSize]) }));
+        const inputs = { feature: float32(pending.takeLast(), [1, hiddenSize]) };
+        return readChain(await meeting.run(program, { inputs }, chainNames));
       },
+      close: () => undefined,
     };
   }
 }

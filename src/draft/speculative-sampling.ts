@@ -6,18 +6,29 @@
 import { MistletoeError } from '../core/errors.js';
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
 import type { CacheOptions } from '../checkpoint/weight-cache.js';
-import { symbol } from '../graph/dimension.js';
-import { gatherRows } from '../graph/operations/indexing.js';
 import { input } from '../graph/operations/leaves.js';
-import { reshape, slice } from '../graph/operations/shaping.js';
+import { slice } from '../graph/operations/shaping.js';
 import type { Tensor } from '../graph/tensor.js';
 import type { CausalModel } from '../model/causal-model.js';
-import { createModel, declareAttention, declarePast, stackRows } from '../model/causal-model.js';
+import { createModel } from '../model/causal-model.js';
 import { parseConfiguration } from '../model/configuration.js';
 import { embeddingTable, embedTokens, projectToVocabulary, runDecoder } from '../model/decoder.js';
-import type { NamedTensors, NamedValues, Program } from '../runtime/program.js';
+import type { LaneProgram } from '../model/lane-program.js';
+import {
+  compileLanes,
+  declareAttention,
+  declarePast,
+  joinLanes,
+  lanes,
+  row,
+  selectRows,
+  stackRows,
+} from '../model/lane-program.js';
+import type { Meeting } from '../model/meeting.js';
+import { alone } from '../model/meeting.js';
+import type { NamedTensors, NamedValues } from '../runtime/program.js';
 import { floatsOf, int32 } from '../runtime/program.js';
-import { chainAngles, createChainCompiler, readChain } from './chain-program.js';
+import { chainInputs, chainNames, createChainCompiler, readChain } from './chain-program.js';
 import { countParameters } from './checks.js';
 import { DraftAttention } from './draft-attention.js';
 import { buildDraftModelChain } from './draft-model-chain.js';
@@ -57,8 +68,8 @@ class DraftModel implements Drafter {
   private readonly vocabularies: Vocabularies;
   /** Positions it reads: its context, or a sliding window, inside which masks need not know of it. */
   private readonly reach: number;
-  private program: Promise<Program> | undefined;
-  private readonly compileChain: (length: number) => Promise<Program>;
+  private program: Promise<LaneProgram> | undefined;
+  private readonly compileChain: (length: number) => Promise<LaneProgram>;
 
   constructor(
     private readonly model: CausalModel,
@@ -123,27 +134,24 @@ class DraftModel implements Drafter {
     await Promise.all([this.compile(), ...chains.map((length) => this.compileChain(length))]);
   }
 
-  private compile(): Promise<Program> {
+  private compile(): Promise<LaneProgram> {
     const { runtime, weights } = this.model;
-    return (this.program ??= runtime.compile(this.buildGraph(), [weights], { packed: true }));
+    return (this.program ??= compileLanes(runtime, 'draft', this.buildGraph(), [weights]));
   }
 
   private buildGraph(): NamedTensors {
     const { configuration, scope } = this.model;
-    const row = symbol('row');
-    const tokens = input('tokens', [row], 'int32');
-    const select = input('select', [symbol('selected')], 'int32');
-    const embeddings = reshape(embedTokens(configuration, scope, tokens), [1, row, configuration.hiddenSize]);
+    const tokens = input('tokens', [row, lanes], 'int32');
+    const embeddings = joinLanes(embedTokens(configuration, scope, tokens));
     const options = { context: declareAttention(configuration), past: declarePast(configuration) };
     const decoded = runDecoder(configuration, scope, embeddings, options);
-    const features = gatherRows(reshape(decoded.features, [row, configuration.hiddenSize]), select);
     return {
-      ...scoreOutputs(this.project(features)),
+      ...scoreOutputs(this.project(selectRows(decoded.features))),
       rows: stackRows(decoded.rows, configuration),
     };
   }
 
-  startSession(): DraftSession {
+  startSession(meeting: Meeting = alone): DraftSession {
     const { reach, vocabularies } = this;
     const { vocabularySize } = this.model.configuration;
     const cache = this.model.createCache();
@@ -151,6 +159,8 @@ class DraftModel implements Drafter {
     let unknown: number | undefined; // a token of the text that the drafter has no embedding for
     let pending: number[] = []; // verified tokens that are not in the cache yet
     let root = 0;
+    const run = (program: LaneProgram, inputs: NamedValues, names: readonly string[]): Promise<NamedValues> =>
+      meeting.run(program, { inputs, cache }, names);
 
     /** Reads verified tokens, the last chunk of them as `finish` likes. */
     const readTokens = async (
@@ -170,8 +180,8 @@ class DraftModel implements Drafter {
       }
       return last;
     };
-    const readRows = (program: Program, inputs: NamedValues, count: number): Promise<NamedValues> =>
-      program.run({ ...inputs, select: int32([count - 1]) }, ['rows']);
+    const readRows = (program: LaneProgram, inputs: NamedValues, count: number): Promise<NamedValues> =>
+      run(program, { ...inputs, select: int32([count - 1]) }, ['rows']);
     /** Pending tokens and the root, which the next verification brings again. */
     const readPending = async (
       finish: (inputs: NamedValues, count: number) => Promise<NamedValues>,
@@ -205,16 +215,14 @@ class DraftModel implements Drafter {
         const depth = draft.depths[nodes[0]!]!;
         if (depth === 0) {
           const last = await readPending((inputs, count) =>
-            program.run({ ...inputs, select: int32([count - 1]) }, names),
+            run(program, { ...inputs, select: int32([count - 1]) }, names),
           );
           return readScores(last, want, vocabularies);
         }
         const tokens = int32(nodes.map((node) => draft.tokens[node]!));
         const select = int32(nodes.map((_, row) => row));
-        const outputs = await program.run(
-          { tokens, select, ...attention.draftedInputs(draft, nodes, depth) },
-          names,
-        );
+        const inputs = { tokens, select, ...attention.draftedInputs(draft, nodes, depth) };
+        const outputs = await run(program, inputs, names);
         attention.keepDrafted(floatsOf(outputs, 'rows'), nodes);
         return readScores(outputs, want, vocabularies);
       },
@@ -222,9 +230,13 @@ class DraftModel implements Drafter {
         const program = await this.compileChain(length);
         const outputs = await readPending((inputs, count) => {
           const start = attention.verifiedLength + count;
-          return program.run({ ...inputs, ...chainAngles(this.model.rotary, start, length) });
+          const whole = chainInputs(inputs, this.model.rotary, start, length);
+          return run(program, whole, [...chainNames, 'rows']);
         });
         return readChain(outputs);
+      },
+      close() {
+        cache.release();
       },
     };
   }

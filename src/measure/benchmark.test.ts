@@ -145,6 +145,7 @@ describe('a benchmark', () => {
       startSession: () => ({
         room: 100,
         observe: () => undefined,
+        close: () => undefined,
         expand: () => Promise.reject(new MistletoeError('drafter', 'The drafter returned NaN.')),
       }),
     };

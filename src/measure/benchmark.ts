@@ -3,11 +3,11 @@
  * and by all systems one after the other, beginning with another one each time, so that a machine that slows down or
  * warms up treats all alike. A record is kept only when its prompt was answered by all of them.
  *
- * One target serves all: its taps are set before each generation and every set of taps has a program of its own, so
- * plain decoding and drafters that tap nothing never pay for taps, and the weights are mapped once.
+ * With a concurrency of n, n prompts are answered at once, by plain decoding and by every system alike.
  */
 import { MistletoeError } from '../core/errors.js';
 import type { SamplingOptions } from '../core/sampling.js';
+import { Engine } from '../decode/engine.js';
 import type { Generation, GenerationRequest } from '../decode/plain.js';
 import { decodePlain } from '../decode/plain.js';
 import type { PolicyChooser } from '../decode/speculative.js';
@@ -15,6 +15,7 @@ import { decodeSpeculative } from '../decode/speculative.js';
 import type { Target } from '../decode/target.js';
 import { encodePrompt } from '../decode/target.js';
 import type { Drafter } from '../draft/drafter.js';
+import type { Meeting } from '../model/meeting.js';
 import type { Prompt } from '../text/prompt-set.js';
 import type { RequestRecord } from './benchmark-record.js';
 import { plainSystem, recordAnswer } from './benchmark-record.js';
@@ -46,6 +47,8 @@ export interface BenchmarkOptions {
   readonly seed: number;
   /** Generations of each system on each set before anything is counted. */
   readonly warmup: number;
+  /** Prompts that are answered at the same time; one by default. */
+  readonly concurrency?: number | undefined;
   readonly signal?: AbortSignal;
 }
 
@@ -93,32 +96,36 @@ export async function runBenchmark(
   for (const { name: set, entries } of sets) {
     if (entries.length === 0) continue;
     const choosers = new Map(options.systems.map((system) => [system, system.createPolicy()]));
-    const answer = (entry: EncodedPrompt, system: BenchmarkSystem | undefined) =>
-      answerWith({ options, events, entry }, system, system === undefined ? undefined : choosers.get(system));
+    const answer = (entry: EncodedPrompt, system: BenchmarkSystem | undefined, meeting?: Meeting) =>
+      answerWith({ options, events, entry, meeting }, system, system && choosers.get(system));
     for (let round = 0; round < options.warmup && !isAborted(); round++) {
       for (const system of competitors) await answer(entries[round % entries.length]!, system);
     }
-    for (const [index, entry] of entries.entries()) {
+    const { concurrency = 1 } = options;
+    for (let start = 0; start < entries.length; start += concurrency) {
       if (isAborted()) break;
-      const generations = new Map<BenchmarkSystem | undefined, Generation>();
+      const batch = entries.slice(start, start + concurrency);
+      const generations = new Map<BenchmarkSystem | undefined, readonly Generation[]>();
       for (let turn = 0; turn < competitors.length && !isAborted(); turn++) {
-        const system = competitors[(index + turn) % competitors.length];
-        generations.set(system, await answer(entry, system));
-        done += 1;
+        const system = competitors[(start / concurrency + turn) % competitors.length];
+        const engine = new Engine({ concurrency });
+        const answers = batch.map((entry) => engine.run((meeting) => answer(entry, system, meeting)));
+        generations.set(system, await Promise.all(answers));
+        done += batch.length;
         events.onGeneration?.({ done, set, system: nameOf(system).system });
       }
       if (isAborted()) break;
-      for (const system of competitors) {
-        const record = recordAnswer({
-          set,
-          prompt: entry.prompt,
-          ...nameOf(system),
-          generation: generations.get(system)!,
-          plain: generations.get(undefined)!,
-          isGreedy: options.sampling.temperature === 0,
-        });
-        records.push(record);
-        events.onRecord?.(record);
+      for (const [index, { prompt }] of batch.entries()) {
+        for (const system of competitors) {
+          const record = recordAnswer({
+            ...{ set, prompt, ...nameOf(system) },
+            generation: generations.get(system)![index]!,
+            plain: generations.get(undefined)![index]!,
+            isGreedy: options.sampling.temperature === 0,
+          });
+          records.push(record);
+          events.onRecord?.(record);
+        }
       }
     }
   }
@@ -161,10 +168,11 @@ interface AnswerTask {
   readonly options: BenchmarkOptions;
   readonly events: BenchmarkEvents;
   readonly entry: EncodedPrompt;
+  readonly meeting: Meeting | undefined;
 }
 
 async function answerWith(
-  { options, events, entry: { promptIds, prompt, seed } }: AnswerTask,
+  { options, events, entry: { promptIds, prompt, seed }, meeting }: AnswerTask,
   system: BenchmarkSystem | undefined,
   policy: PolicyChooser | undefined,
 ): Promise<Generation> {
@@ -176,9 +184,9 @@ async function answerWith(
     seed,
     stopIds: target.stopIds,
     tokenizer: target.tokenizer,
+    meeting,
     ...(signal === undefined ? {} : { signal }),
   };
-  target.model.setTaps(system?.drafter.taps ?? []);
   if (system === undefined || policy === undefined) return decodePlain(target.model, request);
   return decodeSpeculative(target.model, system.drafter, {
     ...request,

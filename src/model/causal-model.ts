@@ -5,22 +5,32 @@ import type { Checkpoint } from '../checkpoint/stored-tensor.js';
 import type { CacheOptions } from '../checkpoint/weight-cache.js';
 import { prepareWeights } from '../checkpoint/weight-cache.js';
 import { MistletoeError } from '../core/errors.js';
-import { addDimensions, symbol } from '../graph/dimension.js';
-import type { Tensor } from '../graph/tensor.js';
-import { argmax, gatherRows } from '../graph/operations/indexing.js';
+import { argmax } from '../graph/operations/indexing.js';
 import { input } from '../graph/operations/leaves.js';
 import { sum } from '../graph/operations/reductions.js';
-import { concatenate, reshape } from '../graph/operations/shaping.js';
-import type { NamedTensors, NamedValues, Program, Runtime } from '../runtime/program.js';
+import { concatenate } from '../graph/operations/shaping.js';
+import type { NamedTensors, NamedValues, Runtime } from '../runtime/program.js';
 import { floatsOf, int32, integersOf } from '../runtime/program.js';
 import type { WeightStore } from '../runtime/weights.js';
 import { attentionInputs } from './attention-inputs.js';
 import type { ModelConfiguration } from './configuration.js';
 import { parseConfiguration } from './configuration.js';
 import { embedTokens, projectToVocabulary, runDecoder } from './decoder.js';
-import type { KeyValueRows } from './decoder-layer.js';
-import type { CacheSizes } from './kv-cache.js';
 import { KvCache } from './kv-cache.js';
+import type { LaneProgram } from './lane-program.js';
+import {
+  compileLanes,
+  declareAttention,
+  declarePast,
+  joinLanes,
+  lanes,
+  partLanes,
+  row,
+  selectRows,
+  stackRows,
+} from './lane-program.js';
+import type { Meeting } from './meeting.js';
+import { alone } from './meeting.js';
 import type { RotaryTable } from './rotary.js';
 import { createRotary } from './rotary.js';
 import { requireTiedOutput } from './tied-output.js';
@@ -37,6 +47,10 @@ export interface ForwardRequest {
   /** The rows whose logits or argmax are wanted; all by default. */
   readonly select?: Int32Array;
   readonly want: readonly ForwardOutput[];
+  /** Layers before which the residual stream is tapped, where `taps` are wanted. */
+  readonly taps?: readonly number[];
+  /** Where passes of several sequences become one; alone unless given. */
+  readonly meeting?: Meeting | undefined;
 }
 
 export interface ForwardResult {
@@ -88,6 +102,12 @@ interface ModelParts {
   readonly rotary?: RotaryTable;
 }
 
+interface TappedProgram {
+  readonly program: Promise<LaneProgram>;
+  /** Layers before which the residual stream is tapped, ascending. */
+  readonly tapped: readonly number[];
+}
+
 export class CausalModel {
   readonly name: string;
   readonly configuration: ModelConfiguration;
@@ -95,8 +115,7 @@ export class CausalModel {
   readonly weights: WeightStore;
   readonly runtime: Runtime;
   readonly rotary: RotaryTable;
-  private readonly programs = new Map<string, Promise<Program>>();
-  private taps: readonly number[] = [];
+  private current: TappedProgram | undefined;
 
   constructor({ name, configuration, scope, weights, runtime, rotary }: ModelParts) {
     this.name = name;
@@ -111,32 +130,16 @@ export class CausalModel {
     return new KvCache(this.configuration);
   }
 
-  /** Chooses which residual streams `taps` returns: the ones before these layers. Call before the first forward. */
-  setTaps(layers: readonly number[]): void {
-    const wrong = layers.find(
-      (layer) => !Number.isInteger(layer) || layer < 0 || layer > this.configuration.layerCount,
-    );
-    if (wrong !== undefined) {
-      throw new MistletoeError(
-        'drafter',
-        `Tap ${wrong} lies outside the target's ${this.configuration.layerCount} layers.`,
-        {
-          hint: 'The drafter was trained for a deeper target: use it with the one it belongs to.',
-        },
-      );
-    }
-    this.taps = layers;
-  }
-
   /** Runs new rows behind the cache's past. The cache is read, not changed: the caller appends the rows it keeps. */
   async forward(request: ForwardRequest): Promise<ForwardResult> {
     const { tokens, cache, parents, want } = request;
     const count = tokens.length;
-    const { contextLength, slidingWindow } = this.configuration;
+    const { contextLength, slidingWindow, hiddenSize } = this.configuration;
     if (cache.length + count > contextLength && parents === undefined) {
       throw contextError(cache.length + count, this.configuration);
     }
-    const program = await this.program();
+    const { taps = [], meeting = alone } = request;
+    const { program, tapped } = this.include(want.includes('taps') ? taps : []);
     const inputs: NamedValues = {
       tokens: int32(tokens),
       select: int32(request.select ?? allRows(count)),
@@ -144,17 +147,19 @@ export class CausalModel {
         { count, pastLength: cache.pastLength, parents, window: slidingWindow },
         this.rotary,
       ),
-      ...pastInputs(cache),
     };
     const wantsScores = want.includes('logits') || want.includes('argmax');
-    const outputs = await program.run(inputs, ['rows', ...want, ...(wantsScores ? ['total'] : [])]);
+    const names = ['rows', ...want, ...(wantsScores ? ['total'] : [])];
+    const outputs = await meeting.run(await program, { inputs, cache }, names);
     if (wantsScores) this.requireNumbers(floatsOf(outputs, 'total'), request);
     return {
       rows: floatsOf(outputs, 'rows'),
       ...(want.includes('logits') ? { logits: floatsOf(outputs, 'logits') } : {}),
       ...(want.includes('argmax') ? { argmax: integersOf(outputs, 'argmax') } : {}),
       ...(want.includes('features') ? { features: floatsOf(outputs, 'features') } : {}),
-      ...(want.includes('taps') ? { taps: floatsOf(outputs, 'taps') } : {}),
+      ...(want.includes('taps')
+        ? { taps: pickTaps(floatsOf(outputs, 'taps'), tapped, taps, hiddenSize) }
+        : {}),
     };
   }
 
@@ -173,82 +178,81 @@ export class CausalModel {
     );
   }
 
-  /** Compiles ahead of the first forward. */
-  async prepare(): Promise<void> {
-    await this.program();
+  /** Compiles ahead of the first forward with these taps. */
+  async prepare(taps: readonly number[] = []): Promise<void> {
+    await this.include(taps).program;
   }
 
-  private program(): Promise<Program> {
-    const key = this.taps.join(',');
-    const known = this.programs.get(key);
-    if (known !== undefined) return known;
-    const program = this.runtime.compile(this.buildGraph(), [this.weights], { packed: true });
-    this.programs.set(key, program);
-    return program;
+  /**
+   * The program that taps these layers, and all others that were ever asked for: sequences with different drafters,
+   * or none, then share a pass.
+   */
+  private include(taps: readonly number[]): TappedProgram {
+    const { current } = this;
+    if (current !== undefined && taps.every((layer) => current.tapped.includes(layer))) return current;
+    this.checkTaps(taps);
+    const tapped = [...new Set([...(current?.tapped ?? []), ...taps])].sort((left, right) => left - right);
+    const program = compileLanes(this.runtime, 'verify', this.buildGraph(tapped), [this.weights]);
+    const included = { program, tapped };
+    program.catch(() => {
+      if (this.current === included) this.current = current;
+    });
+    return (this.current = included);
   }
 
-  private buildGraph(): NamedTensors {
-    const { configuration, scope, taps } = this;
-    const row = symbol('row');
-    const tokens = input('tokens', [row], 'int32');
-    const select = input('select', [symbol('selected')], 'int32');
-    const embeddings = reshape(embedTokens(configuration, scope, tokens), [1, row, configuration.hiddenSize]);
+  checkTaps(layers: readonly number[]): void {
+    const { layerCount } = this.configuration;
+    const wrong = layers.find((layer) => !Number.isInteger(layer) || layer < 0 || layer > layerCount);
+    if (wrong === undefined) return;
+    throw new MistletoeError('drafter', `Tap ${wrong} lies outside the target's ${layerCount} layers.`, {
+      hint: 'The drafter was trained for a deeper target: use it with the one it belongs to.',
+    });
+  }
+
+  private buildGraph(taps: readonly number[]): NamedTensors {
+    const { configuration, scope } = this;
+    const tokens = input('tokens', [row, lanes], 'int32');
+    const embeddings = joinLanes(embedTokens(configuration, scope, tokens));
     const decoded = runDecoder(configuration, scope, embeddings, {
       context: declareAttention(configuration),
       past: declarePast(configuration),
       taps,
     });
-    const flat = (x: Tensor): Tensor => reshape(x, [row, configuration.hiddenSize]);
-    const features = flat(decoded.features);
-    const logits = projectToVocabulary(configuration, scope, gatherRows(features, select));
+    const logits = projectToVocabulary(configuration, scope, selectRows(decoded.features));
     return {
       rows: stackRows(decoded.rows, configuration),
       logits,
       argmax: argmax(logits),
       // One NaN or infinity anywhere in a row shows in its sum; the runtime's maximum skips what is no number.
       total: sum(logits, [-1]),
-      features,
-      ...(taps.length > 0 ? { taps: concatenate(decoded.taps.map(flat), -1) } : {}),
+      features: partLanes(decoded.features),
+      ...(taps.length > 0 ? { taps: partLanes(concatenate(decoded.taps, -1)) } : {}),
     };
   }
 }
 
-/** The inputs that attentionInputs fills. */
-export function declareAttention({ headSize }: { headSize: number }, rowName = 'row') {
-  const row = symbol(rowName);
-  const angles = (name: string): Tensor => input(name, [row, headSize / 2]);
-  const mask = input('mask', [row, addDimensions(symbol('past'), row)]);
-  return { cosine: angles('cosine'), sine: angles('sine'), mask };
-}
-
-/** The inputs that pastInputs fills. */
-export function declarePast(sizes: CacheSizes): readonly KeyValueRows[] {
-  const shape = [symbol('past'), sizes.keyValueHeadCount, sizes.headSize];
-  return Array.from({ length: sizes.layerCount }, (_, layer) => ({
-    keys: input(`past${2 * layer}`, shape),
-    values: input(`past${2 * layer + 1}`, shape),
-  }));
-}
-
-export function pastInputs(cache: KvCache): NamedValues {
-  const values: Record<string, NamedValues[string]> = {};
-  for (let slot = 0; slot < 2 * cache.sizes.layerCount; slot++) values[`past${slot}`] = cache.view(slot);
-  return values;
-}
-
-/** New rows of a batch of one as KvCache.append takes them. [slot, row, head, size] */
-export function stackRows(rows: readonly KeyValueRows[], sizes: CacheSizes): Tensor {
-  const row = rows[0]!.keys.shape[1]!;
-  const flat = (x: Tensor): Tensor => reshape(x, [row, sizes.keyValueHeadCount, sizes.headSize]);
-  const stacked = concatenate(
-    rows.flatMap(({ keys, values }) => [flat(keys), flat(values)]),
-    0,
-  );
-  return reshape(stacked, [2 * rows.length, row, sizes.keyValueHeadCount, sizes.headSize]);
-}
-
 function allRows(count: number): Int32Array {
   return Int32Array.from({ length: count }, (_, row) => row);
+}
+
+/** The wanted taps out of all that were made. [row, tapped * hidden] -> [row, wanted * hidden] */
+function pickTaps(
+  all: Float32Array,
+  tapped: readonly number[],
+  wanted: readonly number[],
+  hiddenSize: number,
+): Float32Array {
+  if (wanted.join() === tapped.join()) return all;
+  const rows = all.length / (tapped.length * hiddenSize);
+  const places = wanted.map((layer) => tapped.indexOf(layer));
+  const picked = new Float32Array(rows * wanted.length * hiddenSize);
+  for (let row = 0; row < rows; row++) {
+    places.forEach((place, index) => {
+      const from = (row * tapped.length + place) * hiddenSize;
+      picked.set(all.subarray(from, from + hiddenSize), (row * wanted.length + index) * hiddenSize);
+    });
+  }
+  return picked;
 }
 
 /** Nodes from the tree's root to this one, both counted. */

@@ -4,7 +4,7 @@
  * rows separately and joins only their scores, so nothing of the length of the context is ever copied.
  */
 import type { Dimension } from '../graph/dimension.js';
-import { addDimensions, equalDimensions } from '../graph/dimension.js';
+import { addDimensions, equalDimensions, multiplyDimensions, subtractDimensions } from '../graph/dimension.js';
 import type { Tensor } from '../graph/tensor.js';
 import { contract, matmul } from '../graph/operations/contraction.js';
 import { add, multiply, silu } from '../graph/operations/elementwise.js';
@@ -32,6 +32,11 @@ export interface AttentionContext {
   readonly cosine: Tensor; // [position, headSize / 2]
   readonly sine: Tensor; // [position, headSize / 2]
   readonly mask: Tensor; // [position, past + position] or [position, position] without a past; added to the scores
+  /**
+   * Several sequences at once, each with a past of its own: positions are rows of all of them side by side (row r of
+   * lane s at r * lanes + s), the past has lanes * keyValueHead heads, the mask is [lanes, 1, row, past + row].
+   */
+  readonly lanes?: Dimension | undefined;
 }
 
 export interface KeyValueRows {
@@ -100,10 +105,12 @@ export function attend(
     values: heads('v_proj', keyValueHeadCount),
   };
   const diagonal = drafted === undefined ? [] : [...drafted.diagonal, rows];
+  const { lanes, mask } = context;
   const sizeOf = {
     b: batch,
-    t: position,
-    k: keyValueHeadCount,
+    // To attention, lanes are so many more heads.
+    t: lanes === undefined ? position : mask.shape.at(-2)!,
+    k: multiplyDimensions(keyValueHeadCount, lanes ?? 1),
     g: headCount / keyValueHeadCount,
     d: headSize,
   };
@@ -115,11 +122,17 @@ export function attend(
   const queryAxes = `${axes.b} t k ${axes.g} d`;
   const queries = reshape(turned('q_proj', headCount, 'q_norm'), shape(queryAxes));
   const visible = drafted?.rows ?? joinRows(earlier, rows);
-  const dropBatch = (x: Tensor): Tensor => (axes.b === '' ? reshape(x, x.shape.slice(1)) : x);
-
-  const mixed = mixValues(axes, queries, context.mask, {
+  // In lanes: [visible, lanes * keyValueHead, headSize], as the past is.
+  const laneShape = (): Dimension[] => [
+    subtractDimensions(mask.shape.at(-1)!, past?.keys.shape[0] ?? 0),
+    sizeOf.k,
+    headSize,
+  ];
+  const arrange = (x: Tensor): Tensor =>
+    axes.b === '' ? reshape(x, lanes === undefined ? x.shape.slice(1) : laneShape()) : x;
+  const mixed = mixValues(axes, queries, sizes, context, {
     past,
-    rows: { keys: dropBatch(visible.keys), values: dropBatch(visible.values) },
+    rows: { keys: arrange(visible.keys), values: arrange(visible.values) },
     diagonal,
   });
   const mixedAxes = listAxes(`${axes.b} k ${axes.g} t d`);
@@ -153,7 +166,8 @@ interface Visible {
 function mixValues(
   { b, g }: { readonly b: string; readonly g: string },
   queries: Tensor, // [batch, position, keyValueHead, group, headSize], b and g where they are kept
-  mask: Tensor, // [position, past + position]
+  { headCount }: Pick<LayerSizes, 'headCount'>,
+  { mask, lanes }: AttentionContext,
   { past, rows, diagonal }: Visible,
 ): Tensor {
   const scale = 1 / Math.sqrt(queries.shape.at(-1) as number);
@@ -162,7 +176,12 @@ function mixValues(
     past === undefined
       ? []
       : [contract(queries, past.keys, `${b} t k ${g} d, p k d -> ${b} k ${g} t p`, scale)];
-  const masked = add(concatenate([...pastScores, newScores], -1), mask);
+  const scores = concatenate([...pastScores, newScores], -1);
+  const [position, visible] = scores.shape.slice(-2) as [Dimension, Dimension];
+  const masked =
+    lanes === undefined
+      ? add(scores, mask)
+      : reshape(add(reshape(scores, [lanes, headCount, position, visible]), mask), scores.shape);
   const diagonalScores = diagonal.map(({ keys }) => {
     const products = sum(multiply(queries, multiply(spreadGroups(keys), scale)), [-1]);
     return transpose(products, [0, 2, 3, 1, 4]);

@@ -1,32 +1,28 @@
 /**
- * Keys and values of the verified positions, token-major [position, head, size] for each layer, in arrays that grow by
- * doubling. Programs read a view of the filled part in place and return only new rows; appending some of those rows
- * is all that remains of "compacting the cache" after a tree was verified.
- *
- * Row 0 is a dummy that every mask blocks: the past is never empty, which ONNX Runtime's FusedMatMul cannot bear.
+ * Keys and values of one sequence's verified positions: a lane of a pool. Programs read the pool in place and return
+ * only new rows; appending some of those rows is all that remains of "compacting the cache" after a tree was verified.
+ * A cache begins in a pool of its own and may be moved beside others, so that one pass serves them all.
  */
 import type { TensorValue } from '../runtime/program.js';
-
-export interface CacheSizes {
-  readonly layerCount: number;
-  readonly keyValueHeadCount: number;
-  readonly headSize: number;
-}
-
-const initialPositions = 256;
+import type { CacheSizes } from './cache-pool.js';
+import { CachePool } from './cache-pool.js';
 
 export class KvCache {
   /** Verified positions. */
   private filled = 0;
-  private capacity = 0;
-  private readonly rowSize: number;
-  /** Keys and values of each layer: layer 0 keys, layer 0 values, layer 1 keys, ... */
-  private readonly slots: Float32Array[];
+  private place: { readonly pool: CachePool; readonly lane: number };
 
   constructor(readonly sizes: CacheSizes) {
-    this.rowSize = sizes.keyValueHeadCount * sizes.headSize;
-    this.slots = Array.from({ length: 2 * sizes.layerCount }, () => new Float32Array());
-    this.reserve(initialPositions);
+    this.place = { pool: new CachePool(sizes, 1), lane: 0 };
+    this.pool.owners[0] = this;
+  }
+
+  get pool(): CachePool {
+    return this.place.pool;
+  }
+
+  get lane(): number {
+    return this.place.lane;
   }
 
   get length(): number {
@@ -38,13 +34,13 @@ export class KvCache {
     return this.filled + 1;
   }
 
-  /** The first rows of a slot (2 * layer for keys, 2 * layer + 1 for values), read in place; all unless told. */
+  /**
+   * The first rows of a slot (2 * layer for keys, 2 * layer + 1 for values), read in place; all unless told. A cache
+   * that lies beside others moves into a pool of its own for that.
+   */
   view(slot: number, rows = this.pastLength): TensorValue {
-    const { keyValueHeadCount, headSize } = this.sizes;
-    return {
-      data: this.slots[slot]!.subarray(0, rows * this.rowSize),
-      shape: [rows, keyValueHeadCount, headSize],
-    };
+    if (this.pool.lanes > 1) this.moveTo(new CachePool(this.sizes, 1, this.filled), 0);
+    return this.pool.view(slot, rows);
   }
 
   /** Appends the picked rows, in the given order. */
@@ -53,24 +49,17 @@ export class KvCache {
     rowCount: number,
     picks: ArrayLike<number>,
   ): void {
-    const { rowSize } = this;
-    this.reserve(this.filled + picks.length);
-    this.slots.forEach((slot, index) => {
-      for (let pick = 0; pick < picks.length; pick++) {
-        const from = (index * rowCount + picks[pick]!) * rowSize;
-        slot.set(rows.subarray(from, from + rowSize), (this.pastLength + pick) * rowSize);
-      }
-    });
+    this.pool.reserve(this.filled + picks.length);
+    this.pool.write(this.lane, this.pastLength, rows, rowCount, picks);
     this.filled += picks.length;
   }
 
   appendAll(rows: Float32Array /* [slot, position, head, size] */, rowCount: number): void {
-    this.reserve(this.filled + rowCount);
-    const size = rowCount * this.rowSize;
-    this.slots.forEach((slot, index) => {
-      slot.set(rows.subarray(index * size, (index + 1) * size), this.pastLength * this.rowSize);
-    });
-    this.filled += rowCount;
+    this.append(
+      rows,
+      rowCount,
+      Array.from({ length: rowCount }, (_, row) => row),
+    );
   }
 
   /** Forgets every position from `length` on. */
@@ -81,22 +70,22 @@ export class KvCache {
   /** A cache with the same rows, for a continuation that must not disturb this one. */
   clone(): KvCache {
     const copy = new KvCache(this.sizes);
-    copy.reserve(this.filled);
-    this.slots.forEach((slot, index) => {
-      copy.slots[index]!.set(slot.subarray(0, this.pastLength * this.rowSize));
-    });
+    copy.pool.reserve(this.filled);
+    this.pool.copyLane(this.lane, this.pastLength, copy.pool, copy.lane);
     copy.filled = this.filled;
     return copy;
   }
 
-  private reserve(positions: number): void {
-    if (positions <= this.capacity) return;
-    this.capacity = Math.max(positions, 2 * this.capacity);
-    const size = (this.capacity + 1) * this.rowSize;
-    this.slots.forEach((slot, index) => {
-      const grown = new Float32Array(size);
-      grown.set(slot);
-      this.slots[index] = grown;
-    });
+  moveTo(pool: CachePool, lane: number): void {
+    pool.reserve(this.filled);
+    this.pool.copyLane(this.lane, this.pastLength, pool, lane);
+    this.release();
+    pool.owners[lane] = this;
+    this.place = { pool, lane };
+  }
+
+  /** Gives its lane to whoever comes next. Nothing may be done with the cache any more. */
+  release(): void {
+    this.pool.owners[this.lane] = undefined;
   }
 }

@@ -53,7 +53,7 @@ async function scoreBySession({ target, drafter }: TinyPair, { prompt, lead, ans
   const ids = [...prompt, ...lead, ...answer];
   const reads = drafter.reads === 'tokens' ? undefined : drafter.reads;
   const want = reads === undefined ? [] : [reads];
-  const pass = await prefill(target, target.createCache(), ids, { want });
+  const pass = await prefill(target, target.createCache(), ids, { want, taps: drafter.taps });
   const states = reads === undefined ? new Float32Array() : pass[reads]!;
   const width = states.length / ids.length;
   const session = drafter.startSession();

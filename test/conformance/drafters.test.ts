@@ -185,6 +185,9 @@ function withoutShortcuts(drafter: Drafter): Drafter {
         session.observe(verified);
       },
       expand: (draft, nodes, want) => session.expand(draft, nodes, want),
+      close: () => {
+        session.close();
+      },
     };
   };
   return Object.create(drafter, { startSession: { value: startSession } }) as Drafter;

@@ -13,7 +13,6 @@ describe('the bundled target against PyTorch', () => {
   let model: CausalModel;
   beforeAll(async () => {
     model = await loadModel(referenceTarget, { runtime });
-    model.setTaps([2, 4, 5]);
   });
 
   it.each(readGoldenPrompts())(
@@ -26,6 +25,7 @@ describe('the bundled target against PyTorch', () => {
         cache: model.createCache(),
         select: Int32Array.of(count - 1),
         want: ['logits', 'features', 'taps'],
+        taps: [2, 4, 5],
       });
       expect(result.logits).toHaveLength(vocabularySize);
       const logits = golden.last_logits.ids.map((id) => result.logits![id]!);

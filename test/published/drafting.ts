@@ -86,6 +86,7 @@ export async function draftWithMistletoe(
     tokens: Int32Array.from(text),
     cache: target.createCache(),
     want: reads === 'tokens' ? [] : [reads],
+    taps: drafter.taps,
   });
   const states = reads === 'tokens' ? new Float32Array() : pass[reads]!;
   const width = states.length / text.length;

@@ -44,14 +44,23 @@ export class TinyModels {
     return `tree:${file}`;
   }
 
-  /** A target of its own for every call: a target serves one drafter that taps it at a time. */
   async load(drafterFolder: string): Promise<TinyPair> {
-    const { runtime } = this;
-    const cacheFolder = join(this.folder.path, 'cache');
+    const { target, tokenizer } = await this.loadTarget();
+    return { target, tokenizer, drafter: await this.loadDrafter(drafterFolder, target) };
+  }
+
+  async loadTarget(): Promise<Pick<TinyPair, 'target' | 'tokenizer'>> {
+    const { runtime, cacheFolder } = this;
     const target = await loadModel(this.targetFolder, { runtime, cacheFolder });
-    const tokenizer = await loadTokenizer(this.targetFolder);
-    const drafter = await loadDrafter(drafterFolder, { target, tokenizer, cacheFolder });
-    return { target, tokenizer, drafter };
+    return { target, tokenizer: await loadTokenizer(this.targetFolder) };
+  }
+
+  loadDrafter(folder: string, target: CausalModel): Promise<Drafter> {
+    return loadDrafter(folder, { target, cacheFolder: this.cacheFolder });
+  }
+
+  private get cacheFolder(): string {
+    return join(this.folder.path, 'cache');
   }
 
   async dispose(): Promise<void> {

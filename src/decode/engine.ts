@@ -1,0 +1,194 @@
+/**
+ * Many answers at once. Every sequence is decoded by the function that decodes it alone (decodePlain,
+ * decodeSpeculative); several of these run at the same time, and the passes that they ask for meet here. Whenever every
+ * running sequence has asked for one, a step is made:
+ *
+ *   draft    one run of a drafter's program for all the sequences that asked for it, until nobody asks for any;
+ *   verify   one pass of the target over the rows of all sequences, and beside it one chunk of one prompt.
+ *
+ * What a sequence gets is what it would get alone, so answers do not depend on who else is there; how many run at once
+ * is bounded by number and by memory, and the others wait in the order in which they came.
+ */
+import { MistletoeError } from '../core/errors.js';
+import type { LaneProgram, LaneRun } from '../model/lane-program.js';
+import type { Meeting } from '../model/meeting.js';
+import type { NamedValues } from '../runtime/program.js';
+
+export interface EngineOptions {
+  /** Sequences that run at the same time. */
+  readonly concurrency?: number;
+  /** Bytes that the running sequences may need together; without bound unless given. */
+  readonly memoryBytes?: number;
+}
+
+export interface SequenceOptions {
+  /** What it needs at most: keys and values of its prompt and its answer, in target and drafter. */
+  readonly bytes?: number;
+}
+
+interface Waiting {
+  readonly bytes: number;
+  readonly start: () => void;
+}
+
+/** A pass that a sequence waits for. */
+interface Ask {
+  readonly program: LaneProgram;
+  readonly run: LaneRun;
+  readonly outputs: readonly string[];
+  readonly resolve: (values: NamedValues) => void;
+  readonly reject: (cause: unknown) => void;
+}
+
+export interface EngineCounts {
+  /** Runs of the target's programs, of drafters' programs, and of prompts' chunks among them. */
+  readonly verifyRuns: number;
+  readonly draftRuns: number;
+  readonly promptRuns: number;
+  /** Milliseconds spent inside programs. */
+  readonly programMs: number;
+}
+
+const usualConcurrency = 8;
+/** A chunk of a prompt above this is read by itself: beside it, every other lane would be padded to its rows. */
+const longestShared = 16;
+
+export class Engine {
+  private readonly concurrency: number;
+  private readonly memoryBytes: number;
+  private readonly waiting: Waiting[] = [];
+  private asks: Ask[] = [];
+  private running = 0;
+  private usedBytes = 0;
+  /** Sequences that have asked at least once: the others are still being prepared and nobody waits for them. */
+  private joined = 0;
+  private isStepping = false;
+  private counted = { verifyRuns: 0, draftRuns: 0, promptRuns: 0, programMs: 0 };
+
+  constructor({ concurrency = usualConcurrency, memoryBytes = Infinity }: EngineOptions = {}) {
+    this.concurrency = concurrency;
+    this.memoryBytes = memoryBytes;
+  }
+
+  get counts(): EngineCounts {
+    return { ...this.counted };
+  }
+
+  /**
+   * Decodes as soon as there is room.
+   * @example
+   * const engine = new Engine({ concurrency: 4 });
+   * await Promise.all(requests.map((request) => engine.run((meeting) => decodePlain(model, { ...request, meeting }))));
+   */
+  async run<Result>(
+    decode: (meeting: Meeting) => Promise<Result>,
+    { bytes = 0 }: SequenceOptions = {},
+  ): Promise<Result> {
+    if (bytes > this.memoryBytes) {
+      throw new MistletoeError(
+        'context',
+        `The sequence needs ${bytes} bytes of keys and values; the engine has ${this.memoryBytes} for all of them.`,
+        { hint: 'Shorten the prompt, ask for fewer new tokens, or give the engine more memory.' },
+      );
+    }
+    await new Promise<void>((start) => {
+      this.waiting.push({ bytes, start });
+      this.admit();
+    });
+    const sequence = { hasJoined: false };
+    const meeting: Meeting = {
+      run: (program, run, outputs) => {
+        if (!sequence.hasJoined) this.joined += 1;
+        sequence.hasJoined = true;
+        return this.ask(program, run, outputs);
+      },
+    };
+    try {
+      return await decode(meeting);
+    } finally {
+      this.running -= 1;
+      this.usedBytes -= bytes;
+      if (sequence.hasJoined) this.joined -= 1;
+      this.admit();
+      this.stepIfReady();
+    }
+  }
+
+  private admit(): void {
+    for (;;) {
+      const [next] = this.waiting;
+      if (next === undefined || this.running >= this.concurrency) return;
+      if (this.usedBytes + next.bytes > this.memoryBytes) return;
+      this.waiting.shift();
+      this.running += 1;
+      this.usedBytes += next.bytes;
+      next.start();
+    }
+  }
+
+  private ask(program: LaneProgram, run: LaneRun, outputs: readonly string[]): Promise<NamedValues> {
+    return new Promise((resolve, reject) => {
+      this.asks.push({ program, run, outputs, resolve, reject });
+      this.stepIfReady();
+    });
+  }
+
+  private stepIfReady(): void {
+    if (this.isStepping || this.asks.length === 0 || this.asks.length < this.joined) return;
+    this.isStepping = true;
+    void this.step().finally(() => {
+      this.isStepping = false;
+      this.stepIfReady();
+    });
+  }
+
+  /** One run for each group of asks that go together; every ask that is answered lets its sequence go on. */
+  private async step(): Promise<void> {
+    const drafting = this.asks.filter(({ program }) => program.stage === 'draft');
+    const eligible = drafting.length > 0 ? drafting : this.asks;
+    const [firstChunk] = eligible.filter(readsPrompt);
+    const shared = eligible.filter((ask) => !readsPrompt(ask));
+    const groups = [...groupByProgram(shared), ...(firstChunk === undefined ? [] : [[firstChunk]])];
+    const chosen = new Set(groups.flat());
+    this.asks = this.asks.filter((ask) => !chosen.has(ask));
+    for (const group of groups) await this.answer(group);
+  }
+
+  private async answer(group: readonly Ask[]): Promise<void> {
+    const [{ program }] = group as [Ask];
+    const outputs = [...new Set(group.flatMap((ask) => ask.outputs))];
+    const isPrompt = group.some(readsPrompt);
+    this.counted[isPrompt ? 'promptRuns' : program.stage === 'draft' ? 'draftRuns' : 'verifyRuns'] += 1;
+    const startMs = performance.now();
+    try {
+      const results = await program.run(
+        group.map(({ run }) => run),
+        outputs,
+      );
+      this.counted.programMs += performance.now() - startMs;
+      group.forEach(({ resolve }, index) => {
+        resolve(results[index]!);
+      });
+    } catch (cause) {
+      // One sequence's fault is not the others': each is tried by itself.
+      if (group.length === 1) group[0]!.reject(cause);
+      else for (const ask of group) await this.answer([ask]);
+    }
+  }
+}
+
+/** A long read of which only the last row is asked for. */
+function readsPrompt({ run: { inputs } }: Ask): boolean {
+  const rows = inputs.mask?.shape[0] ?? 1;
+  return rows > longestShared && (inputs.select?.shape[0] ?? 1) < rows;
+}
+
+function groupByProgram(asks: readonly Ask[]): readonly (readonly Ask[])[] {
+  const groups = new Map<LaneProgram, Ask[]>();
+  for (const ask of asks) {
+    const group = groups.get(ask.program);
+    if (group === undefined) groups.set(ask.program, [ask]);
+    else group.push(ask);
+  }
+  return [...groups.values()];
+}
