@@ -1,6 +1,6 @@
 // The one door to ONNX Runtime. Its native library (from 1.30 on) reports usage to its maker over the network unless an
-// environment variable forbids it, so nothing else may import the package. Plain JavaScript, so that the worker can run
-// it from src/ as well as from dist/.
+// environment variable forbids it, so nothing else may import the package. Plain JavaScript, so that tests can run it from
+// src/ in processes of their own.
 import { createRequire } from 'node:module';
 import { isMainThread } from 'node:worker_threads';
 

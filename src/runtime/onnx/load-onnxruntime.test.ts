@@ -54,20 +54,6 @@ describe('ONNX Runtime', () => {
     expect(left).toEqual([]);
   });
 
-  it('is told so in the worker', () => {
-    const { printed, left } = runAlone(`
-      import { Worker } from 'node:worker_threads';
-      const { disableTelemetry } = await import(${urlOf('load-onnxruntime.js')});
-      disableTelemetry();
-      const worker = new Worker(new URL(${urlOf('session-worker.js')}));
-      worker.postMessage({ task: 7, kind: 'create', session: 0, model: Uint8Array.of(1, 2, 3), options: {} });
-      const { task } = await new Promise((resolve) => worker.once('message', resolve));
-      await worker.terminate();
-      console.log(JSON.stringify({ task, variable: process.env.ORT_DISABLE_TELEMETRY }));`);
-    expect(printed).toEqual({ task: 7, variable: '1' });
-    expect(left).toEqual([]);
-  });
-
   it('keeps the choice of the user', () => {
     const { printed } = runAlone(
       `const { disableTelemetry } = await import(${urlOf('load-onnxruntime.js')});

@@ -7,7 +7,7 @@ import { matmul } from '../../graph/operations/contraction.js';
 import { add, multiply } from '../../graph/operations/elementwise.js';
 import { gatherRows, scatterAddRows, topIndices, topValues } from '../../graph/operations/indexing.js';
 import { constant, input, weight } from '../../graph/operations/leaves.js';
-import { softmax, sum } from '../../graph/operations/reductions.js';
+import { softmax } from '../../graph/operations/reductions.js';
 import { broadcast } from '../../graph/operations/shaping.js';
 import type { NamedValues, Runtime } from '../program.js';
 import { float32, floatsOf, int32, integersOf } from '../program.js';
@@ -31,18 +31,43 @@ const x = input('x', [symbol('n'), 2]);
 const rows: NamedValues = { x: float32(Float32Array.of(1, 2, 3, 4), [2, 2]) };
 
 describe('the cache of programs', () => {
-  it('gives the same program for the same graph', async () => {
+  // What a program declares comes from its session: the same array shows the same session.
+  it('loads a graph once', async () => {
     const build = () => ({ y: multiply(input('x', [2]), 3) });
-    const program = await runtime.compile(build());
-    expect(await runtime.compile(build())).toBe(program);
-    expect(await runtime.compile({ y: multiply(input('x', [2]), 4) })).not.toBe(program);
-    expect(await runtime.compile({ z: multiply(input('x', [2]), 3) })).not.toBe(program);
+    const { inputs } = await runtime.compile(build());
+    expect((await runtime.compile(build())).inputs).toBe(inputs);
+    expect((await runtime.compile({ y: multiply(input('x', [2]), 4) })).inputs).not.toBe(inputs);
+    expect((await runtime.compile({ z: multiply(input('x', [2]), 3) })).inputs).not.toBe(inputs);
   });
 
-  it('compiles once when asked twice at the same time', async () => {
+  it('loads it once when asked twice at the same time', async () => {
     const outputs = { y: multiply(input('x', [2]), 30) };
     const [first, second] = await Promise.all([runtime.compile(outputs), runtime.compile(outputs)]);
-    expect(second).toBe(first);
+    expect(second.inputs).toBe(first.inputs);
+  });
+
+  it('keeps a session until its last holder has disposed of it', async () => {
+    const outputs = { y: multiply(input('x', [2]), 6) };
+    const values = { x: float32(Float32Array.of(1, 2), [2]) };
+    const [first, second] = await Promise.all([runtime.compile(outputs), runtime.compile(outputs)]);
+    await first.dispose();
+    await first.dispose();
+    await expect(first.run(values)).rejects.toThrow('The program was run after it was disposed of.');
+    expect([...floatsOf(await second.run(values), 'y')]).toEqual([6, 12]);
+    const third = await runtime.compile(outputs);
+    expect(third.inputs).toBe(second.inputs);
+    await second.dispose();
+    await third.dispose();
+    expect((await runtime.compile(outputs)).inputs).not.toBe(third.inputs);
+  });
+
+  it('keeps a session for whoever asked for it before another disposed of it', async () => {
+    const outputs = { y: multiply(input('x', [2]), 8) };
+    const first = await runtime.compile(outputs);
+    const asked = runtime.compile(outputs);
+    await first.dispose();
+    const values = { x: float32(Float32Array.of(1, 2), [2]) };
+    expect([...floatsOf(await (await asked).run(values), 'y')]).toEqual([8, 16]);
   });
 
   it('compiles again after the program was disposed of, and refuses to run the old one', async () => {
@@ -62,7 +87,7 @@ describe('the cache of programs', () => {
     const one = await writeWeights(join(folder, 'one.bin'), { only: { shape: [1], values: [1] } });
     const two = await writeWeights(join(folder, 'two.bin'), { only: { shape: [1], values: [2] } });
     const program = await runtime.compile(build(), [one]);
-    expect(await runtime.compile(build(), [one])).toBe(program);
+    expect((await runtime.compile(build(), [one])).inputs).toBe(program.inputs);
     expect(floatsOf(await (await runtime.compile(build(), [two])).run({}), 'y')[0]).toBe(2);
     expect(floatsOf(await program.run({}), 'y')[0]).toBe(1);
   });
@@ -84,13 +109,10 @@ describe('the cache of programs', () => {
   });
 });
 
-describe.each([
-  ['on this thread', false],
-  ['in a worker', true],
-] as const)('runs %s', (_, worker) => {
+describe('runs', () => {
   let own: Runtime;
   beforeAll(() => {
-    own = createOnnxRuntime({ threads: 1, worker });
+    own = createOnnxRuntime({ threads: 1 });
   });
   afterAll(() => own.dispose());
 
@@ -106,7 +128,7 @@ describe.each([
   });
 
   it('load weights from a file', async () => {
-    const store = await writeWeights(join(folder, `run-${String(worker)}.bin`), {
+    const store = await writeWeights(join(folder, 'run.bin'), {
       w: { shape: [2], values: [5, 6] },
     });
     expect([...floatsOf(await (await own.compile({ y: weight('w', [2]) }, [store])).run({}), 'y')]).toEqual([
@@ -164,37 +186,21 @@ describe.each([
   });
 });
 
-describe('a worker', () => {
-  it('leaves the event loop free during a run', async () => {
-    const own = createOnnxRuntime({ threads: 1, worker: true });
-    const size = 1024;
-    const square = input('x', [size, size]);
-    const program = await own.compile({ y: sum(matmul(matmul(square, square), square), [0, 1]) });
-    const values = { x: float32(new Float32Array(size * size).fill(1 / size), [size, size]) };
-    let ticks = 0;
-    const timer = setInterval(() => ticks++, 1);
-    const pending = program.run(values);
-    ticks = 0;
-    const found = await pending;
-    clearInterval(timer);
-    expect(ticks).toBeGreaterThan(2);
-    expect(floatsOf(found, 'y')[0]).toBeCloseTo(size, 0);
-    await own.dispose();
-  });
-
-  it('refuses work after it was closed, instead of waiting for ever', async () => {
-    const own = createOnnxRuntime({ threads: 1, worker: true });
-    await own.dispose();
-    await expect(own.compile({ y: add(x, 1) })).rejects.toThrow('the runtime worker ended');
-  });
-
-  it('runs no program after it was closed', async () => {
-    const own = createOnnxRuntime({ threads: 1, worker: true });
-    const program = await own.compile({ y: add(x, 2) });
+describe('a runtime that was disposed of', () => {
+  it('runs no program any more', async () => {
+    const own = createOnnxRuntime({ threads: 1 });
+    const [program, twin] = await Promise.all([own.compile({ y: add(x, 2) }), own.compile({ y: add(x, 2) })]);
     const found = await program.run(rows);
     await own.dispose();
     expect([...floatsOf(found, 'y')]).toEqual([3, 4, 5, 6]);
     await expect(program.run(rows)).rejects.toThrow('after it was disposed of');
+    await expect(twin.run(rows)).rejects.toThrow('after it was disposed of');
+  });
+
+  it('compiles none', async () => {
+    const own = createOnnxRuntime({ threads: 1 });
+    await own.dispose();
+    await expect(own.compile({ y: add(x, 1) })).rejects.toThrow('after it was disposed of');
   });
 });
 

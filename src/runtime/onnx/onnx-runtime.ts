@@ -1,7 +1,8 @@
 /**
  * Graphs on the CPU through ONNX Runtime. Weights lie in a cache file; the model is written beside that file for the
  * moment of loading, because ONNX Runtime maps external data only from the model's own folder, and every session then
- * shares the mapped pages. Programs are cached by graph: asking twice compiles once.
+ * shares the mapped pages. Sessions are cached by graph: asking twice loads once, and every program that was given out
+ * holds the session until it is disposed of; with the last of them the session goes.
  */
 import { createHash, randomUUID } from 'node:crypto';
 import { readFile, rm, writeFile } from 'node:fs/promises';
@@ -26,13 +27,11 @@ import type { WeightStore } from '../weights.js';
 import { inputName, outputName } from './builder.js';
 import type { LoweredModel } from './lowering.js';
 import { lowerToOnnx } from './lowering.js';
-import type { Session, SessionHost, SessionValue } from './session-host.js';
-import { createLocalHost, createWorkerHost } from './session-host.js';
+import type { Session, SessionValue } from './session.js';
+import { createSession } from './session.js';
 
 export interface OnnxRuntimeOptions {
   readonly threads?: number;
-  /** Run in a worker thread, so that this thread's event loop stays free. */
-  readonly worker?: boolean;
   /**
    * Weights up to this size are also kept in the kernels' own packed order by programs that ask for it: decoding one
    * token at a time is then several times faster, at the price of one more copy. Larger ones are only mapped.
@@ -46,15 +45,22 @@ export function createOnnxRuntime(options: OnnxRuntimeOptions = {}): Runtime {
   return new OnnxRuntime(options);
 }
 
+/** A session, loaded or about to be, and how many programs hold it. */
+interface SharedSession {
+  readonly model: LoweredModel;
+  readonly loading: Promise<Session>;
+  holders: number;
+}
+
 class OnnxRuntime implements Runtime {
   readonly name = 'onnx';
-  private readonly host: SessionHost;
   private readonly threads: number;
   private readonly packedWeightLimit: number;
-  private readonly programs = new Map<string, Promise<OnnxProgram>>();
+  private readonly sessions = new Map<string, SharedSession>();
+  private readonly programs = new Set<OnnxProgram>();
+  private isDisposed = false;
 
   constructor(options: OnnxRuntimeOptions) {
-    this.host = options.worker === true ? createWorkerHost() : createLocalHost();
     this.threads = checkThreads(options.threads ?? Math.min(availableParallelism(), mostThreads));
     this.packedWeightLimit = options.packedWeightLimitBytes ?? defaultPackedWeightLimit;
   }
@@ -64,17 +70,29 @@ class OnnxRuntime implements Runtime {
     weights: readonly WeightStore[] = [],
     options: CompileOptions = {},
   ): Promise<Program> {
+    if (this.isDisposed)
+      throw new MistletoeError('runtime', 'The runtime was asked for a program after it was disposed of.');
     const model = lowerToOnnx(outputs, weights);
     const packed = options.packed === true && sizeOfProducts(outputs) <= this.packedWeightLimit;
     const key = identify(model, packed);
-    const known = this.programs.get(key);
-    if (known !== undefined) return known;
-    const program = this.load(model, packed).then(
-      (session) => new OnnxProgram(session, model, () => this.programs.delete(key)),
-    );
-    this.programs.set(key, program);
-    program.catch(() => this.programs.delete(key));
-    return program;
+    const shared = this.sessions.get(key) ?? { model, loading: this.load(model, packed), holders: 0 };
+    this.sessions.set(key, shared);
+    // Counted before anything is waited for: nobody else's dispose may end what is still awaited here.
+    shared.holders += 1;
+    try {
+      const program: OnnxProgram = new OnnxProgram(await shared.loading, shared.model, () => {
+        this.programs.delete(program);
+        shared.holders -= 1;
+        if (shared.holders === 0) this.sessions.delete(key);
+        return shared.holders === 0;
+      });
+      this.programs.add(program);
+      return program;
+    } catch (cause) {
+      // The next one who asks tries again.
+      if (this.sessions.get(key) === shared) this.sessions.delete(key);
+      throw cause;
+    }
   }
 
   private async load(model: LoweredModel, packed: boolean): Promise<Session> {
@@ -108,7 +126,7 @@ class OnnxRuntime implements Runtime {
     const path = join(model.folder, `program-${randomUUID()}.onnx`);
     try {
       await writeFile(path, model.bytes);
-      return await this.host.create(path, options);
+      return await createSession(path, options);
     } catch (cause) {
       if (isUnwritable(cause)) return await this.loadCopied(model, options);
       throw cause;
@@ -127,13 +145,13 @@ class OnnxRuntime implements Runtime {
       externalData.push({ path: location, data });
     }
     const withData = externalData.length === 0 ? options : { ...options, externalData };
-    return this.host.create(model.bytes, withData);
+    return createSession(model.bytes, withData);
   }
 
   async dispose(): Promise<void> {
-    const programs = await Promise.allSettled(this.programs.values());
-    for (const program of programs) if (program.status === 'fulfilled') await program.value.dispose();
-    await this.host.close();
+    this.isDisposed = true;
+    await Promise.allSettled([...this.sessions.values()].map(({ loading }) => loading));
+    for (const program of this.programs) await program.dispose();
   }
 }
 
@@ -146,7 +164,8 @@ class OnnxProgram implements Program {
   constructor(
     private readonly session: Session,
     model: LoweredModel,
-    private readonly onDispose: () => void,
+    /** Leaves the session; true if nobody else holds it. */
+    private readonly leave: () => boolean,
   ) {
     this.inputs = model.inputs;
     this.outputs = model.outputs;
@@ -178,8 +197,7 @@ class OnnxProgram implements Program {
   async dispose(): Promise<void> {
     if (this.released) return;
     this.released = true;
-    this.onDispose();
-    await this.session.release();
+    if (this.leave()) await this.session.release();
   }
 }
 
