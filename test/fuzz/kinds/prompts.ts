@@ -33,7 +33,7 @@ function makeLines(lines: readonly unknown[], random: Random): string | Buffer {
 
 export const prompts: FuzzKind = {
   name: 'prompts',
-  boundedRuns: 1000,
+  boundedRuns: 600,
   open(folder) {
     return async (seed) => {
       const random = createRandom(seed, 'prompts');

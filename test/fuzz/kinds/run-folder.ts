@@ -79,7 +79,7 @@ function parseOr(line: string): unknown {
 
 export const runFolder: FuzzKind = {
   name: 'run-folder',
-  boundedRuns: 500,
+  boundedRuns: 300,
   open(folder) {
     const whole = join(folder, 'whole');
     const run = RunFolder.create(whole, request);

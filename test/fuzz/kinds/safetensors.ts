@@ -82,7 +82,7 @@ function makeFile(random: Random): Buffer {
 
 export const safetensors: FuzzKind = {
   name: 'safetensors',
-  boundedRuns: 1500,
+  boundedRuns: 1000,
   open(folder) {
     const path = join(folder, 'model.safetensors');
     return async (seed) => {

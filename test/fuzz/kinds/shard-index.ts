@@ -35,7 +35,7 @@ const elsewhere: readonly string[] = [
 
 export const shardIndex: FuzzKind = {
   name: 'index',
-  boundedRuns: 800,
+  boundedRuns: 500,
   open(folder) {
     const root = join(folder, 'model');
     mkdirSync(root);

@@ -67,7 +67,7 @@ function strangeView(random: Random): Picklable {
 
 export const torch: FuzzKind = {
   name: 'torch',
-  boundedRuns: 1500,
+  boundedRuns: 1000,
   open(folder) {
     const path = join(folder, 'pytorch_model.bin');
     return async (seed) => {

@@ -30,7 +30,7 @@ function makeTree(random: Random): string | Buffer {
 
 export const tree: FuzzKind = {
   name: 'tree',
-  boundedRuns: 600,
+  boundedRuns: 250,
   open(folder) {
     const path = join(folder, 'tree.json');
     return (seed) => {
