@@ -2,6 +2,7 @@
  * A greedy chain drafted inside one program. Each level looks up the most likely token of the level before, so a step
  * costs one call instead of one for each level; on a CPU the calls are a good part of what a small drafter costs.
  */
+import { lazilyBy } from '../core/lazy.js';
 import type { Tensor } from '../graph/tensor.js';
 import { argmax, gatherRows } from '../graph/operations/indexing.js';
 import { constant, input } from '../graph/operations/leaves.js';
@@ -97,13 +98,7 @@ export function createChainCompiler(
   weights: readonly WeightStore[],
   build: (length: number) => NamedTensors,
 ): (length: number) => Promise<LaneProgram> {
-  const programs = new Map<number, Promise<LaneProgram>>();
-  return (length) => {
-    const program = programs.get(length) ?? compileLanes(runtime, 'draft', build(length), weights);
-    programs.set(length, program);
-    program.catch(() => programs.delete(length));
-    return program;
-  };
+  return lazilyBy((length) => compileLanes(runtime, 'draft', build(length), weights));
 }
 
 export const chainNames: readonly string[] = ['chain', 'chainScores'];

@@ -74,20 +74,6 @@ describe('DraftAttention', () => {
     expect(attention.verifiedLength).toBe(3);
   });
 
-  it('takes the root for a drafted row where a tree opens at it', () => {
-    const { attention, cache } = start(3);
-    attention.openLast(0);
-    expect(attention.verifiedLength).toBe(2);
-    const inputs = attention.draftedInputs(draft, [1, 2], 1);
-    expect(visible(inputs)).toEqual([
-      [1, 2, 3, 4],
-      [1, 2, 3, 5],
-    ]);
-    expect(positions(inputs)).toEqual([3, 3]);
-    attention.reset();
-    expect(cache.length).toBe(2);
-  });
-
   it('forgets a tree and keeps what was verified', () => {
     const { attention, cache } = start(2);
     attention.keepDrafted(rows(11, 12), [1, 2]);

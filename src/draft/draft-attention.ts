@@ -42,12 +42,6 @@ export class DraftAttention {
     this.verified = this.cache.length;
   }
 
-  /** Makes the newest verified row a drafted one: the root of a tree, which the next verification brings again. */
-  openLast(node: number): void {
-    this.verified -= 1;
-    this.drafted = [node];
-  }
-
   /** `level` counts the positions between the last verified row and the nodes: 0 directly behind it. */
   draftedInputs(draft: GrowingDraft, nodes: readonly number[], level: number): NamedValues {
     const count = nodes.length;

@@ -1,5 +1,6 @@
 /** The part of Drafter that EAGLE and EAGLE-3 share. */
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
+import { lazily } from '../core/lazy.js';
 import type { Tensor } from '../graph/tensor.js';
 import { weight } from '../graph/operations/leaves.js';
 import type { CausalModel } from '../model/causal-model.js';
@@ -42,33 +43,29 @@ export function embeddingOf(
 export function createEagleDrafter({ head, weights, ...described }: LoadedHead): Drafter {
   const { target, configuration, vocabularies } = head;
   const stores = [weights, target.weights];
-  let programs: EaglePrograms | undefined;
-  const compile = (): EaglePrograms => {
-    const build = (kind: 'verified' | 'drafted') =>
-      compileLanes(target.runtime, 'draft', buildEagleGraph(head, kind), stores);
-    return (programs ??= {
-      verified: build('verified'),
-      drafted: build('drafted'),
-      chain: createChainCompiler(target.runtime, stores, (length) => buildEagleChain(head, length)),
-    });
+  const compile = (kind: 'verified' | 'drafted') =>
+    lazily(() => compileLanes(target.runtime, 'draft', buildEagleGraph(head, kind), stores));
+  const programs: EaglePrograms = {
+    verified: compile('verified'),
+    drafted: compile('drafted'),
+    chain: createChainCompiler(target.runtime, stores, (length) => buildEagleChain(head, length)),
   };
   return {
     ...described,
     maximumDepth: Infinity,
     vocabularySize: vocabularies.draftSize,
     async prepare(chains = []) {
-      const compiled = compile();
-      const { verified, drafted } = compiled;
-      await Promise.all([verified, drafted, ...chains.map((length) => compiled.chain(length))]);
+      const { verified, drafted, chain } = programs;
+      await Promise.all([verified(), drafted(), ...chains.map((length) => chain(length))]);
     },
-    startSession: (meeting = alone) => startEagleSession(head, compile, meeting),
+    startSession: (meeting = alone) => startEagleSession(head, programs, meeting),
     graph: {
       weights: stores,
       targetTokens: vocabularies.targetTokens,
       attention: {
         sizes: configuration,
         rotary: head.rotary,
-        readPrefix: (verified, cache) => readEaglePrefix(head, compile(), verified, cache),
+        readPrefix: (verified, cache) => readEaglePrefix(head, programs, verified, cache),
       },
       draftLogits: (teacher, depth) => {
         const states = described.reads === 'taps' ? teacher.taps! : teacher.features;

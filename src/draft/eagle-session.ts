@@ -24,12 +24,11 @@ import { alone } from '../model/meeting.js';
 import type { RotaryTable } from '../model/rotary.js';
 import type { NamedTensors, NamedValues } from '../runtime/program.js';
 import { float32, floatsOf, int32 } from '../runtime/program.js';
-import { DraftAttention } from './draft-attention.js';
+import { DraftMemory } from './draft-memory.js';
 import type { DraftSession, VerifiedTokens } from './drafter.js';
 import { chainInputs, chainNames, readChain } from './chain-program.js';
 import type { Vocabularies } from './scores.js';
 import { readScores, scoreNames, scoreOutputs } from './scores.js';
-import { PendingStates } from './states.js';
 
 /** One autoregressive step of the head as a graph. */
 export interface EagleStep {
@@ -53,8 +52,6 @@ export interface EagleHead {
   score(features: Tensor): Tensor;
 }
 
-const ingestChunk = 256;
-
 /** `verified` reads true states, `drafted` its own features; for EAGLE the two are one program. */
 export function buildEagleGraph(head: EagleHead, kind: 'verified' | 'drafted'): NamedTensors {
   const { configuration } = head;
@@ -72,83 +69,22 @@ export function buildEagleGraph(head: EagleHead, kind: 'verified' | 'drafted'): 
   };
 }
 
+/** Each compiled when it is first asked for. */
 export interface EaglePrograms {
-  readonly verified: Promise<LaneProgram>;
-  readonly drafted: Promise<LaneProgram>;
-  chain(length: number): Promise<LaneProgram>;
+  readonly verified: () => Promise<LaneProgram>;
+  readonly drafted: () => Promise<LaneProgram>;
+  readonly chain: (length: number) => Promise<LaneProgram>;
 }
 
-/** What a head has read of the text: its cache, and the states that it has yet to read. */
-class EagleMemory {
-  readonly attention: DraftAttention;
-  private readonly pending: PendingStates;
-
-  constructor(
-    private readonly head: EagleHead,
-    cache: KvCache,
-    private readonly meeting: Meeting,
-  ) {
-    this.attention = new DraftAttention(cache, head.rotary);
-    this.pending = new PendingStates(head.stateWidth);
-  }
-
-  /** Verified positions, read or not; the drafted rows of the last tree do not count. */
-  get length(): number {
-    return this.attention.verifiedLength + this.pending.count;
-  }
-
-  observe(verified: VerifiedTokens): void {
-    this.pending.push(verified);
-  }
-
-  /** Reads every pending state and returns the outputs of the last run, which `finish` may do in its own way. */
-  async read(
-    program: LaneProgram,
-    names: readonly string[],
-    finish: (inputs: NamedValues) => Promise<NamedValues> = (inputs) =>
-      this.run(program, { ...inputs, select: int32([inputs.tokens!.data.length - 1]) }, names),
-  ): Promise<NamedValues> {
-    let last: NamedValues = {};
-    let left = this.pending.count;
-    await this.drain(0, async (inputs, count) => {
-      left -= count;
-      return (last = left > 0 ? await this.readRows(program, inputs, count) : await finish(inputs));
-    });
-    return last;
-  }
-
-  /** Reads all but the newest state, with which the next draft begins. */
-  async catchUp(program: LaneProgram): Promise<void> {
-    await this.drain(1, (inputs, count) => this.readRows(program, inputs, count));
-  }
-
-  run(program: LaneProgram, inputs: NamedValues, names: readonly string[]): Promise<NamedValues> {
-    return this.meeting.run(program, { inputs, cache: this.attention.cache }, names);
-  }
-
-  private readRows(program: LaneProgram, inputs: NamedValues, count: number): Promise<NamedValues> {
-    return this.run(program, { ...inputs, select: int32([count - 1]) }, ['rows']);
-  }
-
-  private async drain(
-    leave: number,
-    run: (inputs: NamedValues, count: number) => Promise<NamedValues>,
-  ): Promise<void> {
-    this.attention.reset();
-    await this.pending.drain(
-      ingestChunk,
-      async (states, tokens) => {
-        const count = tokens.length;
-        const inputs = {
-          states: float32(states, [count, this.head.stateWidth]),
-          tokens: int32(tokens),
-          ...this.attention.verifiedInputs(count),
-        };
-        this.attention.keepVerified(floatsOf(await run(inputs, count), 'rows'), count);
-      },
-      leave,
-    );
-  }
+function createMemory(head: EagleHead, cache: KvCache, meeting: Meeting): DraftMemory {
+  const { rotary, stateWidth } = head;
+  return new DraftMemory({
+    ...{ cache, rotary, stateWidth, meeting },
+    inputsOf: (states, tokens) => ({
+      states: float32(states, [tokens.length, stateWidth]),
+      tokens: int32(tokens),
+    }),
+  });
 }
 
 export async function readEaglePrefix(
@@ -157,19 +93,15 @@ export async function readEaglePrefix(
   verified: VerifiedTokens,
   cache: KvCache,
 ): Promise<void> {
-  const memory = new EagleMemory(head, cache, alone);
+  const memory = createMemory(head, cache, alone);
   memory.observe(verified);
-  await memory.read(await programs.verified, ['rows']);
+  await memory.read(await programs.verified(), ['rows']);
 }
 
-export function startEagleSession(
-  head: EagleHead,
-  programs: () => EaglePrograms,
-  meeting: Meeting,
-): DraftSession {
+export function startEagleSession(head: EagleHead, programs: EaglePrograms, meeting: Meeting): DraftSession {
   const { configuration, target, vocabularies } = head;
   const { hiddenSize } = configuration;
-  const memory = new EagleMemory(head, new KvCache(configuration), meeting);
+  const memory = createMemory(head, new KvCache(configuration), meeting);
   const features = new Map<number, Float32Array>(); // [node] -> [hidden]
 
   const keepFeatures = (outputs: NamedValues, nodes: readonly number[]): void => {
@@ -186,18 +118,18 @@ export function startEagleSession(
       memory.observe(verified);
     },
     async catchUp() {
-      await memory.catchUp(await programs().verified);
+      await memory.catchUp(await programs.verified());
     },
     async expand(draft, nodes, want) {
       const names = [...scoreNames(want), 'features', 'rows'];
       const depth = draft.depths[nodes[0]!]!;
       if (depth === 0) {
         features.clear();
-        const last = await memory.read(await programs().verified, names);
+        const last = await memory.read(await programs.verified(), names);
         keepFeatures(last, nodes);
         return readScores(last, want, vocabularies);
       }
-      const program = await programs().drafted;
+      const program = await programs.drafted();
       const states = new Float32Array(nodes.length * hiddenSize);
       nodes.forEach((node, row) => {
         states.set(features.get(draft.parents[node]!)!, row * hiddenSize);
@@ -217,15 +149,15 @@ export function startEagleSession(
       return readScores(outputs, want, vocabularies);
     },
     async draftChain(length) {
-      const program = await programs().chain(length);
-      const outputs = await memory.read(await programs().verified, [], (inputs) => {
-        const start = memory.attention.verifiedLength + inputs.tokens!.data.length;
+      const program = await programs.chain(length);
+      const outputs = await memory.read(await programs.verified(), [], (inputs, count) => {
+        const start = memory.attention.verifiedLength + count;
         return memory.run(program, chainInputs(inputs, head.rotary, start, length), [...chainNames, 'rows']);
       });
       return readChain(outputs);
     },
     close() {
-      memory.attention.cache.release();
+      memory.close();
     },
   };
 }

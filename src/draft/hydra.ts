@@ -5,14 +5,13 @@
  * transformer layer of its own.
  */
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
-import type { CacheOptions } from '../checkpoint/weight-cache.js';
 import { prepareWeights } from '../checkpoint/weight-cache.js';
+import { lazily, lazilyBy } from '../core/lazy.js';
 import type { Tensor } from '../graph/tensor.js';
 import { add, silu } from '../graph/operations/elementwise.js';
 import { gatherRows } from '../graph/operations/indexing.js';
 import { input } from '../graph/operations/leaves.js';
 import { broadcast, concatenate, reshape } from '../graph/operations/shaping.js';
-import { attentionInputs } from '../model/attention-inputs.js';
 import type { CausalModel } from '../model/causal-model.js';
 import { embeddingTable } from '../model/decoder.js';
 import type { AttentionContext, AttentionMemory } from '../model/decoder-layer.js';
@@ -25,8 +24,8 @@ import {
   declarePast,
   joinLanes,
   lanes,
-  partLanes,
   row,
+  selectRows,
   stackRows,
 } from '../model/lane-program.js';
 import type { Meeting } from '../model/meeting.js';
@@ -35,7 +34,9 @@ import type { NamedTensors } from '../runtime/program.js';
 import { float32, floatsOf, int32 } from '../runtime/program.js';
 import type { WeightStore } from '../runtime/weights.js';
 import { chainNames, chainOutputs, chooseToken, createChainCompiler, readChain } from './chain-program.js';
-import { countParameters } from './checks.js';
+import { countParameters, requireSizes, requireWidth } from './checks.js';
+import type { DrafterOptions, WeightedSystem } from './draft-system.js';
+import { DraftMemory } from './draft-memory.js';
 import type {
   DraftedLogits,
   Drafter,
@@ -45,24 +46,28 @@ import type {
   TeacherForcing,
 } from './drafter.js';
 import type { HydraSizes } from './hydra-layout.js';
-import { hydraScope, readHydraLayout } from './hydra-layout.js';
+import { describeHydra, recogniseHydra, requireGroundedHeads } from './hydra-layout.js';
 import { dropFirst, dropLast } from './positions.js';
 import { readScores, scoreNames, scoreOutputs } from './scores.js';
 import { PendingStates } from './states.js';
-import { listUnread, refuseUnread } from './unread-tensors.js';
+import { refuseUnread } from './unread-tensors.js';
 
-const ingestChunk = 256;
+export const hydra: WeightedSystem = {
+  name: 'hydra',
+  title: 'Hydra',
+  recognise: recogniseHydra,
+  describe: (checkpoint, refuse) => describeHydra(checkpoint, '', { refuse }),
+  load: loadHydra,
+};
 
-export async function loadHydra(
-  checkpoint: Checkpoint,
-  target: CausalModel,
-  options: CacheOptions,
-): Promise<Drafter> {
-  const { sizes, recipes } = readHydraLayout(checkpoint, target);
-  // The prefix layer is given embeddings; its copy of the target's table is never looked at.
-  const unneeded = [/^prefix_embeding_layer\.embed_tokens\.weight$/];
-  refuseUnread(checkpoint.folder, listUnread(checkpoint, recipes, unneeded));
-  return new Hydra(sizes, target, await prepareWeights(checkpoint, recipes, options));
+async function loadHydra(checkpoint: Checkpoint, { target, ...options }: DrafterOptions): Promise<Drafter> {
+  const { hiddenSize, vocabularySize } = target.configuration;
+  requireSizes(checkpoint, target);
+  const parts = describeHydra(checkpoint, hydraScope, { target: target.configuration });
+  requireWidth(checkpoint, parts.firstOutput, 0, vocabularySize);
+  requireGroundedHeads(checkpoint, parts.sizes, hiddenSize);
+  refuseUnread(checkpoint.folder, parts.unread);
+  return new Hydra(parts.sizes, target, await prepareWeights(checkpoint, parts.recipes, options));
 }
 
 class Hydra implements Drafter {
@@ -75,23 +80,25 @@ class Hydra implements Drafter {
   readonly parameterCount: number;
   readonly graph: DraftGraph;
   private readonly cacheSizes;
-  private readonly headPrograms: Promise<LaneProgram>[] = [];
+  private readonly compileHead: (head: number) => Promise<LaneProgram>;
   private readonly compileChain: (length: number) => Promise<LaneProgram>;
-  private prefixProgram: Promise<LaneProgram> | undefined;
+  private readonly compilePrefix: () => Promise<LaneProgram>;
 
   constructor(
     private readonly sizes: HydraSizes,
     private readonly target: CausalModel,
-    private readonly weights: WeightStore,
+    weights: WeightStore,
   ) {
-    const { configuration } = target;
+    const { configuration, runtime } = target;
     this.name = sizes.hasPrefix ? 'Hydra++' : 'Hydra';
     this.maximumDepth = sizes.heads;
     this.vocabularySize = configuration.vocabularySize;
     this.parameterCount = countParameters(weights);
     this.cacheSizes = { ...configuration, layerCount: 1 };
     const stores = [weights, target.weights];
-    this.compileChain = createChainCompiler(target.runtime, stores, (length) => this.buildChain(length));
+    this.compileHead = lazilyBy((head) => compileLanes(runtime, 'draft', this.buildHead(head), stores));
+    this.compileChain = createChainCompiler(runtime, stores, (length) => this.buildChain(length));
+    this.compilePrefix = lazily(() => compileLanes(runtime, 'draft', this.buildPrefix(), [weights]));
     this.graph = {
       weights: stores,
       targetTokens: undefined,
@@ -100,9 +107,9 @@ class Hydra implements Drafter {
             sizes: this.cacheSizes,
             rotary: target.rotary,
             readPrefix: async (verified, cache) => {
-              const pending = new PendingStates(configuration.hiddenSize);
-              pending.push(verified);
-              await this.readPrefix(alone, pending, cache);
+              const memory = this.createMemory(cache, alone);
+              memory.observe(verified);
+              await memory.read(await this.compilePrefix(), ['rows']);
             },
           }
         : undefined,
@@ -156,12 +163,6 @@ class Hydra implements Drafter {
     if (this.sizes.hasPrefix) await this.compilePrefix();
   }
 
-  private compileHead(head: number): Promise<LaneProgram> {
-    const { runtime, weights } = this.target;
-    const stores = [this.weights, weights];
-    return (this.headPrograms[head] ??= compileLanes(runtime, 'draft', this.buildHead(head), stores));
-  }
-
   private buildHead(head: number): NamedTensors {
     const { configuration, scope: targetScope } = this.target;
     const { hiddenSize } = configuration;
@@ -186,59 +187,47 @@ class Hydra implements Drafter {
     return chainOutputs(chosen);
   }
 
-  private compilePrefix(): Promise<LaneProgram> {
-    const { runtime } = this.target;
-    return (this.prefixProgram ??= compileLanes(runtime, 'draft', this.buildPrefix(), [this.weights]));
-  }
-
   private buildPrefix(): NamedTensors {
     const { configuration } = this.target;
     const features = joinLanes(input('features', [row, lanes, configuration.hiddenSize]));
     const [past] = declarePast(this.cacheSizes);
     const prefix = this.runPrefix(features, declareAttention(configuration), { past });
-    return { features: partLanes(prefix.features), rows: stackRows([prefix.rows], this.cacheSizes) };
+    return { features: selectRows(prefix.features), rows: stackRows([prefix.rows], this.cacheSizes) };
   }
 
-  /** Passes pending features through Hydra++'s layer; returns the newest, which the heads read. [hidden] */
-  private async readPrefix(
-    meeting: Meeting,
-    pending: PendingStates,
-    cache: KvCache,
-    leave = 0,
-  ): Promise<Float32Array> {
-    const { hiddenSize } = this.target.configuration;
-    const program = await this.compilePrefix();
-    let newest: Float32Array = new Float32Array(hiddenSize);
-    const read = async (states: Float32Array, { length }: Int32Array): Promise<void> => {
-      const inputs = {
-        features: float32(states, [length, hiddenSize]),
-        ...attentionInputs({ count: length, pastLength: cache.pastLength }, this.target.rotary),
-      };
-      const outputs = await meeting.run(program, { inputs, cache }, ['features', 'rows']);
-      cache.appendAll(floatsOf(outputs, 'rows'), length);
-      newest = floatsOf(outputs, 'features').slice(-hiddenSize);
-    };
-    await pending.drain(ingestChunk, read, leave);
-    return newest;
+  /** The features that Hydra++'s layer has read; the heads read the newest. */
+  private createMemory(cache: KvCache, meeting: Meeting): DraftMemory {
+    const { configuration, rotary } = this.target;
+    const { hiddenSize } = configuration;
+    return new DraftMemory({
+      ...{ cache, rotary, stateWidth: hiddenSize, meeting },
+      inputsOf: (features, { length }) => ({ features: float32(features, [length, hiddenSize]) }),
+    });
   }
 
   startSession(meeting: Meeting = alone): DraftSession {
     const { hiddenSize, vocabularySize } = this.target.configuration;
     const pending = new PendingStates(hiddenSize);
-    const cache = new KvCache(this.cacheSizes);
+    const memory = this.sizes.hasPrefix
+      ? this.createMemory(new KvCache(this.cacheSizes), meeting)
+      : undefined;
     let feature: Float32Array = new Float32Array(hiddenSize);
     let root = 0;
-    const readFeature = async (): Promise<Float32Array> =>
-      this.sizes.hasPrefix ? this.readPrefix(meeting, pending, cache) : pending.takeLast();
+    const readFeature = async (): Promise<Float32Array> => {
+      if (memory === undefined) return pending.takeLast();
+      const outputs = await memory.read(await this.compilePrefix(), ['features', 'rows']);
+      return floatsOf(outputs, 'features');
+    };
 
     return {
       room: Infinity,
       observe: (verified) => {
-        pending.push(verified);
+        if (memory === undefined) pending.push(verified);
+        else memory.observe(verified);
         root = verified.next;
       },
       catchUp: async () => {
-        if (this.sizes.hasPrefix) await this.readPrefix(meeting, pending, cache, 1);
+        if (memory !== undefined) await memory.catchUp(await this.compilePrefix());
       },
       expand: async (draft, nodes, want) => {
         const depth = draft.depths[nodes[0]!]!;
@@ -259,7 +248,7 @@ class Hydra implements Drafter {
         return readChain(await meeting.run(program, { inputs }, chainNames));
       },
       close() {
-        cache.release();
+        memory?.close();
       },
     };
   }

@@ -4,15 +4,17 @@
  * tokenizer may be padded to different sizes: then the ids both have are the draft vocabulary.
  */
 import { MistletoeError } from '../core/errors.js';
+import { lazily } from '../core/lazy.js';
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
 import type { CacheOptions } from '../checkpoint/weight-cache.js';
 import { input } from '../graph/operations/leaves.js';
 import { slice } from '../graph/operations/shaping.js';
 import type { Tensor } from '../graph/tensor.js';
 import type { CausalModel } from '../model/causal-model.js';
-import { createModel } from '../model/causal-model.js';
+import { contextError, createModel } from '../model/causal-model.js';
 import { parseConfiguration } from '../model/configuration.js';
 import { embeddingTable, embedTokens, projectToVocabulary, runDecoder } from '../model/decoder.js';
+import type { KvCache } from '../model/kv-cache.js';
 import type { LaneProgram } from '../model/lane-program.js';
 import {
   compileLanes,
@@ -30,16 +32,21 @@ import type { NamedTensors, NamedValues } from '../runtime/program.js';
 import { floatsOf, int32 } from '../runtime/program.js';
 import { chainInputs, chainNames, createChainCompiler, readChain } from './chain-program.js';
 import { countParameters } from './checks.js';
-import { DraftAttention } from './draft-attention.js';
+import { DraftMemory } from './draft-memory.js';
 import { buildDraftModelChain } from './draft-model-chain.js';
-import type { DraftedLogits, Drafter, DraftGraph, DraftSession, TeacherForcing } from './drafter.js';
+import type {
+  DraftedLogits,
+  Drafter,
+  DraftGraph,
+  DraftSession,
+  TeacherForcing,
+  VerifiedTokens,
+} from './drafter.js';
 import { dropFirst } from './positions.js';
 import type { Vocabularies } from './scores.js';
 import { readScores, scoreNames, scoreOutputs } from './scores.js';
 import type { TokenizerPair } from './shared-vocabulary.js';
 import { requireSameVocabulary, shareVocabulary } from './shared-vocabulary.js';
-
-const ingestChunk = 256;
 
 export async function loadDraftModel(
   checkpoint: Checkpoint,
@@ -68,7 +75,7 @@ class DraftModel implements Drafter {
   private readonly vocabularies: Vocabularies;
   /** Positions it reads: its context, or a sliding window, inside which masks need not know of it. */
   private readonly reach: number;
-  private program: Promise<LaneProgram> | undefined;
+  private readonly compile: () => Promise<LaneProgram>;
   private readonly compileChain: (length: number) => Promise<LaneProgram>;
 
   constructor(
@@ -82,6 +89,7 @@ class DraftModel implements Drafter {
     this.vocabularySize = this.vocabularies.draftSize;
     this.reach = Math.min(contextLength, slidingWindow ?? Infinity);
     this.parameterCount = countParameters(model.weights);
+    this.compile = lazily(() => compileLanes(model.runtime, 'draft', this.buildGraph(), [model.weights]));
     this.compileChain = createChainCompiler(model.runtime, [model.weights], (length) =>
       buildDraftModelChain(model, (features) => this.project(features), length),
     );
@@ -92,15 +100,7 @@ class DraftModel implements Drafter {
         sizes: model.configuration,
         rotary: model.rotary,
         window: slidingWindow,
-        async readPrefix({ tokens }, cache) {
-          const unknown = tokens.find((token) => token >= model.configuration.vocabularySize);
-          if (unknown !== undefined) throw unknownToken(unknown, model);
-          for (let start = 0; start < tokens.length; start += ingestChunk) {
-            const chunk = tokens.subarray(start, start + ingestChunk);
-            const { rows } = await model.forward({ tokens: chunk, cache, want: [] });
-            cache.appendAll(rows, chunk.length);
-          }
-        },
+        readPrefix: (verified, cache) => this.readPrefix(verified, cache),
       },
       draftLogits: (teacher, depth) => this.draftLogits(teacher, depth),
     };
@@ -134,11 +134,6 @@ class DraftModel implements Drafter {
     await Promise.all([this.compile(), ...chains.map((length) => this.compileChain(length))]);
   }
 
-  private compile(): Promise<LaneProgram> {
-    const { runtime, weights } = this.model;
-    return (this.program ??= compileLanes(runtime, 'draft', this.buildGraph(), [weights]));
-  }
-
   private buildGraph(): NamedTensors {
     const { configuration, scope } = this.model;
     const tokens = input('tokens', [row, lanes], 'int32');
@@ -151,92 +146,69 @@ class DraftModel implements Drafter {
     };
   }
 
-  startSession(meeting: Meeting = alone): DraftSession {
-    const { reach, vocabularies } = this;
-    const { vocabularySize } = this.model.configuration;
-    const cache = this.model.createCache();
-    const attention = new DraftAttention(cache, this.model.rotary);
-    let unknown: number | undefined; // a token of the text that the drafter has no embedding for
-    let pending: number[] = []; // verified tokens that are not in the cache yet
-    let root = 0;
-    const run = (program: LaneProgram, inputs: NamedValues, names: readonly string[]): Promise<NamedValues> =>
-      meeting.run(program, { inputs, cache }, names);
+  /** The tokens that it has read; the newest is the root of the next draft. */
+  private createMemory(cache: KvCache, meeting: Meeting): DraftMemory {
+    const inputsOf = (_: Float32Array, tokens: Int32Array): NamedValues => ({ tokens: int32(tokens) });
+    return new DraftMemory({ cache, rotary: this.model.rotary, stateWidth: 0, meeting, inputsOf });
+  }
 
-    /** Reads verified tokens, the last chunk of them as `finish` likes. */
-    const readTokens = async (
-      unread: readonly number[],
-      finish: (inputs: NamedValues, count: number) => Promise<NamedValues>,
-    ): Promise<NamedValues> => {
-      const program = await this.compile();
-      let last: NamedValues = {};
-      attention.reset();
-      for (let start = 0; start < unread.length; start += ingestChunk) {
-        const tokens = unread.slice(start, start + ingestChunk);
-        const count = tokens.length;
-        const inputs = { tokens: int32(tokens), ...attention.verifiedInputs(count) };
-        const isLast = start + count === unread.length;
-        last = await (isLast ? finish(inputs, count) : readRows(program, inputs, count));
-        attention.keepVerified(floatsOf(last, 'rows'), count);
-      }
-      return last;
-    };
-    const readRows = (program: LaneProgram, inputs: NamedValues, count: number): Promise<NamedValues> =>
-      run(program, { ...inputs, select: int32([count - 1]) }, ['rows']);
-    /** Pending tokens and the root, which the next verification brings again. */
-    const readPending = async (
-      finish: (inputs: NamedValues, count: number) => Promise<NamedValues>,
-    ): Promise<NamedValues> => {
+  private async readPrefix(verified: VerifiedTokens, cache: KvCache): Promise<void> {
+    const { contextLength, vocabularySize } = this.model.configuration;
+    const unknown = verified.tokens.find((token) => token >= vocabularySize);
+    if (unknown !== undefined) throw unknownToken(unknown, this.model);
+    const memory = this.createMemory(cache, alone);
+    memory.observe(verified);
+    if (memory.length - 1 > contextLength) throw contextError(memory.length - 1, this.model.configuration);
+    await memory.catchUp(await this.compile());
+  }
+
+  startSession(meeting: Meeting = alone): DraftSession {
+    const { reach, vocabularies, compile } = this;
+    const { vocabularySize } = this.model.configuration;
+    const memory = this.createMemory(this.model.createCache(), meeting);
+    let unknown: number | undefined; // a token of the text that the drafter has no embedding for
+    const requireKnown = (): void => {
       if (unknown !== undefined) throw unknownToken(unknown, this.model);
-      const last = await readTokens([...pending, root], finish);
-      pending = [];
-      attention.openLast(0);
-      return last;
     };
 
     return {
       get room() {
-        return reach - cache.length - pending.length - 1;
+        return reach - memory.length;
       },
-      observe({ tokens, next }) {
-        attention.reset();
-        unknown ??= [...tokens, next].find((token) => token >= vocabularySize);
-        pending.push(...tokens);
-        root = next;
+      observe(verified) {
+        unknown ??= [...verified.tokens, verified.next].find((token) => token >= vocabularySize);
+        memory.observe(verified);
       },
-      catchUp: async () => {
-        if (unknown !== undefined) return; // the first draft says so
-        const program = await this.compile();
-        await readTokens(pending, (inputs, count) => readRows(program, inputs, count));
-        pending = [];
+      async catchUp() {
+        if (unknown === undefined) await memory.catchUp(await compile()); // else the first draft says so
       },
-      expand: async (draft, nodes, want) => {
-        const program = await this.compile();
+      async expand(draft, nodes, want) {
+        const program = await compile();
         const names = [...scoreNames(want), 'rows'];
         const depth = draft.depths[nodes[0]!]!;
         if (depth === 0) {
-          const last = await readPending((inputs, count) =>
-            run(program, { ...inputs, select: int32([count - 1]) }, names),
-          );
-          return readScores(last, want, vocabularies);
+          requireKnown();
+          return readScores(await memory.read(program, names), want, vocabularies);
         }
         const tokens = int32(nodes.map((node) => draft.tokens[node]!));
         const select = int32(nodes.map((_, row) => row));
-        const inputs = { tokens, select, ...attention.draftedInputs(draft, nodes, depth) };
-        const outputs = await run(program, inputs, names);
-        attention.keepDrafted(floatsOf(outputs, 'rows'), nodes);
+        const inputs = { tokens, select, ...memory.attention.draftedInputs(draft, nodes, depth - 1) };
+        const outputs = await memory.run(program, inputs, names);
+        memory.attention.keepDrafted(floatsOf(outputs, 'rows'), nodes);
         return readScores(outputs, want, vocabularies);
       },
       draftChain: async (length) => {
+        requireKnown();
         const program = await this.compileChain(length);
-        const outputs = await readPending((inputs, count) => {
-          const start = attention.verifiedLength + count;
+        const outputs = await memory.read(await compile(), [], (inputs, count) => {
+          const start = memory.attention.verifiedLength + count;
           const whole = chainInputs(inputs, this.model.rotary, start, length);
-          return run(program, whole, [...chainNames, 'rows']);
+          return memory.run(program, whole, [...chainNames, 'rows']);
         });
         return readChain(outputs);
       },
       close() {
-        cache.release();
+        memory.close();
       },
     };
   }

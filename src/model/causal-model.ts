@@ -115,7 +115,8 @@ export class CausalModel {
   readonly weights: WeightStore;
   readonly runtime: Runtime;
   readonly rotary: RotaryTable;
-  private current: TappedProgram | undefined;
+  /** The newest taps most: each has the taps of those before it and more. */
+  private readonly programs: TappedProgram[] = [];
 
   constructor({ name, configuration, scope, weights, runtime, rotary }: ModelParts) {
     this.name = name;
@@ -188,16 +189,16 @@ export class CausalModel {
    * or none, then share a pass.
    */
   private include(taps: readonly number[]): TappedProgram {
-    const { current } = this;
+    const current = this.programs.at(-1);
     if (current !== undefined && taps.every((layer) => current.tapped.includes(layer))) return current;
     this.checkTaps(taps);
     const tapped = [...new Set([...(current?.tapped ?? []), ...taps])].sort((left, right) => left - right);
     const program = compileLanes(this.runtime, 'verify', this.buildGraph(tapped), [this.weights]);
     const included = { program, tapped };
-    program.catch(() => {
-      if (this.current === included) this.current = current;
-    });
-    return (this.current = included);
+    this.programs.push(included);
+    // A failure does not stay: whoever asks next tries again.
+    program.catch(() => this.programs.splice(this.programs.indexOf(included), 1));
+    return included;
   }
 
   checkTaps(layers: readonly number[]): void {

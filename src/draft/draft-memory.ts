@@ -1,0 +1,110 @@
+/**
+ * What a drafter with attention of its own knows of the text: a cache of the rows that it has read, and the verified rows
+ * that it has heard of and not read yet. They are read in chunks when a draft begins, and the last chunk is the run that
+ * begins the draft; the newest row always waits for that.
+ *
+ * Where the drafter reads the target's states, row t pairs the state at t with the token t + 1. Where it reads tokens
+ * alone, row t is the token t: the rows begin with the first token, and the newest of them is the root of the next draft.
+ */
+import type { KvCache } from '../model/kv-cache.js';
+import type { LaneProgram } from '../model/lane-program.js';
+import type { Meeting } from '../model/meeting.js';
+import { alone } from '../model/meeting.js';
+import type { RotaryTable } from '../model/rotary.js';
+import type { NamedValues } from '../runtime/program.js';
+import { floatsOf, int32 } from '../runtime/program.js';
+import { DraftAttention } from './draft-attention.js';
+import type { VerifiedTokens } from './drafter.js';
+import { PendingStates } from './states.js';
+
+export interface MemoryOptions {
+  readonly cache: KvCache;
+  readonly rotary: RotaryTable;
+  /** Of the target's states; 0 where the drafter reads tokens alone. */
+  readonly stateWidth: number;
+  /** What its program reads of some rows, besides attention. */
+  readonly inputsOf: (states: Float32Array /* [row, width] */, tokens: Int32Array /* [row] */) => NamedValues;
+  /** Alone unless given. */
+  readonly meeting?: Meeting;
+}
+
+/** Rows of one run: more would need more memory at once than reading them together saves time. */
+const chunkRows = 256;
+
+export class DraftMemory {
+  readonly attention: DraftAttention;
+  private readonly pending: PendingStates;
+  private readonly meeting: Meeting;
+  /** Whether the token that the next verification begins with is among the rows. */
+  private hasRoot: boolean;
+
+  constructor(private readonly options: MemoryOptions) {
+    this.attention = new DraftAttention(options.cache, options.rotary);
+    this.pending = new PendingStates(options.stateWidth);
+    this.meeting = options.meeting ?? alone;
+    this.hasRoot = options.stateWidth > 0;
+  }
+
+  /** Verified rows, read or not; the drafted rows of the last tree do not count. */
+  get length(): number {
+    return this.attention.verifiedLength + this.pending.count;
+  }
+
+  observe(verified: VerifiedTokens): void {
+    const [first] = verified.tokens;
+    if (!this.hasRoot && first !== undefined) {
+      this.pending.push({ ...verified, tokens: Int32Array.of(-1), next: first }); // nothing comes before it
+      this.hasRoot = true;
+    }
+    this.pending.push(verified);
+  }
+
+  /** Reads every pending row and returns the outputs of the last run, which `finish` may do in its own way. */
+  async read(
+    program: LaneProgram,
+    names: readonly string[],
+    finish: (inputs: NamedValues, count: number) => Promise<NamedValues> = (inputs, count) =>
+      this.run(program, { ...inputs, select: int32([count - 1]) }, names),
+  ): Promise<NamedValues> {
+    let last: NamedValues = {};
+    let left = this.pending.count;
+    await this.drain(0, async (inputs, count) => {
+      left -= count;
+      return (last = left > 0 ? await this.readRows(program, inputs, count) : await finish(inputs, count));
+    });
+    return last;
+  }
+
+  /** Reads all but the newest row, with which the next draft begins. */
+  async catchUp(program: LaneProgram): Promise<void> {
+    await this.drain(1, (inputs, count) => this.readRows(program, inputs, count));
+  }
+
+  run(program: LaneProgram, inputs: NamedValues, names: readonly string[]): Promise<NamedValues> {
+    return this.meeting.run(program, { inputs, cache: this.options.cache }, names);
+  }
+
+  close(): void {
+    this.options.cache.release();
+  }
+
+  private readRows(program: LaneProgram, inputs: NamedValues, count: number): Promise<NamedValues> {
+    return this.run(program, { ...inputs, select: int32([count - 1]) }, ['rows']);
+  }
+
+  private async drain(
+    leave: number,
+    run: (inputs: NamedValues, count: number) => Promise<NamedValues>,
+  ): Promise<void> {
+    this.attention.reset();
+    await this.pending.drain(
+      chunkRows,
+      async (states, tokens) => {
+        const count = tokens.length;
+        const inputs = { ...this.options.inputsOf(states, tokens), ...this.attention.verifiedInputs(count) };
+        this.attention.keepVerified(floatsOf(await run(inputs, count), 'rows'), count);
+      },
+      leave,
+    );
+  }
+}
