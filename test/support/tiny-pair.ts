@@ -11,6 +11,7 @@ import { parseDraftPolicy } from '../../src/draft/policy.js';
 import type { CausalModel } from '../../src/model/causal-model.js';
 import { loadModel } from '../../src/model/causal-model.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
+import type { Runtime } from '../../src/runtime/program.js';
 import type { Tokenizer } from '../../src/text/tokenizer.js';
 import { loadTokenizer } from '../../src/text/tokenizer.js';
 import type { TinySizes } from './tiny-checkpoints.js';
@@ -24,11 +25,13 @@ export interface TinyPair {
 
 export class TinyModels {
   private readonly folder = makeTemporaryFolder();
-  private readonly runtime = createOnnxRuntime({ threads: 1 });
   private readonly targetFolder: string;
   private count = 0;
 
-  constructor(readonly sizes: TinySizes) {
+  constructor(
+    readonly sizes: TinySizes,
+    private readonly runtime: Runtime = createOnnxRuntime({ threads: 1 }),
+  ) {
     this.targetFolder = writeDecoder(join(this.folder.path, 'target'), sizes);
     writeLetterTokenizer(this.targetFolder, sizes);
   }
