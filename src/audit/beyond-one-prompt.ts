@@ -1,10 +1,12 @@
 /** Suffixes beyond the prompt and the drafter that they were found on, always along the same answer. */
 import { MistletoeError } from '../core/errors.js';
 import { createRandom } from '../core/random.js';
+import { Engine } from '../decode/engine.js';
 import { always } from '../decode/speculative.js';
 import type { Target } from '../decode/target.js';
 import type { Drafter } from '../draft/drafter.js';
 import type { ResolvedPolicy } from '../draft/grow-tree.js';
+import type { Meeting } from '../model/meeting.js';
 import type { UnitName } from './audit-events.js';
 import type { AuditPrompt } from './audit-prompt.js';
 import type { AuditRequest } from './audit-request.js';
@@ -22,6 +24,9 @@ export interface LoadedDrafter {
   readonly policy: ResolvedPolicy;
 }
 
+/** Prompts that are decoded at the same time; what is finished counts after each so many. */
+const together = 8;
+
 export function poolLengths(counts: readonly StepCounts[]): number {
   return acceptedLengthOf(poolCounts(counts));
 }
@@ -33,10 +38,11 @@ export async function countAlongAnswer(
   { settings, seed }: AuditRequest,
   prompt: AuditPrompt,
   suffixIds: readonly number[],
+  meeting: Meeting,
 ): Promise<StepCounts> {
   const { maxNewTokens, temperature } = settings;
   const setup = { target, drafter, policy: always(policy), prompt, maxNewTokens, temperature, seed };
-  const { acceptance } = await decodeHeld(setup, suffixIds);
+  const { acceptance } = await decodeHeld(setup, suffixIds, { meeting });
   return { accepted: acceptance.accepted, steps: acceptance.steps };
 }
 
@@ -68,12 +74,23 @@ export async function measureTransfer(run: TransferRun): Promise<TransferMatrix>
       if (measured.id === found.drafter) continue;
       const unit = { drafter: measured.id, prompt: `suffixes of ${found.drafter}`, arm: 'transfer' };
       await run.onUnit(unit, async () => {
-        for (const promptId of prompts) {
-          const key = transferKey(found.drafter, measured.id, promptId);
-          if (folder.has(key)) continue;
-          const prompt = await run.prepare(promptId);
-          const { suffixIds } = attackOf(found, promptId)!;
-          folder.complete(key, await countAlongAnswer(run.target, measured, request, prompt, suffixIds));
+        const keyOf = (promptId: string): string => transferKey(found.drafter, measured.id, promptId);
+        const missing = prompts.filter((promptId) => !folder.has(keyOf(promptId)));
+        for (let start = 0; start < missing.length; start += together) {
+          const batch = missing.slice(start, start + together);
+          const engine = new Engine({ concurrency: together });
+          const counts = await Promise.all(
+            batch.map(async (promptId) => {
+              const prompt = await run.prepare(promptId);
+              const { suffixIds } = attackOf(found, promptId)!;
+              return engine.run((meeting) =>
+                countAlongAnswer(run.target, measured, request, prompt, suffixIds, meeting),
+              );
+            }),
+          );
+          batch.forEach((promptId, index) => {
+            folder.complete(keyOf(promptId), counts[index]!);
+          });
         }
         return poolLengths(readTransfer(folder, found.drafter, measured.id, prompts));
       });

@@ -3,6 +3,7 @@
  * searched on, and what it does is measured there and on prompts that the search never saw.
  */
 import { createRandom } from '../core/random.js';
+import { Engine } from '../decode/engine.js';
 import { always } from '../decode/speculative.js';
 import type { KeptClass } from '../measure/kept-class.js';
 import { testSignedRanks } from '../measure/wilcoxon.js';
@@ -25,9 +26,11 @@ import { universalSchema } from './result-schema.js';
 import type { StepCounts } from './same-answer.js';
 import type { Scored, SuffixGradients } from './scoring.js';
 import { Scorer } from './scoring.js';
+import type { SearchPrograms } from './search-programs.js';
 import { compileSearch } from './search-programs.js';
 import type { SuffixScorer } from './search.js';
 import { searchSuffix } from './search.js';
+import { driveOf } from './settings.js';
 import { countClasses } from './summary.js';
 
 export const universalKey = (drafter: string): string => `${drafter}/universal`;
@@ -50,9 +53,26 @@ async function runUniversal(
   audit: DrafterAudit,
   policy: LoadedDrafter['policy'],
 ): Promise<UniversalResult | undefined> {
+  const { target, drafter, request, draftLevels } = audit;
+  const { settings } = request;
+  const depth = Math.min(settings.draftDepth, drafter.maximumDepth);
+  const objective = createObjective(parseObjective(settings.objective), depth);
+  const programs = compileSearch({ target: target.model, drafter }, objective, { ...settings, draftLevels });
+  try {
+    return await searchWith(audit, policy, programs);
+  } finally {
+    await programs.dispose();
+  }
+}
+
+async function searchWith(
+  audit: DrafterAudit,
+  policy: LoadedDrafter['policy'],
+  programs: SearchPrograms,
+): Promise<UniversalResult | undefined> {
   const { target, request, allowed, id } = audit;
   const { settings, seed } = request;
-  const { trained, heldOut } = splitPrompts(await prepareAll(audit), seed);
+  const { trained, heldOut } = splitPrompts(await prepareAll(audit, programs), seed);
   const [first] = trained;
   if (first === undefined) return undefined;
   const random = createRandom(seed, 'universal', id);
@@ -69,7 +89,11 @@ async function runUniversal(
       },
       ...(audit.signal === undefined ? {} : { signal: audit.signal }),
     },
-    { ...settings, projection: parseProjection(settings.projection, settings.lambda), drive: 'degradation' },
+    {
+      ...settings,
+      projection: parseProjection(settings.projection, settings.lambda),
+      drive: driveOf(settings),
+    },
   );
   if (outcome.interrupted) throw new Interrupted('The search was interrupted.');
   const [winner] = outcome.finalists;
@@ -82,21 +106,12 @@ async function runUniversal(
   };
 }
 
-async function prepareAll({
-  target,
-  drafter,
-  request,
-  folder,
-  id,
-  draftLevels,
-}: DrafterAudit): Promise<PreparedPrompt[]> {
+async function prepareAll(
+  { target, drafter, request, folder, id }: DrafterAudit,
+  programs: SearchPrograms,
+): Promise<PreparedPrompt[]> {
   const { settings, seed } = request;
   const models = { target: target.model, drafter };
-  const programs = compileSearch(
-    models,
-    createObjective(parseObjective(settings.objective), Math.min(settings.draftDepth, drafter.maximumDepth)),
-    { ...settings, draftLevels },
-  );
   const prepared: PreparedPrompt[] = [];
   for (const given of request.prompts) {
     // What the prompt's own audit passed over, for reasons that it has said, has no place here either.
@@ -108,6 +123,13 @@ async function prepareAll({
   return prepared;
 }
 
+interface MeasuredPrompt {
+  readonly clean: StepCounts;
+  readonly attacked: StepCounts;
+  readonly divergence: number;
+  readonly kept: KeptClass;
+}
+
 async function measureSplit(
   { target, drafter, request }: DrafterAudit,
   policy: LoadedDrafter['policy'],
@@ -115,20 +137,26 @@ async function measureSplit(
   suffixIds: readonly number[],
 ): Promise<UniversalSplit> {
   const { settings, seed } = request;
-  const measured: { clean: StepCounts; attacked: StepCounts; divergence: number; kept: KeptClass }[] = [];
+  const survivors: { readonly prompt: AuditPrompt; readonly divergence: number }[] = [];
   for (const { prompt, scorer } of prompts) {
     const [survives] = await keepRoundTrips(target, prompt, [suffixIds]);
     if (survives !== true) continue;
     const [score] = await scorer.score(suffixIds, [{ suffixIds, first: 0 }]);
-    const setup = { target, drafter, policy: always(policy), prompt, ...settings, seed };
-    const free = await decodeFreely(setup, suffixIds);
-    measured.push({
-      clean: await countAlongAnswer(target, { drafter, policy }, request, prompt, []),
-      attacked: await countAlongAnswer(target, { drafter, policy }, request, prompt, suffixIds),
-      divergence: score!.divergence,
-      kept: judgeAnswer(prompt, free, settings).keptClass,
-    });
+    survivors.push({ prompt, divergence: score!.divergence });
   }
+  const engine = new Engine();
+  const countAlong = (prompt: AuditPrompt, ids: readonly number[]): Promise<StepCounts> =>
+    engine.run((meeting) => countAlongAnswer(target, { drafter, policy }, request, prompt, ids, meeting));
+  const measure = async ({ prompt, divergence }: (typeof survivors)[number]): Promise<MeasuredPrompt> => {
+    const setup = { target, drafter, policy: always(policy), prompt, ...settings, seed };
+    const [free, clean, attacked] = await Promise.all([
+      engine.run((meeting) => decodeFreely(setup, suffixIds, { meeting })),
+      countAlong(prompt, []),
+      countAlong(prompt, suffixIds),
+    ]);
+    return { clean, attacked, divergence, kept: judgeAnswer(prompt, free, settings).keptClass };
+  };
+  const measured = await Promise.all(survivors.map(measure));
   const lengths = (side: 'clean' | 'attacked'): number[] =>
     measured.map((entry) => poolLengths([entry[side]]));
   return {
