@@ -4,8 +4,8 @@
  */
 import { lstat } from 'node:fs/promises';
 import { withFile } from './binary-file.js';
-import type { CacheLayout } from './cache-file.js';
-import { fitsLayout, readFooter } from './cache-file.js';
+import type { CacheFooter } from './cache-file.js';
+import { readFooter } from './cache-file.js';
 import { readNote, recordCheck } from './cache-note.js';
 import { hashBeginning, identifyFile } from './content-hash.js';
 
@@ -13,29 +13,34 @@ import { hashBeginning, identifyFile } from './content-hash.js';
 export const defaultLargeBytes = 256 * 1024 * 1024;
 
 export interface CheckOptions {
-  readonly key: string;
-  readonly layout: CacheLayout;
+  /** Whether the file was made for this use. */
+  readonly fits: (footer: CacheFooter) => boolean;
   readonly largeBytes?: number | undefined;
   /** Believe no note: read everything. */
   readonly verify?: boolean | undefined;
 }
 
-/** The identity of a file that may be used; undefined if it is absent, damaged, or made for something else. */
+export interface UsableFile {
+  readonly identity: string;
+  readonly footer: CacheFooter;
+}
+
+/** A file that may be used; undefined if it is absent, damaged, or made for something else. */
 export async function checkForUse(
   path: string,
-  { key, layout, largeBytes = defaultLargeBytes, verify = false }: CheckOptions,
-): Promise<string | undefined> {
+  { fits, largeBytes = defaultLargeBytes, verify = false }: CheckOptions,
+): Promise<UsableFile | undefined> {
   try {
     if (!(await lstat(path)).isFile()) return undefined;
     const identity = await identifyFile(path);
-    const isWhole = await withFile(path, async (file) => {
-      const footer = await readFooter(file);
-      if (footer === undefined || footer === 'other-format' || !fitsLayout(footer, key, layout)) return false;
-      const isLarge = layout.dataBytes > largeBytes;
-      if (isLarge && !verify && (await readNote(path))?.identity === identity) return true;
-      return (await hashBeginning(file, layout.dataBytes)) === footer.sha256;
+    const footer = await withFile(path, async (file) => {
+      const found = await readFooter(file);
+      if (found === undefined || found === 'other-format' || !fits(found)) return undefined;
+      const isLarge = found.dataBytes > largeBytes;
+      if (isLarge && !verify && (await readNote(path))?.identity === identity) return found;
+      return (await hashBeginning(file, found.dataBytes)) === found.sha256 ? found : undefined;
     });
-    return isWhole && (await identifyFile(path)) === identity ? identity : undefined;
+    return footer !== undefined && (await identifyFile(path)) === identity ? { identity, footer } : undefined;
   } catch {
     return undefined;
   }

@@ -1,16 +1,16 @@
 /**
- * The cache file: weights as float32, each at a multiple of 4096 bytes so that it can be memory-mapped, then a JSON
- * footer and a fixed trailer.
+ * The cache file: weights as float32, or what a runtime has made of them, each piece at a multiple of 4096 bytes so
+ * that it can be memory-mapped, then a JSON footer and a fixed trailer.
  *
  *   data, padded to 4096 | footer | magic (8) | footer length (8) | sha256 of the footer (32)
  *
- * The trailer comes last, so a truncated file never has one. The footer holds the key, the tensor table and the
- * sha256 of all data, whatever its size. When that is compared is decided elsewhere (cache-check.ts).
+ * The trailer comes last, so a truncated file never has one. The footer holds the key, a table of the pieces
+ * and the sha256 of all data, whatever its size. When that is compared is decided elsewhere (cache-check.ts).
  */
 import { createHash } from 'node:crypto';
 import { open } from 'node:fs/promises';
 import { z } from 'zod';
-import type { WeightLocation } from '../runtime/weights.js';
+import type { PlacePiece, WeightLocation } from '../runtime/weights.js';
 import type { BinaryFile } from './binary-file.js';
 import { maximumTransferBytes, readBytes } from './binary-file.js';
 import type { ResolvedRecipe } from './weight-recipe.js';
@@ -83,6 +83,47 @@ export async function writeCacheFile(
   recipes: readonly ResolvedRecipe[],
 ): Promise<void> {
   const layout = layOutWeights(recipes);
+  await writeSealed(output, async (append, align) => {
+    for (const recipe of recipes) {
+      await streamWeight(recipe, (values) =>
+        append(new Uint8Array(values.buffer, values.byteOffset, values.byteLength)),
+      );
+      await align();
+    }
+    return (_, sha256) => describe(key, layout, sha256);
+  });
+}
+
+/** `write` places the pieces and returns a table of them, which readTable gives back. */
+export async function writeDerivedFile(
+  output: CacheOutput,
+  key: string,
+  write: (place: PlacePiece) => Promise<unknown>,
+): Promise<void> {
+  await writeSealed(output, async (append, align) => {
+    const table = await write(async (bytes) => {
+      const offset = await align();
+      for await (const chunk of bytes) await append(chunk);
+      return offset;
+    });
+    return (dataBytes, sha256) =>
+      Buffer.from(JSON.stringify({ format: formatVersion, key, dataBytes, sha256, table }));
+  });
+}
+
+/** Of a file that writeDerivedFile has written. */
+export function readTable({ bytes }: CacheFooter): unknown {
+  return z.object({ table: z.unknown() }).parse(JSON.parse(bytes.toString('utf8'))).table;
+}
+
+/** `align` fills up to the next multiple of 4096 and says where that is. */
+async function writeSealed(
+  output: CacheOutput,
+  write: (
+    append: (bytes: Uint8Array) => Promise<void>,
+    align: () => Promise<number>,
+  ) => Promise<(dataBytes: number, sha256: string) => Buffer>,
+): Promise<void> {
   const hash = createHash('sha256');
   let position = 0;
   const append = async (bytes: Uint8Array): Promise<void> => {
@@ -90,13 +131,12 @@ export async function writeCacheFile(
     position += bytes.byteLength;
     await output.write(bytes);
   };
-  for (const recipe of recipes) {
-    await streamWeight(recipe, (values) =>
-      append(new Uint8Array(values.buffer, values.byteOffset, values.byteLength)),
-    );
+  const align = async (): Promise<number> => {
     await append(new Uint8Array((alignment - (position % alignment)) % alignment));
-  }
-  const footer = describe(key, layout, hash.digest('hex'));
+    return position;
+  };
+  const describeFooter = await write(append, align);
+  const footer = describeFooter(position, hash.digest('hex'));
   await output.write(Buffer.concat([footer, makeTrailer(footer)]));
   await output.finish();
 }

@@ -52,21 +52,38 @@ export function readCacheLimit(environment: Surroundings['environment'] = proces
  */
 export type CacheName =
   | { readonly kind: 'weights' | 'note'; readonly key: string }
-  | { readonly kind: 'hash' | 'temporary' | 'marks' | 'foreign' };
+  | { readonly kind: 'temporary'; readonly writer: FileWriter | undefined }
+  | { readonly kind: 'hash' | 'marks' | 'foreign' };
+
+/** By the name of the file; older versions left the host out. */
+export interface FileWriter {
+  readonly pid: number;
+  readonly host: string;
+}
 
 /** Folder of the marks of running processes (cache-use.ts). */
 export const marksFolder = 'in-use';
 
 const weightsName = /^([0-9a-f]{64})\.weights(\.json)?$/;
 const hashName = /^[0-9a-f]{32}\.hash\.json$/;
-const temporaryName =
-  /^(?:[0-9a-f]{64}(?:\.weights\.json)?|[0-9a-f]{32}\.hash\.json)\.\d+\.[0-9a-f]{16}\.tmp$|^program-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.onnx$/;
+const unfinished = '(?:[0-9a-f]{64}(?:\\.weights\\.json)?|[0-9a-f]{32}\\.hash\\.json)';
+const tag = '(\\d+)\\.([0-9a-f]{16})\\.[0-9a-f]{16}'; // core/process-tag.ts
+const temporaryName = new RegExp(`^(?:${unfinished}\\.${tag}\\.tmp|program\\.${tag}\\.(?:onnx|packed))$`);
+/** Without the host. */
+const olderTemporaryName = new RegExp(
+  `^(?:${unfinished}\\.\\d+\\.[0-9a-f]{16}\\.tmp|program-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\\.onnx)$`,
+);
 
 export function classifyName(name: string): CacheName {
   const [, key, isNote] = weightsName.exec(name) ?? [];
   if (key !== undefined) return { kind: isNote === undefined ? 'weights' : 'note', key };
   if (hashName.test(name)) return { kind: 'hash' };
-  if (temporaryName.test(name)) return { kind: 'temporary' };
+  const temporary = temporaryName.exec(name);
+  if (temporary !== null) {
+    const [, pid = temporary[3], host = temporary[4]!] = temporary; // of the one name or of the other
+    return { kind: 'temporary', writer: { pid: Number(pid), host } };
+  }
+  if (olderTemporaryName.test(name)) return { kind: 'temporary', writer: undefined };
   return { kind: name === marksFolder ? 'marks' : 'foreign' };
 }
 

@@ -11,6 +11,7 @@ import { hostname } from 'node:os';
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { makeProcessTag } from '../core/process-tag.js';
 import { describeCache } from './cache-contents.js';
 import { readCacheLimit } from './cache-folder.js';
 import { notePath } from './cache-note.js';
@@ -184,6 +185,12 @@ describe('trimming and clearing', () => {
     const program = join(cacheFolder, 'program-01234567-89ab-cdef-0123-456789abcdef.onnx');
     writeFileSync(program, 'x');
     for (const name of [own[1]!, program]) setAge(name, 2);
+    const tagOf = (pid: number): string => makeProcessTag().replace(/^\d+/, String(pid));
+    const loading = join(cacheFolder, `program.${tagOf(process.ppid)}.onnx`);
+    const killed = ['onnx', 'packed'].map((ending) =>
+      join(cacheFolder, `program.${tagOf(deadPid)}.${ending}`),
+    );
+    for (const name of [loading, ...killed]) writeFileSync(name, 'x');
     const foreign = ['thesis.txt', 'a.weights', `${'A'.repeat(64)}.weights`, 'old.tmp', 'model.onnx'];
     for (const name of foreign) writeFileSync(join(cacheFolder, name), 'x');
     mkdirSync(join(cacheFolder, `${'c'.repeat(64)}.weights`));
@@ -198,7 +205,7 @@ describe('trimming and clearing', () => {
       [
         ...foreign,
         'in-use',
-        ...[path, notePath(path), own[0]!].map((each) => each.slice(cacheFolder.length + 1)),
+        ...[path, notePath(path), own[0]!, loading].map((each) => each.slice(cacheFolder.length + 1)),
         ...['c', 'd'].map((digit) => `${digit.repeat(64)}.weights`),
       ].sort(),
     );

@@ -2,8 +2,12 @@
  * Making room. Files go one at a time and by unlink alone: a process that has mapped one keeps it until it ends, and
  * whoever is killed in between leaves a smaller cache that is whole. What a running process uses stays.
  */
-import { rm } from 'node:fs/promises';
+import { readdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
 import { describeCause } from '../core/errors.js';
+import { hostTag, isRunning } from '../core/process-tag.js';
+import type { CacheName } from './cache-folder.js';
+import { classifyName } from './cache-folder.js';
 import { notePath } from './cache-note.js';
 import type { CachedWeights, CacheSurvey, SmallFile } from './cache-survey.js';
 import { countBytes, surveyCache } from './cache-survey.js';
@@ -57,13 +61,32 @@ export async function makeRoom(
 
 const restMs = 60 * 60 * 1000;
 
-/** What killed processes left behind: a living writer touches its file all the time, so an hour of rest means death. */
+/**
+ * Removes what killed processes of this host left behind, by the names alone: cheap enough for every start. What else
+ * was left goes when room is made.
+ */
+export async function removeRemains(folder: string): Promise<void> {
+  for (const name of await readdir(folder).catch(() => [])) {
+    if (isRemains(classifyName(name))) await rm(join(folder, name), { force: true }).catch(() => undefined);
+  }
+}
+
+function isRemains(name: CacheName): boolean {
+  if (name.kind !== 'temporary' || name.writer?.host !== hostTag()) return false;
+  return !isRunning(name.writer.pid);
+}
+
+/**
+ * What killed processes left behind. Where the writer cannot be asked, an hour of rest means death: a living one
+ * touches its file all the time.
+ */
 function findAbandoned({ weights, small }: CacheSurvey): readonly SmallFile[] {
   const keys = new Set(weights.map(({ key }) => key));
   const oldestMs = Date.now() - restMs;
   return small.filter(
     ({ name, changedMs }) =>
-      changedMs < oldestMs && (name.kind === 'temporary' || (name.kind === 'note' && !keys.has(name.key))),
+      isRemains(name) ||
+      (changedMs < oldestMs && (name.kind === 'temporary' || (name.kind === 'note' && !keys.has(name.key)))),
   );
 }
 

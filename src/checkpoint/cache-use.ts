@@ -3,13 +3,11 @@
  * Runtime opens the weights again for every program that is compiled, so a file must not vanish under a process that
  * runs. A mark holds while its process lives; of other hosts, which cannot be asked, for a day.
  */
-import { createHash } from 'node:crypto';
 import { rmSync } from 'node:fs';
 import { lstat, readdir, rm, writeFile } from 'node:fs/promises';
-import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { makeFolder } from '../core/make-folder.js';
-import { errnoOf } from './binary-file.js';
+import { hostTag, isRunning } from '../core/process-tag.js';
 import { marksFolder } from './cache-folder.js';
 
 const markName = /^([0-9a-f]{64})\.(\d+)\.([0-9a-f]{16})$/;
@@ -48,22 +46,9 @@ export async function listKeysInUse(folder: string): Promise<ReadonlySet<string>
   return keys;
 }
 
-function isRunning(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch (cause) {
-    return errnoOf(cause) === 'EPERM'; // it lives, and is somebody else's
-  }
-}
-
 async function isYoung(path: string): Promise<boolean> {
   const status = await lstat(path).catch(() => undefined);
   return status !== undefined && Date.now() - status.mtimeMs < distantMarkMs;
-}
-
-function hostTag(): string {
-  return createHash('sha256').update(hostname()).digest('hex').slice(0, 16);
 }
 
 function removeOwnMarks(): void {

@@ -85,7 +85,7 @@ describe('prepareWeights', () => {
     const before = statSync(pathOf(store), { bigint: true });
     const refuseWriting = () => Promise.reject(new Error('must not write'));
     const again = await prepare({ openOutput: refuseWriting });
-    expect(again).toEqual(store);
+    expect(again).toMatchObject({ kind: 'file', path: pathOf(store), tensors: store.tensors });
     expect(statSync(pathOf(store), { bigint: true }).mtimeNs).toBe(before.mtimeNs);
     expect(cacheNames('.tmp')).toEqual([]);
   });
@@ -163,7 +163,7 @@ describe('prepareWeights', () => {
     const [memo] = cacheNames('.hash.json');
     for (const text of ['', '{}', '{"identity": 1, "sha256": "../../x"}']) {
       writeFileSync(join(cacheFolder, memo!), text);
-      expect(await prepare()).toEqual(store);
+      expect(pathOf(await prepare())).toBe(pathOf(store));
     }
   });
 

@@ -24,14 +24,24 @@ import { makeFolder } from '../core/make-folder.js';
 import type { FileWeights, MemoryWeights, WeightStore, WeightValues } from '../runtime/weights.js';
 import { checkForUse } from './cache-check.js';
 import { CacheFailure, onDisk, unwritable } from './cache-failure.js';
-import type { CacheOutput } from './cache-file.js';
-import { formatVersion, layOutWeights, measureCacheFile, openCacheOutput } from './cache-file.js';
+import { createDerivedFiles } from './cache-derived.js';
+import type { CacheFooter, CacheOutput } from './cache-file.js';
+import {
+  fitsLayout,
+  formatVersion,
+  layOutWeights,
+  measureCacheFile,
+  openCacheOutput,
+  writeCacheFile,
+} from './cache-file.js';
 import { defaultCacheFolder, readCacheLimit, weightsPath } from './cache-folder.js';
 import { recordUse } from './cache-note.js';
+import { removeRemains } from './cache-removal.js';
 import { markInUse } from './cache-use.js';
 import { makeCacheFile } from './cache-writing.js';
 import { hashFile, identifyFile } from './content-hash.js';
 import type { Checkpoint } from './stored-tensor.js';
+import { refuse } from './stored-tensor.js';
 import type { ResolvedRecipe, WeightRecipe } from './weight-recipe.js';
 import { assembleWeight, resolveRecipes } from './weight-recipe.js';
 
@@ -85,16 +95,23 @@ async function prepareFile(
   const path = weightsPath(folder, key);
   // Before the file is looked at: from here on nobody else removes it.
   await markInUse(folder, key);
-  const check = (): Promise<string | undefined> =>
-    checkForUse(path, { key, layout, largeBytes, verify: verifyCache });
+  await removeRemains(folder);
+  const check = async (): Promise<string | undefined> => {
+    const fits = (footer: CacheFooter): boolean => fitsLayout(footer, key, layout);
+    return (await checkForUse(path, { fits, largeBytes, verify: verifyCache }))?.identity;
+  };
   let identity = await check();
   if (identity === undefined) {
     const present = await lstat(path).catch(() => undefined);
     if (present?.isDirectory() === true) throw unwritable(folder, `${path} is a folder`);
     if (present !== undefined) onNotice?.(`The weight cache file ${path} is damaged and is made anew.`);
     try {
-      const sizeBytes = measureCacheFile(key, layout);
-      await makeCacheFile({ folder, key, recipes, sizeBytes, limitBytes, sources, identities, openOutput });
+      await makeCacheFile({
+        ...{ folder, key, content: 'converted weights', limitBytes, openOutput },
+        sizeBytes: measureCacheFile(key, layout),
+        write: (output) => writeCacheFile(output, key, recipes),
+        confirm: () => requireSameSources(sources, identities),
+      });
       identity = await onDisk(folder, () => identifyFile(path));
     } catch (failure) {
       // Where an open file cannot be replaced, losing a race ends here, with the winner's file in place.
@@ -102,8 +119,22 @@ async function prepareFile(
       if (identity === undefined) throw failure;
     }
   }
-  await recordUse(path, { identity, checkpoint: resolve(checkpointFolder) });
-  return { kind: 'file', path, tensors: layout.tensors };
+  const checkpoint = resolve(checkpointFolder);
+  await recordUse(path, { identity, checkpoint });
+  const derived = createDerivedFiles({
+    ...{ folder, weightsKey: key, checkpoint, limitBytes, openOutput },
+    ...{ largeBytes, verify: verifyCache, onNotice },
+  });
+  return { kind: 'file', path, tensors: layout.tensors, derived };
+}
+
+async function requireSameSources(sources: readonly string[], identities: readonly string[]): Promise<void> {
+  const now = await Promise.all(sources.map(identifyFile));
+  if (now.join() === identities.join()) return;
+  throw refuse(
+    `the weights of ${sources.join(', ')} changed while they were read`,
+    'Wait until they are fully written, then try again.',
+  );
 }
 
 async function computeKey(

@@ -8,12 +8,38 @@ export interface FileWeights {
   readonly kind: 'file';
   readonly path: string;
   readonly tensors: ReadonlyMap<string, WeightLocation>;
+  /** Where files that a runtime makes of these weights can be kept beside them. */
+  readonly derived?: DerivedFiles;
 }
 
 export interface WeightLocation {
   readonly shape: readonly number[];
   readonly offsetBytes: number;
   readonly sizeBytes: number;
+  /** Further copies in the same file, in orders of a runtime's own, as that runtime names them. */
+  readonly copies?: readonly string[];
+}
+
+export interface DerivedFiles {
+  /** The file for that purpose, checked, or made now; undefined where none can be kept, which was told by a note. */
+  keep(request: DerivedRequest): Promise<DerivedFile | undefined>;
+}
+
+export interface DerivedRequest {
+  /** All that the content depends on, besides the weights. */
+  readonly purpose: string;
+  /** No less than the file will take. */
+  readonly sizeBytes: number;
+  /** Places the pieces; what it returns is kept with them as JSON. */
+  readonly write: (place: PlacePiece) => Promise<unknown>;
+}
+
+/** Puts a piece at a place where it can be mapped, and says where that is. */
+export type PlacePiece = (bytes: AsyncIterable<Uint8Array>) => Promise<number>;
+
+export interface DerivedFile {
+  readonly path: string;
+  readonly table: unknown;
 }
 
 export interface MemoryWeights {

@@ -25,6 +25,8 @@ export interface ExternalWeight {
   readonly location: string;
   readonly offsetBytes: number;
   readonly sizeBytes: number;
+  /** Packed copies in the same file (packed-weights.ts). */
+  readonly copies?: readonly string[];
 }
 
 /** Inputs, outputs and weights are named by others, who may choose one name twice or one that is used inside. */
@@ -144,6 +146,7 @@ export class OnnxBuilder {
         .message(13, entry('offset', String(source.offsetBytes)))
         .message(13, entry('length', String(source.sizeBytes)))
         .integer(14, 1);
+      source.copies?.forEach((copy, index) => tensor.message(13, entry(`prepacked_${index}`, copy)));
     }
     this.initializers.push(tensor);
     return weightName(name);

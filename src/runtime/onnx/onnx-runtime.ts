@@ -11,8 +11,7 @@ import { join } from 'node:path';
 import type ort from 'onnxruntime-node';
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { mostThreads } from '../../core/limits.js';
-import { countElements } from '../../graph/dimension.js';
-import { sortTopologically } from '../../graph/tensor.js';
+import { makeProcessTag } from '../../core/process-tag.js';
 import type {
   CompileOptions,
   InputDescription,
@@ -27,14 +26,16 @@ import type { WeightStore } from '../weights.js';
 import { inputName, outputName } from './builder.js';
 import type { LoweredModel } from './lowering.js';
 import { lowerToOnnx } from './lowering.js';
+import { PackedWeights } from './packed-weights.js';
 import type { Session, SessionValue } from './session.js';
 import { createSession } from './session.js';
+import { listProducts } from './weight-products.js';
 
 export interface OnnxRuntimeOptions {
   readonly threads?: number;
   /**
-   * Weights up to this size are also kept in the kernels' own packed order by programs that ask for it: decoding one
-   * token at a time is then several times faster, at the price of one more copy. Larger ones are only mapped.
+   * Programs that ask for it have their weights in the kernels' own packed order: decoding one token at a time is then
+   * several times faster. Up to this size that order is a further copy in memory; above, it is a file in the cache.
    */
   readonly packedWeightLimitBytes?: number;
 }
@@ -56,6 +57,7 @@ class OnnxRuntime implements Runtime {
   readonly name = 'onnx';
   private readonly threads: number;
   private readonly packedWeightLimit: number;
+  private readonly packedWeights = new PackedWeights();
   private readonly sessions = new Map<string, SharedSession>();
   private readonly programs = new Set<OnnxProgram>();
   private isDisposed = false;
@@ -70,10 +72,10 @@ class OnnxRuntime implements Runtime {
     weights: readonly WeightStore[] = [],
     options: CompileOptions = {},
   ): Promise<Program> {
-    if (this.isDisposed)
-      throw new MistletoeError('runtime', 'The runtime was asked for a program after it was disposed of.');
-    const model = lowerToOnnx(outputs, weights);
-    const packed = options.packed === true && sizeOfProducts(outputs) <= this.packedWeightLimit;
+    this.refuseWhenDisposed();
+    const { stores, packed } = await this.chooseWeights(outputs, weights, options);
+    this.refuseWhenDisposed();
+    const model = lowerToOnnx(outputs, stores);
     const key = identify(model, packed);
     const shared = this.sessions.get(key) ?? { model, loading: this.load(model, packed), holders: 0 };
     this.sessions.set(key, shared);
@@ -93,6 +95,26 @@ class OnnxRuntime implements Runtime {
       if (this.sessions.get(key) === shared) this.sessions.delete(key);
       throw cause;
     }
+  }
+
+  private refuseWhenDisposed(): void {
+    if (!this.isDisposed) return;
+    throw new MistletoeError('runtime', 'The runtime was asked for a program after it was disposed of.');
+  }
+
+  /** Where to read the weights, and whether ONNX Runtime may pack them. */
+  private async chooseWeights(
+    outputs: NamedTensors,
+    weights: readonly WeightStore[],
+    options: CompileOptions,
+  ): Promise<{ readonly stores: readonly WeightStore[]; readonly packed: boolean }> {
+    if (options.packed !== true) return { stores: weights, packed: false };
+    const products = [...listProducts(outputs).values()];
+    const bytes = products.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
+    if (bytes <= this.packedWeightLimit) return { stores: weights, packed: true };
+    const { stores, unpackedBytes } = await this.packedWeights.find(outputs, weights);
+    if (unpackedBytes > this.packedWeightLimit) return { stores: weights, packed: false };
+    return { stores: [...stores, ...weights], packed: true };
   }
 
   private async load(model: LoweredModel, packed: boolean): Promise<Session> {
@@ -123,7 +145,7 @@ class OnnxRuntime implements Runtime {
     options: ort.InferenceSession.SessionOptions,
   ): Promise<Session> {
     if (model.folder === undefined) return await this.loadCopied(model, options);
-    const path = join(model.folder, `program-${randomUUID()}.onnx`);
+    const path = join(model.folder, `program.${makeProcessTag()}.onnx`);
     try {
       await writeFile(path, model.bytes);
       return await createSession(path, options);
@@ -223,17 +245,4 @@ function identify(model: LoweredModel, packed: boolean): string {
     hash.update(typeof source === 'string' ? source : randomUUID());
   }
   return hash.digest('hex');
-}
-
-/** Bytes of the weights that matrix products read; tables that are only looked up do not count. */
-function sizeOfProducts(outputs: NamedTensors): number {
-  const weights = new Map<string, number>();
-  for (const tensor of sortTopologically(Object.values(outputs))) {
-    if (tensor.operation !== 'contract') continue;
-    for (const input of tensor.inputs) {
-      if (input.operation !== 'weight') continue;
-      weights.set(input.attributes.name, 4 * (countElements(input.shape) as number));
-    }
-  }
-  return [...weights.values()].reduce((total, bytes) => total + bytes, 0);
 }

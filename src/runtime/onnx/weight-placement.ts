@@ -49,8 +49,7 @@ export class WeightPlacement {
     if (store.kind === 'file') {
       const location = relative(this.folder!, store.path).split(sep).join('/');
       this.files.set(location, { location, source: store.path });
-      const { offsetBytes, sizeBytes } = store.tensors.get(name)!;
-      return builder.weight(name, shape, { location, offsetBytes, sizeBytes });
+      return builder.weight(name, shape, { location, ...store.tensors.get(name)! });
     }
     const { data } = store.tensors.get(name)!;
     const source = new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
