@@ -1,6 +1,7 @@
 /** One drafter over all prompts, unit by unit: what is already in the run's folder is not done again. */
 import { MistletoeError } from '../core/errors.js';
-import type { PolicyChooser, SpeculativeGeneration } from '../decode/speculative.js';
+import { lazily } from '../core/lazy.js';
+import type { PolicyChooser } from '../decode/speculative.js';
 import type { Target } from '../decode/target.js';
 import type { Drafter } from '../draft/drafter.js';
 import type { Prompt } from '../text/prompt-set.js';
@@ -90,8 +91,12 @@ export function unitsOf(request: AuditRequest, drafterId: string): UnitName[] {
 export async function auditDrafter(audit: DrafterAudit): Promise<PromptResult[]> {
   const results: PromptResult[] = [];
   const compiled: { programs?: SearchPrograms } = {};
-  for (const prompt of audit.request.prompts) results.push(await auditPrompt(audit, prompt, compiled));
-  return results;
+  try {
+    for (const prompt of audit.request.prompts) results.push(await auditPrompt(audit, prompt, compiled));
+    return results;
+  } finally {
+    await compiled.programs?.dispose();
+  }
 }
 
 async function auditPrompt(
@@ -223,12 +228,11 @@ async function preparePromptAudit(
     temperature: settings.temperature,
     seed,
   };
-  let clean: Promise<SpeculativeGeneration> | undefined;
   return {
     ...setup,
     scorer,
     bounds: settings,
-    clean: () => (clean ??= decodeFreely(setup, [])),
+    clean: lazily(() => decodeFreely(setup, [])),
     settings,
     allowed: audit.allowed,
     unit: `${id}/${prompt.id}`,

@@ -5,6 +5,7 @@ import { always } from '../decode/speculative.js';
 import { levelsOf } from '../draft/grow-tree.js';
 import { describeMachine } from '../measure/machine.js';
 import { createOnnxRuntime } from '../runtime/onnx/onnx-runtime.js';
+import type { Runtime } from '../runtime/program.js';
 import type { Prompt } from '../text/prompt-set.js';
 import { listAllowedTokens } from './allowed-tokens.js';
 import type { AuditEvents, UnitName } from './audit-events.js';
@@ -35,6 +36,8 @@ export interface AuditOptions {
   readonly cacheFolder?: string;
   /** Read all of the converted weights before they are used. */
   readonly verifyCache?: boolean;
+  /** Used and left open; by default one for this audit alone, with the threads of the request. */
+  readonly runtime?: Runtime;
 }
 
 export type AuditOutcome =
@@ -97,12 +100,12 @@ function refuseOtherVersion({ version }: AuditRequest, path: string): void {
 
 /** What an audit would do and cost: models are loaded and timed, nothing is searched and no folder is made. */
 export async function planAudit(request: AuditRequest, options: AuditOptions = {}): Promise<Effort> {
-  const runtime = createOnnxRuntime({ threads: request.threads });
+  const runtime = options.runtime ?? createOnnxRuntime({ threads: request.threads });
   try {
     const { target, drafters } = await openModels(request, runtime, cacheOf(options));
     return await estimateEffort(request, target, drafters);
   } finally {
-    await runtime.dispose();
+    if (options.runtime === undefined) await runtime.dispose();
   }
 }
 
@@ -120,7 +123,7 @@ async function runAudit(
   request: AuditRequest,
   options: AuditOptions,
 ): Promise<AuditOutcome> {
-  const runtime = createOnnxRuntime({ threads: request.threads });
+  const runtime = options.runtime ?? createOnnxRuntime({ threads: request.threads });
   let folder: RunFolder | undefined;
   try {
     const models = await openModels(request, runtime, cacheOf(options));
@@ -135,7 +138,7 @@ async function runAudit(
     throw cause;
   } finally {
     folder?.close();
-    await runtime.dispose();
+    if (options.runtime === undefined) await runtime.dispose();
   }
 }
 

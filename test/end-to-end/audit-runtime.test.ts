@@ -1,0 +1,66 @@
+/** An audit on a runtime of the caller: used, left open, and rid of the programs of a search with the drafter's audit. */
+import { afterAll, expect, it } from 'vitest';
+import { createRequest } from '../../src/audit/create-request.js';
+import { planAudit, startAudit } from '../../src/audit/run-audit.js';
+import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
+import type { Program, Runtime } from '../../src/runtime/program.js';
+import { TinyAudits } from '../support/tiny-audit.js';
+
+const inner = createOnnxRuntime({ threads: 1 });
+let compiled = 0;
+/** Programs of searches: those of decoding ask for packed weights. */
+const searching = new Set<Program>();
+let isDisposed = false;
+const runtime: Runtime = {
+  name: 'onnx, counted',
+  async compile(outputs, weights, options = {}) {
+    const program = await inner.compile(outputs, weights, options);
+    compiled += 1;
+    if (options.packed === true) return program;
+    const counted: Program = {
+      inputs: program.inputs,
+      run: (inputs, wanted) => program.run(inputs, wanted),
+      async dispose() {
+        searching.delete(counted);
+        await program.dispose();
+      },
+    };
+    searching.add(counted);
+    return counted;
+  },
+  async dispose() {
+    isDisposed = true;
+    await inner.dispose();
+  },
+};
+const audits = new TinyAudits();
+afterAll(async () => {
+  await runtime.dispose();
+  await audits.dispose();
+});
+
+it('disposes of the programs of a search when the drafter is done', async () => {
+  const drafters = [audits.writeDrafter('draft model'), audits.writeDrafter('EAGLE-3 with d2t')];
+  const plan = audits.plan(drafters, ['abcdefgh'], { universal: true });
+  const { cacheFolder } = audits;
+  const request = await createRequest(plan);
+  expect((await planAudit(request, { cacheFolder, runtime })).expectedMs).toBeGreaterThan(0);
+  const held: number[] = [];
+  const outcome = await startAudit(audits.freshFolder(), request, {
+    ...{ cacheFolder, runtime },
+    events: {
+      onUnitStart: ({ arm }) => {
+        if (arm === 'clean' || arm === 'universal') held.push(searching.size);
+      },
+      onUnitEnd: ({ arm }) => {
+        if (arm === 'attack') held.push(searching.size);
+      },
+    },
+  });
+  expect(outcome.status).toBe('complete');
+  // clean, attack and universal of each drafter
+  expect(held.map((count) => count > 0)).toEqual([false, true, false, false, true, false]);
+  expect(searching.size).toBe(0);
+  expect(compiled).toBeGreaterThan(0);
+  expect(isDisposed).toBe(false);
+});
