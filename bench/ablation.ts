@@ -3,7 +3,7 @@
  * with the effort of the quick preset, and what it finds is measured along the same 64 tokens of the clean answer. A
  * suffix that does not keep the answer counts as none, and none as no drop. All objectives x projections x windows, and
  * single changes beside them.
- * Run: npm run bench:ablation [-- PROMPTS_PER_SET [THREADS [DRAFTER ...]]]
+ * Run: npm run bench:ablation [-- PROMPTS_PER_SET [THREADS [DRAFTER[,DRAFTER] [PART_OF_A_VARIANT'S_NAME ...]]]]
  */
 import { listAllowedTokens } from '../src/audit/allowed-tokens.js';
 import { preparePrompt } from '../src/audit/audit-prompt.js';
@@ -21,7 +21,7 @@ import { searchSuffix } from '../src/audit/search.js';
 import type { AuditSettings } from '../src/audit/settings.js';
 import { presets } from '../src/audit/settings.js';
 import { createRandom } from '../src/core/random.js';
-import { findDrafterFolder } from '../src/decode/bundled-drafters.js';
+import { findDrafter } from '../src/decode/find-drafter.js';
 import { bundledTarget } from '../src/decode/bundled-models.js';
 import { always } from '../src/decode/speculative.js';
 import { openTarget } from '../src/decode/target.js';
@@ -86,8 +86,9 @@ function listProduct(projections: typeof directions | typeof subspace): Variant[
   );
 }
 
-const [perSet = '2', threads = '2', ...named] = process.argv.slice(2);
-const drafters = named.length > 0 ? named : ['sps', 'eagle3'];
+const [perSet = '2', threads = '2', named = 'sps,eagle3', ...parts] = process.argv.slice(2);
+const drafters = named.split(',');
+const chosen = variants.filter(({ name }) => parts.length === 0 || parts.some((part) => name.includes(part)));
 const { processor, architecture } = describeMachine();
 console.log(`${processor} (${architecture}), ${threads} threads, ${perSet} prompts of each set, chain:4\n`);
 
@@ -97,12 +98,12 @@ const target = await openTarget(bundledTarget, { runtime });
 const { vocabularySize } = target.model.configuration;
 const allowed = listAllowedTokens(target.tokenizer, vocabularySize, { allowNonAscii: false });
 for (const name of drafters) {
-  const drafter = await loadDrafter(findDrafterFolder(name), {
+  const drafter = await loadDrafter(findDrafter(name), {
     target: target.model,
     tokenizer: target.tokenizer,
   });
   const rows: string[][] = [];
-  for (const variant of variants) {
+  for (const variant of chosen) {
     rows.push([name, ...(await measureVariant(drafter, variant))]);
     console.error(rows.at(-1)!.join(' | '));
   }
@@ -117,18 +118,20 @@ interface Measured {
 }
 
 async function measureVariant(drafter: Drafter, { name, settings, drive }: Variant): Promise<string[]> {
-  const chosen: AuditSettings = { ...presets.quick, ...settings };
+  const searched: AuditSettings = { ...presets.quick, ...settings };
   const models = { target: target.model, drafter };
   const compile = (depth: number, objective: AuditSettings['objective']): SearchPrograms =>
     compileSearch(models, createObjective(parseObjective(objective), Math.min(depth, drafter.maximumDepth)), {
-      ...chosen,
+      ...searched,
       draftLevels,
     });
-  const programs = compile(chosen.draftDepth, chosen.objective);
+  const programs = compile(searched.draftDepth, searched.objective);
   const measuring = compile(1, 'margin');
   const measured: Measured[] = [];
   for (const prompt of prompts)
-    measured.push(await measurePrompt(drafter, prompt, chosen, drive ?? 'degradation', programs, measuring));
+    measured.push(
+      await measurePrompt(drafter, prompt, searched, drive ?? 'degradation', programs, measuring),
+    );
   const change = ({ clean, found }: Measured): number => 1 - found / clean;
   const meanChange = (all: readonly Measured[]): number =>
     all.reduce((total, each) => total + change(each), 0) / all.length;
