@@ -1,11 +1,12 @@
 /** One value in, one value out, with NumPy's broadcasting for two. */
 import type { Dimension, Shape } from '../dimension.js';
-import { equalDimensions, equalShapes, formatDimension } from '../dimension.js';
+import { equalDimensions, formatDimension } from '../dimension.js';
 import type { DType, GradientRules, OperationName, Tensor } from '../tensor.js';
 import { createTensor, refuse, requireDType } from '../tensor.js';
 import { constant } from './leaves.js';
-import { sum } from './reductions.js';
-import { reshape } from './shaping.js';
+import { reduceTo } from './reduce-to.js';
+
+export { reduceTo };
 
 type Unary =
   'negate' | 'exponential' | 'logarithm' | 'reciprocalSquareRoot' | 'sigmoid' | 'silu' | 'stopGradient';
@@ -78,17 +79,6 @@ export function select(condition: Tensor, whenTrue: Operand, whenFalse: Operand)
   if (inputs[1].dtype !== inputs[2].dtype) refuse('select', 'the two choices have different types', inputs);
   const shape = broadcastShapes('select', inputs);
   return createTensor('select', inputs, {}, { shape, dtype: inputs[1].dtype });
-}
-
-/** Undoes broadcasting: sums a gradient over the axes that its operand was repeated along. */
-export function reduceTo(gradient: Tensor, shape: Shape): Tensor {
-  if (equalShapes(gradient.shape, shape)) return gradient;
-  const extra = gradient.shape.length - shape.length;
-  const axes = gradient.shape.flatMap((dimension, axis) => {
-    const own = shape[axis - extra];
-    return own === undefined || (own === 1 && dimension !== 1) ? [axis] : [];
-  });
-  return reshape(axes.length > 0 ? sum(gradient, axes) : gradient, shape);
 }
 
 function splitExtremum(node: { readonly inputs: readonly Tensor[] }, gradient: Tensor, leftWins: Tensor) {

@@ -12,16 +12,10 @@ import {
   reciprocalSquareRoot,
   subtract,
 } from './elementwise.js';
+import { sum } from './reduce-to.js';
 import { broadcast, reshape } from './shaping.js';
 
-/** Sum over axes, which stay with length 1. */
-export function sum(x: Tensor, axes: readonly number[]): Tensor {
-  requireDType('sum', x, 'float32');
-  const resolved = [...new Set(axes.map((axis) => resolveAxis('sum', x, axis)))];
-  if (resolved.length === 0) return x;
-  const shape = x.shape.map((dimension, axis) => (resolved.includes(axis) ? 1 : dimension));
-  return createTensor('sum', [x], { axes: resolved }, { shape, dtype: 'float32' });
-}
+export { sum };
 
 export function mean(x: Tensor, axes: readonly number[]): Tensor {
   const resolved = [...new Set(axes.map((axis) => resolveAxis('mean', x, axis)))];

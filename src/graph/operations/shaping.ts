@@ -2,24 +2,16 @@
 import type { Dimension, Shape } from '../dimension.js';
 import {
   addDimensions,
-  countElements,
   equalDimensions,
-  equalShapes,
   formatDimension,
   formatShape,
   subtractDimensions,
 } from '../dimension.js';
 import type { GradientRules, Tensor } from '../tensor.js';
 import { createTensor, refuse, resolveAxis } from '../tensor.js';
-import { reduceTo } from './elementwise.js';
+import { reduceTo, reshape } from './reduce-to.js';
 
-export function reshape(x: Tensor, shape: Shape): Tensor {
-  if (equalShapes(x.shape, shape)) return x;
-  if (!equalDimensions(countElements(x.shape), countElements(shape))) {
-    refuse('reshape', `cannot become ${formatShape(shape)}, which has another number of elements`, [x]);
-  }
-  return createTensor('reshape', [x], {}, { shape, dtype: x.dtype });
-}
+export { reshape };
 
 export function transpose(x: Tensor, order: readonly number[]): Tensor {
   const sorted = [...order].sort((a, b) => a - b);
