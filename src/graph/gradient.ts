@@ -4,6 +4,7 @@
  * differentiated again, fused and lowered like anything else.
  */
 import { equalShapes } from './dimension.js';
+import { attentionGradients } from './operations/attention.js';
 import { contractionGradients } from './operations/contraction.js';
 import { add, elementwiseGradients } from './operations/elementwise.js';
 import { indexingGradients } from './operations/indexing.js';
@@ -18,6 +19,7 @@ const rules: GradientRules<OperationName> = {
   ...leafGradients,
   ...elementwiseGradients,
   ...contractionGradients,
+  ...attentionGradients,
   ...shapingGradients,
   ...reductionGradients,
   ...rotationGradients,

@@ -36,6 +36,7 @@ export interface Attributes {
   select: None;
 
   contract: Contraction;
+  attention: Attention;
 
   reshape: None;
   transpose: { readonly order: readonly number[] };
@@ -65,6 +66,16 @@ export interface Contraction {
   readonly left: readonly string[];
   readonly right: readonly string[];
   readonly output: readonly string[];
+  readonly scale: number;
+}
+
+/** What each segment of keys and values is to the rows that look at it; operations/attention.ts has the meaning. */
+export type SegmentKind = 'shared' | 'own' | 'diagonal';
+
+export interface Attention {
+  readonly segments: readonly SegmentKind[];
+  readonly heads: number; // of one lane
+  readonly keyValueHeads: number; // of one lane; divides the heads
   readonly scale: number;
 }
 
@@ -117,14 +128,17 @@ export function resolveAxis(operation: string, tensor: Tensor, axis: number): nu
   return resolved;
 }
 
-/** Inputs before users, every node once. */
-export function sortTopologically(outputs: readonly Tensor[]): readonly Tensor[] {
+/** Inputs before users, every node once; known nodes, and what only they need, are left out. */
+export function sortTopologically(
+  outputs: readonly Tensor[],
+  isKnown: (tensor: Tensor) => boolean = () => false,
+): readonly Tensor[] {
   const ordered: Tensor[] = [];
   const state = new Set<Tensor>();
   // An explicit stack: backward graphs are deeper than the call stack likes.
   const stack: { tensor: Tensor; next: number }[] = [];
   for (const output of outputs) {
-    if (!state.has(output)) {
+    if (!state.has(output) && !isKnown(output)) {
       state.add(output);
       stack.push({ tensor: output, next: 0 });
     }
@@ -137,7 +151,7 @@ export function sortTopologically(outputs: readonly Tensor[]): readonly Tensor[]
         continue;
       }
       frame.next += 1;
-      if (!state.has(input)) {
+      if (!state.has(input) && !isKnown(input)) {
         state.add(input);
         stack.push({ tensor: input, next: 0 });
       }

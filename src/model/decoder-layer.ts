@@ -4,14 +4,16 @@
  * rows separately and joins only their scores, so nothing of the length of the context is ever copied.
  */
 import type { Dimension } from '../graph/dimension.js';
-import { addDimensions, equalDimensions, multiplyDimensions, subtractDimensions } from '../graph/dimension.js';
-import type { Tensor } from '../graph/tensor.js';
-import { contract, matmul } from '../graph/operations/contraction.js';
+import { multiplyDimensions, subtractDimensions } from '../graph/dimension.js';
+import type { SegmentKind, Tensor } from '../graph/tensor.js';
+import type { AttentionSegment } from '../graph/operations/attention.js';
+import { attention } from '../graph/operations/attention.js';
+import { matmul } from '../graph/operations/contraction.js';
 import { add, multiply, silu } from '../graph/operations/elementwise.js';
 import { weight } from '../graph/operations/leaves.js';
-import { rmsNorm, softmax, sum } from '../graph/operations/reductions.js';
+import { rmsNorm } from '../graph/operations/reductions.js';
 import { rotate } from '../graph/operations/rotation.js';
-import { concatenate, reshape, slice, transpose } from '../graph/operations/shaping.js';
+import { concatenate, reshape } from '../graph/operations/shaping.js';
 import type { ModelConfiguration } from './configuration.js';
 
 /** The sizes a layer is built from; a part of ModelConfiguration. */
@@ -104,43 +106,34 @@ export function attend(
     keys: turned('k_proj', keyValueHeadCount, 'k_norm'),
     values: heads('v_proj', keyValueHeadCount),
   };
-  const diagonal = drafted === undefined ? [] : [...drafted.diagonal, rows];
-  const { lanes, mask } = context;
-  const sizeOf = {
-    b: batch,
-    // To attention, lanes are so many more heads.
-    t: lanes === undefined ? position : mask.shape.at(-2)!,
-    k: multiplyDimensions(keyValueHeadCount, lanes ?? 1),
-    g: headCount / keyValueHeadCount,
-    d: headSize,
-  };
-  // Axes of length 1 are left out where nothing needs them: every reshaping saved is time saved at each token.
-  const keep = (axis: 'b' | 'g'): string => (sizeOf[axis] === 1 && diagonal.length === 0 ? '' : axis);
-  const axes = { b: keep('b'), g: keep('g') };
-  const shape = (names: string): Dimension[] =>
-    listAxes(names).map((axis) => sizeOf[axis as keyof typeof sizeOf]);
-  const queryAxes = `${axes.b} t k ${axes.g} d`;
-  const queries = reshape(turned('q_proj', headCount, 'q_norm'), shape(queryAxes));
-  const visible = drafted?.rows ?? joinRows(earlier, rows);
-  // In lanes: [visible, lanes * keyValueHead, headSize], as the past is.
-  const laneShape = (): Dimension[] => [
-    subtractDimensions(mask.shape.at(-1)!, past?.keys.shape[0] ?? 0),
-    sizeOf.k,
-    headSize,
-  ];
-  const arrange = (x: Tensor): Tensor =>
-    axes.b === '' ? reshape(x, lanes === undefined ? x.shape.slice(1) : laneShape()) : x;
-  const mixed = mixValues(axes, queries, sizes, context, {
-    past,
-    rows: { keys: arrange(visible.keys), values: arrange(visible.values) },
-    diagonal,
+  const { mask, lanes = 1 } = context;
+  const [ownRows, seen] = mask.shape.slice(-2) as [Dimension, Dimension];
+  // To attention, lanes are so many more heads.
+  const arrange = (x: Tensor, length: Dimension, count: number): Tensor =>
+    reshape(x, [batch, length, multiplyDimensions(count, lanes), headSize]);
+  const segment = (
+    kind: SegmentKind,
+    { keys, values }: KeyValueRows,
+    length: Dimension,
+  ): AttentionSegment => ({
+    kind,
+    keys: arrange(keys, length, keyValueHeadCount),
+    values: arrange(values, length, keyValueHeadCount),
   });
-  const mixedAxes = listAxes(`${axes.b} k ${axes.g} t d`);
-  const positionFirst = transpose(
-    mixed,
-    listAxes(queryAxes).map((axis) => mixedAxes.indexOf(axis)),
+  const visible = drafted?.rows ?? joinRows(earlier, rows);
+  const mixed = attention(
+    arrange(turned('q_proj', headCount, 'q_norm'), ownRows, headCount),
+    [
+      ...(past === undefined ? [] : [{ kind: 'shared' as const, ...past }]),
+      segment('own', visible, subtractDimensions(seen, past?.keys.shape[0] ?? 0)),
+      ...(drafted === undefined ? [] : [...drafted.diagonal, rows]).map((diagonal) =>
+        segment('diagonal', diagonal, ownRows),
+      ),
+    ],
+    mask,
+    { heads: headCount, keyValueHeads: keyValueHeadCount, scale: 1 / Math.sqrt(headSize) },
   );
-  const joined = reshape(positionFirst, [batch, position, headCount * headSize]);
+  const joined = reshape(mixed, [batch, position, headCount * headSize]);
   const hidden = project(joined, `${name}.o_proj`, headCount * headSize, hiddenSize, sizes.outputBias);
   return { hidden, rows };
 }
@@ -152,66 +145,6 @@ export function joinRows(first: KeyValueRows | undefined, second: KeyValueRows):
     keys: concatenate([first.keys, second.keys], 1),
     values: concatenate([first.values, second.values], 1),
   };
-}
-
-const listAxes = (names: string): string[] => names.split(' ').filter(Boolean);
-
-interface Visible {
-  readonly past: KeyValueRows | undefined;
-  readonly rows: KeyValueRows;
-  readonly diagonal: readonly KeyValueRows[];
-}
-
-/** Softmax over everything visible at once; the parts are joined as scores and parted again as weights. */
-function mixValues(
-  { b, g }: { readonly b: string; readonly g: string },
-  queries: Tensor, // [batch, position, keyValueHead, group, headSize], b and g where they are kept
-  { headCount }: Pick<LayerSizes, 'headCount'>,
-  { mask, lanes }: AttentionContext,
-  { past, rows, diagonal }: Visible,
-): Tensor {
-  const scale = 1 / Math.sqrt(queries.shape.at(-1) as number);
-  const newScores = contract(queries, rows.keys, `${b} t k ${g} d, ${b} u k d -> ${b} k ${g} t u`, scale);
-  const pastScores =
-    past === undefined
-      ? []
-      : [contract(queries, past.keys, `${b} t k ${g} d, p k d -> ${b} k ${g} t p`, scale)];
-  const scores = concatenate([...pastScores, newScores], -1);
-  const [position, visible] = scores.shape.slice(-2) as [Dimension, Dimension];
-  const masked =
-    lanes === undefined
-      ? add(scores, mask)
-      : reshape(add(reshape(scores, [lanes, headCount, position, visible]), mask), scores.shape);
-  const diagonalScores = diagonal.map(({ keys }) => {
-    const products = sum(multiply(queries, multiply(spreadGroups(keys), scale)), [-1]);
-    return transpose(products, [0, 2, 3, 1, 4]);
-  });
-  const distribution = softmax(concatenate([masked, ...diagonalScores], -1)); // [batch, keyValueHead, group, position, visible]
-
-  let seen: Dimension = 0;
-  const takeWeights = (length: Dimension): Tensor => {
-    const start = seen;
-    seen = addDimensions(start, length);
-    return equalDimensions(length, distribution.shape.at(-1)!)
-      ? distribution
-      : slice(distribution, -1, start, seen);
-  };
-  const parts: Tensor[] = [];
-  if (past !== undefined) {
-    const weights = takeWeights(past.keys.shape[0]!);
-    parts.push(contract(weights, past.values, `${b} k ${g} t p, p k d -> ${b} k ${g} t d`));
-  }
-  const newWeights = takeWeights(rows.keys.shape.at(-3)!);
-  parts.push(contract(newWeights, rows.values, `${b} k ${g} t u, ${b} u k d -> ${b} k ${g} t d`));
-  for (const { values } of diagonal) {
-    parts.push(multiply(takeWeights(1), transpose(spreadGroups(values), [0, 2, 3, 1, 4])));
-  }
-  return parts.reduce((left, right) => add(left, right));
-}
-
-/** [batch, position, keyValueHead, headSize] -> [batch, position, keyValueHead, 1, headSize] */
-function spreadGroups(x: Tensor): Tensor {
-  return reshape(x, [...x.shape.slice(0, 3), 1, x.shape[3]!]);
 }
 
 export function feedForward(x: Tensor, name: string, { hiddenSize, intermediateSize }: LayerSizes): Tensor {
@@ -235,8 +168,8 @@ export function runLayer(
   { inputNorm = true }: LayerOptions = {},
 ): LayerResult {
   const normed = inputNorm ? normalise(x, `${name}.input_layernorm`, sizes) : x;
-  const attention = attend(normed, `${name}.self_attn`, sizes, context, memory);
-  const middle = add(x, attention.hidden);
+  const attended = attend(normed, `${name}.self_attn`, sizes, context, memory);
+  const middle = add(x, attended.hidden);
   const mlp = feedForward(normalise(middle, `${name}.post_attention_layernorm`, sizes), `${name}.mlp`, sizes);
-  return { hidden: add(middle, mlp), rows: attention.rows };
+  return { hidden: add(middle, mlp), rows: attended.rows };
 }

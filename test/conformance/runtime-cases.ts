@@ -6,6 +6,7 @@ import type { Random } from '../../src/core/random.js';
 import { createRandom } from '../../src/core/random.js';
 import type { Dimension } from '../../src/graph/dimension.js';
 import { addDimensions, evaluateDimension, multiplyDimensions, symbol } from '../../src/graph/dimension.js';
+import { attention } from '../../src/graph/operations/attention.js';
 import { contract, matmul } from '../../src/graph/operations/contraction.js';
 import * as elementwise from '../../src/graph/operations/elementwise.js';
 import * as indexing from '../../src/graph/operations/indexing.js';
@@ -13,7 +14,7 @@ import { constant, input, weight } from '../../src/graph/operations/leaves.js';
 import * as reductions from '../../src/graph/operations/reductions.js';
 import { rotate } from '../../src/graph/operations/rotation.js';
 import * as shaping from '../../src/graph/operations/shaping.js';
-import type { OperationName, Tensor } from '../../src/graph/tensor.js';
+import type { OperationName, SegmentKind, Tensor } from '../../src/graph/tensor.js';
 import type { NamedTensors, NamedValues, TensorValue } from '../../src/runtime/program.js';
 import { listInputs } from '../../src/runtime/program.js';
 import type { WeightStore } from '../../src/runtime/weights.js';
@@ -54,9 +55,9 @@ const batch = symbol('batch');
 const position = symbol('position');
 const past = symbol('past');
 const runs: readonly Sizes[] = [
-  { batch: 2, position: 3, past: 4 },
-  { batch: 1, position: 5, past: 1 },
-  { batch: 3, position: 1, past: 2 },
+  { batch: 2, position: 3, past: 4, lanes: 2 },
+  { batch: 1, position: 5, past: 1, lanes: 3 },
+  { batch: 3, position: 1, past: 2, lanes: 1 },
 ];
 
 export function drawValues(
@@ -284,6 +285,76 @@ const contractionCases: readonly RuntimeCase[] = [
   describeCase('contract', 'a tensor with itself', contract(rows, rows, 'b i, b i -> b', 0.5)),
 ];
 
+interface AttentionSizes {
+  readonly segments: readonly SegmentKind[];
+  readonly batch?: Dimension;
+  readonly lanes?: Dimension;
+  readonly heads?: number;
+  readonly keyValueHeads?: number;
+}
+
+function attentionCase(name: string, options: AttentionSizes): RuntimeCase {
+  const { segments, batch: b = batch, lanes, heads: count = 2, keyValueHeads = count } = options;
+  const size = 3;
+  const head = multiplyDimensions(lanes ?? 1, keyValueHeads);
+  const shapes: Readonly<Record<SegmentKind, readonly Dimension[]>> = {
+    shared: [past, head, size],
+    own: [b, position, head, size],
+    diagonal: [b, position, head, size],
+  };
+  const seen = segments
+    .map((kind) => ({ shared: past, own: position, diagonal: 0 })[kind])
+    .reduce<Dimension>(addDimensions, 0);
+  const rows = [position, seen];
+  const output = attention(
+    input('queries', [b, position, multiplyDimensions(lanes ?? 1, count), size]),
+    segments.map((kind, index) => ({
+      kind,
+      keys: input(`keys${index}`, shapes[kind]),
+      values: input(`values${index}`, shapes[kind]),
+    })),
+    input('mask', lanes === undefined ? rows : [lanes, 1, ...rows]),
+    { heads: count, keyValueHeads, scale: 0.6 },
+  );
+  // Lengths that stand in sums and products only would not be known.
+  const known = [b, past, position, ...(lanes === undefined ? [] : [lanes])];
+  const carrier = input('carrier', known);
+  const total = reductions.sum(
+    carrier,
+    known.map((_, axis) => axis),
+  );
+  return describeCase('attention', name, elementwise.add(output, shaping.reshape(total, [])), {
+    sources: listInputs({ output }).map((entry) => entry.name),
+  });
+}
+
+const attentionCases: readonly RuntimeCase[] = [
+  attentionCase('its own rows', { segments: ['own'] }),
+  attentionCase('a past for the whole batch', { segments: ['shared'] }),
+  attentionCase('past and own rows', { segments: ['shared', 'own'] }),
+  attentionCase('one sequence', { segments: ['shared', 'own'], batch: 1 }),
+  attentionCase('heads in groups', { segments: ['shared', 'own'], heads: 4, keyValueHeads: 2 }),
+  attentionCase('one key-value head', { segments: ['shared', 'own'], heads: 3, keyValueHeads: 1 }),
+  attentionCase('groups of one sequence', {
+    segments: ['shared', 'own'],
+    batch: 1,
+    heads: 4,
+    keyValueHeads: 2,
+  }),
+  attentionCase('lanes', { segments: ['shared', 'own'], batch: 1, lanes: symbol('lanes') }),
+  attentionCase('lanes and groups', {
+    ...{ segments: ['shared', 'own'], batch: 1, lanes: symbol('lanes'), heads: 4, keyValueHeads: 2 },
+  }),
+  attentionCase('lanes in a batch', { segments: ['own'], lanes: symbol('lanes') }),
+  attentionCase('a diagonal', { segments: ['shared', 'own', 'diagonal'] }),
+  attentionCase('diagonals of one sequence', { segments: ['own', 'diagonal', 'diagonal'], batch: 1 }),
+  attentionCase('diagonals and groups', {
+    segments: ['shared', 'own', 'diagonal', 'diagonal'],
+    heads: 4,
+    keyValueHeads: 2,
+  }),
+];
+
 const shapingCases: readonly RuntimeCase[] = [
   describeCase('reshape', 'splits heads', shaping.reshape(x(batch, position, 6), [batch, position, 2, 3])),
   describeCase(
@@ -486,6 +557,7 @@ export const runtimeCases: readonly RuntimeCase[] = [
   ...binaryCases,
   ...selectCases,
   ...contractionCases,
+  ...attentionCases,
   ...shapingCases,
   ...reductionCases,
   ...rotationCases,

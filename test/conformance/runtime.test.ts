@@ -33,6 +33,7 @@ const operations: Readonly<Record<keyof Attributes, true>> = {
   equal: true,
   select: true,
   contract: true,
+  attention: true,
   reshape: true,
   transpose: true,
   broadcast: true,

@@ -3,6 +3,7 @@ import { MistletoeError } from '../../core/errors.js';
 import { symbol } from '../dimension.js';
 import { gradient } from '../gradient.js';
 import type { Tensor } from '../tensor.js';
+import { attention } from './attention.js';
 import { contract, matmul } from './contraction.js';
 import { add, cast, equal, greater, select, sigmoid } from './elementwise.js';
 import { argmax, gatherRows, oneHot, pick, scatterAddRows, topIndices, topValues } from './indexing.js';
@@ -18,6 +19,14 @@ const floats = (...shape: (number | string)[]): Tensor =>
   );
 const integers = (...shape: number[]): Tensor => input('i', shape, 'int32');
 const flags = (...shape: number[]): Tensor => input('f', shape, 'bool');
+
+const heads = { heads: 4, keyValueHeads: 2, scale: 1 };
+const rows = (kind: 'shared' | 'own' | 'diagonal', ...shape: (number | string)[]) => ({
+  kind,
+  keys: floats(...shape),
+  values: floats(...shape),
+});
+const past = rows('shared', 'past', 2, 8);
 
 const refusals: readonly (readonly [string, () => unknown, string])[] = [
   [
@@ -172,6 +181,46 @@ const refusals: readonly (readonly [string, () => unknown, string])[] = [
     'rotate of an odd width',
     () => rotate(floats(1, 3, 2, 3), floats(3, 1), floats(3, 1)),
     'rotate: needs one angle for each',
+  ],
+  [
+    'attention of queries without heads',
+    () => attention(floats(1, 3, 32), [past], floats(3, 'past'), heads),
+    'attention: needs queries of four axes (given float32 [1, 3, 32])',
+  ],
+  [
+    'attention of heads that no group divides',
+    () => attention(floats(1, 3, 4, 8), [past], floats(3, 'past'), { ...heads, keyValueHeads: 3 }),
+    'attention: cannot part heads into 4, grouped by 3',
+  ],
+  [
+    'attention of fewer heads than lanes have',
+    () => attention(floats(1, 3, 4, 8), [past], floats(2, 1, 3, 'past'), heads),
+    'attention: cannot part heads into 4, grouped by 2 (given float32 [1, 3, 4, 8] and float32 [2, 1, 3, past])',
+  ],
+  [
+    'attention to keys of another size',
+    () => attention(floats(1, 3, 4, 8), [rows('own', 1, 5, 2, 6)], floats(3, 5), heads),
+    'attention: needs own keys and values of [1, 5, 2, 8] (given float32 [1, 5, 2, 6]',
+  ],
+  [
+    'attention to a diagonal of other rows',
+    () => attention(floats(1, 3, 4, 8), [past, rows('diagonal', 1, 5, 2, 8)], floats(3, 'past'), heads),
+    'attention: needs diagonal keys and values of [1, 3, 2, 8]',
+  ],
+  [
+    'attention to a diagonal in between',
+    () => attention(floats(1, 3, 4, 8), [rows('diagonal', 1, 3, 2, 8), past], floats(3, 'past'), heads),
+    'attention: needs diagonals behind the others',
+  ],
+  [
+    'attention with a mask of another width',
+    () => attention(floats(1, 3, 4, 8), [past, rows('own', 1, 3, 2, 8)], floats(3, 'past'), heads),
+    'attention: needs a mask of [3, past + 3] (given float32 [3, past])',
+  ],
+  [
+    'attention to nothing but itself',
+    () => attention(floats(1, 3, 4, 8), [rows('diagonal', 1, 3, 2, 8)], floats(3, 0), heads),
+    'attention: needs a mask of [3, 0]',
   ],
   [
     'gatherRows by numbers',

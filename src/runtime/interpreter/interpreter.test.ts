@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { symbol } from '../../graph/dimension.js';
+import { attention } from '../../graph/operations/attention.js';
 import { contract, matmul } from '../../graph/operations/contraction.js';
 import * as elementwise from '../../graph/operations/elementwise.js';
 import * as indexing from '../../graph/operations/indexing.js';
@@ -79,6 +80,51 @@ const sums: readonly (readonly [string, Tensor, readonly number[], readonly numb
     rotate(constant([1, 2, 3, 4], [1, 1, 1, 4]), constant([0, 1], [1, 2]), constant([1, 0], [1, 2])),
     [1, 1, 1, 4],
     [-3, 2, 1, 4],
+  ],
+  [
+    'attention: weights of 1/4 and 3/4, and a column that the mask hides',
+    attention(
+      constant([1], [1, 1, 1, 1]),
+      [
+        { kind: 'shared', keys: constant([0, 9], [2, 1, 1]), values: constant([8, 100], [2, 1, 1]) },
+        { kind: 'own', keys: constant([2], [1, 1, 1, 1]), values: constant([16], [1, 1, 1, 1]) },
+      ],
+      constant([0, -Infinity, 0], [1, 3]),
+      { heads: 1, keyValueHeads: 1, scale: Math.log(3) / 2 },
+    ),
+    [1, 1, 1, 1],
+    [14],
+  ],
+  [
+    'attention: heads of a group share keys, row t sees row t of a diagonal',
+    attention(
+      constant([0, 1, 0, 1], [1, 2, 2, 1]),
+      [
+        { kind: 'own', keys: constant([0], [1, 1, 1, 1]), values: constant([4], [1, 1, 1, 1]) },
+        { kind: 'diagonal', keys: constant([1, 2], [1, 2, 1, 1]), values: constant([8, 12], [1, 2, 1, 1]) },
+      ],
+      constant([0, 0], [2, 1]),
+      { heads: 2, keyValueHeads: 1, scale: Math.log(3) },
+    ),
+    [1, 2, 2, 1],
+    [6, 7, 8, 11.2],
+  ],
+  [
+    'attention: each lane has its own mask and its own heads',
+    attention(
+      constant([1, 1], [1, 1, 2, 1]),
+      [
+        {
+          kind: 'shared',
+          keys: constant([1, 1, 1, 1], [2, 2, 1]),
+          values: constant([1, 2, 3, 4], [2, 2, 1]),
+        },
+      ],
+      constant([0, -Infinity, -Infinity, 0], [2, 1, 1, 2]),
+      { heads: 1, keyValueHeads: 1, scale: 1 },
+    ),
+    [1, 1, 2, 1],
+    [1, 4],
   ],
   ['gatherRows', indexing.gatherRows(matrix, integers(1, 0, 1)), [3, 3], [4, 5, 6, 1, 2, 3, 4, 5, 6]],
   [

@@ -5,6 +5,7 @@
 import { MistletoeError } from '../../core/errors.js';
 import type { Dimension } from '../../graph/dimension.js';
 import type { OperationName, Tensor, TensorOf } from '../../graph/tensor.js';
+import { runAttention } from './attention-kernel.js';
 import type { DenseValue, Index } from './dense-value.js';
 import { countValues, fill, mapRows, positionOf, read, readRepeated, visitIndices } from './dense-value.js';
 
@@ -100,6 +101,7 @@ export const kernels: { readonly [Name in Exclude<OperationName, Leaf>]: Kernel<
       return scale * total;
     });
   },
+  attention: runAttention,
 
   reshape: (_, [x]) => x!.data.slice(),
   transpose: ({ attributes: { order } }, [x], { shape }) =>

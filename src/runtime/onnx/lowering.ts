@@ -1,6 +1,8 @@
 /** Each graph operation as ONNX nodes, with ONNX Runtime's fused kernels where the CPU provider has them. */
 import type { Shape } from '../../graph/dimension.js';
 import { countElements, equalShapes, multiplyDimensions } from '../../graph/dimension.js';
+import { spellOutAttention } from '../../graph/operations/attention.js';
+import { rewrite } from '../../graph/rewrite.js';
 import type { OperationName, Tensor, TensorOf } from '../../graph/tensor.js';
 import { sortTopologically } from '../../graph/tensor.js';
 import type { InputDescription, NamedTensors } from '../program.js';
@@ -17,7 +19,8 @@ type Lowering<Name extends OperationName> = (
   inputs: readonly string[],
 ) => string;
 
-type Leaf = 'input' | 'weight';
+/** Leaves, and what is spelled out before. */
+type Elsewhere = 'input' | 'weight' | 'attention';
 
 const direct =
   (operator: string) =>
@@ -29,7 +32,7 @@ const castTo = (builder: OnnxBuilder, value: string, to: number): string =>
 
 const onnxTypes = { float32: 1, int32: 6, int64: 7, bool: 9 } as const;
 
-const lowerings: { readonly [Name in Exclude<OperationName, Leaf>]: Lowering<Name> } = {
+const lowerings: { readonly [Name in Exclude<OperationName, Elsewhere>]: Lowering<Name> } = {
   constant: (builder, node) =>
     builder.constant(node.dtype, node.attributes.values, node.shape as readonly number[]),
 
@@ -152,7 +155,8 @@ export function lowerToOnnx(outputs: NamedTensors, weights: readonly WeightStore
   const inputNames = new Map(
     inputs.map(({ name, shape, dtype }) => [name, builder.input(name, shape, dtype)]),
   );
-  const tensors = sortTopologically(Object.values(outputs));
+  const graph = rewrite(outputs, [spellOutAttention]);
+  const tensors = sortTopologically(Object.values(graph));
   const placement = new WeightPlacement(tensors, weights);
 
   for (const tensor of tensors) {
@@ -160,7 +164,7 @@ export function lowerToOnnx(outputs: NamedTensors, weights: readonly WeightStore
       names.set(tensor, inputNames.get(tensor.attributes.name)!);
     } else if (tensor.operation === 'weight') {
       names.set(tensor, placement.place(builder, tensor));
-    } else {
+    } else if (tensor.operation !== 'attention') {
       const lowering = lowerings[tensor.operation] as Lowering<OperationName>;
       const lowered = lowering(
         builder,
@@ -171,7 +175,7 @@ export function lowerToOnnx(outputs: NamedTensors, weights: readonly WeightStore
       names.set(tensor, lowered);
     }
   }
-  for (const [name, tensor] of Object.entries(outputs)) {
+  for (const [name, tensor] of Object.entries(graph)) {
     builder.output(name, names.get(tensor)!, tensor.shape, tensor.dtype);
   }
   const bytes = builder.finish();

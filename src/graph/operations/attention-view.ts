@@ -1,0 +1,110 @@
+/**
+ * An attention's inputs as contractions read them, and the weights that both its meaning and its gradient are made of.
+ * Axes are named: b batch, t position, k key-value head of all lanes, g head within its group, u seen, d size. Those of
+ * length 1 are left out: every reshaping saved is time saved at each token.
+ */
+import type { Dimension } from '../dimension.js';
+import { addDimensions, equalDimensions, multiplyDimensions } from '../dimension.js';
+import type { Tensor, TensorOf } from '../tensor.js';
+import { contract } from './contraction.js';
+import { add } from './elementwise.js';
+import { softmax } from './reductions.js';
+import { concatenate, reshape, slice, transpose } from './shaping.js';
+
+export interface AttentionView {
+  readonly queries: Tensor;
+  readonly queryAxes: string; // b t k g d
+  readonly mixedAxes: string; // b k g t d, of the result before positions come first
+  readonly segments: readonly SegmentView[];
+  readonly toMixed: (result: Tensor) => Tensor;
+  readonly fromMixed: (mixed: Tensor) => Tensor;
+}
+
+export interface SegmentView {
+  readonly keys: Tensor;
+  readonly values: Tensor;
+  readonly axes: string; // of keys and values
+  readonly scoreAxes: string; // b k g t u; a diagonal has no u
+  readonly isDiagonal: boolean;
+  readonly length: Dimension;
+}
+
+/** How many sequences run side by side. */
+export const lanesOf = (mask: Tensor): Dimension => (mask.shape.length === 4 ? mask.shape[0]! : 1);
+
+const listAxes = (names: string): string[] => names.split(' ').filter(Boolean);
+
+export function viewAttention({ inputs, attributes, shape }: TensorOf<'attention'>): AttentionView {
+  const { heads, keyValueHeads } = attributes;
+  const [batch, position, , size] = shape;
+  const group = heads / keyValueHeads;
+  const [b, g] = [batch === 1 ? '' : 'b', group === 1 ? '' : 'g'];
+  const [queryAxes, mixedAxes] = [`${b} t k ${g} d`, `${b} k ${g} t d`];
+  const keyValueHead = multiplyDimensions(lanesOf(inputs[1]!), keyValueHeads);
+  const arrange = (tensor: Tensor, axes: string): Tensor => {
+    const sizes = { b: batch!, t: position!, k: keyValueHead, g: group, u: tensor.shape.at(-3)!, d: size! };
+    return reshape(
+      tensor,
+      listAxes(axes).map((axis) => sizes[axis as keyof typeof sizes]),
+    );
+  };
+  const permute = (tensor: Tensor, from: string, to: string): Tensor => {
+    const names = listAxes(from);
+    return transpose(
+      tensor,
+      listAxes(to).map((axis) => names.indexOf(axis)),
+    );
+  };
+  const segments = attributes.segments.map((kind, index): SegmentView => {
+    const [keys, values] = inputs.slice(2 + 2 * index) as [Tensor, Tensor];
+    const isDiagonal = kind === 'diagonal';
+    const axes = { shared: 'u k d', own: `${b} u k d`, diagonal: `${b} t k d` }[kind];
+    return {
+      keys: arrange(keys, axes),
+      values: arrange(values, axes),
+      axes,
+      scoreAxes: isDiagonal ? `${b} k ${g} t` : `${b} k ${g} t u`,
+      isDiagonal,
+      length: isDiagonal ? 1 : keys.shape.at(-3)!,
+    };
+  });
+  return {
+    queries: arrange(inputs[0]!, queryAxes),
+    queryAxes,
+    mixedAxes,
+    segments,
+    toMixed: (result) => permute(arrange(result, queryAxes), queryAxes, mixedAxes),
+    fromMixed: (mixed) => reshape(permute(mixed, mixedAxes, queryAxes), shape),
+  };
+}
+
+/** How much each row sees of everything: one softmax over all segments. [b k g t, seen and diagonals] */
+export function weigh(node: TensorOf<'attention'>, { queries, queryAxes, segments }: AttentionView): Tensor {
+  const score = ({ keys, axes, scoreAxes, isDiagonal }: SegmentView): Tensor => {
+    const scores = contract(queries, keys, `${queryAxes}, ${axes} -> ${scoreAxes}`, node.attributes.scale);
+    return isDiagonal ? reshape(scores, [...scores.shape, 1]) : scores;
+  };
+  const seen = concatenate(segments.filter(({ isDiagonal }) => !isDiagonal).map(score), -1);
+  const masked = reshape(add(partLanes(seen, node), node.inputs[1]!), seen.shape);
+  return softmax(concatenate([masked, ...segments.filter(({ isDiagonal }) => isDiagonal).map(score)], -1));
+}
+
+/** Scores as the mask is added to them: [b k g t u] -> [b, lane, head, t, u] if it tells lanes apart. */
+export function partLanes(scores: Tensor, { inputs, attributes, shape }: TensorOf<'attention'>): Tensor {
+  const mask = inputs[1]!;
+  if (mask.shape.length !== 4) return scores;
+  const batch = shape[0] === 1 ? [] : shape.slice(0, 1);
+  return reshape(scores, [...batch, lanesOf(mask), attributes.heads, ...scores.shape.slice(-2)]);
+}
+
+/** What weigh joined, by segment. */
+export function partWeights(weights: Tensor, { segments }: AttentionView): readonly Tensor[] {
+  let seen: Dimension = 0;
+  return segments.map(({ length, isDiagonal }) => {
+    const start = seen;
+    seen = addDimensions(start, length);
+    if (equalDimensions(length, weights.shape.at(-1)!)) return weights;
+    const part = slice(weights, -1, start, seen);
+    return isDiagonal ? reshape(part, part.shape.slice(0, -1)) : part;
+  });
+}

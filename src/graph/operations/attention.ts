@@ -1,0 +1,121 @@
+/**
+ * Attention as one operation, so that a lowering can fuse it; `spellOutAttention` says it in the others. Rows look at
+ * segments of keys and values, and one softmax goes over all that they see:
+ *
+ *   shared    [seen, keyValueHead, size]             one copy for the whole batch, such as a cache
+ *   own       [batch, seen, keyValueHead, size]      rows of the same sequence
+ *   diagonal  [batch, position, keyValueHead, size]  row t sees row t of it and nothing else
+ *
+ * The mask is added to the scores of shared and own segments, in their order; diagonals come last and are always
+ * seen. Heads fall into groups that share a key-value head (Ainslie et al., 2305.13245), and into lanes of sequences
+ * that run side by side, each with a mask of its own.
+ */
+import type { Dimension } from '../dimension.js';
+import {
+  addDimensions,
+  equalDimensions,
+  equalShapes,
+  formatShape,
+  multiplyDimensions,
+} from '../dimension.js';
+import type { Attention, GradientRules, SegmentKind, Tensor } from '../tensor.js';
+import { createTensor, refuse, requireDType } from '../tensor.js';
+import { lanesOf, partLanes, partWeights, viewAttention, weigh } from './attention-view.js';
+import { contract } from './contraction.js';
+import { add, multiply, reduceTo, subtract } from './elementwise.js';
+import { sum } from './reductions.js';
+import { concatenate, reshape, slice } from './shaping.js';
+
+export interface AttentionSegment {
+  readonly kind: SegmentKind;
+  readonly keys: Tensor;
+  readonly values: Tensor;
+}
+
+/** Values of what the rows of each head see, mixed as queries and keys agree. [batch, position, lane * head, size] */
+export function attention(
+  queries: Tensor, // [batch, position, lane * head, size]
+  segments: readonly AttentionSegment[],
+  mask: Tensor, // [position, seen], or [lane, 1, position, seen]
+  { heads, keyValueHeads, scale }: Omit<Attention, 'segments'>,
+): Tensor {
+  const inputs = [queries, mask, ...segments.flatMap(({ keys, values }) => [keys, values])];
+  for (const tensor of inputs) requireDType('attention', tensor, 'float32');
+  const [batch, position, head, size] = queries.shape;
+  if (queries.shape.length !== 4) refuse('attention', 'needs queries of four axes', [queries]);
+  const lanes = lanesOf(mask);
+  if (!Number.isInteger(heads / keyValueHeads) || !equalDimensions(head!, multiplyDimensions(lanes, heads))) {
+    refuse('attention', `cannot part heads into ${heads}, grouped by ${keyValueHeads}`, [queries, mask]);
+  }
+  let seen: Dimension = 0;
+  segments.forEach(({ kind, keys, values }, index) => {
+    const length = keys.shape.at(-3) ?? 0;
+    const leading = { shared: [length], own: [batch!, length], diagonal: [batch!, position!] }[kind];
+    const expected = [...leading, multiplyDimensions(lanes, keyValueHeads), size!];
+    if (!equalShapes(keys.shape, expected) || !equalShapes(values.shape, expected)) {
+      refuse('attention', `needs ${kind} keys and values of ${formatShape(expected)}`, [keys, values]);
+    }
+    if (kind === 'diagonal') return;
+    if (segments[index - 1]?.kind === 'diagonal')
+      refuse('attention', 'needs diagonals behind the others', []);
+    seen = addDimensions(seen, length);
+  });
+  const rows = [position!, seen];
+  if (seen === 0 || !equalShapes(mask.shape, mask.shape.length === 4 ? [lanes, 1, ...rows] : rows)) {
+    refuse('attention', `needs a mask of ${formatShape(rows)}`, [mask]);
+  }
+  return createTensor(
+    'attention',
+    inputs,
+    { segments: segments.map(({ kind }) => kind), heads, keyValueHeads, scale },
+    { shape: queries.shape, dtype: 'float32' },
+  );
+}
+
+/** The same in contractions and a softmax, for runtimes without a kernel of their own. */
+export function spellOutAttention(tensor: Tensor): Tensor | undefined {
+  if (tensor.operation !== 'attention') return undefined;
+  const view = viewAttention(tensor);
+  const weights = partWeights(weigh(tensor, view), view);
+  const parts = view.segments.map(({ values, axes, scoreAxes }, index) =>
+    contract(weights[index]!, values, `${scoreAxes}, ${axes} -> ${view.mixedAxes}`),
+  );
+  return view.fromMixed(parts.reduce((left, right) => add(left, right)));
+}
+
+export const attentionGradients: GradientRules<'attention'> = {
+  // The weights are computed again, or found again where the forward pass was spelled out in the same program.
+  attention: (node, outputGradient) => {
+    const view = viewAttention(node);
+    const { queries, queryAxes, mixedAxes, segments } = view;
+    const { scale } = node.attributes;
+    const [, mask] = node.inputs;
+    const g = view.toMixed(outputGradient);
+    const distribution = weigh(node, view);
+    const byWeight = concatenate(
+      segments.map(({ values, axes, scoreAxes, isDiagonal }) => {
+        const products = contract(g, values, `${mixedAxes}, ${axes} -> ${scoreAxes}`);
+        return isDiagonal ? reshape(products, [...products.shape, 1]) : products;
+      }),
+      -1,
+    );
+    // Through the softmax, as in its own rule.
+    const average = sum(multiply(byWeight, distribution), [-1]);
+    const byScore = multiply(distribution, subtract(byWeight, average));
+    const weights = partWeights(distribution, view);
+    const scores = partWeights(byScore, view);
+    const byQueries = segments
+      .map(({ keys, axes, scoreAxes }, index) =>
+        contract(scores[index]!, keys, `${scoreAxes}, ${axes} -> ${queryAxes}`, scale),
+      )
+      .reduce((left, right) => add(left, right));
+    const masked = slice(byScore, -1, 0, mask!.shape.at(-1));
+    const bySegments = segments.flatMap(({ axes, scoreAxes }, index) => {
+      const [keys, values] = node.inputs.slice(2 + 2 * index);
+      const byKeys = contract(scores[index]!, queries, `${scoreAxes}, ${queryAxes} -> ${axes}`, scale);
+      const byValues = contract(weights[index]!, g, `${scoreAxes}, ${mixedAxes} -> ${axes}`);
+      return [reshape(byKeys, keys!.shape), reshape(byValues, values!.shape)];
+    });
+    return [reshape(byQueries, node.shape), reduceTo(partLanes(masked, node), mask!.shape), ...bySegments];
+  },
+};
