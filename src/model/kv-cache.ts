@@ -86,6 +86,6 @@ export class KvCache {
 
   /** Gives its lane to whoever comes next. Nothing may be done with the cache any more. */
   release(): void {
-    this.pool.owners[this.lane] = undefined;
+    if (this.pool.owners[this.lane] === this) this.pool.owners[this.lane] = undefined;
   }
 }
