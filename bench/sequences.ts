@@ -4,7 +4,7 @@
  * Run: npm run bench:sequences [-- NEW_TOKENS [DRAFTER]]
  */
 import { bundledTarget } from '../src/decode/bundled-models.js';
-import { findDrafterFolder } from '../src/decode/bundled-drafters.js';
+import { findDrafter } from '../src/decode/find-drafter.js';
 import { Engine } from '../src/decode/engine.js';
 import type { GenerationRequest } from '../src/decode/plain.js';
 import { decodePlain } from '../src/decode/plain.js';
@@ -29,7 +29,7 @@ console.log(
 
 const runtime = createOnnxRuntime({ threads });
 const target = await openTarget(bundledTarget, { runtime });
-const drafter = await loadDrafter(findDrafterFolder(drafterName), { target: target.model });
+const drafter = await loadDrafter(findDrafter(drafterName), { target: target.model });
 const prompts = await loadPrompts('humaneval', { folder: '../shared/data' });
 const requests: GenerationRequest[] = [];
 for (const { text } of prompts.slice(0, 64)) {

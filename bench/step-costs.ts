@@ -6,7 +6,8 @@
  * Run: npm run bench:step-costs
  */
 import { join } from 'node:path';
-import { bundledDrafters, findDrafterFolder } from '../src/decode/bundled-drafters.js';
+import { bundledDrafters } from '../src/decode/bundled-drafters.js';
+import { findDrafter } from '../src/decode/find-drafter.js';
 import { bundledTarget, packageRoot } from '../src/decode/bundled-models.js';
 import type { GenerationRequest } from '../src/decode/plain.js';
 import { decodePlain } from '../src/decode/plain.js';
@@ -55,7 +56,7 @@ console.log();
 const chains = [['drafter', ...lengths.map((length) => `chain:${length}, in a step`), 'chain:3, in a loop']];
 const [, , prompt] = await loadSet('humaneval');
 for (const name of bundledDrafters) {
-  const drafter = await loadDrafter(findDrafterFolder(name), { target: model, tokenizer: target.tokenizer });
+  const drafter = await loadDrafter(findDrafter(name), { target: model, tokenizer: target.tokenizer });
   const request = await requestOf(prompt!.text);
   const cells: string[] = [];
   for (const length of lengths) {
@@ -65,7 +66,12 @@ for (const name of bundledDrafters) {
   }
   const session = drafter.startSession();
   const want = drafter.reads === 'tokens' ? [] : [drafter.reads];
-  const last = await model.forward({ tokens: Int32Array.from(ids.slice(0, 4)), cache, want, taps: drafter.taps });
+  const last = await model.forward({
+    tokens: Int32Array.from(ids.slice(0, 4)),
+    cache,
+    want,
+    taps: drafter.taps,
+  });
   const states = drafter.reads === 'tokens' ? new Float32Array() : last[drafter.reads]!;
   const alone = await time(
     () => {
@@ -80,8 +86,8 @@ for (const name of bundledDrafters) {
 printTable(chains);
 
 console.log();
-const eagle3 = await loadDrafter(findDrafterFolder('eagle3'), { target: model, tokenizer: target.tokenizer });
-const proposable = new Set(eagle3.graph.targetTokens);
+const eagle3 = await loadDrafter(findDrafter('eagle3'), { target: model, tokenizer: target.tokenizer });
+const proposable = new Set(eagle3.graph?.targetTokens);
 const shares = [['prompts', "tokens of the target's answers outside EAGLE-3's draft vocabulary"]];
 for (const set of ['mt-bench', 'humaneval', 'gsm8k']) {
   let outside = 0;

@@ -35,7 +35,8 @@ export {
   isSpeculative,
 } from './decode/speculative-text.js';
 export type { SpeculativeOptions } from './decode/speculative-text.js';
-export { bundledDrafterFolder, bundledDrafters, findDrafterFolder } from './decode/bundled-drafters.js';
+export { bundledDrafterFolder, bundledDrafters } from './decode/bundled-drafters.js';
+export { findDrafter } from './decode/find-drafter.js';
 export type { BundledDrafter } from './decode/bundled-drafters.js';
 export { always, decodeSpeculative } from './decode/speculative.js';
 export type {
@@ -48,7 +49,7 @@ export type { AcceptanceRecord } from './decode/acceptance.js';
 export { verificationRules } from './decode/verification.js';
 export type { VerificationRule } from './decode/verification.js';
 export { loadDrafter } from './draft/load-drafter.js';
-export type { DrafterOptions } from './draft/load-drafter.js';
+export type { DrafterOptions, DraftSystem } from './draft/draft-system.js';
 export type { Drafter } from './draft/drafter.js';
 export { formatDraftPolicy, parseDraftPolicy } from './draft/policy.js';
 export type { DraftPolicy } from './draft/policy.js';
@@ -62,8 +63,8 @@ export type { SamplingOptions } from './core/sampling.js';
  */
 export { inspectCheckpoint } from './draft/inspection.js';
 export type { Inspection } from './draft/inspection.js';
-export { recogniseCheckpoint } from './draft/recognise.js';
-export type { DraftSystem, Recognition } from './draft/recognise.js';
+export { recogniseCheckpoint, systems } from './draft/systems.js';
+export type { Recognition } from './draft/systems.js';
 export { findProblems, openCheckpoint } from './checkpoint/open-checkpoint.js';
 export type { Problem } from './checkpoint/open-checkpoint.js';
 export type { Checkpoint, StoredTensor } from './checkpoint/stored-tensor.js';

@@ -6,12 +6,11 @@ import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import { MistletoeError } from '../core/errors.js';
 import { shortenPath } from '../core/shown-words.js';
 import { mostThreads } from '../core/limits.js';
-import { bundledDrafterFolder, findDrafterFolder } from '../decode/bundled-drafters.js';
+import { bundledDrafterFolder } from '../decode/bundled-drafters.js';
 import { bundledTarget, packageRoot } from '../decode/bundled-models.js';
-import { readDrafterFacts } from '../draft/drafter-facts.js';
+import { findDrafter } from '../decode/find-drafter.js';
 import { formatDraftPolicy, parseDraftPolicy } from '../draft/policy.js';
-import type { DraftSystem } from '../draft/recognise.js';
-import { recogniseCheckpoint } from '../draft/recognise.js';
+import { findWeightless, recogniseCheckpoint } from '../draft/systems.js';
 import { parseDay, today } from '../text/calendar-day.js';
 import type { TemplateText } from '../text/chat-template.js';
 import { loadChatTemplate, readTemplate } from '../text/chat-template.js';
@@ -26,7 +25,7 @@ export interface AuditPlan {
   readonly prompts: readonly Prompt[];
   /** Folder of the target; the bundled one by default. */
   readonly target?: string | undefined;
-  /** Folders or bundled names; the bundled EAGLE-3 by default, where the target is the bundled one. */
+  /** Folders, bundled names or systems without weights; the bundled EAGLE-3 by default, where the target is the bundled one. */
   readonly drafters?: readonly string[] | undefined;
   /** One policy for all drafters; by default chain:4, or as many levels as the drafter has heads. */
   readonly draft?: string | undefined;
@@ -78,7 +77,8 @@ export async function createRequest(plan: AuditPlan): Promise<AuditRequest> {
   }
   const drafters: AuditRequest['drafters'] = [];
   for (const [id, folder] of folders) {
-    const { system, heads } = await describeDrafter(folder);
+    const { system, heads, hasGradient } = await describeDrafter(folder);
+    if (searches && !hasGradient && settings.search === 'gradient') throw withoutGradient(folder);
     const policy = choosePolicy(plan.draft, heads);
     refuseDrawnTrees(policy, settings.temperature);
     drafters.push({ ...(await identifyModel(folder, plan.cacheFolder)), id, system, policy, folder });
@@ -144,30 +144,50 @@ function chooseDrafters(given: readonly string[], targetFolder: string): Map<str
       hint: 'Give --drafter DIR; the bundled drafters fit the bundled target only.',
     });
   }
-  const folders = given.length === 0 ? [bundledDrafterFolder('eagle3')] : given.map(findDrafterFolder);
+  const folders = given.length === 0 ? [bundledDrafterFolder('eagle3')] : given.map(findDrafter);
   const named = new Map<string, string>();
-  for (const folder of folders.map((path) => resolve(path))) {
+  for (const source of folders) {
+    const weightless = findWeightless(source);
+    const folder = weightless === undefined ? resolve(source) : source;
     if ([...named.values()].includes(folder)) {
       throw new MistletoeError('usage', `The drafter ${folder} was given twice.`, {
         hint: 'Each drafter is audited once in a run.',
       });
     }
-    named.set(numberApart(basename(folder), named), folder);
+    named.set(numberApart(weightless?.name ?? basename(folder), named), folder);
   }
   return named;
 }
 
-async function describeDrafter(folder: string): Promise<{ system: DraftSystem; heads: number | undefined }> {
-  const checkpoint = await openCheckpoint(folder);
-  const { kind, heads, layout } = recogniseCheckpoint(checkpoint);
-  const system = heads === 'medusa' ? 'medusa' : kind === 'decoder' ? 'speculative-sampling' : kind;
-  if (system === 'unknown') {
-    throw new MistletoeError('drafter', `${folder} holds no drafter: ${layout}.`, {
+interface DrafterKind {
+  readonly system: string;
+  readonly heads: number | undefined;
+  readonly hasGradient: boolean;
+}
+
+async function describeDrafter(source: string): Promise<DrafterKind> {
+  const weightless = findWeightless(source);
+  if (weightless !== undefined) return { system: weightless.name, heads: undefined, hasGradient: false };
+  const checkpoint = await openCheckpoint(source);
+  const { system, layout } = recogniseCheckpoint(checkpoint);
+  if (system === undefined) {
+    throw new MistletoeError('drafter', `${source} holds no drafter: ${layout}.`, {
       hint: '`mistletoe inspect` shows what a folder holds.',
     });
   }
-  if (system === 'speculative-sampling') return { system, heads: undefined };
-  return { system, heads: readDrafterFacts(system, checkpoint).facts.heads };
+  // Whatever is wrong with it is said when it is loaded, beside its target.
+  const { heads } = system.describe(checkpoint, () => undefined).facts;
+  return { system: system.name, heads, hasGradient: true };
+}
+
+function withoutGradient(source: string): MistletoeError {
+  return new MistletoeError(
+    'usage',
+    `The drafter ${source} has no weights, and so no gradient that a search could follow.`,
+    {
+      hint: 'Give --search random, which tries random changes and keeps those that are accepted least, or measure suffixes of your own with --suffix.',
+    },
+  );
 }
 
 const defaultLevels = 4;

@@ -41,7 +41,10 @@ export async function estimateEffort(
   for (const { id, drafter, policy } of drafters) {
     const keys = request.prompts.flatMap((prompt) => armKeys(request, id, prompt.id));
     const searches = keys.filter(({ arm }) => searched.includes(arm)).length;
-    const gradients = gainingShare * steps * keys.filter(({ arm }) => directed.includes(arm)).length;
+    const gradients =
+      gainingShare *
+      steps *
+      (settings.search === 'random' ? 0 : keys.filter(({ arm }) => directed.includes(arm)).length);
     // Each arm is decoded held and freely, some plainly too; each search decodes its finalists.
     const answers = 2.5 * keys.length + 2 * finalists * searches;
     const share = 1 + (levelsOf(policy) * drafter.parameterCount) / countParameters(target.model.weights);

@@ -89,9 +89,10 @@ export function buildForcedPass(parts: PassParts): ForcedPass {
     taps: drafter?.taps ?? [],
   });
   const targetLogits = scaled(projectToVocabulary(configuration, scope, slice(decoded.features, 1, lead)));
-  if (drafter === undefined || depth === 0) return { targetLogits, draftLogits: [] };
-  const { attention } = drafter.graph;
-  const { logits } = drafter.graph.draftLogits(
+  const graph = drafter?.graph;
+  if (graph === undefined || depth === 0) return { targetLogits, draftLogits: [] };
+  const { attention } = graph;
+  const { logits } = graph.draftLogits(
     {
       features: decoded.features,
       taps: decoded.taps.length === 0 ? undefined : concatenate(decoded.taps, -1),

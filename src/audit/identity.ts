@@ -7,6 +7,7 @@ import { defaultCacheFolder } from '../checkpoint/cache-folder.js';
 import { hashFile } from '../checkpoint/content-hash.js';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import { makeFolder } from '../core/make-folder.js';
+import { findWeightless } from '../draft/systems.js';
 import type { ModelIdentity } from './result.js';
 
 /** Beside the weights: each of these changes what is computed, or the text that it is computed from. */
@@ -25,6 +26,9 @@ export async function identifyModel(
   folder: string,
   cacheFolder = defaultCacheFolder(),
 ): Promise<ModelIdentity> {
+  // A system without weights is what its name says.
+  if (findWeightless(folder) !== undefined)
+    return { name: folder, parameterCount: 0, sha256: createHash('sha256').update(folder).digest('hex') };
   // Without a cache, as where HOME is read-only, the weights are hashed anew each time: slower, not wrong.
   await makeFolder(cacheFolder).catch(() => undefined);
   const root = resolve(folder);

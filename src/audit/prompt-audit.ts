@@ -14,9 +14,10 @@ import { compareLengths, decodeFreely, decodeHeld, measureArm } from './measure-
 import { judgeAnswer } from './preservation.js';
 import { formatProjection, parseProjection } from './projection.js';
 import type { SearchTrace, SlowOther, TracePoint } from './result.js';
-import type { Drive, SearchOutcome } from './search.js';
 import { searchSuffix } from './search.js';
+import type { Drive, SearchOutcome } from './search-problem.js';
 import type { AuditSettings } from './settings.js';
+import { driveOf } from './settings.js';
 
 export interface PromptAudit extends ArmSetup {
   readonly settings: AuditSettings;
@@ -36,6 +37,7 @@ export interface ArmOutcome extends ArmMeasure {
 /** A search was stopped by the user: nothing of the unit counts. */
 export class Interrupted extends Error {}
 
+/** Of a search that follows gradients; without them the attack is unguided. */
 const drives = {
   attack: 'degradation',
   unprojected: 'degradation',
@@ -82,7 +84,7 @@ async function searchArm(
   key: ArmKey & { readonly arm: SearchedArm },
 ): Promise<ArmOutcome> {
   const { settings, seed, unit, allowed, scorer } = audit;
-  const drive = drives[key.arm];
+  const drive = key.arm === 'attack' ? driveOf(settings) : drives[key.arm];
   const projection =
     key.arm === 'unprojected'
       ? parseProjection('none', 0)
@@ -113,13 +115,19 @@ async function searchArm(
     trace: {
       arm: key.arm,
       repeat: key.repeat,
-      objective: drive === 'degradation' ? settings.objective : drive,
+      objective: nameObjective(audit, drive),
       projection: formatProjection(projection),
       scoredCandidates: outcome.scoredCandidates,
       decodedSuffixes: outcome.finalists.length,
       steps: outcome.trace,
     },
   };
+}
+
+/** Without graph a drafter is judged by what it is accepted, and by nothing else. */
+function nameObjective({ settings, drafter }: PromptAudit, drive: Drive): string {
+  if (drive === 'unguided' && drafter.graph === undefined) return 'accepted-length';
+  return drive === 'degradation' || drive === 'unguided' ? settings.objective : drive;
 }
 
 interface Choice {

@@ -23,7 +23,7 @@ export async function readPromptState(
   promptIds: readonly number[],
 ): Promise<PromptState> {
   const { target, drafter } = models;
-  const attention = drafter.graph.attention;
+  const attention = drafter.graph?.attention;
   const empty: PromptState = {
     lastToken: promptIds[0]!,
     targetCache: target.createCache(),
@@ -61,7 +61,7 @@ async function readOn(
       const states = reads === undefined ? new Float32Array() : result[reads]!;
       const verified = { tokens: chunk, states, next: tokens[read]! };
       if (state.draftCache !== undefined)
-        await drafter.graph.attention!.readPrefix(verified, state.draftCache);
+        await drafter.graph!.attention!.readPrefix(verified, state.draftCache);
     },
   });
 }
@@ -74,14 +74,14 @@ export function passInputs(
   pastLength = state.targetCache.pastLength,
 ): NamedValues {
   const shape = { count: rows, pastLength };
-  requireNoWindow(shape, target.configuration.slidingWindow, drafter?.graph.attention?.window);
+  requireNoWindow(shape, target.configuration.slidingWindow, drafter?.graph?.attention?.window);
   const inputs: Record<string, NamedValues[string]> = { ...attentionInputs(shape, target.rotary) };
   const addViews = (name: string, cache: KvCache): void => {
     for (let slot = 0; slot < 2 * cache.sizes.layerCount; slot++)
       inputs[`${name}${slot}`] = cache.view(slot, pastLength);
   };
   addViews('past', state.targetCache);
-  const attention = drafter?.graph.attention;
+  const attention = drafter?.graph?.attention;
   if (attention !== undefined && state.draftCache !== undefined) {
     const { cosine, sine } = attentionInputs(shape, attention.rotary);
     inputs['draft.cosine'] = cosine!;

@@ -116,7 +116,7 @@ describe('gradients', () => {
           first: int32([state.lastToken]),
           rest: int32(rest),
           clean: float32(prompt.cleanLogits, [1, window, vocabularySize]),
-          ...answerInputs(windowIds, pair.drafter.graph.targetTokens),
+          ...answerInputs(windowIds, pair.drafter.graph!.targetTokens),
           ...passInputs(
             state,
             { target: pair.target.model, drafter: pair.drafter },

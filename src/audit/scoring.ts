@@ -6,36 +6,18 @@ import type { NamedValues } from '../runtime/program.js';
 import { float32, floatsOf, int32 } from '../runtime/program.js';
 import type { Target } from '../decode/target.js';
 import type { AuditPrompt } from './audit-prompt.js';
-import { keepRoundTrips } from './audit-prompt.js';
+import { joinPrompt, keepRoundTrips } from './audit-prompt.js';
 import type { Candidate } from './candidates.js';
 import { keyOf } from './candidates.js';
+import { countDraftsAlong } from './drafts-along.js';
 import { answerInputs } from './held-answer.js';
 import type { PromptState } from './prompt-state.js';
 import { extendState, passInputs } from './prompt-state.js';
 import type { SearchModels, SearchPrograms } from './search-programs.js';
 import { runDeclared } from './search-programs.js';
 import { acceptedLengthOf, walkAnswer } from './same-answer.js';
-import type { SuffixScorer } from './search.js';
-
-export interface Score {
-  readonly degradation: number;
-  readonly divergence: number;
-}
-
-/** What the same pass says about decoding along the clean answer. */
-export interface AnswerScore {
-  /** Mean accepted length along the clean answer, drafted as a chain. */
-  readonly length: number;
-  /** Answer tokens that the target, held to the answer, still takes first, up to the first that it does not. */
-  readonly followed: number;
-  /** By how much other tokens lead, or nearly do, on average; 0 where the answer's own lead safely. */
-  readonly leaving: number;
-}
-
-export interface Scored extends Score, AnswerScore {
-  readonly suffixIds: readonly number[];
-  readonly first: number;
-}
+import type { SuffixScorer } from './search-problem.js';
+import type { AnswerScore, Scored, SuffixGradients } from './suffix-score.js';
 
 /** Rows of one batch that keep the working memory of a step within some hundred megabytes. */
 export const rowsPerBatch = 1536;
@@ -53,7 +35,7 @@ export class Scorer implements SuffixScorer {
     private readonly state: PromptState,
   ) {
     this.answerLength = prompt.windowIds.length;
-    this.answer = answerInputs(prompt.windowIds, models.drafter.graph.targetTokens);
+    this.answer = answerInputs(prompt.windowIds, models.drafter.graph?.targetTokens);
   }
 
   keepRoundTrips(suffixes: readonly (readonly number[])[]): Promise<boolean[]> {
@@ -109,26 +91,44 @@ export class Scorer implements SuffixScorer {
       ...this.answerInputs(),
       ...passInputs(shared, this.models, rows, pastLength),
     });
-    const degradation = floatsOf(outputs, 'degradation');
     const divergence = floatsOf(outputs, 'divergence');
-    return group.map((candidate, index) => ({
-      ...candidate,
-      degradation: degradation[index]!,
-      divergence: divergence[index]!,
-      ...this.readAnswer(outputs, index),
-    }));
+    const scored: Scored[] = [];
+    for (const [index, candidate] of group.entries()) {
+      const drafts = await this.readDrafts(outputs, index, candidate);
+      const answer = this.readAnswer(outputs, index);
+      scored.push({ ...candidate, divergence: divergence[index]!, ...drafts, ...answer });
+    }
+    return scored;
   }
 
-  private readAnswer(outputs: NamedValues, index: number): AnswerScore {
-    const { length } = this.prompt.windowIds;
-    const rowOf = (name: string, width: number): Float32Array =>
-      floatsOf(outputs, name).subarray(index * width, (index + 1) * width);
-    const table = Array.from({ length: this.programs.settings.draftLevels }, (_, level) =>
-      rowOf(`accepted${level}`, length - 1 - level),
+  /** What a drafter without graph does is told by drafting; its objective is the share of a token that a pass gives. */
+  private async readDrafts(
+    outputs: NamedValues,
+    index: number,
+    { suffixIds }: Candidate,
+  ): Promise<Pick<Scored, 'degradation' | 'length'>> {
+    const { prompt, models } = this;
+    const { draftLevels } = this.programs.settings;
+    const { length } = prompt.windowIds;
+    if (models.drafter.graph === undefined) {
+      const promptIds = joinPrompt(prompt, suffixIds);
+      const counts = await countDraftsAlong(models.drafter, promptIds, prompt.windowIds, draftLevels);
+      const accepted = acceptedLengthOf(counts);
+      return { degradation: 1 / accepted, length: accepted };
+    }
+    const table = Array.from({ length: draftLevels }, (_, level) =>
+      rowOf(outputs, `accepted${level}`, index, length - 1 - level),
     );
-    const left = rowOf('follows', length).indexOf(0);
     return {
+      degradation: floatsOf(outputs, 'degradation')[index]!,
       length: acceptedLengthOf(walkAnswer(table, length)),
+    };
+  }
+
+  private readAnswer(outputs: NamedValues, index: number): Pick<AnswerScore, 'followed' | 'leaving'> {
+    const { length } = this.prompt.windowIds;
+    const left = rowOf(outputs, 'follows', index, length).indexOf(0);
+    return {
       followed: left < 0 ? length : left,
       leaving: floatsOf(outputs, 'leaving')[index]!,
     };
@@ -186,6 +186,10 @@ export class Scorer implements SuffixScorer {
   }
 }
 
+function rowOf(outputs: NamedValues, name: string, index: number, width: number): Float32Array {
+  return floatsOf(outputs, name).subarray(index * width, (index + 1) * width);
+}
+
 /** Candidates of one pass: fewer share more of the base, many share the cost of a pass. */
 const fewestInGroup = 8;
 
@@ -200,9 +204,4 @@ function groupByBeginning(candidates: readonly Candidate[]): Candidate[][] {
     else groups.push([candidate]);
   }
   return groups;
-}
-
-export interface SuffixGradients extends Score {
-  readonly degradationGradient: Float32Array; // [suffix, vocabulary]
-  readonly divergenceGradient: Float32Array; // [suffix, vocabulary]
 }

@@ -1,4 +1,5 @@
 /** The compiled passes of a search: one for the gradients of a suffix, one for the scores of many candidates. */
+import { lazily } from '../core/lazy.js';
 import { symbol } from '../graph/dimension.js';
 import { gradient } from '../graph/gradient.js';
 import type { Tensor } from '../graph/tensor.js';
@@ -6,6 +7,7 @@ import { multiply } from '../graph/operations/elementwise.js';
 import { input } from '../graph/operations/leaves.js';
 import { sum } from '../graph/operations/reductions.js';
 import { reshape } from '../graph/operations/shaping.js';
+import { requireGraph } from '../draft/checks.js';
 import type { Drafter } from '../draft/drafter.js';
 import type { CausalModel } from '../model/causal-model.js';
 import type { NamedTensors, NamedValues, Program } from '../runtime/program.js';
@@ -36,11 +38,13 @@ export interface SearchPrograms {
   readonly leavingGradient: () => Promise<Program>;
   /**
    * tokens [batch, row] -> degradation, divergence and leaving [batch], follows [batch, window], and for each draft
-   * level d accepted<d> [batch, window - 1 - d]
+   * level d accepted<d> [batch, window - 1 - d]; of a drafter without graph nothing but what the target says
    */
   readonly scores: () => Promise<Program>;
   /** The preservation gradient of one answer position at a time, chosen by `position` [1, window, 1]. */
   readonly positionGradient: () => Promise<Program>;
+  /** Gives back what was compiled. Nothing may be asked any more. */
+  dispose(): Promise<void>;
 }
 
 /** The programs are compiled when they are first asked for: measuring given suffixes needs no gradient. */
@@ -50,35 +54,41 @@ export function compileSearch(
   settings: PassSettings,
 ): SearchPrograms {
   const { runtime, configuration } = target;
-  const stores = [target.weights, ...drafter.graph.weights.filter((store) => store !== target.weights)];
+  const { graph } = drafter;
+  const stores = [target.weights, ...(graph?.weights ?? []).filter((store) => store !== target.weights)];
   const { suffixLength, divergence: direction, temperature, draftLevels } = settings;
   const clean = input('clean', [1, window, configuration.vocabularySize]);
-  const answer = declareAnswer(drafter.graph.targetTokens);
+  const answer = declareAnswer(graph?.targetTokens);
   const parts = { target, drafter, window, temperature };
 
   const oneHot = input('oneHot', [suffixLength, configuration.vocabularySize]);
   const pass = buildForcedPass({ ...parts, depth: objective.depth, embedWith: embedOneHotSuffix(oneHot) });
   const positions = positionDivergence(pass, clean, direction);
-  const degradation = toScalar(objective.degradation(pass, answer));
-  const divergence = toScalar(meanDivergence(positions, answer));
   const gradientOf = (loss: Tensor): Tensor => gradient(loss, [oneHot])[0]!;
-  const gradientOutputs: NamedTensors = {
-    degradation,
-    divergence,
-    degradationGradient: gradientOf(degradation),
-    divergenceGradient: gradientOf(divergence),
+  const buildGradients = (): NamedTensors => {
+    requireGraph(drafter);
+    const degradation = toScalar(objective.degradation(pass, answer));
+    const divergence = toScalar(meanDivergence(positions, answer));
+    return {
+      degradation,
+      divergence,
+      degradationGradient: gradientOf(degradation),
+      divergenceGradient: gradientOf(divergence),
+    };
   };
 
   const depth = Math.max(objective.depth, draftLevels);
   const batchPass = buildForcedPass({ ...parts, depth, embedWith: embedIds() });
   const batch = symbol('batch');
   const scoreOutputs: NamedTensors = {
-    degradation: reshape(objective.degradation(batchPass, answer), [batch]),
+    ...(graph === undefined
+      ? {}
+      : { degradation: reshape(objective.degradation(batchPass, answer), [batch]) }),
     divergence: meanDivergence(positionDivergence(batchPass, clean, direction), answer),
     leaving: leavingAnswer(batchPass, answer),
     follows: followsAnswer(batchPass, answer),
     ...Object.fromEntries(
-      Array.from({ length: draftLevels }, (_, level) => [
+      Array.from({ length: graph === undefined ? 0 : draftLevels }, (_, level) => [
         `accepted${level}`,
         acceptanceAlong(batchPass, level, answer, temperature),
       ]),
@@ -86,19 +96,25 @@ export function compileSearch(
   };
   const chosen = input('position', [1, window, 1]);
   const atPosition = toScalar(reshape(sum(multiply(positions, chosen), [1]), [1]));
-  const compileOnce = (outputs: () => NamedTensors): (() => Promise<Program>) => {
-    let program: Promise<Program> | undefined;
-    return () => (program ??= runtime.compile(outputs(), stores));
-  };
+  const compiled = new Set<Program>();
+  const compileOnce = (outputs: () => NamedTensors): (() => Promise<Program>) =>
+    lazily(async () => {
+      const program = await runtime.compile(outputs(), stores);
+      compiled.add(program);
+      return program;
+    });
   return {
     objective,
     settings,
-    gradients: compileOnce(() => gradientOutputs),
+    gradients: compileOnce(buildGradients),
     leavingGradient: compileOnce(() => ({
       leavingGradient: gradientOf(toScalar(leavingAnswer(pass, answer))),
     })),
     scores: compileOnce(() => scoreOutputs),
     positionGradient: compileOnce(() => ({ divergenceGradient: gradientOf(atPosition) })),
+    async dispose() {
+      await Promise.all([...compiled].map((program) => program.dispose()));
+    },
   };
 }
 

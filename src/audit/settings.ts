@@ -5,9 +5,13 @@ import { deepestDraft } from '../core/limits.js';
 import { keepRules } from '../measure/kept-class.js';
 import { defaultObjective, objectiveNames } from './objectives.js';
 import { projectionKinds } from './projection.js';
+import type { Drive } from './search-problem.js';
 
 /** Far beyond any search that ends; what is larger would run out of memory, or never begin. */
 const upTo = (most: number) => z.number().int().positive().max(most);
+
+/** How the attack finds its way: along gradients, or by trying changes at random. */
+export const searchKinds = ['gradient', 'random'] as const;
 
 export const settingsSchema = z
   .object({
@@ -16,6 +20,7 @@ export const settingsSchema = z
     shortestAnswer: upTo(16_384),
     maxNewTokens: upTo(16_384),
     temperature: z.number().nonnegative(),
+    search: z.enum(searchKinds),
     epsilon: z.number().positive(),
     keep: z.enum(keepRules),
     divergence: z.enum(['clean-to-suffixed', 'suffixed-to-clean']),
@@ -47,6 +52,7 @@ const standard: AuditSettings = {
   shortestAnswer: 24,
   maxNewTokens: 64,
   temperature: 0,
+  search: 'gradient',
   epsilon: 0.1,
   keep: 'similar',
   divergence: 'clean-to-suffixed',
@@ -93,6 +99,9 @@ export const presets = {
 
 export type PresetName = keyof typeof presets;
 
+export const driveOf = ({ search }: AuditSettings): Drive =>
+  search === 'random' ? 'unguided' : 'degradation';
+
 export function applyPreset(name: string, changes: Partial<AuditSettings>): AuditSettings {
   if (!Object.hasOwn(presets, name)) {
     throw new MistletoeError('usage', `The preset "${name}" is not known.`, {
@@ -103,7 +112,9 @@ export function applyPreset(name: string, changes: Partial<AuditSettings>): Audi
   // A preset that names an objective of its own keeps it; the others follow the temperature.
   const objective =
     preset.objective === 'margin' ? defaultObjective(changes.temperature ?? 0) : preset.objective;
-  const parsed = settingsSchema.safeParse({ ...preset, objective, ...changes });
+  // Both control searches follow gradients: a preset that has them does without where there is to be none.
+  const controlSearches = preset.controlSearches && changes.search !== 'random';
+  const parsed = settingsSchema.safeParse({ ...preset, objective, controlSearches, ...changes });
   if (!parsed.success) {
     const [issue] = parsed.error.issues;
     throw new MistletoeError(
@@ -118,6 +129,13 @@ export function applyPreset(name: string, changes: Partial<AuditSettings>): Audi
 
 function refuseContradictions(settings: AuditSettings): void {
   const { window, shortestAnswer, draftDepth, maxNewTokens, keep, temperature } = settings;
+  if (settings.search === 'random' && settings.controlSearches) {
+    throw new MistletoeError(
+      'usage',
+      'The control searches follow gradients; a search that follows none was asked for.',
+      { hint: 'Leave --control-searches out, or --search random.' },
+    );
+  }
   const shortest = Math.min(window, shortestAnswer);
   if (shortest <= draftDepth + 1) {
     throw new MistletoeError(

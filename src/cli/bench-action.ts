@@ -18,7 +18,7 @@ import { writeWhole } from '../report/write-reports.js';
 import { createOnnxRuntime } from '../runtime/onnx/onnx-runtime.js';
 import { loadPrompts } from '../text/prompt-set.js';
 import { cacheOf, samplingOf, templateOf } from './common-options.js';
-import type { BenchFlags } from './bench-command.js';
+import type { BenchFlags } from './command-flags.js';
 import type { DrafterPlan } from './bench-systems.js';
 import { planDrafters, planPromptSets } from './bench-systems.js';
 import { exitCodes } from './failure.js';
@@ -38,7 +38,7 @@ export async function runBench(flags: BenchFlags, terminal: Terminal): Promise<n
     const systems: BenchmarkSystem[] = [];
     for (const plan of plans) {
       const { model, tokenizer } = target;
-      const drafter = await loadDrafter(plan.folder, { target: model, tokenizer, ...loading });
+      const drafter = await loadDrafter(plan.source, { target: model, tokenizer, ...loading });
       systems.push(...systemsOf(plan, drafter, flags));
     }
     return await measure({ flags, terminal, progress, target, systems, promptSets });

@@ -3,7 +3,7 @@ import { bundledDrafterFolder, bundledDrafters } from '../decode/bundled-drafter
 import { bundledTarget } from '../decode/bundled-models.js';
 import { defaultDraftPolicy } from '../decode/speculative-text.js';
 import { formatDraftPolicy } from '../draft/policy.js';
-import type { BenchFlags } from './bench-command.js';
+import type { BenchFlags } from './command-flags.js';
 import { planDrafters, planPromptSets } from './bench-systems.js';
 
 const flagsWith = (changes: Partial<BenchFlags>): BenchFlags => ({
@@ -26,7 +26,7 @@ const plan = (changes: Partial<BenchFlags>) =>
 describe('the systems of a benchmark', () => {
   it('are the bundled drafters, with their default, unless told otherwise', () => {
     expect(plan({})).toEqual([['sps'], ['medusa'], ['hydra'], ['eagle'], ['eagle3']]);
-    expect(planDrafters(flagsWith({})).map(({ folder }) => folder)).toEqual(
+    expect(planDrafters(flagsWith({})).map(({ source }) => source)).toEqual(
       bundledDrafters.map(bundledDrafterFolder),
     );
   });

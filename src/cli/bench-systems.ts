@@ -1,17 +1,19 @@
 /** From --drafter, --draft and --prompts to what is measured: names that are unique, policies that are understood. */
 import { basename, extname, resolve } from 'node:path';
 import { MistletoeError } from '../core/errors.js';
-import { bundledDrafters, findDrafterFolder } from '../decode/bundled-drafters.js';
-import { bundledTarget } from '../decode/bundled-models.js';
+import { bundledDrafters } from '../decode/bundled-drafters.js';
+import { bundledPrompts, bundledTarget } from '../decode/bundled-models.js';
+import { findDrafter } from '../decode/find-drafter.js';
 import type { DraftPolicy } from '../draft/policy.js';
 import { parseDraftPolicy } from '../draft/policy.js';
+import { findWeightless } from '../draft/systems.js';
 import { promptSetFiles } from '../text/prompt-set.js';
-import type { BenchFlags } from './bench-command.js';
-import { bundledPrompts } from './bench-command.js';
+import type { BenchFlags } from './command-flags.js';
 
 export interface DrafterPlan {
   readonly name: string;
-  readonly folder: string;
+  /** A folder, or a system without weights. */
+  readonly source: string;
   /** Each is a system of its own. Empty: the default. */
   readonly policies: readonly DraftPolicy[];
 }
@@ -23,20 +25,20 @@ export function planDrafters({ target, drafter, draft }: BenchFlags): readonly D
     });
   }
   const given = drafter.length === 0 ? bundledDrafters : drafter;
-  const folders = nameUniquely('--drafter', given.map(findDrafterFolder));
-  const choices = draft.map(parseDraftChoice);
-  const stray = choices.find(({ name }) => name !== undefined && !folders.has(name));
+  const sources = nameUniquely('--drafter', given.map(findDrafter), nameDrafter);
+  const choices = draft.map((text) => parseDraftChoice(text, [...sources.keys()]));
+  const stray = choices.find(({ name }) => name !== undefined && !sources.has(name));
   if (stray?.name !== undefined) {
     throw new MistletoeError(
       'usage',
-      `--draft names ${stray.name}, which is no drafter of this run; there are ${[...folders.keys()].join(', ')}.`,
+      `--draft names ${stray.name}, which is no drafter of this run; there are ${[...sources.keys()].join(', ')}.`,
       { hint: 'Write NAME=POLICY with the name of a drafter’s folder, or POLICY alone for all.' },
     );
   }
   const common = choices.filter(({ name }) => name === undefined);
-  return [...folders].map(([name, folder]) => {
+  return [...sources].map(([name, source]) => {
     const own = choices.filter((choice) => choice.name === name);
-    return { name, folder, policies: (own.length > 0 ? own : common).map(({ policy }) => policy) };
+    return { name, source, policies: (own.length > 0 ? own : common).map(({ policy }) => policy) };
   });
 }
 
@@ -45,11 +47,16 @@ interface DraftChoice {
   readonly policy: DraftPolicy;
 }
 
-/** A path in `tree:PATH` may hold an equals sign, too; names of drafters stand before any colon. */
-function parseDraftChoice(text: string): DraftChoice {
+/** A path in `tree:PATH` may hold an equals sign, too; names that are no drafter's stand before any colon. */
+function parseDraftChoice(text: string, names: readonly string[]): DraftChoice {
+  const known = names.find((name) => text.startsWith(`${name}=`));
+  if (known !== undefined) return { name: known, policy: parseDraftPolicy(text.slice(known.length + 1)) };
   const [, name, policy = text] = /^([^:=]+)=(.*)$/.exec(text) ?? [];
   return { name, policy: parseDraftPolicy(policy) };
 }
+
+const lastPart = (path: string): string => basename(resolve(path));
+const nameDrafter = (source: string): string => findWeightless(source)?.name ?? lastPart(source);
 
 export interface PromptSource {
   readonly name: string;
@@ -65,7 +72,8 @@ export function planPromptSets({ prompts }: BenchFlags): readonly PromptSource[]
       { hint: 'Sets known by name are read from --prompts-dir.' },
     );
   }
-  const sources = nameUniquely('--prompts', prompts.length === 0 ? [bundledPrompts] : prompts);
+  const given = prompts.length === 0 ? [bundledPrompts] : prompts;
+  const sources = nameUniquely('--prompts', given, (path) => basename(resolve(path), extname(path)));
   return [...sources].map(([name, source]) => ({ name, source }));
 }
 
@@ -73,21 +81,23 @@ function isKnown(source: string): boolean {
   return Object.hasOwn(promptSetFiles, source);
 }
 
-/** The last part of each path, or the whole path where that is not unique. */
-function nameUniquely(option: string, paths: readonly string[]): Map<string, string> {
-  const shortName = (path: string): string =>
-    basename(resolve(path), option === '--prompts' ? extname(path) : '');
+/** A short name for each, or the whole of what was given where that is not unique. */
+function nameUniquely(
+  option: string,
+  given: readonly string[],
+  shortName: (value: string) => string,
+): Map<string, string> {
   const named = new Map<string, string>();
   const seen = new Set<string>();
-  for (const path of paths) {
-    if (seen.has(resolve(path))) {
-      throw new MistletoeError('usage', `${option} ${path} was given twice.`, {
+  for (const value of given) {
+    if (seen.has(resolve(value))) {
+      throw new MistletoeError('usage', `${option} ${value} was given twice.`, {
         hint: 'Each may be measured once; give --draft several times to try several policies.',
       });
     }
-    seen.add(resolve(path));
-    const isUnique = paths.filter((other) => shortName(other) === shortName(path)).length === 1;
-    named.set(isUnique ? shortName(path) : path, path);
+    seen.add(resolve(value));
+    const isUnique = given.filter((other) => shortName(other) === shortName(value)).length === 1;
+    named.set(isUnique ? shortName(value) : value, value);
   }
   return named;
 }

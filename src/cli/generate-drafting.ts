@@ -1,7 +1,7 @@
 /** From --drafter, --draft and --verify to a drafter that is loaded and a policy that fits it. */
 import { MistletoeError } from '../core/errors.js';
 import type { SamplingOptions } from '../core/sampling.js';
-import { findDrafterFolder } from '../decode/bundled-drafters.js';
+import { findDrafter } from '../decode/find-drafter.js';
 import type { PolicyChooser } from '../decode/speculative.js';
 import { checkRule } from '../decode/verifier.js';
 import { createPolicy, defaultDraftPolicy } from '../decode/speculative-text.js';
@@ -11,11 +11,12 @@ import type { Drafter } from '../draft/drafter.js';
 import { loadDrafter } from '../draft/load-drafter.js';
 import type { DraftPolicy } from '../draft/policy.js';
 import { parseDraftPolicy } from '../draft/policy.js';
-import type { GenerateFlags } from './generate-command.js';
+import type { GenerateFlags } from './command-flags.js';
 
 /** What was asked for, understood but not loaded. */
 export interface DraftingPlan {
-  readonly folder: string;
+  /** A folder, or a system without weights. */
+  readonly source: string;
   readonly draftPolicy: DraftPolicy | undefined;
   readonly rule: VerificationRule | undefined;
   readonly sampling: SamplingOptions;
@@ -38,7 +39,7 @@ export function planDrafting(flags: GenerateFlags, sampling: SamplingOptions): D
   }
   if (verify !== undefined) checkRule(verify, sampling);
   return {
-    folder: findDrafterFolder(drafter),
+    source: findDrafter(drafter),
     draftPolicy: draft === undefined ? undefined : parseDraftPolicy(draft),
     rule: verify,
     sampling,
@@ -60,11 +61,11 @@ interface LoadingOptions {
 }
 
 export async function loadSpeculation(
-  { folder, rule, sampling, ...plan }: DraftingPlan,
+  { source, rule, sampling, ...plan }: DraftingPlan,
   { model, tokenizer }: Target,
   loading: LoadingOptions,
 ): Promise<Speculation> {
-  const drafter = await loadDrafter(folder, { target: model, tokenizer, ...loading });
+  const drafter = await loadDrafter(source, { target: model, tokenizer, ...loading });
   const draftPolicy = plan.draftPolicy ?? defaultDraftPolicy(drafter, sampling);
   if (draftPolicy.kind === 'auto' && sampling.temperature > 0) {
     loading.onNotice(

@@ -7,16 +7,6 @@ import type { ModelConfiguration } from '../model/configuration.js';
 
 export type Line = readonly [label: string, value: string];
 
-const kinds: Readonly<Record<Exclude<Inspection['kind'], 'decoder'>, string>> = {
-  'speculative-sampling': 'drafter for speculative sampling',
-  medusa: 'drafter',
-  hydra: 'drafter',
-  eagle: 'drafter',
-  eagle3: 'drafter',
-  unknown: 'unknown',
-  unreadable: 'unreadable',
-};
-
 export function inspectionLines(inspection: Inspection): readonly Line[] {
   const { folder, kind, layout, model, drafter, weights, memory, tokenizer, chatTemplate } = inspection;
   const isTarget = kind === 'decoder';
@@ -26,7 +16,7 @@ export function inspectionLines(inspection: Inspection): readonly Line[] {
       'kind',
       kind === 'decoder'
         ? `${layout} (a target, or a drafter for speculative sampling)`
-        : `${kinds[kind]}: ${layout}`,
+        : `${drafter === undefined ? kind : 'drafter'}: ${layout}`,
     ],
     ...(model === undefined ? [] : modelLines(model)),
     ...(drafter === undefined ? [] : drafterLines(drafter)),

@@ -52,7 +52,7 @@ export interface AdaptiveOptions {
 }
 
 export function createAdaptivePolicy(
-  drafter: Pick<Drafter, 'maximumDepth' | 'vocabularySize'>,
+  drafter: Pick<Drafter, 'maximumDepth' | 'vocabularySize' | 'isChainOnly'>,
   { chainLengths = [3, 2, 4, 1], tree = [8, 2, 2] }: AdaptiveOptions = {},
 ): PolicyChooser {
   const choices = listChoices(drafter, chainLengths, tree);
@@ -135,7 +135,11 @@ export function createAdaptivePolicy(
 }
 
 function listChoices(
-  { maximumDepth, vocabularySize }: Pick<Drafter, 'maximumDepth' | 'vocabularySize'>,
+  {
+    maximumDepth,
+    vocabularySize,
+    isChainOnly = false,
+  }: Pick<Drafter, 'maximumDepth' | 'vocabularySize' | 'isChainOnly'>,
   chainLengths: readonly number[],
   tree: readonly [number, number, number] | null,
 ): readonly Choice[] {
@@ -150,7 +154,7 @@ function listChoices(
   const plain = { policy: undefined, chainLength: 0, ...empty };
   const [longest, ...others] = chains;
   const trees: Choice[] = [];
-  if (tree !== null && tree[1] + 1 <= maximumDepth && tree[2] <= vocabularySize) {
+  if (!isChainOnly && tree !== null && tree[1] + 1 <= maximumDepth && tree[2] <= vocabularySize) {
     const policy = { kind: 'dynamic', total: tree[0], depth: tree[1], topK: tree[2] } as const;
     trees.push({ policy, chainLength: -1, ...empty });
   }

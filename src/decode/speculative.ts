@@ -222,8 +222,10 @@ async function speculate(
   };
 
   function countPasses(inner: DraftSession): DraftSession {
+    const perLevel = drafter.parameterCount > 0 ? 1 : 0; // looking something up is no pass of anything
     return {
       close: () => undefined, // whoever opened it closes it
+      isDeterministic: inner.isDeterministic === true,
       get room() {
         return inner.room;
       },
@@ -234,14 +236,14 @@ async function speculate(
         await inner.catchUp?.();
       },
       expand: (draft, nodes, want) => {
-        drafterPasses += 1;
+        drafterPasses += perLevel;
         return inner.expand(draft, nodes, want);
       },
       ...(inner.draftChain === undefined
         ? {}
         : {
             draftChain: (length) => {
-              drafterPasses += length;
+              drafterPasses += perLevel * length;
               return inner.draftChain!(length);
             },
           }),

@@ -6,7 +6,7 @@ import type { Checkpoint } from '../checkpoint/stored-tensor.js';
 import { MistletoeError } from '../core/errors.js';
 import { fileLimits } from '../core/limits.js';
 import type { SamplingOptions } from '../core/sampling.js';
-import { recogniseCheckpoint } from '../draft/recognise.js';
+import { recogniseCheckpoint } from '../draft/systems.js';
 import type { CausalModel, LoadOptions } from '../model/causal-model.js';
 import { createModel } from '../model/causal-model.js';
 import { parseConfiguration } from '../model/configuration.js';

@@ -39,9 +39,11 @@ export function createHeldVerifier(
   return {
     want: isGreedy ? 'argmax' : 'logits',
     judge(tree, { logits }, emitted) {
-      const path = isGreedy
-        ? followTokens(tree, answer.slice(emitted))
-        : followDrawn(tree, distributionsOf(tree, logits!, sampling), random);
+      // A draft that is certain to be proposed is accepted where it is the answer's token: min(1, q / p) with q = 1.
+      const path =
+        isGreedy || tree.origin === 'deterministic'
+          ? followTokens(tree, answer.slice(emitted))
+          : followDrawn(tree, distributionsOf(tree, logits!, sampling), random);
       // Behind the answer's end nothing is asked for any more.
       return { path, nextToken: answer[emitted + path.length] ?? answer.at(-1)! };
     },

@@ -4,6 +4,7 @@ import type { Checkpoint } from '../checkpoint/stored-tensor.js';
 import type { CausalModel } from '../model/causal-model.js';
 import { flattenConfig } from './draft-configuration.js';
 import type { WeightStore } from '../runtime/weights.js';
+import type { Drafter, DraftGraph } from './drafter.js';
 
 export function misfit(folder: string, fault: string, hint: string): MistletoeError {
   return new MistletoeError('drafter', `The drafter in ${folder} ${fault}.`, { hint });
@@ -44,6 +45,14 @@ export function requireWidth(checkpoint: Checkpoint, name: string, axis: 0 | 1, 
       anotherTarget,
     );
   }
+}
+
+/** For whoever needs gradients, or scores of many candidates at once. */
+export function requireGraph({ name, graph }: Pick<Drafter, 'name' | 'graph'>): DraftGraph {
+  if (graph !== undefined) return graph;
+  throw new MistletoeError('drafter', `The drafter ${name} has no weights, and so no gradient.`, {
+    hint: 'Use a drafter that has: a draft model, or heads of Medusa, Hydra, EAGLE or EAGLE-3.',
+  });
 }
 
 export function countParameters(weights: WeightStore): number {

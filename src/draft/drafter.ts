@@ -1,7 +1,7 @@
 /**
  * The drafter interface. A drafter scores the tokens that could follow the nodes of a growing draft, one level at a
  * time; which of them become the tree is the policy's business (grow-tree.ts), and which survive is the target's.
- * A new system is one file that implements Drafter.
+ * What a system is besides is in draft-system.ts.
  */
 import type { Dimension } from '../graph/dimension.js';
 import type { Tensor } from '../graph/tensor.js';
@@ -11,17 +11,19 @@ import type { CacheSizes } from '../model/cache-pool.js';
 import type { KvCache } from '../model/kv-cache.js';
 import type { Meeting } from '../model/meeting.js';
 import type { RotaryTable } from '../model/rotary.js';
-import type { DraftSystem } from './recognise.js';
-import type { DraftScores } from './scores.js';
+import type { DraftScores, ScoreDetail } from './scores.js';
 
 export interface Drafter {
-  readonly system: DraftSystem;
+  /** The name of its DraftSystem. */
+  readonly system: string;
   readonly name: string;
   /** What it reads of the target's pass besides tokens. */
   readonly reads: 'tokens' | 'features' | 'taps';
   /** Deepest level it can propose. */
   readonly maximumDepth: number;
   readonly vocabularySize: number;
+  /** It never has a choice of several tokens to offer: its drafts are chains. */
+  readonly isChainOnly?: boolean;
   /** Layers before which the target's residual stream is tapped. */
   readonly taps: readonly number[];
   /** Parameters of the drafter alone, without what it borrows from the target. */
@@ -30,8 +32,8 @@ export interface Drafter {
   prepare(chains?: readonly number[]): Promise<void>;
   /** `meeting`: where its passes may be joined with those of other sequences; alone unless given. */
   startSession(meeting?: Meeting): DraftSession;
-  /** The same drafter as a graph, for gradients and for scoring many candidates at once. */
-  readonly graph: DraftGraph;
+  /** The same drafter as a graph, for gradients and for scoring many candidates at once; undefined where there is none. */
+  readonly graph: DraftGraph | undefined;
 }
 
 /** One request's drafting state. */
@@ -40,6 +42,8 @@ export interface DraftSession {
   observe(verified: VerifiedTokens): void;
   /** Levels that fit the drafter's own context. */
   readonly room: number;
+  /** What it proposes follows from the text alone and is never drawn, at any temperature; it has draftChain. */
+  readonly isDeterministic?: boolean;
   /**
    * Scores of the tokens behind each given node. Node 0 is the root; all nodes of one call have one depth, and their
    * parents were expanded before, since the last observe.
@@ -49,7 +53,7 @@ export interface DraftSession {
   catchUp?(): Promise<void>;
   /**
    * The drafter's most likely chain behind the root, drafted in one program: what expanding level by level gives, with
-   * one call instead of many. Optional; after it, only observe may follow.
+   * one call instead of many; shorter where it has no more to propose. Optional; after it, only observe may follow.
    */
   draftChain?(length: number): Promise<readonly number[]>;
   /** Gives back what it holds. Nothing may be asked any more. */
@@ -64,9 +68,6 @@ export interface VerifiedTokens {
   /** The token behind them: the first of the next chunk, or the root of the next draft. */
   readonly next: number;
 }
-
-/** `top` gives the best few of each row, `logits` the whole vocabulary as well. */
-export type ScoreDetail = 'top' | 'logits';
 
 export interface GrowingDraft {
   readonly tokens: readonly number[]; // [node]

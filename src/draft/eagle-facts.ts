@@ -1,37 +1,62 @@
-/** What `inspect` says of an EAGLE head beyond its sizes: the very parts that the loader would run. */
-import type { Problem } from '../checkpoint/open-checkpoint.js';
+/** What an EAGLE head says of itself, for `inspect`: the very parts that the loader would run, in words. */
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
+import { MistletoeError } from '../core/errors.js';
+import { flattenConfig } from './draft-configuration.js';
+import type { Refuse } from './draft-system.js';
 import type { DrafterFacts } from './drafter-facts.js';
+import { sizeIn } from './drafter-facts.js';
 import type { Eagle3Parts, EagleParts } from './eagle-parts.js';
-import { describeEagle, describeEagle3 } from './eagle-parts.js';
 import { readTapRule } from './taps.js';
-import { unreadProblems } from './unread-tensors.js';
 
-/** Heads of a config.json that names none are the target's, which is not there: sizes that fit any. */
-const anyHeads = { headCount: 1, keyValueHeadCount: 1, headSize: 2, vocabularySize: 1 };
-
-export interface EagleReading {
-  readonly facts: Pick<DrafterFacts, 'rotary' | 'traits'> & { readonly tapRule?: string };
-  readonly problems: readonly Problem[];
-}
-
-export function readEagleFacts(system: 'eagle' | 'eagle3', checkpoint: Checkpoint): EagleReading {
-  const describe = system === 'eagle' ? describeEagle : describeEagle3;
-  const parts = describe(checkpoint, '', anyHeads);
-  const { rotaryBase: base, rotaryOrigin: origin } = parts.configuration;
+export function describeEagleFacts({ config }: Checkpoint, parts: EagleParts): DrafterFacts {
+  const { hiddenSize } = parts.configuration;
+  const vocabularySize = parts.ownVocabulary ?? sizeIn(flattenConfig(config), 'vocab_size');
   return {
-    facts: {
-      rotary: { base, origin },
-      traits: listTraits(parts),
-      ...(system === 'eagle' ? {} : { tapRule: describeTaps(checkpoint) }),
-    },
-    problems: unreadProblems(parts.unread),
+    hiddenSize,
+    draftVocabularySize: vocabularySize,
+    ...describeLayer(parts),
+    expects: { hiddenSize, vocabularySize },
   };
 }
 
-function describeTaps(checkpoint: Checkpoint): string {
-  const { listed, origin } = readTapRule(checkpoint);
-  return listed === undefined ? origin : `${listed.join(', ')} (${origin})`;
+export function describeEagle3Facts(
+  checkpoint: Checkpoint,
+  parts: Eagle3Parts,
+  refuse: Refuse,
+): DrafterFacts {
+  const { tensors } = checkpoint;
+  const config = flattenConfig(checkpoint.config);
+  const { hiddenSize } = parts.configuration;
+  const targetHidden = sizeIn(config, 'target_hidden_size') ?? hiddenSize;
+  const taps = parts.stateWidth / targetHidden;
+  const known = tensors.get('t2d') ?? tensors.get('model.t2d');
+  return {
+    hiddenSize,
+    draftVocabularySize: parts.draftVocabulary,
+    ...describeLayer(parts),
+    expects: {
+      hiddenSize: targetHidden,
+      vocabularySize: known?.shape[0] ?? sizeIn(config, 'vocab_size'),
+      taps: Number.isInteger(taps) ? taps : undefined,
+      tapRule: describeTaps(checkpoint, refuse),
+    },
+  };
+}
+
+function describeTaps(checkpoint: Checkpoint, refuse: Refuse): string | undefined {
+  try {
+    const { listed, origin } = readTapRule(checkpoint);
+    return listed === undefined ? origin : `${listed.join(', ')} (${origin})`;
+  } catch (fault) {
+    if (!(fault instanceof MistletoeError)) throw fault;
+    refuse(fault);
+    return undefined;
+  }
+}
+
+function describeLayer(parts: EagleParts | Eagle3Parts): Pick<DrafterFacts, 'rotary' | 'traits'> {
+  const { rotaryBase: base, rotaryOrigin: origin } = parts.configuration;
+  return { rotary: { base, origin }, traits: listTraits(parts) };
 }
 
 function listTraits(parts: EagleParts | Eagle3Parts): readonly string[] {

@@ -11,9 +11,10 @@
  */
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
 import type { WeightRecipe } from '../checkpoint/weight-recipe.js';
+import { MistletoeError } from '../core/errors.js';
 import { showValue } from '../core/json-text.js';
 import type { ModelConfiguration } from '../model/configuration.js';
-import { layerRecipes, matrixRecipe, projectionRecipe, vectorRecipe } from '../model/weights.js';
+import { layerRecipes, vectorRecipe } from '../model/weights.js';
 import { misfit, shapeOf } from './checks.js';
 import type { KnownSizes } from './draft-configuration.js';
 import {
@@ -22,6 +23,12 @@ import {
   readDraftConfiguration,
   readEagleSetting,
 } from './draft-configuration.js';
+import type { Refuse } from './draft-system.js';
+import { refuseAtOnce } from './draft-system.js';
+import { sizeIn } from './drafter-facts.js';
+import type { FusionNorm } from './eagle-recipes.js';
+import { embeddingRecipes, fusionNormRecipes, linearRecipes } from './eagle-recipes.js';
+import { measureLayer } from './layer-sizes.js';
 import { listUnread } from './unread-tensors.js';
 
 export interface EagleParts {
@@ -49,26 +56,31 @@ export interface Eagle3Parts extends EagleParts {
   readonly feedsNormed: boolean;
 }
 
-/** Before the taps are fused: nothing, one norm over all of them, or one for each. */
-export type FusionNorm = 'none' | 'joined' | 'each';
-
 type TargetSizes = Pick<
   ModelConfiguration,
-  'headCount' | 'keyValueHeadCount' | 'headSize' | 'vocabularySize'
-> &
-  Partial<Pick<ModelConfiguration, 'hiddenSize'>>;
+  'headCount' | 'keyValueHeadCount' | 'headSize' | 'vocabularySize' | 'hiddenSize'
+>;
+
+export interface EagleContext {
+  readonly refuse?: Refuse;
+  /** Stands in where config.json names no heads; without one they are as the tensors allow. */
+  readonly target?: TargetSizes;
+}
 
 const incomplete = 'The file is incomplete: download it again.';
 
-/** `target` stands in where config.json names no heads; without one they have to be named. */
-export function describeEagle(checkpoint: Checkpoint, scope: string, target?: TargetSizes): EagleParts {
+export function describeEagle(
+  checkpoint: Checkpoint,
+  scope: string,
+  { refuse = refuseAtOnce, target }: EagleContext = {},
+): EagleParts {
   const prefix = findPrefix(checkpoint);
   const layer = `${prefix}layers.0`;
-  const common = describeCommon(checkpoint, { prefix, layer }, target);
+  const common = describeCommon(checkpoint, { prefix, layer }, refuse, target);
   const { configuration, hasFusionBias, ownVocabulary, output, draftVocabulary, hasOutputBias } = common;
   const { hiddenSize } = configuration;
   if (checkpoint.config.bias === true && !hasFusionBias)
-    throw misfit(checkpoint.folder, 'declares "bias": true and lacks fc.bias', incomplete);
+    refuse(misfit(checkpoint.folder, 'declares "bias": true and lacks fc.bias', incomplete));
   const recipes = [
     ...linearRecipes(`${scope}fc`, `${prefix}fc`, 2 * hiddenSize, hiddenSize, hasFusionBias),
     ...layerRecipes(`${scope}layer`, layer, configuration, { inputNorm: false }),
@@ -80,33 +92,44 @@ export function describeEagle(checkpoint: Checkpoint, scope: string, target?: Ta
   return { ...common, stateWidth: hiddenSize, recipes, unread: listUnread(checkpoint, recipes) };
 }
 
-export function describeEagle3(checkpoint: Checkpoint, scope: string, target?: TargetSizes): Eagle3Parts {
+export function describeEagle3(
+  checkpoint: Checkpoint,
+  scope: string,
+  { refuse = refuseAtOnce, target }: EagleContext = {},
+): Eagle3Parts {
   const { tensors, folder, config } = checkpoint;
   const prefix = findPrefix(checkpoint);
-  const layer = tensors.has(`${prefix}midlayer.hidden_norm.weight`)
-    ? `${prefix}midlayer`
-    : `${prefix}layers.0`;
-  const common = describeCommon(checkpoint, { prefix, layer }, target);
+  const hasMidlayer = [...tensors.keys()].some((name) => name.startsWith(`${prefix}midlayer.`));
+  const layer = hasMidlayer ? `${prefix}midlayer` : `${prefix}layers.0`;
+  const common = describeCommon(checkpoint, { prefix, layer }, refuse, target);
   const { configuration, hasFusionBias, ownVocabulary, output, draftVocabulary, hasOutputBias } = common;
   const { hiddenSize } = configuration;
-  if (draftVocabulary === undefined) throw misfit(folder, `lacks the tensor ${output}.weight`, incomplete);
+  if (draftVocabulary === undefined) refuse(misfit(folder, `lacks the tensor ${output}.weight`, incomplete));
   if (readEagleSetting(config, 'use_aux_hidden_state') === false) {
-    throw misfit(
-      folder,
-      'asks for "use_aux_hidden_state": false',
-      "An EAGLE-3 head that reads only the target's last feature is not supported.",
+    refuse(
+      misfit(
+        folder,
+        'asks for "use_aux_hidden_state": false',
+        "An EAGLE-3 head that reads only the target's last feature is not supported.",
+      ),
     );
   }
-  const stateWidth = shapeOf(checkpoint, `${prefix}fc.weight`)[1]!;
-  const fusionNorm = readFusionNorm(checkpoint);
-  const tapWidth = target?.hiddenSize ?? numberIn(config, 'target_hidden_size') ?? hiddenSize;
+  const stateWidth = shapeOf(checkpoint, `${prefix}fc.weight`)[1] ?? 0;
+  const isAsked = createAsker(checkpoint, refuse);
+  const fusionNorm =
+    isAsked('fc_norm') === true ? 'each' : isAsked('norm_before_fc') === true ? 'joined' : 'none';
+  const tapWidth = target?.hiddenSize ?? sizeIn(flattenConfig(config), 'target_hidden_size') ?? hiddenSize;
+  // As many as there can be: the widths are a stranger's.
+  const taps = Math.min(Math.floor(stateWidth / tapWidth), tensors.size);
   const recipes = [
-    ...fusionNormRecipes(scope, prefix, fusionNorm, stateWidth, tapWidth),
+    ...fusionNormRecipes(scope, prefix, fusionNorm, { stateWidth, tapWidth, taps }),
     ...linearRecipes(`${scope}fc`, `${prefix}fc`, stateWidth, hiddenSize, hasFusionBias),
     vectorRecipe(`${scope}layer.hidden_norm.weight`, `${layer}.hidden_norm.weight`, hiddenSize),
     ...layerRecipes(`${scope}layer`, layer, configuration, { attentionInputSize: 2 * hiddenSize }),
     vectorRecipe(`${scope}norm.weight`, `${prefix}norm.weight`, hiddenSize),
-    ...linearRecipes(`${scope}lm_head`, output, hiddenSize, draftVocabulary, hasOutputBias),
+    ...(draftVocabulary === undefined
+      ? []
+      : linearRecipes(`${scope}lm_head`, output, hiddenSize, draftVocabulary, hasOutputBias)),
     ...embeddingRecipes(scope, prefix, ownVocabulary, hiddenSize),
   ];
   return {
@@ -114,8 +137,8 @@ export function describeEagle3(checkpoint: Checkpoint, scope: string, target?: T
     stateWidth,
     fusionNorm,
     // vLLM reads a speculators head without the key as one that asks for it (vllm-project/vllm, pull request 25961).
-    normBeforeResidual: isAsked(checkpoint, 'norm_before_residual') ?? isSpeculatorsFormat(config),
-    feedsNormed: isAsked(checkpoint, 'norm_output') ?? false,
+    normBeforeResidual: isAsked('norm_before_residual') ?? isSpeculatorsFormat(config),
+    feedsNormed: isAsked('norm_output') ?? false,
     recipes,
     unread: listUnread(checkpoint, recipes, [/^(model\.)?(d2t|t2d)$/]),
   };
@@ -128,57 +151,55 @@ interface Places {
   readonly layer: string;
 }
 
-function describeCommon(checkpoint: Checkpoint, { prefix, layer }: Places, target: TargetSizes | undefined) {
+function describeCommon(
+  checkpoint: Checkpoint,
+  { prefix, layer }: Places,
+  refuse: Refuse,
+  target: TargetSizes | undefined,
+) {
   const { tensors, config, folder } = checkpoint;
-  const hiddenSize = shapeOf(checkpoint, `${prefix}fc.weight`)[0]!;
-  const [intermediateSize] = shapeOf(checkpoint, `${layer}.mlp.gate_proj.weight`);
+  const [hiddenSize = 1] = shapeOf(checkpoint, `${prefix}fc.weight`);
   const ownVocabulary = tensors.get(`${prefix}embed_tokens.weight`)?.shape[0];
+  const measured = measureLayer(checkpoint, layer, hiddenSize);
+  // Experts in the place of an MLP are told by what is missing, not by what nothing reads.
+  if (target !== undefined) shapeOf(checkpoint, `${layer}.mlp.gate_proj.weight`);
   const known: KnownSizes = {
-    hiddenSize,
-    intermediateSize: intermediateSize!,
-    headCount: target?.headCount,
-    keyValueHeadCount: target?.keyValueHeadCount,
-    headSize: target?.headSize,
+    ...measured,
+    headCount: target?.headCount ?? measured.headCount,
+    keyValueHeadCount: target?.keyValueHeadCount ?? measured.keyValueHeadCount,
+    headSize: target?.headSize ?? measured.headSize,
     vocabularySize: target?.vocabularySize ?? ownVocabulary ?? 1,
   };
-  const configuration = readDraftConfiguration(checkpoint, known);
-  if (configuration.hiddenSize !== hiddenSize) {
-    throw misfit(
-      folder,
-      `declares hidden_size ${configuration.hiddenSize}, but its fc has ${hiddenSize} rows`,
-      'Take config.json and the weights from the same drafter.',
+  const configuration = readConfiguration(checkpoint, known, refuse);
+  // Without a target the two are compared by whoever lists what config.json and the tensors disagree on.
+  if (target !== undefined && configuration.hiddenSize !== hiddenSize) {
+    refuse(
+      misfit(
+        folder,
+        `declares hidden_size ${configuration.hiddenSize}, but its fc has ${hiddenSize} rows`,
+        'Take config.json and the weights from the same drafter.',
+      ),
     );
   }
   const { layer_types: kinds, num_hidden_layers: layers = 1, logit_scale: scale = 1 } = flattenConfig(config);
   // Tensors of further layers are refused by name; a file that lost them would run as one layer.
   if (layers !== 1)
-    throw misfit(folder, `has ${showValue(layers)} layers`, 'A head of one layer is supported.');
+    refuse(misfit(folder, `has ${showValue(layers)} layers`, 'A head of one layer is supported.'));
   if (scale !== 1) {
-    throw misfit(
-      folder,
-      `scales its logits by ${showValue(scale)}`,
-      'A head without "logit_scale" is supported.',
-    );
+    const fault = `scales its logits by ${showValue(scale)}`;
+    refuse(misfit(folder, fault, 'A head without "logit_scale" is supported.'));
   }
   if (Array.isArray(kinds) && kinds.includes('sliding_attention')) {
-    throw misfit(
-      folder,
-      'asks for sliding attention',
-      'A head that sees only the last positions is not supported.',
-    );
+    const unsupported = 'A head that sees only the last positions is not supported.';
+    refuse(misfit(folder, 'asks for sliding attention', unsupported));
   }
-  const has = (part: string): boolean => tensors.has(`${layer}.self_attn.${part}`);
-  if (config.attention_bias === true && !has('q_proj.bias'))
-    throw misfit(folder, 'declares "attention_bias": true and lacks the biases', incomplete);
+  const { queryKeyValueBias, outputBias, queryKeyNorm } = measured;
+  if (config.attention_bias === true && !queryKeyValueBias)
+    refuse(misfit(folder, 'declares "attention_bias": true and lacks the biases', incomplete));
   const output = tensors.has('lm_head.weight') ? 'lm_head' : `${prefix}lm_head`;
   return {
     prefix,
-    configuration: {
-      ...configuration,
-      queryKeyValueBias: has('q_proj.bias'),
-      outputBias: has('o_proj.bias'),
-      queryKeyNorm: has('q_norm.weight'),
-    },
+    configuration: { ...configuration, hiddenSize, queryKeyValueBias, outputBias, queryKeyNorm },
     hasFusionBias: tensors.has(`${prefix}fc.bias`),
     ownVocabulary,
     output,
@@ -187,56 +208,31 @@ function describeCommon(checkpoint: Checkpoint, { prefix, layer }: Places, targe
   };
 }
 
-function readFusionNorm(checkpoint: Checkpoint): FusionNorm {
-  if (isAsked(checkpoint, 'fc_norm') === true) return 'each';
-  return isAsked(checkpoint, 'norm_before_fc') === true ? 'joined' : 'none';
+/** Where config.json cannot be read, sizes are the tensors' and everything else is the default. */
+function readConfiguration(checkpoint: Checkpoint, known: KnownSizes, refuse: Refuse): ModelConfiguration {
+  try {
+    return readDraftConfiguration(checkpoint, known);
+  } catch (fault) {
+    if (!(fault instanceof MistletoeError)) throw fault;
+    refuse(fault);
+    // An even head size, which is all that a configuration asks of it.
+    const heads = { headCount: 1, keyValueHeadCount: 1, headSize: 2 };
+    const { headCount, keyValueHeadCount, headSize } = known;
+    const readable = readDraftConfiguration({ ...checkpoint, config: {} }, { ...known, ...heads });
+    return {
+      ...readable,
+      headCount: headCount ?? 1,
+      keyValueHeadCount: keyValueHeadCount ?? 1,
+      headSize: headSize ?? 2,
+    };
+  }
 }
 
-function isAsked({ config, folder }: Checkpoint, key: string): boolean | undefined {
-  const value = readEagleSetting(config, key);
-  if (value === undefined || value === null || typeof value === 'boolean') return value ?? undefined;
-  throw misfit(folder, `has "${key}": ${showValue(value)}`, 'true or false was expected.');
-}
-
-function fusionNormRecipes(
-  scope: string,
-  prefix: string,
-  norm: FusionNorm,
-  stateWidth: number,
-  tapWidth: number,
-): WeightRecipe[] {
-  if (norm === 'none') return [];
-  if (norm === 'joined')
-    return [vectorRecipe(`${scope}input_norm.weight`, `${prefix}input_norm.weight`, stateWidth)];
-  return Array.from({ length: stateWidth / tapWidth }, (_, tap) =>
-    vectorRecipe(`${scope}fc_norm.${tap}.weight`, `${prefix}fc_norm.${tap}.weight`, tapWidth),
-  );
-}
-
-function embeddingRecipes(
-  scope: string,
-  prefix: string,
-  rows: number | undefined,
-  hiddenSize: number,
-): WeightRecipe[] {
-  if (rows === undefined) return [];
-  return [matrixRecipe(`${scope}embed_tokens.weight`, `${prefix}embed_tokens.weight`, [rows, hiddenSize])];
-}
-
-function linearRecipes(
-  name: string,
-  source: string,
-  inputSize: number,
-  outputSize: number,
-  hasBias: boolean,
-): WeightRecipe[] {
-  return [
-    projectionRecipe(`${name}.weight`, `${source}.weight`, inputSize, outputSize),
-    ...(hasBias ? [vectorRecipe(`${name}.bias`, `${source}.bias`, outputSize)] : []),
-  ];
-}
-
-function numberIn(config: Checkpoint['config'], key: string): number | undefined {
-  const value = config[key];
-  return typeof value === 'number' ? value : undefined;
+function createAsker({ config, folder }: Checkpoint, refuse: Refuse) {
+  return (key: string): boolean | undefined => {
+    const value = readEagleSetting(config, key);
+    if (value === undefined || value === null || typeof value === 'boolean') return value ?? undefined;
+    refuse(misfit(folder, `has "${key}": ${showValue(value)}`, 'true or false was expected.'));
+    return undefined;
+  };
 }

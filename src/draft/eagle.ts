@@ -3,29 +3,39 @@
  * fc [e(x_t+1); f_t] and predicts the target's next feature; the target's own output projection turns it into tokens.
  */
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
-import type { CacheOptions } from '../checkpoint/weight-cache.js';
 import { prepareWeights } from '../checkpoint/weight-cache.js';
 import { concatenate } from '../graph/operations/shaping.js';
-import type { CausalModel } from '../model/causal-model.js';
 import { projectToVocabulary } from '../model/decoder.js';
 import { project, runLayer } from '../model/decoder-layer.js';
 import { createRotary } from '../model/rotary.js';
 import { anotherTarget, countParameters, misfit, requireSizes, requireWidth } from './checks.js';
+import type { DrafterOptions, WeightedSystem } from './draft-system.js';
 import type { Drafter } from './drafter.js';
 import { createEagleDrafter, embeddingOf } from './eagle-drafter.js';
+import { describeEagleFacts } from './eagle-facts.js';
 import { describeEagle } from './eagle-parts.js';
 import type { EagleHead } from './eagle-session.js';
 import { refuseUnread } from './unread-tensors.js';
 
 const scope = 'eagle.';
 
-export async function loadEagle(
-  checkpoint: Checkpoint,
-  target: CausalModel,
-  options: CacheOptions,
-): Promise<Drafter> {
+export const eagle: WeightedSystem = {
+  name: 'eagle',
+  title: 'EAGLE-1/-2',
+  recognise: (names) =>
+    names.some(/^(model\.)?fc\.weight$/) && names.some(/^(model\.)?layers\.0\.self_attn\.q_proj\.weight$/)
+      ? { layout: 'EAGLE-1/-2 head' }
+      : undefined,
+  describe(checkpoint, refuse) {
+    const parts = describeEagle(checkpoint, '', { refuse });
+    return { ...parts, facts: describeEagleFacts(checkpoint, parts) };
+  },
+  load: loadEagle,
+};
+
+async function loadEagle(checkpoint: Checkpoint, { target, ...options }: DrafterOptions): Promise<Drafter> {
   requireSizes(checkpoint, target);
-  const parts = describeEagle(checkpoint, scope, target.configuration);
+  const parts = describeEagle(checkpoint, scope, { target: target.configuration });
   const { configuration, hasFusionBias, draftVocabulary, hasOutputBias } = parts;
   const { hiddenSize } = configuration;
   const { vocabularySize } = target.configuration;
@@ -62,7 +72,7 @@ export async function loadEagle(
   };
   return createEagleDrafter({
     head,
-    system: 'eagle',
+    system: eagle.name,
     name: 'EAGLE',
     reads: 'features',
     taps: [],

@@ -5,17 +5,17 @@
  * the normed state for the residual, or feed the normed output back ("EAGLE 3.1"): eagle-parts.ts tells which.
  */
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
-import type { CacheOptions } from '../checkpoint/weight-cache.js';
 import { prepareWeights } from '../checkpoint/weight-cache.js';
 import type { Tensor } from '../graph/tensor.js';
 import { add } from '../graph/operations/elementwise.js';
 import { concatenate, slice } from '../graph/operations/shaping.js';
-import type { CausalModel } from '../model/causal-model.js';
 import { attend, feedForward, normalise, project } from '../model/decoder-layer.js';
 import { createRotary } from '../model/rotary.js';
 import { countParameters, misfit, requireSizes, requireWidth } from './checks.js';
+import type { DrafterOptions, WeightedSystem } from './draft-system.js';
 import type { Drafter } from './drafter.js';
 import { createEagleDrafter, embeddingOf } from './eagle-drafter.js';
+import { describeEagle3Facts } from './eagle-facts.js';
 import type { Eagle3Parts } from './eagle-parts.js';
 import { describeEagle3 } from './eagle-parts.js';
 import type { EagleHead } from './eagle-session.js';
@@ -25,13 +25,25 @@ import { readVocabularyMap } from './vocabulary-map.js';
 
 const scope = 'eagle3.';
 
-export async function loadEagle3(
-  checkpoint: Checkpoint,
-  target: CausalModel,
-  options: CacheOptions,
-): Promise<Drafter> {
+export const eagle3: WeightedSystem = {
+  name: 'eagle3',
+  title: 'EAGLE-3',
+  recognise(names) {
+    if (!names.some(/^(model\.)?fc\.weight$/)) return undefined;
+    if (names.some(/^(model\.)?midlayer\./)) return { layout: 'EAGLE-3 head' };
+    const isRenamed = names.some(/^(model\.)?layers\.0\.hidden_norm\.weight$/);
+    return isRenamed ? { layout: 'EAGLE-3 head, layers.0 naming' } : undefined;
+  },
+  describe(checkpoint, refuse) {
+    const parts = describeEagle3(checkpoint, '', { refuse });
+    return { ...parts, facts: describeEagle3Facts(checkpoint, parts, refuse) };
+  },
+  load: loadEagle3,
+};
+
+async function loadEagle3(checkpoint: Checkpoint, { target, ...options }: DrafterOptions): Promise<Drafter> {
   requireSizes(checkpoint, target);
-  const parts = describeEagle3(checkpoint, scope, target.configuration);
+  const parts = describeEagle3(checkpoint, scope, { target: target.configuration });
   const { configuration, stateWidth, normBeforeResidual, feedsNormed } = parts;
   const { hiddenSize } = configuration;
   const draftSize = parts.draftVocabulary!;
@@ -81,7 +93,7 @@ export async function loadEagle3(
   };
   return createEagleDrafter({
     head,
-    system: 'eagle3',
+    system: eagle3.name,
     name: 'EAGLE-3',
     reads: 'taps',
     taps,

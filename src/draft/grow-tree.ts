@@ -12,7 +12,7 @@ import { toDistribution } from '../core/sampling.js';
 import { topIndices } from '../core/vector.js';
 import type { DraftSession, GrowingDraft } from './drafter.js';
 import type { DraftPolicy, DynamicPolicy } from './policy.js';
-import { loadTreeShape } from './policy.js';
+import { formatDraftPolicy, loadTreeShape } from './policy.js';
 import type { DraftScores } from './scores.js';
 import { detailFor } from './scores.js';
 import type { TokenTree } from './token-tree.js';
@@ -29,13 +29,21 @@ export interface DrafterLimits {
   readonly name: string;
   readonly maximumDepth: number;
   readonly vocabularySize: number;
+  readonly isChainOnly?: boolean;
 }
 
 export function resolvePolicy(
   policy: Exclude<DraftPolicy, { kind: 'auto' }>,
   drafter: DrafterLimits,
 ): ResolvedPolicy {
-  const { name, maximumDepth, vocabularySize } = drafter;
+  const { name, maximumDepth, vocabularySize, isChainOnly = false } = drafter;
+  if (isChainOnly && policy.kind !== 'chain') {
+    throw new MistletoeError(
+      'usage',
+      `The draft policy is ${formatDraftPolicy(policy)}; ${name} has one token to propose at a time, which makes chains.`,
+      { hint: 'Use for example chain:4.' },
+    );
+  }
   const levels = policy.kind === 'chain' ? policy.length : policy.kind === 'dynamic' ? policy.depth + 1 : 0;
   if (levels > maximumDepth) {
     throw new MistletoeError(
@@ -85,9 +93,11 @@ export interface DraftRequest {
 
 export async function growTree(session: DraftSession, request: DraftRequest): Promise<TokenTree> {
   const { policy, along } = request;
-  if (along !== undefined) return growAlong(session, request, along);
+  const { isDeterministic = false } = session;
+  if (along !== undefined && !isDeterministic) return growAlong(session, request, along);
   if (policy.kind === 'dynamic') return growDynamicTree(session, request, policy);
-  if (policy.kind === 'chain' && request.sampling.temperature === 0 && session.draftChain !== undefined) {
+  const isCertain = isDeterministic || request.sampling.temperature === 0;
+  if (policy.kind === 'chain' && isCertain && session.draftChain !== undefined) {
     if (request.depthLimit < 1) return chainTree(request.root, []);
     const tokens = await session.draftChain(policy.length);
     return chainTree(request.root, tokens.slice(0, request.depthLimit));

@@ -52,6 +52,9 @@ import { readScores, scoreNames, scoreOutputs } from './scores.js';
 import { PendingStates } from './states.js';
 import { refuseUnread } from './unread-tensors.js';
 
+/** Before the names under which its weights are kept. */
+const hydraScope = 'hydra.';
+
 export const hydra: WeightedSystem = {
   name: 'hydra',
   title: 'Hydra',

@@ -19,15 +19,17 @@ import { readTokenizerConfig } from '../text/tokenizer-config.js';
 import { hasTokenizer, readTokenizerFile } from '../text/tokenizer-file.js';
 import { readDecoderTensors, toProblem } from './decoder-tensors.js';
 import type { DrafterFacts } from './drafter-facts.js';
-import { readDrafterFacts } from './drafter-facts.js';
-import { readEagleFacts } from './eagle-facts.js';
-import type { Recognition } from './recognise.js';
-import { recogniseCheckpoint } from './recognise.js';
+import { readDrafter } from './drafter-reading.js';
+import type { Recognition } from './systems.js';
+import { recogniseCheckpoint } from './systems.js';
 
 export interface Inspection {
   readonly folder: string;
-  /** `decoder` is a whole language model; `unreadable` a folder whose weights cannot be opened. */
-  readonly kind: Recognition['kind'] | 'unreadable';
+  /**
+   * The name of a drafting system; `decoder` for a whole language model, `unknown` for tensors of no known layout,
+   * `unreadable` for a folder whose weights cannot be opened.
+   */
+  readonly kind: string;
   readonly layout: string;
   readonly model?: ModelConfiguration;
   readonly drafter?: DrafterFacts;
@@ -96,34 +98,24 @@ export async function inspectCheckpoint(folder: string): Promise<Inspection> {
     weights: await describeWeights(checkpoint),
     ...text,
   };
-  if (recognition.kind === 'decoder' || recognition.kind === 'unknown') {
-    const model = await attempt(() => configurationOf(checkpoint, recognition));
-    if (model === undefined) return { ...common, notes, problems };
-    const tensors = await attempt(() => readDecoderTensors(checkpoint, model));
-    if (tensors === undefined) return { ...common, model, notes, problems };
-    problems.push(...tensors.problems);
-    notes.push(...model.notes, ...tensors.notes);
-    problems.push(...findVocabularyProblems(model, text.tokenizer));
-    if (text.tokenizer === undefined && problems.length === 0) {
-      notes.push(
-        'No tokenizer here: it can serve as a drafter with the tokenizer of its target, not as a target.',
-      );
-    }
-    return { ...common, model, memory: describeMemory(model), notes, problems };
+  const { kind, system } = recognition;
+  if (kind !== 'decoder' && system !== undefined) {
+    const { facts, problems: found } = readDrafter(system, checkpoint);
+    return { ...common, drafter: facts, notes, problems: [...problems, ...found] };
   }
-  if (recognition.kind === 'speculative-sampling') return { ...common, notes, problems };
-  const reading = readDrafterFacts(recognition.kind, checkpoint);
-  problems.push(...reading.problems);
-  const { kind } = recognition;
-  const isComplete = reading.problems.length === 0;
-  const more =
-    isComplete && (kind === 'eagle' || kind === 'eagle3')
-      ? await attempt(() => readEagleFacts(kind, checkpoint))
-      : undefined;
-  problems.push(...(more?.problems ?? []));
-  const { tapRule, ...described } = more?.facts ?? {};
-  const expects = { ...reading.facts.expects, ...(tapRule === undefined ? {} : { tapRule }) };
-  return { ...common, drafter: { ...reading.facts, ...described, expects }, notes, problems };
+  const model = await attempt(() => configurationOf(checkpoint, recognition));
+  if (model === undefined) return { ...common, notes, problems };
+  const tensors = await attempt(() => readDecoderTensors(checkpoint, model));
+  if (tensors === undefined) return { ...common, model, notes, problems };
+  problems.push(...tensors.problems);
+  notes.push(...model.notes, ...tensors.notes);
+  problems.push(...findVocabularyProblems(model, text.tokenizer));
+  if (text.tokenizer === undefined && problems.length === 0) {
+    notes.push(
+      'No tokenizer here: it can serve as a drafter with the tokenizer of its target, not as a target.',
+    );
+  }
+  return { ...common, model, memory: describeMemory(model), notes, problems };
 }
 
 function configurationOf({ config }: Checkpoint, { layout }: Recognition): ModelConfiguration {

@@ -6,7 +6,9 @@ import { topIndices, topValues } from '../graph/operations/indexing.js';
 import { logSoftmax } from '../graph/operations/reductions.js';
 import type { NamedTensors, NamedValues } from '../runtime/program.js';
 import { floatsOf, integersOf } from '../runtime/program.js';
-import type { ScoreDetail } from './drafter.js';
+
+/** `top` gives the best few of each row, `logits` the whole vocabulary as well. */
+export type ScoreDetail = 'top' | 'logits';
 
 export interface TopTokens {
   readonly tokens: ArrayLike<number>; // [count] descending
@@ -76,6 +78,19 @@ export function readScores(outputs: NamedValues, want: ScoreDetail, vocabularies
 /** One row's scores for several nodes that share it. */
 export function repeatRow(scores: DraftScores, row: number): DraftScores {
   return { top: (_, count) => scores.top(row, count), logits: () => scores.logits(row) };
+}
+
+/** Scores that leave no choice: all on one token, or on none where there is nothing to propose. */
+export function certainScores(token: number | undefined, vocabularySize: number): DraftScores {
+  const chosen = token === undefined ? [] : [token];
+  return {
+    top: () => ({ tokens: chosen, logProbabilities: chosen.map(() => 0) }),
+    logits() {
+      const whole = new Float32Array(vocabularySize).fill(-Infinity);
+      for (const only of chosen) whole[only] = 0;
+      return whole;
+    },
+  };
 }
 
 /** Whether a policy that asks for this many ranks needs whole rows. */

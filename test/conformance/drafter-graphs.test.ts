@@ -29,7 +29,7 @@ interface Text {
 async function scoreByGraph({ target, drafter }: TinyPair, { prompt, lead, answer }: Text) {
   const pass = buildForcedPass({ target, drafter, window, embedWith: embedIds(), depth });
   const outputs = Object.fromEntries(pass.draftLogits.map((logits, level) => [`level${level}`, logits]));
-  const stores = [target.weights, ...drafter.graph.weights.filter((store) => store !== target.weights)];
+  const stores = [target.weights, ...drafter.graph!.weights.filter((store) => store !== target.weights)];
   const program = await target.runtime.compile(outputs, stores);
   const state = await readPromptState({ target, drafter }, prompt);
   const tokens = [state.lastToken, ...lead, ...answer.slice(0, -1)];
@@ -105,7 +105,7 @@ describe.each(drafterVariants)('$name', (variant) => {
     const bySession = await scoreBySession(pair, text);
     expect(byGraph.map((rows) => rows.length)).toEqual([7, 6, 5, 4]);
     expect(bySession.map((rows) => rows.length)).toEqual([7, 6, 5, 4]);
-    const { targetTokens } = pair.drafter.graph;
+    const { targetTokens } = pair.drafter.graph!;
     byGraph.forEach((rows, level) => {
       rows.forEach((logits, row) => {
         const whole = new Float32Array(vocabularySize).fill(-Infinity);

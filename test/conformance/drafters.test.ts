@@ -8,7 +8,7 @@ import { readPrefix } from '../../src/decode/prefix.js';
 import type { SpeculativeGeneration } from '../../src/decode/speculative.js';
 import { always, decodeSpeculative } from '../../src/decode/speculative.js';
 import type { Drafter, DraftSession } from '../../src/draft/drafter.js';
-import { recogniseCheckpoint } from '../../src/draft/recognise.js';
+import { recogniseCheckpoint } from '../../src/draft/systems.js';
 import { tiny } from '../support/tiny-checkpoints.js';
 import { drafterVariants } from '../support/tiny-drafters.js';
 import type { TinyPair } from '../support/tiny-pair.js';

@@ -161,7 +161,7 @@ describe.each(paddings)('$title', (padding) => {
     const [byIds, byRows] = await Promise.all(
       [embedIds(), embedOneHotSuffix(oneHot)].map(async (embedWith) => {
         const pass = buildForcedPass({ target, drafter, window, embedWith, depth: 1 });
-        const stores = [target.weights, ...drafter.graph.weights];
+        const stores = [target.weights, ...drafter.graph!.weights];
         const outputs = await runDeclared(
           await runtime.compile({ logits: pass.draftLogits[0]! }, stores),
           given,

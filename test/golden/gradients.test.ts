@@ -68,13 +68,13 @@ async function lossAndGradient(
     drafter === undefined
       ? meanDivergence(logSoftmax(input('clean', [1, window, vocabularySize])), targetDistribution)
       : meanDivergence(
-          restrict(slice(targetDistribution, 1, 1), drafter.graph.targetTokens),
+          restrict(slice(targetDistribution, 1, 1), drafter.graph!.targetTokens),
           logSoftmax(pass.draftLogits[0]!),
         );
   const [byOneHot] = gradient(loss, [oneHot]);
   const program = await runtime.compile({ loss, gradient: byOneHot! }, [
     target.weights,
-    ...(drafter?.graph.weights ?? []),
+    ...(drafter?.graph!.weights ?? []),
   ]);
   const state = await readPromptState({ target, drafter: drafter ?? reader }, prompt.prompt_ids);
   const hot = new Float32Array(suffixLength * vocabularySize);

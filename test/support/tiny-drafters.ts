@@ -5,7 +5,6 @@ import type { WritableTensor, WritableTensors } from '../../src/checkpoint/testi
 import { writeSafetensors } from '../../src/checkpoint/testing/write-safetensors.js';
 import type { Random } from '../../src/core/random.js';
 import { createRandom } from '../../src/core/random.js';
-import type { Recognition } from '../../src/draft/recognise.js';
 import type { TinySizes } from './tiny-checkpoints.js';
 import {
   createWorld,
@@ -21,7 +20,7 @@ import {
 
 export interface DrafterVariant {
   readonly name: string;
-  readonly kind: Recognition['kind'];
+  readonly kind: string;
   readonly layout: string;
   readonly maximumDepth: number;
   write(folder: string, sizes: TinySizes): string;

@@ -49,7 +49,7 @@ export class TinyModels {
 
   async load(drafterFolder: string): Promise<TinyPair> {
     const { target, tokenizer } = await this.loadTarget();
-    return { target, tokenizer, drafter: await this.loadDrafter(drafterFolder, target) };
+    return { target, tokenizer, drafter: await this.loadDrafter(drafterFolder, target, tokenizer) };
   }
 
   async loadTarget(): Promise<Pick<TinyPair, 'target' | 'tokenizer'>> {
@@ -58,8 +58,8 @@ export class TinyModels {
     return { target, tokenizer: await loadTokenizer(this.targetFolder) };
   }
 
-  loadDrafter(folder: string, target: CausalModel): Promise<Drafter> {
-    return loadDrafter(folder, { target, cacheFolder: this.cacheFolder });
+  loadDrafter(source: string, target: CausalModel, tokenizer?: Tokenizer): Promise<Drafter> {
+    return loadDrafter(source, { target, tokenizer, cacheFolder: this.cacheFolder });
   }
 
   private get cacheFolder(): string {

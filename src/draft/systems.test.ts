@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { StoredTensor } from '../checkpoint/stored-tensor.js';
-import { recogniseCheckpoint } from './recognise.js';
+import { recogniseCheckpoint, systems } from './systems.js';
 
 function recognise(...names: string[]) {
   return recogniseCheckpoint({ tensors: new Map(names.map((name) => [name, {} as StoredTensor])) });
@@ -52,8 +52,13 @@ describe('recogniseCheckpoint', () => {
     expect(recognise(...names)).toMatchObject({ kind, layout });
   });
 
+  it('knows systems by names of their own', () => {
+    const names = systems.map(({ name }) => name);
+    expect(new Set(names).size).toBe(names.length);
+  });
+
   it('says where Medusa-2 keeps its heads', () => {
-    expect(recognise(...decoder, 'medusa_head.0.0.linear.weight').heads).toBe('medusa');
-    expect(recognise(...decoder).heads).toBeUndefined();
+    expect(recognise(...decoder, 'medusa_head.0.0.linear.weight').system?.name).toBe('medusa');
+    expect(recognise(...decoder).system?.name).toBe('speculative-sampling');
   });
 });

@@ -1,0 +1,25 @@
+/** From what a user writes for a drafter to what loadDrafter takes. */
+import { existsSync } from 'node:fs';
+import { findNearNames } from '../checkpoint/near-names.js';
+import { MistletoeError } from '../core/errors.js';
+import { findWeightless, systems, weightlessForms } from '../draft/systems.js';
+import { bundledDrafterFolder, bundledDrafters } from './bundled-drafters.js';
+
+/**
+ * Where a drafter comes from, given by its folder, by a bundled name, or by a system without weights such as
+ * `ngram:2,4`. A name always means what it names, wherever the command runs; a folder of the same name is written
+ * `./eagle3`.
+ */
+export function findDrafter(given: string): string {
+  const name = bundledDrafters.find((bundled) => bundled === given);
+  if (name !== undefined) return bundledDrafterFolder(name);
+  const weightless = findWeightless(given);
+  if (weightless !== undefined) return weightless.normalise(given);
+  if (/[/\\.]/.test(given) || existsSync(given)) return given;
+  const known = [...bundledDrafters, ...systems.map(({ name }) => name).filter(findWeightless)];
+  const near = findNearNames(given.toLowerCase(), known);
+  const guess = near.length === 0 ? '' : `Did you mean ${near.join(' or ')}? `;
+  throw new MistletoeError('usage', `There is no bundled drafter "${given}", and no folder of that name.`, {
+    hint: `${guess}Bundled: ${bundledDrafters.join(', ')}. Without weights: ${weightlessForms.join(', ')}. A drafter of your own is given by its folder.`,
+  });
+}
