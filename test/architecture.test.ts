@@ -24,7 +24,7 @@ const source = resolve(import.meta.dirname, '../src');
 function listFiles(folder: string): string[] {
   return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
     const path = join(folder, entry.name);
-    return entry.isDirectory() ? listFiles(path) : entry.name.endsWith('.ts') ? [path] : [];
+    return entry.isDirectory() ? listFiles(path) : /\.[jt]s$/.test(entry.name) ? [path] : [];
   });
 }
 
@@ -38,6 +38,31 @@ function importsOf(path: string): string[] {
     (match) => match[1] ?? '',
   );
   return specifiers.map((specifier) => resolve(dirname(path), specifier));
+}
+
+/**
+ * Groups of files that lead back to themselves, by Tarjan's strongly connected components. Every import counts: one of
+ * types alone is gone at run time, but whoever reads the file still has to read the other first.
+ */
+function findCircles(imports: ReadonlyMap<string, readonly string[]>): string[][] {
+  const order = new Map<string, number>();
+  const lowest = new Map<string, number>();
+  const open: string[] = [];
+  const circles: string[][] = [];
+  const visit = (file: string): void => {
+    order.set(file, order.size);
+    lowest.set(file, order.get(file)!);
+    open.push(file);
+    for (const next of imports.get(file) ?? []) {
+      if (!order.has(next)) visit(next);
+      if (open.includes(next)) lowest.set(file, Math.min(lowest.get(file)!, lowest.get(next)!));
+    }
+    if (lowest.get(file) !== order.get(file)) return;
+    const group = open.splice(open.indexOf(file));
+    if (group.length > 1 || imports.get(file)?.includes(file) === true) circles.push(group.sort());
+  };
+  for (const file of imports.keys()) if (!order.has(file)) visit(file);
+  return circles;
 }
 
 describe('the house', () => {
@@ -58,6 +83,24 @@ describe('the house', () => {
         .map((target) => `${relative(source, file)} imports ${relative(source, target)}`),
     );
     expect(violations).toEqual([]);
+  });
+
+  it('has no import that leads back to where it began', () => {
+    const published = files.filter((file) => !file.endsWith('.test.ts') && !/[/\\]testing[/\\]/.test(file));
+    const known = new Set(published);
+    const toSource = (path: string): string => {
+      const typed = path.replace(/\.js$/, '.ts');
+      return known.has(typed) ? typed : path;
+    };
+    const imports = new Map(published.map((file) => [file, importsOf(file).map(toSource)]));
+    expect([...imports.values()].flat().filter((file) => !known.has(file))).toEqual([]);
+    const circles = findCircles(imports);
+    expect(circles.map((circle) => circle.map((file) => relative(source, file)))).toEqual([]);
+  });
+
+  it('would see a circle', () => {
+    const imports = { a: ['b'], b: ['c', 'd'], c: ['e'], d: ['b'], e: [], f: ['f'], g: ['a', 'f'] };
+    expect(findCircles(new Map(Object.entries(imports)))).toEqual([['b', 'd'], ['f']]);
   });
 
   it('keeps index.ts at the top only, and no utils.ts', () => {

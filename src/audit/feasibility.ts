@@ -5,7 +5,7 @@
  * there on. Only decoding tells, and the few suffixes that are chosen are decoded.
  */
 import { leastSimilarity, type KeepRule } from '../measure/kept-class.js';
-import type { Scored } from './scoring.js';
+import type { Scored } from './suffix-score.js';
 
 export interface KeepBounds {
   /** The veto: mean divergence of the target's distribution, in nats, that a suffix may cause. */

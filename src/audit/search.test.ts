@@ -7,9 +7,9 @@ import { joinPrompt, suffixText } from './audit-prompt.js';
 import type { Candidate } from './candidates.js';
 import { keyOf, randomSuffix } from './candidates.js';
 import type { Projection } from './projection.js';
-import type { Scored } from './scoring.js';
-import type { SearchOutcome, SearchSettings, SuffixScorer } from './search.js';
 import { searchSuffix } from './search.js';
+import type { SearchOutcome, SearchSettings, SuffixScorer } from './search-problem.js';
+import type { Scored } from './suffix-score.js';
 
 const settings: SearchSettings = {
   ...tinySettings,

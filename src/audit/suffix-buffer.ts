@@ -3,8 +3,8 @@ import type { Random } from '../core/random.js';
 import type { Candidate } from './candidates.js';
 import { keyOf } from './candidates.js';
 import { violationOf } from './feasibility.js';
-import type { Scored } from './scoring.js';
-import type { SearchOutcome, SearchSettings } from './search.js';
+import type { SearchOutcome, SearchSettings } from './search-problem.js';
+import type { Scored } from './suffix-score.js';
 
 /** Suffixes that are kept to go on from when a search stalls. */
 const mostWaiting = 16;
@@ -88,6 +88,7 @@ export class SuffixBuffer {
   private valueOf(scored: Scored): number {
     switch (this.settings.drive) {
       case 'degradation':
+      case 'unguided':
         return scored.degradation;
       case 'preservation':
         return -scored.divergence;

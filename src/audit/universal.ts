@@ -24,12 +24,12 @@ import { readPromptState } from './prompt-state.js';
 import type { UniversalResult, UniversalSplit } from './result.js';
 import { universalSchema } from './result-schema.js';
 import type { StepCounts } from './same-answer.js';
-import type { Scored, SuffixGradients } from './scoring.js';
 import { Scorer } from './scoring.js';
 import type { SearchPrograms } from './search-programs.js';
 import { compileSearch } from './search-programs.js';
-import type { SuffixScorer } from './search.js';
 import { searchSuffix } from './search.js';
+import type { SuffixScorer } from './search-problem.js';
+import type { Scored, SuffixGradients } from './suffix-score.js';
 import { driveOf } from './settings.js';
 import { countClasses } from './summary.js';
 

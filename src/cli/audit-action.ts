@@ -1,3 +1,4 @@
+import { bundledPrompts } from '../decode/bundled-models.js';
 import { relative } from 'node:path';
 import { createRequest } from '../audit/create-request.js';
 import type { AuditEvents } from '../audit/audit-events.js';
@@ -18,10 +19,9 @@ import type { Prompt } from '../text/prompt-set.js';
 import { inlinePrompt, loadPrompts, promptSetFiles } from '../text/prompt-set.js';
 import type { GivenSuffix } from '../text/suffix-list.js';
 import { dropRepeated, parseSuffixes } from '../text/suffix-list.js';
-import type { AuditFlags } from './audit-command.js';
+import type { AuditFlags } from './command-flags.js';
 import { createAuditProgress } from './audit-progress.js';
 import { formatAudit } from './audit-text.js';
-import { bundledPrompts } from './bench-command.js';
 import { cacheOf } from './common-options.js';
 import { exitCodes } from './failure.js';
 import { createNotice } from './notice.js';

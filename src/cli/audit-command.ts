@@ -4,36 +4,10 @@ import { MistletoeError } from '../core/errors.js';
 import { quoteWord, shortenPath } from '../core/shown-words.js';
 import { bundledTarget } from '../decode/bundled-models.js';
 import { addSettings } from './audit-settings.js';
-import type { MachineFlags, TemplateFlags } from './common-options.js';
 import { addMachine, addProgress, addTemplate } from './common-options.js';
 import { collect, number, wholeNumber } from './option-values.js';
-import type { CommandContext } from './program.js';
-import type { ProgressMode } from './progress.js';
-
-/** The options as commander hands them over; the settings are there only where they were given. */
-export interface AuditFlags extends Partial<AuditSettings>, MachineFlags, TemplateFlags {
-  readonly target: string;
-  readonly drafter: readonly string[];
-  readonly draft?: string;
-  readonly prompt?: string;
-  readonly prompts?: string;
-  readonly promptsDir?: string;
-  readonly limit?: number;
-  readonly preset: string;
-  readonly raw?: boolean;
-  readonly suffix?: readonly string[];
-  readonly dryRun?: boolean;
-  readonly universal?: boolean;
-  readonly transfer?: boolean;
-  readonly seed: number;
-  readonly out?: string;
-  readonly resume?: string;
-  readonly verify?: string;
-  readonly failIfDrop?: number;
-  readonly failIfAcceptedLengthBelow?: number;
-  readonly progress: ProgressMode;
-  readonly format: 'text' | 'json' | 'markdown';
-}
+import type { CommandContext } from './command-context.js';
+import type { AuditFlags } from './command-flags.js';
 
 /** What --resume may stand beside: everything else is in the run's folder. */
 const resumable = [

@@ -1,31 +1,11 @@
-import { join } from 'node:path';
 import { type Command, Option } from 'commander';
 import { mostNewTokens } from '../core/limits.js';
 import { bundledDrafters } from '../decode/bundled-drafters.js';
-import { bundledTarget, packageRoot } from '../decode/bundled-models.js';
-import type { MachineFlags, SamplingFlags, TemplateFlags } from './common-options.js';
+import { bundledTarget } from '../decode/bundled-models.js';
 import { addMachine, addProgress, addSampling, addTemplate } from './common-options.js';
 import { collect, wholeNumber } from './option-values.js';
-import type { CommandContext } from './program.js';
-import type { ProgressMode } from './progress.js';
-
-/** The options as commander hands them over; lists are empty where nothing was given. */
-export interface BenchFlags extends SamplingFlags, MachineFlags, TemplateFlags {
-  readonly target: string;
-  readonly drafter: readonly string[];
-  readonly draft: readonly string[];
-  readonly prompts: readonly string[];
-  readonly promptsDir?: string;
-  readonly limit?: number;
-  readonly maxNewTokens: number;
-  readonly seed: number;
-  readonly warmup: number;
-  readonly format: 'markdown' | 'json' | 'jsonl';
-  readonly answers?: string;
-  readonly progress: ProgressMode;
-}
-
-export const bundledPrompts = join(packageRoot, 'examples/prompts.jsonl');
+import type { CommandContext } from './command-context.js';
+import type { BenchFlags } from './command-flags.js';
 
 export function addBenchCommand(program: Command, context: CommandContext): void {
   const command = program

@@ -4,7 +4,7 @@ import { defaultCacheFolder, readCacheLimit } from '../checkpoint/cache-folder.j
 import type { Removal } from '../checkpoint/cache-removal.js';
 import { clearCache, trimCache } from '../checkpoint/cache-removal.js';
 import type { CachedWeights } from '../checkpoint/cache-survey.js';
-import type { CacheFlags, CacheTask } from './cache-command.js';
+import type { CacheFlags, CacheTask } from './command-flags.js';
 import { contentsLines, removalLines, verificationLine, verificationSummary } from './cache-text.js';
 import { exitCodes } from './failure.js';
 import type { Terminal } from './terminal.js';

@@ -2,17 +2,9 @@ import { Argument, type Command, InvalidArgumentError, Option } from 'commander'
 import { parseBytes } from '../core/byte-size.js';
 import { MistletoeError } from '../core/errors.js';
 import { addCacheFolder } from './common-options.js';
-import type { CommandContext } from './program.js';
-
-const cacheTasks = ['list', 'trim', 'clear', 'verify'] as const;
-
-export type CacheTask = (typeof cacheTasks)[number];
-
-export interface CacheFlags {
-  readonly to?: number;
-  readonly cacheDir?: string;
-  readonly format: 'text' | 'json';
-}
+import type { CommandContext } from './command-context.js';
+import type { CacheFlags, CacheTask } from './command-flags.js';
+import { cacheTasks } from './command-flags.js';
 
 export function addCacheCommand(program: Command, context: CommandContext): void {
   const command = program

@@ -4,7 +4,7 @@ import type { Comparison } from '../report/comparison-record.js';
 import { renderComparisonText } from '../report/comparison-text.js';
 import { readFinishedRun } from '../report/finished-run.js';
 import { stringifyStably } from '../report/json.js';
-import type { CompareFlags } from './compare-command.js';
+import type { CompareFlags } from './command-flags.js';
 import { exitCodes } from './failure.js';
 import type { Output, Terminal } from './terminal.js';
 

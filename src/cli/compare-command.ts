@@ -1,11 +1,7 @@
 import { type Command, Option } from 'commander';
 import { number } from './option-values.js';
-import type { CommandContext } from './program.js';
-
-export interface CompareFlags {
-  readonly format: 'text' | 'json' | 'markdown';
-  readonly failIfWorse?: number;
-}
+import type { CommandContext } from './command-context.js';
+import type { CompareFlags } from './command-flags.js';
 
 export function addCompareCommand(program: Command, context: CommandContext): void {
   const command = program

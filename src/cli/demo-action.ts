@@ -2,7 +2,7 @@ import { openTarget } from '../decode/target.js';
 import { bundledTarget } from '../decode/bundled-models.js';
 import { createOnnxRuntime } from '../runtime/onnx/onnx-runtime.js';
 import { cacheOf } from './common-options.js';
-import type { DemoFlags } from './demo-command.js';
+import type { DemoFlags } from './command-flags.js';
 import { showAudit } from './demo-audit.js';
 import { showSpeculation } from './demo-speculation.js';
 import type { Act } from './demo-stage.js';

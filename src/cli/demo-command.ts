@@ -1,15 +1,8 @@
 import { type Command, Option } from 'commander';
-import type { MachineFlags } from './common-options.js';
 import { addMachine } from './common-options.js';
 import { wholeNumber } from './option-values.js';
-import type { CommandContext } from './program.js';
-
-export interface DemoFlags extends MachineFlags {
-  readonly maxNewTokens: number;
-  readonly runs: number;
-  readonly act?: '1' | '2';
-  readonly out?: string;
-}
+import type { CommandContext } from './command-context.js';
+import type { DemoFlags } from './command-flags.js';
 
 export function addDemoCommand(program: Command, context: CommandContext): void {
   const command = program

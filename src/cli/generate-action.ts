@@ -8,7 +8,7 @@ import { inlinePrompt, loadPrompts } from '../text/prompt-set.js';
 import { decodeText } from '../text/text-file.js';
 import { cacheOf, samplingOf, templateOf } from './common-options.js';
 import { exitCodes } from './failure.js';
-import type { GenerateFlags } from './generate-command.js';
+import type { GenerateFlags } from './command-flags.js';
 import type { Speculation } from './generate-drafting.js';
 import { loadSpeculation, planDrafting } from './generate-drafting.js';
 import { createPrinter } from './generate-printers.js';

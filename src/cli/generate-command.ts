@@ -2,29 +2,11 @@ import { type Command, Option } from 'commander';
 import { mostNewTokens } from '../core/limits.js';
 import { bundledDrafters } from '../decode/bundled-drafters.js';
 import { bundledTarget } from '../decode/bundled-models.js';
-import type { VerificationRule } from '../decode/verification.js';
 import { verificationRules } from '../decode/verification.js';
-import type { MachineFlags, SamplingFlags, TemplateFlags } from './common-options.js';
 import { addMachine, addSampling, addTemplate } from './common-options.js';
 import { collect, wholeNumber } from './option-values.js';
-import type { CommandContext } from './program.js';
-
-/** The options as commander hands them over. */
-export interface GenerateFlags extends SamplingFlags, MachineFlags, TemplateFlags {
-  readonly target: string;
-  readonly prompt?: string;
-  readonly prompts?: string;
-  readonly chat?: true;
-  readonly raw?: true;
-  readonly maxNewTokens: number;
-  readonly seed: number;
-  readonly drafter?: string;
-  readonly draft?: string;
-  readonly verify?: VerificationRule;
-  readonly showDrafts?: true;
-  readonly stop: readonly string[];
-  readonly format: 'text' | 'json';
-}
+import type { CommandContext } from './command-context.js';
+import type { GenerateFlags } from './command-flags.js';
 
 export function addGenerateCommand(program: Command, context: CommandContext): void {
   const command = program

@@ -8,7 +8,7 @@ import { verificationRules } from '../decode/verification.js';
 import { formatDraftPolicy } from '../draft/policy.js';
 import type { Prompt } from '../text/prompt-set.js';
 import { asOneLine } from './clean-text.js';
-import type { GenerateFlags } from './generate-command.js';
+import type { GenerateFlags } from './command-flags.js';
 import type { Speculation } from './generate-drafting.js';
 import { createTokenMarker } from './generate-tokens.js';
 import type { Terminal } from './terminal.js';

@@ -2,7 +2,7 @@ import type { Inspection } from '../draft/inspection.js';
 import { inspectCheckpoint } from '../draft/inspection.js';
 import { asOneLine } from './clean-text.js';
 import { closeSentence, exitCodes } from './failure.js';
-import type { InspectFlags } from './inspect-command.js';
+import type { InspectFlags } from './command-flags.js';
 import { inspectionLines } from './inspection-lines.js';
 import type { Colors, Terminal } from './terminal.js';
 import { colorsFor } from './terminal.js';

@@ -1,9 +1,6 @@
 import { type Command, Option } from 'commander';
-import type { CommandContext } from './program.js';
-
-export interface InspectFlags {
-  readonly format: 'text' | 'json';
-}
+import type { CommandContext } from './command-context.js';
+import type { InspectFlags } from './command-flags.js';
 
 export function addInspectCommand(program: Command, context: CommandContext): void {
   const command = program

@@ -9,6 +9,7 @@ import { packageRoot } from '../decode/bundled-models.js';
 import { addAuditCommand } from './audit-command.js';
 import { addBenchCommand } from './bench-command.js';
 import { addCacheCommand } from './cache-command.js';
+import type { CommandContext } from './command-context.js';
 import { addCompareCommand } from './compare-command.js';
 import { addDemoCommand } from './demo-command.js';
 import { exitCodes, reportFailure, signalCodes } from './failure.js';
@@ -16,12 +17,6 @@ import { addGenerateCommand } from './generate-command.js';
 import { addInspectCommand } from './inspect-command.js';
 import type { Terminal } from './terminal.js';
 import { colorsFor } from './terminal.js';
-
-/** What a command leaves behind: its terminal to write to, its exit code to set. */
-export interface CommandContext {
-  readonly terminal: Terminal;
-  exitCode: number;
-}
 
 /** Runs one command line and returns its exit code; every failure has been printed by then. */
 export async function run(argv: readonly string[], terminal: Terminal): Promise<number> {

@@ -8,6 +8,9 @@ export const packageRoot = findPackageRoot(dirname(fileURLToPath(import.meta.url
 /** The small target that comes with the package. */
 export const bundledTarget = join(packageRoot, 'models/reference/target');
 
+/** The small prompt set that comes with it. */
+export const bundledPrompts = join(packageRoot, 'examples/prompts.jsonl');
+
 function findPackageRoot(start: string): string {
   let folder = start;
   while (!existsSync(join(folder, 'package.json'))) {

@@ -2,10 +2,10 @@ import { describe, expect, it } from 'vitest';
 import { chiSquareExcess } from '../../test/chi-square.js';
 import { createRandom } from '../core/random.js';
 import { logSumExp, topIndices } from '../core/vector.js';
-import type { DraftSession, GrowingDraft, ScoreDetail } from './drafter.js';
+import type { DraftSession, GrowingDraft } from './drafter.js';
 import type { DraftRequest, ResolvedPolicy } from './grow-tree.js';
 import { growTree, resolvePolicy } from './grow-tree.js';
-import type { DraftScores } from './scores.js';
+import type { DraftScores, ScoreDetail } from './scores.js';
 import { pathTo } from './token-tree.js';
 import { namedShape, shapeFromPaths } from './tree-shapes.js';
 

@@ -8,7 +8,6 @@
  * cannot bear.
  */
 import type { TensorValue } from '../runtime/program.js';
-import type { KvCache } from './kv-cache.js';
 
 export interface CacheSizes {
   readonly layerCount: number;
@@ -16,11 +15,19 @@ export interface CacheSizes {
   readonly headSize: number;
 }
 
+/** What lies in a lane of a pool and can be moved to another. */
+export interface PooledCache {
+  readonly pool: CachePool;
+  /** Verified positions. */
+  readonly length: number;
+  moveTo(pool: CachePool, lane: number): void;
+}
+
 const initialPositions = 256;
 
 export class CachePool {
   /** Whose lane it is; undefined where nobody's. */
-  readonly owners: (KvCache | undefined)[];
+  readonly owners: (PooledCache | undefined)[];
   private readonly slots: Float32Array[];
   private capacity = 0;
   private readonly rowSize: number;
@@ -31,7 +38,7 @@ export class CachePool {
     positions = initialPositions,
   ) {
     this.rowSize = sizes.keyValueHeadCount * sizes.headSize;
-    this.owners = new Array<KvCache | undefined>(lanes).fill(undefined);
+    this.owners = new Array<PooledCache | undefined>(lanes).fill(undefined);
     this.slots = Array.from({ length: 2 * sizes.layerCount }, () => new Float32Array());
     this.reserve(positions);
   }
@@ -104,7 +111,7 @@ export class CachePool {
  * if they can: newcomers take lanes that nobody owns, and a pool is left only when half of it is nobody's, or when
  * there is no lane left.
  */
-export function gatherCaches(caches: readonly KvCache[]): CachePool {
+export function gatherCaches(caches: readonly PooledCache[]): CachePool {
   const pool = commonest(caches.map((cache) => cache.pool));
   const outside = caches.filter((cache) => cache.pool !== pool);
   const free = pool.owners.flatMap((owner, lane) => (owner === undefined ? [lane] : []));

@@ -1,8 +1,9 @@
 /** What a decoder is, as one record: read once from config.json, trusted afterwards. */
 import { z } from 'zod';
 import { MistletoeError } from '../core/errors.js';
-import type { ContextFields, ContextReach, LayerWindow } from './context-length.js';
+import type { ContextReach } from './context-length.js';
 import { findPositions, readContext } from './context-length.js';
+import type { Family, FamilyTraits } from './families/family.js';
 import { llama } from './families/llama.js';
 import { mistral } from './families/mistral.js';
 import { qwen2 } from './families/qwen2.js';
@@ -10,7 +11,7 @@ import { qwen3 } from './families/qwen3.js';
 import type { RotaryScaling } from './rotary-frequencies.js';
 import { parseRotary } from './rotary-settings.js';
 
-export interface ModelConfiguration extends ContextReach {
+export interface ModelConfiguration extends ContextReach, FamilyTraits {
   readonly family: FamilyName;
   readonly hiddenSize: number;
   readonly intermediateSize: number;
@@ -25,26 +26,9 @@ export interface ModelConfiguration extends ContextReach {
   readonly rotaryOrigin: string;
   readonly rotaryScaling: RotaryScaling;
   readonly tiedEmbeddings: boolean;
-  /** Bias on the query, key and value projections. */
-  readonly queryKeyValueBias: boolean;
-  readonly outputBias: boolean;
-  /** RMS norm on each head's query and key before rotation. */
-  readonly queryKeyNorm: boolean;
   readonly bosId: number | undefined;
   readonly eosIds: readonly number[];
 }
-
-/** What one family does differently from the common decoder. */
-export interface Family {
-  readonly name: string;
-  readonly architecture: string;
-  readonly modelType: string;
-  readTraits(config: Readonly<Record<string, unknown>>): FamilyTraits;
-  /** Its layers' sliding window, undefined where they have none. */
-  readWindow(fields: ContextFields): LayerWindow | undefined;
-}
-
-export type FamilyTraits = Pick<ModelConfiguration, 'queryKeyValueBias' | 'outputBias' | 'queryKeyNorm'>;
 
 export const families = { llama, mistral, qwen2, qwen3 } as const satisfies Record<string, Family>;
 export type FamilyName = keyof typeof families;

@@ -4,10 +4,10 @@
  * A cache begins in a pool of its own and may be moved beside others, so that one pass serves them all.
  */
 import type { TensorValue } from '../runtime/program.js';
-import type { CacheSizes } from './cache-pool.js';
+import type { CacheSizes, PooledCache } from './cache-pool.js';
 import { CachePool } from './cache-pool.js';
 
-export class KvCache {
+export class KvCache implements PooledCache {
   /** Verified positions. */
   private filled = 0;
   private place: { readonly pool: CachePool; readonly lane: number };

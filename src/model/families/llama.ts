@@ -1,4 +1,4 @@
-import type { Family } from '../configuration.js';
+import type { Family } from './family.js';
 
 export const llama: Family = {
   name: 'Llama',

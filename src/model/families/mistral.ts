@@ -1,5 +1,5 @@
-import type { Family } from '../configuration.js';
 import { windowedLayers } from '../context-length.js';
+import type { Family } from './family.js';
 
 /** What MistralConfig of transformers takes when the key is absent; null means no window. */
 const defaultWindow = 4096;

@@ -1,6 +1,6 @@
-import type { Family } from '../configuration.js';
 import type { ContextFields, LayerWindow } from '../context-length.js';
 import { windowedLayers } from '../context-length.js';
+import type { Family } from './family.js';
 
 /** Biases on query, key and value, whatever the configuration says. */
 export const qwen2: Family = {

@@ -1,4 +1,4 @@
-import type { Family } from '../configuration.js';
+import type { Family } from './family.js';
 import { readQwenWindow } from './qwen2.js';
 
 export const qwen3: Family = {
