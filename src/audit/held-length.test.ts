@@ -1,7 +1,7 @@
 /** The accepted length that a scoring pass gives without decoding is the one that decoding, held to the answer, measures. */
 import { afterAll, describe, expect, it } from 'vitest';
 import { TinyAudits, tinySettings } from '../../test/support/tiny-audit.js';
-import { drafterVariants } from '../../test/support/tiny-drafters.js';
+import { drafterVariants, ngramVariant } from '../../test/support/tiny-drafters.js';
 import { createRandom } from '../core/random.js';
 import { always } from '../decode/speculative.js';
 import { decodeHeld } from './measure-arm.js';
@@ -30,7 +30,7 @@ const decodeAlong = ({ target, drafter, prompt }: ScorerParts, suffixIds: readon
   );
 
 describe('accepted length along the answer', () => {
-  it.each(drafterVariants.map(({ name }) => name))('%s', async (variant) => {
+  it.each([...drafterVariants, ngramVariant].map(({ name }) => name))('%s', async (variant) => {
     const pair = await audits.load(audits.writeDrafter(variant));
     const parts = await audits.openScorer(pair, 'abcdefgh{suffix}ijk', 'margin', { window });
     for (const name of ['one', 'two', 'three', 'four']) {
@@ -40,6 +40,17 @@ describe('accepted length along the answer', () => {
       expect(tokenIds).toEqual(parts.prompt.windowIds);
       expect(score!.length).toBeCloseTo(acceptance.meanAcceptedLength, 6);
       expect(score!.length).toBeGreaterThan(1);
+    }
+  });
+
+  it('is the same above temperature 0 where drafts follow from the text alone', async () => {
+    const pair = await audits.load(audits.writeDrafter('ngram'));
+    const parts = await audits.openScorer(pair, 'abcdefgh{suffix}ijk', 'margin', { window, temperature: 1 });
+    const suffixIds = randomSuffix('drawn');
+    const [score] = await parts.scorer.score(suffixIds, [{ suffixIds, first: 0 }]);
+    for (const seed of [0, 1, 2]) {
+      const { acceptance } = await decodeAlong(parts, suffixIds, { temperature: 1, seed });
+      expect(acceptance.meanAcceptedLength).toBeCloseTo(score!.length, 6);
     }
   });
 

@@ -17,7 +17,7 @@ import { always, decodeSpeculative } from '../../src/decode/speculative.js';
 import type { Drafter } from '../../src/draft/drafter.js';
 import type { CausalModel } from '../../src/model/causal-model.js';
 import { tiny } from '../support/tiny-checkpoints.js';
-import { drafterVariants } from '../support/tiny-drafters.js';
+import { drafterVariants, ngramVariant } from '../support/tiny-drafters.js';
 import { randomTokens, resolveText, TinyModels } from '../support/tiny-pair.js';
 
 const models = new TinyModels(tiny);
@@ -27,7 +27,7 @@ let target: CausalModel;
 const drafters: Drafter[] = [];
 beforeAll(async () => {
   ({ target } = await models.loadTarget());
-  for (const variant of drafterVariants) {
+  for (const variant of [...drafterVariants, ngramVariant]) {
     if (variant.name.includes('shards')) continue; // that is another target
     drafters.push(await models.loadDrafter(variant.write(models.freshFolder(), tiny), target));
   }
@@ -72,8 +72,8 @@ function drawSequence(random: Random, index: number): Sequence {
   };
 }
 
-const fitting = (policy: string, { maximumDepth }: Drafter): string =>
-  maximumDepth >= 4 ? policy : 'chain:1';
+const fitting = (policy: string, { maximumDepth, isChainOnly = false }: Drafter): string =>
+  maximumDepth < 4 ? 'chain:1' : isChainOnly && !policy.startsWith('chain') ? 'chain:2' : policy;
 
 describe('Engine', () => {
   it.each([1, 2, 3, 4, 5, 6])('answers mix %d as each sequence alone', async (seed) => {
@@ -111,7 +111,11 @@ describe('Engine', () => {
     const policy = (drafter: Drafter) => always(resolveText(fitting('chain:4', drafter), drafter));
     const decode = (drafter: Drafter, index: number, changes: Partial<GenerationRequest>) =>
       decodeSpeculative(target, drafter, {
-        ...{ promptIds: randomTokens(`held-${index}`, 9, tiny.vocabularySize), maxNewTokens: 20, stopIds: [] },
+        ...{
+          promptIds: randomTokens(`held-${index}`, 9, tiny.vocabularySize),
+          maxNewTokens: 20,
+          stopIds: [],
+        },
         ...{ sampling: { temperature: 0 }, seed: 0, policy: policy(drafter), ...changes },
       });
     for (const drafter of drafters) {
@@ -179,7 +183,11 @@ describe('Engine', () => {
     const notices: string[] = [];
     const decode = (index: number, drafter: Drafter, meeting?: GenerationRequest['meeting']) =>
       decodeSpeculative(target, drafter, {
-        ...{ promptIds: randomTokens(`fail-${index}`, 6, tiny.vocabularySize), maxNewTokens: 10, stopIds: [] },
+        ...{
+          promptIds: randomTokens(`fail-${index}`, 6, tiny.vocabularySize),
+          maxNewTokens: 10,
+          stopIds: [],
+        },
         ...{ sampling: { temperature: 0 }, seed: 0, policy: always(resolveText('chain:3', whole)), meeting },
         onNotice: (message) => notices.push(message),
       });

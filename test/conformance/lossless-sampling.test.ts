@@ -13,14 +13,19 @@ import { always, decodeSpeculative } from '../../src/decode/speculative.js';
 import type { CausalModel } from '../../src/model/causal-model.js';
 import { chiSquareExcess } from '../chi-square.js';
 import { tiniest } from '../support/tiny-checkpoints.js';
-import { drafterVariants } from '../support/tiny-drafters.js';
+import { drafterVariants, ngramVariant } from '../support/tiny-drafters.js';
 import type { TinyPair } from '../support/tiny-pair.js';
 import { resolveText, TinyModels } from '../support/tiny-pair.js';
 
 const models = new TinyModels(tiniest);
 afterAll(() => models.dispose());
 const { vocabularySize } = tiniest;
-const promptIds = [5, 2];
+const shortPrompt = [5, 2];
+/** Every token, twice: whatever comes has been followed by something. */
+const repeatingPrompt = Array.from(
+  { length: 2 * vocabularySize },
+  (_, place) => (3 * place) % vocabularySize,
+);
 const draws = 1000;
 
 const smallTree = models.writeTree([[0], [1], [2], [0, 0], [0, 1], [1, 0]]);
@@ -33,7 +38,11 @@ async function nextDistribution(target: CausalModel, ids: readonly number[], sam
 }
 
 /** [first, second, third], flattened */
-async function jointDistribution(target: CausalModel, sampling: SamplingOptions): Promise<number[]> {
+async function jointDistribution(
+  target: CausalModel,
+  sampling: SamplingOptions,
+  promptIds: readonly number[] = shortPrompt,
+): Promise<number[]> {
   const joint = new Array<number>(vocabularySize ** 3).fill(0);
   const first = await nextDistribution(target, promptIds, sampling);
   for (let one = 0; one < vocabularySize; one++) {
@@ -67,8 +76,9 @@ async function expectDistribution(
   target: CausalModel,
   sampling: SamplingOptions,
   answers: readonly (readonly number[])[],
+  promptIds = shortPrompt,
 ) {
-  const expected = await jointDistribution(target, sampling);
+  const expected = await jointDistribution(target, sampling, promptIds);
   const counts = countCells(answers);
   expect(chiSquareExcess(counts, expected)).toBeLessThan(1);
   expect(chiSquareExcess(dropFirstToken(counts), dropFirstToken(expected))).toBeLessThan(1);
@@ -76,7 +86,7 @@ async function expectDistribution(
 
 const whole = { temperature: 1 };
 const cut = { temperature: 1.3, topK: 6, topP: 0.85 };
-const requestFor = (sampling: SamplingOptions, seed: number) => ({
+const requestFor = (sampling: SamplingOptions, seed: number, promptIds = shortPrompt) => ({
   promptIds,
   maxNewTokens: 3,
   stopIds: [],
@@ -109,10 +119,18 @@ describe.each([
       { policyText: 'dynamic:8,1,3', sampling: cut },
     ],
   },
+  {
+    name: 'ngram',
+    cases: [
+      { policyText: 'chain:2', sampling: whole },
+      { policyText: 'chain:1', sampling: cut },
+    ],
+  },
 ] as const)('$name', ({ name, cases }) => {
+  const promptIds = name === 'ngram' ? repeatingPrompt : shortPrompt;
   let pair: TinyPair;
   beforeAll(async () => {
-    const variant = drafterVariants.find((other) => other.name === name)!;
+    const variant = [...drafterVariants, ngramVariant].find((other) => other.name === name)!;
     pair = await models.load(variant.write(models.freshFolder(), tiniest));
   });
 
@@ -123,12 +141,15 @@ describe.each([
     const answers: (readonly number[])[] = [];
     const records: AcceptanceRecord[] = [];
     for (let seed = 0; seed < draws; seed++) {
-      const result = await decodeSpeculative(target, drafter, { ...requestFor(sampling, seed), policy });
+      const result = await decodeSpeculative(target, drafter, {
+        ...requestFor(sampling, seed, promptIds),
+        policy,
+      });
       expect(result.rule).toBe('rejection');
       answers.push(result.tokenIds);
       records.push(result.acceptance);
     }
-    await expectDistribution(target, sampling, answers);
+    await expectDistribution(target, sampling, answers, promptIds);
     // Both outcomes must have been met for the distribution to say anything.
     const { accepted, proposed } = poolAcceptance(records);
     expect(accepted).toBeGreaterThan(draws / 10);

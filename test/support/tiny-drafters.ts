@@ -23,6 +23,7 @@ export interface DrafterVariant {
   readonly kind: string;
   readonly layout: string;
   readonly maximumDepth: number;
+  /** What loadDrafter is given. */
   write(folder: string, sizes: TinySizes): string;
 }
 
@@ -324,6 +325,7 @@ const draftModel: DrafterVariant = {
     writeDecoder(folder, { ...sizes, hiddenSize: 12, headCount: 2, keyValueHeadCount: 1, layerCount: 2 }, 7),
 };
 
+/** Every drafter that lies in a folder. */
 export const drafterVariants: readonly DrafterVariant[] = [
   draftModel,
   {
@@ -379,3 +381,12 @@ export const drafterVariants: readonly DrafterVariant[] = [
   }),
   speculators('EAGLE-3 in the speculators format'),
 ];
+
+/** A drafter without weights: there is nothing to write, and nothing to recognise. */
+export const ngramVariant: DrafterVariant = {
+  name: 'ngram',
+  kind: 'ngram',
+  layout: 'none',
+  maximumDepth: Infinity,
+  write: () => 'ngram:1,3',
+};
