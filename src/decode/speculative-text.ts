@@ -38,8 +38,7 @@ export async function generateSpeculatively(
   options: SpeculativeOptions = {},
 ): Promise<SpeculativeGeneration> {
   const { policy, rule, onNotice, ...rest } = options;
-  const chooser =
-    typeof policy === 'object' ? policy : createPolicy(policyOf(policy, drafter, rest), drafter);
+  const chooser = typeof policy === 'object' ? policy : choosePolicy(policy, drafter, rest);
   const request = await requestFor(target, prompt, rest);
   return decodeSpeculative(target.model, drafter, {
     ...request,
@@ -49,8 +48,16 @@ export async function generateSpeculatively(
   });
 }
 
-function policyOf(text: string | undefined, drafter: Drafter, { sampling }: GenerateOptions): DraftPolicy {
-  return text === undefined ? defaultDraftPolicy(drafter, sampling) : parseDraftPolicy(text);
+/** The policy that a user wrote, or the usual one. */
+export function choosePolicy(
+  text: string | undefined,
+  drafter: Drafter,
+  { sampling }: Pick<GenerateOptions, 'sampling'>,
+): PolicyChooser {
+  return createPolicy(
+    text === undefined ? defaultDraftPolicy(drafter, sampling) : parseDraftPolicy(text),
+    drafter,
+  );
 }
 
 /**

@@ -10,6 +10,7 @@ import { recogniseCheckpoint } from '../draft/systems.js';
 import type { CausalModel, LoadOptions } from '../model/causal-model.js';
 import { createModel } from '../model/causal-model.js';
 import { parseConfiguration } from '../model/configuration.js';
+import type { Meeting } from '../model/meeting.js';
 import type { ChatMessage, ChatTemplate, TemplateOptions } from '../text/chat-template.js';
 import {
   encodeRaw,
@@ -170,6 +171,8 @@ export interface GenerateOptions extends PromptEncoding {
   readonly stopStrings?: readonly string[];
   readonly onToken?: AnswerOptions['onToken'];
   readonly signal?: AbortSignal;
+  /** Where its passes are joined with those of other requests: what Engine.run hands over. */
+  readonly meeting?: Meeting;
 }
 
 /**
@@ -192,7 +195,7 @@ export async function requestFor(
   options: GenerateOptions,
 ): Promise<GenerationRequest> {
   const { maxNewTokens = 128, sampling = { temperature: 0 }, seed = 0, ...rest } = options;
-  const { stopStrings, onToken, signal } = rest;
+  const { stopStrings, onToken, signal, meeting } = rest;
   return {
     promptIds: await encodePrompt(target, prompt, rest),
     maxNewTokens,
@@ -203,5 +206,6 @@ export async function requestFor(
     ...(stopStrings === undefined ? {} : { stopStrings }),
     ...(onToken === undefined ? {} : { onToken }),
     ...(signal === undefined ? {} : { signal }),
+    meeting,
   };
 }

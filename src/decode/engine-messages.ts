@@ -1,0 +1,119 @@
+/**
+ * What passes between an engine in a thread of its own (engine-thread.ts) and whoever asks it (engine-worker.ts). Both
+ * ends read what comes with these schemas; the record of an answer alone is trusted, because it goes one way only and
+ * comes from the same version of the program.
+ */
+import { z } from 'zod';
+import type { ErrorCode } from '../core/errors.js';
+import { describeCause, MistletoeError } from '../core/errors.js';
+import { mostNewTokens } from '../core/limits.js';
+import type { Generation } from './plain.js';
+import type { SpeculativeGeneration } from './speculative.js';
+import type { VerificationRule } from './verification.js';
+
+const count = z.number().int().positive();
+const templateText = z.object({
+  source: z.string(),
+  origin: z.string(),
+  addSpecialTokens: z.boolean().optional(),
+});
+
+/** What the thread opens. */
+export const settingsSchema = z.strictObject({
+  target: z.string(),
+  /** Name that requests use -> folder, bundled name, or a system without weights such as `ngram`. */
+  drafters: z.record(z.string(), z.string()),
+  threads: count.exactOptional(),
+  concurrency: count.exactOptional(),
+  memoryBytes: z.number().positive().exactOptional(),
+  cacheFolder: z.string().exactOptional(),
+  verifyCache: z.boolean().exactOptional(),
+  chat: z.boolean().exactOptional(),
+  chatTemplate: z.union([z.string(), templateText]).exactOptional(),
+  date: z.string().exactOptional(),
+});
+export type EngineSettings = z.infer<typeof settingsSchema>;
+
+const message = z.strictObject({ role: z.enum(['system', 'user', 'assistant']), content: z.string() });
+
+const rules = ['greedy', 'rejection', 'typical'] as const satisfies readonly VerificationRule[];
+
+/** What one answer is asked for with. */
+export const taskSchema = z.strictObject({
+  prompt: z.union([z.string(), z.array(message)]),
+  drafter: z.string().exactOptional(),
+  policy: z.string().exactOptional(),
+  rule: z.enum(rules).exactOptional(),
+  maxNewTokens: count.max(mostNewTokens).exactOptional(),
+  sampling: z
+    .strictObject({
+      temperature: z.number(),
+      topK: z.number().exactOptional(),
+      topP: z.number().exactOptional(),
+    })
+    .exactOptional(),
+  seed: z.number().int().nonnegative().exactOptional(),
+  stopStrings: z.array(z.string()).exactOptional(),
+  chat: z.boolean().exactOptional(),
+  name: z.string().exactOptional(),
+});
+export type EngineTask = z.infer<typeof taskSchema>;
+
+const id = z.number().int().nonnegative();
+
+export const requestSchema = z.discriminatedUnion('kind', [
+  z.strictObject({ kind: z.literal('generate'), id, task: taskSchema }),
+  z.strictObject({ kind: z.literal('abort'), id }),
+  /** Aborts what runs, and ends the thread when all of it has answered. */
+  z.strictObject({ kind: z.literal('close') }),
+]);
+export type EngineRequest = z.infer<typeof requestSchema>;
+
+const codes = [
+  ...(['usage', 'checkpoint', 'shape', 'text'] as const),
+  ...(['context', 'drafter', 'incomplete', 'runtime'] as const),
+] satisfies readonly ErrorCode[];
+
+const failure = z.strictObject({
+  /** Absent for a fault of the program. */
+  code: z.enum(codes).exactOptional(),
+  message: z.string(),
+  hint: z.string().exactOptional(),
+});
+export type Failure = z.infer<typeof failure>;
+
+const tokenEvent = z.strictObject({
+  id: z.number().int(),
+  origin: z.enum(['target', 'accepted', 'bonus']),
+  text: z.string(),
+});
+
+export const answerSchema = z.discriminatedUnion('kind', [
+  z.strictObject({
+    kind: z.literal('ready'),
+    target: z.strictObject({ name: z.string(), contextLength: count, vocabularySize: count }),
+  }),
+  z.strictObject({ kind: z.literal('token'), id, event: tokenEvent }),
+  /** Without a request: of opening the models. */
+  z.strictObject({ kind: z.literal('notice'), id: id.exactOptional(), text: z.string() }),
+  z.strictObject({
+    kind: z.literal('done'),
+    id,
+    generation: z.custom<Generation | SpeculativeGeneration>((value) => typeof value === 'object'),
+  }),
+  z.strictObject({ kind: z.literal('failed'), id: id.exactOptional(), failure }),
+]);
+export type EngineAnswer = z.infer<typeof answerSchema>;
+
+/** An error does not keep its class on the way between threads: it goes as a record. */
+export function describeFailure(cause: unknown): Failure {
+  const message = describeCause(cause);
+  if (!(cause instanceof MistletoeError)) return { message };
+  const { code, hint } = cause;
+  return { code, message, ...(hint === undefined ? {} : { hint }) };
+}
+
+export function createFailure({ code, message, hint }: Failure): Error {
+  if (code === undefined) return new Error(message);
+  return new MistletoeError(code, message, hint === undefined ? {} : { hint });
+}

@@ -1,0 +1,19 @@
+/** What an engine is told that a sequence needs, so that it begins when there is room. */
+import type { Drafter } from '../draft/drafter.js';
+import type { CacheSizes } from '../model/cache-pool.js';
+import type { CausalModel } from '../model/causal-model.js';
+import type { GenerationRequest } from './plain.js';
+
+/** Bytes of keys and values of prompt and answer, in the target and in the drafter's own attention. */
+export function sequenceBytes(
+  { promptIds, maxNewTokens }: Pick<GenerationRequest, 'promptIds' | 'maxNewTokens'>,
+  { configuration }: Pick<CausalModel, 'configuration'>,
+  drafter?: Drafter,
+): number {
+  const positions = Math.min(promptIds.length + maxNewTokens, configuration.contextLength);
+  const drafting = drafter?.graph?.attention?.sizes;
+  return positions * (bytesPerPosition(configuration) + (drafting ? bytesPerPosition(drafting) : 0));
+}
+
+const bytesPerPosition = ({ layerCount, keyValueHeadCount, headSize }: CacheSizes): number =>
+  2 * layerCount * keyValueHeadCount * headSize * Float32Array.BYTES_PER_ELEMENT;

@@ -1,0 +1,229 @@
+/** The engine in a thread of its own, run as it is published: transpiled to JavaScript, threads and all. */
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { pathToFileURL } from 'node:url';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type * as engineWorker from '../../src/decode/engine-worker.js';
+import { bundledTarget } from '../../src/decode/bundled-models.js';
+import { findDrafter } from '../../src/decode/find-drafter.js';
+import { generateSpeculatively } from '../../src/decode/speculative-text.js';
+import type { GenerateOptions, Target } from '../../src/decode/target.js';
+import { generateText, openTarget } from '../../src/decode/target.js';
+import type { Drafter } from '../../src/draft/drafter.js';
+import { loadDrafter } from '../../src/draft/load-drafter.js';
+import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
+import { transpileCommandLine } from '../support/transpiled-cli.js';
+
+const out = resolve(import.meta.dirname, '../../out');
+mkdirSync(out, { recursive: true });
+const build = mkdtempSync(join(out, 'engine-worker-'));
+const runtime = createOnnxRuntime({ threads: 1 });
+let createEngineWorker: typeof engineWorker.createEngineWorker;
+let worker: engineWorker.EngineWorker;
+let target: Target;
+const drafters = new Map<string, Drafter>();
+
+beforeAll(async () => {
+  const folder = dirname(dirname(transpileCommandLine(build)));
+  const module: unknown = await import(pathToFileURL(join(folder, 'decode/engine-worker.js')).href);
+  ({ createEngineWorker } = module as typeof engineWorker);
+  worker = await createEngineWorker({
+    ...{ target: bundledTarget, drafters: { small: 'sps', head: 'eagle3' }, threads: 1, concurrency: 4 },
+  });
+  target = await openTarget(bundledTarget, { runtime });
+  for (const [name, source] of [
+    ['small', 'sps'],
+    ['head', 'eagle3'],
+  ] as const)
+    drafters.set(name, await loadDrafter(findDrafter(source), { target: target.model }));
+}, 120_000);
+afterAll(async () => {
+  await worker.close();
+  await runtime.dispose();
+  rmSync(build, { recursive: true });
+});
+
+interface Asked {
+  readonly prompt: string;
+  readonly drafter?: string;
+  readonly policy?: string;
+  readonly options: GenerateOptions;
+}
+
+const asked: readonly Asked[] = [
+  { prompt: 'Why is the sky blue?', options: { maxNewTokens: 24 } },
+  {
+    prompt: 'Write a Python function that adds two numbers.',
+    drafter: 'head',
+    options: { maxNewTokens: 40 },
+  },
+  { prompt: 'Count to ten.', drafter: 'small', policy: 'chain:3', options: { maxNewTokens: 24 } },
+  {
+    ...{ prompt: 'Tell me a story.', drafter: 'head', policy: 'chain:4' },
+    options: { maxNewTokens: 24, sampling: { temperature: 0.8, topP: 0.9 }, seed: 5 },
+  },
+  { prompt: 'What is 2 + 2?', options: { maxNewTokens: 16, sampling: { temperature: 1 }, seed: 9 } },
+  { prompt: 'Name three colours.', options: { maxNewTokens: 24, stopStrings: [','] } },
+];
+
+function answerHere({ prompt, drafter, policy, options }: Asked) {
+  if (drafter === undefined) return generateText(target, prompt, options);
+  return generateSpeculatively(target, drafters.get(drafter)!, prompt, {
+    ...options,
+    ...(policy === undefined ? {} : { policy }),
+  });
+}
+
+function answerThere({ options, prompt, ...rest }: Asked, more: engineWorker.WorkerGenerateOptions = {}) {
+  const { maxNewTokens = 24, sampling, seed, stopStrings } = options;
+  return worker.generate(prompt, {
+    ...{ ...rest, maxNewTokens },
+    ...(sampling === undefined ? {} : { sampling }),
+    ...(seed === undefined ? {} : { seed }),
+    ...(stopStrings === undefined ? {} : { stopStrings: [...stopStrings] }),
+    ...more,
+  });
+}
+
+describe('an engine in a thread', () => {
+  it('knows its target', () => {
+    const { contextLength, vocabularySize } = target.model.configuration;
+    expect(worker.target).toEqual({ name: target.model.name, contextLength, vocabularySize });
+  });
+
+  it('answers several requests at once as each is answered here', async () => {
+    const streams = asked.map((): { ids: number[]; text: string } => ({ ids: [], text: '' }));
+    const answers = await Promise.all(
+      asked.map((one, index) =>
+        answerThere(one, {
+          onToken: ({ id, text }) => {
+            streams[index]!.ids.push(id);
+            streams[index]!.text += text;
+          },
+        }),
+      ),
+    );
+    for (const [index, one] of asked.entries()) {
+      const alone = await answerHere(one);
+      const answer = answers[index]!;
+      expect(answer.tokenIds).toEqual(alone.tokenIds);
+      expect([answer.text, answer.finishReason]).toEqual([alone.text, alone.finishReason]);
+      expect(answer.promptTokenIds).toEqual(alone.promptTokenIds);
+      expect(streams[index]).toEqual({ ids: alone.tokenIds, text: alone.text });
+      expect('acceptance' in answer).toBe(one.drafter !== undefined);
+    }
+  });
+
+  it('leaves this thread free to turn while it works', async () => {
+    const one = { ...asked[0]!, options: { maxNewTokens: 48 } };
+    const countTurns = async (answering: Promise<unknown>): Promise<number> => {
+      let isDone = false;
+      void answering.finally(() => (isDone = true));
+      let turns = 0;
+      for (; !isDone; turns++) await nextTurn();
+      return turns;
+    };
+    // Here every pass of the target is one long turn; there the loop spins freely all the while.
+    const here = await countTurns(answerHere(one));
+    const there = await countTurns(answerThere(one));
+    expect(there).toBeGreaterThan(10 * here);
+  });
+
+  it('ends an answer that is aborted with what it has, and goes on with the others', async () => {
+    const [one, other] = asked as [Asked, Asked];
+    const controller = new AbortController();
+    let seen = 0;
+    const long = { ...one, options: { maxNewTokens: 400 } };
+    const [aborted, whole] = await Promise.all([
+      answerThere(long, {
+        signal: controller.signal,
+        onToken: () => {
+          seen += 1;
+          if (seen === 3) controller.abort();
+        },
+      }),
+      answerThere(other),
+    ]);
+    expect(aborted.finishReason).toBe('aborted');
+    expect(aborted.tokenIds.length).toBeGreaterThanOrEqual(3);
+    expect(aborted.tokenIds.length).toBeLessThan(200);
+    const alone = await answerHere(long);
+    expect(alone.tokenIds.slice(0, aborted.tokenIds.length)).toEqual(aborted.tokenIds);
+    expect(whole.tokenIds).toEqual((await answerHere(other)).tokenIds);
+  });
+
+  it('takes a signal that is aborted already', async () => {
+    const { finishReason, tokenIds } = await answerThere(asked[0]!, { signal: AbortSignal.abort() });
+    expect(finishReason).toBe('aborted');
+    expect(tokenIds.length).toBeLessThan(24);
+  });
+
+  it('fails one request in a sentence with code and hint, and answers the others', async () => {
+    const tooLong = 'word '.repeat(20_000);
+    const [failed, unknown, whole] = await Promise.allSettled([
+      worker.generate(tooLong),
+      worker.generate('Hi', { drafter: 'medusa' }),
+      answerThere(asked[0]!),
+    ]);
+    const refusal = { name: 'MistletoeError', hint: expect.stringMatching(/\S/) as string };
+    expect(failed).toMatchObject({ status: 'rejected', reason: { ...refusal, code: 'context' } });
+    expect(unknown).toMatchObject({
+      status: 'rejected',
+      reason: {
+        ...{ ...refusal, code: 'usage' },
+        message: 'The engine was opened without a drafter "medusa". It has small, head.',
+      },
+    });
+    expect(whole.status).toBe('fulfilled');
+  });
+
+  it.each([
+    ['a length of none', { maxNewTokens: 0 }, 'The engine was asked for a bad value for "maxNewTokens"'],
+    ['an unknown option', { temperature: 1 }, 'The engine was asked for a bad value for its options'],
+    ['a policy that is none', { drafter: 'head', policy: 'chain' }, '"chain" is not understood'],
+    ['a rule for another temperature', { drafter: 'head', rule: 'typical' as const }, 'Typical acceptance'],
+  ])('refuses %s', async (_, options, message) => {
+    await expect(worker.generate('Hi', options as engineWorker.WorkerGenerateOptions)).rejects.toMatchObject({
+      ...{ name: 'MistletoeError', code: 'usage' },
+      message: expect.stringContaining(message) as string,
+    });
+  });
+
+  it('refuses a sequence that memory never has room for, and lets others wait for it', async () => {
+    const small = await createEngineWorker({ target: bundledTarget, threads: 1, memoryBytes: 4e6 });
+    try {
+      await expect(small.generate('Hi', { maxNewTokens: 1500 })).rejects.toMatchObject({ code: 'context' });
+      const prompts = ['Hi', 'Ho', 'He'];
+      const answers = await Promise.all(prompts.map((text) => small.generate(text, { maxNewTokens: 4 })));
+      for (const [index, { tokenIds }] of answers.entries())
+        expect(tokenIds).toEqual((await generateText(target, prompts[index]!, { maxNewTokens: 4 })).tokenIds);
+    } finally {
+      await small.close();
+    }
+  });
+
+  it('tells what is wrong with a model as opening it here does', async () => {
+    const target = join(build, 'nowhere');
+    await expect(createEngineWorker({ target })).rejects.toMatchObject({
+      ...{ name: 'MistletoeError', code: 'checkpoint', hint: expect.stringMatching(/\S/) as string },
+      message: expect.stringContaining('nowhere') as string,
+    });
+  });
+
+  it('ends what runs when it is closed, and takes nothing any more', async () => {
+    const own = await createEngineWorker({ target: bundledTarget, threads: 1, concurrency: 2 });
+    const running = ['Tell me a story.', 'Count to a hundred.', 'Why?'].map((prompt) =>
+      own.generate(prompt, { maxNewTokens: 400 }),
+    );
+    await Promise.all([own.close(), own.close()]);
+    for (const { finishReason, tokenIds } of await Promise.all(running)) {
+      expect(finishReason).toBe('aborted');
+      expect(tokenIds.length).toBeLessThan(200);
+    }
+    await expect(own.generate('Hi')).rejects.toMatchObject({
+      code: 'runtime',
+      message: 'The engine was closed.',
+    });
+  });
+});
