@@ -56,7 +56,10 @@ function addSubjects(command: Command): void {
       ),
     )
     .addOption(
-      new Option('-d, --drafter <dir>', 'folder or bundled name of a drafter; may be given several times')
+      new Option(
+        '-d, --drafter <dir>',
+        'folder or bundled name of a drafter, or ngram[:MIN,MAX]; may be given several times',
+      )
         .argParser(collect)
         .default([], 'the bundled eagle3'),
     )
@@ -157,6 +160,7 @@ const examples = `
 Examples:
   mistletoe audit --preset quick                          the bundled eagle3 on a small prompt set
   mistletoe audit -d sps -d eagle3 --transfer             two drafters, and what carries over
+  mistletoe audit -d ngram --search random                prompt lookup, which has no gradient
   mistletoe audit --target ./my-model --drafter ./my-eagle3 -p my.jsonl --limit 8 --fail-if-drop 0.3
   mistletoe audit -d eagle3 --suffix runs/target-eagle3-0-1/suffixes.jsonl    measure the suffixes of an earlier run
   mistletoe audit --resume runs/target-eagle3-0-1         go on after Ctrl-C or a crash

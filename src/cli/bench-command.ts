@@ -25,7 +25,7 @@ export function addBenchCommand(program: Command, context: CommandContext): void
     .addOption(
       new Option(
         '-d, --drafter <dir>',
-        `folder of a drafter, or ${bundledDrafters.join(', ')}; may be given several times`,
+        `folder of a drafter, ${bundledDrafters.join(', ')}, or ngram[:MIN,MAX], which has no weights; may be given several times`,
       )
         .argParser(collect)
         .default([], 'the five bundled drafters'),

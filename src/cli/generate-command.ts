@@ -46,7 +46,7 @@ export function addGenerateCommand(program: Command, context: CommandContext): v
     .optionsGroup('How to draft:')
     .option(
       '-d, --drafter <dir>',
-      `decode speculatively with this drafter: its folder, or ${bundledDrafters.join(', ')}, which come with the bundled model (default: none, plain decoding)`,
+      `decode speculatively with this drafter: its folder; ${bundledDrafters.join(', ')}, which come with the bundled model; or ngram[:MIN,MAX], which looks the last tokens up in the text and fits any model (default: none, plain decoding)`,
     )
     .option(
       '--draft <policy>',
@@ -83,6 +83,7 @@ Examples:
   cat question.txt | mistletoe generate --prompt -
   mistletoe generate --prompts prompts.jsonl --format json > answers.jsonl
   mistletoe generate --prompt "Write a haiku." --drafter eagle3
+  mistletoe generate --prompts texts.jsonl --target ./my-model --drafter ngram
   mistletoe generate --prompt "Write a haiku." --drafter medusa --draft chain:3 --show-drafts
 
 The text goes to stdout, a line with counts and speed to stderr. Ctrl-C ends the answer and keeps what is there.

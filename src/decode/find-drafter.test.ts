@@ -11,7 +11,7 @@ describe('finding a drafter', () => {
   });
 
   it.each([
-    ['ngram', 'ngram:2,4'],
+    ['ngram', 'ngram:1,4'],
     ['ngram:1,3', 'ngram:1,3'],
     ['ngram:03,5', 'ngram:3,5'],
   ])('%s needs no folder', (given, found) => {

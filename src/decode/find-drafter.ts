@@ -7,7 +7,7 @@ import { bundledDrafterFolder, bundledDrafters } from './bundled-drafters.js';
 
 /**
  * Where a drafter comes from, given by its folder, by a bundled name, or by a system without weights such as
- * `ngram:2,4`. A name always means what it names, wherever the command runs; a folder of the same name is written
+ * `ngram:1,4`. A name always means what it names, wherever the command runs; a folder of the same name is written
  * `./eagle3`.
  */
 export function findDrafter(given: string): string {

@@ -5,7 +5,7 @@ import type { DrafterOptions } from './draft-system.js';
 import type { Drafter } from './drafter.js';
 import { findWeightless, recogniseCheckpoint, systemTitles } from './systems.js';
 
-/** `source`: a folder, which is recognised by its tensors, or a text such as `ngram:2,4`. */
+/** `source`: a folder, which is recognised by its tensors, or a text such as `ngram:1,4`. */
 export async function loadDrafter(source: string, options: DrafterOptions): Promise<Drafter> {
   const drafter = await openDrafter(source, options);
   options.target.checkTaps(drafter.taps);

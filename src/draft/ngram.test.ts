@@ -67,7 +67,7 @@ describe('ngram', () => {
   });
 
   it('is written in one way', () => {
-    expect(ngram.normalise('ngram')).toBe('ngram:2,4');
+    expect(ngram.normalise('ngram')).toBe('ngram:1,4');
     expect(parseNgram('ngram:1,64')).toEqual({ shortest: 1, longest: 64 });
   });
 

@@ -16,7 +16,8 @@ export interface NgramLengths {
   readonly longest: number;
 }
 
-const defaults: NgramLengths = { shortest: 2, longest: 4 };
+/** Those of llama.cpp: a single token is often enough, and a wrong draft costs little. */
+const defaults: NgramLengths = { shortest: 1, longest: 4 };
 const longestAllowed = 64;
 
 export const ngram: WeightlessSystem = {

@@ -35,7 +35,7 @@ export function recogniseCheckpoint(checkpoint: Pick<Checkpoint, 'tensors'>): Re
   return { kind: 'unknown', layout: 'no layout that is known here' };
 }
 
-/** The system that a text names in place of a folder, as in `ngram:2,4`; a folder of that name is written `./ngram`. */
+/** The system that a text names in place of a folder, as in `ngram:1,4`; a folder of that name is written `./ngram`. */
 export function findWeightless(text: string): WeightlessSystem | undefined {
   const [name] = text.split(':', 1);
   return weightless.find((system) => system.name === name);
