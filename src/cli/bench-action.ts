@@ -81,7 +81,7 @@ interface Measurement {
 async function measure({ flags, terminal, progress, target, systems, promptSets }: Measurement) {
   const { stdout } = terminal;
   const setting = settingOf(flags, target);
-  const { maxNewTokens, sampling, seed, warmup } = setting;
+  const { maxNewTokens, sampling, seed, warmup, concurrency } = setting;
   const writeLine = (value: object): void => {
     stdout.writeData(`${JSON.stringify(value)}\n`);
   };
@@ -92,7 +92,7 @@ async function measure({ flags, terminal, progress, target, systems, promptSets 
   if (flags.format === 'jsonl') writeLine({ type: 'setting', ...setting });
   const result = await runBenchmark(
     {
-      ...{ target, systems, promptSets, maxNewTokens, sampling, seed, warmup },
+      ...{ target, systems, promptSets, maxNewTokens, sampling, seed, warmup, concurrency },
       limit: flags.limit,
       signal: AbortSignal.any([abort.signal, terminal.closed]),
     },
@@ -133,7 +133,7 @@ function exitCodeOf({ summaries }: BenchmarkResult, interrupted: AbortSignal): n
 }
 
 function settingOf(flags: BenchFlags, target: Target): BenchmarkSetting {
-  const { maxNewTokens, seed, warmup } = flags;
+  const { maxNewTokens, seed, warmup, concurrency } = flags;
   const sampling = samplingOf(flags);
   const threads = flags.threads ?? availableParallelism();
   return {
@@ -144,6 +144,7 @@ function settingOf(flags: BenchFlags, target: Target): BenchmarkSetting {
     sampling,
     seed,
     warmup,
+    concurrency,
   };
 }
 

@@ -60,6 +60,12 @@ export function addBenchCommand(program: Command, context: CommandContext): void
       'answers of each system on each set that are not counted',
       wholeNumber(0, 1000),
       1,
+    )
+    .option(
+      '--concurrency <count>',
+      'prompts that are answered at the same time; each gets the answer that it would get alone',
+      wholeNumber(1, 256),
+      1,
     );
   addSampling(command)
     .option('--seed <number>', 'for drawing tokens and for the bootstrap', wholeNumber(0), 0)

@@ -15,6 +15,7 @@ const flagsWith = (changes: Partial<BenchFlags>): BenchFlags => ({
   temperature: 0,
   seed: 0,
   warmup: 1,
+  concurrency: 1,
   format: 'markdown',
   progress: 'none',
   ...changes,

@@ -40,6 +40,7 @@ export interface BenchFlags extends SamplingFlags, MachineFlags, TemplateFlags {
   readonly maxNewTokens: number;
   readonly seed: number;
   readonly warmup: number;
+  readonly concurrency: number;
   readonly format: 'markdown' | 'json' | 'jsonl';
   readonly answers?: string;
   readonly progress: ProgressMode;

@@ -66,12 +66,23 @@ export interface BenchmarkProgress {
   readonly system: string;
 }
 
+/** What prompts that are answered at the same time come to. */
+export interface Throughput {
+  readonly set: string;
+  readonly system: string;
+  readonly policy: string;
+  /** All tokens of all answers over the time for them, prefill included. */
+  readonly tokensPerSecond: number;
+}
+
 export interface BenchmarkResult {
   readonly records: readonly RequestRecord[];
   /** One per set and system, plain decoding first. */
   readonly summaries: readonly SystemSummary[];
   /** The same per category, for the sets that have more than one: a pooled number hides them. */
   readonly categories: readonly SystemSummary[];
+  /** One per set and system where prompts were answered several at a time. */
+  readonly together?: readonly Throughput[];
   readonly interrupted: boolean;
 }
 
@@ -90,6 +101,8 @@ export async function runBenchmark(
   const competitors = [undefined, ...options.systems];
   const total = sets.reduce((sum, { entries }) => sum + entries.length * competitors.length, 0);
   const records: RequestRecord[] = [];
+  const { concurrency = 1 } = options;
+  const together: Throughput[] = [];
   const isAborted = (): boolean => options.signal?.aborted === true;
   let done = 0;
   events.onStart?.(total);
@@ -101,20 +114,27 @@ export async function runBenchmark(
     for (let round = 0; round < options.warmup && !isAborted(); round++) {
       for (const system of competitors) await answer(entries[round % entries.length]!, system);
     }
-    const { concurrency = 1 } = options;
+    const totals = new Map(competitors.map((system) => [system, { tokens: 0, ms: 0 }]));
     for (let start = 0; start < entries.length; start += concurrency) {
       if (isAborted()) break;
       const batch = entries.slice(start, start + concurrency);
       const generations = new Map<BenchmarkSystem | undefined, readonly Generation[]>();
+      const times = new Map<BenchmarkSystem | undefined, number>();
       for (let turn = 0; turn < competitors.length && !isAborted(); turn++) {
         const system = competitors[(start / concurrency + turn) % competitors.length];
         const engine = new Engine({ concurrency });
+        const startMs = performance.now();
         const answers = batch.map((entry) => engine.run((meeting) => answer(entry, system, meeting)));
         generations.set(system, await Promise.all(answers));
+        times.set(system, performance.now() - startMs);
         done += batch.length;
         events.onGeneration?.({ done, set, system: nameOf(system).system });
       }
       if (isAborted()) break;
+      for (const [system, total] of totals) {
+        total.tokens += generations.get(system)!.reduce((sum, { tokenIds }) => sum + tokenIds.length, 0);
+        total.ms += times.get(system)!;
+      }
       for (const [index, { prompt }] of batch.entries()) {
         for (const system of competitors) {
           const record = recordAnswer({
@@ -128,11 +148,14 @@ export async function runBenchmark(
         }
       }
     }
+    for (const [system, { tokens, ms }] of totals)
+      if (ms > 0) together.push({ set, ...nameOf(system), tokensPerSecond: tokens / (ms / 1000) });
   }
   return {
     records,
     summaries: summariseBySet(records, options.seed),
     categories: summariseByCategory(records, options.seed),
+    ...(concurrency > 1 ? { together } : {}),
     interrupted: isAborted(),
   };
 }

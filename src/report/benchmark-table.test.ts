@@ -22,6 +22,7 @@ const setting: BenchmarkSetting = {
   sampling: { temperature: 0 },
   seed: 7,
   warmup: 1,
+  concurrency: 1,
 };
 
 interface Pair {

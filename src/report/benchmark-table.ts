@@ -14,6 +14,8 @@ export interface BenchmarkSetting {
   readonly sampling: SamplingOptions;
   readonly seed: number;
   readonly warmup: number;
+  /** Prompts that were answered at the same time. */
+  readonly concurrency: number;
 }
 
 export function formatBenchmark(result: BenchmarkResult, setting: BenchmarkSetting): string {
@@ -109,6 +111,7 @@ function formatRemarks(result: BenchmarkResult, setting: BenchmarkSetting): stri
   const remarks = [
     describeSetting(setting),
     describeMachine(setting),
+    ...describeTogether(result, setting),
     ...describeSameness(result.summaries),
     ...describePayoff(result.summaries),
     ...describeDoubts(result),
@@ -134,6 +137,21 @@ function describeSetting(setting: BenchmarkSetting): string {
 function describeMachine({ machine, threads }: BenchmarkSetting): string {
   const { processor, cores, system, architecture, nodeVersion } = machine;
   return `Machine: ${processor}, ${cores} cores, ${threads} ${threads === 1 ? 'thread' : 'threads'}, ${system} ${architecture}, Node ${nodeVersion}, Mistletoe ${machine.mistletoeVersion}.`;
+}
+
+function describeTogether(
+  { together = [] }: BenchmarkResult,
+  { concurrency }: BenchmarkSetting,
+): readonly string[] {
+  if (concurrency === 1) return [];
+  const totals = together.map(
+    ({ set, system, policy, tokensPerSecond }) =>
+      `${system}${policy === 'none' ? '' : ` ${policy}`} on ${set} ${tokensPerSecond.toFixed(1)}`,
+  );
+  return [
+    `${concurrency} prompts were answered at the same time: times and tokens/s in the table are of each request among the others. ` +
+      `Tokens/s of all of them together, prefill included: ${totals.join(', ')}.`,
+  ];
 }
 
 function describeSameness(summaries: readonly SystemSummary[]): readonly string[] {

@@ -60,6 +60,33 @@ describe('mistletoe bench', () => {
     expect(summaries[1]?.speculation?.differingAnswers).toBe(0);
   });
 
+  it('answers several prompts at the same time with the same answers, and says so', async () => {
+    const argv = ['-d', eagle3, ...small, '--limit', '5', '--progress', 'none'];
+    const answersOf = async (more: readonly string[]) => {
+      const { code, out } = await bench([...argv, '--format', 'json', ...more]);
+      expect(code).toBe(0);
+      return JSON.parse(out) as {
+        setting: { concurrency: number };
+        records: { promptId: string; system: string; tokenIds: number[] }[];
+        together?: { system: string; tokensPerSecond: number }[];
+      };
+    };
+    const alone = await answersOf([]);
+    const together = await answersOf(['--concurrency', '3']);
+    expect([alone.setting.concurrency, together.setting.concurrency]).toEqual([1, 3]);
+    const pick = ({ records }: typeof alone) =>
+      records.map(({ promptId, system, tokenIds }) => ({ promptId, system, tokenIds }));
+    expect(pick(together)).toEqual(pick(alone));
+    expect(alone).not.toHaveProperty('together');
+    expect(together.together?.map(({ system }) => system)).toEqual(['plain', 'eagle3']);
+    for (const { tokensPerSecond } of together.together ?? []) expect(tokensPerSecond).toBeGreaterThan(0);
+    const { out } = await bench([...argv, '--concurrency', '3']);
+    expect(out).toMatch(
+      /\n- 3 prompts were answered at the same time: .* together, prefill included: plain on prompts [\d.]+, eagle3 chain:3 on prompts [\d.]+\.\n/,
+    );
+    expect(out).toContain('Every answer equals plain decoding’s, token for token.');
+  });
+
   it('prints a line per answer and per summary as jsonl, and drafts by itself by default', async () => {
     const { code, out } = await bench([
       ...['-d', eagle3, '--limit', '1', '-n', '4', '--warmup', '0'],
@@ -138,6 +165,7 @@ describe('mistletoe bench', () => {
     ['another target without a drafter', ['-t', 'my-model'], /no drafter for the target my-model/],
     ['prompts that are no file', ['-p', 'Why?'], /--prompts is Why\?/],
     ['an unknown format', ['--format', 'xml'], /--format/],
+    ['no prompt at a time', ['--concurrency', '0'], /--concurrency/],
   ])('refuses %s in one sentence', async (_, argv, pattern) => {
     const { code, out, err } = await bench(argv);
     expect(err).toMatch(pattern);

@@ -118,10 +118,10 @@ describe('an engine in a thread', () => {
   it('leaves this thread free to turn while it works', async () => {
     const one = { ...asked[0]!, options: { maxNewTokens: 48 } };
     const countTurns = async (answering: Promise<unknown>): Promise<number> => {
-      let isDone = false;
-      void answering.finally(() => (isDone = true));
+      const state = { isDone: false };
+      void answering.finally(() => (state.isDone = true));
       let turns = 0;
-      for (; !isDone; turns++) await nextTurn();
+      for (; !state.isDone; turns++) await nextTurn();
       return turns;
     };
     // Here every pass of the target is one long turn; there the loop spins freely all the while.
