@@ -1,0 +1,86 @@
+/**
+ * A thousand generations in one process: resident memory every hundred of them, for plain and speculative decoding,
+ * alone and eight at a time through an engine. Flat is the aim; what is printed at the end is the growth from the
+ * second hundred, when everything has been compiled and pools have grown, to the last.
+ * Run: npm run bench:memory [-- GENERATIONS [NEW_TOKENS [DRAFTER]]]
+ */
+import { bundledPrompts, bundledTarget } from '../src/decode/bundled-models.js';
+import { Engine } from '../src/decode/engine.js';
+import { findDrafter } from '../src/decode/find-drafter.js';
+import { generateSpeculatively } from '../src/decode/speculative-text.js';
+import { generateText, openTarget } from '../src/decode/target.js';
+import { loadDrafter } from '../src/draft/load-drafter.js';
+import { describeMachine } from '../src/measure/machine.js';
+import type { Meeting } from '../src/model/meeting.js';
+import { alone } from '../src/model/meeting.js';
+import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
+import { loadPrompts } from '../src/text/prompt-set.js';
+import { printTable } from './stopwatch.js';
+
+const [given = '1000', newTokens = '8', drafterName = 'eagle3'] = process.argv.slice(2);
+const generations = Number(given);
+const maxNewTokens = Number(newTokens);
+const every = Math.max(1, Math.floor(generations / 10));
+const concurrency = 8;
+const { processor, architecture, nodeVersion } = describeMachine();
+console.log(
+  `${processor} (${architecture}), Node ${nodeVersion}: ${generations} generations of ${maxNewTokens} tokens each\n`,
+);
+
+const runtime = createOnnxRuntime({ threads: 2 });
+const target = await openTarget(bundledTarget, { runtime });
+const drafter = await loadDrafter(findDrafter(drafterName), { target: target.model });
+const prompts = await loadPrompts(bundledPrompts);
+
+type Answer = (index: number, meeting: Meeting) => Promise<unknown>;
+const promptOf = (index: number): string => prompts[index % prompts.length]!.text;
+const plain: Answer = (index, meeting) =>
+  generateText(target, promptOf(index), { maxNewTokens, seed: index, meeting });
+const speculative: Answer = (index, meeting) =>
+  generateSpeculatively(target, drafter, promptOf(index), {
+    ...{ maxNewTokens, seed: index, meeting },
+    policy: 'chain:4',
+  });
+
+async function answerAlone(answer: Answer, first: number, count: number): Promise<void> {
+  for (let index = first; index < first + count; index++) await answer(index, alone);
+}
+
+const engine = new Engine({ concurrency });
+async function answerTogether(answer: Answer, first: number, count: number): Promise<void> {
+  await Promise.all(
+    Array.from({ length: count }, (_, index) => engine.run((meeting) => answer(first + index, meeting))),
+  );
+}
+
+const ways: readonly (readonly [string, typeof answerAlone, Answer])[] = [
+  ['plain, alone', answerAlone, plain],
+  [`${drafterName}, alone`, answerAlone, speculative],
+  [`plain, ${concurrency} at a time`, answerTogether, plain],
+  [`${drafterName}, ${concurrency} at a time`, answerTogether, speculative],
+];
+
+/** After a collection, where node was started with --expose-gc. */
+function residentMegabytes(): number {
+  globalThis.gc?.();
+  return process.memoryUsage.rss() / 2 ** 20;
+}
+
+const table = [
+  ['generations', ...Array.from({ length: 10 }, (_, part) => String((part + 1) * every)), 'growth'],
+];
+for (const [name, run, answer] of ways) {
+  const seen: number[] = [];
+  for (let part = 0; part < 10; part++) {
+    await run(answer, part * every, every);
+    seen.push(residentMegabytes());
+  }
+  table.push([
+    name,
+    ...seen.map((megabytes) => megabytes.toFixed(0)),
+    `${(seen.at(-1)! - seen[1]!).toFixed(1)} MiB`,
+  ]);
+}
+console.log('Resident memory in MiB after so many generations:\n');
+printTable(table);
+await runtime.dispose();
