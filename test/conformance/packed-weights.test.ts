@@ -1,0 +1,68 @@
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import { makeTemporaryFolder } from '../../src/checkpoint/testing/temporary-folder.js';
+import { bundledDrafterFolder } from '../../src/decode/bundled-drafters.js';
+import { bundledTarget } from '../../src/decode/bundled-models.js';
+import { generateSpeculatively } from '../../src/decode/speculative-text.js';
+import { generateText, openTarget } from '../../src/decode/target.js';
+import { loadDrafter } from '../../src/draft/load-drafter.js';
+import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
+import type { Runtime } from '../../src/runtime/program.js';
+
+const temporary = makeTemporaryFolder();
+const cacheFolder = join(temporary.path, 'cache');
+afterAll(() => {
+  temporary.remove();
+});
+
+const prompts = ['Why is the sky blue?', 'Write a short poem about a river.'];
+
+interface Answers {
+  readonly plain: readonly (readonly number[])[];
+  readonly drafted: readonly (readonly number[])[];
+  readonly acceptedLengths: readonly number[];
+}
+
+async function answer(runtime: Runtime): Promise<Answers> {
+  try {
+    const target = await openTarget(bundledTarget, { runtime, cacheFolder });
+    const folder = bundledDrafterFolder('eagle3');
+    const drafter = await loadDrafter(folder, { target: target.model, cacheFolder });
+    const results = [];
+    for (const prompt of prompts) {
+      const plain = await generateText(target, prompt, { maxNewTokens: 40 });
+      const drafted = await generateSpeculatively(target, drafter, prompt, {
+        maxNewTokens: 40,
+        policy: 'chain:3',
+      });
+      results.push({ plain, drafted });
+    }
+    return {
+      plain: results.map(({ plain }) => plain.tokenIds),
+      drafted: results.map(({ drafted }) => drafted.tokenIds),
+      acceptedLengths: results.map(({ drafted }) => drafted.acceptance.accepted),
+    };
+  } finally {
+    await runtime.dispose();
+  }
+}
+
+describe('weights packed in the cache', () => {
+  it('give the bundled target’s and a drafter’s tokens, as weights packed in memory and plain ones do', async () => {
+    const countFiles = (): number =>
+      readdirSync(cacheFolder).filter((name) => name.endsWith('.weights')).length;
+    const inMemory = await answer(createOnnxRuntime({ threads: 1 }));
+    const unpackedFiles = countFiles();
+    const mapped = await answer(createOnnxRuntime({ threads: 1, packedWeightLimitBytes: 0 }));
+    expect(countFiles()).toBeGreaterThan(unpackedFiles);
+    expect(mapped).toEqual(inMemory);
+    const runtime = createOnnxRuntime({ threads: 1 });
+    const plain = await answer({
+      name: runtime.name,
+      compile: (outputs, weights) => runtime.compile(outputs, weights),
+      dispose: () => runtime.dispose(),
+    });
+    expect(mapped).toEqual(plain);
+  });
+});
