@@ -11,6 +11,7 @@ import {
   evaluateDimension,
   formatDimension,
   formatShape,
+  isMultiple,
   multiplyDimensions,
   subtractDimensions,
   symbol,
@@ -123,5 +124,15 @@ describe('dimensions', () => {
 
   it.each(['', '2', 'a + b', 'a*b'])('refuse the name "%s"', (name) => {
     expect(() => symbol(name)).toThrow(MistletoeError);
+  });
+});
+
+describe('isMultiple', () => {
+  it('holds only where it does for all values of the symbols', () => {
+    const [a, b] = [symbol('a'), symbol('b')];
+    expect(isMultiple(12, 4)).toBe(true);
+    expect(isMultiple(addDimensions(multiplyDimensions(a, 8), multiplyDimensions(b, 4)), 4)).toBe(true);
+    expect(isMultiple(addDimensions(multiplyDimensions(a, 8), 2), 4)).toBe(false);
+    expect(isMultiple(a, 4)).toBe(false);
   });
 });

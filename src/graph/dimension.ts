@@ -77,6 +77,11 @@ export function multiplyDimensions(left: Dimension, right: Dimension): Dimension
   );
 }
 
+/** Whether a dimension is divided by the factor, whatever its symbols stand for. */
+export function isMultiple(dimension: Dimension, factor: number): boolean {
+  return termsOf(dimension).every(({ coefficient }) => coefficient % factor === 0);
+}
+
 export function countElements(shape: Shape): Dimension {
   return shape.reduce<Dimension>(multiplyDimensions, 1);
 }

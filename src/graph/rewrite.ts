@@ -58,7 +58,8 @@ export function rewrite(
 }
 
 function describe({ operation, attributes, shape, dtype }: Tensor, inputs: readonly number[]): string {
-  return JSON.stringify([operation, attributes, inputs, formatShape(shape), dtype], tellNumbersApart);
+  const settings = JSON.stringify(attributes, tellNumbersApart);
+  return `${operation} ${settings} (${inputs.join()}) ${dtype} ${formatShape(shape)}`;
 }
 
 /** JSON writes both infinities and NaN as null, and -0 as 0. */

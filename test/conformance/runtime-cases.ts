@@ -474,6 +474,16 @@ const rotationCases: readonly RuntimeCase[] = [
   describeCase('rotate', 'symbolic heads', rotated(past, 4), { sources: ['x'] }),
   describeCase(
     'rotate',
+    'heads side by side',
+    rotate(
+      x(batch, position, multiplyDimensions(past, 4)),
+      elementwise.add(input('cosine', [position, 2]), shaping.slice(y(past, 1), 0, 0, 1)),
+      input('sine', [position, 2]),
+    ),
+    { sources: ['x'] },
+  ),
+  describeCase(
+    'rotate',
     'fixed sizes',
     rotate(x(2, 3, 2, 4), input('cosine', [3, 2]), input('sine', [3, 2])),
     { sources: ['x'] },

@@ -178,6 +178,11 @@ const refusals: readonly (readonly [string, () => unknown, string])[] = [
     'rotate: needs one angle for each position and pair',
   ],
   [
+    'rotate of half a head',
+    () => rotate(floats(1, 3, 6), floats(3, 2), floats(3, 2)),
+    'rotate: needs one angle for each position and pair (given float32 [1, 3, 6]',
+  ],
+  [
     'rotate of an odd width',
     () => rotate(floats(1, 3, 2, 3), floats(3, 1), floats(3, 1)),
     'rotate: needs one angle for each',

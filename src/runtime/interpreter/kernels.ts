@@ -157,13 +157,15 @@ export const kernels: { readonly [Name in Exclude<OperationName, Leaf>]: Kernel<
       return row.map((value, at) => (value / Math.sqrt(meanSquare + epsilon)) * scale!.data[at]!);
     }),
   rotate: (_, [x, cosine, sine], { shape }) => {
-    const half = shape[3]! / 2;
+    const half = cosine!.shape[1]!;
+    const last = shape.length - 1;
     return fill(shape, (index) => {
-      const [, position, , at] = index as readonly [number, number, number, number];
+      const at = index[last]! % (2 * half); // within the head
+      const start = index[last]! - at;
       const pair = at % half;
-      const [c, s] = [read(cosine!, [position, pair]), read(sine!, [position, pair])];
-      const first = read(x!, index.with(3, pair));
-      const second = read(x!, index.with(3, pair + half));
+      const [c, s] = [cosine!, sine!].map((angles) => read(angles, [index[1]!, pair])) as [number, number];
+      const first = read(x!, index.with(last, start + pair));
+      const second = read(x!, index.with(last, start + pair + half));
       return at < half ? first * c - second * s : second * c + first * s;
     });
   },

@@ -1,11 +1,10 @@
 /**
  * Collects nodes, constants, inputs and outputs, and writes them as an ONNX model. A node that was asked for before
- * (same operator, inputs and attributes) is not added again: gradient rules repeat forward expressions freely, and
- * here the repetition disappears.
+ * (same operator, inputs and attributes) is not added again: one dimension stands in many shapes.
  */
 import { MistletoeError } from '../../core/errors.js';
 import type { Dimension, Shape } from '../../graph/dimension.js';
-import { bareSymbol, equalShapes, formatDimension } from '../../graph/dimension.js';
+import { bareSymbol, formatDimension } from '../../graph/dimension.js';
 import type { DType } from '../../graph/tensor.js';
 import { MessageWriter } from './protobuf.js';
 
@@ -37,33 +36,22 @@ const weightName = (name: string): string => `weight:${name}`;
 const opset = 20;
 const irVersion = 10;
 
-interface BuiltNode {
-  readonly inputs: readonly string[];
-  readonly outputs: readonly string[];
-  readonly message: MessageWriter;
-}
-
 export class OnnxBuilder {
-  private readonly nodes: BuiltNode[] = [];
+  private readonly nodes: MessageWriter[] = [];
   private readonly initializers: MessageWriter[] = [];
   private readonly inputs: MessageWriter[] = [];
   private readonly outputs: MessageWriter[] = [];
-  private readonly outputNames: string[] = [];
   private readonly memo = new Map<string, readonly string[]>();
   private readonly symbols = new Map<string, { input: string; axis: number }>();
-  private readonly shapes = new Map<string, Shape>();
-  /** What a reshaped value was before its first reshaping. */
-  private readonly unshaped = new Map<string, string>();
   private count = 0;
 
   get nodeCount(): number {
-    return this.liveNodes().length;
+    return this.nodes.length;
   }
 
   input(name: string, shape: Shape, dtype: DType): string {
     const input = inputName(name);
     this.inputs.push(describeValue(input, shape, dtype));
-    this.learnShape(input, shape);
     shape.forEach((dimension, axis) => {
       const symbol = bareSymbol(dimension);
       if (symbol !== undefined && !this.symbols.has(symbol)) this.symbols.set(symbol, { input, axis });
@@ -73,9 +61,8 @@ export class OnnxBuilder {
 
   output(name: string, from: string, shape: Shape, dtype: DType): void {
     const output = outputName(name);
-    this.addNode('Identity', [from], [output], {});
+    this.nodes.push(writeNode('Identity', [from], [output], {}));
     this.outputs.push(describeValue(output, shape, dtype));
-    this.outputNames.push(output);
   }
 
   node(operator: string, inputs: readonly string[], options: NodeOptions = {}): string {
@@ -87,33 +74,9 @@ export class OnnxBuilder {
     const known = this.memo.get(key);
     if (known !== undefined) return known;
     const outputs = Array.from({ length: options.outputs ?? 1 }, () => `t${this.count++}`);
-    this.addNode(operator, inputs, outputs, options);
+    this.nodes.push(writeNode(operator, inputs, outputs, options));
     this.memo.set(key, outputs);
     return outputs;
-  }
-
-  private addNode(
-    operator: string,
-    inputs: readonly string[],
-    outputs: readonly string[],
-    options: NodeOptions,
-  ): void {
-    this.nodes.push({ inputs, outputs, message: writeNode(operator, inputs, outputs, options) });
-  }
-
-  learnShape(value: string, shape: Shape): void {
-    if (!this.shapes.has(value)) this.shapes.set(value, shape);
-  }
-
-  /** Reshaping twice is reshaping once, and to the shape it had is nothing: both happen all the time. */
-  reshape(value: string, shape: Shape): string {
-    const source = this.unshaped.get(value) ?? value;
-    const known = this.shapes.get(source);
-    if (known !== undefined && equalShapes(known, shape)) return source;
-    const reshaped = this.node('Reshape', [source, this.shape(shape, true)]);
-    this.unshaped.set(reshaped, source);
-    this.learnShape(reshaped, shape);
-    return reshaped;
   }
 
   floats(values: readonly number[], shape: readonly number[]): string {
@@ -198,21 +161,9 @@ export class OnnxBuilder {
     return name;
   }
 
-  /** Nodes that an output depends on; reshapings that were seen through are left out. */
-  private liveNodes(): readonly BuiltNode[] {
-    const live: BuiltNode[] = [];
-    const needed = new Set(this.outputNames);
-    for (const node of [...this.nodes].reverse()) {
-      if (!node.outputs.some((output) => needed.has(output))) continue;
-      live.push(node);
-      for (const input of node.inputs) needed.add(input);
-    }
-    return live.reverse();
-  }
-
   finish(): Uint8Array {
     const graph = new MessageWriter();
-    for (const { message } of this.liveNodes()) graph.message(1, message);
+    for (const node of this.nodes) graph.message(1, node);
     graph.string(2, 'mistletoe');
     for (const initializer of this.initializers) graph.message(5, initializer);
     for (const input of this.inputs) graph.message(11, input);

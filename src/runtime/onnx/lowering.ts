@@ -1,8 +1,6 @@
 /** Each graph operation as ONNX nodes, with ONNX Runtime's fused kernels where the CPU provider has them. */
 import type { Shape } from '../../graph/dimension.js';
-import { countElements, equalShapes, multiplyDimensions } from '../../graph/dimension.js';
-import { spellOutAttention } from '../../graph/operations/attention.js';
-import { rewrite } from '../../graph/rewrite.js';
+import { simplify } from '../../graph/simplify.js';
 import type { OperationName, Tensor, TensorOf } from '../../graph/tensor.js';
 import { sortTopologically } from '../../graph/tensor.js';
 import type { InputDescription, NamedTensors } from '../program.js';
@@ -10,6 +8,7 @@ import { listInputs } from '../program.js';
 import type { WeightStore } from '../weights.js';
 import { OnnxBuilder } from './builder.js';
 import { lowerContraction } from './lower-contraction.js';
+import { onnxForms } from './onnx-forms.js';
 import type { ExternalFile } from './weight-placement.js';
 import { WeightPlacement } from './weight-placement.js';
 
@@ -19,8 +18,8 @@ type Lowering<Name extends OperationName> = (
   inputs: readonly string[],
 ) => string;
 
-/** Leaves, and what is spelled out before. */
-type Elsewhere = 'input' | 'weight' | 'attention';
+/** Leaves, and what simplified graphs no longer have. */
+type Elsewhere = 'input' | 'weight' | 'attention' | 'stopGradient';
 
 const direct =
   (operator: string) =>
@@ -43,7 +42,6 @@ const lowerings: { readonly [Name in Exclude<OperationName, Elsewhere>]: Lowerin
   sigmoid: direct('Sigmoid'),
   silu: (builder, _, [x]) =>
     builder.node('QuickGelu', [x!], { domain: 'com.microsoft', attributes: { alpha: { float: 1 } } }),
-  stopGradient: (_builder, _, [x]) => x!,
   cast: (builder, { attributes }, [x]) => castTo(builder, x!, onnxTypes[attributes.dtype]),
 
   add: direct('Add'),
@@ -63,13 +61,10 @@ const lowerings: { readonly [Name in Exclude<OperationName, Elsewhere>]: Lowerin
 
   contract: lowerContraction,
 
-  reshape: (builder, node, [x]) => builder.reshape(x!, node.shape),
+  reshape: (builder, node, [x]) => builder.node('Reshape', [x!, builder.shape(node.shape, true)]),
   transpose: (builder, { attributes }, [x]) =>
     builder.node('Transpose', [x!], { attributes: { perm: attributes.order } }),
-  broadcast: (builder, node, [x]) =>
-    equalShapes(node.shape, node.inputs[0]!.shape)
-      ? x!
-      : builder.node('Expand', [x!, builder.shape(node.shape, false)]),
+  broadcast: (builder, node, [x]) => builder.node('Expand', [x!, builder.shape(node.shape, false)]),
   slice: (builder, { attributes: { axis, start, end } }, [x]) =>
     builder.node('Slice', [x!, builder.dimension(start), builder.dimension(end), builder.integers([axis])]),
   pad: (builder, node, [x]) => {
@@ -89,31 +84,18 @@ const lowerings: { readonly [Name in Exclude<OperationName, Elsewhere>]: Lowerin
     builder.node('SimplifiedLayerNormalization', inputs, {
       attributes: { axis: -1, epsilon: { float: epsilon } },
     }),
-  rotate: (builder, node, [x, cosine, sine]) => {
-    const [batch, position, heads, width] = node.shape;
-    const flat = [batch!, position!, multiplyDimensions(heads!, width!)];
-    const flattened = builder.reshape(x!, flat);
-    // A position_ids of one element is an offset: row i of the angle tables belongs to position i.
-    const inputs = [flattened, builder.integers([0]), cosine!, sine!];
-    const turned = builder.node('RotaryEmbedding', inputs, { domain: 'com.microsoft' });
-    builder.learnShape(turned, flat);
-    return builder.reshape(turned, node.shape);
-  },
+  // A position_ids of one element is an offset: row i of the angle tables belongs to position i.
+  rotate: (builder, _, [x, cosine, sine]) =>
+    builder.node('RotaryEmbedding', [x!, builder.integers([0]), cosine!, sine!], { domain: 'com.microsoft' }),
 
   gatherRows: (builder, _, inputs) => builder.node('Gather', inputs, { attributes: { axis: 0 } }),
-  scatterAddRows: (builder, node, [, indices, values]) => {
-    const [rows, ...rest] = node.shape;
-    const width = countElements(rest);
-    const count = countElements(node.inputs[1]!.shape);
-    const zeros = builder.node('Expand', [builder.floats([0], []), builder.shape([rows!, width], false)]);
-    const column = builder.reshape(indices!, [count, 1]);
-    const places = builder.node('Expand', [column, builder.shape([count, width], false)]);
-    const updates = builder.reshape(values!, [count, width]);
-    // Not ScatterND: its threads add to one row at the same time and lose some of the updates.
-    const total = builder.node('ScatterElements', [zeros, places, updates], {
+  // Not ScatterND: its threads add to one row at the same time and lose some of the updates.
+  scatterAddRows: (builder, node, [zeros, indices, values]) => {
+    const column = builder.node('Unsqueeze', [indices!, builder.integers([-1])]);
+    const places = builder.node('Expand', [column, builder.shape(node.inputs[2]!.shape, false)]);
+    return builder.node('ScatterElements', [zeros!, places, values!], {
       attributes: { axis: 0, reduction: 'add' },
     });
-    return builder.reshape(total, node.shape);
   },
   pick: (builder, _, [x, indices]) => {
     const column = builder.node('Unsqueeze', [indices!, builder.integers([-1])]);
@@ -155,7 +137,7 @@ export function lowerToOnnx(outputs: NamedTensors, weights: readonly WeightStore
   const inputNames = new Map(
     inputs.map(({ name, shape, dtype }) => [name, builder.input(name, shape, dtype)]),
   );
-  const graph = rewrite(outputs, [spellOutAttention]);
+  const graph = simplify(outputs, onnxForms);
   const tensors = sortTopologically(Object.values(graph));
   const placement = new WeightPlacement(tensors, weights);
 
@@ -164,14 +146,13 @@ export function lowerToOnnx(outputs: NamedTensors, weights: readonly WeightStore
       names.set(tensor, inputNames.get(tensor.attributes.name)!);
     } else if (tensor.operation === 'weight') {
       names.set(tensor, placement.place(builder, tensor));
-    } else if (tensor.operation !== 'attention') {
-      const lowering = lowerings[tensor.operation] as Lowering<OperationName>;
+    } else {
+      const lowering = lowerings[tensor.operation as keyof typeof lowerings] as Lowering<OperationName>;
       const lowered = lowering(
         builder,
         tensor,
         tensor.inputs.map((input) => names.get(input)!),
       );
-      builder.learnShape(lowered, tensor.shape);
       names.set(tensor, lowered);
     }
   }

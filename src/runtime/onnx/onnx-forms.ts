@@ -1,0 +1,39 @@
+/** The forms of operations that ONNX Runtime's kernels read, as rewriting rules: reshapings that they need fold then. */
+import { planContraction } from '../../graph/contraction-plan.js';
+import { countElements, multiplyDimensions } from '../../graph/dimension.js';
+import { spellOutAttention } from '../../graph/operations/attention.js';
+import { scatterAddRows } from '../../graph/operations/indexing.js';
+import { rotate } from '../../graph/operations/rotation.js';
+import { reshape } from '../../graph/operations/shaping.js';
+import type { RewriteRule } from '../../graph/rewrite.js';
+
+/** RotaryEmbedding takes heads side by side. */
+const flattenRotation: RewriteRule = (tensor) => {
+  if (tensor.operation !== 'rotate' || tensor.shape.length === 3) return undefined;
+  const [x, cosine, sine] = tensor.inputs;
+  const [batch, position, heads, width] = tensor.shape;
+  const flat = reshape(x!, [batch!, position!, multiplyDimensions(heads!, width!)]);
+  return reshape(rotate(flat, cosine!, sine!), tensor.shape);
+};
+
+/** ScatterElements adds element by element: rows of one axis, at indices of one axis. */
+const flattenScatter: RewriteRule = (tensor) => {
+  if (tensor.operation !== 'scatterAddRows') return undefined;
+  const [table, indices, values] = tensor.inputs;
+  if (table!.shape.length === 2 && indices!.shape.length === 1) return undefined;
+  const [rows, ...rest] = tensor.shape;
+  const [count, width] = [countElements(indices!.shape), countElements(rest)];
+  const flat = scatterAddRows(
+    reshape(table!, [rows!, width]),
+    reshape(indices!, [count]),
+    reshape(values!, [count, width]),
+  );
+  return reshape(flat, tensor.shape);
+};
+
+export const onnxForms: readonly RewriteRule[] = [
+  spellOutAttention,
+  planContraction,
+  flattenRotation,
+  flattenScatter,
+];
