@@ -18,6 +18,7 @@ import { openTokenizer } from '../text/tokenizer.js';
 import { readTokenizerConfig } from '../text/tokenizer-config.js';
 import { hasTokenizer, readTokenizerFile } from '../text/tokenizer-file.js';
 import { readDecoderTensors, toProblem } from './decoder-tensors.js';
+import { draftModel } from './draft-model.js';
 import type { DrafterFacts } from './drafter-facts.js';
 import { readDrafter } from './drafter-reading.js';
 import type { Recognition } from './systems.js';
@@ -108,6 +109,9 @@ export async function inspectCheckpoint(folder: string): Promise<Inspection> {
   const tensors = await attempt(() => readDecoderTensors(checkpoint, model));
   if (tensors === undefined) return { ...common, model, notes, problems };
   problems.push(...tensors.problems);
+  // Medusa-2 keeps its heads in the shards of its target.
+  const heads = system === undefined || system === draftModel ? undefined : readDrafter(system, checkpoint);
+  problems.push(...(heads?.problems ?? []));
   notes.push(...model.notes, ...tensors.notes);
   problems.push(...findVocabularyProblems(model, text.tokenizer));
   if (text.tokenizer === undefined && problems.length === 0) {
@@ -115,7 +119,8 @@ export async function inspectCheckpoint(folder: string): Promise<Inspection> {
       'No tokenizer here: it can serve as a drafter with the tokenizer of its target, not as a target.',
     );
   }
-  return { ...common, model, memory: describeMemory(model), notes, problems };
+  const drafter = heads === undefined ? {} : { drafter: heads.facts };
+  return { ...common, model, ...drafter, memory: describeMemory(model), notes, problems };
 }
 
 function configurationOf({ config }: Checkpoint, { layout }: Recognition): ModelConfiguration {

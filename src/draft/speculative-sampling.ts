@@ -173,7 +173,7 @@ class DraftModel implements Drafter {
 
     return {
       get room() {
-        return reach - memory.length;
+        return reach - Math.max(1, memory.length); // the root takes a place before it is known, too
       },
       observe(verified) {
         unknown ??= [...verified.tokens, verified.next].find((token) => token >= vocabularySize);

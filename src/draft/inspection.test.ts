@@ -1,0 +1,32 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import { tiny } from '../../test/support/tiny-checkpoints.js';
+import { writeMedusa2 } from '../../test/support/tiny-drafters.js';
+import { makeTemporaryFolder } from '../checkpoint/testing/temporary-folder.js';
+import { inspectCheckpoint } from './inspection.js';
+
+const temporary = makeTemporaryFolder();
+afterAll(() => {
+  temporary.remove();
+});
+
+describe('a target with Medusa-2 heads in its shards', () => {
+  it('is told as both', async () => {
+    const folder = writeMedusa2(join(temporary.path, 'whole'), tiny);
+    const { kind, model, drafter, problems } = await inspectCheckpoint(folder);
+    expect(problems).toEqual([]);
+    expect(kind).toBe('decoder');
+    expect(model?.layerCount).toBe(tiny.layerCount);
+    expect(drafter).toMatchObject({ heads: 4, hiddenSize: tiny.hiddenSize });
+  });
+
+  it('lacks the heads that its config declares', async () => {
+    const folder = writeMedusa2(join(temporary.path, 'short'), tiny);
+    const path = join(folder, 'config.json');
+    const config = JSON.parse(readFileSync(path, 'utf8')) as object;
+    writeFileSync(path, JSON.stringify({ ...config, medusa_num_heads: 6 }));
+    const { problems } = await inspectCheckpoint(folder);
+    expect(problems.map(({ problem }) => problem).join()).toContain('declares 6 heads and holds 4');
+  });
+});
