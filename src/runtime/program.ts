@@ -134,18 +134,12 @@ function checkInput(description: InputDescription, value: ShapedValue, bindings:
     fits = (typeof dimension === 'number' ? dimension : evaluateDimension(dimension, bindings)) === size;
     count *= size;
   }
-  if (fits && count > 0 && value.data.length === count) return;
+  if (fits && value.data.length === count) return;
   const seen = `Input "${description.name}" has shape ${formatShape(value.shape)}`;
   if (!fits) {
     const known = [...bindings].map(([name, size]) => `${name} = ${size}`).join(', ');
     const where = known === '' ? '' : ` with ${known}`;
     throw new MistletoeError('runtime', `${seen}, expected ${formatShape(shape)}${where}.`);
-  }
-  // Matrix kernels of ONNX Runtime crash the process on empty operands.
-  if (count === 0) {
-    throw new MistletoeError('runtime', `${seen}, expected at least one value along every axis.`, {
-      hint: 'Give one masked row where there is nothing yet.',
-    });
   }
   throw new MistletoeError('runtime', `${seen} and ${value.data.length} values, expected ${count} values.`);
 }

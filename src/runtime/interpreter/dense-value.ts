@@ -75,7 +75,7 @@ export function mapRows(
   apply: (row: Float64Array, at: number) => ArrayLike<number>,
 ): Float64Array {
   const width = x.shape.at(-1)!;
-  const rows = x.data.length / width;
+  const rows = countValues(x.shape.slice(0, -1));
   const results = Array.from({ length: rows }, (_, at) =>
     apply(x.data.subarray(at * width, (at + 1) * width), at),
   );

@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { symbol } from '../../graph/dimension.js';
+import { addDimensions, symbol } from '../../graph/dimension.js';
 import { attention } from '../../graph/operations/attention.js';
 import { contract, matmul } from '../../graph/operations/contraction.js';
 import * as elementwise from '../../graph/operations/elementwise.js';
@@ -173,6 +173,48 @@ describe('interpret', () => {
     expect(interpret(outputs, { x: ones(3), z: ones(2) }).y!.shape).toEqual([2]);
     expect(() => interpret(outputs, { x: ones(3), z: ones(4) })).toThrow(
       'slice: positions 0 to 4 lie outside',
+    );
+  });
+
+  it('takes empty inputs: nothing sums to nothing, and a past of no rows is no past', () => {
+    const [n, none] = [symbol('n'), { shape: [0, 1, 2], data: new Float64Array() }];
+    const rows = input('rows', [1, 2, 1, 2]);
+    const segment = { kind: 'own' as const, keys: rows, values: rows };
+    const past = input('past', [n, 1, 2]);
+    const sizes = { heads: 1, keyValueHeads: 1, scale: 1 };
+    const found = interpret(
+      {
+        sum: reductions.sum(past, [0]),
+        largest: reductions.reduceMaximum(shaping.transpose(past, [1, 2, 0])),
+        softmax: reductions.softmax(shaping.transpose(past, [1, 2, 0])),
+        product: contract(past, past, 'a b i, a b j -> i j'),
+        joined: shaping.concatenate([past, shaping.reshape(rows, [2, 1, 2])], 0),
+        withPast: attention(
+          rows,
+          [{ kind: 'shared', keys: past, values: past }, segment],
+          input('mask', [2, addDimensions(n, 2)]),
+          sizes,
+        ),
+        without: attention(rows, [segment], constant([0, -1, 0, 0], [2, 2]), sizes),
+      },
+      {
+        rows: { shape: [1, 2, 1, 2], data: Float64Array.of(1, 2, 3, 4) },
+        mask: { shape: [2, 2], data: Float64Array.of(0, -1, 0, 0) },
+        past: none,
+      },
+    );
+    expect(found.sum).toEqual({ shape: [1, 1, 2], data: new Float64Array(2) });
+    expect([...found.largest!.data]).toEqual([-Infinity, -Infinity]);
+    expect(found.softmax).toEqual({ shape: [1, 2, 0], data: new Float64Array() });
+    expect(found.product).toEqual({ shape: [2, 2], data: new Float64Array(4) });
+    expect([...found.joined!.data]).toEqual([1, 2, 3, 4]);
+    expect(found.withPast).toEqual(found.without);
+  });
+
+  it('refuses to choose from nothing', () => {
+    const outputs = { top: indexing.argmax(input('x', [symbol('n')])) };
+    expect(() => interpret(outputs, { x: { shape: [0], data: new Float64Array() } })).toThrow(
+      'argmax: cannot take 1 of 0 values.',
     );
   });
 

@@ -45,9 +45,14 @@ function logSoftmaxRow(row: Float64Array): Float64Array {
   return row.map((value) => value - largest - Math.log(total));
 }
 
-/** Positions of a row from its largest value to its smallest; the lower position first at a tie. */
-function rank(row: Float64Array): readonly number[] {
-  return Array.from(row.keys()).sort((a, b) => row[b]! - row[a]! || a - b);
+/** Positions of the `count` largest values of a row, descending; the lower position first at a tie. */
+function rank(operation: string, row: Float64Array, count: number): readonly number[] {
+  if (row.length < count) {
+    throw new MistletoeError('runtime', `${operation}: cannot take ${count} of ${row.length} values.`);
+  }
+  return Array.from(row.keys())
+    .sort((a, b) => row[b]! - row[a]! || a - b)
+    .slice(0, count);
 }
 
 function checkIndex(operation: string, index: number, length: number): number {
@@ -201,14 +206,10 @@ export const kernels: { readonly [Name in Exclude<OperationName, Leaf>]: Kernel<
     });
     return data;
   },
-  argmax: (_, [x]) => mapRows(x!, (row) => rank(row).slice(0, 1)),
+  argmax: (_, [x]) => mapRows(x!, (row) => rank('argmax', row, 1)),
   topValues: ({ attributes: { count } }, [x]) =>
-    mapRows(x!, (row) =>
-      rank(row)
-        .slice(0, count)
-        .map((at) => row[at]!),
-    ),
-  topIndices: ({ attributes: { count } }, [x]) => mapRows(x!, (row) => rank(row).slice(0, count)),
+    mapRows(x!, (row) => rank('topValues', row, count).map((at) => row[at]!)),
+  topIndices: ({ attributes: { count } }, [x]) => mapRows(x!, (row) => rank('topIndices', row, count)),
 };
 
 export function runKernel(

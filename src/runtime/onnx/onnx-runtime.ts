@@ -24,6 +24,7 @@ import type {
 import { bindInputs, checkTypes } from '../program.js';
 import type { WeightStore } from '../weights.js';
 import { inputName, outputName } from './builder.js';
+import { refuseEmptyInputs } from './empty-inputs.js';
 import type { LoweredModel } from './lowering.js';
 import { lowerToOnnx } from './lowering.js';
 import { PackedWeights } from './packed-weights.js';
@@ -197,6 +198,7 @@ class OnnxProgram implements Program {
     if (this.released) throw new MistletoeError('runtime', 'The program was run after it was disposed of.');
     bindInputs(this.inputs, values);
     checkTypes(this.inputs, values);
+    refuseEmptyInputs(this.inputs, values);
     const feeds: Record<string, SessionValue> = {};
     for (const { name, dtype } of this.inputs) {
       const { data, shape } = values[name]!;
