@@ -12,12 +12,14 @@
  * The copies are made by saving programs of one product each, which needs memory for one weight at a time. Every
  * program over the same weights then shares the file, and the system's pages of it.
  */
+import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { access, constants, readFile, rm, writeFile } from 'node:fs/promises';
 import { cpus } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { z } from 'zod';
 import { makeProcessTag } from '../../core/process-tag.js';
+import type { Tensor } from '../../graph/tensor.js';
 import type { NamedTensors } from '../program.js';
 import { findWeight } from '../program.js';
 import type { FileWeights, PlacePiece, WeightStore } from '../weights.js';
@@ -96,7 +98,7 @@ async function obtain(
       packed: 1,
       onnxruntime: loadOnnxRuntime().env.versions.node,
       processor: await describeProcessor(),
-      weights: products.map(({ weight, form }) => [weight.attributes.name, form]),
+      weights: products.map(({ weight, alone }) => [weight.attributes.name, hashProgram(alone, store)]),
     }),
     sizeBytes: products.reduce((sum, product) => sum + boundSize(product), 0),
     write: (place) => packAll(store, products, place),
@@ -107,6 +109,11 @@ async function obtain(
     return [name, { shape, sizeBytes, offsetBytes, copies }] as const;
   });
   return { kind: 'file', path: file.path, tensors: new Map(tensors) };
+}
+
+/** Changes whenever a product comes to read its weight in another way. */
+function hashProgram(alone: Tensor, store: FileWeights): string {
+  return createHash('sha256').update(lowerToOnnx({ alone }, [store]).bytes).digest('hex');
 }
 
 /** Plain and packed; kernels fill both sides of a packed matrix up to whole blocks. */

@@ -11,8 +11,6 @@ export interface WeightProduct {
   readonly sizeBytes: number;
   /** The product alone, with any value for its other side: how the kernel reads the weight shows in it. */
   readonly alone: Tensor;
-  /** Two products of one form read their weight in the same way. */
-  readonly form: string;
 }
 
 /** The first product of each weight, by the weight's name. */
@@ -43,6 +41,5 @@ function describeProduct(
     weight,
     sizeBytes: 4 * (countElements(weight.shape) as number),
     alone: contract(left, right, equation, attributes.scale),
-    form: `${equation} ${side}`,
   };
 }
