@@ -113,7 +113,9 @@ async function obtain(
 
 /** Changes whenever a product comes to read its weight in another way. */
 function hashProgram(alone: Tensor, store: FileWeights): string {
-  return createHash('sha256').update(lowerToOnnx({ alone }, [store]).bytes).digest('hex');
+  return createHash('sha256')
+    .update(lowerToOnnx({ alone }, [store]).bytes)
+    .digest('hex');
 }
 
 /** Plain and packed; kernels fill both sides of a packed matrix up to whole blocks. */
