@@ -57,7 +57,12 @@ async function decodeInto(
       answer.end('context');
       break;
     }
-    const result = await model.forward({ tokens: Int32Array.of(token), cache, want: [chooser.want], meeting });
+    const result = await model.forward({
+      tokens: Int32Array.of(token),
+      cache,
+      want: [chooser.want],
+      meeting,
+    });
     cache.appendAll(result.rows, 1);
     token = chooser.choose(result);
   }
