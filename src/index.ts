@@ -1,6 +1,8 @@
 /**
- * Mistletoe as a library. Every command of the command line is one of these functions away: `mistletoe generate` is
- * openTarget and generateText or, with a drafter, generateSpeculatively; `mistletoe inspect` is inspectCheckpoint.
+ * Mistletoe as a library. Every command of the command line is one of these functions away: `generate` is generateText
+ * or, with a drafter, generateSpeculatively; `inspect` is inspectCheckpoint, `bench` runBenchmark, `audit` runAudit,
+ * `compare` compareRuns, `audit --verify` verifyFinishedRun, and `cache` describeCache, trimCache, clearCache and
+ * verifyCache. docs/library.md has an example of each.
  */
 
 // Failures that a user can cause or meet.
@@ -16,7 +18,7 @@ export type { ErrorCode } from './core/errors.js';
  * const { text } = await generateText(target, 'Why is the sky blue?', { maxNewTokens: 64 });
  * await runtime.dispose();
  */
-export { bundledTarget } from './decode/bundled-models.js';
+export { bundledPrompts, bundledTarget } from './decode/bundled-models.js';
 export { encodePrompt, generateText, openTarget } from './decode/target.js';
 export type { GenerateOptions, PromptEncoding, Target, TargetOptions } from './decode/target.js';
 export { decodePlain } from './decode/plain.js';
@@ -57,6 +59,43 @@ export type { FinishReason, TokenEvent, TokenOrigin } from './decode/answer.js';
 export type { SamplingOptions } from './core/sampling.js';
 
 /**
+ * Many answers at once, here or in a thread of their own.
+ * @example
+ * const engine = new Engine({ concurrency: 8 });
+ * const answers = await Promise.all(
+ *   prompts.map((prompt) => engine.run((meeting) => generateText(target, prompt, { meeting }))),
+ * );
+ */
+export { Engine } from './decode/engine.js';
+export type { EngineCounts, EngineOptions, SequenceOptions } from './decode/engine.js';
+export { sequenceBytes } from './decode/sequence-bytes.js';
+export type { Meeting } from './model/meeting.js';
+export { createEngineWorker } from './decode/engine-worker.js';
+export type { EngineWorker, EngineWorkerOptions, WorkerGenerateOptions } from './decode/engine-worker.js';
+
+/**
+ * Measuring drafters against plain decoding.
+ * @example
+ * const { summaries } = await runBenchmark({
+ *   target, systems, promptSets, maxNewTokens: 96, sampling: { temperature: 0 }, seed: 0, warmup: 1,
+ * });
+ */
+export { runBenchmark } from './measure/benchmark.js';
+export type {
+  BenchmarkEvents,
+  BenchmarkOptions,
+  BenchmarkResult,
+  BenchmarkSystem,
+  PromptSet,
+  Throughput,
+} from './measure/benchmark.js';
+export type { RequestRecord } from './measure/benchmark-record.js';
+export type { SpeculationSummary, SystemSummary } from './measure/benchmark-summary.js';
+export { describeMachine } from './measure/machine.js';
+export { formatBenchmark } from './report/benchmark-table.js';
+export type { BenchmarkSetting } from './report/benchmark-table.js';
+
+/**
  * Looking into a folder without running it.
  * @example
  * const { kind, problems } = await inspectCheckpoint('models/reference/eagle3'); // 'eagle3', []
@@ -88,16 +127,16 @@ export type { Removal } from './checkpoint/cache-removal.js';
 /**
  * Auditing a drafter: does a suffix slow it down while the answer stays the same?
  * @example
- * const request = await createRequest({ prompts: [inlinePrompt('Why is the sky blue?')], preset: 'quick' });
- * const outcome = await startAudit('runs/first', request);
+ * const outcome = await runAudit('runs/first', { prompts: [inlinePrompt('Why is the sky blue?')], preset: 'quick' });
  * if (outcome.status === 'complete') judge(outcome.result, { failIfDrop: 0.3 }).headline;
  */
+export { runAudit } from './audit/run-plan.js';
 export { createRequest } from './audit/create-request.js';
 export type { AuditPlan } from './audit/create-request.js';
 export type { AuditRequest } from './audit/audit-request.js';
 export { planAudit, resumeAudit, startAudit } from './audit/run-audit.js';
 export type { Effort } from './audit/effort.js';
-export type { AuditOptions, AuditOutcome } from './audit/run-audit.js';
+export type { AuditOptions, AuditOutcome, RunPlace } from './audit/run-audit.js';
 export type { AuditEvents, UnitName } from './audit/audit-events.js';
 export { presets } from './audit/settings.js';
 export type { AuditSettings, PresetName } from './audit/settings.js';
@@ -111,8 +150,9 @@ export type { GivenSuffix } from './text/suffix-list.js';
 /**
  * Two finished audits side by side.
  * @example
- * const comparison = compareAudits(await readFinishedRun('runs/before'), await readFinishedRun('runs/after'));
+ * const comparison = await compareRuns('runs/before', 'runs/after');
  */
+export { compareRuns } from './report/compare-runs.js';
 export { compareAudits } from './report/comparison.js';
 export type { Comparison } from './report/comparison-record.js';
 export { readFinishedRun } from './report/finished-run.js';
