@@ -101,8 +101,7 @@ interface Places {
   readonly pastLength: number;
 }
 
-const laneAxis = (shape: Shape): number =>
-  shape.findIndex((dimension) => bareSymbol(dimension) === 'lanes');
+const laneAxis = (shape: Shape): number => shape.findIndex((dimension) => bareSymbol(dimension) === 'lanes');
 
 function mergeInputs(runs: readonly LaneRun[], places: Places): Record<string, TensorValue> {
   const merged: Record<string, TensorValue> = {};
