@@ -13,7 +13,7 @@ import { reductionGradients } from './operations/reductions.js';
 import { rotationGradients } from './operations/rotation.js';
 import { broadcast, shapingGradients } from './operations/shaping.js';
 import type { GradientRule, GradientRules, OperationName, Tensor } from './tensor.js';
-import { refuse, sortTopologically } from './tensor.js';
+import { isFloat, refuse, sortTopologically } from './tensor.js';
 
 const rules: GradientRules<OperationName> = {
   ...leafGradients,
@@ -32,7 +32,7 @@ export function gradient(loss: Tensor, sources: readonly Tensor[]): readonly Ten
     refuse('gradient', 'the loss must be one float32 value', [loss]);
   }
   for (const source of sources) {
-    if (source.dtype !== 'float32') refuse('gradient', 'only float32 values have a gradient', [source]);
+    if (!isFloat(source.dtype)) refuse('gradient', 'only floating-point values have a gradient', [source]);
   }
   const ordered = sortTopologically([loss]);
   const onPath = new Set<Tensor>(sources);

@@ -63,6 +63,20 @@ describe('what moves nothing', () => {
   });
 });
 
+describe('casts', () => {
+  it.each(['bfloat16', 'float16'] as const)(
+    'go where they widen %s and come back, and stay where they round',
+    (type) => {
+      const half = input('half', [n], type);
+      expect(simplified(cast(cast(half, 'float32'), type))).toBe(half);
+      const other = type === 'bfloat16' ? 'float16' : 'bfloat16';
+      expect(operations(cast(cast(half, 'float32'), other))).toEqual(['input', 'cast', 'cast']);
+      expect(operations(cast(cast(x, type), 'float32'))).toEqual(['input', 'cast', 'cast']);
+      expect(operations(cast(cast(x, 'int32'), 'float32'))).toEqual(['input', 'cast', 'cast']);
+    },
+  );
+});
+
 describe('what is computed once', () => {
   it('are expressions that were built twice, by weights and inputs of one name too', () => {
     const build = (): Tensor => softmax(add(input('x', [n, 6]), weight('w', [6])));

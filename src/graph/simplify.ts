@@ -5,6 +5,7 @@
  * Beside these, a lowering names the forms that it wants: attention spelled out, contractions planned as matrix
  * products, or whatever its own kernels ask for.
  */
+import { isHalf } from '../core/half-floats.js';
 import { equalDimensions, equalShapes } from './dimension.js';
 import { constant } from './operations/leaves.js';
 import { broadcast, reshape, transpose } from './operations/shaping.js';
@@ -26,7 +27,7 @@ const fold: RewriteRule = (tensor) => {
     case 'stopGradient':
       return x;
     case 'cast':
-      return x!.dtype === tensor.dtype ? x : undefined;
+      return foldCast(tensor);
     case 'broadcast':
     case 'sum':
       return equalShapes(x!.shape, tensor.shape) ? x : undefined;
@@ -46,6 +47,13 @@ const fold: RewriteRule = (tensor) => {
       return undefined;
   }
 };
+
+/** To the type it had, or to a wider one and back: the value is the same. */
+function foldCast({ inputs: [x], dtype }: TensorOf<'cast'>): Tensor | undefined {
+  if (x!.dtype === dtype) return x;
+  const source = x!.operation === 'cast' && x.dtype === 'float32' ? x.inputs[0]! : undefined;
+  return source?.dtype === dtype && isHalf(dtype) ? source : undefined;
+}
 
 /** Reshaping twice is reshaping once, and to the shape it had is nothing. */
 function foldReshape({ inputs: [x], shape }: TensorOf<'reshape'>): Tensor | undefined {

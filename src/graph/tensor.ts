@@ -3,10 +3,16 @@
  * inferred. Building one executes nothing. Nodes are immutable and compared by identity.
  */
 import { MistletoeError } from '../core/errors.js';
+import type { HalfType } from '../core/half-floats.js';
+import { isHalf } from '../core/half-floats.js';
 import type { Dimension, Shape } from './dimension.js';
 import { formatShape } from './dimension.js';
 
-export type DType = 'float32' | 'int32' | 'bool';
+/** bfloat16 and float16 are for storage: they are moved, looked up and cast, and computed with as float32. */
+export type DType = 'float32' | HalfType | 'int32' | 'bool';
+
+/** Types whose values have a gradient, which is float32 for all of them. */
+export const isFloat = (dtype: DType): boolean => dtype === 'float32' || isHalf(dtype);
 
 type None = Readonly<Record<string, never>>;
 

@@ -89,6 +89,9 @@ describe('checkTypes', () => {
     ['int32', zeros(1), 'float32'],
     ['bool', zeros(1), 'float32'],
     ['float32', { shape: [1], data: new Uint8Array(1) }, 'bool'],
+    ['bfloat16', zeros(1), 'float32'],
+    ['float16', { shape: [1], data: new Uint8Array(1) }, 'bool'],
+    ['bool', { shape: [1], data: new Uint16Array(1) }, '16-bit'],
   ] as const)('refuses other values than %s', (dtype, value, given) => {
     expect(() => {
       checkTypes([{ name: 'x', shape: [1], dtype }], { x: value });
@@ -141,6 +144,31 @@ describe('findWeight', () => {
     ['too few bytes', [store('w', [2, 3], 5)], 'Weight "w" has 20 bytes, its shape [2, 3] needs 24.'],
   ] as const)('refuses %s', (_, stores, message) => {
     expect(() => findWeight(stores, wanted)).toThrow(message);
+  });
+});
+
+describe('findWeight for types of half the size', () => {
+  const halves = (dtype: 'bfloat16' | 'float16', length: number): WeightStore => ({
+    kind: 'memory',
+    tensors: new Map([['w', { shape: [2, 3], data: new Uint16Array(length), dtype }]]),
+  });
+  const wanted = weight('w', [2, 3], 'bfloat16') as TensorOf<'weight'>;
+
+  it('takes the type that the graph names', () => {
+    const store = halves('bfloat16', 6);
+    expect(findWeight([store], wanted)).toBe(store);
+  });
+
+  it.each([
+    ['the other one', halves('float16', 6), 'is stored as float16, the graph expects bfloat16.'],
+    [
+      'float32',
+      { kind: 'memory', tensors: new Map([['w', { shape: [2, 3], data: new Float32Array(6) }]]) },
+      'is stored as float32, the graph expects bfloat16.',
+    ],
+    ['too few bytes', halves('bfloat16', 5), 'has 10 bytes, its shape [2, 3] needs 12.'],
+  ] as const)('refuses %s', (_, store, message) => {
+    expect(() => findWeight([store], wanted)).toThrow(`Weight "w" ${message}`);
   });
 });
 

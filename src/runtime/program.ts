@@ -4,6 +4,7 @@
  * output arrays are fresh and belong to the caller too.
  */
 import { MistletoeError } from '../core/errors.js';
+import { isHalf } from '../core/half-floats.js';
 import type { DimensionBindings, Shape } from '../graph/dimension.js';
 import { bareSymbol, evaluateDimension, formatShape } from '../graph/dimension.js';
 import type { DType, Tensor, TensorOf } from '../graph/tensor.js';
@@ -12,7 +13,8 @@ import type { WeightStore } from './weights.js';
 
 export interface TensorValue {
   readonly shape: readonly number[];
-  readonly data: Float32Array | Int32Array | Uint8Array; // float32, int32, bool
+  /** float32, int32, bool; the bits of bfloat16 and float16 */
+  readonly data: Float32Array | Int32Array | Uint8Array | Uint16Array;
 }
 
 export type NamedTensors = Readonly<Record<string, Tensor>>;
@@ -147,12 +149,17 @@ function checkInput(description: InputDescription, value: ShapedValue, bindings:
 /** Refuses values whose arrays are of another type than their inputs. */
 export function checkTypes(descriptions: readonly InputDescription[], values: NamedValues): void {
   for (const { name, dtype } of descriptions) {
-    const data = values[name]?.data;
-    const given = data instanceof Float32Array ? 'float32' : data instanceof Int32Array ? 'int32' : 'bool';
-    if (given !== dtype) {
+    const given = typeOf(values[name]?.data);
+    if (given !== (isHalf(dtype) ? '16-bit' : dtype)) {
       throw new MistletoeError('runtime', `Input "${name}" holds ${given} values, expected ${dtype}.`);
     }
   }
+}
+
+function typeOf(data: TensorValue['data'] | undefined): string {
+  if (data instanceof Float32Array) return 'float32';
+  if (data instanceof Int32Array) return 'int32';
+  return data instanceof Uint16Array ? '16-bit' : 'bool';
 }
 
 export function findWeight(weights: readonly WeightStore[], tensor: TensorOf<'weight'>) {
@@ -168,8 +175,15 @@ export function findWeight(weights: readonly WeightStore[], tensor: TensorOf<'we
         `Weight "${name}" has shape ${found}, the graph expects ${expected}.`,
       );
     }
+    const { dtype = 'float32' } = entry;
+    if (dtype !== tensor.dtype) {
+      throw new MistletoeError(
+        'checkpoint',
+        `Weight "${name}" is stored as ${dtype}, the graph expects ${tensor.dtype}.`,
+      );
+    }
     const held = 'data' in entry ? entry.data.byteLength : entry.sizeBytes;
-    const needed = entry.shape.reduce((product, size) => product * size, 4);
+    const needed = entry.shape.reduce((product, size) => product * size, isHalf(dtype) ? 2 : 4);
     if (held !== needed) {
       throw new MistletoeError(
         'checkpoint',

@@ -1,7 +1,10 @@
 /**
- * Where a program finds its weights: float32, little-endian, row-major. A file is memory-mapped by the runtime, so
- * any number of programs share one copy; the memory form serves small checkpoints and disks without room for a cache.
+ * Where a program finds its weights: little-endian, row-major, float32 unless another type is named. A file is
+ * memory-mapped by the runtime, so any number of programs share one copy; the memory form serves small checkpoints and
+ * disks without room for a cache.
  */
+import type { HalfType } from '../core/half-floats.js';
+
 export type WeightStore = FileWeights | MemoryWeights;
 
 export interface FileWeights {
@@ -16,6 +19,7 @@ export interface WeightLocation {
   readonly shape: readonly number[];
   readonly offsetBytes: number;
   readonly sizeBytes: number;
+  readonly dtype?: 'float32' | HalfType;
   /** Further copies in the same file, in orders of a runtime's own, as that runtime names them. */
   readonly copies?: readonly string[];
 }
@@ -49,5 +53,6 @@ export interface MemoryWeights {
 
 export interface WeightValues {
   readonly shape: readonly number[];
-  readonly data: Float32Array;
+  readonly data: Float32Array | Uint16Array; // the bits of half types
+  readonly dtype?: 'float32' | HalfType;
 }

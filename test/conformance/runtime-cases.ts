@@ -2,6 +2,7 @@
  * What every runtime must compute: one graph of one operation per case, with the sizes of its symbols in successive
  * runs of one program. The values are drawn here, so that all runtimes see the same.
  */
+import { encodeHalves, isHalf } from '../../src/core/half-floats.js';
 import type { Random } from '../../src/core/random.js';
 import { createRandom } from '../../src/core/random.js';
 import type { Dimension } from '../../src/graph/dimension.js';
@@ -14,7 +15,7 @@ import { constant, input, weight } from '../../src/graph/operations/leaves.js';
 import * as reductions from '../../src/graph/operations/reductions.js';
 import { rotate } from '../../src/graph/operations/rotation.js';
 import * as shaping from '../../src/graph/operations/shaping.js';
-import type { OperationName, SegmentKind, Tensor } from '../../src/graph/tensor.js';
+import type { DType, OperationName, SegmentKind, Tensor } from '../../src/graph/tensor.js';
 import type { NamedTensors, NamedValues, TensorValue } from '../../src/runtime/program.js';
 import { listInputs } from '../../src/runtime/program.js';
 import type { WeightStore } from '../../src/runtime/weights.js';
@@ -73,15 +74,15 @@ export function drawValues(
     const random = createRandom('runtime', name, description.name, JSON.stringify(sizes));
     const draw = draws[description.name] ?? (description.dtype === 'bool' ? below(2) : normal);
     const numbers = Array.from({ length: shape.reduce((a, b) => a * b, 1) }, () => draw(random));
-    const data =
-      description.dtype === 'float32'
-        ? Float32Array.from(numbers)
-        : description.dtype === 'int32'
-          ? Int32Array.from(numbers)
-          : Uint8Array.from(numbers);
-    values[description.name] = { shape, data };
+    values[description.name] = { shape, data: arrayOf(description.dtype, numbers) };
   }
   return values;
+}
+
+function arrayOf(dtype: DType, numbers: readonly number[]): TensorValue['data'] {
+  if (isHalf(dtype)) return encodeHalves(numbers, dtype);
+  if (dtype === 'float32') return Float32Array.from(numbers);
+  return dtype === 'int32' ? Int32Array.from(numbers) : Uint8Array.from(numbers);
 }
 
 function describeCase(
@@ -137,10 +138,15 @@ const leafCases: readonly RuntimeCase[] = [
   }),
 ];
 
-function memory(name: string, shape: readonly number[]): readonly WeightStore[] {
+function memory(
+  name: string,
+  shape: readonly number[],
+  dtype: 'float32' | 'bfloat16' | 'float16' = 'float32',
+): readonly WeightStore[] {
   const random = createRandom('weights', name);
-  const data = Float32Array.from({ length: shape.reduce((a, b) => a * b, 1) }, () => normal(random));
-  return [{ kind: 'memory', tensors: new Map([[name, { shape, data }]]) }];
+  const numbers = Array.from({ length: shape.reduce((a, b) => a * b, 1) }, () => normal(random));
+  const data = isHalf(dtype) ? encodeHalves(numbers, dtype) : Float32Array.from(numbers);
+  return [{ kind: 'memory', tensors: new Map([[name, { shape, data, dtype }]]) }];
 }
 
 const unaryCases: readonly RuntimeCase[] = (
@@ -174,6 +180,62 @@ const castCases: readonly RuntimeCase[] = [
   describeCase('cast', 'bool to float32', elementwise.cast(flags(batch, 4), 'float32')),
   describeCase('cast', 'bool to int32', elementwise.cast(flags(6), 'int32')),
 ];
+
+const wide: Draw = (random) => normal(random) * 2 ** (random.nextInteger(60) - 30);
+
+/** Halves are stored, moved, looked up and cast. Where they are read as they come, nothing was rounded on the way. */
+const halfCases: readonly RuntimeCase[] = (['bfloat16', 'float16'] as const).flatMap((type) => {
+  const half = (...shape: Dimension[]): Tensor => input('half', shape, type);
+  const rounded = (...shape: Dimension[]): Tensor => elementwise.cast(x(...shape), type);
+  const matrix = { weights: memory('halves', [4, 2], type) };
+  return [
+    describeCase('input', `${type} is the output`, half(batch, 3)),
+    describeCase('constant', type, constant([1, -2.71828, 1e-7, 0], [2, 2], type)),
+    describeCase('weight', `${type} is the output`, weight('halves', [4, 2], type), matrix),
+    describeCase(
+      'weight',
+      `${type} times an input`,
+      matmul(x(batch, 4), elementwise.cast(weight('halves', [4, 2], type), 'float32')),
+      matrix,
+    ),
+    describeCase(
+      'gatherRows',
+      `${type} table`,
+      elementwise.cast(indexing.gatherRows(weight('halves', [4, 2], type), integers('at', batch)), 'float32'),
+      { ...matrix, draws: { at: below(4) } },
+    ),
+    describeCase('cast', `float32 to ${type}`, rounded(batch, 50), { draws: { x: wide } }),
+    describeCase('cast', `${type} to float32`, elementwise.cast(half(batch, 50), 'float32'), {
+      draws: { half: wide },
+    }),
+    describeCase('cast', `to ${type} and back`, elementwise.cast(rounded(batch, 50), 'float32'), {
+      draws: { x: wide },
+      // Rounding has steps: its gradient is meant, not measured.
+      sources: [],
+    }),
+    describeCase(
+      'cast',
+      `${type} there and back`,
+      elementwise.cast(elementwise.cast(half(9), 'float32'), type),
+    ),
+    describeCase('cast', `int32 to ${type}`, elementwise.cast(integers('x', 20), type), {
+      draws: { x: below(70000) },
+    }),
+    describeCase('cast', `${type} to int32`, elementwise.cast(half(9), 'int32')),
+    describeCase('cast', `bool to ${type}`, elementwise.cast(flags(5), type)),
+    describeCase('cast', `${type} to bool`, elementwise.cast(half(5), 'bool'), { draws: { half: coarse } }),
+    describeCase('reshape', type, shaping.reshape(rounded(batch, 6), [batch, 2, 3])),
+    describeCase('transpose', type, shaping.transpose(rounded(batch, 3), [1, 0])),
+    describeCase('broadcast', type, shaping.broadcast(rounded(1, 3), [2, 4, 3])),
+    describeCase('slice', type, shaping.slice(rounded(batch, 6), 1, 1, 4)),
+    describeCase('pad', type, shaping.pad(rounded(batch, 2), 1, 1, 2)),
+    describeCase('concatenate', type, shaping.concatenate([rounded(batch, 2), half(batch, 2)], 1)),
+    describeCase('select', type, elementwise.select(flags(batch, 1), rounded(batch, 3), half(batch, 3))),
+    describeCase('pick', type, indexing.pick(rounded(batch, 4), integers('at', batch)), {
+      draws: { at: below(4) },
+    }),
+  ];
+});
 
 const binaryCases: readonly RuntimeCase[] = (
   ['add', 'subtract', 'multiply', 'divide', 'maximum', 'minimum', 'greater', 'equal'] as const
@@ -564,6 +626,7 @@ export const runtimeCases: readonly RuntimeCase[] = [
   ...leafCases,
   ...unaryCases,
   ...castCases,
+  ...halfCases,
   ...binaryCases,
   ...selectCases,
   ...contractionCases,

@@ -2,7 +2,7 @@ import { expect } from 'vitest';
 
 interface Comparable {
   readonly shape: readonly number[];
-  readonly data: Float32Array | Float64Array | Int32Array | Uint8Array;
+  readonly data: Float32Array | Float64Array | Int32Array | Uint8Array | Uint16Array;
 }
 
 export interface Tolerance {
@@ -10,7 +10,7 @@ export interface Tolerance {
   readonly absolute: number;
 }
 
-/** Same names, shapes and types, and values within absolute + relative * |expected|; whole numbers exactly. */
+/** Same names, shapes and types, and values within absolute + relative * |expected|; whole numbers and bits exactly. */
 export function expectClose(
   actual: Readonly<Record<string, Comparable>>,
   expected: Readonly<Record<string, Comparable>>,
@@ -22,7 +22,7 @@ export function expectClose(
     expect([name, ...found.shape]).toEqual([name, ...shape]);
     expect(found.data.constructor.name).toBe(data.constructor.name);
     expect(found.data.length).toBe(data.length);
-    const isExact = data instanceof Int32Array || data instanceof Uint8Array;
+    const isExact = !(data instanceof Float32Array || data instanceof Float64Array);
     for (let at = 0; at < data.length; at++) {
       const [own, wanted] = [found.data[at]!, data[at]!];
       const allowed = isExact ? 0 : absolute + relative * Math.abs(wanted);

@@ -5,6 +5,7 @@ import { gradient } from '../../src/graph/gradient.js';
 import { contract, matmul } from '../../src/graph/operations/contraction.js';
 import {
   add,
+  cast,
   divide,
   maximum,
   multiply,
@@ -14,7 +15,7 @@ import {
   stopGradient,
 } from '../../src/graph/operations/elementwise.js';
 import { gatherRows, pick, topValues } from '../../src/graph/operations/indexing.js';
-import { input } from '../../src/graph/operations/leaves.js';
+import { constant, input, weight } from '../../src/graph/operations/leaves.js';
 import {
   logSoftmax,
   mean,
@@ -24,7 +25,7 @@ import {
   sum,
 } from '../../src/graph/operations/reductions.js';
 import { rotate } from '../../src/graph/operations/rotation.js';
-import { reshape } from '../../src/graph/operations/shaping.js';
+import { reshape, slice, transpose } from '../../src/graph/operations/shaping.js';
 import type { Tensor } from '../../src/graph/tensor.js';
 import { sortTopologically } from '../../src/graph/tensor.js';
 import type { DenseValue, NamedDenseValues } from '../../src/runtime/interpreter/interpreter.js';
@@ -276,6 +277,33 @@ describe('gradients at their edges', () => {
     const x = input('x', [2]);
     const [g] = gradient(sum(multiply(x, stopGradient(x)), [0]), [x]);
     expect([...run({ g: g! }, { x: [3, 5] }).g!.data]).toEqual([3, 5]);
+  });
+
+  it.each(['bfloat16', 'float16'] as const)('goes through a rounding to %s as if there were none', (type) => {
+    const x = input('x', [2]);
+    const stored = cast(x, type);
+    const loss = sum(multiply(cast(stored, 'float32'), input('w', [2])), [0]);
+    const [byInput, byStored] = gradient(loss, [x, stored]);
+    expect([byInput!.dtype, byStored!.dtype]).toEqual(['float32', 'float32']);
+    const found = run({ byInput: byInput!, byStored: byStored! }, { x: [1, 2], w: [3, 0.1] });
+    expect([...found.byInput!.data]).toEqual([3, 0.1]);
+    expect([...found.byStored!.data]).toEqual([3, 0.1]);
+  });
+
+  it('reaches weights that are stored in half, by moves and by lookups', () => {
+    const table = weight('table', [3, 2], 'bfloat16');
+    const rows = gatherRows(transpose(table, [1, 0]), constant([1, 1], [2], 'int32'));
+    const loss = sum(multiply(cast(slice(rows, 1, 0, 2), 'float32'), constant([1, 2, 3, 4], [2, 2])), [0, 1]);
+    const [g] = gradient(loss, [table]);
+    expect(g!.dtype).toBe('float32');
+    const values = { shape: [3, 2], data: new Float64Array(6) };
+    expect([...interpret({ g: g! }, {}, { table: values }).g!.data]).toEqual([0, 4, 0, 6, 0, 0]);
+  });
+
+  it('ends at a cast to whole numbers', () => {
+    const x = input('x', [2]);
+    const [g] = gradient(sum(cast(cast(x, 'int32'), 'float32'), [0]), [x]);
+    expect([...run({ g: g! }, { x: [1.5, 2] }).g!.data]).toEqual([0, 0]);
   });
 
   it('is zero for a source that the loss does not read', () => {

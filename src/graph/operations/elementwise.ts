@@ -1,8 +1,9 @@
 /** One value in, one value out, with NumPy's broadcasting for two. */
+import { isHalf } from '../../core/half-floats.js';
 import type { Dimension, Shape } from '../dimension.js';
 import { equalDimensions, formatDimension } from '../dimension.js';
 import type { DType, GradientRules, OperationName, Tensor } from '../tensor.js';
-import { createTensor, refuse, requireDType } from '../tensor.js';
+import { createTensor, isFloat, refuse, requireDType } from '../tensor.js';
 import { constant } from './leaves.js';
 import { reduceTo } from './reduce-to.js';
 
@@ -59,6 +60,7 @@ const binary =
     const [a, b] = inputs;
     if (a.dtype !== b.dtype) refuse(operation, 'the two sides have different types', inputs);
     if (a.dtype === 'bool') refuse(operation, 'needs numbers', inputs);
+    if (isHalf(a.dtype)) refuse(operation, `needs a cast: ${a.dtype} is for storage`, inputs);
     const dtype = resultType ?? a.dtype;
     return createTensor(operation, inputs, {}, { shape: broadcastShapes(operation, inputs), dtype });
   };
@@ -107,7 +109,8 @@ export const elementwiseGradients: GradientRules<Unary | Binary | 'cast' | 'sele
     return [multiply(g, multiply(s, add(1, multiply(x, subtract(1, s)))))];
   },
   stopGradient: () => [undefined],
-  cast: () => [undefined],
+  // As if there were no rounding: its steps have no slope, what it approximates has.
+  cast: ({ inputs: [x], attributes: { dtype } }, g) => [isFloat(x!.dtype) && isFloat(dtype) ? g : undefined],
 
   add: ({ inputs: [a, b] }, g) => [reduceTo(g, a!.shape), reduceTo(g, b!.shape)],
   subtract: ({ inputs: [a, b] }, g) => [reduceTo(g, a!.shape), reduceTo(negate(g), b!.shape)],

@@ -9,8 +9,8 @@ export function input(name: string, shape: Shape, dtype: DType = 'float32'): Ten
 }
 
 /** A parameter, found by name in the weights that a program is compiled with. */
-export function weight(name: string, shape: readonly number[]): Tensor {
-  return createTensor('weight', [], { name }, { shape, dtype: 'float32' });
+export function weight(name: string, shape: readonly number[], dtype: DType = 'float32'): Tensor {
+  return createTensor('weight', [], { name }, { shape, dtype });
 }
 
 export function constant(

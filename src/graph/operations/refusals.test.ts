@@ -97,6 +97,16 @@ const refusals: readonly (readonly [string, () => unknown, string])[] = [
   ],
   ['add of unlike symbols', () => add(floats('a'), floats('b')), 'add: dimensions a and b differ'],
   [
+    'add of halves',
+    () => add(input('x', [2], 'bfloat16'), input('y', [2], 'bfloat16')),
+    'add: needs a cast: bfloat16 is for storage (given bfloat16 [2] and bfloat16 [2])',
+  ],
+  [
+    'softmax of halves',
+    () => softmax(input('x', [2], 'float16')),
+    'softmax: needs float32 values, found float16',
+  ],
+  [
     'add of unlike types',
     () => add(floats(2), integers(2)),
     'add: the two sides have different types (given float32 [2] and int32 [2])',
@@ -270,7 +280,7 @@ const refusals: readonly (readonly [string, () => unknown, string])[] = [
   [
     'gradient by whole numbers',
     () => gradient(floats(), [integers(2)]),
-    'gradient: only float32 values have a gradient (given int32 [2])',
+    'gradient: only floating-point values have a gradient (given int32 [2])',
   ],
 ];
 

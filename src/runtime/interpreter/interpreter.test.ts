@@ -29,6 +29,14 @@ const sums: readonly (readonly [string, Tensor, readonly number[], readonly numb
   ['sigmoid', elementwise.sigmoid(vector(0, Math.log(3))), [2], [0.5, 0.75]],
   ['silu', elementwise.silu(vector(0, Math.log(3))), [2], [0, 0.75 * Math.log(3)]],
   ['cast to int32', elementwise.cast(vector(1.9, -1.9), 'int32'), [2], [1, -1]],
+  [
+    'cast to bfloat16',
+    elementwise.cast(vector(1 + 2 ** -8, 1 + 3 * 2 ** -8, 1e39), 'bfloat16'),
+    [3],
+    [1, 1 + 2 ** -6, Infinity],
+  ],
+  ['cast to float16', elementwise.cast(vector(2049, 2051, 65520), 'float16'), [3], [2048, 2052, Infinity]],
+  ['constant in bfloat16', constant([1 / 3], [1], 'bfloat16'), [1], [0.333984375]],
   ['cast to bool', elementwise.cast(vector(0, -0.5), 'bool'), [2], [0, 1]],
   [
     'add with broadcasting',

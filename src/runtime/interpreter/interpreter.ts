@@ -4,6 +4,7 @@
  */
 import { open } from 'node:fs/promises';
 import { describeCause, MistletoeError } from '../../core/errors.js';
+import { decodeHalves, encodeHalves, isHalf } from '../../core/half-floats.js';
 import type { DType, Tensor, TensorOf } from '../../graph/tensor.js';
 import { sortTopologically } from '../../graph/tensor.js';
 import type {
@@ -84,16 +85,23 @@ function runProgram(
 ): NamedValues {
   bindInputs(inputs, values);
   checkTypes(inputs, values);
-  const results = interpret(outputs, mapRecord(values, widen), weights);
+  const types = new Map(inputs.map(({ name, dtype }) => [name, dtype]));
+  const results = interpret(
+    outputs,
+    mapRecord(values, (value, name) => widen(value, types.get(name))),
+    weights,
+  );
   return mapRecord(outputs, ({ dtype }, name) => narrow(results[name]!, dtype));
 }
 
-function widen({ shape, data }: TensorValue): DenseValue {
-  return { shape, data: Float64Array.from(data) };
+function widen({ shape, data }: TensorValue, dtype: DType | undefined): DenseValue {
+  const isBits = data instanceof Uint16Array && dtype !== undefined && isHalf(dtype);
+  return { shape, data: Float64Array.from(isBits ? decodeHalves(data, dtype) : data) };
 }
 
 function narrow({ shape, data }: DenseValue, dtype: DType): TensorValue {
   if (dtype === 'float32') return { shape, data: Float32Array.from(data) };
+  if (isHalf(dtype)) return { shape, data: encodeHalves(data, dtype) };
   return { shape, data: dtype === 'int32' ? Int32Array.from(data) : Uint8Array.from(data) };
 }
 
@@ -102,14 +110,14 @@ async function loadWeights(outputs: NamedTensors, stores: readonly WeightStore[]
   for (const tensor of sortTopologically(Object.values(outputs))) {
     if (tensor.operation !== 'weight') continue;
     const { name } = tensor.attributes;
-    const data = await readWeight(findWeight(stores, tensor), name);
-    loaded[name] = { shape: tensor.shape as readonly number[], data };
+    const data = await readWeight(findWeight(stores, tensor), name, tensor.dtype);
+    loaded[name] = widen({ shape: tensor.shape as readonly number[], data }, tensor.dtype);
   }
   return loaded;
 }
 
-async function readWeight(store: WeightStore, name: string): Promise<Float64Array> {
-  if (store.kind === 'memory') return Float64Array.from(store.tensors.get(name)!.data);
+async function readWeight(store: WeightStore, name: string, dtype: DType): Promise<TensorValue['data']> {
+  if (store.kind === 'memory') return store.tensors.get(name)!.data;
   const { offsetBytes, sizeBytes } = store.tensors.get(name)!;
   const bytes = new Uint8Array(sizeBytes);
   let found: number;
@@ -133,7 +141,7 @@ async function readWeight(store: WeightStore, name: string): Promise<Float64Arra
       `The weight file "${store.path}" ends within "${name}": ${found} bytes of ${sizeBytes} are there.`,
     );
   }
-  return Float64Array.from(new Float32Array(bytes.buffer));
+  return isHalf(dtype) ? new Uint16Array(bytes.buffer) : new Float32Array(bytes.buffer);
 }
 
 function mapRecord<From, To>(

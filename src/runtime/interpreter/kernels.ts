@@ -3,6 +3,7 @@
  * ONNX Runtime and this table differ, this table is right.
  */
 import { MistletoeError } from '../../core/errors.js';
+import { isHalf, roundToHalf } from '../../core/half-floats.js';
 import type { Dimension } from '../../graph/dimension.js';
 import type { OperationName, Tensor, TensorOf } from '../../graph/tensor.js';
 import { runAttention } from './attention-kernel.js';
@@ -61,7 +62,8 @@ function checkIndex(operation: string, index: number, length: number): number {
 }
 
 export const kernels: { readonly [Name in Exclude<OperationName, Leaf>]: Kernel<Name> } = {
-  constant: ({ attributes }) => Float64Array.from(attributes.values),
+  constant: ({ attributes, dtype }) =>
+    Float64Array.from(attributes.values, (value) => (isHalf(dtype) ? roundToHalf(value, dtype) : value)),
 
   negate: elementwise((x) => -x),
   exponential: elementwise((x) => Math.exp(x)),
@@ -71,7 +73,10 @@ export const kernels: { readonly [Name in Exclude<OperationName, Leaf>]: Kernel<
   silu: elementwise((x) => x * logistic(x)),
   stopGradient: elementwise((x) => x),
   cast: ({ attributes: { dtype } }, [x]) =>
-    x!.data.map((value) => (dtype === 'bool' ? Number(value !== 0) : dtype === 'int32' ? value | 0 : value)),
+    x!.data.map((value) => {
+      if (isHalf(dtype)) return roundToHalf(value, dtype);
+      return dtype === 'bool' ? Number(value !== 0) : dtype === 'int32' ? value | 0 : value;
+    }),
 
   add: elementwise((a, b) => a + b),
   subtract: elementwise((a, b) => a - b),

@@ -3,13 +3,14 @@
  * (same operator, inputs and attributes) is not added again: one dimension stands in many shapes.
  */
 import { MistletoeError } from '../../core/errors.js';
+import { encodeHalves, isHalf } from '../../core/half-floats.js';
 import type { Dimension, Shape } from '../../graph/dimension.js';
 import { bareSymbol, formatDimension } from '../../graph/dimension.js';
-import type { DType } from '../../graph/tensor.js';
+import type { DType, TensorOf } from '../../graph/tensor.js';
 import { MessageWriter } from './protobuf.js';
 
 /** Field numbers of onnx.proto that are used below. */
-const elementTypes = { float32: 1, int32: 6, int64: 7, bool: 9 } as const;
+export const elementTypes = { float32: 1, int32: 6, int64: 7, bool: 9, float16: 10, bfloat16: 16 } as const;
 export type ElementType = keyof typeof elementTypes;
 
 type Attribute = number | string | readonly number[] | { readonly float: number };
@@ -85,6 +86,9 @@ export class OnnxBuilder {
 
   constant(dtype: DType, values: readonly number[], shape: readonly number[]): string {
     if (dtype === 'float32') return this.floats(values, shape);
+    if (isHalf(dtype)) {
+      return this.initializer(dtype, shape, new Uint8Array(encodeHalves(values, dtype).buffer));
+    }
     const raw = dtype === 'bool' ? Uint8Array.from(values) : new Uint8Array(Int32Array.from(values).buffer);
     return this.initializer(dtype, shape, raw);
   }
@@ -95,11 +99,12 @@ export class OnnxBuilder {
   }
 
   /** A weight by its place in a file, or by its bytes as part of the model. */
-  weight(name: string, shape: readonly number[], source: ExternalWeight | Uint8Array): string {
+  weight({ attributes, shape, dtype }: TensorOf<'weight'>, source: ExternalWeight | Uint8Array): string {
+    const name = weightName(attributes.name);
     const tensor = new MessageWriter()
-      .integers(1, shape)
-      .integer(2, elementTypes.float32)
-      .string(8, weightName(name));
+      .integers(1, shape as readonly number[])
+      .integer(2, elementTypes[dtype])
+      .string(8, name);
     if (source instanceof Uint8Array) {
       tensor.bytes(9, source);
     } else {
@@ -112,7 +117,7 @@ export class OnnxBuilder {
       source.copies?.forEach((copy, index) => tensor.message(13, entry(`prepacked_${index}`, copy)));
     }
     this.initializers.push(tensor);
-    return weightName(name);
+    return name;
   }
 
   /** The value of a dimension as an int64 vector of length 1, read off the inputs' shapes where it is symbolic. */

@@ -1,12 +1,13 @@
 /** Each graph operation as ONNX nodes, with ONNX Runtime's fused kernels where the CPU provider has them. */
 import type { Shape } from '../../graph/dimension.js';
 import { simplify } from '../../graph/simplify.js';
-import type { OperationName, Tensor, TensorOf } from '../../graph/tensor.js';
+import type { DType, OperationName, Tensor, TensorOf } from '../../graph/tensor.js';
 import { sortTopologically } from '../../graph/tensor.js';
 import type { InputDescription, NamedTensors } from '../program.js';
 import { listInputs } from '../program.js';
 import type { WeightStore } from '../weights.js';
-import { OnnxBuilder } from './builder.js';
+import { elementTypes, OnnxBuilder } from './builder.js';
+import { carrierOf, carryInput, carryOutputs } from './half-carriers.js';
 import { lowerContraction } from './lower-contraction.js';
 import { onnxForms } from './onnx-forms.js';
 import type { ExternalFile } from './weight-placement.js';
@@ -29,8 +30,6 @@ const direct =
 const castTo = (builder: OnnxBuilder, value: string, to: number): string =>
   builder.node('Cast', [value], { attributes: { to } });
 
-const onnxTypes = { float32: 1, int32: 6, int64: 7, bool: 9 } as const;
-
 const lowerings: { readonly [Name in Exclude<OperationName, Elsewhere>]: Lowering<Name> } = {
   constant: (builder, node) =>
     builder.constant(node.dtype, node.attributes.values, node.shape as readonly number[]),
@@ -42,7 +41,7 @@ const lowerings: { readonly [Name in Exclude<OperationName, Elsewhere>]: Lowerin
   sigmoid: direct('Sigmoid'),
   silu: (builder, _, [x]) =>
     builder.node('QuickGelu', [x!], { domain: 'com.microsoft', attributes: { alpha: { float: 1 } } }),
-  cast: (builder, { attributes }, [x]) => castTo(builder, x!, onnxTypes[attributes.dtype]),
+  cast: (builder, { attributes }, [x]) => castTo(builder, x!, elementTypes[attributes.dtype]),
 
   add: direct('Add'),
   subtract: direct('Sub'),
@@ -55,8 +54,8 @@ const lowerings: { readonly [Name in Exclude<OperationName, Elsewhere>]: Lowerin
   select: (builder, { dtype }, [condition, a, b]) => {
     if (dtype !== 'bool') return builder.node('Where', [condition!, a!, b!]);
     // ONNX Runtime has no Where for booleans.
-    const choices = [a!, b!].map((choice) => castTo(builder, choice, onnxTypes.int32));
-    return castTo(builder, builder.node('Where', [condition!, ...choices]), onnxTypes.bool);
+    const choices = [a!, b!].map((choice) => castTo(builder, choice, elementTypes.int32));
+    return castTo(builder, builder.node('Where', [condition!, ...choices]), elementTypes.bool);
   },
 
   contract: lowerContraction,
@@ -104,17 +103,21 @@ const lowerings: { readonly [Name in Exclude<OperationName, Elsewhere>]: Lowerin
   },
   oneHot: (builder, node, [indices]) => {
     const depth = node.shape.at(-1) as number;
-    const wide = castTo(builder, indices!, onnxTypes.int64);
+    const wide = castTo(builder, indices!, elementTypes.int64);
     const isScalar = node.shape.length === 1;
     const places = isScalar ? builder.node('Reshape', [wide, builder.integers([1])]) : wide;
     const ones = builder.node('OneHot', [places, builder.integers([depth]), builder.floats([0, 1], [2])]);
     return isScalar ? builder.node('Reshape', [ones, builder.integers([depth])]) : ones;
   },
   argmax: (builder, _, [x]) =>
-    castTo(builder, builder.node('ArgMax', [x!], { attributes: { axis: -1, keepdims: 0 } }), onnxTypes.int32),
+    castTo(
+      builder,
+      builder.node('ArgMax', [x!], { attributes: { axis: -1, keepdims: 0 } }),
+      elementTypes.int32,
+    ),
   topValues: (builder, { attributes: { count } }, [x]) => lowerTop(builder, x!, count)[0]!,
   topIndices: (builder, { attributes: { count } }, [x]) =>
-    castTo(builder, lowerTop(builder, x!, count)[1]!, onnxTypes.int32),
+    castTo(builder, lowerTop(builder, x!, count)[1]!, elementTypes.int32),
 };
 
 function lowerTop(builder: OnnxBuilder, x: string, count: number): readonly string[] {
@@ -124,7 +127,7 @@ function lowerTop(builder: OnnxBuilder, x: string, count: number): readonly stri
 export interface LoweredModel {
   readonly bytes: Uint8Array;
   readonly inputs: readonly InputDescription[];
-  readonly outputs: readonly string[];
+  readonly outputs: ReadonlyMap<string, DType>;
   readonly folder: string | undefined; // where the model must lie while it is loaded
   readonly externalFiles: readonly ExternalFile[];
   readonly nodeCount: number;
@@ -135,9 +138,9 @@ export function lowerToOnnx(outputs: NamedTensors, weights: readonly WeightStore
   const inputs = listInputs(outputs);
   const names = new Map<Tensor, string>();
   const inputNames = new Map(
-    inputs.map(({ name, shape, dtype }) => [name, builder.input(name, shape, dtype)]),
+    inputs.map(({ name, shape, dtype }) => [name, builder.input(name, shape, carrierOf(dtype))]),
   );
-  const graph = simplify(outputs, onnxForms);
+  const graph = simplify(carryOutputs(outputs), [carryInput, ...onnxForms]);
   const tensors = sortTopologically(Object.values(graph));
   const placement = new WeightPlacement(tensors, weights);
 
@@ -163,7 +166,7 @@ export function lowerToOnnx(outputs: NamedTensors, weights: readonly WeightStore
   return {
     bytes,
     inputs,
-    outputs: Object.keys(outputs),
+    outputs: new Map(Object.entries(outputs).map(([name, { dtype }]) => [name, dtype])),
     folder: placement.folder,
     externalFiles: placement.externalFiles,
     nodeCount: builder.nodeCount,

@@ -1,10 +1,12 @@
 /** The forms of operations that ONNX Runtime's kernels read, as rewriting rules: reshapings that they need fold then. */
+import { isHalf } from '../../core/half-floats.js';
 import { planContraction } from '../../graph/contraction-plan.js';
 import { countElements, multiplyDimensions } from '../../graph/dimension.js';
 import { spellOutAttention } from '../../graph/operations/attention.js';
+import { cast, select } from '../../graph/operations/elementwise.js';
 import { scatterAddRows } from '../../graph/operations/indexing.js';
 import { rotate } from '../../graph/operations/rotation.js';
-import { reshape } from '../../graph/operations/shaping.js';
+import { broadcast, pad, reshape } from '../../graph/operations/shaping.js';
 import type { RewriteRule } from '../../graph/rewrite.js';
 
 /** RotaryEmbedding takes heads side by side. */
@@ -31,9 +33,27 @@ const flattenScatter: RewriteRule = (tensor) => {
   return reshape(flat, tensor.shape);
 };
 
+/** Where kernels know no half types, values are as well moved as float32. */
+const widenMoves: RewriteRule = (tensor) => {
+  const { operation, inputs, attributes, dtype, shape } = tensor;
+  if (!isHalf(dtype)) return undefined;
+  const [x, ...others] = inputs.map((value) => (isHalf(value.dtype) ? cast(value, 'float32') : value));
+  switch (operation) {
+    case 'broadcast':
+      return cast(broadcast(x!, shape), dtype);
+    case 'pad':
+      return cast(pad(x!, attributes.axis, attributes.before, attributes.after), dtype);
+    case 'select':
+      return cast(select(x!, others[0]!, others[1]!), dtype);
+    default:
+      return undefined;
+  }
+};
+
 export const onnxForms: readonly RewriteRule[] = [
   spellOutAttention,
   planContraction,
   flattenRotation,
   flattenScatter,
+  widenMoves,
 ];

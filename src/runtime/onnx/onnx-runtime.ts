@@ -12,6 +12,7 @@ import type ort from 'onnxruntime-node';
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { mostThreads } from '../../core/limits.js';
 import { makeProcessTag } from '../../core/process-tag.js';
+import type { DType } from '../../graph/tensor.js';
 import type {
   CompileOptions,
   InputDescription,
@@ -25,6 +26,7 @@ import { bindInputs, checkTypes } from '../program.js';
 import type { WeightStore } from '../weights.js';
 import { inputName, outputName } from './builder.js';
 import { refuseEmptyInputs } from './empty-inputs.js';
+import { fromCarrier, toCarrier } from './half-carriers.js';
 import type { LoweredModel } from './lowering.js';
 import { lowerToOnnx } from './lowering.js';
 import { PackedWeights } from './packed-weights.js';
@@ -183,6 +185,7 @@ class OnnxProgram implements Program {
 
   readonly inputs: readonly InputDescription[];
   private readonly outputs: readonly string[];
+  private readonly types: ReadonlyMap<string, DType>;
 
   constructor(
     private readonly session: Session,
@@ -191,7 +194,8 @@ class OnnxProgram implements Program {
     private readonly leave: () => boolean,
   ) {
     this.inputs = model.inputs;
-    this.outputs = model.outputs;
+    this.types = model.outputs;
+    this.outputs = [...model.outputs.keys()];
   }
 
   async run(values: NamedValues, wanted: readonly string[] = this.outputs): Promise<NamedValues> {
@@ -201,8 +205,7 @@ class OnnxProgram implements Program {
     refuseEmptyInputs(this.inputs, values);
     const feeds: Record<string, SessionValue> = {};
     for (const { name, dtype } of this.inputs) {
-      const { data, shape } = values[name]!;
-      feeds[inputName(name)] = { type: dtype, data, dims: shape };
+      feeds[inputName(name)] = toCarrier(values[name]!, dtype);
     }
     let results;
     try {
@@ -212,8 +215,7 @@ class OnnxProgram implements Program {
     }
     const outputs: Record<string, TensorValue> = {};
     for (const name of wanted) {
-      const { data, dims } = results[outputName(name)]!;
-      outputs[name] = { data, shape: dims };
+      outputs[name] = fromCarrier(results[outputName(name)]!, this.types.get(name)!);
     }
     return outputs;
   }

@@ -39,24 +39,25 @@ export class WeightPlacement {
     const { name } = tensor.attributes;
     const known = this.names.get(name);
     if (known !== undefined) return known;
-    const placed = this.placeNew(builder, name, tensor.shape as readonly number[]);
+    const placed = this.placeNew(builder, tensor);
     this.names.set(name, placed);
     return placed;
   }
 
-  private placeNew(builder: OnnxBuilder, name: string, shape: readonly number[]): string {
+  private placeNew(builder: OnnxBuilder, tensor: TensorOf<'weight'>): string {
+    const { name } = tensor.attributes;
     const store = this.stores.get(name)!;
     if (store.kind === 'file') {
       const location = relative(this.folder!, store.path).split(sep).join('/');
       this.files.set(location, { location, source: store.path });
-      return builder.weight(name, shape, { location, ...store.tensors.get(name)! });
+      return builder.weight(tensor, { location, ...store.tensors.get(name)! });
     }
     const { data } = store.tensors.get(name)!;
     const source = new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
-    if (this.folder !== undefined) return builder.weight(name, shape, source);
+    if (this.folder !== undefined) return builder.weight(tensor, source);
     const location = `memory${this.files.size}`;
     this.files.set(location, { location, source });
-    return builder.weight(name, shape, { location, offsetBytes: 0, sizeBytes: source.length });
+    return builder.weight(tensor, { location, offsetBytes: 0, sizeBytes: source.length });
   }
 }
 

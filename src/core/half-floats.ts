@@ -1,0 +1,60 @@
+/**
+ * bfloat16 and float16 as their bits. Both round to the nearest value, at a tie to the one whose last bit is 0, as
+ * processors and checkpoints do; they are for keeping numbers, not for adding them up.
+ */
+export type HalfType = 'bfloat16' | 'float16';
+
+export const isHalf = (type: string): type is HalfType => type === 'bfloat16' || type === 'float16';
+
+const single = new Float32Array(1);
+const singleBits = new Uint32Array(single.buffer);
+
+/** The value as if it were stored and read again. It becomes a float32 first, which is what is stored. */
+export function roundToHalf(value: number, type: HalfType): number {
+  return widen(narrow(value, type), type);
+}
+
+export function encodeHalves(values: ArrayLike<number>, type: HalfType): Uint16Array {
+  const bits = new Uint16Array(values.length);
+  for (let index = 0; index < values.length; index++) bits[index] = narrow(values[index]!, type);
+  return bits;
+}
+
+export function decodeHalves(bits: Uint16Array, type: HalfType): Float32Array {
+  const values = new Float32Array(bits.length);
+  for (let index = 0; index < bits.length; index++) values[index] = widen(bits[index]!, type);
+  return values;
+}
+
+function narrow(value: number, type: HalfType): number {
+  single[0] = value;
+  const bits = singleBits[0]!;
+  const sign = (bits >>> 16) & 0x8000;
+  if (Number.isNaN(value)) return sign | (type === 'bfloat16' ? 0x7fc0 : 0x7e00);
+  if (type === 'bfloat16') return ((bits + 0x7fff + ((bits >>> 16) & 1)) >>> 16) & 0xffff;
+  const magnitude = Math.abs(single[0]);
+  if (magnitude >= 65520) return sign | 0x7c00;
+  // Below 2^-14 the steps stay as they are (subnormal), so that exponent counts for all smaller ones too.
+  const exponent = Math.max(-14, ((bits >>> 23) & 0xff) - 127);
+  const steps = roundToEven(magnitude / 2 ** (exponent - 10));
+  // Of a normal number the leading one is among the steps; a carry into the exponent is right as it is.
+  return sign | (((exponent + 14) << 10) + steps);
+}
+
+function roundToEven(value: number): number {
+  const below = Math.floor(value);
+  const rest = value - below;
+  return rest > 0.5 || (rest === 0.5 && below % 2 === 1) ? below + 1 : below;
+}
+
+function widen(bits: number, type: HalfType): number {
+  if (type === 'bfloat16') {
+    singleBits[0] = bits << 16;
+    return single[0]!;
+  }
+  const sign = (bits & 0x8000) === 0 ? 1 : -1;
+  const exponent = (bits >>> 10) & 0x1f;
+  const fraction = bits & 0x3ff;
+  if (exponent === 0x1f) return fraction === 0 ? sign * Infinity : NaN;
+  return exponent === 0 ? sign * fraction * 2 ** -24 : sign * (fraction + 1024) * 2 ** (exponent - 25);
+}
