@@ -6,7 +6,7 @@
  * Run: npm run bench:llama-cpp [-- large]   (large: about 16 GB of disk, better read from memory)
  */
 import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { openCheckpoint } from '../src/checkpoint/open-checkpoint.js';
 import { bundledTarget } from '../src/decode/bundled-models.js';
@@ -52,13 +52,19 @@ async function compare(llamaCpp: LlamaCpp): Promise<void> {
   console.log(
     `${processor} (${architecture}), ${threads} threads, Node ${nodeVersion}, Mistletoe ${mistletoeVersion}, ${llamaCpp.description}\n`,
   );
-  const folder = mkdtempSync(join(tmpdir(), 'mistletoe-llama-cpp-'));
-  try {
-    await compareBundled(llamaCpp, folder);
-    if (process.argv.includes('large')) await compareLarge(llamaCpp, folder);
-  } finally {
-    rmSync(folder, { recursive: true, force: true });
+  const [load] = loadavg();
+  if (load! > 0.5) {
+    console.log(
+      `The machine was busy before the run (load ${load!.toFixed(1)}). Threads of llama.cpp spin while they wait for each other, so it suffers more than Mistletoe: measure again on a quiet machine.\n`,
+    );
   }
+  const folder = mkdtempSync(join(tmpdir(), 'mistletoe-llama-cpp-'));
+  process.on('exit', () => {
+    rmSync(folder, { recursive: true, force: true });
+  });
+  for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => process.exit(1));
+  await compareBundled(llamaCpp, folder);
+  if (process.argv.includes('large')) await compareLarge(llamaCpp, folder);
   await llamaCpp.dispose();
 }
 
@@ -67,7 +73,7 @@ async function compareBundled(llamaCpp: LlamaCpp, folder: string): Promise<void>
   const target = await openTarget(bundledTarget, { runtime });
   const promptIds = await Promise.all(prompts.map((prompt) => encodePrompt(target, prompt)));
   await withContenders(llamaCpp, target.model, { checkpoint: bundledTarget, folder }, async (contenders) => {
-    await compareAnswers(contenders, promptIds, 48);
+    await compareAnswers(contenders, promptIds, 32);
     const tasks = [decoding(64), decoding(512), decoding(1500), fourRows];
     const rows = await measureAll(contenders, tasks, { turns: 10, passes: 20, limitMs: 20_000 });
     rows.push(...(await measureAll(contenders, [reading], { turns: 5, passes: 3, limitMs: 20_000 })));
