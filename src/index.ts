@@ -201,6 +201,8 @@ export { symbol } from './graph/dimension.js';
 export type { Dimension, Shape } from './graph/dimension.js';
 export type { DType, Tensor } from './graph/tensor.js';
 export { constant, input, weight } from './graph/operations/leaves.js';
+export { attention } from './graph/operations/attention.js';
+export type { AttentionSegment } from './graph/operations/attention.js';
 export { contract, matmul } from './graph/operations/contraction.js';
 export {
   add,
