@@ -1,8 +1,8 @@
 /**
  * llama.cpp as npm has it built: the native add-on of a package `@node-llama-cpp/*`, loaded from a folder of the user's
  * and driven by its own calls for batches. It is no dependency of Mistletoe. These calls are not documented by the
- * package, so the version is named where it is asked for. A pass runs on a thread of Node's pool and two more of
- * llama.cpp; llama_decode and the way there and back are all that is timed, sampling is not.
+ * package, so the version is named where it is asked for. What is timed is llama_decode, called on a thread of Node's
+ * pool, and the way there and back; sampling is not.
  */
 import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
