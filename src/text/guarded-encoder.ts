@@ -16,9 +16,11 @@ const baseMs = { open: 4000, encode: 3000 } as const;
 const msPerMegabyte = 1000;
 /** A usual tokenizer is slow on a long run of one letter, but ends. */
 const usualMsPerMegabyte = 30_000;
-const mostBytes = 400 * 1024 * 1024;
+const mebibyte = 1024 * 1024;
+/** A process with an open tokenizer holds some 70 MiB; a suspect one can double what it holds within milliseconds. */
+const mostBytes = { suspect: 200 * mebibyte, usual: 400 * mebibyte } as const;
 const bytesPerByte = 30;
-const watchMs = 50;
+const watchMs = 10;
 
 /** Ends that a trial of common text shows: letters, signs, blanks, other scripts, nothing, and a run of one letter. */
 const trialTexts = [
@@ -97,9 +99,10 @@ export class GuardedEncoder {
     sizeBytes: number,
   ): Promise<NonNullable<Answer['result']>> {
     const task = (this.tasks += 1);
-    const pace = this.tokenizer.isUsual ? usualMsPerMegabyte : msPerMegabyte;
-    const limitMs = baseMs[request.kind] + (pace * sizeBytes) / 2 ** 20;
-    const limitBytes = mostBytes + bytesPerByte * (sizeBytes + this.tokenizer.text.length);
+    const { isUsual, text } = this.tokenizer;
+    const pace = isUsual ? usualMsPerMegabyte : msPerMegabyte;
+    const limitMs = baseMs[request.kind] + (pace * sizeBytes) / mebibyte;
+    const limitBytes = mostBytes[isUsual ? 'usual' : 'suspect'] + bytesPerByte * (sizeBytes + text.length);
     return new Promise((resolve, reject) => {
       const end = (why: string | undefined): void => {
         clearTimeout(timer);
@@ -129,7 +132,7 @@ export class GuardedEncoder {
       }, limitMs);
       const watch = setInterval(() => {
         if (residentBytes(child.pid) > limitBytes)
-          end(`it took more than ${Math.round(limitBytes / 2 ** 20)} MiB`);
+          end(`it took more than ${Math.round(limitBytes / mebibyte)} MiB`);
       }, watchMs);
       child.ref();
       child.channel?.ref();
