@@ -1,33 +1,28 @@
 /** Audits in processes of their own that are killed again and again, and must end as if nothing had happened. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createRandom } from '../../src/core/random.js';
 import { TinyAudits, tinySettings } from '../support/tiny-audit.js';
-import { transpileCommandLine } from '../support/transpiled-cli.js';
+import { transpileForTests } from '../support/transpiled-sources.js';
 
-const root = resolve(import.meta.dirname, '../..');
-const build = join(root, `out/audit-kill-${process.pid}`);
+const { folder: build, main } = transpileForTests('audit-kill');
 const audits = new TinyAudits();
 const leastKills = 20;
 /** Progress events after which a process is killed, at most; a whole audit has about 80. */
 const mostEvents = 9;
 
-let main: string;
-let prompts: string;
+const prompts = join(build, 'prompts.txt');
 let drafters: readonly string[];
 beforeAll(() => {
-  main = transpileCommandLine(build);
-  prompts = join(build, 'prompts.txt');
   writeFileSync(prompts, 'abcdefgh\nhgfedcba\n');
   drafters = ['draft model', 'EAGLE-3 with d2t'].map((name) => audits.writeDrafter(name));
-}, 60_000);
+});
 afterAll(async () => {
   await audits.dispose();
-  rmSync(build, { recursive: true, force: true });
 });
 
 function settingWords(): string[] {

@@ -1,6 +1,5 @@
 /** The engine in a thread of its own, run as it is published: transpiled to JavaScript, threads and all. */
-import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
-import { dirname, join, resolve } from 'node:path';
+import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -13,11 +12,9 @@ import { generateText, openTarget } from '../../src/decode/target.js';
 import type { Drafter } from '../../src/draft/drafter.js';
 import { loadDrafter } from '../../src/draft/load-drafter.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
-import { transpileCommandLine } from '../support/transpiled-cli.js';
+import { transpileForTests } from '../support/transpiled-sources.js';
 
-const out = resolve(import.meta.dirname, '../../out');
-mkdirSync(out, { recursive: true });
-const build = mkdtempSync(join(out, 'engine-worker-'));
+const { folder: build } = transpileForTests('engine-worker');
 const runtime = createOnnxRuntime({ threads: 1 });
 let createEngineWorker: typeof engineWorker.createEngineWorker;
 let worker: engineWorker.EngineWorker;
@@ -25,8 +22,7 @@ let target: Target;
 const drafters = new Map<string, Drafter>();
 
 beforeAll(async () => {
-  const folder = dirname(dirname(transpileCommandLine(build)));
-  const module: unknown = await import(pathToFileURL(join(folder, 'decode/engine-worker.js')).href);
+  const module: unknown = await import(pathToFileURL(join(build, 'src/decode/engine-worker.js')).href);
   ({ createEngineWorker } = module as typeof engineWorker);
   worker = await createEngineWorker({
     ...{ target: bundledTarget, drafters: { small: 'sps', head: 'eagle3' }, threads: 1, concurrency: 4 },
@@ -41,7 +37,6 @@ beforeAll(async () => {
 afterAll(async () => {
   await worker.close();
   await runtime.dispose();
-  rmSync(build, { recursive: true });
 });
 
 interface Asked {

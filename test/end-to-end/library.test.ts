@@ -1,19 +1,14 @@
 /** The examples of docs/library.md, one program in the order in which they stand, run against the transpiled package. */
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import ts from 'typescript';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import * as library from '../../src/index.js';
-import { transpileCommandLine } from '../support/transpiled-cli.js';
+import { transpileForTests } from '../support/transpiled-sources.js';
 
 const root = resolve(import.meta.dirname, '../..');
-const out = join(root, 'out');
-mkdirSync(out, { recursive: true });
-const build = mkdtempSync(join(out, 'library-'));
-afterAll(() => {
-  rmSync(build, { recursive: true });
-});
+const { folder: build } = transpileForTests('library');
 
 const page = readFileSync(join(root, 'docs/library.md'), 'utf8');
 const examples = [...page.matchAll(/^```ts\n([^]*?)^```$/gm)].map(([, code]) => code!);
@@ -43,13 +38,12 @@ interface Report {
 describe('docs/library.md', () => {
   let report: Report;
   beforeAll(() => {
-    transpileCommandLine(build);
     const code = [...examples, reported].join('\n');
     const { outputText } = ts.transpileModule(code, {
       compilerOptions: { target: ts.ScriptTarget.ES2022, module: ts.ModuleKind.ESNext },
     });
     const script = join(build, 'examples.mjs');
-    writeFileSync(script, outputText.replaceAll("'@mistletoe-ai/mistletoe'", "'./index.js'"));
+    writeFileSync(script, outputText.replaceAll("'@mistletoe-ai/mistletoe'", "'./src/index.js'"));
     const { status, stdout, stderr } = spawnSync(process.execPath, [script], {
       ...{ cwd: build, encoding: 'utf8', maxBuffer: 1e8 },
       env: { ...process.env, MISTLETOE_CACHE: join(build, 'cache') },

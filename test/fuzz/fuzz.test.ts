@@ -2,21 +2,14 @@
  * A bounded run over every kind of file; `npm run fuzz` runs them for long. A fault is replayed by its kind and seed:
  * `npm run fuzz -- KIND --seed SEED --runs 1`.
  */
-import { rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
+import { transpileForTests } from '../support/transpiled-sources.js';
 import { mostBytes } from './kind.js';
 import { fuzzKinds } from './kinds.js';
 import { runKind } from './run-kind.js';
-import { transpileInto } from './transpile.js';
 
-let build: string;
-beforeAll(() => {
-  build = transpileInto(`fuzz-test-${process.pid}`, ['src', 'test/fuzz', 'test/support']);
-}, 60_000);
-afterAll(() => {
-  rmSync(build, { recursive: true, force: true });
-});
+const { folder: build } = transpileForTests('fuzz', ['src', 'test/fuzz', 'test/support']);
 
 describe('files of strangers are read, or refused in one sentence', () => {
   it.each(fuzzKinds)('$name', { timeout: 300_000 }, async ({ name, boundedRuns }) => {

@@ -11,29 +11,26 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { run } from '../../src/cli/program.js';
 import type { FakeTerminalOptions } from '../support/fake-terminal.js';
 import { createFakeTerminal } from '../support/fake-terminal.js';
 import { TinyAudits } from '../support/tiny-audit.js';
 import { decoderTensors, llamaConfig, tiny, writeCheckpoint, writeLetterTokenizer } from '../support/tiny-checkpoints.js'; // prettier-ignore
-import { transpileCommandLine } from '../support/transpiled-cli.js';
+import { transpileForTests } from '../support/transpiled-sources.js';
 
 const audits = new TinyAudits();
-const build = resolve(import.meta.dirname, `../../out/faults-${process.pid}`);
+const { main } = transpileForTests('faults');
 afterAll(async () => {
-  rmSync(build, { recursive: true, force: true });
   await audits.dispose();
 });
 let drafter: string;
-let main: string;
 let common: readonly string[];
 beforeAll(() => {
-  main = transpileCommandLine(build);
   drafter = audits.writeDrafter('EAGLE-3 with d2t');
   common = ['--target', audits.targetFolder, '--cache-dir', audits.cacheFolder];
-}, 60_000);
+});
 
 async function runHere(argv: readonly string[], options?: FakeTerminalOptions) {
   const terminal = createFakeTerminal(options);

@@ -7,12 +7,11 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { run } from '../../src/cli/program.js';
 import { createFakeTerminal } from '../support/fake-terminal.js';
 import { TinyAudits } from '../support/tiny-audit.js';
-import { transpileCommandLine } from '../support/transpiled-cli.js';
+import { transpileForTests } from '../support/transpiled-sources.js';
 
 const audits = new TinyAudits();
-const build = resolve(import.meta.dirname, `../../out/run-folders-${process.pid}`);
+const { main } = transpileForTests('run-folders');
 afterAll(async () => {
-  rmSync(build, { recursive: true, force: true });
   await audits.dispose();
 });
 
@@ -184,7 +183,6 @@ describe('what is passed on', () => {
 
 describe('audits at the same moment without --out', () => {
   it('have a folder each', async () => {
-    const main = transpileCommandLine(build);
     const cwd = audits.freshFolder();
     mkdirSync(cwd);
     const codes = await Promise.all(
