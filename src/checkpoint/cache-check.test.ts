@@ -1,35 +1,18 @@
 import { createHash } from 'node:crypto';
-import { chmodSync, mkdirSync, readFileSync, statSync, utimesSync, writeFileSync } from 'node:fs';
+import { chmodSync, readFileSync, statSync, utimesSync, writeFileSync } from 'node:fs';
 import { chmod, cp, rename, rm, utimes, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { WeightStore } from '../runtime/weights.js';
 import { verifyCache } from './cache-contents.js';
 import { notePath, recordCheck } from './cache-note.js';
 import { identifyFile } from './content-hash.js';
-import { openCheckpoint } from './open-checkpoint.js';
-import { makeTemporaryFolder } from './testing/temporary-folder.js';
-import { writeSafetensors } from './testing/write-safetensors.js';
+import { CachedModel, pathOf } from './testing/cached-model.js';
 import type { CacheOptions } from './weight-cache.js';
-import { prepareWeights } from './weight-cache.js';
 
 const values = Float32Array.from({ length: 5000 }, (_, index) => index);
 const recipes = [{ name: 'a', shape: [5000], parts: [{ tensor: 'a', shape: [5000] }] }];
-
-let temporary: ReturnType<typeof makeTemporaryFolder>;
-let model: string;
-let cacheFolder: string;
-beforeEach(() => {
-  temporary = makeTemporaryFolder();
-  model = join(temporary.path, 'model');
-  cacheFolder = join(temporary.path, 'cache');
-  mkdirSync(model);
-  writeSafetensors(join(model, 'model.safetensors'), { a: { dtype: 'F32', shape: [5000], values } });
-});
-afterEach(() => {
-  temporary.remove();
-});
+const model = new CachedModel(recipes, { a: { dtype: 'F32', shape: [5000], values } });
 
 /** Everything is large: nothing is read but what must be. */
 async function prepare(
@@ -37,12 +20,8 @@ async function prepare(
 ): Promise<{ path: string; store: WeightStore; notices: string[] }> {
   const notices: string[] = [];
   const onNotice = (message: string) => notices.push(message);
-  const store = await prepareWeights(await openCheckpoint(model), recipes, {
-    ...{ cacheFolder, onNotice, largeBytes: 0 },
-    ...options,
-  });
-  if (store.kind !== 'file') throw new Error('expected a file');
-  return { path: store.path, store, notices };
+  const store = await model.prepare({ onNotice, largeBytes: 0, ...options });
+  return { path: pathOf(store), store, notices };
 }
 
 function flipBit(path: string): void {
@@ -127,9 +106,9 @@ describe('a large cache file', () => {
 
   it('is found by verifyCache, and not believed afterwards', async () => {
     const { path } = await prepare();
-    expect((await verifyCache(cacheFolder)).map(({ result }) => result)).toEqual(['whole']);
+    expect((await verifyCache(model.cacheFolder)).map(({ result }) => result)).toEqual(['whole']);
     await flipSilently(path);
-    expect((await verifyCache(cacheFolder)).map(({ result }) => result)).toEqual(['damaged']);
+    expect((await verifyCache(model.cacheFolder)).map(({ result }) => result)).toEqual(['damaged']);
     expect((await prepare()).notices).toEqual([expect.stringMatching(/damaged/)]);
     expect(isWhole(path)).toBe(true);
   });
@@ -168,5 +147,5 @@ it('a file of another format is told apart from a damaged one', async () => {
     .copy(bytes, bytes.length - 32);
   chmodSync(path, 0o600);
   writeFileSync(path, bytes);
-  expect((await verifyCache(cacheFolder)).map(({ result }) => result)).toEqual(['other-format']);
+  expect((await verifyCache(model.cacheFolder)).map(({ result }) => result)).toEqual(['other-format']);
 });

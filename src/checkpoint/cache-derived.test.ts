@@ -1,15 +1,7 @@
-import {
-  chmodSync,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  statSync,
-  utimesSync,
-  writeFileSync,
-} from 'node:fs';
+import { chmodSync, readdirSync, readFileSync, statSync, utimesSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { createRandom } from '../core/random.js';
 import { symbol } from '../graph/dimension.js';
 import { contract, matmul } from '../graph/operations/contraction.js';
@@ -25,15 +17,16 @@ import { openCacheOutput } from './cache-file.js';
 import { recordCheck } from './cache-note.js';
 import { clearCache } from './cache-removal.js';
 import { identifyFile } from './content-hash.js';
-import { openCheckpoint } from './open-checkpoint.js';
-import { makeTemporaryFolder } from './testing/temporary-folder.js';
-import { writeSafetensors } from './testing/write-safetensors.js';
+import { CachedModel, pathOf } from './testing/cached-model.js';
 import type { CacheOptions } from './weight-cache.js';
-import { prepareWeights } from './weight-cache.js';
 
 const random = createRandom('packed weights');
 const draw = (count: number) => Float32Array.from({ length: count }, () => random.next() - 0.5);
 const shapes = { straight: [64, 96], turned: [96, 64], bias: [96] };
+const tensorOf = (shape: readonly number[]) => ({
+  ...{ dtype: 'F32' as const, shape },
+  values: draw(shape.reduce((product, size) => product * size, 1)),
+});
 const recipes = Object.entries(shapes).map(([name, shape]) => ({
   name,
   shape,
@@ -49,34 +42,16 @@ const outputs: NamedTensors = {
 };
 const inputs: NamedValues = { x: float32(draw(3 * 64), [3, 64]) };
 
-let temporary: ReturnType<typeof makeTemporaryFolder>;
-let model: string;
-let cacheFolder: string;
-beforeEach(() => {
-  temporary = makeTemporaryFolder();
-  model = join(temporary.path, 'model');
-  cacheFolder = join(temporary.path, 'cache');
-  mkdirSync(model);
-  const tensorOf = (shape: readonly number[]) => {
-    const values = draw(shape.reduce((product, size) => product * size, 1));
-    return { dtype: 'F32' as const, shape, values };
-  };
-  writeSafetensors(join(model, 'model.safetensors'), {
-    straight: tensorOf(shapes.straight),
-    turned: tensorOf(shapes.turned),
-    bias: tensorOf(shapes.bias),
-  });
-});
-afterEach(() => {
-  temporary.remove();
+const model = new CachedModel(recipes, {
+  straight: tensorOf(shapes.straight),
+  turned: tensorOf(shapes.turned),
+  bias: tensorOf(shapes.bias),
 });
 
 async function prepare(options: CacheOptions = {}): Promise<{ store: WeightStore; notices: string[] }> {
   const notices: string[] = [];
-  const store = await prepareWeights(await openCheckpoint(model), recipes, {
-    ...{ cacheFolder, onNotice: (message: string) => notices.push(message), largeBytes: 0 },
-    ...options,
-  });
+  const onNotice = (message: string) => notices.push(message);
+  const store = await model.prepare({ onNotice, largeBytes: 0, ...options });
   return { store, notices };
 }
 
@@ -101,13 +76,10 @@ async function run(
   }
 }
 
-const pathOf = (store: WeightStore): string => (store.kind === 'file' ? store.path : '');
-const cacheNames = (ending: string): string[] =>
-  readdirSync(cacheFolder).filter((name) => name.endsWith(ending));
 const packedPath = (store: WeightStore): string =>
   join(
-    cacheFolder,
-    cacheNames('.weights').find((name) => name !== basename(pathOf(store)))!,
+    model.cacheFolder,
+    model.cacheNames('.weights').find((name) => name !== basename(pathOf(store)))!,
   );
 
 /** The last data of the file, which are those of a packed copy. */
@@ -131,8 +103,8 @@ describe('packed weights in a file', () => {
       expect(value).toBeCloseTo(plain.flat()[at]!, 5);
     });
     expect(notices).toEqual([]);
-    expect(cacheNames('.weights')).toHaveLength(2);
-    expect(readdirSync(cacheFolder).filter((name) => /tmp|program/.test(name))).toEqual([]);
+    expect(model.cacheNames('.weights')).toHaveLength(2);
+    expect(readdirSync(model.cacheFolder).filter((name) => /tmp|program/.test(name))).toEqual([]);
   });
 
   it('are what products read', async () => {
@@ -161,7 +133,7 @@ describe('packed weights in a file', () => {
     const { store } = await prepare();
     await run(store, { packed: false });
     await run(store, { limit: 4 * 2 * 64 * 96 });
-    expect(cacheNames('.weights')).toEqual([basename(pathOf(store))]);
+    expect(model.cacheNames('.weights')).toEqual([basename(pathOf(store))]);
   });
 
   it('are shared by programs that read some of them', async () => {
@@ -170,7 +142,7 @@ describe('packed weights in a file', () => {
     await runtime.compile(outputs, [store], { packed: true });
     const some = await runtime.compile({ straight: outputs.straight! }, [store], { packed: true });
     expect([...floatsOf(await some.run(inputs), 'straight')]).toEqual((await run(store))[0]);
-    expect(cacheNames('.weights')).toHaveLength(2);
+    expect(model.cacheNames('.weights')).toHaveLength(2);
     await runtime.dispose();
   });
 
@@ -178,8 +150,8 @@ describe('packed weights in a file', () => {
     const { store } = await prepare();
     const [one, two] = await Promise.all([run(store), run(store)]);
     expect(one).toEqual(two);
-    expect(cacheNames('.weights')).toHaveLength(2);
-    expect(cacheNames('.tmp')).toEqual([]);
+    expect(model.cacheNames('.weights')).toHaveLength(2);
+    expect(model.cacheNames('.tmp')).toEqual([]);
   });
 
   it('are made anew when they are damaged', async () => {
@@ -195,12 +167,12 @@ describe('packed weights in a file', () => {
   it('are listed with their checkpoint, verified, and cleared', async () => {
     const { store } = await prepare();
     await run(store);
-    const { weights, totalBytes } = await describeCache(cacheFolder);
-    expect(weights.map(({ checkpoint }) => checkpoint)).toEqual([model, model]);
+    const { weights, totalBytes } = await describeCache(model.cacheFolder);
+    expect(weights.map(({ checkpoint }) => checkpoint)).toEqual([model.folder, model.folder]);
     expect(totalBytes).toBe(statSync(pathOf(store)).size + statSync(packedPath(store)).size);
-    expect((await verifyCache(cacheFolder)).map(({ result }) => result)).toEqual(['whole', 'whole']);
+    expect((await verifyCache(model.cacheFolder)).map(({ result }) => result)).toEqual(['whole', 'whole']);
     // This process uses both.
-    const { removed, inUse } = await clearCache(cacheFolder);
+    const { removed, inUse } = await clearCache(model.cacheFolder);
     expect([removed.length, inUse.length]).toEqual([0, 2]);
   });
 
@@ -211,7 +183,7 @@ describe('packed weights in a file', () => {
     expect(notices[0]).toMatch(
       /The packed weights take .* more than the 60\.0 KB .* slower.*MISTLETOE_CACHE_LIMIT/,
     );
-    expect(cacheNames('.weights')).toEqual([basename(pathOf(store))]);
+    expect(model.cacheNames('.weights')).toEqual([basename(pathOf(store))]);
   });
 
   it('are done without where the disk is full, which is told once', async () => {
@@ -228,6 +200,6 @@ describe('packed weights in a file', () => {
     await runtime.dispose();
     expect([...floatsOf(found, 'straight')]).toEqual((await run(store, { packed: false }))[0]);
     expect(notices).toEqual([expect.stringMatching(/cannot be written \(.*no space left.*slower/)]);
-    expect(readdirSync(cacheFolder).filter((name) => /tmp|program/.test(name))).toEqual([]);
+    expect(readdirSync(model.cacheFolder).filter((name) => /tmp|program/.test(name))).toEqual([]);
   });
 });

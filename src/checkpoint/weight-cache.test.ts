@@ -1,21 +1,13 @@
-import {
-  chmodSync,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  statSync,
-  truncateSync,
-  writeFileSync,
-} from 'node:fs';
+import { chmodSync, readFileSync, statSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { WeightStore } from '../runtime/weights.js';
 import { openCacheOutput } from './cache-file.js';
 import type { CacheOutput } from './cache-file.js';
 import { defaultCacheFolder } from './cache-folder.js';
 import { openCheckpoint } from './open-checkpoint.js';
-import { makeTemporaryFolder } from './testing/temporary-folder.js';
-import { writeSafetensors } from './testing/write-safetensors.js';
+import type { WritableTensors } from './testing/encode-values.js';
+import { CachedModel, pathOf } from './testing/cached-model.js';
 import { prepareWeights } from './weight-cache.js';
 import type { CacheOptions } from './weight-cache.js';
 
@@ -26,30 +18,12 @@ const recipes = [
 ];
 const expected = { a: [1, 2, 3, 4, 5, 6], aT: [1, 4, 2, 5, 3, 6], b: [7] };
 
-let temporary: ReturnType<typeof makeTemporaryFolder>;
-let model: string;
-let cacheFolder: string;
-beforeEach(() => {
-  temporary = makeTemporaryFolder();
-  model = join(temporary.path, 'model');
-  cacheFolder = join(temporary.path, 'cache');
-  mkdirSync(model);
-  writeModel(1);
+const tensors = (first: number): WritableTensors => ({
+  a: { dtype: 'F16', shape: [2, 3], values: [first, 2, 3, 4, 5, 6] },
+  b: { dtype: 'BF16', shape: [], values: [7] },
 });
-afterEach(() => {
-  temporary.remove();
-});
-
-function writeModel(first: number): void {
-  writeSafetensors(join(model, 'model.safetensors'), {
-    a: { dtype: 'F16', shape: [2, 3], values: [first, 2, 3, 4, 5, 6] },
-    b: { dtype: 'BF16', shape: [], values: [7] },
-  });
-}
-
-async function prepare(options: CacheOptions = {}): Promise<WeightStore> {
-  return prepareWeights(await openCheckpoint(model), recipes, { cacheFolder, ...options });
-}
+const model = new CachedModel(recipes, tensors(1));
+const prepare = (options?: CacheOptions): Promise<WeightStore> => model.prepare(options);
 
 function valuesOf(store: WeightStore): Record<string, number[]> {
   if (store.kind === 'memory') {
@@ -69,14 +43,6 @@ function valuesOf(store: WeightStore): Record<string, number[]> {
   );
 }
 
-function pathOf(store: WeightStore): string {
-  if (store.kind !== 'file') throw new Error('expected a file');
-  return store.path;
-}
-
-const cacheNames = (ending: string): string[] =>
-  readdirSync(cacheFolder).filter((name) => name.endsWith(ending));
-
 describe('prepareWeights', () => {
   it('writes the weights once and finds them again', async () => {
     const store = await prepare();
@@ -87,18 +53,20 @@ describe('prepareWeights', () => {
     const again = await prepare({ openOutput: refuseWriting });
     expect(again).toMatchObject({ kind: 'file', path: pathOf(store), tensors: store.tensors });
     expect(statSync(pathOf(store), { bigint: true }).mtimeNs).toBe(before.mtimeNs);
-    expect(cacheNames('.tmp')).toEqual([]);
+    expect(model.cacheNames('.tmp')).toEqual([]);
   });
 
   it('keeps apart what differs in content or recipes, and shares what does not', async () => {
     const first = pathOf(await prepare());
-    writeModel(9);
+    model.write(tensors(9));
     const store = await prepare();
     expect(pathOf(store)).not.toBe(first);
     expect(valuesOf(store).a![0]).toBe(9);
-    const fewer = await prepareWeights(await openCheckpoint(model), recipes.slice(0, 1), { cacheFolder });
+    const fewer = await prepareWeights(await openCheckpoint(model.folder), recipes.slice(0, 1), {
+      cacheFolder: model.cacheFolder,
+    });
     expect(pathOf(fewer)).not.toBe(pathOf(store));
-    writeModel(1);
+    model.write(tensors(1));
     expect(pathOf(await prepare())).toBe(first);
   });
 
@@ -160,9 +128,9 @@ describe('prepareWeights', () => {
 
   it('does not trust a damaged hash memo', async () => {
     const store = await prepare();
-    const [memo] = cacheNames('.hash.json');
+    const [memo] = model.cacheNames('.hash.json');
     for (const text of ['', '{}', '{"identity": 1, "sha256": "../../x"}']) {
-      writeFileSync(join(cacheFolder, memo!), text);
+      writeFileSync(join(model.cacheFolder, memo!), text);
       expect(pathOf(await prepare())).toBe(pathOf(store));
     }
   });
@@ -180,15 +148,15 @@ describe('prepareWeights', () => {
     expect(store.kind).toBe('memory');
     expect(valuesOf(store)).toEqual(expected);
     expect(notices).toEqual([expect.stringMatching(/cannot be written \(ENOSPC.*kept in memory/)]);
-    expect(cacheNames('.tmp')).toEqual([]);
-    expect(cacheNames('.weights')).toEqual([]);
+    expect(model.cacheNames('.tmp')).toEqual([]);
+    expect(model.cacheNames('.weights')).toEqual([]);
   });
 
   it('keeps the weights in memory when the cache folder cannot be made', async () => {
-    writeFileSync(join(temporary.path, 'file'), '');
+    writeFileSync(join(model.parent, 'file'), '');
     const notices: string[] = [];
     const store = await prepare({
-      cacheFolder: join(temporary.path, 'file', 'cache'),
+      cacheFolder: join(model.parent, 'file', 'cache'),
       onNotice: (message) => notices.push(message),
     });
     expect(store.kind).toBe('memory');
@@ -197,29 +165,31 @@ describe('prepareWeights', () => {
   });
 
   it('does not hide a broken checkpoint behind the fallback', async () => {
-    const checkpoint = await openCheckpoint(model);
-    truncateSync(join(model, 'model.safetensors'), statSync(join(model, 'model.safetensors')).size - 2);
+    const checkpoint = await openCheckpoint(model.folder);
+    truncateSync(model.file, statSync(model.file).size - 2);
     const notices: string[] = [];
     const onNotice = (message: string) => notices.push(message);
-    await expect(prepareWeights(checkpoint, recipes, { cacheFolder, onNotice })).rejects.toThrow(/bytes/);
+    await expect(
+      prepareWeights(checkpoint, recipes, { cacheFolder: model.cacheFolder, onNotice }),
+    ).rejects.toThrow(/bytes/);
     expect(notices).toEqual([]);
-    expect(cacheNames('.tmp')).toEqual([]);
+    expect(model.cacheNames('.tmp')).toEqual([]);
   });
 
   it('refuses weights that change while they are read', async () => {
     const openOutput = (path: string): Promise<CacheOutput> => {
-      writeModel(9);
+      model.write(tensors(9));
       return openCacheOutput(path);
     };
     await expect(prepare({ openOutput })).rejects.toThrow(/changed while they were read/);
-    expect(cacheNames('.weights')).toEqual([]);
+    expect(model.cacheNames('.weights')).toEqual([]);
   });
 
   it('ends well when many prepare at once', async () => {
     const stores = await Promise.all(Array.from({ length: 6 }, () => prepare()));
     for (const store of stores) expect(valuesOf(store)).toEqual(expected);
-    expect(cacheNames('.weights')).toHaveLength(1);
-    expect(cacheNames('.tmp')).toEqual([]);
+    expect(model.cacheNames('.weights')).toHaveLength(1);
+    expect(model.cacheNames('.tmp')).toEqual([]);
   });
 });
 
