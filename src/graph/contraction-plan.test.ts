@@ -7,6 +7,7 @@ import { input } from './operations/leaves.js';
 import { simplify } from './simplify.js';
 import type { Tensor } from './tensor.js';
 import { sortTopologically } from './tensor.js';
+import { contractionLayouts } from './testing/contraction-layouts.js';
 
 /** Axes in capitals are symbols, others have a length of 4. */
 function build(equation: string): Tensor {
@@ -59,40 +60,8 @@ describe('planContraction', () => {
   });
 
   it('leaves no contraction that is not a product of matrices', () => {
-    const places = [
-      ['left', 'right'],
-      ['left', 'output'],
-      ['right', 'output'],
-      ['left', 'right', 'output'],
-    ] as const;
-    const axis = fc.record({ place: fc.constantFrom(...places), size: fc.constantFrom(1, 2, 'symbol') });
-    const equations = fc.array(axis, { minLength: 1, maxLength: 7 }).chain((axes) => {
-      const side = (which: 'left' | 'right' | 'output') => {
-        const own = axes.flatMap(({ place }, index) =>
-          (place as readonly string[]).includes(which) ? [index] : [],
-        );
-        return fc.shuffledSubarray(own, { minLength: own.length });
-      };
-      return fc.record({
-        axes: fc.constant(axes),
-        left: side('left'),
-        right: side('right'),
-        output: side('output'),
-      });
-    });
     fc.assert(
-      fc.property(equations, ({ axes, left, right, output }) => {
-        const names = (side: readonly number[]) => side.map((index) => `n${index}`).join(' ');
-        const shape = (side: readonly number[]) =>
-          side.map((index) => {
-            const { size } = axes[index]!;
-            return typeof size === 'number' ? size : symbol(`n${index}`);
-          });
-        const tensor = contract(
-          input('x', shape(left)),
-          input('y', shape(right)),
-          `${names(left)}, ${names(right)} -> ${names(output)}`,
-        );
+      fc.property(contractionLayouts, ({ tensor }) => {
         const planned = simplify({ tensor }, [planContraction]).tensor!;
         expect(planned.shape).toEqual(tensor.shape);
         for (const node of sortTopologically([planned])) {

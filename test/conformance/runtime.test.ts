@@ -1,9 +1,7 @@
 import fc from 'fast-check';
 import { afterAll, describe, expect, it } from 'vitest';
-import { symbol } from '../../src/graph/dimension.js';
-import { contract } from '../../src/graph/operations/contraction.js';
-import { input } from '../../src/graph/operations/leaves.js';
 import type { Attributes, OperationName } from '../../src/graph/tensor.js';
+import { contractionLayouts } from '../../src/graph/testing/contraction-layouts.js';
 import { createInterpreter } from '../../src/runtime/interpreter/interpreter.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import type { RuntimeCase } from './runtime-cases.js';
@@ -85,44 +83,10 @@ describe('ONNX Runtime against the interpreter', () => {
 });
 
 describe('contractions of any layout', () => {
-  // Each axis stands in two or three of left, right and output.
-  const places = [
-    ['left', 'right'],
-    ['left', 'output'],
-    ['right', 'output'],
-    ['left', 'right', 'output'],
-  ] as const;
-  const axis = fc.record({
-    place: fc.constantFrom(...places),
-    size: fc.constantFrom(1, 2, 3),
-    isSymbolic: fc.boolean(),
-  });
-  const equations = fc.array(axis, { minLength: 1, maxLength: 6 }).chain((axes) => {
-    const named = axes.map((entry, index) => ({ ...entry, name: `n${index}` }));
-    const side = (which: 'left' | 'right' | 'output') => {
-      const own = named.filter(({ place }) => (place as readonly string[]).includes(which));
-      return fc.shuffledSubarray(own, { minLength: own.length });
-    };
-    return fc.record({
-      named: fc.constant(named),
-      left: side('left'),
-      right: side('right'),
-      output: side('output'),
-      scale: fc.constantFrom(1, 0.5, -2),
-    });
-  });
-
   it('give what the interpreter gives', async () => {
     await fc.assert(
-      fc.asyncProperty(equations, async ({ named, left, right, output, scale }) => {
-        const shape = (side: typeof named) =>
-          side.map(({ name, size, isSymbolic }) => (isSymbolic ? symbol(name) : size));
-        const names = (side: typeof named) => side.map(({ name }) => name).join(' ');
-        const equation = `${names(left)}, ${names(right)} -> ${names(output)}`;
-        const outputs = {
-          output: contract(input('x', shape(left)), input('y', shape(right)), equation, scale),
-        };
-        const sizes = Object.fromEntries(named.map(({ name, size }) => [name, size]));
+      fc.asyncProperty(contractionLayouts, async ({ equation, tensor, sizes }) => {
+        const outputs = { output: tensor };
         const inputs = drawValues(outputs, sizes, {}, equation);
         const program = await onnx.compile(outputs);
         const expected = await oracle.compile(outputs);
