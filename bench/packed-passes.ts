@@ -54,6 +54,7 @@ export async function comparePasses(folder: string, cacheFolder: string): Promis
 function withoutPacking(runtime: Runtime): Runtime {
   return {
     name: runtime.name,
+    allocate: (...size) => runtime.allocate(...size),
     compile: (outputs, weights) => runtime.compile(outputs, weights),
     dispose: () => runtime.dispose(),
   };

@@ -105,7 +105,7 @@ printTable(table);
 
 const cache = target.model.createCache();
 await prefill(target.model, cache, requests[0]!.promptIds, { want: [] });
-const fork = await time(() => Promise.resolve(cache.clone()), 50);
+const fork = await time(() => Promise.resolve(cache.fork()), 50);
 console.log(
   `\nKeys and values: ${(cache.pool.bytes / 2 ** 20 / cache.pool.lanes).toFixed(1)} MiB for the first 256 positions of a sequence. A fork at ${cache.length} positions: ${fork.medianMs.toFixed(2)} ms.`,
 );

@@ -72,7 +72,7 @@ for (const name of bundledDrafters) {
     want,
     taps: drafter.taps,
   });
-  const states = drafter.reads === 'tokens' ? new Float32Array() : last[drafter.reads]!;
+  const states = drafter.reads === 'tokens' ? undefined : last[drafter.reads]!;
   const alone = await time(
     () => {
       session.observe({ tokens: Int32Array.of(ids[0]!), states, next: ids[1]! });

@@ -229,6 +229,16 @@ export { rotate } from './graph/operations/rotation.js';
 export { broadcast, concatenate, pad, reshape, slice, transpose } from './graph/operations/shaping.js';
 export { createOnnxRuntime } from './runtime/onnx/onnx-runtime.js';
 export type { OnnxRuntimeOptions } from './runtime/onnx/onnx-runtime.js';
-export { float32, int32 } from './runtime/program.js';
-export type { NamedTensors, NamedValues, Program, Runtime, TensorValue } from './runtime/program.js';
+export { bufferOf, float32, floatsOf, int32, integersOf, resident } from './runtime/program.js';
+export type {
+  Destination,
+  MixedValues,
+  NamedTensors,
+  NamedValues,
+  Program,
+  ResidentValue,
+  Runtime,
+  TensorValue,
+} from './runtime/program.js';
+export type { RowBuffer } from './runtime/row-buffer.js';
 export type { WeightStore } from './runtime/weights.js';

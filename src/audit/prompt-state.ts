@@ -8,7 +8,7 @@ import type { Drafter } from '../draft/drafter.js';
 import { attentionInputs } from '../model/attention-inputs.js';
 import type { CausalModel } from '../model/causal-model.js';
 import { KvCache } from '../model/kv-cache.js';
-import type { NamedValues } from '../runtime/program.js';
+import type { MixedValues } from '../runtime/program.js';
 import type { SearchModels } from './search-programs.js';
 
 export interface PromptState {
@@ -27,7 +27,7 @@ export async function readPromptState(
   const empty: PromptState = {
     lastToken: promptIds[0]!,
     targetCache: target.createCache(),
-    draftCache: attention === undefined ? undefined : new KvCache(attention.sizes),
+    draftCache: attention === undefined ? undefined : new KvCache(attention.sizes, target.runtime),
   };
   await readOn(models, empty, promptIds);
   return { ...empty, lastToken: promptIds.at(-1)! };
@@ -39,7 +39,7 @@ export async function extendState(
   state: PromptState,
   tokens: readonly number[],
 ): Promise<PromptState> {
-  const extended = { targetCache: state.targetCache.clone(), draftCache: state.draftCache?.clone() };
+  const extended = { targetCache: state.targetCache.fork(), draftCache: state.draftCache?.fork() };
   await readOn(models, { ...state, ...extended }, [state.lastToken, ...tokens]);
   return { ...extended, lastToken: tokens.at(-1) ?? state.lastToken };
 }
@@ -58,7 +58,7 @@ async function readOn(
     taps: drafter.taps,
     async onChunk(chunk, result) {
       read += chunk.length;
-      const states = reads === undefined ? new Float32Array() : result[reads]!;
+      const states = reads === undefined ? undefined : result[reads]!;
       const verified = { tokens: chunk, states, next: tokens[read]! };
       if (state.draftCache !== undefined)
         await drafter.graph!.attention!.readPrefix(verified, state.draftCache);
@@ -72,10 +72,10 @@ export function passInputs(
   { target, drafter }: { readonly target: CausalModel; readonly drafter: Drafter | undefined },
   rows: number,
   pastLength = state.targetCache.pastLength,
-): NamedValues {
+): MixedValues {
   const shape = { count: rows, pastLength };
   requireNoWindow(shape, target.configuration.slidingWindow, drafter?.graph?.attention?.window);
-  const inputs: Record<string, NamedValues[string]> = { ...attentionInputs(shape, target.rotary) };
+  const inputs: Record<string, MixedValues[string]> = { ...attentionInputs(shape, target.rotary) };
   const addViews = (name: string, cache: KvCache): void => {
     for (let slot = 0; slot < 2 * cache.sizes.layerCount; slot++)
       inputs[`${name}${slot}`] = cache.view(slot, pastLength);

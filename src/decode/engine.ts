@@ -12,7 +12,7 @@
 import { MistletoeError } from '../core/errors.js';
 import type { LaneProgram, LaneRun } from '../model/lane-program.js';
 import type { Meeting } from '../model/meeting.js';
-import type { NamedValues } from '../runtime/program.js';
+import type { MixedValues } from '../runtime/program.js';
 
 export interface EngineOptions {
   /** Sequences that run at the same time. */
@@ -36,7 +36,7 @@ interface Ask {
   readonly program: LaneProgram;
   readonly run: LaneRun;
   readonly outputs: readonly string[];
-  readonly resolve: (values: NamedValues) => void;
+  readonly resolve: (values: MixedValues) => void;
   readonly reject: (cause: unknown) => void;
 }
 
@@ -126,7 +126,7 @@ export class Engine {
     }
   }
 
-  private ask(program: LaneProgram, run: LaneRun, outputs: readonly string[]): Promise<NamedValues> {
+  private ask(program: LaneProgram, run: LaneRun, outputs: readonly string[]): Promise<MixedValues> {
     return new Promise((resolve, reject) => {
       this.asks.push({ program, run, outputs, resolve, reject });
       this.stepIfReady();

@@ -2,14 +2,15 @@
 import type { Drafter } from '../draft/drafter.js';
 import type { CausalModel } from '../model/causal-model.js';
 import type { KvCache } from '../model/kv-cache.js';
+import type { RowBuffer } from '../runtime/row-buffer.js';
 import { prefill } from './prefill.js';
 
 export interface ReadPrefix {
   readonly tokens: Int32Array;
-  /** Never written to: whoever goes on clones it. */
+  /** Never written to: whoever goes on forks it. */
   readonly cache: KvCache;
   /** What the drafter reads of the target at these tokens. [token, width] */
-  readonly states: Float32Array;
+  readonly states: RowBuffer | undefined;
 }
 
 export async function readPrefix(
@@ -18,7 +19,7 @@ export async function readPrefix(
   tokenIds: readonly number[],
 ): Promise<ReadPrefix> {
   const cache = model.createCache();
-  const parts: Float32Array[] = [];
+  const parts: RowBuffer[] = [];
   if (tokenIds.length > 0) {
     await prefill(model, cache, tokenIds, {
       want: reads === 'tokens' ? [] : [reads],
@@ -28,11 +29,11 @@ export async function readPrefix(
       },
     });
   }
-  const states = new Float32Array(parts.reduce((total, { length }) => total + length, 0));
+  const states = parts[0] && model.runtime.allocate(tokenIds.length, parts[0].width);
   let filled = 0;
   for (const part of parts) {
-    states.set(part, filled);
-    filled += part.length;
+    states?.write(part, filled);
+    filled += part.rowCount;
   }
   return { tokens: Int32Array.from(tokenIds), cache, states };
 }

@@ -10,6 +10,8 @@ import { growTree } from '../draft/grow-tree.js';
 import { chainTree } from '../draft/token-tree.js';
 import type { CausalModel, ForwardOutput, ForwardResult } from '../model/causal-model.js';
 import type { KvCache } from '../model/kv-cache.js';
+import { pickRows } from '../runtime/program.js';
+import type { RowBuffer } from '../runtime/row-buffer.js';
 import type { AcceptanceRecord, StepRecord } from './acceptance.js';
 import { summariseAcceptance } from './acceptance.js';
 import type { TokenOrigin } from './answer.js';
@@ -81,7 +83,7 @@ export async function decodeSpeculative(
   drafter: Drafter,
   request: SpeculativeRequest,
 ): Promise<SpeculativeGeneration> {
-  const cache = request.prefix?.cache.clone() ?? model.createCache();
+  const cache = request.prefix?.cache.fork() ?? model.createCache();
   const session = drafter.startSession(request.meeting);
   try {
     return await speculate(model, drafter, request, { cache, session });
@@ -183,10 +185,10 @@ async function speculate(
     // 3. Keep a path of it, and the rows of that path.
     const { path, nextToken } = verify.judge(tree, result, answer.tokenIds.length);
     const kept = [0, ...path];
-    cache.append(result.rows, tree.tokens.length, kept);
+    cache.append(result.rows, kept);
     session?.observe({
       tokens: Int32Array.from(kept, (node) => tree.tokens[node]!),
-      states: pickRows(statesOf(drafter, result), tree.tokens.length, kept),
+      states: pickStates(model, statesOf(drafter, result), kept),
       next: nextToken,
     });
     const outcome = {
@@ -251,15 +253,14 @@ async function speculate(
   }
 }
 
-function statesOf({ reads }: Drafter, result: ForwardResult): Float32Array {
-  return reads === 'tokens' ? new Float32Array() : result[reads]!;
+function statesOf({ reads }: Drafter, result: ForwardResult): RowBuffer | undefined {
+  return reads === 'tokens' ? undefined : result[reads]!;
 }
 
-function pickRows(states: Float32Array, rowCount: number, picks: readonly number[]): Float32Array {
-  const width = states.length / rowCount;
-  const picked = new Float32Array(picks.length * width);
-  picks.forEach((row, index) => {
-    picked.set(states.subarray(row * width, (row + 1) * width), index * width);
-  });
-  return picked;
+function pickStates(
+  { runtime }: CausalModel,
+  states: RowBuffer | undefined,
+  picks: readonly number[],
+): RowBuffer | undefined {
+  return states && pickRows(runtime, states, picks);
 }

@@ -11,8 +11,9 @@ import { broadcast, concatenate, reshape, slice } from '../graph/operations/shap
 import type { AttentionContext } from '../model/decoder-layer.js';
 import type { RotaryTable } from '../model/rotary.js';
 import type { LaneProgram } from '../model/lane-program.js';
-import { compileLanes, lanes } from '../model/lane-program.js';
-import type { NamedTensors, NamedValues, Runtime } from '../runtime/program.js';
+import { lanes } from '../model/lane-graph.js';
+import { compileLanes } from '../model/lane-program.js';
+import type { MixedValues, NamedTensors, Runtime } from '../runtime/program.js';
 import { float32, floatsOf, int32, integersOf } from '../runtime/program.js';
 import type { WeightStore } from '../runtime/weights.js';
 import { requireScore } from './scores.js';
@@ -57,13 +58,13 @@ export function declareChainContexts(
 
 /** The inputs of a chain behind verified rows, which stand at the positions before `start`. */
 export function chainInputs(
-  verified: NamedValues,
+  verified: MixedValues,
   rotary: RotaryTable,
   start: number,
   length: number,
-): NamedValues {
-  const mask = verified.mask!;
-  const [rows, width] = mask.shape as [number, number];
+): MixedValues {
+  const mask = floatsOf(verified, 'mask');
+  const [rows, width] = verified.mask!.shape as [number, number];
   const levels = length - 1;
   const inputs = { ...verified, select: int32([rows - 1]) };
   if (levels === 0) return inputs;
@@ -73,7 +74,7 @@ export function chainInputs(
     ...inputs,
     chainCosine: float32(cosine, shape),
     chainSine: float32(sine, shape),
-    chainMask: float32((mask.data as Float32Array).subarray((rows - 1) * width), [1, width]),
+    chainMask: float32(mask.subarray((rows - 1) * width), [1, width]),
   };
 }
 
@@ -103,7 +104,7 @@ export function createChainCompiler(
 
 export const chainNames: readonly string[] = ['chain', 'chainScores'];
 
-export function readChain(outputs: NamedValues): readonly number[] {
+export function readChain(outputs: MixedValues): readonly number[] {
   floatsOf(outputs, 'chainScores').forEach(requireScore);
   return Array.from(integersOf(outputs, 'chain'));
 }

@@ -1,21 +1,23 @@
 import { describe, expect, it } from 'vitest';
 import { KvCache } from '../model/kv-cache.js';
 import { createRotary } from '../model/rotary.js';
+import { createInterpreter } from '../runtime/interpreter/interpreter.js';
 import type { NamedValues } from '../runtime/program.js';
 import { floatsOf } from '../runtime/program.js';
+import { hostDataOf, HostRows } from '../runtime/row-buffer.js';
 import { DraftAttention } from './draft-attention.js';
 
 const sizes = { layerCount: 1, keyValueHeadCount: 1, headSize: 2 };
 const rotary = createRotary({ headSize: 2, rotaryBase: 10_000, rotaryScaling: { kind: 'none' } });
 
 /** Keys and values that carry the row's number. [slot, row, head, size] */
-function rows(...numbers: number[]): Float32Array {
+function rows(...numbers: number[]): HostRows {
   const keys = numbers.flatMap((number) => [number, number]);
-  return Float32Array.from([...keys, ...keys.map((value) => -value)]);
+  return new HostRows(Float32Array.from([...keys, ...keys.map((value) => -value)]), sizes.headSize);
 }
 
 function start(verified: number) {
-  const cache = new KvCache(sizes);
+  const cache = new KvCache(sizes, createInterpreter());
   const attention = new DraftAttention(cache, rotary);
   const numbers = Array.from({ length: verified }, (_, row) => row);
   attention.keepVerified(rows(...numbers), verified);
@@ -82,7 +84,7 @@ describe('DraftAttention', () => {
     expect(cache.length).toBe(2);
     attention.keepVerified(rows(2), 1);
     expect(attention.verifiedLength).toBe(3);
-    const keys = cache.view(0).data as Float32Array;
+    const keys = hostDataOf(cache.view(0).buffer);
     expect([...keys.subarray(2)]).toEqual([0, 0, 1, 1, 2, 2]);
     expect(visible(attention.draftedInputs(draft, [1], 0))).toEqual([[1, 2, 3, 4]]);
   });

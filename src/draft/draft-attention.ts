@@ -8,6 +8,7 @@ import type { KvCache } from '../model/kv-cache.js';
 import type { RotaryTable } from '../model/rotary.js';
 import type { NamedValues } from '../runtime/program.js';
 import { float32 } from '../runtime/program.js';
+import type { RowBuffer } from '../runtime/row-buffer.js';
 import type { GrowingDraft } from './drafter.js';
 
 export class DraftAttention {
@@ -37,7 +38,7 @@ export class DraftAttention {
     return attentionInputs({ count, pastLength: this.cache.pastLength }, this.rotary);
   }
 
-  keepVerified(rows: Float32Array /* [slot, row, head, size] */, count: number): void {
+  keepVerified(rows: RowBuffer /* [slot, row, head, size] */, count: number): void {
     this.cache.appendAll(rows, count);
     this.verified = this.cache.length;
   }
@@ -65,7 +66,7 @@ export class DraftAttention {
     };
   }
 
-  keepDrafted(rows: Float32Array /* [slot, row, head, size] */, nodes: readonly number[]): void {
+  keepDrafted(rows: RowBuffer /* [slot, row, head, size] */, nodes: readonly number[]): void {
     this.cache.appendAll(rows, nodes.length);
     this.drafted.push(...nodes);
   }

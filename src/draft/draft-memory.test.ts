@@ -2,26 +2,25 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import { input } from '../graph/operations/leaves.js';
 import { KvCache } from '../model/kv-cache.js';
 import type { LaneProgram } from '../model/lane-program.js';
-import { compileLanes, lanes, row } from '../model/lane-program.js';
+import { lanes, row } from '../model/lane-graph.js';
+import { compileLanes } from '../model/lane-program.js';
 import type { Meeting } from '../model/meeting.js';
 import { createRotary } from '../model/rotary.js';
 import { createInterpreter } from '../runtime/interpreter/interpreter.js';
-import type { NamedValues } from '../runtime/program.js';
-import { float32, int32 } from '../runtime/program.js';
+import type { MixedValues } from '../runtime/program.js';
+import { bufferOf, int32, integersOf, resident } from '../runtime/program.js';
+import type { RowBuffer } from '../runtime/row-buffer.js';
+import { allocateHostRows, hostDataOf, HostRows } from '../runtime/row-buffer.js';
 import { DraftMemory } from './draft-memory.js';
 
+const runtime = createInterpreter();
 const sizes = { layerCount: 1, keyValueHeadCount: 1, headSize: 2 };
 const rotary = createRotary({ headSize: 2, rotaryBase: 10_000, rotaryScaling: { kind: 'none' } });
 
 /** Only handed on: what a run gives is the meeting's affair. */
 let program: LaneProgram;
 beforeAll(async () => {
-  program = await compileLanes(
-    createInterpreter(),
-    'draft',
-    { rows: input('kept', [2, row, lanes, 1, 2]) },
-    [],
-  );
+  program = await compileLanes(runtime, 'draft', { rows: input('kept', [2, row, lanes, 1, 2]) }, []);
 });
 
 interface Reading {
@@ -32,25 +31,25 @@ interface Reading {
 }
 
 /** A memory whose runs are written down; rows that they leave in the cache are zeros. */
-function startMemory(stateWidth: number, cache = new KvCache(sizes)) {
+function startMemory(stateWidth: number, cache = new KvCache(sizes, runtime)) {
   const readings: Reading[] = [];
   const meeting: Meeting = {
     run(_, { inputs, cache: place }) {
-      const tokens = [...inputs.tokens!.data];
+      const tokens = [...integersOf(inputs, 'tokens')];
       readings.push({
         tokens,
-        states: [...(inputs.states?.data ?? [])],
-        selected: inputs.select!.data[0]!,
+        states: stateWidth === 0 ? [] : [...hostDataOf(bufferOf(inputs, 'states'))],
+        selected: integersOf(inputs, 'select')[0]!,
         past: place!.length,
       });
       return Promise.resolve({
-        rows: float32(new Float32Array(4 * tokens.length), [2, tokens.length, 1, 2]),
+        rows: resident(allocateHostRows(2 * tokens.length, 2), [2, tokens.length, 1, 2]),
       });
     },
   };
-  const inputsOf = (states: Float32Array, tokens: Int32Array): NamedValues => ({
+  const inputsOf = (states: RowBuffer, tokens: Int32Array): MixedValues => ({
     tokens: int32(tokens),
-    ...(stateWidth === 0 ? {} : { states: float32(states, [tokens.length, stateWidth]) }),
+    ...(stateWidth === 0 ? {} : { states: resident(states) }),
   });
   const memory = new DraftMemory({ cache, rotary, stateWidth, inputsOf, meeting });
   return { memory, cache, readings };
@@ -58,7 +57,7 @@ function startMemory(stateWidth: number, cache = new KvCache(sizes)) {
 
 const observed = (tokens: readonly number[], next: number, states: readonly number[] = []) => ({
   tokens: Int32Array.from(tokens),
-  states: Float32Array.from(states),
+  states: states.length === 0 ? undefined : new HostRows(Float32Array.from(states), 1),
   next,
 });
 
@@ -141,7 +140,7 @@ describe('a long text', () => {
     const { memory, cache, readings } = startMemory(1);
     memory.observe(observed([5, 6], 7, [50, 60]));
     await memory.read(program, ['rows']);
-    memory.attention.keepDrafted(new Float32Array(8), [1, 2]);
+    memory.attention.keepDrafted(allocateHostRows(4, 2), [1, 2]);
     expect([cache.length, memory.length]).toEqual([4, 2]);
     memory.observe(observed([7], 8, [70]));
     await memory.read(program, ['rows']);

@@ -11,8 +11,9 @@ import type { LaneProgram } from '../model/lane-program.js';
 import type { Meeting } from '../model/meeting.js';
 import { alone } from '../model/meeting.js';
 import type { RotaryTable } from '../model/rotary.js';
-import type { NamedValues } from '../runtime/program.js';
-import { floatsOf, int32 } from '../runtime/program.js';
+import type { MixedValues } from '../runtime/program.js';
+import { bufferOf, int32 } from '../runtime/program.js';
+import type { RowBuffer } from '../runtime/row-buffer.js';
 import { DraftAttention } from './draft-attention.js';
 import type { VerifiedTokens } from './drafter.js';
 import { PendingStates } from './states.js';
@@ -23,7 +24,7 @@ export interface MemoryOptions {
   /** Of the target's states; 0 where the drafter reads tokens alone. */
   readonly stateWidth: number;
   /** What its program reads of some rows, besides attention. */
-  readonly inputsOf: (states: Float32Array /* [row, width] */, tokens: Int32Array /* [row] */) => NamedValues;
+  readonly inputsOf: (states: RowBuffer /* [row, width] */, tokens: Int32Array /* [row] */) => MixedValues;
   /** Alone unless given. */
   readonly meeting?: Meeting;
 }
@@ -40,7 +41,7 @@ export class DraftMemory {
 
   constructor(private readonly options: MemoryOptions) {
     this.attention = new DraftAttention(options.cache, options.rotary);
-    this.pending = new PendingStates(options.stateWidth);
+    this.pending = new PendingStates(options.cache.pool.runtime, options.stateWidth);
     this.meeting = options.meeting ?? alone;
     this.hasRoot = options.stateWidth > 0;
   }
@@ -63,10 +64,10 @@ export class DraftMemory {
   async read(
     program: LaneProgram,
     names: readonly string[],
-    finish: (inputs: NamedValues, count: number) => Promise<NamedValues> = (inputs, count) =>
+    finish: (inputs: MixedValues, count: number) => Promise<MixedValues> = (inputs, count) =>
       this.run(program, { ...inputs, select: int32([count - 1]) }, names),
-  ): Promise<NamedValues> {
-    let last: NamedValues = {};
+  ): Promise<MixedValues> {
+    let last: MixedValues = {};
     let left = this.pending.count;
     await this.drain(0, async (inputs, count) => {
       left -= count;
@@ -80,7 +81,7 @@ export class DraftMemory {
     await this.drain(1, (inputs, count) => this.readRows(program, inputs, count));
   }
 
-  run(program: LaneProgram, inputs: NamedValues, names: readonly string[]): Promise<NamedValues> {
+  run(program: LaneProgram, inputs: MixedValues, names: readonly string[]): Promise<MixedValues> {
     return this.meeting.run(program, { inputs, cache: this.options.cache }, names);
   }
 
@@ -88,13 +89,13 @@ export class DraftMemory {
     this.options.cache.release();
   }
 
-  private readRows(program: LaneProgram, inputs: NamedValues, count: number): Promise<NamedValues> {
+  private readRows(program: LaneProgram, inputs: MixedValues, count: number): Promise<MixedValues> {
     return this.run(program, { ...inputs, select: int32([count - 1]) }, ['rows']);
   }
 
   private async drain(
     leave: number,
-    run: (inputs: NamedValues, count: number) => Promise<NamedValues>,
+    run: (inputs: MixedValues, count: number) => Promise<MixedValues>,
   ): Promise<void> {
     this.attention.reset();
     await this.pending.drain(
@@ -102,7 +103,7 @@ export class DraftMemory {
       async (states, tokens) => {
         const count = tokens.length;
         const inputs = { ...this.options.inputsOf(states, tokens), ...this.attention.verifiedInputs(count) };
-        this.attention.keepVerified(floatsOf(await run(inputs, count), 'rows'), count);
+        this.attention.keepVerified(bufferOf(await run(inputs, count), 'rows'), count);
       },
       leave,
     );

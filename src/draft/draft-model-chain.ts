@@ -14,7 +14,7 @@ import {
   row,
   selectRows,
   stackRows,
-} from '../model/lane-program.js';
+} from '../model/lane-graph.js';
 import type { NamedTensors } from '../runtime/program.js';
 import { chainOutputs, chooseToken, declareChainContexts } from './chain-program.js';
 

@@ -5,6 +5,7 @@
  */
 import type { Dimension } from '../graph/dimension.js';
 import type { Tensor } from '../graph/tensor.js';
+import type { RowBuffer } from '../runtime/row-buffer.js';
 import type { WeightStore } from '../runtime/weights.js';
 import type { AttentionContext, KeyValueRows } from '../model/decoder-layer.js';
 import type { CacheSizes } from '../model/cache-pool.js';
@@ -63,8 +64,8 @@ export interface DraftSession {
 export interface VerifiedTokens {
   /** [row] tokens that the target has just read: the prompt, later the old root and the accepted path. */
   readonly tokens: Int32Array;
-  /** [row, width] the target's features or taps at those tokens; empty for drafters that read tokens only. */
-  readonly states: Float32Array;
+  /** [row, width] the target's features or taps at those tokens; undefined for drafters that read tokens only. */
+  readonly states: RowBuffer | undefined;
   /** The token behind them: the first of the next chunk, or the root of the next draft. */
   readonly next: number;
 }

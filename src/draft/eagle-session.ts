@@ -18,12 +18,13 @@ import {
   row,
   selectRows,
   stackRows,
-} from '../model/lane-program.js';
+} from '../model/lane-graph.js';
 import type { Meeting } from '../model/meeting.js';
 import { alone } from '../model/meeting.js';
 import type { RotaryTable } from '../model/rotary.js';
-import type { NamedTensors, NamedValues } from '../runtime/program.js';
-import { float32, floatsOf, int32 } from '../runtime/program.js';
+import type { MixedValues, NamedTensors } from '../runtime/program.js';
+import { bufferOf, int32, resident } from '../runtime/program.js';
+import type { RowBuffer } from '../runtime/row-buffer.js';
 import { DraftMemory } from './draft-memory.js';
 import type { DraftSession, VerifiedTokens } from './drafter.js';
 import { chainInputs, chainNames, readChain } from './chain-program.js';
@@ -80,10 +81,7 @@ function createMemory(head: EagleHead, cache: KvCache, meeting: Meeting): DraftM
   const { rotary, stateWidth } = head;
   return new DraftMemory({
     ...{ cache, rotary, stateWidth, meeting },
-    inputsOf: (states, tokens) => ({
-      states: float32(states, [tokens.length, stateWidth]),
-      tokens: int32(tokens),
-    }),
+    inputsOf: (states, tokens) => ({ states: resident(states), tokens: int32(tokens) }),
   });
 }
 
@@ -100,13 +98,13 @@ export async function readEaglePrefix(
 
 export function startEagleSession(head: EagleHead, programs: EaglePrograms, meeting: Meeting): DraftSession {
   const { configuration, target, vocabularies } = head;
-  const { hiddenSize } = configuration;
-  const memory = createMemory(head, new KvCache(configuration), meeting);
-  const features = new Map<number, Float32Array>(); // [node] -> [hidden]
+  const { runtime } = target;
+  const memory = createMemory(head, new KvCache(configuration, runtime), meeting);
+  const features = new Map<number, RowBuffer>(); // [node] -> [1, hidden]
 
-  const keepFeatures = (outputs: NamedValues, nodes: readonly number[]): void => {
-    const all = floatsOf(outputs, 'features');
-    nodes.forEach((node, row) => features.set(node, all.subarray(row * hiddenSize, (row + 1) * hiddenSize)));
+  const keepFeatures = (outputs: MixedValues, nodes: readonly number[]): void => {
+    const all = bufferOf(outputs, 'features');
+    nodes.forEach((node, row) => features.set(node, all.rows(row, 1)));
   };
 
   return {
@@ -130,21 +128,21 @@ export function startEagleSession(head: EagleHead, programs: EaglePrograms, meet
         return readScores(last, want, vocabularies);
       }
       const program = await programs.drafted();
-      const states = new Float32Array(nodes.length * hiddenSize);
+      const states = runtime.allocate(nodes.length, configuration.hiddenSize);
       nodes.forEach((node, row) => {
-        states.set(features.get(draft.parents[node]!)!, row * hiddenSize);
+        states.write(features.get(draft.parents[node]!)!, row);
       });
       const outputs = await memory.run(
         program,
         {
-          states: float32(states, [nodes.length, hiddenSize]),
+          states: resident(states),
           tokens: int32(nodes.map((node) => draft.tokens[node]!)),
           select: int32(nodes.map((_, row) => row)),
           ...memory.attention.draftedInputs(draft, nodes, depth - 1),
         },
         names,
       );
-      memory.attention.keepDrafted(floatsOf(outputs, 'rows'), nodes);
+      memory.attention.keepDrafted(bufferOf(outputs, 'rows'), nodes);
       keepFeatures(outputs, nodes);
       return readScores(outputs, want, vocabularies);
     },

@@ -19,7 +19,6 @@ import { normalise, project, runLayer } from '../model/decoder-layer.js';
 import { KvCache } from '../model/kv-cache.js';
 import type { LaneProgram } from '../model/lane-program.js';
 import {
-  compileLanes,
   declareAttention,
   declarePast,
   joinLanes,
@@ -27,11 +26,13 @@ import {
   row,
   selectRows,
   stackRows,
-} from '../model/lane-program.js';
+} from '../model/lane-graph.js';
+import { compileLanes } from '../model/lane-program.js';
 import type { Meeting } from '../model/meeting.js';
 import { alone } from '../model/meeting.js';
 import type { NamedTensors } from '../runtime/program.js';
-import { float32, floatsOf, int32 } from '../runtime/program.js';
+import { bufferOf, int32, resident } from '../runtime/program.js';
+import type { RowBuffer } from '../runtime/row-buffer.js';
 import type { WeightStore } from '../runtime/weights.js';
 import { chainNames, chainOutputs, chooseToken, createChainCompiler, readChain } from './chain-program.js';
 import { countParameters, requireSizes, requireWidth } from './checks.js';
@@ -204,22 +205,23 @@ class Hydra implements Drafter {
     const { hiddenSize } = configuration;
     return new DraftMemory({
       ...{ cache, rotary, stateWidth: hiddenSize, meeting },
-      inputsOf: (features, { length }) => ({ features: float32(features, [length, hiddenSize]) }),
+      inputsOf: (features) => ({ features: resident(features) }),
     });
   }
 
   startSession(meeting: Meeting = alone): DraftSession {
-    const { hiddenSize, vocabularySize } = this.target.configuration;
-    const pending = new PendingStates(hiddenSize);
+    const { runtime, configuration } = this.target;
+    const { hiddenSize, vocabularySize } = configuration;
+    const pending = new PendingStates(runtime, hiddenSize);
     const memory = this.sizes.hasPrefix
-      ? this.createMemory(new KvCache(this.cacheSizes), meeting)
+      ? this.createMemory(new KvCache(this.cacheSizes, runtime), meeting)
       : undefined;
-    let feature: Float32Array = new Float32Array(hiddenSize);
+    let feature: RowBuffer = runtime.allocate(1, hiddenSize);
     let root = 0;
-    const readFeature = async (): Promise<Float32Array> => {
+    const readFeature = async (): Promise<RowBuffer> => {
       if (memory === undefined) return pending.takeLast();
       const outputs = await memory.read(await this.compilePrefix(), ['features', 'rows']);
-      return floatsOf(outputs, 'features');
+      return bufferOf(outputs, 'features');
     };
 
     return {
@@ -238,7 +240,7 @@ class Hydra implements Drafter {
         const program = await this.compileHead(depth);
         const paths = nodes.flatMap((node) => tokensTo(draft, node));
         const inputs = {
-          feature: float32(feature, [1, hiddenSize]),
+          feature: resident(feature),
           path: int32(paths, [nodes.length, depth + 1]),
         };
         const outputs = await meeting.run(program, { inputs }, scoreNames(want));
@@ -246,7 +248,7 @@ class Hydra implements Drafter {
       },
       draftChain: async (length) => {
         const program = await this.compileChain(length);
-        const feature = float32(await readFeature(), [1, hiddenSize]);
+        const feature = resident(await readFeature());
         const inputs = { feature, root: int32([root]) };
         return readChain(await meeting.run(program, { inputs }, chainNames));
       },

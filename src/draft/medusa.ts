@@ -12,11 +12,12 @@ import { concatenate } from '../graph/operations/shaping.js';
 import type { CausalModel } from '../model/causal-model.js';
 import { project } from '../model/decoder-layer.js';
 import type { LaneProgram } from '../model/lane-program.js';
-import { compileLanes, lanes } from '../model/lane-program.js';
+import { lanes } from '../model/lane-graph.js';
+import { compileLanes } from '../model/lane-program.js';
 import type { Meeting } from '../model/meeting.js';
 import { alone } from '../model/meeting.js';
 import type { NamedTensors } from '../runtime/program.js';
-import { float32 } from '../runtime/program.js';
+import { resident } from '../runtime/program.js';
 import type { WeightStore } from '../runtime/weights.js';
 import { chainNames, chainOutputs, chooseToken, createChainCompiler, readChain } from './chain-program.js';
 import { requireSizes, requireWidth } from './checks.js';
@@ -79,7 +80,7 @@ class Medusa implements Drafter {
 
   constructor(
     private readonly sizes: MedusaSizes,
-    target: CausalModel,
+    private readonly target: CausalModel,
     weights: WeightStore,
   ) {
     this.maximumDepth = sizes.heads;
@@ -124,7 +125,7 @@ class Medusa implements Drafter {
 
   startSession(meeting: Meeting = alone): DraftSession {
     const { hiddenSize, vocabularySize } = this.sizes;
-    const pending = new PendingStates(hiddenSize);
+    const pending = new PendingStates(this.target.runtime, hiddenSize);
     let heads: DraftScores | undefined;
     return {
       room: Infinity,
@@ -135,7 +136,7 @@ class Medusa implements Drafter {
         const depth = draft.depths[nodes[0]!]!;
         if (depth === 0) {
           const program = await this.compile();
-          const inputs = { feature: float32(pending.takeLast(), [1, hiddenSize]) };
+          const inputs = { feature: resident(pending.takeLast()) };
           // Deeper levels ask for no more detail than the first one, and all heads are there at once.
           const outputs = await meeting.run(program, { inputs }, scoreNames(want));
           heads = readScores(outputs, want, { targetSize: vocabularySize, draftSize: vocabularySize });
@@ -144,7 +145,7 @@ class Medusa implements Drafter {
       },
       draftChain: async (length) => {
         const program = await this.compileChain(length);
-        const inputs = { feature: float32(pending.takeLast(), [1, hiddenSize]) };
+        const inputs = { feature: resident(pending.takeLast()) };
         return readChain(await meeting.run(program, { inputs }, chainNames));
       },
       close: () => undefined,

@@ -80,7 +80,7 @@ describe('ngram', () => {
         ...{ root: 3, sampling: { temperature }, random: createRandom(1), depthLimit: 2 },
       };
       const read = (tokens: number[], next: number) => {
-        session.observe({ tokens: Int32Array.from(tokens), states: new Float32Array(), next });
+        session.observe({ tokens: Int32Array.from(tokens), states: undefined, next });
       };
       read([1, 2, 3, 4, 5], 3);
       expect([...(await growTree(session, request)).tokens]).toEqual([3, 4, 5]);
@@ -93,12 +93,12 @@ describe('ngram', () => {
 
   it('scores one token, or none', async () => {
     const session = drafter.startSession();
-    session.observe({ tokens: Int32Array.of(1, 2), states: new Float32Array(), next: 1 });
+    session.observe({ tokens: Int32Array.of(1, 2), states: undefined, next: 1 });
     const draft = { tokens: [1], parents: [-1], depths: [0] };
     const scores = await session.expand(draft, [0], 'logits');
     expect(scores.top(0, 5).tokens).toEqual([2]);
     expect([...scores.logits(0)].filter(Number.isFinite)).toEqual([0]);
-    session.observe({ tokens: Int32Array.of(1), states: new Float32Array(), next: 6 });
+    session.observe({ tokens: Int32Array.of(1), states: undefined, next: 6 });
     expect((await session.expand({ ...draft, tokens: [6] }, [0], 'top')).top(0, 5).tokens).toEqual([]);
   });
 });

@@ -4,7 +4,7 @@ import { logSumExp, topIndices as findTop } from '../core/vector.js';
 import type { Tensor } from '../graph/tensor.js';
 import { topIndices, topValues } from '../graph/operations/indexing.js';
 import { logSoftmax } from '../graph/operations/reductions.js';
-import type { NamedTensors, NamedValues } from '../runtime/program.js';
+import type { MixedValues, NamedTensors } from '../runtime/program.js';
 import { floatsOf, integersOf } from '../runtime/program.js';
 
 /** `top` gives the best few of each row, `logits` the whole vocabulary as well. */
@@ -42,7 +42,7 @@ export interface Vocabularies {
   readonly targetTokens?: Int32Array | undefined; // [draft token]
 }
 
-export function readScores(outputs: NamedValues, want: ScoreDetail, vocabularies: Vocabularies): DraftScores {
+export function readScores(outputs: MixedValues, want: ScoreDetail, vocabularies: Vocabularies): DraftScores {
   const { draftSize, targetSize, targetTokens } = vocabularies;
   const tokens = integersOf(outputs, 'topTokens');
   const scores = floatsOf(outputs, 'topScores');

@@ -17,7 +17,6 @@ import { embeddingTable, embedTokens, projectToVocabulary, runDecoder } from '..
 import type { KvCache } from '../model/kv-cache.js';
 import type { LaneProgram } from '../model/lane-program.js';
 import {
-  compileLanes,
   declareAttention,
   declarePast,
   joinLanes,
@@ -25,11 +24,12 @@ import {
   row,
   selectRows,
   stackRows,
-} from '../model/lane-program.js';
+} from '../model/lane-graph.js';
+import { compileLanes } from '../model/lane-program.js';
 import type { Meeting } from '../model/meeting.js';
 import { alone } from '../model/meeting.js';
 import type { NamedTensors, NamedValues } from '../runtime/program.js';
-import { floatsOf, int32 } from '../runtime/program.js';
+import { bufferOf, int32 } from '../runtime/program.js';
 import { chainInputs, chainNames, createChainCompiler, readChain } from './chain-program.js';
 import { countParameters } from './checks.js';
 import { DraftMemory } from './draft-memory.js';
@@ -148,7 +148,7 @@ class DraftModel implements Drafter {
 
   /** The tokens that it has read; the newest is the root of the next draft. */
   private createMemory(cache: KvCache, meeting: Meeting): DraftMemory {
-    const inputsOf = (_: Float32Array, tokens: Int32Array): NamedValues => ({ tokens: int32(tokens) });
+    const inputsOf = (_: unknown, tokens: Int32Array): NamedValues => ({ tokens: int32(tokens) });
     return new DraftMemory({ cache, rotary: this.model.rotary, stateWidth: 0, meeting, inputsOf });
   }
 
@@ -194,7 +194,7 @@ class DraftModel implements Drafter {
         const select = int32(nodes.map((_, row) => row));
         const inputs = { tokens, select, ...memory.attention.draftedInputs(draft, nodes, depth - 1) };
         const outputs = await memory.run(program, inputs, names);
-        memory.attention.keepDrafted(floatsOf(outputs, 'rows'), nodes);
+        memory.attention.keepDrafted(bufferOf(outputs, 'rows'), nodes);
         return readScores(outputs, want, vocabularies);
       },
       draftChain: async (length) => {

@@ -1,11 +1,22 @@
 /** Verified tokens that a drafter has heard of and not yet read, in a buffer that grows by doubling. */
+import type { Runtime } from '../runtime/program.js';
+import { pickRows } from '../runtime/program.js';
+import type { RowBuffer } from '../runtime/row-buffer.js';
 import type { VerifiedTokens } from './drafter.js';
 
 export class PendingStates {
-  private states = new Float32Array();
+  private states: RowBuffer;
+  /** The row of the oldest. */
+  private first = 0;
   private nextTokens: number[] = [];
 
-  constructor(private readonly width: number) {}
+  /** `width` of a state; 0 where there are only tokens. */
+  constructor(
+    private readonly runtime: Runtime,
+    private readonly width: number,
+  ) {
+    this.states = runtime.allocate(0, width);
+  }
 
   get count(): number {
     return this.nextTokens.length;
@@ -13,14 +24,10 @@ export class PendingStates {
 
   push({ tokens, states, next }: VerifiedTokens): void {
     if (tokens.length === 0) return;
-    const used = this.count * this.width;
-    const needed = used + tokens.length * this.width;
-    if (needed > this.states.length) {
-      const grown = new Float32Array(Math.max(needed, 2 * this.states.length));
-      grown.set(this.states.subarray(0, used));
-      this.states = grown;
+    if (states !== undefined && this.width > 0) {
+      this.reserve(tokens.length);
+      this.states.write(states.rows(0, tokens.length), this.first + this.count);
     }
-    this.states.set(states.subarray(0, tokens.length * this.width), used);
     for (let row = 1; row < tokens.length; row++) this.nextTokens.push(tokens[row]!);
     this.nextTokens.push(next);
   }
@@ -28,25 +35,35 @@ export class PendingStates {
   /** Hands the rows over in chunks, oldest first, and forgets them; the newest `leave` rows stay. */
   async drain(
     chunk: number,
-    visit: (states: Float32Array, nextTokens: Int32Array) => Promise<void>,
+    visit: (states: RowBuffer, nextTokens: Int32Array) => Promise<void>,
     leave = 0,
   ): Promise<void> {
     const drained = this.count - leave;
     for (let start = 0; start < drained; start += chunk) {
       const end = Math.min(drained, start + chunk);
-      const states = this.states.subarray(start * this.width, end * this.width);
+      const states = this.width === 0 ? this.states : this.states.rows(this.first + start, end - start);
       await visit(states, Int32Array.from(this.nextTokens.slice(start, end)));
     }
     if (drained <= 0) return;
-    this.states.copyWithin(0, drained * this.width, this.count * this.width);
     this.nextTokens = this.nextTokens.slice(drained);
+    this.first = this.count === 0 ? 0 : this.first + drained;
   }
 
-  /** The newest row alone, for heads that look no further back. */
-  takeLast(): Float32Array {
-    const end = this.count * this.width;
-    const last = this.states.slice(end - this.width, end);
+  /** A copy of the newest row alone, for heads that look no further back. */
+  takeLast(): RowBuffer {
+    const last = pickRows(this.runtime, this.states, [this.first + this.count - 1]);
     this.nextTokens = [];
+    this.first = 0;
     return last;
+  }
+
+  private reserve(rows: number): void {
+    const needed = this.count + rows;
+    if (this.first + needed <= this.states.rowCount) return;
+    const old = this.states;
+    this.states = this.runtime.allocate(Math.max(needed, 2 * this.count), this.width);
+    if (this.count > 0) this.states.write(old.rows(this.first, this.count));
+    this.first = 0;
+    old.free();
   }
 }

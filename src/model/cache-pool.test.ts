@@ -1,18 +1,21 @@
 import { describe, expect, it } from 'vitest';
 import { createRandom } from '../core/random.js';
+import { createInterpreter } from '../runtime/interpreter/interpreter.js';
+import { hostDataOf, HostRows } from '../runtime/row-buffer.js';
 import { CachePool, gatherCaches } from './cache-pool.js';
 import { KvCache } from './kv-cache.js';
 
+const runtime = createInterpreter();
 const sizes = { layerCount: 1, keyValueHeadCount: 1, headSize: 2 };
 
 /** Keys and values that carry a number. [slot, row, head, size] */
-function rows(...numbers: number[]): Float32Array {
+function rows(...numbers: number[]): HostRows {
   const keys = numbers.flatMap((number) => [number, number]);
-  return Float32Array.from([...keys, ...keys.map((value) => -value)]);
+  return new HostRows(Float32Array.from([...keys, ...keys.map((value) => -value)]), sizes.headSize);
 }
 
 function fill(...numbers: number[]): KvCache {
-  const cache = new KvCache(sizes);
+  const cache = new KvCache(sizes, runtime);
   cache.appendAll(rows(...numbers), numbers.length);
   return cache;
 }
@@ -20,8 +23,8 @@ function fill(...numbers: number[]): KvCache {
 /** What a program would see in the cache's lane, without the dummy. */
 function read(cache: KvCache): number[] {
   const { pool, lane, pastLength } = cache;
-  const { data } = pool.view(0, pastLength);
-  const values = pool.view(1, pastLength).data;
+  const data = hostDataOf(pool.view(0, pastLength).buffer);
+  const values = hostDataOf(pool.view(1, pastLength).buffer);
   return Array.from({ length: cache.length }, (_, position) => {
     const at = ((position + 1) * pool.lanes + lane) * sizes.headSize;
     expect(values[at]).toBe(-data[at]!);
@@ -78,16 +81,20 @@ describe('gatherCaches', () => {
     expect([read(caches[2]), read(caches[3])]).toEqual([[3], [4]]);
   });
 
-  it('keeps every row through random appends, forgettings, moves and departures', () => {
+  it('keeps every row through random appends, forgettings, forks, moves and departures', () => {
     const random = createRandom(11);
     let living: { cache: KvCache; numbers: number[] }[] = [];
     for (let round = 0; round < 300; round++) {
       if (living.length < 2 || random.nextInteger(6) === 0)
-        living.push({ cache: new KvCache(sizes), numbers: [] });
+        living.push({ cache: new KvCache(sizes, runtime), numbers: [] });
+      if (random.nextInteger(4) === 0) {
+        const { cache, numbers } = living[random.nextInteger(living.length)]!;
+        living.push({ cache: cache.fork(), numbers: [...numbers] });
+      }
       for (const { cache, numbers } of living) {
         const added = Array.from({ length: random.nextInteger(5) }, () => random.nextInteger(1000));
         const picks = added.map((_, index) => index).filter(() => random.nextInteger(3) > 0);
-        cache.append(rows(...added), added.length, picks);
+        cache.append(rows(...added), picks);
         numbers.push(...picks.map((pick) => added[pick]!));
         const kept = random.nextInteger(8) === 0 ? random.nextInteger(numbers.length + 1) : numbers.length;
         cache.truncate(kept);
@@ -97,6 +104,7 @@ describe('gatherCaches', () => {
       if (asking.length > 0) gatherCaches(asking);
       if (random.nextInteger(8) === 0)
         living.splice(random.nextInteger(living.length), 1)[0]!.cache.release();
+      for (const { cache } of living.slice(9)) cache.release();
       living = living.slice(0, 9);
       for (const { cache, numbers } of living) expect(read(cache)).toEqual(numbers);
     }
@@ -104,19 +112,76 @@ describe('gatherCaches', () => {
 });
 
 describe('KvCache', () => {
-  it('clones a lane without its neighbours', () => {
+  it('forks a lane without copying it, until the fork has rows of its own', () => {
     const caches = [fill(1, 2), fill(3, 4)];
-    gatherCaches(caches);
-    const copy = caches[1]!.clone();
+    const pool = gatherCaches(caches);
+    const fork = caches[1]!.fork();
+    const second = fork.fork();
     caches[1]!.appendAll(rows(9), 1);
-    expect(read(copy)).toEqual([3, 4]);
-    expect(copy.pool.lanes).toBe(1);
+    expect(read(fork)).toEqual([3, 4]);
+    expect([fork.pool, fork.lane]).toEqual([pool, 1]);
+    fork.appendAll(rows(5), 1);
+    expect(fork.pool.lanes).toBe(1);
+    expect([caches[1]!, fork, second].map(read)).toEqual([
+      [3, 4, 9],
+      [3, 4, 5],
+      [3, 4],
+    ]);
+  });
+
+  it('changes nothing under a fork: not by forgetting, moving or going', () => {
+    const original = fill(1, 2, 3);
+    const forks = [original.fork(), original.fork()] as const;
+    original.truncate(1);
+    original.appendAll(rows(8, 9), 2);
+    expect(forks.map(read)).toEqual([
+      [1, 2, 3],
+      [1, 2, 3],
+    ]);
+    const third = original.fork();
+    const other = fill(7);
+    gatherCaches([original, other]);
+    expect(read(third)).toEqual([1, 8, 9]);
+    const fourth = original.fork();
+    original.release();
+    gatherCaches([other, fill(5, 5, 5, 5)]);
+    expect(read(fourth)).toEqual([1, 8, 9]);
+  });
+
+  it('brings forks into a pool with one copy, and leaves the original where it is', () => {
+    const original = fill(1, 2);
+    const forks = [original.fork(), original.fork(), original.fork()];
+    const pool = gatherCaches(forks);
+    expect(pool).not.toBe(original.pool);
+    expect(pool.lanes).toBe(3);
+    forks.forEach((fork, index) => {
+      fork.appendAll(rows(index), 1);
+    });
+    expect([original, ...forks].map(read)).toEqual([
+      [1, 2],
+      [1, 2, 0],
+      [1, 2, 1],
+      [1, 2, 2],
+    ]);
+  });
+
+  it('leaves nothing that is no number to the next one in its lane', () => {
+    const [broken, ...stay] = [fill(1, NaN, Infinity), fill(2), fill(3)] as const;
+    const pool = gatherCaches([broken, ...stay]);
+    broken.release();
+    const newcomer = fill(7);
+    expect(gatherCaches([...stay, newcomer])).toBe(pool);
+    for (const slot of [0, 1]) {
+      const seen = hostDataOf(pool.view(slot, 4).buffer);
+      expect(seen.every(Number.isFinite)).toBe(true);
+    }
+    expect(read(newcomer)).toEqual([7]);
   });
 
   it('moves into a pool of its own where its rows alone are wanted', () => {
     const caches = [fill(1, 2), fill(3)];
     const pool = gatherCaches(caches);
-    expect([...caches[1]!.view(0).data.slice(2)]).toEqual([3, 3]);
+    expect([...hostDataOf(caches[1]!.view(0).buffer).slice(2)]).toEqual([3, 3]);
     expect(caches[1]!.pool).not.toBe(pool);
     expect(pool.owners[1]).toBeUndefined();
     expect(read(caches[0]!)).toEqual([1, 2]);
@@ -130,6 +195,6 @@ describe('KvCache', () => {
     expect(read(caches[0]!)).toEqual([1, ...numbers]);
     expect(read(caches[1]!)).toEqual([2]);
     expect(pool.bytes).toBeGreaterThanOrEqual(2 * 2 * 4 * 2 * 701);
-    expect(new CachePool(sizes, 4).lanes).toBe(4);
+    expect(new CachePool(runtime, sizes, 4).lanes).toBe(4);
   });
 });

@@ -1,13 +1,16 @@
 /**
- * Where keys and values of several sequences lie: for each slot (layer 0 keys, layer 0 values, layer 1 keys, ...) one
- * array [position, lane, head, size]. Positions come first, so the filled part of all lanes is one piece that a program
- * reads in place, and to attention a pool of n lanes looks like one sequence with n times the heads. Shorter lanes have
- * old values behind their end, which masks block.
+ * Where keys and values of several sequences lie: one buffer of rows [slot, position, lane], a slot being the keys or the
+ * values of a layer (layer 0 keys, layer 0 values, layer 1 keys, ...) and a row all heads of one position. Positions come
+ * before lanes, so the filled part of a slot is one piece that a program reads in place, and to attention a pool of n
+ * lanes looks like one sequence with n times the heads. Behind the end of a shorter lane masks block what lies there,
+ * which has to be numbers all the same: a weight of 0 times NaN is NaN. So whoever takes a lane over clears it.
  *
  * Row 0 of every lane is a dummy that every mask blocks: the past is never empty, which ONNX Runtime's FusedMatMul
  * cannot bear.
  */
-import type { TensorValue } from '../runtime/program.js';
+import type { ResidentValue, Runtime } from '../runtime/program.js';
+import { resident } from '../runtime/program.js';
+import type { RowBuffer } from '../runtime/row-buffer.js';
 
 export interface CacheSizes {
   readonly layerCount: number;
@@ -15,9 +18,10 @@ export interface CacheSizes {
   readonly headSize: number;
 }
 
-/** What lies in a lane of a pool and can be moved to another. */
+/** What reads a lane of a pool and can be moved to another. */
 export interface PooledCache {
   readonly pool: CachePool;
+  readonly lane: number;
   /** Verified positions. */
   readonly length: number;
   moveTo(pool: CachePool, lane: number): void;
@@ -28,19 +32,25 @@ const initialPositions = 256;
 export class CachePool {
   /** Whose lane it is; undefined where nobody's. */
   readonly owners: (PooledCache | undefined)[];
-  private readonly slots: Float32Array[];
-  private capacity = 0;
+  /** [lane] positions that somebody has written to. */
+  private readonly written: number[];
+  private readonly slotCount: number;
   private readonly rowSize: number;
+  private capacity = 0;
+  private storage: RowBuffer;
 
   constructor(
+    readonly runtime: Runtime,
     readonly sizes: CacheSizes,
     lanes: number,
-    positions = initialPositions,
+    positions = 0,
   ) {
+    this.slotCount = 2 * sizes.layerCount;
     this.rowSize = sizes.keyValueHeadCount * sizes.headSize;
     this.owners = new Array<PooledCache | undefined>(lanes).fill(undefined);
-    this.slots = Array.from({ length: 2 * sizes.layerCount }, () => new Float32Array());
-    this.reserve(positions);
+    this.written = new Array<number>(lanes).fill(0);
+    this.storage = runtime.allocate(0, this.rowSize);
+    this.reserve(Math.max(initialPositions, positions));
   }
 
   get lanes(): number {
@@ -48,63 +58,84 @@ export class CachePool {
   }
 
   get bytes(): number {
-    return this.slots.reduce((total, { byteLength }) => total + byteLength, 0);
+    return 4 * this.storage.rowCount * this.rowSize;
   }
 
-  /** The first rows of a slot, all lanes side by side, read in place. [row, lane * head, size] */
-  view(slot: number, rows: number): TensorValue {
+  /** The first positions of a slot, all lanes side by side, read in place. [position, lane * head, size] */
+  view(slot: number, positions: number): ResidentValue {
     const { keyValueHeadCount, headSize } = this.sizes;
-    return {
-      data: this.slots[slot]!.subarray(0, rows * this.lanes * this.rowSize),
-      shape: [rows, this.lanes * keyValueHeadCount, headSize],
-    };
+    const rows = this.storage.rows(this.rowAt(slot, 0, 0), positions * this.lanes);
+    return resident(rows, [positions, this.lanes * keyValueHeadCount, headSize]);
   }
 
-  /** Writes picked rows into a lane from row `start` on, in the given order. */
+  /** Writes picked rows into a lane from position `start` on, in the given order. */
   write(
     lane: number,
     start: number,
-    rows: Float32Array, // [slot, row, head, size]
-    rowCount: number,
+    rows: RowBuffer, // [slot, row, head, size]
     picks: ArrayLike<number>,
   ): void {
-    const { rowSize, lanes } = this;
-    this.slots.forEach((slot, index) => {
-      for (let pick = 0; pick < picks.length;) {
-        // In a lane of its own, rows that follow each other are copied as one piece.
-        let run = 1;
-        while (lanes === 1 && picks[pick + run] === picks[pick]! + run) run += 1;
-        const from = (index * rowCount + picks[pick]!) * rowSize;
-        slot.set(rows.subarray(from, from + run * rowSize), ((start + pick) * lanes + lane) * rowSize);
-        pick += run;
-      }
+    const source = rows.withWidth(this.rowSize);
+    const perSlot = source.rowCount / this.slotCount;
+    this.copy(source, picks.length, {
+      from: (slot, index) => slot * perSlot + picks[index]!,
+      to: (slot, index) => this.rowAt(slot, start + index, lane),
     });
+    this.written[lane] = Math.max(this.written[lane]!, start + picks.length);
   }
 
-  /** Copies the first rows of a lane to a lane of another pool. */
-  copyLane(lane: number, rows: number, to: CachePool, toLane: number): void {
-    const { rowSize, lanes } = this;
-    this.slots.forEach((slot, index) => {
-      const target = to.slots[index]!;
-      for (let row = 0; row < rows; row++) {
-        const from = (row * lanes + lane) * rowSize;
-        target.set(slot.subarray(from, from + rowSize), (row * to.lanes + toLane) * rowSize);
-      }
+  /** Copies the first positions of another pool's lane to a lane of this one, and clears what it held behind them. */
+  takeLane(lane: number, from: CachePool, fromLane: number, positions: number): void {
+    this.copy(from.storage, positions, {
+      from: (slot, position) => from.rowAt(slot, position, fromLane),
+      to: (slot, position) => this.rowAt(slot, position, lane),
     });
+    const old = this.written[lane]! - positions;
+    if (old > 0) {
+      this.copy(this.runtime.allocate(1, this.rowSize), old, {
+        from: () => 0,
+        to: (slot, index) => this.rowAt(slot, positions + index, lane),
+      });
+    }
+    this.written[lane] = positions;
   }
 
   /** Room for this many positions, the dummy not counted. */
   reserve(positions: number): void {
     if (positions <= this.capacity) return;
+    const [old, oldRows] = [this.storage, this.storage.rowCount / this.slotCount];
     this.capacity = Math.max(positions, 2 * this.capacity);
-    const size = (this.capacity + 1) * this.lanes * this.rowSize;
-    this.slots.forEach((slot, index) => {
-      const grown = new Float32Array(size);
-      grown.set(slot);
-      this.slots[index] = grown;
-    });
+    this.storage = this.runtime.allocate(this.slotCount * (this.capacity + 1) * this.lanes, this.rowSize);
+    if (oldRows === 0) return;
+    for (let slot = 0; slot < this.slotCount; slot++)
+      this.storage.write(old.rows(slot * oldRows, oldRows), this.rowAt(slot, 0, 0));
+    old.free();
+  }
+
+  private rowAt(slot: number, position: number, lane: number): number {
+    return (slot * (this.capacity + 1) + position) * this.lanes + lane;
+  }
+
+  /** Rows of all slots, `count` of each. */
+  private copy(source: RowBuffer, count: number, { from, to }: RowPlaces): void {
+    const picks = new Int32Array(this.slotCount * count);
+    const places = new Int32Array(this.slotCount * count);
+    for (let slot = 0; slot < this.slotCount; slot++) {
+      for (let index = 0; index < count; index++) {
+        picks[slot * count + index] = from(slot, index);
+        places[slot * count + index] = to(slot, index);
+      }
+    }
+    this.storage.copyRows(source, picks, places);
   }
 }
+
+interface RowPlaces {
+  readonly from: (slot: number, index: number) => number;
+  readonly to: (slot: number, index: number) => number;
+}
+
+const isAtHome = (cache: PooledCache): boolean => cache.pool.owners[cache.lane] === cache;
 
 /**
  * One pool in which all the given caches lie. Moving costs a copy of what a cache holds, so caches stay where they are
@@ -112,28 +143,32 @@ export class CachePool {
  * there is no lane left.
  */
 export function gatherCaches(caches: readonly PooledCache[]): CachePool {
-  const pool = commonest(caches.map((cache) => cache.pool));
-  const outside = caches.filter((cache) => cache.pool !== pool);
-  const free = pool.owners.flatMap((owner, lane) => (owner === undefined ? [lane] : []));
-  const isSparse = 2 * (free.length - outside.length) >= pool.lanes;
-  if (outside.length <= free.length && !isSparse) {
+  const [{ pool: anyPool }] = caches as [PooledCache];
+  const pool = commonest(caches.filter(isAtHome).map((cache) => cache.pool));
+  const outside = caches.filter((cache) => cache.pool !== pool || !isAtHome(cache));
+  const owners = pool?.owners ?? [];
+  const free = owners.flatMap((owner, lane) => (owner === undefined ? [lane] : []));
+  const isSparse = 2 * (free.length - outside.length) >= owners.length;
+  if (pool !== undefined && outside.length <= free.length && !isSparse) {
     outside.forEach((cache, index) => {
       cache.moveTo(pool, free[index]!);
     });
     return pool;
   }
-  const living = pool.owners.filter((owner) => owner !== undefined);
-  const all = [...living, ...outside];
+  const all = [...owners.filter((owner) => owner !== undefined), ...outside];
   const positions = Math.max(...all.map(({ length }) => length));
-  const gathered = new CachePool(pool.sizes, all.length, Math.max(initialPositions, 2 * positions));
+  const { runtime, sizes } = anyPool;
+  const gathered = new CachePool(runtime, sizes, all.length, 2 * positions);
   all.forEach((cache, lane) => {
     cache.moveTo(gathered, lane);
   });
   return gathered;
 }
 
-function commonest(pools: readonly CachePool[]): CachePool {
+function commonest(pools: readonly CachePool[]): CachePool | undefined {
   const counts = new Map<CachePool, number>();
   for (const pool of pools) counts.set(pool, (counts.get(pool) ?? 0) + 1);
-  return [...counts].reduce((most, entry) => (entry[1] > most[1] ? entry : most))[0];
+  let most: CachePool | undefined;
+  for (const [pool, count] of counts) if (count > (counts.get(most!) ?? 0)) most = pool;
+  return most;
 }

@@ -10,7 +10,8 @@ import { input } from '../graph/operations/leaves.js';
 import { sum } from '../graph/operations/reductions.js';
 import { concatenate } from '../graph/operations/shaping.js';
 import type { NamedTensors, NamedValues, Runtime } from '../runtime/program.js';
-import { floatsOf, int32, integersOf } from '../runtime/program.js';
+import { bufferOf, floatsOf, int32, integersOf, pickRows } from '../runtime/program.js';
+import type { RowBuffer } from '../runtime/row-buffer.js';
 import type { WeightStore } from '../runtime/weights.js';
 import { attentionInputs } from './attention-inputs.js';
 import type { ModelConfiguration } from './configuration.js';
@@ -19,7 +20,6 @@ import { embedTokens, projectToVocabulary, runDecoder } from './decoder.js';
 import { KvCache } from './kv-cache.js';
 import type { LaneProgram } from './lane-program.js';
 import {
-  compileLanes,
   declareAttention,
   declarePast,
   joinLanes,
@@ -28,7 +28,8 @@ import {
   row,
   selectRows,
   stackRows,
-} from './lane-program.js';
+} from './lane-graph.js';
+import { compileLanes } from './lane-program.js';
 import type { Meeting } from './meeting.js';
 import { alone } from './meeting.js';
 import type { RotaryTable } from './rotary.js';
@@ -55,12 +56,12 @@ export interface ForwardRequest {
 
 export interface ForwardResult {
   /** Keys and values of the new rows, not yet in the cache. [slot, row, head, size] */
-  readonly rows: Float32Array;
+  readonly rows: RowBuffer;
   readonly logits?: Float32Array; // [selected, vocabulary]
   readonly argmax?: Int32Array; // [selected]
-  readonly features?: Float32Array; // [row, hidden]
+  readonly features?: RowBuffer; // [row, hidden]
   /** The tapped residual streams side by side. [row, taps * hidden] */
-  readonly taps?: Float32Array;
+  readonly taps?: RowBuffer;
 }
 
 export interface LoadOptions extends CacheOptions {
@@ -128,14 +129,14 @@ export class CausalModel {
   }
 
   createCache(): KvCache {
-    return new KvCache(this.configuration);
+    return new KvCache(this.configuration, this.runtime);
   }
 
   /** Runs new rows behind the cache's past. The cache is read, not changed: the caller appends the rows it keeps. */
   async forward(request: ForwardRequest): Promise<ForwardResult> {
     const { tokens, cache, parents, want } = request;
     const count = tokens.length;
-    const { contextLength, slidingWindow, hiddenSize } = this.configuration;
+    const { contextLength, slidingWindow } = this.configuration;
     if (cache.length + count > contextLength && parents === undefined) {
       throw contextError(cache.length + count, this.configuration);
     }
@@ -154,13 +155,11 @@ export class CausalModel {
     const outputs = await meeting.run(await program, { inputs, cache }, names);
     if (wantsScores) this.requireNumbers(floatsOf(outputs, 'total'), request);
     return {
-      rows: floatsOf(outputs, 'rows'),
+      rows: bufferOf(outputs, 'rows'),
       ...(want.includes('logits') ? { logits: floatsOf(outputs, 'logits') } : {}),
       ...(want.includes('argmax') ? { argmax: integersOf(outputs, 'argmax') } : {}),
-      ...(want.includes('features') ? { features: floatsOf(outputs, 'features') } : {}),
-      ...(want.includes('taps')
-        ? { taps: pickTaps(floatsOf(outputs, 'taps'), tapped, taps, hiddenSize) }
-        : {}),
+      ...(want.includes('features') ? { features: bufferOf(outputs, 'features') } : {}),
+      ...(want.includes('taps') ? { taps: this.pickTaps(bufferOf(outputs, 'taps'), tapped, taps) } : {}),
     };
   }
 
@@ -210,6 +209,19 @@ export class CausalModel {
     });
   }
 
+  /** The wanted taps out of all that were made. [row, tapped * hidden] -> [row, wanted * hidden] */
+  private pickTaps(all: RowBuffer, tapped: readonly number[], wanted: readonly number[]): RowBuffer {
+    if (wanted.join() === tapped.join()) return all;
+    const { hiddenSize } = this.configuration;
+    const places = wanted.map((layer) => tapped.indexOf(layer));
+    const picks = Int32Array.from(
+      { length: all.rowCount * places.length },
+      (_, at) => Math.floor(at / places.length) * tapped.length + places[at % places.length]!,
+    );
+    const picked = pickRows(this.runtime, all.withWidth(hiddenSize), picks);
+    return picked.withWidth(places.length * hiddenSize);
+  }
+
   private buildGraph(taps: readonly number[]): NamedTensors {
     const { configuration, scope } = this;
     const tokens = input('tokens', [row, lanes], 'int32');
@@ -234,26 +246,6 @@ export class CausalModel {
 
 function allRows(count: number): Int32Array {
   return Int32Array.from({ length: count }, (_, row) => row);
-}
-
-/** The wanted taps out of all that were made. [row, tapped * hidden] -> [row, wanted * hidden] */
-function pickTaps(
-  all: Float32Array,
-  tapped: readonly number[],
-  wanted: readonly number[],
-  hiddenSize: number,
-): Float32Array {
-  if (wanted.join() === tapped.join()) return all;
-  const rows = all.length / (tapped.length * hiddenSize);
-  const places = wanted.map((layer) => tapped.indexOf(layer));
-  const picked = new Float32Array(rows * wanted.length * hiddenSize);
-  for (let row = 0; row < rows; row++) {
-    places.forEach((place, index) => {
-      const from = (row * tapped.length + place) * hiddenSize;
-      picked.set(all.subarray(from, from + hiddenSize), (row * wanted.length + index) * hiddenSize);
-    });
-  }
-  return picked;
 }
 
 /** Nodes from the tree's root to this one, both counted. */

@@ -54,8 +54,7 @@ async function scoreBySession({ target, drafter }: TinyPair, { prompt, lead, ans
   const reads = drafter.reads === 'tokens' ? undefined : drafter.reads;
   const want = reads === undefined ? [] : [reads];
   const pass = await prefill(target, target.createCache(), ids, { want, taps: drafter.taps });
-  const states = reads === undefined ? new Float32Array() : pass[reads]!;
-  const width = states.length / ids.length;
+  const states = reads === undefined ? undefined : pass[reads]!;
   const session = drafter.startSession();
   const scores: Float32Array[][] = Array.from({ length: depth }, () => []);
   let heard = 0;
@@ -63,7 +62,7 @@ async function scoreBySession({ target, drafter }: TinyPair, { prompt, lead, ans
     const end = prompt.length + lead.length + row;
     session.observe({
       tokens: Int32Array.from(ids.slice(heard, end)),
-      states: states.subarray(heard * width, end * width),
+      states: states?.rows(heard, end - heard),
       next: ids[end]!,
     });
     heard = end;

@@ -60,6 +60,7 @@ describe('weights packed in the cache', () => {
     const runtime = createOnnxRuntime({ threads: 1 });
     const plain = await answer({
       name: runtime.name,
+      allocate: (...size) => runtime.allocate(...size),
       compile: (outputs, weights) => runtime.compile(outputs, weights),
       dispose: () => runtime.dispose(),
     });

@@ -175,7 +175,7 @@ describe.each(paddings)('$title', (padding) => {
     const read = ids.length - window;
     session.observe({
       tokens: Int32Array.from(ids.slice(0, read)),
-      states: new Float32Array(),
+      states: undefined,
       next: ids[read]!,
     });
     const root = { tokens: [ids[read]!], parents: [-1], depths: [0] };

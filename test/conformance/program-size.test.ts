@@ -13,6 +13,7 @@ it("keeps the bundled target's program small", async () => {
   const counts: number[] = [];
   const runtime: Runtime = {
     name: 'counting',
+    allocate: (...size) => onnx.allocate(...size),
     compile(outputs, weights = [], options) {
       counts.push(lowerToOnnx(outputs, weights).nodeCount);
       return onnx.compile(outputs, weights, options);

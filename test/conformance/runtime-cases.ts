@@ -17,7 +17,7 @@ import { rotate } from '../../src/graph/operations/rotation.js';
 import * as shaping from '../../src/graph/operations/shaping.js';
 import type { DType, OperationName, SegmentKind, Tensor } from '../../src/graph/tensor.js';
 import type { NamedTensors, NamedValues, TensorValue } from '../../src/runtime/program.js';
-import { listInputs } from '../../src/runtime/program.js';
+import { listInputs } from '../../src/runtime/program-inputs.js';
 import type { WeightStore } from '../../src/runtime/weights.js';
 
 export type Draw = (random: Random) => number;

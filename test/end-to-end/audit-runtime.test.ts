@@ -13,13 +13,14 @@ const searching = new Set<Program>();
 let isDisposed = false;
 const runtime: Runtime = {
   name: 'onnx, counted',
+  allocate: (...size) => inner.allocate(...size),
   async compile(outputs, weights, options = {}) {
     const program = await inner.compile(outputs, weights, options);
     compiled += 1;
     if (options.packed === true) return program;
     const counted: Program = {
       inputs: program.inputs,
-      run: (inputs, wanted) => program.run(inputs, wanted),
+      run: program.run.bind(program) as Program['run'],
       async dispose() {
         searching.delete(counted);
         await program.dispose();

@@ -30,10 +30,11 @@ describe('the bundled target against PyTorch', () => {
       expect(result.logits).toHaveLength(vocabularySize);
       const logits = golden.last_logits.ids.map((id) => result.logits![id]!);
       expect(relativeError(logits, golden.last_logits.logits)).toBeLessThan(1e-4);
-      const features = result.features!.subarray((count - 1) * hiddenSize);
+      const features = (await result.features!.read()).subarray((count - 1) * hiddenSize);
       expect(relativeError(features, golden.last_hidden_first8)).toBeLessThan(1e-4);
+      const taps = await result.taps!.read();
       golden.tap_first4.forEach((expected, tap) => {
-        const found = result.taps!.subarray(((count - 1) * 3 + tap) * hiddenSize);
+        const found = taps.subarray(((count - 1) * 3 + tap) * hiddenSize);
         expect(relativeError(found, expected)).toBeLessThan(1e-4);
       });
     },

@@ -88,15 +88,14 @@ export async function draftWithMistletoe(
     want: reads === 'tokens' ? [] : [reads],
     taps: drafter.taps,
   });
-  const states = reads === 'tokens' ? new Float32Array() : pass[reads]!;
-  const width = states.length / text.length;
+  const states = reads === 'tokens' ? undefined : pass[reads]!;
   const session = drafter.startSession();
   const trees: Tree[] = [];
   let read = 0;
   for (const root of roots) {
     session.observe({
       tokens: Int32Array.from(text.slice(read, root)),
-      states: states.slice(read * width, root * width),
+      states: states?.rows(read, root - read),
       next: text[root]!,
     });
     read = root;

@@ -7,15 +7,20 @@ import { describeCause, MistletoeError } from '../../core/errors.js';
 import { decodeHalves, encodeHalves, isHalf } from '../../core/half-floats.js';
 import type { DType, Tensor, TensorOf } from '../../graph/tensor.js';
 import { sortTopologically } from '../../graph/tensor.js';
+import { findWeight } from '../find-weight.js';
+import type { Wanted } from '../host-values.js';
+import { deliver, toHostValues } from '../host-values.js';
+import { bindInputs, checkTypes, listInputs } from '../program-inputs.js';
 import type {
   InputDescription,
+  MixedValues,
   NamedTensors,
   NamedValues,
   Program,
   Runtime,
   TensorValue,
 } from '../program.js';
-import { bindInputs, checkTypes, findWeight, listInputs } from '../program.js';
+import { allocateHostRows } from '../row-buffer.js';
 import type { WeightStore } from '../weights.js';
 import type { DenseValue } from './dense-value.js';
 import { resolveDimension, resolveShape } from './dense-value.js';
@@ -61,17 +66,15 @@ function requireWeight(weights: NamedDenseValues, tensor: TensorOf<'weight'>): D
 export function createInterpreter(): Runtime {
   return {
     name: 'interpreter',
+    allocate: allocateHostRows,
     async compile(outputs, stores = []): Promise<Program> {
       const inputs = listInputs(outputs);
       const weights = await loadWeights(outputs, stores);
-      return {
-        inputs,
-        run: (values) =>
-          new Promise((resolve) => {
-            resolve(runProgram(outputs, inputs, values, weights));
-          }),
-        dispose: () => Promise.resolve(),
-      };
+      const run = (values: MixedValues, wanted: Wanted = Object.keys(outputs)): Promise<MixedValues> =>
+        new Promise((resolve) => {
+          resolve(deliver(runProgram(outputs, inputs, toHostValues(values), weights), wanted));
+        });
+      return { inputs, run: run as Program['run'], dispose: () => Promise.resolve() };
     },
     dispose: () => Promise.resolve(),
   };

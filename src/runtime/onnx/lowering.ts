@@ -4,7 +4,7 @@ import { simplify } from '../../graph/simplify.js';
 import type { DType, OperationName, Tensor, TensorOf } from '../../graph/tensor.js';
 import { sortTopologically } from '../../graph/tensor.js';
 import type { InputDescription, NamedTensors } from '../program.js';
-import { listInputs } from '../program.js';
+import { listInputs } from '../program-inputs.js';
 import type { WeightStore } from '../weights.js';
 import { elementTypes, OnnxBuilder } from './builder.js';
 import { carrierOf, carryInput, carryOutputs } from './half-carriers.js';

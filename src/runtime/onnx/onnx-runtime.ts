@@ -12,25 +12,14 @@ import type ort from 'onnxruntime-node';
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { mostThreads } from '../../core/limits.js';
 import { makeProcessTag } from '../../core/process-tag.js';
-import type { DType } from '../../graph/tensor.js';
-import type {
-  CompileOptions,
-  InputDescription,
-  NamedTensors,
-  NamedValues,
-  Program,
-  Runtime,
-  TensorValue,
-} from '../program.js';
-import { bindInputs, checkTypes } from '../program.js';
+import type { CompileOptions, NamedTensors, Program, Runtime } from '../program.js';
+import { allocateHostRows } from '../row-buffer.js';
 import type { WeightStore } from '../weights.js';
-import { inputName, outputName } from './builder.js';
-import { refuseEmptyInputs } from './empty-inputs.js';
-import { fromCarrier, toCarrier } from './half-carriers.js';
 import type { LoweredModel } from './lowering.js';
 import { lowerToOnnx } from './lowering.js';
+import { OnnxProgram } from './onnx-program.js';
 import { PackedWeights } from './packed-weights.js';
-import type { Session, SessionValue } from './session.js';
+import type { Session } from './session.js';
 import { createSession } from './session.js';
 import { listProducts } from './weight-products.js';
 
@@ -58,6 +47,7 @@ interface SharedSession {
 
 class OnnxRuntime implements Runtime {
   readonly name = 'onnx';
+  readonly allocate = allocateHostRows;
   private readonly threads: number;
   private readonly packedWeightLimit: number;
   private readonly packedWeights = new PackedWeights();
@@ -177,53 +167,6 @@ class OnnxRuntime implements Runtime {
     this.isDisposed = true;
     await Promise.allSettled([...this.sessions.values()].map(({ loading }) => loading));
     for (const program of this.programs) await program.dispose();
-  }
-}
-
-class OnnxProgram implements Program {
-  private released = false;
-
-  readonly inputs: readonly InputDescription[];
-  private readonly outputs: readonly string[];
-  private readonly types: ReadonlyMap<string, DType>;
-
-  constructor(
-    private readonly session: Session,
-    model: LoweredModel,
-    /** Leaves the session; true if nobody else holds it. */
-    private readonly leave: () => boolean,
-  ) {
-    this.inputs = model.inputs;
-    this.types = model.outputs;
-    this.outputs = [...model.outputs.keys()];
-  }
-
-  async run(values: NamedValues, wanted: readonly string[] = this.outputs): Promise<NamedValues> {
-    if (this.released) throw new MistletoeError('runtime', 'The program was run after it was disposed of.');
-    bindInputs(this.inputs, values);
-    checkTypes(this.inputs, values);
-    refuseEmptyInputs(this.inputs, values);
-    const feeds: Record<string, SessionValue> = {};
-    for (const { name, dtype } of this.inputs) {
-      feeds[inputName(name)] = toCarrier(values[name]!, dtype);
-    }
-    let results;
-    try {
-      results = await this.session.run(feeds, wanted.map(outputName));
-    } catch (cause) {
-      throw new MistletoeError('runtime', `ONNX Runtime failed in a run: ${describeCause(cause)}`, { cause });
-    }
-    const outputs: Record<string, TensorValue> = {};
-    for (const name of wanted) {
-      outputs[name] = fromCarrier(results[outputName(name)]!, this.types.get(name)!);
-    }
-    return outputs;
-  }
-
-  async dispose(): Promise<void> {
-    if (this.released) return;
-    this.released = true;
-    if (this.leave()) await this.session.release();
   }
 }
 

@@ -21,7 +21,7 @@ import { z } from 'zod';
 import { makeProcessTag } from '../../core/process-tag.js';
 import type { Tensor } from '../../graph/tensor.js';
 import type { NamedTensors } from '../program.js';
-import { findWeight } from '../program.js';
+import { findWeight } from '../find-weight.js';
 import type { FileWeights, PlacePiece, WeightStore } from '../weights.js';
 import { loadOnnxRuntime } from './load-onnxruntime.js';
 import { lowerToOnnx } from './lowering.js';

@@ -6,7 +6,7 @@
 import { dirname, isAbsolute, relative, sep } from 'node:path';
 import { MistletoeError } from '../../core/errors.js';
 import type { Tensor, TensorOf } from '../../graph/tensor.js';
-import { findWeight } from '../program.js';
+import { findWeight } from '../find-weight.js';
 import type { WeightStore } from '../weights.js';
 import type { OnnxBuilder } from './builder.js';
 

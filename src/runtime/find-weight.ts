@@ -1,0 +1,42 @@
+import { MistletoeError } from '../core/errors.js';
+import { isHalf } from '../core/half-floats.js';
+import { formatShape } from '../graph/dimension.js';
+import type { TensorOf } from '../graph/tensor.js';
+import type { WeightStore } from './weights.js';
+
+/** The store that holds what the graph reads, in the shape and type that it expects. */
+export function findWeight(weights: readonly WeightStore[], tensor: TensorOf<'weight'>) {
+  const { name } = tensor.attributes;
+  for (const store of weights) {
+    const entry = store.tensors.get(name);
+    if (entry === undefined) continue;
+    const expected = formatShape(tensor.shape);
+    const found = formatShape(entry.shape);
+    if (found !== expected) {
+      throw new MistletoeError(
+        'shape',
+        `Weight "${name}" has shape ${found}, the graph expects ${expected}.`,
+      );
+    }
+    const { dtype = 'float32' } = entry;
+    if (dtype !== tensor.dtype) {
+      throw new MistletoeError(
+        'checkpoint',
+        `Weight "${name}" is stored as ${dtype}, the graph expects ${tensor.dtype}.`,
+      );
+    }
+    const held = 'data' in entry ? entry.data.byteLength : entry.sizeBytes;
+    const needed = entry.shape.reduce((product, size) => product * size, isHalf(dtype) ? 2 : 4);
+    if (held !== needed) {
+      throw new MistletoeError(
+        'checkpoint',
+        `Weight "${name}" has ${held} bytes, its shape ${found} needs ${needed}.`,
+      );
+    }
+    return store;
+  }
+  throw new MistletoeError(
+    'checkpoint',
+    `The graph reads a weight "${name}" that none of the given weights hold.`,
+  );
+}

@@ -1,0 +1,73 @@
+/**
+ * A graph as a session of ONNX Runtime. Buffers lie in the host's memory, where the session reads them in place; it
+ * copies what it returns into fresh arrays, which become the caller's arrays or buffers as they are.
+ */
+import { describeCause, MistletoeError } from '../../core/errors.js';
+import type { DType } from '../../graph/tensor.js';
+import type { Wanted } from '../host-values.js';
+import { deliver, namesOf, toHostValues } from '../host-values.js';
+import { bindInputs, checkTypes } from '../program-inputs.js';
+import type {
+  Destination,
+  InputDescription,
+  MixedValues,
+  NamedValues,
+  Program,
+  TensorValue,
+} from '../program.js';
+import { inputName, outputName } from './builder.js';
+import { refuseEmptyInputs } from './empty-inputs.js';
+import { fromCarrier, toCarrier } from './half-carriers.js';
+import type { LoweredModel } from './lowering.js';
+import type { Session, SessionValue } from './session.js';
+
+export class OnnxProgram implements Program {
+  private released = false;
+
+  readonly inputs: readonly InputDescription[];
+  private readonly outputs: readonly string[];
+  private readonly types: ReadonlyMap<string, DType>;
+
+  constructor(
+    private readonly session: Session,
+    model: LoweredModel,
+    /** Leaves the session; true if nobody else holds it. */
+    private readonly leave: () => boolean,
+  ) {
+    this.inputs = model.inputs;
+    this.types = model.outputs;
+    this.outputs = [...model.outputs.keys()];
+  }
+
+  run(values: MixedValues, wanted?: readonly string[]): Promise<NamedValues>;
+  run(values: MixedValues, wanted: Readonly<Record<string, Destination>>): Promise<MixedValues>;
+  async run(given: MixedValues, wanted: Wanted = this.outputs): Promise<MixedValues> {
+    if (this.released) throw new MistletoeError('runtime', 'The program was run after it was disposed of.');
+    const values = toHostValues(given);
+    bindInputs(this.inputs, values);
+    checkTypes(this.inputs, values);
+    refuseEmptyInputs(this.inputs, values);
+    const feeds: Record<string, SessionValue> = {};
+    for (const { name, dtype } of this.inputs) {
+      feeds[inputName(name)] = toCarrier(values[name]!, dtype);
+    }
+    const names = namesOf(wanted);
+    let results;
+    try {
+      results = await this.session.run(feeds, names.map(outputName));
+    } catch (cause) {
+      throw new MistletoeError('runtime', `ONNX Runtime failed in a run: ${describeCause(cause)}`, { cause });
+    }
+    const outputs: Record<string, TensorValue> = {};
+    for (const name of names) {
+      outputs[name] = fromCarrier(results[outputName(name)]!, this.types.get(name)!);
+    }
+    return deliver(outputs, wanted);
+  }
+
+  async dispose(): Promise<void> {
+    if (this.released) return;
+    this.released = true;
+    if (this.leave()) await this.session.release();
+  }
+}

@@ -1,0 +1,91 @@
+/** What a program reads: its inputs as the graph declares them, and whether given values are those. */
+import { MistletoeError } from '../core/errors.js';
+import { isHalf } from '../core/half-floats.js';
+import type { DimensionBindings } from '../graph/dimension.js';
+import { bareSymbol, evaluateDimension, formatShape } from '../graph/dimension.js';
+import { sortTopologically } from '../graph/tensor.js';
+import type { InputDescription, NamedTensors, NamedValues, TensorValue } from './program.js';
+
+/** The inputs that a graph reads, each name once. */
+export function listInputs(outputs: NamedTensors): readonly InputDescription[] {
+  const inputs = new Map<string, InputDescription>();
+  for (const tensor of sortTopologically(Object.values(outputs))) {
+    if (tensor.operation !== 'input') continue;
+    const { name } = tensor.attributes;
+    const known = inputs.get(name);
+    const declared = { name, shape: tensor.shape, dtype: tensor.dtype };
+    if (known !== undefined && describe(known) !== describe(declared)) {
+      throw new MistletoeError(
+        'shape',
+        `Input "${name}" is declared as ${describe(known)} and as ${describe(declared)}.`,
+      );
+    }
+    inputs.set(name, declared);
+  }
+  return [...inputs.values()];
+}
+
+const describe = ({ dtype, shape }: InputDescription): string => `${dtype} ${formatShape(shape)}`;
+
+/** A value of any number type, as far as its shape matters. */
+export interface ShapedValue {
+  readonly shape: readonly number[];
+  readonly data: { readonly length: number };
+}
+
+/** Reads the symbols off the given shapes and checks every input against them. */
+export function bindInputs(
+  descriptions: readonly InputDescription[],
+  values: Readonly<Record<string, ShapedValue>>,
+): DimensionBindings {
+  const bindings = new Map<string, number>();
+  for (const { name, shape } of descriptions) {
+    const value = values[name];
+    if (value === undefined) throw new MistletoeError('runtime', `The program needs an input "${name}".`);
+    for (let axis = 0; axis < shape.length; axis++) {
+      const symbolName = bareSymbol(shape[axis]!);
+      const size = value.shape[axis];
+      if (symbolName !== undefined && size !== undefined && !bindings.has(symbolName))
+        bindings.set(symbolName, size);
+    }
+  }
+  for (const description of descriptions) checkInput(description, values[description.name]!, bindings);
+  return bindings;
+}
+
+/** Runs for every input of every step, so sentences are made only when one is needed. */
+function checkInput(description: InputDescription, value: ShapedValue, bindings: DimensionBindings): void {
+  const { shape } = description;
+  let fits = value.shape.length === shape.length;
+  let count = 1;
+  for (let axis = 0; fits && axis < shape.length; axis++) {
+    const dimension = shape[axis]!;
+    const size = value.shape[axis]!;
+    fits = (typeof dimension === 'number' ? dimension : evaluateDimension(dimension, bindings)) === size;
+    count *= size;
+  }
+  if (fits && value.data.length === count) return;
+  const seen = `Input "${description.name}" has shape ${formatShape(value.shape)}`;
+  if (!fits) {
+    const known = [...bindings].map(([name, size]) => `${name} = ${size}`).join(', ');
+    const where = known === '' ? '' : ` with ${known}`;
+    throw new MistletoeError('runtime', `${seen}, expected ${formatShape(shape)}${where}.`);
+  }
+  throw new MistletoeError('runtime', `${seen} and ${value.data.length} values, expected ${count} values.`);
+}
+
+/** Refuses values whose arrays are of another type than their inputs. */
+export function checkTypes(descriptions: readonly InputDescription[], values: NamedValues): void {
+  for (const { name, dtype } of descriptions) {
+    const given = typeOf(values[name]?.data);
+    if (given !== (isHalf(dtype) ? '16-bit' : dtype)) {
+      throw new MistletoeError('runtime', `Input "${name}" holds ${given} values, expected ${dtype}.`);
+    }
+  }
+}
+
+function typeOf(data: TensorValue['data'] | undefined): string {
+  if (data instanceof Float32Array) return 'float32';
+  if (data instanceof Int32Array) return 'int32';
+  return data instanceof Uint16Array ? '16-bit' : 'bool';
+}
