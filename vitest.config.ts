@@ -5,6 +5,7 @@ export default defineConfig({
   test: {
     include: ['src/**/*.test.ts', 'test/**/*.test.ts'],
     exclude: ['test/shared/**', '**/node_modules/**'],
+    globalSetup: 'test/support/temporary-home.ts',
     sequence: { shuffle: true },
     testTimeout: 60_000,
     maxWorkers: 2,

@@ -4,6 +4,7 @@ import { defineConfig } from 'vitest/config';
 export default defineConfig({
   test: {
     include: ['test/shared/**/*.test.ts'],
+    globalSetup: 'test/support/temporary-home.ts',
     sequence: { shuffle: true },
     testTimeout: 300_000,
     maxWorkers: 2,

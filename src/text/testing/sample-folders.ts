@@ -1,14 +1,21 @@
 /** Small model folders for tests: tokenizers of the kinds that the bundled model does not show. */
-import { mkdtempSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { byteLevelAlphabet } from 'tokenizers';
+import { afterAll } from 'vitest';
+import { makeTemporaryFolder } from '../../checkpoint/testing/temporary-folder.js';
 
 export const bundledTarget = resolve(import.meta.dirname, '../../../models/reference/target');
 
-/** Writes the files into a fresh temporary folder; values that are not text are written as JSON. */
+const removals: (() => void)[] = [];
+afterAll(() => {
+  for (const remove of removals) remove();
+});
+
+/** Writes the files into a fresh folder that is there until the test file ends; values that are not text are written as JSON. */
 export function writeFolder(files: Readonly<Record<string, unknown>>): string {
-  const folder = mkdtempSync(join(tmpdir(), 'mistletoe-text-'));
+  const { path: folder, remove } = makeTemporaryFolder();
+  removals.push(remove);
   for (const [name, contents] of Object.entries(files)) {
     writeFileSync(join(folder, name), typeof contents === 'string' ? contents : JSON.stringify(contents));
   }
