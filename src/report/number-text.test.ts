@@ -37,6 +37,8 @@ describe('numbers in a report', () => {
     [countText(1, 'pass'), '1 pass'],
     [countText(2, 'pass'), '2 passes'],
     [countText(0, 'prompt'), '0 prompts'],
+    [countText(4, 'search'), '4 searches'],
+    [countText(2, 'given suffix'), '2 given suffixes'],
     [divergenceText(0), '0.000'],
     [divergenceText(0.0004), '< 0.001'],
     [pValueText(0.03125), 'p = 0.031'],

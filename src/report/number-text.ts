@@ -77,7 +77,7 @@ export function durationText(milliseconds: number): string {
 
 export function countText(count: number, noun: string): string {
   if (count === 1) return `1 ${noun}`;
-  return `${count} ${noun}${noun.endsWith('s') ? 'es' : 's'}`;
+  return `${count} ${noun}${/(s|x|ch|sh)$/.test(noun) ? 'es' : 's'}`;
 }
 
 /** "18.3": passes are counted, but their mean over prompts is not whole. */

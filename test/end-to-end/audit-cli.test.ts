@@ -120,7 +120,7 @@ describe('mistletoe audit', () => {
     const { code, out: text } = await audit([...common, '--out', out, '--dry-run']);
     expect(code).toBe(0);
     expect(text).toMatch(/It would audit folder-1 \(chain:3\) on target, 2 prompts, preset quick/);
-    expect(text).toMatch(/4 searchs? .*of 3 steps|run 4 searches of 3 steps/);
+    expect(text).toContain('run 4 searches of 3 steps');
     expect(text).toMatch(/Time: about .* Memory: about \d+ MiB\./);
     expect(existsSync(out)).toBe(false);
   });
