@@ -190,7 +190,9 @@ function requireRoom(
   const prompted = prompt.beforeIds.length + settings.suffixLength + prompt.afterIds.length;
   const needed = Math.min(prompted + settings.maxNewTokens, contextLength);
   // The last token of an answer is never read.
-  const available = drafter.startSession().room + 1;
+  const session = drafter.startSession();
+  const available = session.room + 1;
+  session.close();
   if (needed <= available) return;
   throw new MistletoeError(
     'context',
