@@ -46,7 +46,7 @@ export class MistletoeSequence implements Contender {
   async run(tokens: readonly number[], scores: 'all' | 'last'): Promise<void> {
     const { model, cache } = this;
     if (scores === 'last') {
-      this.best = (await prefill(model, cache, tokens, { want: ['argmax'] })).argmax!.at(-1)!;
+      this.best = (await prefill(model, cache, tokens, { want: ['argmax'] }))!.argmax!.at(-1)!;
       return;
     }
     const { rows, argmax } = await model.forward({

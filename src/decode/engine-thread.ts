@@ -111,7 +111,9 @@ class AnsweringThread {
     });
     const bytes = sequenceBytes(request, target.model, drafter);
     if (name === undefined || drafter === undefined)
-      return this.engine.run((meeting) => decodePlain(target.model, { ...request, meeting }), { bytes });
+      return this.engine.run((meeting) => decodePlain(target.model, { ...request, meeting }), {
+        ...{ bytes, signal },
+      });
     const key = `${name} ${policy ?? ''} ${request.sampling.temperature === 0 ? 'greedy' : 'drawn'}`;
     const chooser = this.policies.get(key) ?? choosePolicy(policy, drafter, options);
     this.policies.set(key, chooser);
@@ -123,7 +125,7 @@ class AnsweringThread {
     };
     return this.engine.run(
       (meeting) => decodeSpeculative(target.model, drafter, { ...speculative, meeting }),
-      { bytes },
+      { bytes, signal },
     );
   }
 

@@ -24,6 +24,8 @@ export interface EngineOptions {
 export interface SequenceOptions {
   /** What it needs at most: keys and values of its prompt and its answer, in target and drafter. */
   readonly bytes?: number;
+  /** Whoever waits for room and is aborted waits no longer: what decodes it sees the same signal and asks for nothing. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 interface Waiting {
@@ -82,7 +84,7 @@ export class Engine {
    */
   async run<Result>(
     decode: (meeting: Meeting) => Promise<Result>,
-    { bytes = 0 }: SequenceOptions = {},
+    { bytes = 0, signal }: SequenceOptions = {},
   ): Promise<Result> {
     if (bytes > this.memoryBytes) {
       throw new MistletoeError(
@@ -91,10 +93,7 @@ export class Engine {
         { hint: 'Shorten the prompt, ask for fewer new tokens, or give the engine more memory.' },
       );
     }
-    await new Promise<void>((start) => {
-      this.waiting.push({ bytes, start });
-      this.admit();
-    });
+    const isAdmitted = await this.waitForRoom(bytes, signal);
     const sequence = { hasJoined: false };
     const meeting: Meeting = {
       run: (program, run, outputs) => {
@@ -106,12 +105,36 @@ export class Engine {
     try {
       return await decode(meeting);
     } finally {
-      this.running -= 1;
-      this.usedBytes -= bytes;
+      if (isAdmitted) {
+        this.running -= 1;
+        this.usedBytes -= bytes;
+      }
       if (sequence.hasJoined) this.joined -= 1;
       this.admit();
       this.stepIfReady();
     }
+  }
+
+  /** False if it was aborted before there was room. */
+  private waitForRoom(bytes: number, signal: AbortSignal | undefined): Promise<boolean> {
+    return new Promise((resolve) => {
+      const waiting: Waiting = {
+        bytes,
+        start: () => {
+          signal?.removeEventListener('abort', leave);
+          resolve(true);
+        },
+      };
+      const leave = (): void => {
+        this.waiting.splice(this.waiting.indexOf(waiting), 1);
+        resolve(false);
+        this.admit(); // who came after it may fit
+      };
+      this.waiting.push(waiting);
+      signal?.addEventListener('abort', leave, { once: true });
+      if (signal?.aborted === true) leave();
+      else this.admit();
+    });
   }
 
   private admit(): void {

@@ -81,6 +81,20 @@ describe('plain decoding', () => {
     expect(result.tokenIds.length).toBeLessThan(4);
   });
 
+  it('reads no more of a prompt that nobody waits for', async () => {
+    const controller = new AbortController();
+    const tokens = Array.from({ length: 5 }, () => 1);
+    const cache = model.createCache();
+    const read = await prefill(model, cache, tokens, {
+      ...{ chunk: 2, want: [], signal: controller.signal },
+      onChunk: () => {
+        if (cache.length === 4) controller.abort();
+      },
+    });
+    expect(read).toBeUndefined();
+    expect(cache.length).toBe(4);
+  });
+
   it('ends where the context ends, and refuses a prompt that does not fit', async () => {
     const { contextLength } = model.configuration;
     const long = Array.from({ length: contextLength - 2 }, (_, index) => 300 + (index % 50));
@@ -104,7 +118,7 @@ describe('prefill', () => {
     const long = Array.from({ length: 60 }, (_, index) => 300 + ((index * 37) % 900));
     const next = await Promise.all(
       [1, 7, 59, 60, 256].map(async (chunk) => {
-        const { logits } = await prefill(model, model.createCache(), long, { chunk, want: ['logits'] });
+        const { logits } = (await prefill(model, model.createCache(), long, { chunk, want: ['logits'] }))!;
         return Array.from(logits!.subarray(0, 50));
       }),
     );

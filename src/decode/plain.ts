@@ -45,13 +45,15 @@ async function decodeInto(
   model: CausalModel,
   request: GenerationRequest,
 ): Promise<Generation> {
-  const { promptIds, meeting } = request;
+  const { promptIds, meeting, signal } = request;
   const chooser = createChooser(request.sampling, createRandom(request.seed, 'decode'));
   const answer = new Answer(promptIds, request);
   await model.prepare();
   const startMs = performance.now();
-  let token = chooser.choose(await prefill(model, cache, promptIds, { want: [chooser.want], meeting }));
+  const read = await prefill(model, cache, promptIds, { want: [chooser.want], meeting, signal });
   const firstMs = performance.now();
+  if (read === undefined) answer.end('aborted');
+  let token = read === undefined ? 0 : chooser.choose(read);
   while (answer.push(token, 'target')) {
     if (cache.length >= model.configuration.contextLength) {
       answer.end('context');

@@ -12,17 +12,19 @@ export interface PrefillOptions {
   readonly want: readonly ForwardOutput[];
   readonly taps?: readonly number[];
   readonly meeting?: Meeting | undefined;
+  /** Ends the reading before the next chunk; what has been read stays in the cache. */
+  readonly signal?: AbortSignal | undefined;
   /** Sees every chunk's outputs with its tokens; logits and argmax are those of the chunk's last token. */
   readonly onChunk?: (tokens: Int32Array, result: ForwardResult) => Promise<void> | void;
 }
 
-/** Fills the cache with the tokens and returns the outputs of the last chunk. */
+/** Fills the cache with the tokens and returns the outputs of the last chunk; undefined where none was read any more. */
 export async function prefill(
   model: CausalModel,
   cache: KvCache,
   tokenIds: readonly number[],
-  { chunk = prefillChunk, want, taps = [], meeting, onChunk }: PrefillOptions,
-): Promise<ForwardResult> {
+  { chunk = prefillChunk, want, taps = [], meeting, signal, onChunk }: PrefillOptions,
+): Promise<ForwardResult | undefined> {
   const { contextLength, vocabularySize } = model.configuration;
   if (tokenIds.length === 0)
     throw new MistletoeError('text', 'The prompt has no tokens; at least one was expected.');
@@ -40,11 +42,12 @@ export async function prefill(
     throw contextError(cache.length + tokenIds.length, model.configuration);
   let last: ForwardResult | undefined;
   for (let start = 0; start < tokenIds.length; start += chunk) {
+    if (signal?.aborted === true) return undefined;
     const tokens = Int32Array.from(tokenIds.slice(start, start + chunk));
     const select = Int32Array.of(tokens.length - 1);
     last = await model.forward({ tokens, cache, select, want, taps, meeting });
     cache.appendAll(last.rows, tokens.length);
     await onChunk?.(tokens, last);
   }
-  return last!;
+  return last;
 }

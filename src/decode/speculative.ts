@@ -104,7 +104,7 @@ async function speculate(
   request: SpeculativeRequest,
   { cache, session: started }: SequenceState,
 ): Promise<SpeculativeGeneration> {
-  const { promptIds, sampling, policy, seed, held, meeting } = request;
+  const { promptIds, sampling, policy, seed, held, meeting, signal } = request;
   const rule = request.rule ?? (sampling.temperature === 0 ? 'greedy' : 'rejection');
   checkRule(rule, sampling);
   const { contextLength } = model.configuration;
@@ -130,8 +130,8 @@ async function speculate(
   let root = 0;
   let readCount = cache.length;
   if (request.prefix !== undefined) session.observe({ ...request.prefix, next: promptIds[readCount]! });
-  await prefill(model, cache, promptIds.slice(readCount), {
-    ...{ want: [chooser.want, ...reads], taps, meeting },
+  const read = await prefill(model, cache, promptIds.slice(readCount), {
+    ...{ want: [chooser.want, ...reads], taps, meeting, signal },
     onChunk(tokens, result) {
       readCount += tokens.length;
       root = promptIds[readCount] ?? held?.[0] ?? chooser.choose(result);
@@ -140,7 +140,8 @@ async function speculate(
   });
   // A drafter that is about to draft reads the prompt as part of the prefill, as the target does.
   let choice = policy.choose();
-  if (choice.policy !== undefined && session.room > 0) await session.catchUp?.();
+  if (read === undefined) answer.end('aborted');
+  else if (choice.policy !== undefined && session.room > 0) await session.catchUp?.();
   const firstMs = performance.now();
 
   let origin: TokenOrigin = 'target';

@@ -53,7 +53,7 @@ async function scoreBySession({ target, drafter }: TinyPair, { prompt, lead, ans
   const ids = [...prompt, ...lead, ...answer];
   const reads = drafter.reads === 'tokens' ? undefined : drafter.reads;
   const want = reads === undefined ? [] : [reads];
-  const pass = await prefill(target, target.createCache(), ids, { want, taps: drafter.taps });
+  const pass = (await prefill(target, target.createCache(), ids, { want, taps: drafter.taps }))!;
   const states = reads === undefined ? undefined : pass[reads]!;
   const session = drafter.startSession();
   const scores: Float32Array[][] = Array.from({ length: depth }, () => []);

@@ -149,6 +149,33 @@ describe('Engine', () => {
       expect(tokenIds).toEqual((await decode(index + 1, {})).tokenIds);
   });
 
+  it('lets nobody wait who is aborted, and reads no prompt for it', async () => {
+    const request = { maxNewTokens: 8, stopIds: [], sampling: { temperature: 0 }, seed: 0 };
+    const engine = new Engine({ concurrency: 1 });
+    const stop = new AbortController();
+    const decode = (promptIds: number[], signal?: AbortSignal) =>
+      engine.run(
+        (meeting) =>
+          decodePlain(target, {
+            ...{ ...request, promptIds, meeting },
+            ...(signal === undefined ? {} : { signal }),
+          }),
+        { signal },
+      );
+    let isDone = false;
+    const running = decode([1, 2, 3]).finally(() => (isDone = true));
+    const waiting = decode([4, 5], stop.signal);
+    const behind = decode([6]);
+    stop.abort();
+    const aborted = await waiting;
+    expect(isDone).toBe(false);
+    expect([aborted.finishReason, aborted.tokenIds, aborted.text]).toEqual(['aborted', [], '']);
+    const alone = await decodePlain(target, { ...request, promptIds: [6] });
+    expect((await behind).tokenIds).toEqual(alone.tokenIds);
+    expect((await running).tokenIds).toHaveLength(8);
+    expect((await decode([7], stop.signal)).finishReason).toBe('aborted');
+  });
+
   it('lets the others go on when one sequence cannot', async () => {
     const request = { maxNewTokens: 8, stopIds: [], sampling: { temperature: 0 }, seed: 0 };
     const engine = new Engine();

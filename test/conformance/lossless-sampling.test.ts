@@ -33,7 +33,7 @@ const gappedTree = models.writeTree([[1], [3], [1, 2], [3, 0]]);
 const widestTree = models.writeTree(Array.from({ length: vocabularySize }, (_, rank) => [rank]));
 
 async function nextDistribution(target: CausalModel, ids: readonly number[], sampling: SamplingOptions) {
-  const { logits } = await prefill(target, target.createCache(), ids, { want: ['logits'] });
+  const { logits } = (await prefill(target, target.createCache(), ids, { want: ['logits'] }))!;
   return toDistribution(logits!, sampling);
 }
 

@@ -208,7 +208,7 @@ describe.each(paddings)('sampled, $title', (padding) => {
     );
     const { vocabularySize } = target.configuration;
     const next = async (ids: readonly number[]): Promise<ArrayLike<number>> => {
-      const { logits } = await prefill(target, target.createCache(), ids, { want: ['logits'] });
+      const { logits } = (await prefill(target, target.createCache(), ids, { want: ['logits'] }))!;
       return toDistribution(logits!, sampling);
     };
     const expected = new Array<number>(vocabularySize ** 2).fill(0);

@@ -90,7 +90,7 @@ describe.skipIf(!hasShared)('plain greedy = speculative greedy', () => {
   /** The gap between two tokens' logits behind a text. */
   async function gapBetween(ids: readonly number[], one: number, other: number): Promise<number> {
     const cache = target.model.createCache();
-    const { logits } = await prefill(target.model, cache, ids, { want: ['logits'] });
+    const { logits } = (await prefill(target.model, cache, ids, { want: ['logits'] }))!;
     return Math.abs(logits![one]! - logits![other]!);
   }
 
