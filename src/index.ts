@@ -169,7 +169,8 @@ export type { RunVerification } from './report/verify-run.js';
  * cache.appendAll(rows, 2);
  */
 export { CausalModel, loadModel } from './model/causal-model.js';
-export type { ForwardRequest, ForwardResult, LoadOptions } from './model/causal-model.js';
+export type { LoadOptions } from './model/causal-model.js';
+export type { ForwardRequest, ForwardResult } from './model/forward.js';
 export { parseConfiguration } from './model/configuration.js';
 export type { ModelConfiguration } from './model/configuration.js';
 export { KvCache } from './model/kv-cache.js';

@@ -1,7 +1,8 @@
 /** Reads the prompt in chunks, so that attention scores of a long prompt never exist all at once. */
 import { MistletoeError } from '../core/errors.js';
-import type { CausalModel, ForwardOutput, ForwardResult } from '../model/causal-model.js';
-import { contextError } from '../model/causal-model.js';
+import type { CausalModel } from '../model/causal-model.js';
+import type { ForwardOutput, ForwardResult } from '../model/forward.js';
+import { contextError } from '../model/forward.js';
 import type { KvCache } from '../model/kv-cache.js';
 import type { Meeting } from '../model/meeting.js';
 

@@ -4,7 +4,7 @@ import type { Random } from '../core/random.js';
 import type { SamplingOptions } from '../core/sampling.js';
 import { toDistribution } from '../core/sampling.js';
 import type { TokenTree } from '../draft/token-tree.js';
-import type { ForwardResult } from '../model/causal-model.js';
+import type { ForwardResult } from '../model/forward.js';
 import { followDrawn, followTokens } from './held-verification.js';
 import type { TargetDistribution, Verification, VerificationRule } from './verification.js';
 import { verifyGreedy, verifyRejection, verifyTypical } from './verification.js';

@@ -7,54 +7,32 @@
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
 import { prepareWeights } from '../checkpoint/weight-cache.js';
 import { lazily, lazilyBy } from '../core/lazy.js';
-import type { Tensor } from '../graph/tensor.js';
-import { add, silu } from '../graph/operations/elementwise.js';
-import { gatherRows } from '../graph/operations/indexing.js';
-import { input } from '../graph/operations/leaves.js';
-import { broadcast, concatenate, reshape } from '../graph/operations/shaping.js';
 import type { CausalModel } from '../model/causal-model.js';
-import { embeddingTable } from '../model/decoder.js';
-import type { AttentionContext, AttentionMemory } from '../model/decoder-layer.js';
-import { normalise, project, runLayer } from '../model/decoder-layer.js';
 import { KvCache } from '../model/kv-cache.js';
 import type { LaneProgram } from '../model/lane-program.js';
-import {
-  declareAttention,
-  declarePast,
-  joinLanes,
-  lanes,
-  row,
-  selectRows,
-  stackRows,
-} from '../model/lane-graph.js';
 import { compileLanes } from '../model/lane-program.js';
 import type { Meeting } from '../model/meeting.js';
 import { alone } from '../model/meeting.js';
-import type { NamedTensors } from '../runtime/program.js';
 import { bufferOf, int32, resident } from '../runtime/program.js';
 import type { RowBuffer } from '../runtime/row-buffer.js';
 import type { WeightStore } from '../runtime/weights.js';
-import { chainNames, chainOutputs, chooseToken, createChainCompiler, readChain } from './chain-program.js';
+import { chainNames, createChainCompiler, readChain } from './chain-program.js';
 import { countParameters, requireSizes, requireWidth } from './checks.js';
 import type { DrafterOptions, WeightedSystem } from './draft-system.js';
 import { DraftMemory } from './draft-memory.js';
-import type {
-  DraftedLogits,
-  Drafter,
-  DraftGraph,
-  DraftSession,
-  GrowingDraft,
-  TeacherForcing,
-} from './drafter.js';
+import type { Drafter, DraftGraph, DraftSession, GrowingDraft } from './drafter.js';
+import {
+  buildHydraChain,
+  buildHydraHead,
+  buildHydraPrefix,
+  draftHydraLogits,
+  hydraScope,
+} from './hydra-graphs.js';
 import type { HydraSizes } from './hydra-layout.js';
 import { describeHydra, recogniseHydra, requireGroundedHeads } from './hydra-layout.js';
-import { dropFirst, dropLast } from './positions.js';
-import { readScores, scoreNames, scoreOutputs } from './scores.js';
+import { readScores, scoreNames } from './scores.js';
 import { PendingStates } from './states.js';
 import { refuseUnread } from './unread-tensors.js';
-
-/** Before the names under which its weights are kept. */
-const hydraScope = 'hydra.';
 
 export const hydra: WeightedSystem = {
   name: 'hydra',
@@ -100,9 +78,12 @@ class Hydra implements Drafter {
     this.parameterCount = countParameters(weights);
     this.cacheSizes = { ...configuration, layerCount: 1 };
     const stores = [weights, target.weights];
-    this.compileHead = lazilyBy((head) => compileLanes(runtime, 'draft', this.buildHead(head), stores));
-    this.compileChain = createChainCompiler(runtime, stores, (length) => this.buildChain(length));
-    this.compilePrefix = lazily(() => compileLanes(runtime, 'draft', this.buildPrefix(), [weights]));
+    const model = { sizes, target };
+    this.compileHead = lazilyBy((head) =>
+      compileLanes(runtime, 'draft', buildHydraHead(model, head), stores),
+    );
+    this.compileChain = createChainCompiler(runtime, stores, (length) => buildHydraChain(model, length));
+    this.compilePrefix = lazily(() => compileLanes(runtime, 'draft', buildHydraPrefix(model), [weights]));
     this.graph = {
       weights: stores,
       targetTokens: undefined,
@@ -117,86 +98,14 @@ class Hydra implements Drafter {
             },
           }
         : undefined,
-      draftLogits: (teacher, depth) => this.draftLogits(teacher, depth),
+      draftLogits: (teacher, depth) => draftHydraLogits(model, teacher, depth),
     };
-  }
-
-  /** features [..., hidden], embeddings [..., (head + 1) * hidden] -> [..., vocabulary] */
-  private runHead(head: number, features: Tensor, embeddings: Tensor): Tensor {
-    const { hiddenSize, vocabularySize } = this.target.configuration;
-    const name = `${hydraScope}${head}`;
-    const width = (head + 2) * hiddenSize;
-    const joined = concatenate([features, embeddings], -1);
-    const first = silu(project(joined, `${name}.first`, width, hiddenSize, true));
-    let hidden = add(project(joined, `${name}.residual`, width, hiddenSize, true), first);
-    for (let block = 0; block < this.sizes.extraBlocks; block++) {
-      hidden = add(hidden, silu(project(hidden, `${name}.block${block}`, hiddenSize, hiddenSize, true)));
-    }
-    return project(hidden, `${name}.lm_head`, hiddenSize, vocabularySize, true);
-  }
-
-  /** features [batch, position, hidden] through Hydra++'s own layer. */
-  private runPrefix(features: Tensor, context: AttentionContext, memory: AttentionMemory) {
-    const { configuration } = this.target;
-    const layer = runLayer(features, `${hydraScope}prefix`, configuration, context, memory);
-    return { features: normalise(layer.hidden, `${hydraScope}prefix.norm`, configuration), rows: layer.rows };
-  }
-
-  private draftLogits(teacher: TeacherForcing, depth: number): DraftedLogits {
-    const prefix = this.sizes.hasPrefix
-      ? this.runPrefix(teacher.features, teacher.context, { past: teacher.past?.[0] })
-      : undefined;
-    const features = prefix?.features ?? teacher.features;
-    const embeddings = teacher.embedWith(embeddingTable(this.target.configuration, this.target.scope));
-    const logits = Array.from({ length: depth }, (_, head) => {
-      const seen = Array.from({ length: head + 1 }, (_, ahead) =>
-        dropLast(dropFirst(dropFirst(embeddings, ahead + 1), teacher.firstRow), head - ahead),
-      );
-      return this.runHead(
-        head,
-        dropFirst(dropLast(features, head + 1), teacher.firstRow),
-        concatenate(seen, -1),
-      );
-    });
-    return { logits, rows: prefix === undefined ? [] : [prefix.rows] };
   }
 
   async prepare(chains: readonly number[] = []): Promise<void> {
     for (const length of chains) await this.compileChain(length);
     for (let head = 0; head < this.sizes.heads; head++) await this.compileHead(head);
     if (this.sizes.hasPrefix) await this.compilePrefix();
-  }
-
-  private buildHead(head: number): NamedTensors {
-    const { configuration, scope: targetScope } = this.target;
-    const { hiddenSize } = configuration;
-    const width = head + 1;
-    const path = input('path', [row, lanes, width], 'int32');
-    const feature = input('feature', [1, lanes, hiddenSize]);
-    const embedded = gatherRows(embeddingTable(configuration, targetScope), path);
-    const embeddings = reshape(embedded, [row, lanes, width * hiddenSize]);
-    return scoreOutputs(this.runHead(head, broadcast(feature, [row, lanes, hiddenSize]), embeddings));
-  }
-
-  private buildChain(length: number): NamedTensors {
-    const { configuration, scope: targetScope } = this.target;
-    const feature = input('feature', [1, lanes, configuration.hiddenSize]);
-    const embed = (token: Tensor): Tensor => gatherRows(embeddingTable(configuration, targetScope), token);
-    const path = [embed(input('root', [1, lanes], 'int32'))];
-    const chosen = Array.from({ length }, (_, head) => {
-      const best = chooseToken(this.runHead(head, feature, concatenate([...path], -1)), undefined);
-      path.push(embed(best.token));
-      return best;
-    });
-    return chainOutputs(chosen);
-  }
-
-  private buildPrefix(): NamedTensors {
-    const { configuration } = this.target;
-    const features = joinLanes(input('features', [row, lanes, configuration.hiddenSize]));
-    const [past] = declarePast(this.cacheSizes);
-    const prefix = this.runPrefix(features, declareAttention(configuration), { past });
-    return { features: selectRows(prefix.features), rows: stackRows([prefix.rows], this.cacheSizes) };
   }
 
   /** The features that Hydra++'s layer has read; the heads read the newest. */

@@ -17,6 +17,8 @@ import { attentionInputs } from './attention-inputs.js';
 import type { ModelConfiguration } from './configuration.js';
 import { parseConfiguration } from './configuration.js';
 import { embedTokens, projectToVocabulary, runDecoder } from './decoder.js';
+import type { ForwardRequest, ForwardResult } from './forward.js';
+import { contextError, requireNumbers } from './forward.js';
 import { KvCache } from './kv-cache.js';
 import type { LaneProgram } from './lane-program.js';
 import {
@@ -30,39 +32,12 @@ import {
   stackRows,
 } from './lane-graph.js';
 import { compileLanes } from './lane-program.js';
-import type { Meeting } from './meeting.js';
 import { alone } from './meeting.js';
 import type { RotaryTable } from './rotary.js';
 import { createRotary } from './rotary.js';
 import { requireTiedOutput } from './tied-output.js';
 import { describeUnknownTensors, findUnreadTensors } from './unread-tensors.js';
 import { decoderRecipes, requireLayers } from './weights.js';
-
-export type ForwardOutput = 'logits' | 'argmax' | 'features' | 'taps';
-
-export interface ForwardRequest {
-  readonly tokens: Int32Array; // [row]
-  readonly cache: KvCache;
-  /** [row] a tree's parents among the new rows, -1 directly behind the past; absent for a chain. */
-  readonly parents?: Int32Array;
-  /** The rows whose logits or argmax are wanted; all by default. */
-  readonly select?: Int32Array;
-  readonly want: readonly ForwardOutput[];
-  /** Layers before which the residual stream is tapped, where `taps` are wanted. */
-  readonly taps?: readonly number[];
-  /** Where passes of several sequences become one; alone unless given. */
-  readonly meeting?: Meeting | undefined;
-}
-
-export interface ForwardResult {
-  /** Keys and values of the new rows, not yet in the cache. [slot, row, head, size] */
-  readonly rows: RowBuffer;
-  readonly logits?: Float32Array; // [selected, vocabulary]
-  readonly argmax?: Int32Array; // [selected]
-  readonly features?: RowBuffer; // [row, hidden]
-  /** The tapped residual streams side by side. [row, taps * hidden] */
-  readonly taps?: RowBuffer;
-}
 
 export interface LoadOptions extends CacheOptions {
   readonly runtime: Runtime;
@@ -153,7 +128,7 @@ export class CausalModel {
     const wantsScores = want.includes('logits') || want.includes('argmax');
     const names = ['rows', ...want, ...(wantsScores ? ['total'] : [])];
     const outputs = await meeting.run(await program, { inputs, cache }, names);
-    if (wantsScores) this.requireNumbers(floatsOf(outputs, 'total'), request);
+    if (wantsScores) requireNumbers(this.name, floatsOf(outputs, 'total'), request);
     return {
       rows: bufferOf(outputs, 'rows'),
       ...(want.includes('logits') ? { logits: floatsOf(outputs, 'logits') } : {}),
@@ -161,21 +136,6 @@ export class CausalModel {
       ...(want.includes('features') ? { features: bufferOf(outputs, 'features') } : {}),
       ...(want.includes('taps') ? { taps: this.pickTaps(bufferOf(outputs, 'taps'), tapped, taps) } : {}),
     };
-  }
-
-  /** An argmax of scores that are no numbers is any token, and what is decoded from it would look like an answer. */
-  private requireNumbers(totals: Float32Array, { tokens, cache, parents, select }: ForwardRequest): void {
-    const selected = totals.findIndex((total) => !Number.isFinite(total));
-    if (selected < 0) return;
-    const row = select?.[selected] ?? selected;
-    const read = cache.length + (parents === undefined ? row + 1 : countPath(parents, row));
-    throw new MistletoeError(
-      'checkpoint',
-      `${this.name} gives scores that are no numbers after ${read} ${read === 1 ? 'token' : 'tokens'} (their sum is ${totals[selected]!}; token ${tokens[row]!} was the last).`,
-      {
-        hint: 'Its weights hold NaN or infinite values: the checkpoint is damaged, or overflowed when it was written as float16. Download it again, or take it in bfloat16 or float32.',
-      },
-    );
   }
 
   /** Compiles ahead of the first forward with these taps. */
@@ -246,24 +206,4 @@ export class CausalModel {
 
 function allRows(count: number): Int32Array {
   return Int32Array.from({ length: count }, (_, row) => row);
-}
-
-/** Nodes from the tree's root to this one, both counted. */
-function countPath(parents: Int32Array, node: number): number {
-  let count = 0;
-  for (let current = node; current >= 0; current = parents[current] ?? -1) count += 1;
-  return count;
-}
-
-export function contextError(
-  needed: number,
-  { contextLength, contextOrigin }: Pick<ModelConfiguration, 'contextLength' | 'contextOrigin'>,
-): MistletoeError {
-  return new MistletoeError(
-    'context',
-    `The sequence needs ${needed} positions; the model's context has ${contextLength} (${contextOrigin}).`,
-    {
-      hint: 'Shorten the prompt or ask for fewer new tokens.',
-    },
-  );
 }
