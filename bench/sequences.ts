@@ -1,7 +1,8 @@
 /**
- * Several sequences at once: plain and speculative decoding of 1, 2, 4, 8 and 16 prompts together, in tokens per second
- * of all of them; where drafting stops paying; what the engine spends outside programs; bytes and forks of caches.
- * Run: npm run bench:sequences [-- NEW_TOKENS [DRAFTER]]
+ * Several sequences at once: plain and speculative decoding of 2, 4, 8 and 16 prompts together, in tokens per second of
+ * all of them, against the same prompts one after the other; where drafting stops paying; what the engine spends outside
+ * programs, also with 64 sequences waiting; bytes and forks of caches.
+ * Run: npm run bench:sequences [-- NEW_TOKENS [DRAFTER [PROMPT_SET]]]
  */
 import { bundledTarget } from '../src/decode/bundled-models.js';
 import { findDrafter } from '../src/decode/find-drafter.js';
@@ -21,7 +22,7 @@ import { median, printTable, time } from './stopwatch.js';
 
 const threads = 2;
 const rounds = 3;
-const [newTokens = '96', drafterName = 'eagle3'] = process.argv.slice(2);
+const [newTokens = '96', drafterName = 'eagle3', set = 'humaneval'] = process.argv.slice(2);
 const { processor, architecture, nodeVersion } = describeMachine();
 console.log(
   `${processor} (${architecture}), ${threads} threads, Node ${nodeVersion}, ${newTokens} new tokens\n`,
@@ -30,7 +31,7 @@ console.log(
 const runtime = createOnnxRuntime({ threads });
 const target = await openTarget(bundledTarget, { runtime });
 const drafter = await loadDrafter(findDrafter(drafterName), { target: target.model });
-const prompts = await loadPrompts('humaneval', { folder: '../shared/data' });
+const prompts = await loadPrompts(set, { folder: '../shared/data' });
 const requests: GenerationRequest[] = [];
 for (const { text } of prompts.slice(0, 64)) {
   const promptIds = await encodePrompt(target, text);
@@ -57,51 +58,80 @@ const contenders: readonly (readonly [string, Decode])[] = [
   ...[1, 3].map((length) => [`${drafterName} chain:${length}`, drafting(length)] as const),
 ];
 
-/** Tokens per second of all sequences while all of them decode, their prompts read and none at its end; and the share outside programs. */
-async function measure(decode: Decode, count: number): Promise<{ rate: number; outside: number }> {
-  const engine = new Engine({ concurrency: count });
+async function decodeTogether(decode: Decode, engine: Engine, chosen: readonly GenerationRequest[]) {
   const start = performance.now();
   const times = await Promise.all(
-    requests.slice(0, count).map(async (request) => {
+    chosen.map(async (request) => {
       const emitted: number[] = [];
       const onToken = (): void => void emitted.push(performance.now());
       await engine.run((meeting) => decode({ ...request, onToken }, meeting));
       return emitted;
     }),
   );
-  const outside = 1 - engine.counts.programMs / (performance.now() - start);
+  return { times, outside: 1 - engine.counts.programMs / (performance.now() - start) };
+}
+
+/** Tokens per second of all sequences while all of them decode, their prompts read and none at its end; and the share outside programs. */
+async function measure(decode: Decode, count: number): Promise<{ rate: number; outside: number }> {
+  const chosen = requests.slice(0, count);
+  const { times, outside } = await decodeTogether(decode, new Engine({ concurrency: count }), chosen);
   const from = Math.max(...times.map((emitted) => emitted[0]!));
   const to = Math.min(...times.map((emitted) => emitted.at(-1)!));
   const tokens = times.flat().filter((at) => at > from && at <= to).length;
   return { rate: tokens / ((to - from) / 1000), outside };
 }
 
-const counts = [1, 2, 4, 8, 16];
+/** The same prompts one after the other, from each one's first token to its last. */
+async function measureInTurn(decode: Decode, count: number): Promise<number> {
+  let [tokens, ms] = [0, 0];
+  for (const request of requests.slice(0, count)) {
+    const { times } = await decodeTogether(decode, new Engine({ concurrency: 1 }), [request]);
+    tokens += times[0]!.length - 1;
+    ms += times[0]!.at(-1)! - times[0]![0]!;
+  }
+  return tokens / (ms / 1000);
+}
+
+const counts = [2, 4, 8, 16];
+const inTurn = 'plain, in turn';
 const table = [
-  ['sequences', ...contenders.map(([name]) => name), 'plain against one', 'outside programs, plain'],
+  ['sequences', inTurn, ...contenders.map(([name]) => name), 'plain against in turn', 'outside programs'],
 ];
 const rates = new Map<string, number[]>();
 const outside = new Map<number, number[]>();
+const keep = <Key>(lists: Map<Key, number[]>, key: Key, value: number): void =>
+  void lists.set(key, [...(lists.get(key) ?? []), value]);
 for (let round = -1; round < rounds; round++) {
   for (const count of counts) {
+    const single = await measureInTurn(plain, count);
+    if (round >= 0) keep(rates, `${inTurn} ${count}`, single);
     for (const [name, decode] of contenders) {
       const { rate, outside: share } = await measure(decode, count);
       if (round < 0) continue; // warming up
-      rates.set(`${name} ${count}`, [...(rates.get(`${name} ${count}`) ?? []), rate]);
-      if (name === 'plain') outside.set(count, [...(outside.get(count) ?? []), share]);
+      keep(rates, `${name} ${count}`, rate);
+      if (name === 'plain') keep(outside, count, share);
     }
   }
 }
 for (const count of counts) {
-  const rate = (name: string, of: number): number => median(rates.get(`${name} ${of}`)!);
+  const rate = (name: string): number => median(rates.get(`${name} ${count}`)!);
   table.push([
     String(count),
-    ...contenders.map(([name]) => `${rate(name, count).toFixed(0)} tokens/s`),
-    `${(rate('plain', count) / rate('plain', 1)).toFixed(2)}x`,
+    ...[inTurn, ...contenders.map(([name]) => name)].map((name) => `${rate(name).toFixed(0)} tokens/s`),
+    `${(rate('plain') / rate(inTurn)).toFixed(2)}x`,
     `${(100 * median(outside.get(count)!)).toFixed(1)} %`,
   ]);
 }
 printTable(table);
+
+const lengths = requests.slice(0, 16).map(({ promptIds }) => promptIds.length);
+console.log(`\nPrompts of ${Math.min(...lengths)} to ${Math.max(...lengths)} tokens.`);
+const queue = new Engine({ concurrency: 8 });
+const short = requests.slice(0, 64).map((request) => ({ ...request, maxNewTokens: 16 }));
+const waiting = await decodeTogether(plain, queue, short);
+console.log(
+  `${short.length} sequences asked at once, 8 running: ${(100 * waiting.outside).toFixed(1)} % outside programs.`,
+);
 
 const cache = target.model.createCache();
 await prefill(target.model, cache, requests[0]!.promptIds, { want: [] });
