@@ -9,14 +9,14 @@ import { levelsOf } from '../draft/grow-tree.js';
 import type { AuditRequest } from './audit-request.js';
 import type { LoadedDrafter } from './beyond-one-prompt.js';
 import { armKeys } from './drafter-audit.js';
-import { rowsPerBatch } from './scoring.js';
+import type { MemoryEstimate } from './memory-estimate.js';
+import { estimateMemory } from './memory-estimate.js';
 
-export interface Effort {
+export interface Effort extends MemoryEstimate {
   readonly searches: number;
   readonly scoredCandidates: number;
   readonly decodedAnswers: number;
   readonly expectedMs: number;
-  readonly memoryBytes: number;
 }
 
 const directed: readonly string[] = ['attack', 'unprojected', 'preservation-only'];
@@ -56,7 +56,12 @@ export async function estimateEffort(
     total.expectedMs +=
       searches * perSearch * candidateMs + gradients * gradientMs + answers * maxNewTokens * pace.tokenMs;
   }
-  return { ...total, memoryBytes: estimateMemory(target, drafters) };
+  const memory = estimateMemory({
+    target: target.model,
+    drafters: drafters.map(({ drafter, policy }) => ({ drafter, levels: levelsOf(policy) })),
+    search: total.searches > 0 ? settings : undefined,
+  });
+  return { ...total, ...memory };
 }
 
 interface Pace {
@@ -83,12 +88,4 @@ async function measurePace({ model }: Target): Promise<Pace> {
   const rows = Math.min(probedRows, model.configuration.contextLength);
   const [many, one] = [await time(rows), await time(1)];
   return { rowMs: many / rows, tokenMs: one };
-}
-
-/** Weights as float32 with the kernels' packed copy, and the widest tensors of a scoring pass. */
-function estimateMemory({ model }: Target, drafters: readonly LoadedDrafter[]): number {
-  const largest = drafters.reduce((most, { drafter }) => Math.max(most, drafter.parameterCount), 0);
-  const levels = drafters.reduce((most, { policy }) => Math.max(most, levelsOf(policy)), 1);
-  const logits = rowsPerBatch * model.configuration.vocabularySize * 4 * (levels + 3);
-  return 2 * 4 * (countParameters(model.weights) + largest) + logits;
 }

@@ -141,7 +141,7 @@ function formatPlan(request: AuditRequest, effort: Effort): string {
   return [
     `It would audit ${drafters.map(({ id, policy }) => `${id} (${policy})`).join(', ')} on ${target.name}, ${countText(prompts.length, 'prompt')}, preset ${request.preset}:`,
     `${what}, and decode some ${effort.decodedAnswers} answers of up to ${settings.maxNewTokens} tokens.`,
-    `Time: about ${durationText(effort.expectedMs)} on this machine. Memory: about ${Math.ceil(effort.memoryBytes / 2 ** 20)} MiB.`,
+    `Time: about ${durationText(effort.expectedMs)} on this machine. Memory: about ${memoryText(effort)}.`,
     `Settings: ${Object.entries(settings)
       .map(([name, value]) => `${name} ${value}`)
       .join(', ')}.`,
@@ -149,6 +149,12 @@ function formatPlan(request: AuditRequest, effort: Effort): string {
   ]
     .map((line) => line.replace(/[\r\n]/g, ' '))
     .join('\n');
+}
+
+function memoryText({ memoryBytes, mappedBytes }: Effort): string {
+  const mebibytes = (bytes: number): string => `${Math.ceil(bytes / 2 ** 20)} MiB`;
+  if (mappedBytes === 0) return mebibytes(memoryBytes);
+  return `${mebibytes(memoryBytes)}, and ${mebibytes(mappedBytes)} of weights mapped from the cache`;
 }
 
 async function readPrompts(flags: AuditFlags): Promise<readonly Prompt[]> {

@@ -121,7 +121,9 @@ describe('mistletoe audit', () => {
     expect(code).toBe(0);
     expect(text).toMatch(/It would audit folder-1 \(chain:3\) on target, 2 prompts, preset quick/);
     expect(text).toContain('run 4 searches of 3 steps');
-    expect(text).toMatch(/Time: about .* Memory: about \d+ MiB\./);
+    expect(text).toMatch(
+      /Time: about .* Memory: about \d+ MiB, and 1 MiB of weights mapped from the cache\./,
+    );
     expect(existsSync(out)).toBe(false);
   });
 
