@@ -61,6 +61,14 @@ export function chooseLayout(folder: string, names: readonly string[]): WeightLa
 
 const isGguf = (name: string): boolean => name.toLowerCase().endsWith('.gguf');
 
+/** Whether chooseLayout finds something to choose, or to refuse for what it is. */
+export function isWeightName(name: string): boolean {
+  const isKnown = knownLayouts.some(
+    (layout) => name === (layout.kind === 'sharded' ? layout.index : layout.file),
+  );
+  return isKnown || name.endsWith('.safetensors') || isGguf(name);
+}
+
 function refuseGguf(file: string): MistletoeError {
   return refuse(
     `${file} is a GGUF file, which llama.cpp reads; safetensors were expected`,
