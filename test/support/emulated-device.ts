@@ -1,0 +1,63 @@
+/**
+ * The device on the processor: kernels compiled as plain C++, for tests of the lowering where there is no GPU. It is slow
+ * and strict. What a GPU leaves undefined reads as NaN here, and what it may do silently throws: writes past the end of an
+ * allocation, memory that is freed already, threads that wait for each other for ever.
+ */
+import koffi from 'koffi';
+import { MistletoeError } from '../../src/core/errors.js';
+import type { Device } from '../../src/runtime/cuda/device.js';
+import { buildDeviceLibrary } from './emulated-compiler.js';
+import { createEmulatedKernels } from './emulated-kernels.js';
+import { createEmulatedMemory } from './emulated-memory.js';
+import { createEmulatedProducts } from './emulated-products.js';
+
+export { findCompiler } from './emulated-compiler.js';
+
+const totalBytes = 2 ** 31;
+
+/** Needs a C++ compiler: see `findCompiler`. */
+export function createEmulatedDevice(): Device {
+  const path = buildDeviceLibrary();
+  const library = koffi.load(path);
+  const memory = createEmulatedMemory(library, totalBytes);
+  const kernels = createEmulatedKernels(path, memory);
+  const multiply = createEmulatedProducts(library, memory);
+  let disposed = false;
+  /** Guards a call against a device that is gone. */
+  const alive =
+    <A extends unknown[], R>(call: (...values: A) => R) =>
+    (...values: A): R => {
+      if (disposed) throw new MistletoeError('runtime', 'The device was disposed of before this call.');
+      return call(...values);
+    };
+  const download = alive(memory.read);
+
+  return {
+    name: 'emulated',
+    computeCapability: [9, 0],
+    totalBytes,
+    freeBytes: alive(() => totalBytes - memory.usedBytes()),
+    allocate: alive(memory.allocate),
+    free: alive(memory.free),
+    upload: alive(memory.write),
+    download: (from, into) => settle(download, from, into),
+    copy: alive(memory.copy),
+    clear: alive(memory.clear),
+    compile: alive(kernels.compile),
+    launch: alive(kernels.launch),
+    multiply: alive(multiply),
+    synchronize: () => settle(alive(() => undefined)),
+    dispose() {
+      memory.freeAll();
+      disposed = true;
+    },
+  };
+}
+
+/** The work is done by the time of the call, since that is what comes next on the stream; its failure is the promise's. */
+function settle<A extends unknown[]>(work: (...values: A) => void, ...values: A): Promise<void> {
+  return new Promise((resolve) => {
+    work(...values);
+    resolve();
+  });
+}

@@ -1,0 +1,143 @@
+/** Kernels of the emulated device: from CUDA C++ to functions of a library, and what a launch is held to. */
+import koffi from 'koffi';
+import { MistletoeError } from '../../src/core/errors.js';
+import type { Kernel, KernelModule, Launch } from '../../src/runtime/cuda/device.js';
+import { buildKernelLibrary } from './emulated-compiler.js';
+import type { Allocation, EmulatedMemory } from './emulated-memory.js';
+
+/** What went wrong, or null. */
+type LaunchFunction = (
+  x: number,
+  y: number,
+  z: number,
+  threads: number,
+  sharedBytes: number,
+  packed: Uint8Array,
+) => string | null;
+
+interface LoadedKernel {
+  readonly name: string;
+  /** A letter for each parameter: p for a pointer, i for an int. */
+  readonly parameters: string;
+  readonly run: LaunchFunction;
+}
+
+const mostSharedBytes = 48 * 1024;
+const loaded = new Map<string, ReadonlyMap<string, LoadedKernel>>(); // by source, for all devices of the process
+
+export interface EmulatedKernels {
+  readonly compile: (source: string) => KernelModule;
+  readonly launch: (launch: Launch) => void;
+}
+
+export function createEmulatedKernels(deviceLibrary: string, memory: EmulatedMemory): EmulatedKernels {
+  const known = new Map<Kernel, LoadedKernel>();
+  return {
+    compile(source) {
+      let kernels = loaded.get(source);
+      if (kernels === undefined) loaded.set(source, (kernels = load(source, deviceLibrary)));
+      const handles = new Map([...kernels.values()].map((kernel) => [kernel.name, { name: kernel.name }]));
+      for (const [name, handle] of handles) known.set(handle, kernels.get(name)!);
+      return {
+        kernel(name) {
+          const handle = handles.get(name);
+          if (handle !== undefined) return handle;
+          throw failure(`kernel: there is no ${name} in the module, which has: ${listNames(handles)}`);
+        },
+        unload() {
+          for (const handle of handles.values()) known.delete(handle);
+        },
+      };
+    },
+    launch(launch) {
+      const kernel = known.get(launch.kernel);
+      if (kernel === undefined)
+        throw failure(`launch: this device has no kernel ${launch.kernel.name}, or its module was unloaded`);
+      run(kernel, launch, memory);
+    },
+  };
+}
+
+const listNames = (handles: ReadonlyMap<string, unknown>): string => [...handles.keys()].join(', ') || 'none';
+
+function load(source: string, deviceLibrary: string): ReadonlyMap<string, LoadedKernel> {
+  const names = findKernelNames(source);
+  const library = koffi.load(buildKernelLibrary(toPlainSource(source, names), deviceLibrary));
+  return new Map(
+    names.map((name) => {
+      const describe = library.func(`const char *parameters_${name}()`) as () => string;
+      const run: LaunchFunction = library.func(
+        `const char *launch_${name}(uint32_t x, uint32_t y, uint32_t z, uint32_t threads, uint32_t shared, const void *packed)`,
+      );
+      return [name, { name, parameters: describe(), run }];
+    }),
+  );
+}
+
+function findKernelNames(source: string): string[] {
+  const bounds = String.raw`(?:__launch_bounds__\s*\([^)]*\)\s*)?`;
+  const kernel = new RegExp(String.raw`extern\s+"C"\s+__global__\s+${bounds}void\s+${bounds}(\w+)\s*\(`, 'g');
+  return [...source.matchAll(kernel)].map((match) => match[1]!);
+}
+
+/** Shared memory needs more than macros, since `extern` stands before it. Lines stay where they are, for messages. */
+function toPlainSource(source: string, names: readonly string[]): string {
+  const plain = source
+    .replace(
+      /\bextern\s+__shared__\s+(?:__align__\s*\(\s*\d+\s*\)\s*)?([\w\s]*\w)\s+(\w+)\s*\[\s*\]\s*;/g,
+      'EMULATED_DYNAMIC_SHARED($1, $2);',
+    )
+    .replace(/\b__shared__\s[^;=,()]*?\b(\w+)\s*(?:\[[^\];]*\]\s*)*;/g, '$& EMULATED_STATIC_SHARED($1);');
+  const launchers = names.map((name) => `EMULATED_KERNEL(${name})\n`).join('');
+  return `#line 1 "kernels.cu"\n${plain}\n#line 1 "launchers"\n${launchers}`;
+}
+
+function run(kernel: LoadedKernel, launch: Launch, memory: EmulatedMemory): void {
+  const purpose = `launch of ${kernel.name}`;
+  const { grid, block, sharedBytes = 0 } = launch;
+  checkRange(purpose, 'grid x', grid[0], 1, 2 ** 31 - 1);
+  checkRange(purpose, 'grid y', grid[1], 1, 65535);
+  checkRange(purpose, 'grid z', grid[2], 1, 65535);
+  checkRange(purpose, 'threads of a block', block, 1, 1024);
+  checkRange(purpose, 'bytes of shared memory', sharedBytes, 0, mostSharedBytes);
+  const { packed, allocations } = packArguments(purpose, kernel, launch.arguments, memory);
+  const problem = kernel.run(...grid, block, sharedBytes, packed);
+  if (problem !== null) throw failure(`${purpose}: ${problem}`);
+  for (const allocation of allocations) memory.checkGuards(purpose, allocation);
+}
+
+function checkRange(purpose: string, what: string, value: number, least: number, most: number): void {
+  if (!Number.isInteger(value) || value < least || value > most)
+    throw failure(`${purpose}: ${what} is ${value}, expected ${least} to ${most}`);
+}
+
+/** 8 bytes each. A pointer may be 0, for what a kernel is told not to read. */
+function packArguments(
+  purpose: string,
+  kernel: LoadedKernel,
+  values: Launch['arguments'],
+  memory: EmulatedMemory,
+): { readonly packed: Uint8Array; readonly allocations: ReadonlySet<Allocation> } {
+  const { parameters } = kernel;
+  if (values.length !== parameters.length)
+    throw failure(`${purpose}: ${values.length} arguments, expected ${parameters.length} (${parameters})`);
+  const packed = new DataView(new ArrayBuffer(8 * values.length));
+  const allocations = new Set<Allocation>();
+  for (const [index, value] of values.entries()) {
+    const what = `argument ${index}`;
+    if ((parameters[index] === 'p') !== (typeof value === 'bigint'))
+      throw failure(`${purpose}: ${what} is a ${typeof value}, expected ${parameters} (p bigint, i number)`);
+    if (typeof value === 'bigint') {
+      if (value !== 0n) allocations.add(memory.find(`${purpose}, ${what}`, value, 1));
+      packed.setBigUint64(8 * index, value, true);
+    } else {
+      checkRange(purpose, what, value, -(2 ** 31), 2 ** 31 - 1);
+      packed.setInt32(8 * index, value, true);
+    }
+  }
+  return { packed: new Uint8Array(packed.buffer), allocations };
+}
+
+function failure(message: string): MistletoeError {
+  return new MistletoeError('runtime', `${message}.`);
+}

@@ -1,0 +1,216 @@
+// The threads of a block as fibers on one thread of the processor: they run one after the other, always in the same order,
+// and change only where one of them waits for others. A fiber runs threads as plain calls until one of them waits; then
+// another fiber goes on with the rest. So a kernel without barriers costs no more than its calls.
+#include "emulated-threads.h"
+#include <csetjmp>
+#include <memory>
+#include <ucontext.h>
+#include <vector>
+
+dim3 gridDim, blockDim, blockIdx;
+dim3 threadIdx{0, 0, 0};
+
+namespace emulated {
+
+alignas(256) unsigned char sharedMemory[mostSharedBytes + sharedGuardBytes];
+uint64_t blockSerial = 0;
+
+namespace {
+
+constexpr std::size_t stackBytes = 128 * 1024;
+constexpr unsigned char sharedGuard = 0xa5;
+
+const char* const deadlock = "some of its threads wait at a barrier or a shuffle that others never reach";
+const char* const sharedOverrun = "it wrote past the end of its dynamic shared memory";
+
+struct Fiber {
+  std::unique_ptr<char[]> stack{new char[stackBytes]};
+  ucontext_t entry{};
+  jmp_buf resumption;
+  bool entered = false;
+  unsigned thread = 0;
+};
+
+enum class State { running, atBlockBarrier, atWarpBarrier, finished };
+
+struct Thread {
+  State state = State::running;
+  Fiber* fiber = nullptr;
+  unsigned mask = 0;     // the lanes that it waits for
+  uint64_t offered = 0;  // to the other lanes
+};
+
+struct Warp {
+  uint64_t exchanged[warpSize];  // what the lanes offered when they last met
+};
+
+struct Block {
+  Body body = nullptr;
+  const void* context = nullptr;
+  unsigned next = 0;  // the first thread that has not begun
+  std::vector<Thread> threads;
+  std::vector<Warp> warps;
+};
+
+Block block;
+std::vector<std::unique_ptr<Fiber>> fibers;
+std::vector<Fiber*> idleFibers;
+Fiber* current = nullptr;
+jmp_buf scheduler;
+
+// Contexts are entered once and then left and resumed by jumps, because swapcontext asks the system at each change.
+[[gnu::noinline]] void suspend() {
+  if (_setjmp(current->resumption) == 0) _longjmp(scheduler, 1);
+}
+
+void runThreads() {
+  for (;;) {
+    while (block.next < block.threads.size()) {
+      const unsigned thread = block.next++;
+      current->thread = thread;
+      threadIdx.x = thread;
+      block.body(block.context);
+      block.threads[thread].state = State::finished;
+    }
+    idleFibers.push_back(current);
+    suspend();
+  }
+}
+
+Fiber* takeFiber() {
+  if (idleFibers.empty()) {
+    fibers.push_back(std::make_unique<Fiber>());
+    Fiber* fiber = fibers.back().get();
+    getcontext(&fiber->entry);
+    fiber->entry.uc_stack.ss_sp = fiber->stack.get();
+    fiber->entry.uc_stack.ss_size = stackBytes;
+    makecontext(&fiber->entry, runThreads, 0);
+    return fiber;
+  }
+  Fiber* fiber = idleFibers.back();
+  idleFibers.pop_back();
+  return fiber;
+}
+
+[[gnu::noinline]] void resume(Fiber* fiber) {
+  current = fiber;
+  threadIdx.x = fiber->thread;
+  if (_setjmp(scheduler) != 0) return;
+  if (fiber->entered) _longjmp(fiber->resumption, 1);
+  fiber->entered = true;
+  setcontext(&fiber->entry);
+}
+
+void waitAt(State barrier, unsigned mask, uint64_t offered) {
+  block.threads[current->thread] = {barrier, current, mask, offered};
+  suspend();
+}
+
+// A mask whose lanes have all come; those that have finished are excused, as on the device.
+bool haveMet(std::size_t firstThread, unsigned mask) {
+  for (unsigned lane = 0; lane < warpSize; lane++) {
+    if ((mask >> lane & 1) == 0 || firstThread + lane >= block.threads.size()) continue;
+    const Thread& thread = block.threads[firstThread + lane];
+    if (thread.state == State::finished) continue;
+    if (thread.state != State::atWarpBarrier || thread.mask != mask) return false;
+  }
+  return true;
+}
+
+// Values pass at the moment of release, so that a lane that runs ahead cannot overwrite what others have yet to read.
+void releaseLanes(std::size_t firstThread, unsigned mask) {
+  for (unsigned lane = 0; lane < warpSize; lane++) {
+    if ((mask >> lane & 1) == 0) continue;
+    uint64_t& exchanged = block.warps[firstThread / warpSize].exchanged[lane];
+    exchanged = ~uint64_t{0};
+    if (firstThread + lane >= block.threads.size()) continue;
+    Thread& thread = block.threads[firstThread + lane];
+    if (thread.state == State::finished) continue;
+    exchanged = thread.offered;
+    thread.state = State::running;
+  }
+}
+
+bool releaseWarps() {
+  bool released = false;
+  for (std::size_t index = 0; index < block.threads.size(); index++) {
+    const Thread& thread = block.threads[index];
+    const std::size_t firstThread = index - index % warpSize;
+    if (thread.state != State::atWarpBarrier || !haveMet(firstThread, thread.mask)) continue;
+    releaseLanes(firstThread, thread.mask);
+    released = true;
+  }
+  return released;
+}
+
+bool releaseBlock() {
+  bool released = false;
+  for (const Thread& thread : block.threads)
+    if (thread.state == State::atWarpBarrier) return false;
+  for (Thread& thread : block.threads) {
+    if (thread.state != State::atBlockBarrier) continue;
+    thread.state = State::running;
+    released = true;
+  }
+  return released;
+}
+
+bool isBlockFinished() {
+  for (const Thread& thread : block.threads)
+    if (thread.state != State::finished) return false;
+  return true;
+}
+
+// What went wrong, or nothing.
+const char* runBlock(unsigned threads) {
+  blockSerial++;
+  block.next = 0;
+  block.threads.assign(threads, {});
+  block.warps.resize((threads + warpSize - 1) / warpSize);
+  while (block.next < threads) resume(takeFiber());
+  while (!isBlockFinished()) {
+    if (!releaseWarps() && !releaseBlock()) {
+      idleFibers.clear();
+      fibers.clear();
+      return deadlock;
+    }
+    for (Thread& thread : block.threads)
+      if (thread.state == State::running) resume(thread.fiber);
+  }
+  return nullptr;
+}
+
+bool isSharedGuardIntact(std::size_t sharedBytes) {
+  for (std::size_t index = sharedBytes; index < sharedBytes + sharedGuardBytes; index++)
+    if (sharedMemory[index] != sharedGuard) return false;
+  return true;
+}
+
+}  // namespace
+
+// Blocks run one after the other; what shared memory holds at the beginning of one is undefined.
+const char* runGrid(dim3 grid, unsigned threads, std::size_t sharedBytes, Body body, const void* context) {
+  gridDim = grid;
+  blockDim = {threads, 1, 1};
+  block.body = body;
+  block.context = context;
+  std::memset(sharedMemory + sharedBytes, sharedGuard, sharedGuardBytes);
+  for (blockIdx.z = 0; blockIdx.z < grid.z; blockIdx.z++)
+    for (blockIdx.y = 0; blockIdx.y < grid.y; blockIdx.y++)
+      for (blockIdx.x = 0; blockIdx.x < grid.x; blockIdx.x++) {
+        std::memset(sharedMemory, 0xff, sharedBytes);
+        if (const char* failure = runBlock(threads)) return failure;
+      }
+  return isSharedGuardIntact(sharedBytes) ? nullptr : sharedOverrun;
+}
+
+void waitForBlock() { waitAt(State::atBlockBarrier, 0, 0); }
+
+void waitForLanes(unsigned mask, uint64_t offered) { waitAt(State::atWarpBarrier, mask, offered); }
+
+uint64_t valueOffered(unsigned mask, unsigned lane) {
+  const bool takesPart = mask >> lane & 1;
+  return takesPart ? block.warps[threadIdx.x / warpSize].exchanged[lane] : ~uint64_t{0};
+}
+
+}  // namespace emulated
