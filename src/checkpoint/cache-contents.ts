@@ -1,6 +1,9 @@
 /** The cache for people who look into it: what each file was made for, and whether its bytes are still right. */
+import { withFile } from './binary-file.js';
 import type { CheckResult } from './cache-check.js';
 import { checkThoroughly } from './cache-check.js';
+import type { CacheContent } from './cache-file.js';
+import { readFooter } from './cache-file.js';
 import { readCacheLimit } from './cache-folder.js';
 import { readNote } from './cache-note.js';
 import type { CachedWeights } from './cache-survey.js';
@@ -9,6 +12,8 @@ import { countBytes, surveyCache } from './cache-survey.js';
 export interface DescribedWeights extends CachedWeights {
   /** Folder of the checkpoint that it was last used for, where that is known. */
   readonly checkpoint: string | undefined;
+  /** Undefined where the file is damaged, or of another version. */
+  readonly content: CacheContent | undefined;
 }
 
 export interface CacheContents {
@@ -36,7 +41,8 @@ export async function describeCache(
   const weights: DescribedWeights[] = [];
   for (const each of survey.weights.toReversed()) {
     const checkpoint = (await readNote(each.path))?.checkpoint;
-    weights.push({ ...each, checkpoint: checkpoint === '' ? undefined : checkpoint });
+    const content = await readContent(each.path);
+    weights.push({ ...each, checkpoint: checkpoint === '' ? undefined : checkpoint, content });
   }
   return {
     ...{ folder: survey.folder, limitBytes, weights },
@@ -44,6 +50,11 @@ export async function describeCache(
     temporaryCount: survey.small.filter(({ name }) => name.kind === 'temporary').length,
     foreignCount: survey.foreignCount,
   };
+}
+
+async function readContent(path: string): Promise<CacheContent | undefined> {
+  const footer = await withFile(path, readFooter).catch(() => undefined);
+  return footer === 'other-format' ? undefined : footer?.content;
 }
 
 export interface CheckedWeights extends CachedWeights {

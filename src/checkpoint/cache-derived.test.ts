@@ -169,6 +169,8 @@ describe('packed weights in a file', () => {
     await run(store);
     const { weights, totalBytes } = await describeCache(model.cacheFolder);
     expect(weights.map(({ checkpoint }) => checkpoint)).toEqual([model.folder, model.folder]);
+    const contentOf = (path: string) => weights.find((each) => each.path === path)?.content;
+    expect([pathOf(store), packedPath(store)].map(contentOf)).toEqual(['plain', 'packed']);
     expect(totalBytes).toBe(statSync(pathOf(store)).size + statSync(packedPath(store)).size);
     expect((await verifyCache(model.cacheFolder)).map(({ result }) => result)).toEqual(['whole', 'whole']);
     // This process uses both.

@@ -141,16 +141,23 @@ async function writeSealed(
   await output.finish();
 }
 
+/** Weights as they were converted, or what a runtime has made of them for its kernels. */
+export type CacheContent = 'plain' | 'packed';
+
 /** What a file says of itself, once size, footer and trailer agree with each other. */
 export interface CacheFooter {
   readonly key: string;
+  readonly content: CacheContent;
   readonly dataBytes: number;
   readonly sha256: string;
   readonly bytes: Buffer;
 }
 
 const hashText = z.string().regex(/^[0-9a-f]{64}$/);
-const footerSchema = z.object({ key: hashText, dataBytes: z.number().int().nonnegative(), sha256: hashText });
+const footerSchema = z.object({
+  ...{ key: hashText, dataBytes: z.number().int().nonnegative(), sha256: hashText },
+  table: z.unknown().optional(),
+});
 
 /** Reads the end of the file only; `undefined` means damaged. */
 export async function readFooter(file: BinaryFile): Promise<CacheFooter | 'other-format' | undefined> {
@@ -163,8 +170,9 @@ export async function readFooter(file: BinaryFile): Promise<CacheFooter | 'other
   if (!trailer.equals(makeTrailer(bytes))) return undefined;
   const contents: unknown = JSON.parse(bytes.toString('utf8')); // its hash fits, so it is what was written
   if (!z.object({ format: z.literal(formatVersion) }).safeParse(contents).success) return 'other-format';
-  const footer = footerSchema.parse(contents);
-  return footer.dataBytes === dataBytes ? { ...footer, bytes } : undefined;
+  const { table, ...footer } = footerSchema.parse(contents);
+  const content = table === undefined ? 'plain' : 'packed';
+  return footer.dataBytes === dataBytes ? { ...footer, content, bytes } : undefined;
 }
 
 /** Whether the file was made for this key and has exactly these tensors in these places. */

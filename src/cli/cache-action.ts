@@ -24,7 +24,11 @@ export async function runCache(task: CacheTask, flags: CacheFlags, { stdout }: T
         {
           ...contents,
           limitBytes: Number.isFinite(limitBytes) ? limitBytes : null,
-          weights: weights.map((each) => ({ ...toJson(each), checkpoint: each.checkpoint ?? null })),
+          weights: weights.map((each) => ({
+            ...toJson(each),
+            checkpoint: each.checkpoint ?? null,
+            content: each.content ?? null,
+          })),
         },
         contentsLines(contents),
       );

@@ -21,7 +21,7 @@ export function contentsLines(contents: CacheContents): readonly string[] {
       ? []
       : [
           '',
-          formatRow(['file', 'size', 'last used', 'made from']),
+          formatRow(['file', 'size', 'weights', 'last used', 'made from']),
           ...weights.slice(0, shownFiles).map(describeRow),
         ]),
     ...(hidden > 0 ? [`... and ${hidden} more; --format json lists them all.`] : []),
@@ -35,7 +35,7 @@ export function contentsLines(contents: CacheContents): readonly string[] {
   ];
 }
 
-const widths = [14, 9, 17];
+const widths = [14, 9, 7, 17];
 
 function formatRow(cells: readonly string[]): string {
   return cells
@@ -44,10 +44,11 @@ function formatRow(cells: readonly string[]): string {
     .trimEnd();
 }
 
-function describeRow({ path, sizeBytes, lastUsed, checkpoint, isInUse }: DescribedWeights): string {
+function describeRow(weights: DescribedWeights): string {
+  const { path, sizeBytes, content = 'unknown', lastUsed, checkpoint, isInUse } = weights;
   const origin = checkpoint === undefined ? 'unknown' : asOneLine(checkpoint);
   const when = isInUse ? 'now' : `${lastUsed.toISOString().slice(0, 16).replace('T', ' ')}Z`;
-  return formatRow([shortName(path), formatBytes(sizeBytes), when, origin]);
+  return formatRow([shortName(path), formatBytes(sizeBytes), content, when, origin]);
 }
 
 /** Twelve of its 64 digits tell files apart. */

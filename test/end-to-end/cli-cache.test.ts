@@ -3,6 +3,8 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { makeTemporaryFolder } from '../../src/checkpoint/testing/temporary-folder.js';
 import { run } from '../../src/cli/program.js';
+import { loadModel } from '../../src/model/causal-model.js';
+import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import { createFakeTerminal } from '../support/fake-terminal.js';
 import { createRunner } from '../support/run-command.js';
 import { TinyAudits } from '../support/tiny-audit.js';
@@ -41,7 +43,7 @@ describe('mistletoe cache', () => {
     const { code, out } = await cache([]);
     expect(code).toBe(0);
     expect(out).toMatch(new RegExp(`^folder +${folder}\nlimit +64\\.0 GB .*\nused +[\\d.]+ KB in 2 files`));
-    expect(out).toMatch(new RegExp(`^[0-9a-f]{12}… +[\\d.]+ KB +now +${audits.targetFolder}$`, 'm'));
+    expect(out).toMatch(new RegExp(`^[0-9a-f]{12}… +[\\d.]+ KB +plain +now +${audits.targetFolder}$`, 'm'));
     expect(out).toContain(drafter);
     expect(out).toContain('1 other entry in the folder');
 
@@ -54,6 +56,24 @@ describe('mistletoe cache', () => {
       [audits.targetFolder, drafter].sort(),
     );
     expect(listed.totalBytes).toBe(listed.weights.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0));
+  });
+
+  it('says which of a large model’s files is the packed one, and which can no longer be told', async () => {
+    const folder = newFolder();
+    const runtime = createOnnxRuntime({ threads: 1, packedWeightLimitBytes: 0 }); // all models are large
+    const model = await loadModel(audits.targetFolder, { runtime, cacheFolder: folder });
+    await model.prepare();
+    await runtime.dispose();
+    writeFileSync(join(folder, `${'a'.repeat(64)}.weights`), 'x');
+    const cache = createRunner('cache', folder);
+    const { out } = await cache([]);
+    for (const content of ['plain', 'packed'])
+      expect(out).toMatch(new RegExp(`^[0-9a-f]{12}… .* ${content} +now +${audits.targetFolder}$`, 'm'));
+    expect(out).toMatch(/^a{12}… +1 bytes? +unknown +\d.*Z +unknown$/m);
+    const { weights } = JSON.parse((await cache(['--format', 'json'])).out) as {
+      weights: { content: string | null }[];
+    };
+    expect(weights.map(({ content }) => content).sort()).toEqual(['packed', 'plain', null].sort());
   });
 
   it('verifies: whole with 0, damaged with 2, and the damaged one is made anew', async () => {
