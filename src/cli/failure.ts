@@ -23,6 +23,7 @@ export const signalCodes: Readonly<Record<StopSignal, number>> = {
 
 const codeOf: Readonly<Partial<Record<ErrorCode, number>>> = {
   runtime: exitCodes.failure,
+  network: exitCodes.failure,
   incomplete: exitCodes.incomplete,
 };
 

@@ -10,6 +10,7 @@ export type ErrorCode =
   | 'context' // the sequence does not fit the model's context
   | 'drafter' // a drafter does not fit its target, or misbehaves
   | 'incomplete' // the run ended without a usable result
+  | 'network' // a server cannot be reached, or sent something else than it promised
   | 'runtime'; // the numeric runtime failed
 
 export interface ErrorDetails {

@@ -25,6 +25,8 @@ export const fileLimits = {
   suffixes: 1_000_000,
   /** result.json and the other files of a run. */
   auditResult: 512 * mebibyte,
+  /** One answer of the Hugging Face hub's API: a page of 1,000 files has some 300 kB. */
+  hubAnswer: 16 * mebibyte,
   /** tree:FILE.json. */
   tree: mebibyte,
 } as const;

@@ -71,7 +71,7 @@ export type EngineRequest = z.infer<typeof requestSchema>;
 
 const codes = [
   ...(['usage', 'checkpoint', 'shape', 'text'] as const),
-  ...(['context', 'drafter', 'incomplete', 'runtime'] as const),
+  ...(['context', 'drafter', 'incomplete', 'network', 'runtime'] as const),
 ] satisfies readonly ErrorCode[];
 
 const failure = z.strictObject({

@@ -104,7 +104,8 @@ export async function startHub(): Promise<FakeHub> {
     requests,
     add(repository, contents, { isGated = false } = {}) {
       const bytes = Object.entries(contents).map(([path, value]) => [path, Buffer.from(value)] as const);
-      const commit = createHash('sha1').update(JSON.stringify(bytes)).digest('hex');
+      const hashes = bytes.map(([path, value]) => [path, gitHash(value)]);
+      const commit = createHash('sha1').update(JSON.stringify(hashes)).digest('hex');
       repositories.set(repository, { commit, contents: new Map(bytes), isGated });
       return commit;
     },
