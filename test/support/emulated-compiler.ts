@@ -11,7 +11,7 @@ import { MistletoeError } from '../../src/core/errors.js';
 
 const sources = import.meta.dirname;
 const libraryFiles = ['emulated-library.cpp', 'emulated-threads.cpp'];
-const headerFiles = ['emulated-cuda.h', 'emulated-halves.h', 'emulated-threads.h'];
+const headerFiles = ['emulated-cuda.h', 'emulated-halves.h', 'emulated-math.h', 'emulated-threads.h'];
 // Names that are not exported stay within their library: many kernels of one process call their helpers alike. A product
 // and a sum stay two operations, since the compiler would fuse them on some processors and not on others.
 const flags = ['-std=c++20', '-shared', '-fPIC', '-pthread', '-fvisibility=hidden', '-ffp-contract=off'];

@@ -1,11 +1,14 @@
 // CUDA C++ as plain C++: what kernels may use of the language and of its built-in functions.
 #pragma once
+#include "emulated-math.h"
 #include "emulated-threads.h"
-#include <cmath>
 #include <type_traits>
-#include <utility>
 
-using std::isfinite, std::isinf, std::isnan;
+#define INFINITY __builtin_inff()
+#define NAN __builtin_nanf("")
+inline bool isnan(float x) { return __builtin_isnan(x); }
+inline bool isinf(float x) { return __builtin_isinf(x); }
+inline bool isfinite(float x) { return __builtin_isfinite(x); }
 
 #define __global__ EXPORTED
 #define __device__
@@ -67,14 +70,14 @@ T atomicAdd(T* address, std::type_identity_t<T> value) {
 template <typename A, typename B>
 std::common_type_t<A, B> min(A a, B b) {
   using Common = std::common_type_t<A, B>;
-  if constexpr (std::is_floating_point_v<Common>) return std::fmin(static_cast<Common>(a), static_cast<Common>(b));
+  if constexpr (std::is_same_v<Common, float>) return fminf(a, b);
   else return static_cast<Common>(b) < static_cast<Common>(a) ? b : a;
 }
 
 template <typename A, typename B>
 std::common_type_t<A, B> max(A a, B b) {
   using Common = std::common_type_t<A, B>;
-  if constexpr (std::is_floating_point_v<Common>) return std::fmax(static_cast<Common>(a), static_cast<Common>(b));
+  if constexpr (std::is_same_v<Common, float>) return fmaxf(a, b);
   else return static_cast<Common>(a) < static_cast<Common>(b) ? b : a;
 }
 
@@ -93,7 +96,7 @@ To castBits(From value) {
   return bits;
 }
 
-inline float reciprocalRoot(float x) { return 1.0f / std::sqrt(x); }
+inline float reciprocalRoot(float x) { return 1.0f / sqrtf(x); }
 inline float reciprocal(float x) { return 1.0f / x; }
 
 }  // namespace emulated
@@ -112,25 +115,39 @@ inline float reciprocal(float x) { return 1.0f / x; }
 
 namespace emulated {
 
-// How arguments arrive: one after the other, 8 bytes each.
-template <typename T>
-T readArgument(const char* packed, std::size_t index) {
-  T value;
-  std::memcpy(&value, packed + 8 * index, sizeof value);
-  return value;
-}
+// Arguments arrive one after the other, 8 bytes each. A list in braces is read from left to right.
+struct ArgumentReader {
+  const char* packed;
 
-template <typename... A, std::size_t... I>
-const char* launch(void (*kernel)(A...), dim3 grid, unsigned threads, unsigned sharedBytes, const char* packed,
-                   std::index_sequence<I...>) {
-  const auto call = [=] { kernel(readArgument<A>(packed, I)...); };
-  const Body body = [](const void* context) { (*static_cast<const decltype(call)*>(context))(); };
-  return runGrid(grid, threads, sharedBytes, body, &call);
-}
+  template <typename T>
+  T next() {
+    T value;
+    std::memcpy(&value, packed, sizeof value);
+    packed += 8;
+    return value;
+  }
+};
+
+template <typename... A>
+struct Call {
+  void (*kernel)(A...);
+  const char* packed;
+
+  static void run(const void* context) {
+    const Call& call = *static_cast<const Call*>(context);
+    ArgumentReader reader{call.packed};
+    Invocation{call.kernel, reader.next<A>()...};
+  }
+
+  struct Invocation {
+    Invocation(void (*kernel)(A...), A... arguments) { kernel(arguments...); }
+  };
+};
 
 template <typename... A>
 const char* launch(void (*kernel)(A...), dim3 grid, unsigned threads, unsigned sharedBytes, const char* packed) {
-  return launch(kernel, grid, threads, sharedBytes, packed, std::index_sequence_for<A...>{});
+  const Call<A...> call{kernel, packed};
+  return runGrid(grid, threads, sharedBytes, Call<A...>::run, &call);
 }
 
 // A letter for each parameter: p for a pointer, i for an int.

@@ -1,6 +1,6 @@
 // bfloat16 and float16 as CUDA's headers name them. Both round to the nearest value, at a tie to the even one.
 #pragma once
-#include <cmath>
+#include "emulated-math.h"
 #include <cstdint>
 #include <cstring>
 
@@ -19,7 +19,7 @@ using half = __half;
 constexpr uint16_t emulatedHalfNan = 0x7fff;
 
 inline __nv_bfloat16 __float2bfloat16(float value) {
-  if (std::isnan(value)) return {emulatedHalfNan};
+  if (__builtin_isnan(value)) return {emulatedHalfNan};
   uint32_t bits;
   std::memcpy(&bits, &value, sizeof bits);
   return {static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16)};
@@ -33,13 +33,13 @@ inline float __bfloat162float(__nv_bfloat16 half) {
 }
 
 inline __half __float2half(float value) {
-  if (std::isnan(value)) return {emulatedHalfNan};
-  const int sign = std::signbit(value) ? 0x8000 : 0;
-  const float magnitude = std::fabs(value);
+  if (__builtin_isnan(value)) return {emulatedHalfNan};
+  const int sign = __builtin_signbit(value) ? 0x8000 : 0;
+  const float magnitude = fabsf(value);
   if (magnitude >= 65520) return {static_cast<uint16_t>(sign | 0x7c00)};
   // Below 2^-14 the steps stay as they are (subnormal), so that exponent counts for all smaller ones too.
-  const int exponent = magnitude < 0x1p-14f ? -14 : std::ilogb(magnitude);
-  const int steps = static_cast<int>(std::nearbyint(std::ldexp(magnitude, 10 - exponent)));
+  const int exponent = magnitude < 0x1p-14f ? -14 : ilogbf(magnitude);
+  const int steps = static_cast<int>(nearbyintf(ldexpf(magnitude, 10 - exponent)));
   // Of a normal number the leading one is among the steps; a carry into the exponent is right as it is.
   return {static_cast<uint16_t>(sign | (((exponent + 14) << 10) + steps))};
 }
@@ -48,7 +48,7 @@ inline float __half2float(__half half) {
   const float sign = (half.bits & 0x8000) == 0 ? 1.0f : -1.0f;
   const int exponent = (half.bits >> 10) & 0x1f;
   const int fraction = half.bits & 0x3ff;
-  if (exponent == 0x1f) return fraction == 0 ? sign * INFINITY : NAN;
-  return exponent == 0 ? sign * std::ldexp(static_cast<float>(fraction), -24)
-                       : sign * std::ldexp(static_cast<float>(fraction + 1024), exponent - 25);
+  if (exponent == 0x1f) return fraction == 0 ? sign * __builtin_inff() : __builtin_nanf("");
+  return exponent == 0 ? sign * ldexpf(static_cast<float>(fraction), -24)
+                       : sign * ldexpf(static_cast<float>(fraction + 1024), exponent - 25);
 }

@@ -42,7 +42,7 @@ export function createEmulatedKernels(deviceLibrary: string, memory: EmulatedMem
         kernel(name) {
           const handle = handles.get(name);
           if (handle !== undefined) return handle;
-          throw failure(`kernel: there is no ${name} in the module, which has: ${listNames(handles)}`);
+          throw failure(`kernel: there is no kernel ${name} in the module, which has: ${listNames(handles)}`);
         },
         unload() {
           for (const handle of handles.values()) known.delete(handle);
@@ -52,7 +52,7 @@ export function createEmulatedKernels(deviceLibrary: string, memory: EmulatedMem
     launch(launch) {
       const kernel = known.get(launch.kernel);
       if (kernel === undefined)
-        throw failure(`launch: this device has no kernel ${launch.kernel.name}, or its module was unloaded`);
+        throw failure(`launch: the module of ${launch.kernel.name} is not loaded on this device`);
       run(kernel, launch, memory);
     },
   };

@@ -74,7 +74,9 @@ export function createEmulatedMemory(library: LibraryHandle, totalBytes: number)
         throw failure(`allocate: ${bytes} is not a number of bytes above 0`);
       const address = bytes > totalBytes - usedBytes ? 0n : BigInt(functions.allocate(bytes, made));
       if (address === 0n)
-        throw failure(`allocate: ${bytes} bytes asked for, ${totalBytes - usedBytes} of ${totalBytes} left`);
+        throw failure(
+          `allocate: no room for ${bytes} bytes; ${totalBytes - usedBytes} of ${totalBytes} are free`,
+        );
       allocations.splice(countUpTo(address), 0, { address, bytes, serial: made++ });
       usedBytes += bytes;
       return address;

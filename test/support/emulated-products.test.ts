@@ -168,7 +168,11 @@ describeEmulated('products of the emulated device', (bench) => {
       message: 'written over an operand',
       change: (product) => ({ ...product, result: { ...product.result, address: product.left.address } }),
     },
-    { why: 'an empty product', message: 'a size below 1', change: (product) => ({ ...product, inner: 0 }) },
+    {
+      why: 'a size below 0',
+      message: 'no shape of a product',
+      change: (product) => ({ ...product, inner: -1 }),
+    },
   ])('are refused: $why', ({ message, types: [type, resultType] = ['float32', 'float32'], change }) => {
     const product = createProduct(type, resultType);
     expect(() => {

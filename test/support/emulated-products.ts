@@ -24,15 +24,18 @@ export function createEmulatedProducts(
   return (product) => {
     const { rows, columns, inner, batch, left, right } = product;
     for (const size of [rows, columns, inner, batch])
-      if (!Number.isInteger(size) || size < 1)
-        throw failure(`[${batch}][${rows}][${inner}][${columns}] has a size below 1`);
+      if (!Number.isInteger(size) || size < 0)
+        throw failure(`[${batch}][${rows}][${inner}][${columns}] is no shape of a product`);
+    if (rows * columns * batch === 0) return;
     const result = { ...product.result, transposed: false };
     checkTypes(left.type, right.type, result.type);
-    checkOperand({ ...left, name: 'left', rows, columns: inner }, batch, memory);
-    checkOperand({ ...right, name: 'right', rows: inner, columns }, batch, memory);
+    if (inner > 0) {
+      checkOperand({ ...left, name: 'left', rows, columns: inner }, batch, memory);
+      checkOperand({ ...right, name: 'right', rows: inner, columns }, batch, memory);
+      if (result.address === left.address || result.address === right.address)
+        throw failure('the result is written over an operand');
+    }
     const written = checkOperand({ ...result, name: 'result', rows, columns }, batch, memory);
-    if (result.address === left.address || result.address === right.address)
-      throw failure('the result is written over an operand');
     if (batch > 1 && result.batchStride < columns)
       throw failure(`results of a stack overlap: their batch stride is ${result.batchStride}`);
     multiply({ ...product, left: toNumbers(left), right: toNumbers(right), result: toNumbers(result) });
