@@ -120,6 +120,15 @@ describeEmulated('products of the emulated device', (bench) => {
     expect(await bench.fetchFloats(result.address, 1)).toEqual([2 ** 24]);
   });
 
+  it('are 0 over no elements, and nothing where they have none', async () => {
+    const product = createProduct('float32', 'float32');
+    const count = sizes.batch * sizes.rows * sizes.columns;
+    bench.device.multiply({ ...product, rows: 0 });
+    expect(await readResult(product.result, count)).toEqual(new Array(count).fill(NaN));
+    bench.device.multiply({ ...product, inner: 0 });
+    expect(await readResult(product.result, count)).toEqual(new Array(count).fill(0));
+  });
+
   it.each<{
     why: string;
     message: string;
