@@ -1,22 +1,23 @@
 /**
  * Policies: how scores become a tree. A chain takes one token a level; a static tree fills a fixed shape by rank; a
- * dynamic tree (EAGLE-2, arXiv 2406.16858, section 4) expands the nodes that the drafter itself thinks most likely
- * and then keeps the best of all. At temperature 0 tokens are the drafter's best; above it chains and static trees
- * draw without replacement from the drafter's processed distribution, which verification then needs.
+ * dynamic tree follows the drafter's own confidence (dynamic-tree.ts). At temperature 0 tokens are the drafter's best;
+ * above it chains and static trees draw without replacement from the drafter's processed distribution, which
+ * verification then needs.
  */
 import { MistletoeError } from '../core/errors.js';
 import type { Random } from '../core/random.js';
 import { drawWithoutReplacement } from '../core/random.js';
 import type { SamplingOptions } from '../core/sampling.js';
 import { toDistribution } from '../core/sampling.js';
-import { topIndices } from '../core/vector.js';
-import type { DraftSession, GrowingDraft } from './drafter.js';
+import { Draft, finishTree } from './draft-tokens.js';
+import type { DraftSession } from './drafter.js';
+import { growDynamicTree } from './dynamic-tree.js';
 import type { DraftPolicy, DynamicPolicy } from './policy.js';
 import { formatDraftPolicy, loadTreeShape } from './policy.js';
 import type { DraftScores } from './scores.js';
 import { detailFor } from './scores.js';
 import type { TokenTree } from './token-tree.js';
-import { chainTree, createTree } from './token-tree.js';
+import { chainTree } from './token-tree.js';
 import type { TreeShape } from './tree-shapes.js';
 
 /** A policy whose files are read and which is known to fit its drafter. */
@@ -95,7 +96,7 @@ export async function growTree(session: DraftSession, request: DraftRequest): Pr
   const { policy, along } = request;
   const { isDeterministic = false } = session;
   if (along !== undefined && !isDeterministic) return growAlong(session, request, along);
-  if (policy.kind === 'dynamic') return growDynamicTree(session, request, policy);
+  if (policy.kind === 'dynamic') return growDynamicTree(session, policy, request);
   const isCertain = isDeterministic || request.sampling.temperature === 0;
   if (policy.kind === 'chain' && isCertain && session.draftChain !== undefined) {
     if (request.depthLimit < 1) return chainTree(request.root, []);
@@ -132,22 +133,6 @@ async function growAlong(
     draft.add(tokens[node]!, node);
   }
   return finishTree(draft, distributions);
-}
-
-class Draft implements GrowingDraft {
-  readonly tokens: number[];
-  readonly parents: number[] = [-1];
-  readonly depths: number[] = [0];
-
-  constructor(root: number) {
-    this.tokens = [root];
-  }
-
-  add(token: number, parent: number): number {
-    this.parents.push(parent);
-    this.depths.push(this.depths[parent]! + 1);
-    return this.tokens.push(token) - 1;
-  }
 }
 
 const chains = new Map<number, TreeShape>();
@@ -222,51 +207,4 @@ function drawSiblings(scores: DraftScores, row: number, draw: SiblingDraw): read
   const distribution = toDistribution(scores.logits(row), draw.sampling);
   draw.distributions[draw.node] = distribution;
   return drawWithoutReplacement(distribution, draw.count, draw.random);
-}
-
-async function growDynamicTree(
-  session: DraftSession,
-  { root, depthLimit }: DraftRequest,
-  { total, depth, topK }: DynamicPolicy,
-): Promise<TokenTree> {
-  const draft = new Draft(root);
-  const scores: number[] = [0]; // [node] the drafter's log-probability of the whole path
-  let frontier = [0];
-  for (let level = 0; level <= depth && level < depthLimit; level++) {
-    const expanded = await session.expand(draft, frontier, detailFor(topK));
-    const children = frontier.flatMap((parent, row) => {
-      const best = expanded.top(row, topK);
-      return Array.from(best.tokens, (token, rank) => {
-        scores.push(scores[parent]! + best.logProbabilities[rank]!);
-        return draft.add(token, parent);
-      });
-    });
-    const childScores = Float64Array.from(children, (child) => scores[child]!);
-    frontier = Array.from(topIndices(childScores, topK), (index) => children[index]!);
-  }
-  // A child never scores above its parent and comes after it, so the best nodes, ties to the earlier, are connected.
-  const candidates = Float64Array.from(scores.slice(1));
-  const kept = Array.from(
-    topIndices(candidates, Math.min(total - 1, candidates.length)),
-    (index) => index + 1,
-  );
-  kept.sort((left, right) => left - right);
-  const selected = new Draft(root);
-  const placed = new Map<number, number>([[0, 0]]);
-  for (const node of kept) {
-    placed.set(node, selected.add(draft.tokens[node]!, placed.get(draft.parents[node]!)!));
-  }
-  return finishTree(selected, undefined);
-}
-
-function finishTree(
-  draft: GrowingDraft,
-  distributions: readonly (Float32Array | undefined)[] | undefined,
-): TokenTree {
-  return createTree({
-    tokens: Int32Array.from(draft.tokens),
-    parents: Int32Array.from(draft.parents),
-    origin: distributions === undefined ? 'deterministic' : 'sampled',
-    ...(distributions === undefined ? {} : { draftDistributions: distributions }),
-  });
 }

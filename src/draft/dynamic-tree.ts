@@ -1,0 +1,51 @@
+/**
+ * Dynamic trees (EAGLE-2, arXiv 2406.16858, section 4): each level expands the nodes that the drafter itself thinks most
+ * likely, and in the end the best of all nodes are kept.
+ */
+import { topIndices } from '../core/vector.js';
+import { Draft, finishTree } from './draft-tokens.js';
+import type { DraftSession } from './drafter.js';
+import type { DynamicPolicy } from './policy.js';
+import { detailFor } from './scores.js';
+import type { TokenTree } from './token-tree.js';
+
+export interface DynamicStart {
+  readonly root: number;
+  /** Levels that fit the contexts of target and drafter. */
+  readonly depthLimit: number;
+}
+
+export async function growDynamicTree(
+  session: DraftSession,
+  { total, depth, topK }: DynamicPolicy,
+  { root, depthLimit }: DynamicStart,
+): Promise<TokenTree> {
+  const draft = new Draft(root);
+  const scores: number[] = [0]; // [node] the drafter's log-probability of the whole path
+  let frontier = [0];
+  for (let level = 0; level <= depth && level < depthLimit; level++) {
+    const expanded = await session.expand(draft, frontier, detailFor(topK));
+    const children = frontier.flatMap((parent, row) => {
+      const best = expanded.top(row, topK);
+      return Array.from(best.tokens, (token, rank) => {
+        scores.push(scores[parent]! + best.logProbabilities[rank]!);
+        return draft.add(token, parent);
+      });
+    });
+    const childScores = Float64Array.from(children, (child) => scores[child]!);
+    frontier = Array.from(topIndices(childScores, topK), (index) => children[index]!);
+  }
+  // A child never scores above its parent and comes after it, so the best nodes, ties to the earlier, are connected.
+  const candidates = Float64Array.from(scores.slice(1));
+  const kept = Array.from(
+    topIndices(candidates, Math.min(total - 1, candidates.length)),
+    (index) => index + 1,
+  );
+  kept.sort((left, right) => left - right);
+  const selected = new Draft(root);
+  const placed = new Map<number, number>([[0, 0]]);
+  for (const node of kept) {
+    placed.set(node, selected.add(draft.tokens[node]!, placed.get(draft.parents[node]!)!));
+  }
+  return finishTree(selected, undefined);
+}
