@@ -5,7 +5,8 @@
  * Run: npm run bench:audit [-- PROMPTS_PER_SET [THREADS [DRAFTER ...]]]
  */
 import { join } from 'node:path';
-import type { ArmName, PromptResult } from '../src/audit/result.js';
+import type { ArmName } from '../src/audit/arms.js';
+import type { PromptResult } from '../src/audit/result.js';
 import { presets } from '../src/audit/settings.js';
 import { summariseDrafter } from '../src/audit/summary.js';
 import { packageRoot } from '../src/decode/bundled-models.js';

@@ -140,7 +140,8 @@ export type { AuditOptions, AuditOutcome, RunPlace } from './audit/run-audit.js'
 export type { AuditEvents, UnitName } from './audit/audit-events.js';
 export { presets } from './audit/settings.js';
 export type { AuditSettings, PresetName } from './audit/settings.js';
-export type { AuditResult, AuditTimings } from './audit/result.js';
+export type { AuditTimings } from './audit/audit-timings.js';
+export type { AuditResult } from './audit/result.js';
 export { judge } from './report/verdict.js';
 export type { Gate, Verdict } from './report/verdict.js';
 export { writeReports } from './report/write-reports.js';

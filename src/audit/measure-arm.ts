@@ -13,19 +13,13 @@ import type { Drafter } from '../draft/drafter.js';
 import type { Meeting } from '../model/meeting.js';
 import { countSteps } from '../measure/equal-length.js';
 import { createTextStream } from '../text/text-stream.js';
+import type { ArmName } from './arms.js';
 import type { AuditPrompt } from './audit-prompt.js';
 import { joinPrompt, suffixText } from './audit-prompt.js';
+import type { ArmTiming } from './audit-timings.js';
 import type { KeepBounds } from './feasibility.js';
 import { measurePreservation } from './preservation.js';
-import type {
-  AcceptanceSummary,
-  AnswerRecord,
-  ArmName,
-  ArmResult,
-  ArmTiming,
-  EqualLengths,
-  HeldRecord,
-} from './result.js';
+import type { AcceptanceSummary, AnswerRecord, ArmResult, EqualLengths, HeldRecord } from './result.js';
 import type { Scorer } from './scoring.js';
 
 export interface ArmMeasure {

@@ -1,29 +1,13 @@
 /**
  * What an audit finds, as plain data: the authority behind every report. Everything here is a function of the
  * configuration, the seed and the weights, so that a resumed run writes the same bytes; measured times, which are
- * not, live apart in AuditTimings.
+ * not, live apart in audit-timings.ts.
  */
 import type { KeptClass } from '../measure/kept-class.js';
+import type { ArmName, ControlName } from './arms.js';
+import type { SearchTrace } from './search-trace.js';
 
 export const resultSchema = 'mistletoe.audit/2';
-
-/** The rows of a result; `attack` (or `given`) counts only against the others. */
-export const arms = [
-  'clean',
-  'clean-again', // A/A: the clean prompt measured a second time
-  'random', // random allowed tokens of the same length, several draws
-  'fluent', // ordinary text of the same length
-  'undirected', // the search with random numbers in place of gradient and objective, of equal effort
-  'preservation-only', // the search with nothing but the preservation loss
-  'unprojected', // the search without projection
-  'given', // suffixes that the user gave
-  'attack',
-] as const;
-export type ArmName = (typeof arms)[number];
-
-/** What the attack has to beat, each by a paired test over prompts. */
-export const controls = ['clean', 'random', 'fluent', 'undirected'] as const;
-export type ControlName = (typeof controls)[number];
 
 export interface AuditResult {
   readonly schema: typeof resultSchema;
@@ -155,31 +139,6 @@ export interface PreservationMeasures {
   readonly withinBound: boolean;
 }
 
-export interface SearchTrace {
-  readonly arm: ArmName;
-  readonly repeat: number;
-  readonly objective: string;
-  readonly projection: string;
-  /** The effort: candidates scored, and suffixes decoded at the end. */
-  readonly scoredCandidates: number;
-  readonly decodedSuffixes: number;
-  readonly steps: readonly TracePoint[];
-}
-
-export interface TracePoint {
-  readonly step: number;
-  /** The objective and the divergence of the suffix that the search stands at; larger is worse for the service. */
-  readonly degradation: number;
-  readonly divergence: number;
-  /** The lowest accepted length along the clean answer so far, inside the bounds; null where there is none. */
-  readonly acceptedLength: number | null;
-  /** Cosine between the search direction and the preservation gradient, before and after projection. */
-  readonly cosineBefore: number;
-  readonly cosineAfter: number;
-  readonly candidates: number;
-  readonly vetoed: number;
-}
-
 export interface Interval {
   readonly estimate: number;
   readonly low: number;
@@ -257,28 +216,4 @@ export interface UniversalSplit {
   readonly divergence: number;
   readonly kept: Readonly<Record<KeptClass, number>>;
   readonly pValue: number;
-}
-
-/** Measured times, one entry for each arm of each prompt; never part of AuditResult. */
-export interface ArmTiming {
-  readonly drafter: string;
-  readonly promptId: string;
-  readonly arm: ArmName;
-  readonly repeat: number;
-  readonly prefillMs: number;
-  readonly decodeMs: number;
-  readonly draftMs: number;
-  readonly verifyMs: number;
-  readonly tokensPerSecond: number;
-  /** Plain decoding of the same prompt to the same length, in the same process; null where it was not run. */
-  readonly plainTokensPerSecond: number | null;
-  /** tokensPerSecond / plainTokensPerSecond */
-  readonly speedup: number | null;
-}
-
-export interface AuditTimings {
-  readonly machine: string;
-  readonly arms: readonly ArmTiming[];
-  /** The whole run, from its first start to its end, time before a resume included and time in between not. */
-  readonly totalMs: number;
 }

@@ -3,7 +3,7 @@ import type { Random } from '../core/random.js';
 import type { Candidate } from './candidates.js';
 import type { KeepBounds } from './feasibility.js';
 import type { Projection } from './projection.js';
-import type { TracePoint } from './result.js';
+import type { TracePoint } from './search-trace.js';
 import type { Scored, SuffixGradients } from './suffix-score.js';
 
 export interface SearchSettings extends KeepBounds {

@@ -14,8 +14,8 @@ import type { Candidate } from './candidates.js';
 import { mergeEdits, planChanges, proposeCandidates } from './candidates.js';
 import { isInside } from './feasibility.js';
 import { cosine, projectGradient } from './projection.js';
-import type { TracePoint } from './result.js';
 import type { SearchOutcome, SearchProblem, SearchSettings } from './search-problem.js';
+import type { TracePoint } from './search-trace.js';
 import { SuffixBuffer } from './suffix-buffer.js';
 import type { Scored } from './suffix-score.js';
 

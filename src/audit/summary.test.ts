@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { KeptClass } from '../measure/kept-class.js';
-import type { ArmName, ArmResult, PromptResult } from './result.js';
+import type { ArmName } from './arms.js';
+import type { ArmResult, PromptResult } from './result.js';
 import { summariseDrafter } from './summary.js';
 
 interface Numbers {

@@ -6,18 +6,17 @@ import { poolHistograms } from '../decode/acceptance.js';
 import { bootstrapInterval, pooledAcceptedLengthInterval } from '../measure/bootstrap.js';
 import { keptClasses, type KeptClass } from '../measure/kept-class.js';
 import { testSignedRanks } from '../measure/wilcoxon.js';
+import type { ArmName, ControlName } from './arms.js';
+import { arms, controls } from './arms.js';
 import type {
   AcceptanceSummary,
-  ArmName,
   ArmResult,
   ArmSummary,
-  ControlName,
   DrafterSummary,
   Interval,
   PairedTest,
   PromptResult,
 } from './result.js';
-import { arms, controls } from './result.js';
 import type { StepCounts } from './same-answer.js';
 import { acceptedLengthOf, poolCounts } from './same-answer.js';
 

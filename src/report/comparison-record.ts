@@ -1,5 +1,6 @@
 /** What a comparison of two audits reads and what it finds, as plain data. */
-import type { ArmName, AuditSetup, Interval } from '../audit/result.js';
+import type { ArmName } from '../audit/arms.js';
+import type { AuditSetup, Interval } from '../audit/result.js';
 import type { KeptClass } from '../measure/kept-class.js';
 
 export const comparisonSchema = 'mistletoe.comparison/1';

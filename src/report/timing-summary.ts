@@ -1,5 +1,6 @@
 /** Measured times by row: the median over prompts, which one slow moment of a shared machine cannot move far. */
-import type { ArmName, ArmTiming, AuditTimings } from '../audit/result.js';
+import type { ArmName } from '../audit/arms.js';
+import type { ArmTiming, AuditTimings } from '../audit/audit-timings.js';
 
 export interface TimingSummary {
   readonly n: number;

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import type { AuditResult, ControlName, DrafterSummary } from '../audit/result.js';
-import { controls } from '../audit/result.js';
+import type { ControlName } from '../audit/arms.js';
+import { controls } from '../audit/arms.js';
+import type { AuditResult, DrafterSummary } from '../audit/result.js';
 import { createSampleAudit } from './testing/sample-audit.js';
 import { judge } from './verdict.js';
 

@@ -6,8 +6,9 @@
  */
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { listAllowedTokens } from '../../src/audit/allowed-tokens.js';
+import type { ArmName } from '../../src/audit/arms.js';
 import { randomSuffix } from '../../src/audit/candidates.js';
-import type { ArmName, ArmResult, AuditResult, PromptResult } from '../../src/audit/result.js';
+import type { ArmResult, AuditResult, PromptResult } from '../../src/audit/result.js';
 import { searchSuffix } from '../../src/audit/search.js';
 import type { Scored } from '../../src/audit/suffix-score.js';
 import { summariseDrafter } from '../../src/audit/summary.js';

@@ -4,7 +4,8 @@
  * escape were missing somewhere.
  */
 import { createHash } from 'node:crypto';
-import type { AuditResult, AuditTimings } from '../../audit/result.js';
+import type { AuditTimings } from '../../audit/audit-timings.js';
+import type { AuditResult } from '../../audit/result.js';
 import type { Verdict } from '../verdict.js';
 import type { Markup } from './markup.js';
 import { fragment, trusted } from './markup.js';

@@ -1,6 +1,7 @@
 /** One row of one prompt of the sample audit: answers cut into tokens, drafts accepted by a biased coin. */
 import type { Random } from '../../core/random.js';
-import type { ArmName, ArmResult, EqualLengths, SlowOther } from '../../audit/result.js';
+import type { ArmName } from '../../audit/arms.js';
+import type { ArmResult, EqualLengths, SlowOther } from '../../audit/result.js';
 import { classifyAnswer } from '../../measure/kept-class.js';
 import { simulateDecoding } from './sample-decoding.js';
 import type { SampleText } from './sample-texts.js';

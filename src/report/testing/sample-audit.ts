@@ -5,8 +5,11 @@
  */
 import type { Random } from '../../core/random.js';
 import { createRandom } from '../../core/random.js';
-import type { ArmName, AuditResult, AuditTimings, DrafterResult, PromptResult } from '../../audit/result.js';
-import { arms, resultSchema } from '../../audit/result.js';
+import type { ArmName } from '../../audit/arms.js';
+import { arms } from '../../audit/arms.js';
+import type { AuditTimings } from '../../audit/audit-timings.js';
+import type { AuditResult, DrafterResult, PromptResult } from '../../audit/result.js';
+import { resultSchema } from '../../audit/result.js';
 import { summariseDrafter } from '../../audit/summary.js';
 import { listRepeats, sampleArm } from './sample-arms.js';
 import { sampleTrace } from './sample-decoding.js';

@@ -1,5 +1,7 @@
 /** Speculative decoding and a search as a biased coin would have them. */
-import type { AcceptanceSummary, ArmName, SearchTrace } from '../../audit/result.js';
+import type { ArmName } from '../../audit/arms.js';
+import type { AcceptanceSummary } from '../../audit/result.js';
+import type { SearchTrace } from '../../audit/search-trace.js';
 import type { Random } from '../../core/random.js';
 
 const draftDepth = 4;

@@ -3,7 +3,9 @@
  * of the divergence has the bound that no kept suffix may pass.
  */
 import * as Plot from '@observablehq/plot';
-import type { ArmName, DrafterResult, TracePoint } from '../../../audit/result.js';
+import type { ArmName } from '../../../audit/arms.js';
+import type { DrafterResult } from '../../../audit/result.js';
+import type { TracePoint } from '../../../audit/search-trace.js';
 import { armLabels, sameAnswerLength } from '../../arm-names.js';
 import { acceptedLengthText, divergenceText } from '../../number-text.js';
 import { median } from '../../timing-summary.js';

@@ -3,8 +3,9 @@
  * controls are open marks. Seeds and draws of a prompt are pooled, as in the tests.
  */
 import * as Plot from '@observablehq/plot';
-import type { ArmName, DrafterResult } from '../../../audit/result.js';
-import { arms } from '../../../audit/result.js';
+import type { ArmName } from '../../../audit/arms.js';
+import { arms } from '../../../audit/arms.js';
+import type { DrafterResult } from '../../../audit/result.js';
 import { countedArm } from '../../../audit/summary.js';
 import { armLabels, sameAnswerLength } from '../../arm-names.js';
 import { acceptedLengthText } from '../../number-text.js';

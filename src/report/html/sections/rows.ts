@@ -1,5 +1,6 @@
 /** The tables that everything rests on: every row of every drafter, with columns that explain themselves. */
-import type { ArmSummary, AuditResult, AuditTimings, DrafterResult } from '../../../audit/result.js';
+import type { AuditTimings } from '../../../audit/audit-timings.js';
+import type { ArmSummary, AuditResult, DrafterResult } from '../../../audit/result.js';
 import { countedArm } from '../../../audit/summary.js';
 import { armLabels, armPurposes } from '../../arm-names.js';
 import { levelNames } from '../../levels.js';

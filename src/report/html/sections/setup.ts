@@ -1,6 +1,8 @@
 /** How the numbers came to be, how to get them again, and what they do not say. */
-import type { AuditResult, AuditTimings, DrafterResult, SearchTrace } from '../../../audit/result.js';
-import { arms } from '../../../audit/result.js';
+import { arms } from '../../../audit/arms.js';
+import type { AuditTimings } from '../../../audit/audit-timings.js';
+import type { AuditResult, DrafterResult } from '../../../audit/result.js';
+import type { SearchTrace } from '../../../audit/search-trace.js';
 import { armLabels, armPurposes, findArm } from '../../arm-names.js';
 import {
   acceptedLengthText,
