@@ -6,13 +6,19 @@ import { add, multiply } from '../../src/graph/operations/elementwise.js';
 import { argmax } from '../../src/graph/operations/indexing.js';
 import { constant, input } from '../../src/graph/operations/leaves.js';
 import { sum } from '../../src/graph/operations/reductions.js';
+import { createCudaRuntime } from '../../src/runtime/cuda/cuda-runtime.js';
 import { createInterpreter } from '../../src/runtime/interpreter/interpreter.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import type { Runtime } from '../../src/runtime/program.js';
 import { bufferOf, float32, floatsOf, pickRows, resident } from '../../src/runtime/program.js';
 import type { RowBuffer } from '../../src/runtime/row-buffer.js';
+import { createEmulatedDevice, findCompiler } from '../support/emulated-device.js';
 
-const runtimes: readonly Runtime[] = [createInterpreter(), createOnnxRuntime({ threads: 1 })];
+const runtimes: readonly Runtime[] = [
+  createInterpreter(),
+  createOnnxRuntime({ threads: 1 }),
+  ...(findCompiler() === undefined ? [] : [createCudaRuntime(createEmulatedDevice())]),
+];
 afterAll(async () => {
   for (const runtime of runtimes) await runtime.dispose();
 });

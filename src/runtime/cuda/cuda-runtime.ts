@@ -1,0 +1,117 @@
+/** Graphs on an NVIDIA GPU: products by cuBLASLt, everything else by kernels that are written for the graph. */
+import { MistletoeError } from '../../core/errors.js';
+import { encodeHalves, isHalf } from '../../core/half-floats.js';
+import { planContraction } from '../../graph/contraction-plan.js';
+import { spellOutAttention } from '../../graph/operations/attention.js';
+import { simplify } from '../../graph/simplify.js';
+import { listInputs } from '../program-inputs.js';
+import type { NamedTensors, Program, Runtime } from '../program.js';
+import type { RowBuffer } from '../row-buffer.js';
+import type { WeightStore } from '../weights.js';
+import { CudaProgram } from './cuda-program.js';
+import { DeviceMemory } from './device-memory.js';
+import type { Allocation } from './device-rows.js';
+import { allocateRows } from './device-rows.js';
+import { DeviceWeights } from './device-weights.js';
+import type { Address, Device, ElementType, Kernel, KernelModule } from './device.js';
+import { kernelPrelude } from './kernels.js';
+import type { Place, ProductType, Schedule } from './schedule.js';
+import { scheduleGraph } from './schedule.js';
+
+export interface CudaRuntimeOptions {
+  /** In which type products read what they multiply; float32 unless told. */
+  readonly productType?: ProductType;
+}
+
+export function createCudaRuntime(device: Device, options: CudaRuntimeOptions = {}): Runtime {
+  return new CudaRuntime(device, options.productType ?? 'float32');
+}
+
+class CudaRuntime implements Runtime {
+  readonly name = 'cuda';
+  private readonly memory: DeviceMemory;
+  private readonly weights: DeviceWeights;
+  /** By source: layers, and programs that are alike, have kernels in common. */
+  private readonly modules = new Map<string, KernelModule>();
+  private isDisposed = false;
+
+  constructor(
+    private readonly device: Device,
+    private readonly productType: ProductType,
+  ) {
+    this.memory = new DeviceMemory(device);
+    this.weights = new DeviceWeights(this.memory);
+  }
+
+  allocate(rowCount: number, width: number): RowBuffer {
+    const rows = allocateRows(this.memory, rowCount, width);
+    if (rowCount * width > 0) this.device.clear(rows.address, 4 * rowCount * width);
+    return rows;
+  }
+
+  async compile(outputs: NamedTensors, stores: readonly WeightStore[] = []): Promise<Program> {
+    if (this.isDisposed)
+      throw new MistletoeError('runtime', 'The runtime was asked for a program after it was disposed of.');
+    const graph = simplify(outputs, [spellOutAttention, planContraction]);
+    const schedule = scheduleGraph(graph, this.productType);
+    const kernels = this.compileKernels(schedule);
+    const brought = new Map<object, Address>();
+    const tables: Allocation[] = [];
+    for (const place of schedule.places) {
+      const { tensor } = place;
+      if (tensor.operation === 'weight' && place.origin === 'weight')
+        brought.set(place.key, await this.weights.find(stores, tensor, place.type));
+      else if (tensor.operation === 'constant' && place.origin === 'constant')
+        tables.push(this.bringTable(place, tensor.attributes.values, brought));
+    }
+    return new CudaProgram(this.memory, {
+      ...{ inputs: listInputs(outputs), schedule, kernels, brought },
+      dispose: () => {
+        for (const table of tables) table.free();
+      },
+    });
+  }
+
+  private bringTable(place: Place, values: readonly number[], brought: Map<object, Address>): Allocation {
+    const data = encodeTable(place.type, values);
+    const table = this.memory.take(data.byteLength);
+    this.device.upload(table.address, data);
+    brought.set(place.key, table.address);
+    return table;
+  }
+
+  /** [step] -> kernel; equal texts are compiled once. */
+  private compileKernels(schedule: Schedule): ReadonlyMap<number, Kernel> {
+    const names = new Map<string, string>(); // text -> name
+    const nameOf = new Map<number, string>();
+    schedule.steps.forEach((step, at) => {
+      if (step.kind !== 'kernel') return;
+      const text = step.plan.write('kernel');
+      const name = names.get(text) ?? `kernel${names.size}`;
+      names.set(text, name);
+      nameOf.set(at, name);
+    });
+    if (names.size === 0) return new Map();
+    const bodies = [...names].map(([text, name]) => text.replace('void kernel(', `void ${name}(`));
+    const source = [kernelPrelude, ...bodies].join('\n');
+    const module = this.modules.get(source) ?? this.device.compile(source);
+    this.modules.set(source, module);
+    return new Map([...nameOf].map(([at, name]) => [at, module.kernel(name)]));
+  }
+
+  async dispose(): Promise<void> {
+    if (this.isDisposed) return;
+    this.isDisposed = true;
+    await this.device.synchronize();
+    await this.weights.dispose();
+    this.memory.dispose();
+    for (const module of this.modules.values()) module.unload();
+    this.device.dispose();
+  }
+}
+
+function encodeTable(type: ElementType, values: readonly number[]): ArrayBufferView {
+  if (isHalf(type)) return encodeHalves(values, type);
+  if (type === 'float32') return Float32Array.from(values);
+  return type === 'int32' ? Int32Array.from(values) : Uint8Array.from(values);
+}

@@ -1,0 +1,308 @@
+/**
+ * Kernels for what a graph computes outside products of matrices. Most are one loop over the elements of the result;
+ * operations that look at whole rows give each row to a block of threads, which share what they find in order, so that
+ * sums do not depend on chance.
+ */
+import type { Dimension } from '../../graph/dimension.js';
+import { countElements, multiplyDimensions } from '../../graph/dimension.js';
+import type { Tensor, TensorOf } from '../../graph/tensor.js';
+import type { FindOperand } from './element-code.js';
+import { axesOf, ElementCode } from './element-code.js';
+import { halfCode } from './half-code.js';
+import type { KernelOperand } from './kernel-text.js';
+import { KernelText } from './kernel-text.js';
+
+/** A kernel before it has a name: the same text may serve many places. */
+export interface KernelPlan {
+  readonly write: (name: string) => string;
+  /** In the order of its parameters behind the first, which holds the values of the symbols. */
+  readonly operands: readonly KernelOperand[];
+  readonly symbols: readonly string[];
+  readonly threads: ThreadNeed;
+}
+
+/** How many threads a kernel can use: one for each element, or a block of `block` threads for each row. */
+export type ThreadNeed =
+  | { readonly kind: 'elements'; readonly count: Dimension }
+  | { readonly kind: 'rows'; readonly count: Dimension; readonly width: Dimension };
+
+/** Helpers that kernels may call; the compiler drops what is not used. */
+export const kernelPrelude = `${halfCode}
+
+// Sums and maxima over all threads of a block, the same in every thread.
+__device__ float blockSum(float value) {
+  __shared__ float parts[33];
+  for (int step = 16; step > 0; step >>= 1) value += __shfl_xor_sync(0xffffffffu, value, step);
+  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = value;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    float total = 0.0f;
+    for (int warp = 0; warp < blockDim.x / 32; warp++) total += parts[warp];
+    parts[32] = total;
+  }
+  __syncthreads();
+  const float total = parts[32];
+  __syncthreads();
+  return total;
+}
+
+__device__ float blockMaximum(float value) {
+  __shared__ float parts[33];
+  for (int step = 16; step > 0; step >>= 1) value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, step));
+  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = value;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    float largest = parts[0];
+    for (int warp = 1; warp < blockDim.x / 32; warp++) largest = fmaxf(largest, parts[warp]);
+    parts[32] = largest;
+  }
+  __syncthreads();
+  const float largest = parts[32];
+  __syncthreads();
+  return largest;
+}
+
+// Whether (a, i) comes before (b, j): the larger value, at a tie the lower index.
+__device__ bool comesBefore(float a, int i, float b, int j) { return a > b || (a == b && i < j); }
+
+// The first of all threads' pairs, the same in every thread.
+__device__ void blockFirst(float& value, int& index) {
+  __shared__ float values[33];
+  __shared__ int indices[33];
+  for (int step = 16; step > 0; step >>= 1) {
+    const float other = __shfl_xor_sync(0xffffffffu, value, step);
+    const int otherIndex = __shfl_xor_sync(0xffffffffu, index, step);
+    if (comesBefore(other, otherIndex, value, index)) { value = other; index = otherIndex; }
+  }
+  if (threadIdx.x % 32 == 0) { values[threadIdx.x / 32] = value; indices[threadIdx.x / 32] = index; }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    int best = 0;
+    for (int warp = 1; warp < blockDim.x / 32; warp++)
+      if (comesBefore(values[warp], indices[warp], values[best], indices[best])) best = warp;
+    values[32] = values[best];
+    indices[32] = indices[best];
+  }
+  __syncthreads();
+  value = values[32];
+  index = indices[32];
+  __syncthreads();
+}
+`;
+
+interface Writing {
+  readonly text: KernelText;
+  readonly code: ElementCode;
+  readonly result: KernelOperand;
+}
+
+function plan(
+  result: KernelOperand,
+  find: FindOperand,
+  threads: ThreadNeed,
+  write: (writing: Writing) => void,
+): KernelPlan {
+  const text = new KernelText();
+  write({ text, code: new ElementCode(text, find), result });
+  const written = new Set<object>([result.key]);
+  return {
+    write: (name) => text.finish(name, written),
+    operands: text.operands,
+    symbols: text.symbols,
+    threads,
+  };
+}
+
+/** Each element of a tensor by itself, into memory. */
+export function planMap(tensor: Tensor, result: KernelOperand, find: FindOperand): KernelPlan {
+  const count = countElements(tensor.shape);
+  return plan(result, find, { kind: 'elements', count }, ({ text, code }) => {
+    const loop = `for (int at = blockIdx.x * blockDim.x + threadIdx.x; at < ${text.count(tensor.shape)}; at += gridDim.x * blockDim.x)`;
+    text.block(loop, () => {
+      text.store(result, 'at', code.element(tensor, { flat: 'at' }));
+    });
+  });
+}
+
+type RowOperation =
+  'softmax' | 'logSoftmax' | 'rmsNorm' | 'reduceMaximum' | 'argmax' | 'topValues' | 'topIndices';
+
+const overRow = 'for (int j = threadIdx.x; j < width; j += blockDim.x)';
+
+interface RowWriting extends Writing {
+  /** The element of the row at j. */
+  readonly element: () => string;
+}
+
+const rowOperations: {
+  readonly [Name in RowOperation]: (tensor: TensorOf<Name>, writing: RowWriting) => void;
+} = {
+  softmax: (_, writing) => {
+    const { text, element, result } = writing;
+    const total = writeExponentials(writing);
+    text.block(overRow, () => {
+      text.store(result, 'row * width + j', `expf(${element()} - largest) / ${total}`);
+    });
+  },
+  logSoftmax: (_, writing) => {
+    const { text, element, result } = writing;
+    const total = writeExponentials(writing);
+    text.line(`const float logarithm = logf(${total});`);
+    text.block(overRow, () => {
+      text.store(result, 'row * width + j', `${element()} - largest - logarithm`);
+    });
+  },
+  rmsNorm: ({ attributes: { epsilon }, inputs: [, scale] }, { text, code, element, result }) => {
+    text.line('float squares = 0.0f;');
+    text.block(overRow, () => {
+      const value = element();
+      text.line(`squares += ${value} * ${value};`);
+    });
+    text.line(`const float factor = 1.0f / sqrtf(blockSum(squares) / width + ${Math.fround(epsilon)}f);`);
+    text.block(overRow, () => {
+      const weight = code.element(scale!, { flat: 'j' });
+      text.store(result, 'row * width + j', `${element()} * factor * ${weight}`);
+    });
+  },
+  reduceMaximum: (_, writing) => {
+    writeMaximum(writing);
+    writing.text.block('if (threadIdx.x == 0)', () => {
+      writing.text.store(writing.result, 'row', 'largest');
+    });
+  },
+  argmax: (_, writing) => {
+    writeRanks(writing, 1, ({ text, result }) => {
+      text.store(result, 'row', 'last');
+    });
+  },
+  topValues: ({ attributes: { count } }, writing) => {
+    writeRanks(writing, count, ({ text, result }) => {
+      text.store(result, `row * ${count} + rank`, 'bound');
+    });
+  },
+  topIndices: ({ attributes: { count } }, writing) => {
+    writeRanks(writing, count, ({ text, result }) => {
+      text.store(result, `row * ${count} + rank`, 'last');
+    });
+  },
+};
+
+function writeMaximum({ text, element }: RowWriting): void {
+  text.line('float part = -INFINITY;');
+  text.block(overRow, () => {
+    text.line(`part = fmaxf(part, ${element()});`);
+  });
+  text.line('const float largest = blockMaximum(part);');
+}
+
+/** `largest`, and the sum of exponentials below it. */
+function writeExponentials(writing: RowWriting): string {
+  writeMaximum(writing);
+  const { text, element } = writing;
+  text.line('float powers = 0.0f;');
+  text.block(overRow, () => {
+    text.line(`powers += expf(${element()} - largest);`);
+  });
+  text.line('const float total = blockSum(powers);');
+  return 'total';
+}
+
+/** Takes the first behind the last one taken, `count` times: `bound` at `last`. */
+function writeRanks(writing: RowWriting, count: number, take: (writing: RowWriting) => void): void {
+  const { text, element } = writing;
+  text.line('float bound = INFINITY;');
+  text.line('int last = -1;');
+  text.block(`for (int rank = 0; rank < ${count}; rank++)`, () => {
+    text.line('float best = -INFINITY;');
+    text.line('int place = 0x7fffffff;');
+    text.block(overRow, () => {
+      const value = element();
+      text.line(
+        `if ((rank == 0 || comesBefore(bound, last, ${value}, j)) && comesBefore(${value}, j, best, place)) { best = ${value}; place = j; }`,
+      );
+    });
+    text.line('blockFirst(best, place);');
+    text.line('bound = best;');
+    text.line('last = place;');
+    text.block('if (threadIdx.x == 0)', () => {
+      take(writing);
+    });
+  });
+}
+
+type RowTensor = Extract<Tensor, { readonly operation: RowOperation }>;
+
+export const isRowOperation = (tensor: Tensor): tensor is RowTensor => tensor.operation in rowOperations;
+
+/** An operation that looks at rows along the last axis, each by a block of threads. */
+export function planRows(tensor: RowTensor, result: KernelOperand, find: FindOperand): KernelPlan {
+  const [x] = tensor.inputs;
+  const [leading, width] = [x!.shape.slice(0, -1), x!.shape.at(-1)!];
+  const count = countElements(leading);
+  return plan(result, find, { kind: 'rows', count, width }, (writing) => {
+    const { text, code } = writing;
+    text.line(`const int width = ${text.dimension(width)};`);
+    text.block(`for (int row = blockIdx.x; row < ${text.count(leading)}; row += gridDim.x)`, () => {
+      const element = (): string => {
+        const axes = axesOf(text, { flat: 'row' }, leading);
+        return code.element(x!, { axes: [...axes, 'j'] });
+      };
+      const write = rowOperations[tensor.operation] as (tensor: Tensor, writing: RowWriting) => void;
+      write(tensor, { ...writing, element });
+    });
+  });
+}
+
+/** A sum along any axes, each element by a block that adds in a fixed order. */
+export function planSum(tensor: TensorOf<'sum'>, result: KernelOperand, find: FindOperand): KernelPlan {
+  const [x] = tensor.inputs;
+  const { axes } = tensor.attributes;
+  const summed = axes.map((axis) => x!.shape[axis]!);
+  const width = countElements(summed);
+  const count = countElements(tensor.shape);
+  return plan(result, find, { kind: 'rows', count, width }, ({ text, code }) => {
+    text.line(`const int width = ${text.dimension(width)};`);
+    text.block(`for (int row = blockIdx.x; row < ${text.count(tensor.shape)}; row += gridDim.x)`, () => {
+      text.line('float part = 0.0f;');
+      const kept = axesOf(text, { flat: 'row' }, tensor.shape);
+      text.block(overRow, () => {
+        const inner = axesOf(text, { flat: 'j' }, summed);
+        const index = x!.shape.map((_, axis) => {
+          const place = axes.indexOf(axis);
+          return place < 0 ? kept[axis]! : inner[place]!;
+        });
+        text.line(`part += ${code.element(x!, { axes: index })};`);
+      });
+      text.line('const float total = blockSum(part);');
+      text.block('if (threadIdx.x == 0)', () => {
+        text.store(result, 'row', 'total');
+      });
+    });
+  });
+}
+
+/** Rows added at given places, each element in the order of the rows. */
+export function planScatter(
+  tensor: TensorOf<'scatterAddRows'>,
+  result: KernelOperand,
+  find: FindOperand,
+): KernelPlan {
+  const [, indices, values] = tensor.inputs;
+  const width = countElements(tensor.shape.slice(1));
+  const rows = countElements(indices!.shape);
+  const count = multiplyDimensions(tensor.shape[0]!, width);
+  return plan(result, find, { kind: 'elements', count }, ({ text, code }) => {
+    const loop = `for (int at = blockIdx.x * blockDim.x + threadIdx.x; at < ${text.count(tensor.shape)}; at += gridDim.x * blockDim.x)`;
+    text.block(loop, () => {
+      text.line(`const int row = at / ${text.dimension(width)};`);
+      text.line(`const int column = at % ${text.dimension(width)};`);
+      text.line('float total = 0.0f;');
+      text.block(`for (int m = 0; m < ${text.dimension(rows)}; m++)`, () => {
+        text.line(`if (${code.element(indices!, { flat: 'm' })} != row) continue;`);
+        const from = text.define('int', `m * ${text.dimension(width)} + column`);
+        text.line(`total += ${code.element(values!, { flat: from })};`);
+      });
+      text.store(result, 'at', 'total');
+    });
+  });
+}

@@ -1,0 +1,207 @@
+/**
+ * A graph as steps on a device: which tensors lie in memory, as what type, and which kernel or product makes each. A
+ * tensor lies in memory if it comes from outside, if a kernel of its own makes it, if a product reads it, or if several
+ * read it and it is more than a view; everything else is computed inside the kernel that needs it. A reshape is another
+ * name for the memory of what it reshapes.
+ */
+import { MistletoeError } from '../../core/errors.js';
+import { readMatrixProduct } from '../../graph/contraction-plan.js';
+import type { Shape } from '../../graph/dimension.js';
+import type { Tensor, TensorOf } from '../../graph/tensor.js';
+import { sortTopologically } from '../../graph/tensor.js';
+import type { NamedTensors } from '../program.js';
+import type { ElementType } from './device.js';
+import { isWrittenInPlace } from './element-code.js';
+import type { KernelPlan } from './kernels.js';
+import { isRowOperation, planMap, planRows, planScatter, planSum } from './kernels.js';
+import type { KernelOperand } from './kernel-text.js';
+
+/** A tensor in memory. Its identity is the operand's key. */
+export interface Place extends KernelOperand {
+  readonly tensor: Tensor;
+  readonly origin: 'input' | 'weight' | 'constant' | 'computed';
+}
+
+export type Step =
+  | { readonly kind: 'kernel'; readonly plan: KernelPlan; readonly result: Place }
+  | {
+      readonly kind: 'product';
+      readonly tensor: TensorOf<'contract'>;
+      readonly left: Place;
+      readonly right: Place;
+      readonly result: Place;
+    };
+
+export interface Schedule {
+  readonly steps: readonly Step[];
+  /** [output] where it is made; two outputs never share a place, and none is an input. */
+  readonly outputs: ReadonlyMap<string, Place>;
+  /** [output] its shape, which may be another one than that of what lies there. */
+  readonly shapes: ReadonlyMap<string, Shape>;
+  readonly places: readonly Place[];
+}
+
+/** In which type products read what they multiply: sums are float32 all the same. */
+export type ProductType = 'float32' | 'bfloat16' | 'float16';
+
+export function scheduleGraph(outputs: NamedTensors, productType: ProductType): Schedule {
+  return new Scheduler(outputs, productType).run();
+}
+
+/** What lies where a reshape lies. */
+function rootOf(tensor: Tensor): Tensor {
+  let root = tensor;
+  while (root.operation === 'reshape') root = root.inputs[0]!;
+  return root;
+}
+
+class Scheduler {
+  private readonly order: readonly Tensor[];
+  private readonly uses = new Map<Tensor, number>();
+  private readonly places = new Map<Tensor, Place>();
+  private readonly narrowed = new Map<Place, Place>();
+  private readonly resident: ReadonlySet<Tensor>;
+  private readonly steps: Step[] = [];
+
+  constructor(
+    private readonly outputs: NamedTensors,
+    private readonly productType: ProductType,
+  ) {
+    this.order = sortTopologically(Object.values(outputs));
+    for (const tensor of this.order) {
+      for (const input of new Set(tensor.inputs)) this.uses.set(input, (this.uses.get(input) ?? 0) + 1);
+    }
+    this.resident = this.findResident();
+  }
+
+  run(): Schedule {
+    for (const tensor of this.order) if (this.resident.has(tensor)) this.make(tensor);
+    const taken = new Set<Place>();
+    const outputs = new Map<string, Place>();
+    for (const [name, tensor] of Object.entries(this.outputs)) {
+      const made = this.places.get(rootOf(tensor));
+      const isFree = made?.origin === 'computed' && made.type === typeOf(tensor) && !taken.has(made);
+      const place = isFree ? made : this.compute(tensor, typeOf(tensor));
+      taken.add(place);
+      outputs.set(name, place);
+    }
+    const places = new Set<Place>();
+    for (const step of this.steps) {
+      places.add(step.result);
+      const read =
+        step.kind === 'product' ? [step.left, step.right] : (step.plan.operands as readonly Place[]);
+      for (const place of read) places.add(place);
+    }
+    const shapes = new Map(Object.entries(this.outputs).map(([name, { shape }]) => [name, shape]));
+    return { steps: this.steps, outputs, shapes, places: [...places] };
+  }
+
+  private findResident(): ReadonlySet<Tensor> {
+    const resident = new Set<Tensor>();
+    for (const tensor of this.order) {
+      const { operation, inputs } = tensor;
+      if (operation === 'contract') for (const side of inputs) resident.add(rootOf(side));
+      if (operation === 'rotate') resident.add(rootOf(inputs[0]!));
+      if (operation === 'input' || operation === 'weight' || this.isTable(tensor)) resident.add(tensor);
+      else if (!isWrittenInPlace(tensor)) resident.add(tensor);
+      else if ((this.uses.get(tensor) ?? 0) > 1 && !isCheap(tensor)) resident.add(rootOf(tensor));
+    }
+    for (const tensor of Object.values(this.outputs)) {
+      const root = rootOf(tensor);
+      if (!isCheap(root)) resident.add(root);
+    }
+    return resident;
+  }
+
+  private isTable(tensor: Tensor): boolean {
+    return tensor.operation === 'constant' && tensor.attributes.values.length > 1;
+  }
+
+  private make(tensor: Tensor): void {
+    if (tensor.operation === 'input' || tensor.operation === 'weight' || this.isTable(tensor)) {
+      const origin =
+        tensor.operation === 'input' || tensor.operation === 'weight' ? tensor.operation : 'constant';
+      this.places.set(tensor, createPlace(tensor, this.storedType(tensor), origin));
+      return;
+    }
+    this.places.set(tensor, this.compute(tensor, this.storedType(tensor)));
+  }
+
+  /** What only products read is kept as they read it. */
+  private storedType(tensor: Tensor): ElementType {
+    const type = typeOf(tensor);
+    if (type !== 'float32' || this.productType === 'float32') return type;
+    if (tensor.operation === 'input' || tensor.operation === 'constant') return type;
+    const isOutput = Object.values(this.outputs).some((output) => rootOf(output) === tensor);
+    const readers = this.order.filter((reader) => reader.inputs.some((side) => rootOf(side) === tensor));
+    const isForProducts = readers.every(
+      ({ operation }) => operation === 'contract' || operation === 'reshape',
+    );
+    if (tensor.operation === 'weight') return isForProducts ? this.productType : type;
+    return isForProducts && !isOutput && tensor.operation !== 'contract' ? this.productType : type;
+  }
+
+  private compute(tensor: Tensor, type: ElementType): Place {
+    const result = createPlace(tensor, type, 'computed');
+    const find = (other: Tensor): KernelOperand | undefined => this.places.get(other);
+    if (tensor.operation === 'contract' && !this.places.has(tensor)) {
+      const [left, right] = tensor.inputs.map((side) => this.forProduct(this.places.get(rootOf(side))!));
+      this.steps.push({ kind: 'product', tensor, left: left!, right: right!, result });
+    } else if (isRowOperation(tensor) && !this.places.has(tensor)) {
+      this.steps.push({ kind: 'kernel', plan: planRows(tensor, result, find), result });
+    } else if (tensor.operation === 'sum' && !this.places.has(tensor)) {
+      this.steps.push({ kind: 'kernel', plan: planSum(tensor, result, find), result });
+    } else if (tensor.operation === 'scatterAddRows' && !this.places.has(tensor)) {
+      this.steps.push({ kind: 'kernel', plan: planScatter(tensor, result, find), result });
+    } else {
+      this.steps.push({ kind: 'kernel', plan: planMap(tensor, result, find), result });
+    }
+    return result;
+  }
+
+  /** The same values in the type that products read, made once. */
+  private forProduct(place: Place): Place {
+    if (place.type === this.productType) return place;
+    const known = this.narrowed.get(place);
+    if (known !== undefined) return known;
+    // A weight is brought along in both types; what was computed is converted.
+    const origin = place.origin === 'weight' ? 'weight' : 'computed';
+    const result = createPlace(place.tensor, this.productType, origin);
+    this.narrowed.set(place, result);
+    if (origin === 'computed')
+      this.steps.push({ kind: 'kernel', plan: planMap(place.tensor, result, () => place), result });
+    return result;
+  }
+}
+
+function createPlace(tensor: Tensor, type: ElementType, origin: Place['origin']): Place {
+  return { tensor, type, origin, key: {} };
+}
+
+const typeOf = ({ dtype }: Tensor): ElementType => dtype;
+
+/** Costs no more to compute again than to load. */
+function isCheap(tensor: Tensor): boolean {
+  switch (tensor.operation) {
+    case 'constant':
+      return tensor.attributes.values.length <= 1;
+    case 'broadcast':
+    case 'reshape':
+    case 'stopGradient':
+      return isCheap(tensor.inputs[0]!) || isLeaf(tensor.inputs[0]!);
+    case 'transpose':
+    case 'slice':
+      return isLeaf(tensor.inputs[0]!);
+    default:
+      return false;
+  }
+}
+
+const isLeaf = ({ operation }: Tensor): boolean => operation === 'input' || operation === 'weight';
+
+/** How a contraction's sides lie, for whoever makes the call. */
+export function requireProduct(tensor: TensorOf<'contract'>) {
+  const product = readMatrixProduct(tensor.attributes);
+  if (product !== undefined) return product;
+  throw new MistletoeError('runtime', 'A contraction was lowered before it was planned as a product.');
+}
