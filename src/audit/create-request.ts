@@ -1,7 +1,8 @@
 /** From what a user asks for to a whole request: every default is written out, every model is identified. */
 import { readFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
-import { basename, join, resolve } from 'node:path';
+import { join, resolve } from 'node:path';
+import { nameModel } from '../checkpoint/hub-cache.js';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import { MistletoeError } from '../core/errors.js';
 import { shortenPath } from '../core/shown-words.js';
@@ -45,6 +46,8 @@ export interface AuditPlan {
   /** The command line that runs the same audit, for the report. */
   readonly command?: string | undefined;
   readonly cacheFolder?: string | undefined;
+  /** From what was given for a model to its folder, once everything else is known to be right; by default it is one. */
+  readonly findModel?: ((given: string) => Promise<string>) | undefined;
 }
 
 /**
@@ -55,11 +58,11 @@ export interface AuditPlan {
 export async function createRequest(plan: AuditPlan): Promise<AuditRequest> {
   const { preset = 'standard', seed = 0, transfer = false, universal = false } = plan;
   const settings = applyPreset(preset, plan.settings ?? {});
-  const targetFolder = resolve(plan.target ?? bundledTarget);
+  const { target: givenTarget = bundledTarget, findModel = (given) => Promise.resolve(given) } = plan;
   if (plan.prompts.length === 0) {
     throw new MistletoeError('usage', 'There is no prompt to audit.', { hint: 'Give at least one.' });
   }
-  const folders = chooseDrafters(plan.drafters ?? [], targetFolder);
+  const sources = chooseDrafters(plan.drafters ?? [], givenTarget);
   const searches = (plan.suffixes ?? []).length === 0;
   if (!searches && (transfer || universal)) {
     throw new MistletoeError(
@@ -70,13 +73,15 @@ export async function createRequest(plan: AuditPlan): Promise<AuditRequest> {
       },
     );
   }
-  if (transfer && folders.size < 2) {
+  if (transfer && sources.size < 2) {
     throw new MistletoeError('usage', 'A transfer matrix needs two drafters or more; one was given.', {
       hint: 'Give --drafter several times, or leave --transfer out.',
     });
   }
   const drafters: AuditRequest['drafters'] = [];
-  for (const [id, folder] of folders) {
+  const targetFolder = resolve(await findModel(givenTarget));
+  for (const [id, source] of sources) {
+    const folder = findWeightless(source) === undefined ? resolve(await findModel(source)) : source;
     const { system, heads, hasGradient } = await describeDrafter(folder);
     if (searches && !hasGradient && settings.search === 'gradient') throw withoutGradient(folder);
     const policy = choosePolicy(plan.draft, heads);
@@ -138,23 +143,21 @@ function nameApart(prompts: readonly Prompt[]): AuditRequest['prompts'] {
 }
 
 /** Ids that tell the drafters apart: the folder's name, numbered where two share it. */
-function chooseDrafters(given: readonly string[], targetFolder: string): Map<string, string> {
-  if (given.length === 0 && targetFolder !== bundledTarget) {
-    throw new MistletoeError('usage', `The audit has no drafter for the target ${targetFolder}.`, {
+function chooseDrafters(given: readonly string[], target: string): Map<string, string> {
+  if (given.length === 0 && resolve(target) !== bundledTarget) {
+    throw new MistletoeError('usage', `The audit has no drafter for the target ${target}.`, {
       hint: 'Give --drafter DIR; the bundled drafters fit the bundled target only.',
     });
   }
-  const folders = given.length === 0 ? [bundledDrafterFolder('eagle3')] : given.map(findDrafter);
+  const sources = given.length === 0 ? [bundledDrafterFolder('eagle3')] : given.map(findDrafter);
   const named = new Map<string, string>();
-  for (const source of folders) {
-    const weightless = findWeightless(source);
-    const folder = weightless === undefined ? resolve(source) : source;
-    if ([...named.values()].includes(folder)) {
-      throw new MistletoeError('usage', `The drafter ${folder} was given twice.`, {
+  for (const source of sources) {
+    if ([...named.values()].some((other) => resolve(other) === resolve(source))) {
+      throw new MistletoeError('usage', `The drafter ${source} was given twice.`, {
         hint: 'Each drafter is audited once in a run.',
       });
     }
-    named.set(numberApart(weightless?.name ?? basename(folder), named), folder);
+    named.set(numberApart(findWeightless(source)?.name ?? nameModel(source), named), source);
   }
   return named;
 }

@@ -1,10 +1,11 @@
 /** Which model exactly: name, size and one hash over the files of a folder that decide what it says. */
 import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { basename, join, relative, resolve } from 'node:path';
+import { join, relative, resolve } from 'node:path';
 import { readExactly, withFile } from '../checkpoint/binary-file.js';
 import { defaultCacheFolder } from '../checkpoint/cache-folder.js';
 import { hashFile } from '../checkpoint/content-hash.js';
+import { nameModel } from '../checkpoint/hub-cache.js';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import { makeFolder } from '../core/make-folder.js';
 import { findWeightless } from '../draft/systems.js';
@@ -43,7 +44,7 @@ export async function identifyModel(
   let parameterCount = 0;
   for (const { shape } of tensors.values())
     parameterCount += shape.reduce((product, size) => product * size, 1);
-  return { name: basename(root), parameterCount, sha256: hash.digest('hex') };
+  return { name: nameModel(root), parameterCount, sha256: hash.digest('hex') };
 }
 
 const chunkBytes = 1024 * 1024;

@@ -100,12 +100,16 @@ async function receiveAll(output: Output, request: BlobRequest): Promise<void> {
     try {
       await receive(output, request);
     } catch (failure) {
-      if (!(failure instanceof MistletoeError) || failure.code !== 'network') throw failure;
+      if (!isPassing(failure)) throw failure;
       failures = output.sizeBytes > before ? 1 : failures + 1;
       if (failures >= mostFailures) throw failure;
       await pause(firstPauseMs * 2 ** (failures - 1));
     }
   }
+}
+
+function isPassing(failure: unknown): boolean {
+  return failure instanceof MistletoeError && failure.code === 'network' && !(failure instanceof WrongFile);
 }
 
 async function receive(output: Output, { file, host, openBody, onBytes }: BlobRequest): Promise<void> {
@@ -143,7 +147,7 @@ async function write(output: Output, bytes: Uint8Array): Promise<void> {
 /** What came is not what was announced; to go on from it is of no use. */
 class WrongFile extends MistletoeError {
   constructor(host: string, { path }: HubFile, what: string) {
-    super('checkpoint', `${path} from ${host} ${what}; nothing of it is kept.`, {
+    super('network', `${path} from ${host} ${what}; nothing of it is kept.`, {
       hint: 'Try again; if it stays so, something between here and the hub changes files.',
     });
   }

@@ -168,7 +168,7 @@ describe('what a download is refused for', () => {
       return true;
     });
     expect(await failing()).toMatchObject({
-      code: 'checkpoint',
+      code: 'network',
       message: expect.stringMatching(/^model\.safetensors from .* has the hash [0-9a-f]{64}; .* was expected; nothing of it is kept\.$/) as string, // prettier-ignore
     });
     expect(blobs()).toHaveLength(2);
@@ -192,6 +192,7 @@ describe('what a download is refused for', () => {
       message: expect.stringContaining('is not the 100000 bytes') as string,
     });
     expect(blobs()).toHaveLength(2);
+    expect(world.pauses).toEqual([]);
   });
 });
 

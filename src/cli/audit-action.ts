@@ -1,7 +1,6 @@
 import { bundledPrompts } from '../decode/bundled-models.js';
 import { relative } from 'node:path';
 import { createRequest } from '../audit/create-request.js';
-import type { AuditEvents } from '../audit/audit-events.js';
 import type { AuditRequest } from '../audit/audit-request.js';
 import type { Effort } from '../audit/effort.js';
 import type { AuditOptions, AuditOutcome } from '../audit/run-audit.js';
@@ -24,6 +23,8 @@ import { createAuditProgress } from './audit-progress.js';
 import { formatAudit } from './audit-text.js';
 import { cacheOf } from './common-options.js';
 import { exitCodes } from './failure.js';
+import type { ModelFinder } from './model-source.js';
+import { createModelFinder } from './model-source.js';
 import { createNotice } from './notice.js';
 import { createProgress } from './progress.js';
 import type { Terminal } from './terminal.js';
@@ -43,15 +44,19 @@ export async function runAuditCommand(
 ): Promise<number> {
   if (flags.dryRun === true) return describePlan(flags, terminal, invocation);
   const progress = createProgress(flags.progress, terminal.stderr);
+  const start = await prepare(flags, invocation, {
+    onNotice: progress.note,
+    findModel: createModelFinder(flags, terminal),
+  });
+  // Until here Ctrl-C ends it at once: models that are fetched and hashed leave no step to finish.
   const abort = new AbortController();
   const stopListening = terminal.onInterrupt((signal) => {
     const again = signal === 'SIGINT' ? 'Ctrl-C again' : `another ${signal}`;
     progress.note(`Finishing the current step; ${again} stops at once.`);
     abort.abort();
   });
-  const outcome = await begin(flags, invocation, {
+  const outcome = await start({
     events: createAuditProgress(progress, { now: () => performance.now() }),
-    onNotice: progress.note,
     signal: abort.signal,
     ...cacheOf(flags),
   }).finally(() => {
@@ -61,28 +66,34 @@ export async function runAuditCommand(
   return finish(outcome, flags, terminal);
 }
 
-async function begin(
+async function prepare(
   flags: AuditFlags,
   { commandLine, strayBesideResume }: AuditInvocation,
-  options: AuditOptions & { readonly events: AuditEvents; readonly onNotice: (message: string) => void },
-): Promise<AuditOutcome> {
-  if (flags.resume !== undefined) {
+  reading: RequestOptions,
+): Promise<(options: AuditOptions) => Promise<AuditOutcome>> {
+  const { resume } = flags;
+  if (resume !== undefined) {
     if (strayBesideResume !== undefined) {
       throw new MistletoeError('usage', `${strayBesideResume} cannot be changed when a run is resumed.`, {
         hint: 'Leave it out; --progress, --format, --cache-dir, --verify-cache and the gate may be given.',
       });
     }
-    return resumeAudit(flags.resume, options);
+    return (options) => resumeAudit(resume, options);
   }
-  const request = await readRequest(flags, commandLine, options.onNotice);
+  const request = await readRequest(flags, commandLine, reading);
   const name = [request.target.name, ...request.drafters.map(({ id }) => id), request.seed].join('-');
-  return startAudit(flags.out ?? { parent: 'runs', name }, request, options);
+  return (options) => startAudit(flags.out ?? { parent: 'runs', name }, request, options);
+}
+
+interface RequestOptions {
+  readonly onNotice: (message: string) => void;
+  readonly findModel: ModelFinder;
 }
 
 async function readRequest(
   flags: AuditFlags,
   command: string,
-  onNotice: (message: string) => void,
+  { onNotice, findModel }: RequestOptions,
 ): Promise<AuditRequest> {
   return createRequest({
     target: flags.target,
@@ -100,6 +111,7 @@ async function readRequest(
     date: flags.date,
     command,
     cacheFolder: flags.cacheDir,
+    findModel,
   });
 }
 
@@ -120,7 +132,8 @@ async function describePlan(
     });
   }
   const onNotice = createNotice(terminal);
-  const request = await readRequest(flags, commandLine, onNotice);
+  const findModel = createModelFinder(flags, terminal);
+  const request = await readRequest(flags, commandLine, { onNotice, findModel });
   const effort = await planAudit(request, {
     events: { onNotice },
     ...cacheOf(flags),

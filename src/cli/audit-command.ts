@@ -2,9 +2,8 @@ import { type Command, Option } from 'commander';
 import type { AuditSettings } from '../audit/settings.js';
 import { MistletoeError } from '../core/errors.js';
 import { quoteWord, shortenPath } from '../core/shown-words.js';
-import { bundledTarget } from '../decode/bundled-models.js';
 import { addSettings } from './audit-settings.js';
-import { addMachine, addProgress, addTemplate } from './common-options.js';
+import { addDownload, addMachine, addProgress, addTemplate, createTargetOption } from './common-options.js';
 import { collect, number, wholeNumber } from './option-values.js';
 import type { CommandContext } from './command-context.js';
 import type { AuditFlags } from './command-flags.js';
@@ -49,16 +48,11 @@ export function addAuditCommand(program: Command, context: CommandContext): void
 function addSubjects(command: Command): void {
   command
     .optionsGroup('What to audit:')
-    .addOption(
-      new Option('-t, --target <dir>', 'Hugging Face folder of the model').default(
-        bundledTarget,
-        'the bundled model',
-      ),
-    )
+    .addOption(createTargetOption())
     .addOption(
       new Option(
-        '-d, --drafter <dir>',
-        'folder or bundled name of a drafter, or ngram[:MIN,MAX]; may be given several times',
+        '-d, --drafter <model>',
+        'folder, name on the hub or bundled name of a drafter, or ngram[:MIN,MAX]; may be given several times',
       )
         .argParser(collect)
         .default([], 'the bundled eagle3'),
@@ -111,7 +105,7 @@ function addRun(command: Command): void {
         .choices(['text', 'json', 'markdown'])
         .default('text'),
     );
-  addMachine(addProgress(command));
+  addMachine(addProgress(addDownload(command)));
 }
 
 function listGiven(command: Command): Option[] {
@@ -131,7 +125,7 @@ function refuseStray(stray: string | undefined): void {
 }
 
 /** Where it runs and what it prints does not change what it finds. */
-const irrelevant = ['out', 'progress', 'format', 'cacheDir', 'verifyCache', 'dryRun'];
+const irrelevant = ['out', 'progress', 'format', 'cacheDir', 'verifyCache', 'dryRun', 'download'];
 
 function formatCommandLine(command: Command): string {
   const given = listGiven(command).filter((option) => !irrelevant.includes(option.attributeName()));

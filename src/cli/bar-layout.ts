@@ -5,6 +5,8 @@ export interface BarContent {
   readonly label: string;
   readonly done: number;
   readonly total: number;
+  /** How the two are written; as they are by default. */
+  readonly show?: (value: number) => string;
   /** Most important first. */
   readonly words: readonly string[];
 }
@@ -16,9 +18,9 @@ const longestWord = 28;
 const gap = '  ';
 
 /** At most `columns - 1` wide: in the last column some terminals begin a new line. */
-export function layOutBar({ label, done, total, words }: BarContent, columns: number): string {
+export function layOutBar({ label, done, total, show = String, words }: BarContent, columns: number): string {
   const room = Math.max(1, columns - 1);
-  const count = `${done}/${total}`;
+  const count = `${show(done)}/${show(total)}`;
   const shown = words.map((word) => shorten(asOneLine(word), longestWord));
   for (let kept = shown.length; kept >= Math.min(1, shown.length); kept--) {
     const behind = [count, ...shown.slice(0, kept)];

@@ -1,5 +1,6 @@
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
+import { nameModel } from '../checkpoint/hub-cache.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { makeFolderSync } from '../core/make-folder.js';
 import { createPolicy, defaultDraftPolicy } from '../decode/speculative-text.js';
@@ -22,23 +23,28 @@ import type { BenchFlags } from './command-flags.js';
 import type { DrafterPlan } from './bench-systems.js';
 import { planDrafters, planPromptSets } from './bench-systems.js';
 import { exitCodes } from './failure.js';
+import { createModelFinder } from './model-source.js';
 import type { Progress } from './progress.js';
 import { createProgress } from './progress.js';
 import type { Terminal } from './terminal.js';
 
-export async function runBench(flags: BenchFlags, terminal: Terminal): Promise<number> {
-  const plans = planDrafters(flags);
-  const promptSets = await readPromptSets(flags);
-  if (flags.answers !== undefined) createFolder(flags.answers);
+export async function runBench(given: BenchFlags, terminal: Terminal): Promise<number> {
+  const plans = planDrafters(given);
+  const promptSets = await readPromptSets(given);
+  if (given.answers !== undefined) createFolder(given.answers);
+  const findModel = createModelFinder(given, terminal);
+  const flags = { ...given, target: await findModel(given.target) };
+  const sources: string[] = [];
+  for (const { source } of plans) sources.push(await findModel(source));
   const runtime = createOnnxRuntime(flags.threads === undefined ? {} : { threads: flags.threads });
   const progress = createProgress(flags.progress, terminal.stderr);
   const loading = { onNotice: progress.note, ...cacheOf(flags) };
   try {
     const target = await openTarget(flags.target, { runtime, ...loading, ...templateOf(flags) });
     const systems: BenchmarkSystem[] = [];
-    for (const plan of plans) {
+    for (const [index, plan] of plans.entries()) {
       const { model, tokenizer } = target;
-      const drafter = await loadDrafter(plan.source, { target: model, tokenizer, ...loading });
+      const drafter = await loadDrafter(sources[index]!, { target: model, tokenizer, ...loading });
       systems.push(...systemsOf(plan, drafter, flags));
     }
     return await measure({ flags, terminal, progress, target, systems, promptSets });
@@ -80,7 +86,7 @@ interface Measurement {
 
 async function measure({ flags, terminal, progress, target, systems, promptSets }: Measurement) {
   const { stdout } = terminal;
-  const setting = settingOf(flags, target);
+  const setting = settingOf(flags);
   const { maxNewTokens, sampling, seed, warmup, concurrency } = setting;
   const writeLine = (value: object): void => {
     stdout.writeData(`${JSON.stringify(value)}\n`);
@@ -112,7 +118,7 @@ async function measure({ flags, terminal, progress, target, systems, promptSets 
     stopListening();
     progress.finish();
   });
-  if (flags.answers !== undefined) await writeAnswers(flags.answers, result, target.model.name);
+  if (flags.answers !== undefined) await writeAnswers(flags.answers, result, setting.target);
   if (result.records.length === 0) {
     terminal.stderr.write('Interrupted before one prompt was answered by every system.\n');
     return exitCodes.interrupted;
@@ -132,12 +138,12 @@ function exitCodeOf({ summaries }: BenchmarkResult, interrupted: AbortSignal): n
   return isLossless ? exitCodes.success : exitCodes.failure;
 }
 
-function settingOf(flags: BenchFlags, target: Target): BenchmarkSetting {
+function settingOf(flags: BenchFlags): BenchmarkSetting {
   const { maxNewTokens, seed, warmup, concurrency } = flags;
   const sampling = samplingOf(flags);
   const threads = flags.threads ?? availableParallelism();
   return {
-    target: target.model.name,
+    target: nameModel(flags.target),
     machine: describeMachine(),
     threads,
     maxNewTokens,

@@ -1,8 +1,14 @@
 import { type Command, Option } from 'commander';
 import { mostNewTokens } from '../core/limits.js';
 import { bundledDrafters } from '../decode/bundled-drafters.js';
-import { bundledTarget } from '../decode/bundled-models.js';
-import { addMachine, addProgress, addSampling, addTemplate } from './common-options.js';
+import {
+  addDownload,
+  addMachine,
+  addProgress,
+  addSampling,
+  addTemplate,
+  createTargetOption,
+} from './common-options.js';
 import { collect, wholeNumber } from './option-values.js';
 import type { CommandContext } from './command-context.js';
 import type { BenchFlags } from './command-flags.js';
@@ -16,16 +22,11 @@ export function addBenchCommand(program: Command, context: CommandContext): void
     )
     .helpOption('-h, --help', 'print this help')
     .optionsGroup('What to measure:')
-    .addOption(
-      new Option('-t, --target <dir>', 'Hugging Face folder of the model').default(
-        bundledTarget,
-        'the bundled model',
-      ),
-    )
+    .addOption(createTargetOption())
     .addOption(
       new Option(
-        '-d, --drafter <dir>',
-        `folder of a drafter, ${bundledDrafters.join(', ')}, or ngram[:MIN,MAX], which has no weights; may be given several times`,
+        '-d, --drafter <model>',
+        `folder of a drafter or its name on the hub, ${bundledDrafters.join(', ')}, or ngram[:MIN,MAX], which has no weights; may be given several times`,
       )
         .argParser(collect)
         .default([], 'the five bundled drafters'),
@@ -79,7 +80,7 @@ export function addBenchCommand(program: Command, context: CommandContext): void
         .default('markdown'),
     )
     .option('--answers <dir>', 'also write answer files that Spec-Bench’s tools read');
-  addMachine(addProgress(command)).addHelpText('after', examples);
+  addMachine(addProgress(addDownload(command))).addHelpText('after', examples);
   command.action(async (flags: BenchFlags) => {
     const { runBench } = await import('./bench-action.js');
     context.exitCode = await runBench(flags, context.terminal);
@@ -90,6 +91,7 @@ const examples = `
 Examples:
   mistletoe bench                                          all bundled drafters on the small prompt set
   mistletoe bench --drafter ./my-eagle3 --target ./my-model --prompts my.jsonl --limit 20
+  mistletoe bench -t meta-llama/Llama-3.1-8B-Instruct -d yuhuili/EAGLE3-LLaMA3.1-Instruct-8B --download
   mistletoe bench --prompts-dir ./data -p mt-bench -p humaneval -p gsm8k --limit 20
   mistletoe bench -d models/reference/eagle --draft chain:4 --draft dynamic:60,5,10
   mistletoe bench --draft chain:4 --draft eagle3=chain:6   chain:4 for all but eagle3

@@ -1,5 +1,6 @@
 /** From --drafter, --draft and --prompts to what is measured: names that are unique, policies that are understood. */
 import { basename, extname, resolve } from 'node:path';
+import { nameModel } from '../checkpoint/hub-cache.js';
 import { MistletoeError } from '../core/errors.js';
 import { bundledDrafters } from '../decode/bundled-drafters.js';
 import { bundledPrompts, bundledTarget } from '../decode/bundled-models.js';
@@ -55,8 +56,7 @@ function parseDraftChoice(text: string, names: readonly string[]): DraftChoice {
   return { name, policy: parseDraftPolicy(policy) };
 }
 
-const lastPart = (path: string): string => basename(resolve(path));
-const nameDrafter = (source: string): string => findWeightless(source)?.name ?? lastPart(source);
+const nameDrafter = (source: string): string => findWeightless(source)?.name ?? nameModel(source);
 
 export interface PromptSource {
   readonly name: string;

@@ -1,11 +1,11 @@
 /** The options of every command as commander hands them over. */
 import type { AuditSettings } from '../audit/settings.js';
 import type { VerificationRule } from '../decode/verification.js';
-import type { MachineFlags, SamplingFlags, TemplateFlags } from './common-options.js';
+import type { DownloadFlags, MachineFlags, SamplingFlags, TemplateFlags } from './common-options.js';
 import type { ProgressMode } from './progress.js';
 
 /** The settings are there only where they were given. */
-export interface AuditFlags extends Partial<AuditSettings>, MachineFlags, TemplateFlags {
+export interface AuditFlags extends Partial<AuditSettings>, MachineFlags, TemplateFlags, DownloadFlags {
   readonly target: string;
   readonly drafter: readonly string[];
   readonly draft?: string;
@@ -30,7 +30,7 @@ export interface AuditFlags extends Partial<AuditSettings>, MachineFlags, Templa
 }
 
 /** Lists are empty where nothing was given. */
-export interface BenchFlags extends SamplingFlags, MachineFlags, TemplateFlags {
+export interface BenchFlags extends SamplingFlags, MachineFlags, TemplateFlags, DownloadFlags {
   readonly target: string;
   readonly drafter: readonly string[];
   readonly draft: readonly string[];
@@ -67,7 +67,7 @@ export interface DemoFlags extends MachineFlags {
   readonly out?: string;
 }
 
-export interface GenerateFlags extends SamplingFlags, MachineFlags, TemplateFlags {
+export interface GenerateFlags extends SamplingFlags, MachineFlags, TemplateFlags, DownloadFlags {
   readonly target: string;
   readonly prompt?: string;
   readonly prompts?: string;
@@ -83,6 +83,6 @@ export interface GenerateFlags extends SamplingFlags, MachineFlags, TemplateFlag
   readonly format: 'text' | 'json';
 }
 
-export interface InspectFlags {
+export interface InspectFlags extends DownloadFlags {
   readonly format: 'text' | 'json';
 }

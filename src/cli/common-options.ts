@@ -4,6 +4,7 @@ import { Option } from 'commander';
 import { mostThreads } from '../core/limits.js';
 import type { CacheOptions } from '../checkpoint/weight-cache.js';
 import type { SamplingOptions } from '../core/sampling.js';
+import { bundledTarget } from '../decode/bundled-models.js';
 import { builtInTemplateNames } from '../text/built-in-templates.js';
 import { parseDay } from '../text/calendar-day.js';
 import type { TemplateOptions } from '../text/chat-template.js';
@@ -22,9 +23,28 @@ export interface MachineFlags {
   readonly verifyCache?: true;
 }
 
+/** Beside every option that names a model. */
+export interface DownloadFlags {
+  readonly download?: true;
+}
+
 export interface TemplateFlags {
   readonly chatTemplate?: string;
   readonly date?: string;
+}
+
+export function createTargetOption(): Option {
+  return new Option(
+    '-t, --target <model>',
+    'folder of the model, or its name on the Hugging Face hub, as ORG/NAME[@REVISION]',
+  ).default(bundledTarget, 'the bundled model');
+}
+
+export function addDownload(command: Command): Command {
+  return command.option(
+    '--download',
+    'fetch models that are named ORG/NAME from the Hugging Face hub into its cache; without this the cache alone is used, and no network',
+  );
 }
 
 export function addTemplate(command: Command): Command {

@@ -12,23 +12,27 @@ import type { GenerateFlags } from './command-flags.js';
 import type { Speculation } from './generate-drafting.js';
 import { loadSpeculation, planDrafting } from './generate-drafting.js';
 import { createPrinter } from './generate-printers.js';
+import { createModelFinder } from './model-source.js';
 import { createNotice } from './notice.js';
 import type { Terminal } from './terminal.js';
 
 export async function runGenerate(flags: GenerateFlags, terminal: Terminal): Promise<number> {
   const plan = planDrafting(flags, samplingOf(flags));
   const prompts = await readPrompts(flags, terminal);
+  const findModel = createModelFinder(flags, terminal);
+  const folder = await findModel(flags.target);
+  const located = plan === undefined ? undefined : { ...plan, source: await findModel(plan.source) };
   const runtime = createOnnxRuntime(flags.threads === undefined ? {} : { threads: flags.threads });
   const onNotice = createNotice(terminal);
   const loading = { onNotice, ...cacheOf(flags) };
   try {
-    const target = await openTarget(flags.target, {
+    const target = await openTarget(folder, {
       runtime,
       ...loading,
       ...chatOf(flags),
       ...templateOf(flags),
     });
-    const speculation = plan === undefined ? undefined : await loadSpeculation(plan, target, loading);
+    const speculation = located === undefined ? undefined : await loadSpeculation(located, target, loading);
     return await answerAll({ target, speculation, prompts, flags, terminal, onNotice });
   } finally {
     await runtime.dispose();

@@ -1,9 +1,8 @@
 import { type Command, Option } from 'commander';
 import { mostNewTokens } from '../core/limits.js';
 import { bundledDrafters } from '../decode/bundled-drafters.js';
-import { bundledTarget } from '../decode/bundled-models.js';
 import { verificationRules } from '../decode/verification.js';
-import { addMachine, addSampling, addTemplate } from './common-options.js';
+import { addDownload, addMachine, addSampling, addTemplate, createTargetOption } from './common-options.js';
 import { collect, wholeNumber } from './option-values.js';
 import type { CommandContext } from './command-context.js';
 import type { GenerateFlags } from './command-flags.js';
@@ -15,12 +14,7 @@ export function addGenerateCommand(program: Command, context: CommandContext): v
     .description('Answers one prompt, or every prompt of a file. The text appears while it is generated.')
     .helpOption('-h, --help', 'print this help')
     .optionsGroup('What to run:')
-    .addOption(
-      new Option('-t, --target <dir>', 'Hugging Face folder of the model').default(
-        bundledTarget,
-        'the bundled model',
-      ),
-    )
+    .addOption(createTargetOption())
     .addOption(new Option('-p, --prompt <text>', 'the prompt; - reads it from stdin').conflicts('prompts'))
     .option('--prompts <file>', 'a file of prompts, .jsonl or .txt, answered one after the other')
     .addOption(
@@ -45,8 +39,8 @@ export function addGenerateCommand(program: Command, context: CommandContext): v
     )
     .optionsGroup('How to draft:')
     .option(
-      '-d, --drafter <dir>',
-      `decode speculatively with this drafter: its folder; ${bundledDrafters.join(', ')}, which come with the bundled model; or ngram[:MIN,MAX], which looks the last tokens up in the text and fits any model (default: none, plain decoding)`,
+      '-d, --drafter <model>',
+      `decode speculatively with this drafter: its folder or its name on the hub; ${bundledDrafters.join(', ')}, which come with the bundled model; or ngram[:MIN,MAX], which looks the last tokens up in the text and fits any model (default: none, plain decoding)`,
     )
     .option(
       '--draft <policy>',
@@ -68,7 +62,7 @@ export function addGenerateCommand(program: Command, context: CommandContext): v
         .choices(['text', 'json'])
         .default('text'),
     );
-  addMachine(command).addHelpText('after', examples);
+  addMachine(addDownload(command)).addHelpText('after', examples);
   command.action(async (flags: GenerateFlags) => {
     const { runGenerate } = await import('./generate-action.js');
     context.exitCode = await runGenerate(flags, context.terminal);
@@ -84,6 +78,7 @@ Examples:
   mistletoe generate --prompts prompts.jsonl --format json > answers.jsonl
   mistletoe generate --prompt "Write a haiku." --drafter eagle3
   mistletoe generate --prompts texts.jsonl --target ./my-model --drafter ngram
+  mistletoe generate --target Qwen/Qwen2.5-0.5B-Instruct --download --prompt "Hi"
   mistletoe generate --prompt "Write a haiku." --drafter medusa --draft chain:3 --show-drafts
 
 The text goes to stdout, a line with counts and speed to stderr. Ctrl-C ends the answer and keeps what is there.

@@ -4,17 +4,15 @@ import { asOneLine } from './clean-text.js';
 import { closeSentence, exitCodes } from './failure.js';
 import type { InspectFlags } from './command-flags.js';
 import { inspectionLines } from './inspection-lines.js';
+import { createModelFinder } from './model-source.js';
 import type { Colors, Terminal } from './terminal.js';
 import { colorsFor } from './terminal.js';
 
-export async function runInspect(
-  folder: string,
-  { format }: InspectFlags,
-  terminal: Terminal,
-): Promise<number> {
-  const inspection = await inspectCheckpoint(folder);
+export async function runInspect(given: string, flags: InspectFlags, terminal: Terminal): Promise<number> {
+  const findModel = createModelFinder(flags, terminal);
+  const inspection = await inspectCheckpoint(await findModel(given));
   const { stdout } = terminal;
-  if (format === 'json') stdout.writeData(`${JSON.stringify(inspection, undefined, 2)}\n`);
+  if (flags.format === 'json') stdout.writeData(`${JSON.stringify(inspection, undefined, 2)}\n`);
   else stdout.write(formatInspection(inspection, colorsFor(stdout, terminal)));
   return inspection.problems.length === 0 ? exitCodes.success : exitCodes.badInput;
 }

@@ -1,4 +1,5 @@
 import { type Command, Option } from 'commander';
+import { addDownload } from './common-options.js';
 import type { CommandContext } from './command-context.js';
 import type { InspectFlags } from './command-flags.js';
 
@@ -11,13 +12,16 @@ export function addInspectCommand(program: Command, context: CommandContext): vo
         'and lists every problem with its remedy. Reads headers only, so it is quick on large models too.',
     )
     .helpOption('-h, --help', 'print this help')
-    .argument('<dir>', 'Hugging Face folder of a model or a drafter')
+    .argument(
+      '<model>',
+      'folder of a model or a drafter, or its name on the Hugging Face hub, as ORG/NAME[@REVISION]',
+    )
     .addOption(
       new Option('--format <format>', 'text for people, json for programs')
         .choices(['text', 'json'])
         .default('text'),
-    )
-    .addHelpText('after', examples);
+    );
+  addDownload(command).addHelpText('after', examples);
   command.action(async (folder: string, flags: InspectFlags) => {
     const { runInspect } = await import('./inspect-action.js');
     context.exitCode = await runInspect(folder, flags, context.terminal);
@@ -28,6 +32,7 @@ const examples = `
 Examples:
   mistletoe inspect ./my-model
   mistletoe inspect ./my-drafter --format json
+  mistletoe inspect yuhuili/EAGLE3-LLaMA3.1-Instruct-8B --download
 
 Exit code 0 if nothing is wrong with the folder, 2 if there are problems.
 `;

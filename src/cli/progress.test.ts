@@ -54,6 +54,19 @@ describe('progress', () => {
     expect(lines.at(-1)).toBe('audit: 1000/1000 (100 %)');
   });
 
+  it.each([
+    ['plain', 'download: 5 kB to do\ndownload: 3 kB/5 kB (60 %)\n'],
+    ['bar', '3 kB/5 kB'],
+    ['json', '"done":3,"total":5'],
+  ] as const)('shows counts to people as they are asked to be shown: %s', (mode, text) => {
+    const stream = createStream(mode === 'bar');
+    const progress = createProgress(mode, stream);
+    progress.start(5, 'download', (value) => `${value} kB`);
+    progress.update(3);
+    progress.finish();
+    expect(stream.written).toContain(text);
+  });
+
   it('draws a bar that clears itself and leaves the summary behind', () => {
     const text = writeRun('bar', true);
     expect(text).toContain('bench');

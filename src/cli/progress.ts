@@ -15,7 +15,8 @@ export type ProgressFields = Readonly<Record<string, string | number>>;
 export type ProgressWords = () => readonly string[];
 
 export interface Progress {
-  readonly start: (total: number, label: string) => void;
+  /** `show` is how people read the counts, such as 1.2 GB; programs get numbers. */
+  readonly start: (total: number, label: string, show?: (value: number) => string) => void;
   /** Programs get the fields; people get the words, or the fields where there are none. */
   readonly update: (done: number, fields?: ProgressFields, words?: ProgressWords) => void;
   /** A line that stays; programs get the data beside it. */
@@ -53,12 +54,12 @@ const usualColumns = 80;
 function createBar(stream: Output): Progress {
   let bar: cliProgress.SingleBar | undefined;
   return {
-    start(total, label) {
+    start(total, label, show = String) {
       bar?.stop();
       bar = new cliProgress.SingleBar({
         stream: asTerminalStream(stream),
         format: (_options, { value, total }, { label, words }: BarPayload) =>
-          layOutBar({ label, done: value, total, words: words() }, stream.columns() ?? usualColumns),
+          layOutBar({ label, done: value, total, show, words: words() }, stream.columns() ?? usualColumns),
         fps: 8,
         clearOnComplete: true,
         // The terminal's state stays as it is: a killed run has nothing to restore, and signals keep their meaning.
@@ -114,6 +115,7 @@ function createLines(stream: Output): Progress {
   let total = 0;
   let done = 0;
   let label = '';
+  let show: (value: number) => string = String;
   let words: ProgressWords = () => [];
   let passed = 0;
   let silence: NodeJS.Timeout | undefined;
@@ -124,16 +126,17 @@ function createLines(stream: Output): Progress {
   };
   const writeState = (): void => {
     const share = total === 0 ? 100 : Math.floor((100 * done) / total);
-    write([`${label}: ${done}/${total} (${share} %)`, ...words().map(asOneLine)].join('  '));
+    write([`${label}: ${show(done)}/${show(total)} (${share} %)`, ...words().map(asOneLine)].join('  '));
   };
   return {
-    start(newTotal, newLabel) {
+    start(newTotal, newLabel, newShow = String) {
       total = newTotal;
       label = newLabel;
+      show = newShow;
       done = 0;
       passed = 0;
       words = () => [];
-      write(`${label}: ${total} to do`);
+      write(`${label}: ${show(total)} to do`);
     },
     update(newDone, fields = {}, newWords = () => namesAndValues(fields)) {
       done = newDone;
