@@ -33,6 +33,22 @@ describe.skipIf(!hasCompiler)('CUDA programs', () => {
   });
   afterAll(() => cuda.dispose());
 
+  it.each(runtimeCases.filter(({ operation }) => operation === 'attention'))(
+    'fuse attention where that pays: $name',
+    async ({ name, output, sizes, draws }) => {
+      const expected = await oracle.compile({ output });
+      const program = await cuda.compile({ output }, [], { packed: true });
+      for (const size of sizes) {
+        const inputs = drawValues({ output }, size, draws, name);
+        expectClose(await program.run(inputs), await expected.run(inputs), {
+          relative: 1e-4,
+          absolute: 1e-5,
+        });
+      }
+      await program.dispose();
+    },
+  );
+
   it.each(chosen)(
     'compute as the interpreter does: $name',
     async ({ name, output, sizes, draws, weights }) => {

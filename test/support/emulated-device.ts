@@ -5,7 +5,7 @@
  */
 import koffi from 'koffi';
 import { MistletoeError } from '../../src/core/errors.js';
-import type { Device } from '../../src/runtime/cuda/device.js';
+import type { Device, Recording } from '../../src/runtime/cuda/device.js';
 import { buildDeviceLibrary } from './emulated-compiler.js';
 import { createEmulatedKernels } from './emulated-kernels.js';
 import { createEmulatedMemory } from './emulated-memory.js';
@@ -31,6 +31,18 @@ export function createEmulatedDevice(): Device {
       return call(...values);
     };
   const download = alive(memory.read);
+  let written: (() => void)[] | undefined;
+  /** Done at once, or written down while a recording is made. */
+  const ask =
+    <A extends unknown[]>(call: (...values: A) => void) =>
+    (...values: A): void => {
+      if (written === undefined) call(...values);
+      else
+        written.push(() => {
+          call(...values);
+        });
+    };
+  const recordings = new Map<Recording, readonly (() => void)[]>();
 
   return {
     name: 'emulated',
@@ -41,11 +53,25 @@ export function createEmulatedDevice(): Device {
     free: alive(memory.free),
     upload: alive(memory.write),
     download: (from, into) => settle(download, from, into),
-    copy: alive(memory.copy),
-    clear: alive(memory.clear),
+    copy: ask(alive(memory.copy)),
+    clear: ask(alive(memory.clear)),
     compile: alive(kernels.compile),
-    launch: alive(kernels.launch),
-    multiply: alive(multiply),
+    launch: ask(alive(kernels.launch)),
+    multiply: ask(alive(multiply)),
+    record(work) {
+      written = [];
+      try {
+        work();
+        const recording: Recording = { free: () => void recordings.delete(recording) };
+        recordings.set(recording, written);
+        return recording;
+      } finally {
+        written = undefined;
+      }
+    },
+    replay: alive((recording: Recording) => {
+      for (const call of recordings.get(recording)!) call();
+    }),
     synchronize: () => settle(alive(() => undefined)),
     dispose() {
       memory.freeAll();

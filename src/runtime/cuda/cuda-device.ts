@@ -5,7 +5,7 @@
  */
 import { setImmediate } from 'node:timers/promises';
 import { MistletoeError } from '../../core/errors.js';
-import type { Address, Device, KernelModule, Launch, Product } from './device.js';
+import type { Address, Device, KernelModule, Launch, Product, Recording } from './device.js';
 import type { Driver } from './driver.js';
 import type { Cuda } from './find-devices.js';
 import { describeDevice, loadCuda } from './find-devices.js';
@@ -14,6 +14,7 @@ import { MatrixProducts, workspaceBytes } from './matrix-products.js';
 import { Staging } from './staging.js';
 
 const nonBlocking = 1; // CU_STREAM_NON_BLOCKING
+const relaxedCapture = 2; // CU_STREAM_CAPTURE_MODE_RELAXED: cuBLASLt may load its kernels meanwhile
 const elementBytes = { float32: 4, int32: 4, bfloat16: 2, float16: 2, bool: 1 } as const;
 
 export class CudaDevice implements Device {
@@ -29,6 +30,7 @@ export class CudaDevice implements Device {
   readonly #arguments: LaunchArguments;
   readonly #workspace: Address;
   readonly #products: MatrixProducts;
+  readonly #scratch = new BigUint64Array(1);
   #disposed = false;
 
   /** @param ordinal which of the GPUs that the driver sees, counted from 0 */
@@ -152,6 +154,39 @@ export class CudaDevice implements Device {
     }
   }
 
+  record(work: () => void): Recording {
+    this.#enter();
+    this.#driver.call('cuStreamBeginCapture_v2', this.#stream, relaxedCapture);
+    try {
+      work();
+    } catch (cause) {
+      // What was written down so far is thrown away; the stream must not stay in this state.
+      if (
+        this.#driver.status('cuStreamEndCapture', this.#stream, this.#scratch) === 0 &&
+        this.#scratch[0] !== 0n
+      )
+        this.#driver.call('cuGraphDestroy', this.#scratch[0]!);
+      throw cause;
+    }
+    this.#driver.call('cuStreamEndCapture', this.#stream, this.#scratch);
+    const graph = this.#scratch[0]!;
+    const executable = this.#driver.pointer('cuGraphInstantiateWithFlags', graph, 0);
+    this.#driver.call('cuGraphDestroy', graph);
+    return new CudaRecording(executable, () => {
+      if (!this.#disposed) this.#driver.call('cuGraphExecDestroy', executable);
+    });
+  }
+
+  replay(recording: Recording): void {
+    this.#enter();
+    if (!(recording instanceof CudaRecording))
+      throw new MistletoeError(
+        'runtime',
+        'A recording was replayed on another device than the one that made it.',
+      );
+    this.#driver.call('cuGraphLaunch', recording.executable, this.#stream);
+  }
+
   async synchronize(): Promise<void> {
     this.#enter();
     await this.#wait(this.#staging.record());
@@ -189,6 +224,14 @@ export class CudaDevice implements Device {
     this.#driver.makeCurrent(0n);
     this.#driver.call('cuDevicePrimaryCtxRelease_v2', this.#device);
   }
+}
+
+/** A CUDA graph, ready to run. */
+class CudaRecording implements Recording {
+  constructor(
+    readonly executable: bigint,
+    readonly free: () => void,
+  ) {}
 }
 
 function bytesOf({ buffer, byteOffset, byteLength }: ArrayBufferView): Uint8Array {

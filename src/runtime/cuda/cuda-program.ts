@@ -1,8 +1,10 @@
 /**
  * A graph as work for a device. A run sends everything that comes from the host in one piece (inputs, and the lengths
- * that kernels read), launches its steps, and waits only if the host wants something back.
+ * that kernels read), launches its steps, copies what is to stay into buffers, and waits only if the host wants something
+ * back. A run like the one before it (the same layout, the same buffers read) is recorded, and the next ones replay it.
  */
 import { MistletoeError } from '../../core/errors.js';
+import type { DimensionBindings } from '../../graph/dimension.js';
 import type { Wanted } from '../host-values.js';
 import { namesOf } from '../host-values.js';
 import { bindInputs, checkTypes } from '../program-inputs.js';
@@ -18,10 +20,11 @@ import type {
 import { resident } from '../program.js';
 import type { DeviceMemory } from './device-memory.js';
 import { allocateRows, deviceRowsOf } from './device-rows.js';
-import type { Address, Kernel } from './device.js';
-import { alignBytes } from './memory-plan.js';
-import type { LaidStep, OutputKind, RunLayout } from './run-layout.js';
-import { planRun, RunLayouts } from './run-layout.js';
+import type { Address, Kernel, Recording } from './device.js';
+import type { LaidStep, RunLayout } from './run-layout.js';
+import { layOutRun, measureWith, roundLengths } from './run-layout.js';
+import type { OutputKind, RunPlan } from './run-plan.js';
+import { planRun } from './run-plan.js';
 import type { Place, Schedule } from './schedule.js';
 
 export interface ProgramParts {
@@ -34,9 +37,25 @@ export interface ProgramParts {
   readonly dispose: () => void;
 }
 
+/** Runs of some outputs: what they do, and how they were laid out for certain lengths. */
+interface PlannedRuns {
+  readonly plan: RunPlan;
+  readonly layouts: Map<string, LaidRun>;
+}
+
+interface LaidRun {
+  readonly layout: RunLayout;
+  /** Where everything lay in the last run, and that run written down once it came again. */
+  places: string;
+  recording: Recording | undefined;
+}
+
+/** Layouts that are kept; the oldest goes first. */
+const mostLayouts = 64;
+
 export class CudaProgram implements Program {
   readonly inputs: readonly InputDescription[];
-  private readonly layouts = new Map<string, RunLayouts>();
+  private readonly runs = new Map<string, PlannedRuns>();
   private isDisposed = false;
 
   constructor(
@@ -55,40 +74,29 @@ export class CudaProgram implements Program {
     if (this.isDisposed) throw new MistletoeError('runtime', 'The program was run after it was disposed of.');
     const destinations = this.readDestinations(wanted);
     const bindings = this.bind(values);
-    const layout = this.layoutsOf(destinations).layOut(bindings);
-    const sent = packInputs(this.inputs, values, layout.steps);
-    const base = this.memory.reserveArena(alignBytes(sent.bytes.byteLength) + layout.totalBytes);
-    const work = base + BigInt(alignBytes(sent.bytes.byteLength));
-    if (sent.bytes.byteLength > 0) this.memory.upload(base, sent.bytes);
-
-    const fresh = this.takeBuffers(destinations, layout);
-    const addresses = new Map<object, Address>(this.parts.brought);
-    for (const [key, offset] of layout.offsets) addresses.set(key, work + BigInt(offset));
-    for (const [name, { buffer }] of fresh)
-      addresses.set(this.parts.schedule.outputs.get(name)!.key, deviceRowsOf(buffer, this.memory).address);
-    const addressOf = (place: Place): Address => {
-      if (place.origin === 'input' && place.tensor.operation === 'input')
-        return this.addressOfInput(place.tensor.attributes.name, values, base, sent.offsets);
-      return addresses.get(place.key)!;
+    const sent = this.inputs.filter(({ name }) => 'data' in values[name]!);
+    const { plan, laid } = this.layOut(destinations, bindings, sent);
+    const { layout } = laid;
+    const base = this.memory.reserveArena(layout.sentBytes + layout.totalBytes);
+    this.memory.upload(base, packValues(sent, values, layout, bindings));
+    const work = base + BigInt(layout.sentBytes);
+    const addressOf = this.findAddresses(values, layout, base);
+    const launch = (): void => {
+      for (const step of layout.steps) this.launch(step, addressOf, base);
     };
-    for (const [index, step] of layout.steps.entries())
-      this.launch(step, addressOf, base + BigInt(sent.symbols[index]!));
-
-    const outputs: Record<string, TensorValue | ResidentValue> = Object.fromEntries(fresh);
-    for (const [name, destination] of destinations) {
-      if (destination === 'host' || destination === 'runtime') continue;
-      const shape = layout.shapes.get(name)!;
-      const rows = deviceRowsOf(destination, this.memory);
-      const place = this.parts.schedule.outputs.get(name)!;
-      const count = shape.reduce((product, size) => product * size, 1);
-      rows.requireSize(count);
-      this.memory.copy(rows.address, addressOf(place), 4 * count);
-      outputs[name] = resident(destination, shape);
+    const places = [base, ...this.residentAddresses(values)].join();
+    if (laid.recording !== undefined && laid.places === places) this.memory.device.replay(laid.recording);
+    else if (laid.places === places && layout.steps.length > 1) {
+      laid.recording = this.memory.device.record(launch);
+      this.memory.device.replay(laid.recording);
+    } else {
+      laid.recording?.free();
+      laid.recording = undefined;
+      laid.places = places;
+      launch();
     }
-    if (layout.hostBytes > 0) await this.readBack(layout, work, outputs);
-    for (const [name, shape] of layout.shapes)
-      if (destinations.get(name) === 'host')
-        outputs[name] ??= emptyValue(this.parts.schedule.outputs.get(name)!, shape);
+    const outputs = this.keepOutputs(destinations, plan, bindings, addressOf);
+    if (layout.hostOffsets.size > 0) await this.readBack(plan, layout, work, bindings, outputs);
     return outputs;
   }
 
@@ -110,7 +118,7 @@ export class CudaProgram implements Program {
     );
   }
 
-  private bind(values: MixedValues) {
+  private bind(values: MixedValues): DimensionBindings {
     const shaped: Record<string, { shape: readonly number[]; data: { length: number } }> = {};
     const onHost: Record<string, TensorValue> = {};
     for (const [name, value] of Object.entries(values)) {
@@ -130,132 +138,161 @@ export class CudaProgram implements Program {
     return bindings;
   }
 
-  private layoutsOf(destinations: ReadonlyMap<string, Destination>): RunLayouts {
+  private layOut(
+    destinations: ReadonlyMap<string, Destination>,
+    bindings: DimensionBindings,
+    sent: readonly InputDescription[],
+  ) {
     const kinds = new Map(
       [...destinations].map(([name, destination]): [string, OutputKind] => [
         name,
-        destination === 'host' ? 'host' : destination === 'runtime' ? 'fresh' : 'given',
+        destination === 'host' ? 'host' : 'buffer',
       ]),
     );
-    const key = [...kinds].map(([name, kind]) => `${name} ${kind}`).join();
-    const known = this.layouts.get(key) ?? new RunLayouts(planRun(this.parts.schedule, kinds));
-    this.layouts.set(key, known);
-    return known;
-  }
-
-  private takeBuffers(
-    destinations: ReadonlyMap<string, Destination>,
-    { shapes }: RunLayout,
-  ): ReadonlyMap<string, ResidentValue> {
-    const fresh = new Map<string, ResidentValue>();
-    for (const [name, destination] of destinations) {
-      if (destination !== 'runtime') continue;
-      const shape = shapes.get(name)!;
-      const width = shape.at(-1) ?? 1;
-      const count = shape.reduce((product, size) => product * size, 1);
-      const rows = allocateRows(this.memory, width === 0 ? 0 : count / width, width);
-      fresh.set(name, resident(rows, shape));
+    const outputsKey = [
+      ...[...kinds].map(([name, kind]) => `${name} ${kind}`),
+      ...sent.map(({ name }) => name),
+    ].join();
+    const planned = this.runs.get(outputsKey) ?? {
+      plan: planRun(this.parts.schedule, kinds),
+      layouts: new Map<string, LaidRun>(),
+    };
+    this.runs.set(outputsKey, planned);
+    const { plan, layouts } = planned;
+    const rounded = roundLengths(bindings, plan.exact);
+    const key = [...rounded].map(([name, length]) => `${name}=${length}`).join(' ');
+    let laid = layouts.get(key);
+    if (laid === undefined) {
+      laid = { layout: layOutRun(plan, sent, rounded), places: '', recording: undefined };
+      layouts.set(key, laid);
+      const [oldest] = layouts.keys();
+      if (layouts.size > mostLayouts) {
+        layouts.get(oldest!)!.recording?.free();
+        layouts.delete(oldest!);
+      }
     }
-    return fresh;
+    return { plan, laid };
   }
 
-  private addressOfInput(
-    name: string,
-    values: MixedValues,
-    base: Address,
-    offsets: ReadonlyMap<string, number>,
-  ): Address {
-    const value = values[name]!;
-    return 'buffer' in value
-      ? deviceRowsOf(value.buffer, this.memory).address
-      : base + BigInt(offsets.get(name)!);
+  private *residentAddresses(values: MixedValues): Generator<Address> {
+    for (const { name } of this.inputs) {
+      const value = values[name]!;
+      if ('buffer' in value) yield deviceRowsOf(value.buffer, this.memory).address;
+    }
   }
 
-  private launch(step: LaidStep, addressOf: (place: Place) => Address, symbols: Address): void {
+  private findAddresses(values: MixedValues, layout: RunLayout, base: Address): (place: Place) => Address {
+    const { brought } = this.parts;
+    return (place) => {
+      if (place.tensor.operation === 'input' && place.origin === 'input') {
+        const { name } = place.tensor.attributes;
+        const value = values[name]!;
+        return 'buffer' in value
+          ? deviceRowsOf(value.buffer, this.memory).address
+          : base + BigInt(layout.inputOffsets.get(name)!);
+      }
+      return brought.get(place.key) ?? base + BigInt(layout.sentBytes + layout.offsets.get(place.key)!);
+    };
+  }
+
+  private launch(step: LaidStep, addressOf: (place: Place) => Address, base: Address): void {
     const { device } = this.memory;
     if (step.kind === 'kernel') {
-      const { grid, block, operands } = step;
+      const { grid, block, operands, symbols } = step;
       const kernel = this.parts.kernels.get(step.step)!;
-      device.launch({ kernel, grid, block, arguments: [symbols, ...operands.map(addressOf)] });
+      const lengths = base + BigInt(symbols);
+      device.launch({ kernel, grid, block, arguments: [lengths, ...operands.map(addressOf)] });
       return;
     }
     const { places, product } = step;
-    const result = { ...product.result, address: addressOf(places.result) };
-    if (product.inner === 0) {
-      device.clear(result.address, 4 * product.batch * product.rows * product.columns);
-      return;
+    const [left, right, result] = [places.left, places.right, places.result].map(addressOf);
+    device.multiply({
+      ...product,
+      left: { ...product.left, address: left! },
+      right: { ...product.right, address: right! },
+      result: { ...product.result, address: result! },
+    });
+  }
+
+  /** Copies what is to stay out of the memory of runs. */
+  private keepOutputs(
+    destinations: ReadonlyMap<string, Destination>,
+    { schedule }: RunPlan,
+    bindings: DimensionBindings,
+    addressOf: (place: Place) => Address,
+  ): Record<string, TensorValue | ResidentValue> {
+    const outputs: Record<string, TensorValue | ResidentValue> = {};
+    const measure = measureWith(bindings);
+    for (const [name, destination] of destinations) {
+      if (destination === 'host') continue;
+      const shape = measure.sizes(schedule.shapes.get(name)!);
+      const count = measure.count(schedule.shapes.get(name)!);
+      const width = shape.at(-1) ?? 1;
+      const buffer =
+        destination === 'runtime'
+          ? allocateRows(this.memory, width === 0 ? 0 : count / width, width)
+          : deviceRowsOf(destination, this.memory);
+      buffer.requireSize(count);
+      if (count > 0) this.memory.copy(buffer.address, addressOf(schedule.outputs.get(name)!), 4 * count);
+      outputs[name] = resident(buffer, shape);
     }
-    const left = { ...product.left, address: addressOf(places.left) };
-    const right = { ...product.right, address: addressOf(places.right) };
-    device.multiply({ ...product, left, right, result });
+    return outputs;
   }
 
   private async readBack(
+    { schedule }: RunPlan,
     layout: RunLayout,
     work: Address,
+    bindings: DimensionBindings,
     outputs: Record<string, TensorValue | ResidentValue>,
   ): Promise<void> {
+    const measure = measureWith(bindings);
     const bytes = new Uint8Array(layout.hostBytes);
-    await this.memory.download(work + BigInt(layout.hostOffset), bytes);
+    if (bytes.length > 0) await this.memory.download(work + BigInt(layout.hostOffset), bytes);
     for (const [name, offset] of layout.hostOffsets) {
-      const shape = layout.shapes.get(name)!;
-      const count = shape.reduce((product, size) => product * size, 1);
-      const { type } = this.parts.schedule.outputs.get(name)!;
-      outputs[name] = { shape, data: viewValues(bytes, offset, count, type) };
+      const shape = schedule.shapes.get(name)!;
+      const { type } = schedule.outputs.get(name)!;
+      const data = viewValues(bytes, offset, measure.count(shape), type);
+      outputs[name] = { shape: measure.sizes(shape), data };
     }
   }
 
   dispose(): Promise<void> {
-    if (!this.isDisposed) this.parts.dispose();
+    if (!this.isDisposed) {
+      for (const { layouts } of this.runs.values())
+        for (const { recording } of layouts.values()) recording?.free();
+      this.parts.dispose();
+    }
     this.isDisposed = true;
     return Promise.resolve();
   }
 }
 
 function viewValues(
-  bytes: Uint8Array,
+  { buffer }: Uint8Array,
   offset: number,
   count: number,
   type: Place['type'],
 ): TensorValue['data'] {
-  const { buffer } = bytes;
   if (type === 'float32') return new Float32Array(buffer, offset, count);
   if (type === 'int32') return new Int32Array(buffer, offset, count);
   return type === 'bool' ? new Uint8Array(buffer, offset, count) : new Uint16Array(buffer, offset, count);
 }
 
-const emptyValue = ({ type }: Place, shape: readonly number[]): TensorValue => ({
-  shape,
-  data: viewValues(new Uint8Array(0), 0, 0, type),
-});
-
-/** Inputs from the host and the lengths that each kernel reads, as one piece. */
-function packInputs(inputs: readonly InputDescription[], values: MixedValues, steps: readonly LaidStep[]) {
-  const offsets = new Map<string, number>();
-  const symbols: number[] = [];
-  const pieces: { readonly offset: number; readonly data: ArrayBufferView }[] = [];
-  let size = 0;
-  const add = (data: ArrayBufferView, alignTo: number): number => {
-    size = Math.ceil(size / alignTo) * alignTo;
-    const offset = size;
-    pieces.push({ offset, data });
-    size += data.byteLength;
-    return offset;
-  };
+/** Inputs from the host, and the lengths that kernels read, as they are sent. */
+function packValues(
+  inputs: readonly InputDescription[],
+  values: MixedValues,
+  { inputOffsets, symbolLists, sentBytes }: RunLayout,
+  bindings: DimensionBindings,
+): Uint8Array {
+  const bytes = new Uint8Array(sentBytes);
   for (const { name } of inputs) {
-    const value = values[name]!;
-    if ('data' in value) offsets.set(name, add(value.data, 256));
+    const { buffer, byteOffset, byteLength } = (values[name] as TensorValue).data;
+    bytes.set(new Uint8Array(buffer, byteOffset, byteLength), inputOffsets.get(name)!);
   }
-  const known = new Map<string, number>();
-  for (const step of steps) {
-    const lengths = step.kind === 'kernel' ? step.symbols : new Int32Array();
-    const key = lengths.join();
-    const offset = known.get(key) ?? add(lengths, 4);
-    known.set(key, offset);
-    symbols.push(offset);
-  }
-  const bytes = new Uint8Array(Math.ceil(size / 4) * 4);
-  for (const { offset, data } of pieces)
-    bytes.set(new Uint8Array(data.buffer, data.byteOffset, data.byteLength), offset);
-  return { bytes, offsets, symbols };
+  const integers = new Int32Array(bytes.buffer);
+  for (const { names, offset } of symbolLists)
+    names.forEach((name, index) => (integers[offset / 4 + index] = bindings.get(name) ?? 0));
+  return bytes;
 }

@@ -3,20 +3,26 @@ import { MistletoeError } from '../../core/errors.js';
 import { encodeHalves, isHalf } from '../../core/half-floats.js';
 import { planContraction } from '../../graph/contraction-plan.js';
 import { spellOutAttention } from '../../graph/operations/attention.js';
+import type { RewriteRule } from '../../graph/rewrite.js';
 import { simplify } from '../../graph/simplify.js';
 import { listInputs } from '../program-inputs.js';
-import type { NamedTensors, Program, Runtime } from '../program.js';
+import type { CompileOptions, NamedTensors, Program, Runtime } from '../program.js';
 import type { RowBuffer } from '../row-buffer.js';
 import type { WeightStore } from '../weights.js';
+import { isAttentionFusable } from './attention-kernel.js';
 import { CudaProgram } from './cuda-program.js';
 import { DeviceMemory } from './device-memory.js';
 import type { Allocation } from './device-rows.js';
 import { allocateRows } from './device-rows.js';
 import { DeviceWeights } from './device-weights.js';
 import type { Address, Device, ElementType, Kernel, KernelModule } from './device.js';
-import { kernelPrelude } from './kernels.js';
+import { kernelPrelude } from './kernel-plan.js';
 import type { Place, ProductType, Schedule } from './schedule.js';
 import { scheduleGraph } from './schedule.js';
+
+/** Programs that run often on few rows keep the attention that a kernel can do. */
+const spellOutOthers: RewriteRule = (tensor) =>
+  tensor.operation === 'attention' && isAttentionFusable(tensor) ? undefined : spellOutAttention(tensor);
 
 export interface CudaRuntimeOptions {
   /** In which type products read what they multiply; float32 unless told. */
@@ -29,6 +35,7 @@ export function createCudaRuntime(device: Device, options: CudaRuntimeOptions = 
 
 class CudaRuntime implements Runtime {
   readonly name = 'cuda';
+  readonly readsCheckpoints = true;
   private readonly memory: DeviceMemory;
   private readonly weights: DeviceWeights;
   /** By source: layers, and programs that are alike, have kernels in common. */
@@ -49,10 +56,17 @@ class CudaRuntime implements Runtime {
     return rows;
   }
 
-  async compile(outputs: NamedTensors, stores: readonly WeightStore[] = []): Promise<Program> {
+  async compile(
+    outputs: NamedTensors,
+    stores: readonly WeightStore[] = [],
+    options: CompileOptions = {},
+  ): Promise<Program> {
     if (this.isDisposed)
       throw new MistletoeError('runtime', 'The runtime was asked for a program after it was disposed of.');
-    const graph = simplify(outputs, [spellOutAttention, planContraction]);
+    const graph = simplify(outputs, [
+      options.packed === true ? spellOutOthers : spellOutAttention,
+      planContraction,
+    ]);
     const schedule = scheduleGraph(graph, this.productType);
     const kernels = this.compileKernels(schedule);
     const brought = new Map<object, Address>();

@@ -29,8 +29,19 @@ export interface Device {
   compile(source: string): KernelModule;
   launch(launch: Launch): void;
   multiply(product: Product): void;
+  /**
+   * Writes down the launches, products, copies and clears that `work` asks for, in place of doing them: replaying them
+   * costs one call. They read and write the addresses that they were given.
+   */
+  record(work: () => void): Recording;
+  replay(recording: Recording): void;
   synchronize(): Promise<void>;
   dispose(): void;
+}
+
+/** Work that was written down; only the device that made it knows what it is. */
+export interface Recording {
+  free(): void;
 }
 
 export interface KernelModule {

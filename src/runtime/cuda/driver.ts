@@ -41,6 +41,12 @@ const parameters = {
   cuModuleGetFunction: 'void *function, void *module, const char *name',
   cuModuleUnload: 'void *module',
   cuFuncSetAttribute: 'void *function, int attribute, int value',
+  cuStreamBeginCapture_v2: 'void *stream, int mode',
+  cuStreamEndCapture: 'void *stream, void *graph',
+  cuGraphInstantiateWithFlags: 'void *executable, void *graph, unsigned long long flags',
+  cuGraphLaunch: 'void *executable, void *stream',
+  cuGraphExecDestroy: 'void *executable',
+  cuGraphDestroy: 'void *graph',
   cuLaunchKernel:
     'void *function, unsigned int gridX, unsigned int gridY, unsigned int gridZ, unsigned int blockX, ' +
     'unsigned int blockY, unsigned int blockZ, unsigned int sharedBytes, void *stream, void *arguments, void *extra',

@@ -3,120 +3,18 @@
  * operations that look at whole rows give each row to a block of threads, which share what they find in order, so that
  * sums do not depend on chance.
  */
-import type { Dimension } from '../../graph/dimension.js';
 import { countElements, multiplyDimensions } from '../../graph/dimension.js';
 import type { Tensor, TensorOf } from '../../graph/tensor.js';
 import type { FindOperand } from './element-code.js';
-import { axesOf, ElementCode } from './element-code.js';
-import { halfCode } from './half-code.js';
+import { axesOf } from './element-code.js';
+import type { KernelPlan, Writing } from './kernel-plan.js';
+import { writeKernel } from './kernel-plan.js';
 import type { KernelOperand } from './kernel-text.js';
-import { KernelText } from './kernel-text.js';
-
-/** A kernel before it has a name: the same text may serve many places. */
-export interface KernelPlan {
-  readonly write: (name: string) => string;
-  /** In the order of its parameters behind the first, which holds the values of the symbols. */
-  readonly operands: readonly KernelOperand[];
-  readonly symbols: readonly string[];
-  readonly threads: ThreadNeed;
-}
-
-/** How many threads a kernel can use: one for each element, or a block of `block` threads for each row. */
-export type ThreadNeed =
-  | { readonly kind: 'elements'; readonly count: Dimension }
-  | { readonly kind: 'rows'; readonly count: Dimension; readonly width: Dimension };
-
-/** Helpers that kernels may call; the compiler drops what is not used. */
-export const kernelPrelude = `${halfCode}
-
-// Sums and maxima over all threads of a block, the same in every thread.
-__device__ float blockSum(float value) {
-  __shared__ float parts[33];
-  for (int step = 16; step > 0; step >>= 1) value += __shfl_xor_sync(0xffffffffu, value, step);
-  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = value;
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    float total = 0.0f;
-    for (int warp = 0; warp < blockDim.x / 32; warp++) total += parts[warp];
-    parts[32] = total;
-  }
-  __syncthreads();
-  const float total = parts[32];
-  __syncthreads();
-  return total;
-}
-
-__device__ float blockMaximum(float value) {
-  __shared__ float parts[33];
-  for (int step = 16; step > 0; step >>= 1) value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, step));
-  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = value;
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    float largest = parts[0];
-    for (int warp = 1; warp < blockDim.x / 32; warp++) largest = fmaxf(largest, parts[warp]);
-    parts[32] = largest;
-  }
-  __syncthreads();
-  const float largest = parts[32];
-  __syncthreads();
-  return largest;
-}
-
-// Whether (a, i) comes before (b, j): the larger value, at a tie the lower index.
-__device__ bool comesBefore(float a, int i, float b, int j) { return a > b || (a == b && i < j); }
-
-// The first of all threads' pairs, the same in every thread.
-__device__ void blockFirst(float& value, int& index) {
-  __shared__ float values[33];
-  __shared__ int indices[33];
-  for (int step = 16; step > 0; step >>= 1) {
-    const float other = __shfl_xor_sync(0xffffffffu, value, step);
-    const int otherIndex = __shfl_xor_sync(0xffffffffu, index, step);
-    if (comesBefore(other, otherIndex, value, index)) { value = other; index = otherIndex; }
-  }
-  if (threadIdx.x % 32 == 0) { values[threadIdx.x / 32] = value; indices[threadIdx.x / 32] = index; }
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    int best = 0;
-    for (int warp = 1; warp < blockDim.x / 32; warp++)
-      if (comesBefore(values[warp], indices[warp], values[best], indices[best])) best = warp;
-    values[32] = values[best];
-    indices[32] = indices[best];
-  }
-  __syncthreads();
-  value = values[32];
-  index = indices[32];
-  __syncthreads();
-}
-`;
-
-interface Writing {
-  readonly text: KernelText;
-  readonly code: ElementCode;
-  readonly result: KernelOperand;
-}
-
-function plan(
-  result: KernelOperand,
-  find: FindOperand,
-  threads: ThreadNeed,
-  write: (writing: Writing) => void,
-): KernelPlan {
-  const text = new KernelText();
-  write({ text, code: new ElementCode(text, find), result });
-  const written = new Set<object>([result.key]);
-  return {
-    write: (name) => text.finish(name, written),
-    operands: text.operands,
-    symbols: text.symbols,
-    threads,
-  };
-}
 
 /** Each element of a tensor by itself, into memory. */
 export function planMap(tensor: Tensor, result: KernelOperand, find: FindOperand): KernelPlan {
   const count = countElements(tensor.shape);
-  return plan(result, find, { kind: 'elements', count }, ({ text, code }) => {
+  return writeKernel(result, find, { kind: 'elements', count }, ({ text, code }) => {
     const loop = `for (int at = blockIdx.x * blockDim.x + threadIdx.x; at < ${text.count(tensor.shape)}; at += gridDim.x * blockDim.x)`;
     text.block(loop, () => {
       text.store(result, 'at', code.element(tensor, { flat: 'at' }));
@@ -239,7 +137,7 @@ export function planRows(tensor: RowTensor, result: KernelOperand, find: FindOpe
   const [x] = tensor.inputs;
   const [leading, width] = [x!.shape.slice(0, -1), x!.shape.at(-1)!];
   const count = countElements(leading);
-  return plan(result, find, { kind: 'rows', count, width }, (writing) => {
+  return writeKernel(result, find, { kind: 'rows', count, width }, (writing) => {
     const { text, code } = writing;
     text.line(`const int width = ${text.dimension(width)};`);
     text.block(`for (int row = blockIdx.x; row < ${text.count(leading)}; row += gridDim.x)`, () => {
@@ -260,7 +158,7 @@ export function planSum(tensor: TensorOf<'sum'>, result: KernelOperand, find: Fi
   const summed = axes.map((axis) => x!.shape[axis]!);
   const width = countElements(summed);
   const count = countElements(tensor.shape);
-  return plan(result, find, { kind: 'rows', count, width }, ({ text, code }) => {
+  return writeKernel(result, find, { kind: 'rows', count, width }, ({ text, code }) => {
     text.line(`const int width = ${text.dimension(width)};`);
     text.block(`for (int row = blockIdx.x; row < ${text.count(tensor.shape)}; row += gridDim.x)`, () => {
       text.line('float part = 0.0f;');
@@ -291,7 +189,7 @@ export function planScatter(
   const width = countElements(tensor.shape.slice(1));
   const rows = countElements(indices!.shape);
   const count = multiplyDimensions(tensor.shape[0]!, width);
-  return plan(result, find, { kind: 'elements', count }, ({ text, code }) => {
+  return writeKernel(result, find, { kind: 'elements', count }, ({ text, code }) => {
     const loop = `for (int at = blockIdx.x * blockDim.x + threadIdx.x; at < ${text.count(tensor.shape)}; at += gridDim.x * blockDim.x)`;
     text.block(loop, () => {
       text.line(`const int row = at / ${text.dimension(width)};`);

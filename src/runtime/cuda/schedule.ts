@@ -12,7 +12,8 @@ import { sortTopologically } from '../../graph/tensor.js';
 import type { NamedTensors } from '../program.js';
 import type { ElementType } from './device.js';
 import { isWrittenInPlace } from './element-code.js';
-import type { KernelPlan } from './kernels.js';
+import { planAttention } from './attention-kernel.js';
+import type { KernelPlan } from './kernel-plan.js';
 import { isRowOperation, planMap, planRows, planScatter, planSum } from './kernels.js';
 import type { KernelOperand } from './kernel-text.js';
 
@@ -100,7 +101,8 @@ class Scheduler {
     const resident = new Set<Tensor>();
     for (const tensor of this.order) {
       const { operation, inputs } = tensor;
-      if (operation === 'contract') for (const side of inputs) resident.add(rootOf(side));
+      if (operation === 'contract' || operation === 'attention')
+        for (const side of inputs) resident.add(rootOf(side));
       if (operation === 'rotate') resident.add(rootOf(inputs[0]!));
       if (operation === 'input' || operation === 'weight' || this.isTable(tensor)) resident.add(tensor);
       else if (!isWrittenInPlace(tensor)) resident.add(tensor);
@@ -151,6 +153,9 @@ class Scheduler {
       this.steps.push({ kind: 'kernel', plan: planRows(tensor, result, find), result });
     } else if (tensor.operation === 'sum' && !this.places.has(tensor)) {
       this.steps.push({ kind: 'kernel', plan: planSum(tensor, result, find), result });
+    } else if (tensor.operation === 'attention' && !this.places.has(tensor)) {
+      const inMemory = (side: Tensor): KernelOperand => this.places.get(rootOf(side))!;
+      this.steps.push({ kind: 'kernel', plan: planAttention(tensor, result, inMemory), result });
     } else if (tensor.operation === 'scatterAddRows' && !this.places.has(tensor)) {
       this.steps.push({ kind: 'kernel', plan: planScatter(tensor, result, find), result });
     } else {

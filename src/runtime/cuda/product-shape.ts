@@ -1,0 +1,45 @@
+/** A planned contraction as one call of a product: sizes and strides from how its sides lie. */
+import type { SideLayout } from '../../graph/contraction-plan.js';
+import type { Shape } from '../../graph/dimension.js';
+import type { TensorOf } from '../../graph/tensor.js';
+import type { MatrixOperand, Product } from './device.js';
+import type { Place } from './schedule.js';
+import { requireProduct } from './schedule.js';
+
+type LaidOperand = Omit<MatrixOperand, 'address'>;
+export interface ProductShape extends Omit<Product, 'left' | 'right' | 'result'> {
+  readonly left: LaidOperand;
+  readonly right: LaidOperand;
+  readonly result: Omit<LaidOperand, 'transposed'>;
+}
+
+export function shapeProduct(
+  tensor: TensorOf<'contract'>,
+  [left, right, result]: readonly [Place, Place, Place],
+  sizesOf: (shape: Shape) => readonly number[],
+): ProductShape {
+  const layout = requireProduct(tensor);
+  const output = sizesOf(tensor.shape);
+  const columns = output.at(-1)!;
+  const [leftSizes, rightSizes] = tensor.inputs.map(({ shape }) => sizesOf(shape)) as [number[], number[]];
+  const isStack = tensor.shape.length === 3 && rightSizes.length === 3;
+  const batch = isStack ? output[0]! : 1;
+  const rows = isStack ? output[1]! : output.slice(0, -1).reduce((product, each) => product * each, 1);
+  const count = (sizes: readonly number[]): number => sizes.reduce((product, each) => product * each, 1);
+  const inner = rows === 0 || batch === 0 ? 0 : count(leftSizes) / (batch * rows);
+  const side = (place: Place, { innerFirst, batchInside }: SideLayout, outer: number): LaidOperand => {
+    const [first, lastSize] = innerFirst ? [inner, outer] : [outer, inner];
+    return {
+      type: place.type,
+      rowStride: batchInside ? batch * lastSize : lastSize,
+      batchStride: batchInside ? lastSize : first * lastSize,
+      transposed: false,
+    };
+  };
+  return {
+    ...{ rows, columns, inner, batch, scale: tensor.attributes.scale },
+    left: { ...side(left, layout.left, rows), transposed: layout.left.innerFirst },
+    right: { ...side(right, layout.right, columns), transposed: !layout.right.innerFirst },
+    result: { type: result.type, rowStride: columns, batchStride: rows * columns },
+  };
+}
