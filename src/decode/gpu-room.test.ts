@@ -1,0 +1,26 @@
+import { expect, it } from 'vitest';
+import { passBytes } from '../model/gpu-memory.js';
+import { bundledDrafterFolder } from './bundled-drafters.js';
+import { bundledTarget } from './bundled-models.js';
+import { countGpuBytes } from './gpu-room.js';
+
+const layer = 4 * 320 * 320 + 3 * 864 * 320;
+const table = 4096 * 320;
+/** In bfloat16, with keys and values for the 2,048 tokens of its context. */
+const target = 2 * (8 * layer + table) + 4 * (table + 17 * 320) + 2048 * 4 * 2 * 8 * 320;
+
+it('counts a target with the keys and values of its context', async () => {
+  expect(await countGpuBytes([bundledTarget], 'bfloat16')).toBe(passBytes + target);
+});
+
+it('counts the tensors of heads, and nothing for systems without weights', async () => {
+  const folders = [bundledTarget, bundledDrafterFolder('eagle3'), 'ngram'];
+  const half = (await countGpuBytes(folders, 'float16')) - passBytes - target;
+  const whole = (await countGpuBytes([bundledDrafterFolder('eagle3')], 'float32')) - passBytes;
+  expect(whole).toBeGreaterThan(4 * 2.5e6);
+  expect(half / whole).toBeCloseTo(0.5, 2);
+});
+
+it('leaves it to others to say that a folder cannot be opened', async () => {
+  expect(await countGpuBytes(['/no/such/folder'], 'float32')).toBe(passBytes);
+});

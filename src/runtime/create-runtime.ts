@@ -1,0 +1,34 @@
+/** The runtime of a device: ONNX Runtime on the CPU, CUDA on a GPU. */
+import type { ComputeType, DeviceChoice, DeviceWish, GpuHost, RecordedDevice } from './device-choice.js';
+import { chooseDevice, keepIfRoom, thisMachine } from './device-choice.js';
+import { createOnnxRuntime } from './onnx/onnx-runtime.js';
+import type { Runtime } from './program.js';
+
+export interface RuntimeOptions extends DeviceWish {
+  /** Of the processor, where that computes; all unless told. */
+  readonly threads?: number | undefined;
+  /** Memory that the models will take, where `auto` should pass over a GPU without room for them. */
+  readonly countBytes?: ((dtype: ComputeType) => Promise<number>) | undefined;
+}
+
+/**
+ * @example
+ * const runtime = await createRuntime({ device: 'auto' }); // the first GPU that can be used, else the CPU
+ * const target = await openTarget(bundledTarget, { runtime });
+ */
+export async function createRuntime(
+  options: RuntimeOptions = {},
+  host: GpuHost = thisMachine,
+): Promise<Runtime> {
+  const choice: DeviceChoice = await chooseDevice(options, host);
+  const { countBytes, threads } = options;
+  return openRuntime(countBytes === undefined ? choice : await keepIfRoom(choice, countBytes, host), threads);
+}
+
+/** On the device that was chosen. */
+export async function openRuntime(choice: RecordedDevice, threads?: number): Promise<Runtime> {
+  if (choice.kind === 'cpu') return createOnnxRuntime(threads === undefined ? {} : { threads });
+  const { CudaDevice } = await import('./cuda/cuda-device.js');
+  const { createCudaRuntime } = await import('./cuda/cuda-runtime.js');
+  return createCudaRuntime(CudaDevice.open(choice.ordinal), { productType: choice.dtype });
+}

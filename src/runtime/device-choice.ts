@@ -1,0 +1,172 @@
+/**
+ * Where a model runs: what a user asks for, and what this machine has. Nothing of CUDA is loaded, or even looked for,
+ * unless a GPU is asked for by name or the driver has left its mark on the machine.
+ */
+import { existsSync } from 'node:fs';
+import { formatBytes } from '../core/byte-size.js';
+import { describeCause, MistletoeError } from '../core/errors.js';
+import type { DeviceSearch, FoundDevice } from './cuda/find-devices.js';
+
+/** In which type products are computed. */
+export const computeTypes = ['float32', 'bfloat16', 'float16'] as const;
+export type ComputeType = (typeof computeTypes)[number];
+
+/** `auto`, `cpu`, `cuda` for the first GPU, `cuda:1` for the second. */
+export const deviceForm = /^(?:auto|cpu|cuda(?::\d{1,4})?)$/;
+export const deviceForms = 'auto, cpu, cuda or cuda:N';
+
+export interface DeviceWish {
+  readonly device?: string | undefined;
+  readonly dtype?: ComputeType | undefined;
+}
+
+export type DeviceChoice = ProcessorChoice | GpuChoice;
+
+export interface ProcessorChoice {
+  readonly kind: 'cpu';
+  readonly dtype: 'float32';
+  /** Why `auto` took no GPU on a machine that seems to have one, as a sentence with its remedy. */
+  readonly reason?: string;
+}
+
+export interface GpuChoice {
+  readonly kind: 'cuda';
+  readonly dtype: ComputeType;
+  /** Counted as the driver counts. */
+  readonly ordinal: number;
+  readonly name: string;
+  readonly totalBytes: number;
+  /** Nobody asked for a GPU, or for a type that only one has: where a model has no room on it, the CPU takes its place. */
+  readonly isAutomatic: boolean;
+}
+
+/** The GPUs of a machine; tests have their own. */
+export interface GpuHost {
+  /** Whether it is worth looking for CUDA's libraries. */
+  hasDriver(): boolean;
+  find(): Promise<DeviceSearch>;
+  freeBytes(ordinal: number): Promise<number>;
+}
+
+const driverMarks = ['/dev/nvidiactl', '/proc/driver/nvidia'];
+
+export const thisMachine: GpuHost = {
+  hasDriver: () => driverMarks.some((path) => existsSync(path)),
+  async find() {
+    const { findDevices } = await import('./cuda/find-devices.js');
+    return findDevices();
+  },
+  async freeBytes(ordinal) {
+    const { CudaDevice } = await import('./cuda/cuda-device.js');
+    const device = CudaDevice.open(ordinal);
+    try {
+      return device.freeBytes();
+    } finally {
+      device.dispose();
+    }
+  },
+};
+
+/** Refuses what cannot be had before anything is read; whether a model has room is asked later (keepIfRoom). */
+export async function chooseDevice(wish: DeviceWish, host: GpuHost = thisMachine): Promise<DeviceChoice> {
+  const { device = 'auto', dtype } = wish;
+  if (!deviceForm.test(device)) {
+    throw new MistletoeError('usage', `The device is "${device}"; ${deviceForms} was expected.`, {
+      hint: 'auto takes the first GPU that can be used, else the CPU.',
+    });
+  }
+  if (device === 'cpu') return processor(dtype, 'The CPU was asked for');
+  if (device === 'auto' && !host.hasDriver()) return processor(dtype, 'This machine has no NVIDIA driver');
+  const { devices, ...search } = await host.find();
+  if (device === 'auto') {
+    const [first] = devices;
+    if (first !== undefined) return gpu(first, dtype, dtype === undefined || dtype === 'float32');
+    const reason = sentences(search.reason, 'hint' in search ? search.hint : undefined);
+    return { ...processor(dtype, reason.replace(/\.?$/, '')), reason: `Runs on the CPU. ${reason}` };
+  }
+  const ordinal = Number(device.split(':')[1] ?? 0);
+  const named = devices.find((found) => found.ordinal === ordinal);
+  if (named !== undefined) return gpu(named, dtype, false);
+  if (devices.length > 0) {
+    const list = devices.map((found) => `cuda:${found.ordinal} (${found.name})`).join(', ');
+    throw new MistletoeError('usage', `There is no GPU ${device}; this machine has ${list}.`, {
+      hint: 'Choose one of these, or leave --device out.',
+    });
+  }
+  const remedy = 'hint' in search && search.hint !== undefined ? `${search.hint} ` : '';
+  const reason = search.reason ?? 'The driver sees none.';
+  throw new MistletoeError('usage', `The device is ${device}, but no GPU can be used: ${reason}`, {
+    hint: `${remedy}Without --device, the CPU is used where there is no GPU.`,
+  });
+}
+
+/** What was chosen, unless it was chosen automatically and has too little memory free. */
+export async function keepIfRoom(
+  choice: DeviceChoice,
+  countBytes: (dtype: ComputeType) => Promise<number>,
+  host: GpuHost = thisMachine,
+): Promise<DeviceChoice> {
+  if (choice.kind === 'cpu' || !choice.isAutomatic) return choice;
+  const onProcessor = (why: string): DeviceChoice => {
+    return { kind: 'cpu', dtype: 'float32', reason: `Runs on the CPU: ${sentences(why)}` };
+  };
+  const needed = await countBytes(choice.dtype);
+  try {
+    const free = await host.freeBytes(choice.ordinal);
+    if (needed <= free) return choice;
+    return onProcessor(
+      `${choice.name} has ${formatBytes(free)} free, and the model needs ${formatBytes(needed)} in ${choice.dtype}`,
+    );
+  } catch (cause) {
+    // Somebody else may hold all of it, or have it for themselves.
+    return onProcessor(`${choice.name} cannot be opened: ${describeCause(cause)}`);
+  }
+}
+
+function processor(dtype: ComputeType | undefined, why: string): ProcessorChoice {
+  if (dtype === undefined || dtype === 'float32') return { kind: 'cpu', dtype: 'float32' };
+  throw new MistletoeError('usage', `${why}, and --dtype is ${dtype}; the CPU computes in float32 alone.`, {
+    hint: 'Leave --dtype out, or run on a GPU with --device cuda.',
+  });
+}
+
+/** Since Ampere GPUs have bfloat16; before, float32 is what every one of them has. */
+const firstWithBfloat16 = 8;
+
+function gpu(found: FoundDevice, dtype: ComputeType | undefined, isAutomatic: boolean): GpuChoice {
+  const { ordinal, name, totalBytes, computeCapability } = found;
+  const hasBfloat16 = computeCapability[0] >= firstWithBfloat16;
+  if (dtype === 'bfloat16' && !hasBfloat16) {
+    throw new MistletoeError(
+      'usage',
+      `--dtype is bfloat16, which ${name} (compute capability ${computeCapability.join('.')}) does not have.`,
+      { hint: 'Give --dtype float16 or float32.' },
+    );
+  }
+  return {
+    kind: 'cuda',
+    dtype: dtype ?? (hasBfloat16 ? 'bfloat16' : 'float32'),
+    ...{ ordinal, name, totalBytes, isAutomatic },
+  };
+}
+
+/** the CPU in float32; NVIDIA H200 (cuda:0) in bfloat16 */
+export function nameDevice(choice: RecordedDevice): string {
+  if (choice.kind === 'cpu') return 'the CPU in float32';
+  return `${choice.name} (cuda:${choice.ordinal}) in ${choice.dtype}`;
+}
+
+/** What of a choice decides the numbers, and where to find the GPU again. */
+export type RecordedDevice =
+  Pick<ProcessorChoice, 'kind' | 'dtype'> | Pick<GpuChoice, 'kind' | 'dtype' | 'ordinal' | 'name'>;
+
+export function recordDevice(choice: DeviceChoice): RecordedDevice {
+  const { kind, dtype } = choice;
+  return kind === 'cpu' ? { kind, dtype } : { kind, dtype, ordinal: choice.ordinal, name: choice.name };
+}
+
+const sentences = (...parts: readonly (string | undefined)[]): string =>
+  parts
+    .filter((part) => part !== undefined)
+    .map((part) => part.replace(/(?<![.!?])$/, '.'))
+    .join(' ');
