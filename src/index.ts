@@ -112,6 +112,20 @@ export { prepareWeights } from './checkpoint/weight-cache.js';
 export type { CacheOptions } from './checkpoint/weight-cache.js';
 
 /**
+ * Models by their names on the Hugging Face hub: from its cache, or fetched into it.
+ * @example
+ * const folder = await downloadModel(parseHubId('lmsys/vicuna-7b-v1.5')!);
+ * const target = await openTarget(folder, { runtime });
+ */
+export { findCachedModel } from './checkpoint/hub-cache.js';
+export { downloadModel } from './checkpoint/hub-download.js';
+export type { DownloadOptions, DownloadProgress } from './checkpoint/hub-download.js';
+export { parseHubId } from './checkpoint/hub-id.js';
+export type { HubId } from './checkpoint/hub-id.js';
+export { readHubSettings } from './checkpoint/hub-settings.js';
+export type { HubSettings } from './checkpoint/hub-settings.js';
+
+/**
  * The cache of converted weights: what `mistletoe cache` does.
  * @example
  * const folder = defaultCacheFolder();

@@ -16,6 +16,7 @@ import { chooseLayout, isWeightName, listFolder, readShardIndex } from './checkp
 import type { HubId } from './hub-id.js';
 import { formatHubId, isCommit } from './hub-id.js';
 import type { HubSettings } from './hub-settings.js';
+import { readHubSettings } from './hub-settings.js';
 
 export interface RepositoryFolders {
   readonly refs: string;
@@ -31,9 +32,9 @@ export function repositoryFolders(cacheFolder: string, { repository }: HubId): R
 /**
  * The folder of a model in the cache; where there is none, or a part of one, a failure that says what to do. Asks no
  * network.
- * @example const folder = await findCachedModel(parseHubId('lmsys/vicuna-7b-v1.5')!, readHubSettings());
+ * @example const folder = await findCachedModel(parseHubId('lmsys/vicuna-7b-v1.5')!);
  */
-export async function findCachedModel(id: HubId, settings: HubSettings): Promise<string> {
+export async function findCachedModel(id: HubId, settings: HubSettings = readHubSettings()): Promise<string> {
   const { cacheFolder, isOffline } = settings;
   const folders = repositoryFolders(cacheFolder, id);
   const commit = isCommit(id.revision) ? id.revision : await readReference(join(folders.refs, id.revision));

@@ -19,6 +19,7 @@ import type { HubId } from './hub-id.js';
 import { formatHubId } from './hub-id.js';
 import { listRemains } from './hub-remains.js';
 import type { HubSettings } from './hub-settings.js';
+import { readHubSettings } from './hub-settings.js';
 import type { SnapshotPlace } from './hub-snapshot.js';
 import { findFile, linkFile, snapshotFolder, writeReference } from './hub-snapshot.js';
 
@@ -37,11 +38,11 @@ export interface DownloadOptions extends Pick<BlobRequest, 'pause'> {
 
 /**
  * Returns the model's folder. What is in the cache already is not fetched again.
- * @example const folder = await downloadModel(parseHubId('lmsys/vicuna-7b-v1.5')!, readHubSettings());
+ * @example const folder = await downloadModel(parseHubId('lmsys/vicuna-7b-v1.5')!);
  */
 export async function downloadModel(
   id: HubId,
-  settings: HubSettings,
+  settings: HubSettings = readHubSettings(),
   options: DownloadOptions = {},
 ): Promise<string> {
   if (settings.isOffline) {

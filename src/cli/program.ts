@@ -83,6 +83,7 @@ Examples:
   mistletoe generate --target ./my-model --prompt "Hi"   answer with a model of your own
   mistletoe generate --drafter eagle3 --prompt "Hi"      the same answer by speculative decoding
   mistletoe inspect ./my-model                           what is in this folder, and is it usable?
+  mistletoe inspect Qwen/Qwen3-0.6B --download           the same of a model of the Hugging Face hub
   mistletoe demo                                         see it at work
 
 Exit codes: 0 done, 1 the program failed, 2 something you gave it is wrong, 3 no usable result,
