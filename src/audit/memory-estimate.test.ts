@@ -47,6 +47,12 @@ describe('estimateMemory', () => {
     expect(estimate({ weights: inMemory(600) })).toEqual({ own: none + 600, mapped: 0 });
   });
 
+  it('counts nothing for weights that go from the checkpoint to a device', () => {
+    const none = estimate({ weights: fileOf(0) });
+    const tensors = new Map([['matrix', { shape: [25, mebibyte], parts: [] }]]);
+    expect(estimate({ weights: { kind: 'checkpoint', tensors } })).toEqual(none);
+  });
+
   it('counts every drafter, what it borrows once, and the program with its taps', () => {
     const weights = fileOf(100);
     const alone = estimate({ weights });

@@ -48,6 +48,8 @@ const directions = 2;
 export function estimateMemory({ target, drafters, search }: MemoryUsers): MemoryEstimate {
   const total = { memoryBytes: processBytes, mappedBytes: 0 };
   const add = (store: WeightStore, programs: number): void => {
+    // These go to the memory of the runtime's own device, through a few pieces at a time.
+    if (store.kind === 'checkpoint') return;
     const plainBytes = floatBytes * countParameters(store);
     const packedBytes = floatBytes * countProducts(store);
     total[store.kind === 'file' ? 'mappedBytes' : 'memoryBytes'] += plainBytes;

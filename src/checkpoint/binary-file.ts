@@ -25,7 +25,8 @@ export async function withFile<Result>(
   }
 }
 
-async function openFile(path: string): Promise<BinaryFile> {
+/** As `withFile` does, for whoever closes the handle by itself. */
+export async function openFile(path: string): Promise<BinaryFile> {
   try {
     // Checked before opening, because opening a pipe without a writer already blocks.
     const status = await stat(path);

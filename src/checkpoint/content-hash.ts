@@ -41,6 +41,19 @@ export async function identifyFile(path: string): Promise<string> {
   }
 }
 
+/** Refuses files that are no longer the ones identified before. */
+export async function requireSameFiles(
+  paths: readonly string[],
+  identities: readonly string[],
+): Promise<void> {
+  const now = await Promise.all(paths.map(identifyFile));
+  if (now.join() === identities.join()) return;
+  throw refuse(
+    `the weights of ${paths.join(', ')} changed while they were read`,
+    'Wait until they are fully written, then try again.',
+  );
+}
+
 /** sha256 of the first `sizeBytes` bytes. */
 export async function hashBeginning(file: BinaryFile, sizeBytes: number): Promise<string> {
   const hash = createHash('sha256');

@@ -59,7 +59,7 @@ export function integerDecoder(tensor: StoredTensor): Decode<Int32Array> {
   }
 }
 
-function requireLittleEndian(): void {
+export function requireLittleEndian(): void {
   if (endianness() !== 'LE') {
     throw new MistletoeError('runtime', 'this machine is big-endian, expected a little-endian one', {
       hint: 'Run on x86-64 or ARM64.',

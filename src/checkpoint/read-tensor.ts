@@ -76,12 +76,7 @@ function fill<Target extends Float32Array | Int32Array>(
 ): Promise<void> {
   return withFile(tensor.file, async (file) => {
     if (target.length === 0) return;
-    if (tensor.offsetBytes + tensor.sizeBytes > file.sizeBytes) {
-      throw refuse(
-        `tensor ${quote(tensor.name)} ends at byte ${tensor.offsetBytes + tensor.sizeBytes}, but ${file.path} has ${file.sizeBytes} bytes`,
-        'The file was changed after it was opened: open the checkpoint again.',
-      );
-    }
+    requireWithin(tensor, file);
     if (tensor.strides === undefined) await fillContiguous(file, tensor, target, decode);
     else
       await fillStrided(file, {
@@ -93,6 +88,14 @@ function fill<Target extends Float32Array | Int32Array>(
         allocateScratch,
       });
   });
+}
+
+export function requireWithin({ name, offsetBytes, sizeBytes }: StoredTensor, file: BinaryFile): void {
+  if (offsetBytes + sizeBytes <= file.sizeBytes) return;
+  throw refuse(
+    `tensor ${quote(name)} ends at byte ${offsetBytes + sizeBytes}, but ${file.path} has ${file.sizeBytes} bytes`,
+    'The file was changed after it was opened: open the checkpoint again.',
+  );
 }
 
 async function fillContiguous<Target extends Float32Array | Int32Array>(

@@ -29,6 +29,7 @@ function valuesOf(store: WeightStore): Record<string, number[]> {
   if (store.kind === 'memory') {
     return Object.fromEntries([...store.tensors].map(([name, { data }]) => [name, Array.from(data)]));
   }
+  if (store.kind !== 'file') throw new Error('expected a file');
   const file = readFileSync(store.path);
   return Object.fromEntries(
     [...store.tensors].map(([name, { offsetBytes, sizeBytes }]) => {

@@ -12,7 +12,8 @@
  *   cannot see is a disk that returns other bytes than were written; `verifyCache` reads everything.
  * - The folder is kept below a limit by removing what was used longest ago (cache-removal.ts), never what a running
  *   process uses (cache-use.ts). Nothing in the folder is believed without a check, and other people's files are left.
- * - The cache is never needed. Where there is no usable disk or no room, the weights stay in memory.
+ * - The cache is never needed. Where there is no usable disk or no room, the weights stay in memory; a runtime that
+ *   reads checkpoints itself goes past it altogether (direct-weights.ts).
  */
 import { createHash } from 'node:crypto';
 import { lstat } from 'node:fs/promises';
@@ -21,6 +22,7 @@ import { resolve } from 'node:path';
 import { formatBytes } from '../core/byte-size.js';
 import { MistletoeError } from '../core/errors.js';
 import { makeFolder } from '../core/make-folder.js';
+import type { Runtime } from '../runtime/program.js';
 import type { FileWeights, MemoryWeights, WeightStore, WeightValues } from '../runtime/weights.js';
 import { checkForUse } from './cache-check.js';
 import { CacheFailure, onDisk, unwritable } from './cache-failure.js';
@@ -39,9 +41,9 @@ import { recordUse } from './cache-note.js';
 import { removeRemains } from './cache-removal.js';
 import { markInUse } from './cache-use.js';
 import { makeCacheFile } from './cache-writing.js';
-import { hashFile, identifyFile } from './content-hash.js';
+import { hashFile, identifyFile, requireSameFiles } from './content-hash.js';
+import { createDirectWeights } from './direct-weights.js';
 import type { Checkpoint } from './stored-tensor.js';
-import { refuse } from './stored-tensor.js';
 import type { ResolvedRecipe, WeightRecipe } from './weight-recipe.js';
 import { assembleWeight, resolveRecipes } from './weight-recipe.js';
 
@@ -60,12 +62,18 @@ export interface CacheOptions {
   readonly openOutput?: (path: string) => Promise<CacheOutput>;
 }
 
+export interface WeightOptions extends CacheOptions {
+  /** Whoever will read the weights; one that reads checkpoints gets theirs, and no cache is touched. */
+  readonly runtime?: Pick<Runtime, 'readsCheckpoints'>;
+}
+
 export async function prepareWeights(
   checkpoint: Checkpoint,
   recipes: readonly WeightRecipe[],
-  options: CacheOptions = {},
+  options: WeightOptions = {},
 ): Promise<WeightStore> {
   const resolved = resolveRecipes(checkpoint, recipes);
+  if (options.runtime?.readsCheckpoints === true) return createDirectWeights(resolved);
   // Absolute, because what is mapped from it is named relative to other places.
   const folder = resolve(options.cacheFolder ?? defaultCacheFolder());
   const limitBytes = options.cacheLimitBytes ?? readCacheLimit();
@@ -110,7 +118,7 @@ async function prepareFile(
         ...{ folder, key, content: 'converted weights', limitBytes, openOutput },
         sizeBytes: measureCacheFile(key, layout),
         write: (output) => writeCacheFile(output, key, recipes),
-        confirm: () => requireSameSources(sources, identities),
+        confirm: () => requireSameFiles(sources, identities),
       });
       identity = await onDisk(folder, () => identifyFile(path));
     } catch (failure) {
@@ -126,15 +134,6 @@ async function prepareFile(
     ...{ largeBytes, verify: verifyCache, onNotice },
   });
   return { kind: 'file', path, tensors: layout.tensors, derived };
-}
-
-async function requireSameSources(sources: readonly string[], identities: readonly string[]): Promise<void> {
-  const now = await Promise.all(sources.map(identifyFile));
-  if (now.join() === identities.join()) return;
-  throw refuse(
-    `the weights of ${sources.join(', ')} changed while they were read`,
-    'Wait until they are fully written, then try again.',
-  );
 }
 
 async function computeKey(

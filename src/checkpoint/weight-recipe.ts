@@ -28,7 +28,7 @@ export interface ResolvedRecipe {
   readonly parts: readonly ResolvedPart[];
 }
 
-interface ResolvedPart {
+export interface ResolvedPart {
   readonly tensor: StoredTensor;
   readonly transpose: boolean;
 }

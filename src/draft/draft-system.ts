@@ -5,9 +5,11 @@
  */
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
 import type { CacheOptions } from '../checkpoint/weight-cache.js';
+import { prepareWeights } from '../checkpoint/weight-cache.js';
 import type { WeightRecipe } from '../checkpoint/weight-recipe.js';
 import type { MistletoeError } from '../core/errors.js';
 import type { CausalModel } from '../model/causal-model.js';
+import type { WeightStore } from '../runtime/weights.js';
 import type { Tokenizer } from '../text/tokenizer.js';
 import type { Drafter } from './drafter.js';
 import type { DrafterFacts } from './drafter-facts.js';
@@ -57,6 +59,15 @@ export interface DrafterOptions extends CacheOptions {
   readonly target: CausalModel;
   /** The target's, to compare with a draft model's own. */
   readonly tokenizer?: Tokenizer | undefined;
+}
+
+/** A drafter's weights, in the form in which its target's runtime takes them. */
+export function prepareDrafterWeights(
+  checkpoint: Checkpoint,
+  recipes: readonly WeightRecipe[],
+  { target, ...options }: DrafterOptions,
+): Promise<WeightStore> {
+  return prepareWeights(checkpoint, recipes, { ...options, runtime: target.runtime });
 }
 
 /** What becomes of a fault: a loader throws it, an inspection writes it down and goes on. */

@@ -3,13 +3,13 @@
  * fc [e(x_t+1); f_t] and predicts the target's next feature; the target's own output projection turns it into tokens.
  */
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
-import { prepareWeights } from '../checkpoint/weight-cache.js';
 import { concatenate } from '../graph/operations/shaping.js';
 import { projectToVocabulary } from '../model/decoder.js';
 import { project, runLayer } from '../model/decoder-layer.js';
 import { createRotary } from '../model/rotary.js';
 import { anotherTarget, countParameters, misfit, requireSizes, requireWidth } from './checks.js';
 import type { DrafterOptions, WeightedSystem } from './draft-system.js';
+import { prepareDrafterWeights } from './draft-system.js';
 import type { Drafter } from './drafter.js';
 import { createEagleDrafter, embeddingOf } from './eagle-drafter.js';
 import { describeEagleFacts } from './eagle-facts.js';
@@ -33,7 +33,8 @@ export const eagle: WeightedSystem = {
   load: loadEagle,
 };
 
-async function loadEagle(checkpoint: Checkpoint, { target, ...options }: DrafterOptions): Promise<Drafter> {
+async function loadEagle(checkpoint: Checkpoint, options: DrafterOptions): Promise<Drafter> {
+  const { target } = options;
   requireSizes(checkpoint, target);
   const parts = describeEagle(checkpoint, scope, { target: target.configuration });
   const { configuration, hasFusionBias, draftVocabulary, hasOutputBias } = parts;
@@ -49,7 +50,7 @@ async function loadEagle(checkpoint: Checkpoint, { target, ...options }: Drafter
     );
   }
   refuseUnread(checkpoint.folder, parts.unread);
-  const weights = await prepareWeights(checkpoint, parts.recipes, options);
+  const weights = await prepareDrafterWeights(checkpoint, parts.recipes, options);
   const options0 = { inputNorm: false };
   const head: EagleHead = {
     target,

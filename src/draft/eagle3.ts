@@ -5,7 +5,6 @@
  * the normed state for the residual, or feed the normed output back ("EAGLE 3.1"): eagle-parts.ts tells which.
  */
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
-import { prepareWeights } from '../checkpoint/weight-cache.js';
 import type { Tensor } from '../graph/tensor.js';
 import { add } from '../graph/operations/elementwise.js';
 import { concatenate, slice } from '../graph/operations/shaping.js';
@@ -13,6 +12,7 @@ import { attend, feedForward, normalise, project } from '../model/decoder-layer.
 import { createRotary } from '../model/rotary.js';
 import { countParameters, misfit, requireSizes, requireWidth } from './checks.js';
 import type { DrafterOptions, WeightedSystem } from './draft-system.js';
+import { prepareDrafterWeights } from './draft-system.js';
 import type { Drafter } from './drafter.js';
 import { createEagleDrafter, embeddingOf } from './eagle-drafter.js';
 import { describeEagle3Facts } from './eagle-facts.js';
@@ -41,7 +41,8 @@ export const eagle3: WeightedSystem = {
   load: loadEagle3,
 };
 
-async function loadEagle3(checkpoint: Checkpoint, { target, ...options }: DrafterOptions): Promise<Drafter> {
+async function loadEagle3(checkpoint: Checkpoint, options: DrafterOptions): Promise<Drafter> {
+  const { target } = options;
   requireSizes(checkpoint, target);
   const parts = describeEagle3(checkpoint, scope, { target: target.configuration });
   const { configuration, stateWidth, normBeforeResidual, feedsNormed } = parts;
@@ -59,7 +60,7 @@ async function loadEagle3(checkpoint: Checkpoint, { target, ...options }: Drafte
   requireWidth(checkpoint, `${parts.prefix}fc.weight`, 1, taps.length * target.configuration.hiddenSize);
   refuseUnread(checkpoint.folder, parts.unread);
   const targetTokens = await readVocabularyMap(checkpoint, draftSize, vocabularySize);
-  const weights = await prepareWeights(checkpoint, parts.recipes, options);
+  const weights = await prepareDrafterWeights(checkpoint, parts.recipes, options);
   const finish = (hidden: Tensor): Tensor => normalise(hidden, `${scope}norm`, configuration);
   const head: EagleHead = {
     target,

@@ -5,7 +5,6 @@
  * transformer layer of its own.
  */
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
-import { prepareWeights } from '../checkpoint/weight-cache.js';
 import { lazily, lazilyBy } from '../core/lazy.js';
 import type { CausalModel } from '../model/causal-model.js';
 import { KvCache } from '../model/kv-cache.js';
@@ -19,6 +18,7 @@ import type { WeightStore } from '../runtime/weights.js';
 import { chainNames, createChainCompiler, readChain } from './chain-program.js';
 import { countParameters, requireSizes, requireWidth } from './checks.js';
 import type { DrafterOptions, WeightedSystem } from './draft-system.js';
+import { prepareDrafterWeights } from './draft-system.js';
 import { DraftMemory } from './draft-memory.js';
 import type { Drafter, DraftGraph, DraftSession, GrowingDraft } from './drafter.js';
 import {
@@ -42,14 +42,15 @@ export const hydra: WeightedSystem = {
   load: loadHydra,
 };
 
-async function loadHydra(checkpoint: Checkpoint, { target, ...options }: DrafterOptions): Promise<Drafter> {
+async function loadHydra(checkpoint: Checkpoint, options: DrafterOptions): Promise<Drafter> {
+  const { target } = options;
   const { hiddenSize, vocabularySize } = target.configuration;
   requireSizes(checkpoint, target);
   const parts = describeHydra(checkpoint, hydraScope, { target: target.configuration });
   requireWidth(checkpoint, parts.firstOutput, 0, vocabularySize);
   requireGroundedHeads(checkpoint, parts.sizes, hiddenSize);
   refuseUnread(checkpoint.folder, parts.unread);
-  return new Hydra(parts.sizes, target, await prepareWeights(checkpoint, parts.recipes, options));
+  return new Hydra(parts.sizes, target, await prepareDrafterWeights(checkpoint, parts.recipes, options));
 }
 
 class Hydra implements Drafter {

@@ -3,7 +3,6 @@
  * projection to the vocabulary; it predicts the token i + 2 behind its position, without seeing the ones between.
  */
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
-import { prepareWeights } from '../checkpoint/weight-cache.js';
 import { lazily } from '../core/lazy.js';
 import type { Tensor } from '../graph/tensor.js';
 import { add, silu } from '../graph/operations/elementwise.js';
@@ -22,6 +21,7 @@ import type { WeightStore } from '../runtime/weights.js';
 import { chainNames, chainOutputs, chooseToken, createChainCompiler, readChain } from './chain-program.js';
 import { requireSizes, requireWidth } from './checks.js';
 import type { DrafterOptions, WeightedSystem } from './draft-system.js';
+import { prepareDrafterWeights } from './draft-system.js';
 import type { Drafter, DraftSession, TeacherForcing } from './drafter.js';
 import type { MedusaSizes } from './medusa-layout.js';
 import { describeMedusa, recogniseMedusa } from './medusa-layout.js';
@@ -41,7 +41,8 @@ export const medusa: WeightedSystem = {
 
 const scope = 'medusa.';
 
-async function loadMedusa(checkpoint: Checkpoint, { target, ...options }: DrafterOptions): Promise<Drafter> {
+async function loadMedusa(checkpoint: Checkpoint, options: DrafterOptions): Promise<Drafter> {
+  const { target } = options;
   const { hiddenSize, vocabularySize } = target.configuration;
   requireSizes(checkpoint, target);
   const parts = describeMedusa(checkpoint, scope, { target: target.configuration });
@@ -49,7 +50,7 @@ async function loadMedusa(checkpoint: Checkpoint, { target, ...options }: Drafte
   requireWidth(checkpoint, parts.firstBlock, 1, hiddenSize);
   requireWidth(checkpoint, parts.firstOutput, 0, vocabularySize);
   refuseUnread(checkpoint.folder, parts.unread);
-  const weights = await prepareWeights(checkpoint, parts.recipes, options);
+  const weights = await prepareDrafterWeights(checkpoint, parts.recipes, options);
   return new Medusa(parts.sizes, target, weights);
 }
 

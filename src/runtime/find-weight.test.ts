@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { weight } from '../graph/operations/leaves.js';
 import type { TensorOf } from '../graph/tensor.js';
 import { findWeight } from './find-weight.js';
-import type { WeightStore } from './weights.js';
+import type { DirectPart, WeightStore } from './weights.js';
 
 describe('findWeight', () => {
   const store = (name: string, shape: readonly number[], length: number): WeightStore => ({
@@ -51,5 +51,28 @@ describe('findWeight for types of half the size', () => {
     ['too few bytes', halves('bfloat16', 5), 'has 10 bytes, its shape [2, 3] needs 12.'],
   ] as const)('refuses %s', (_, store, message) => {
     expect(() => findWeight([store], wanted)).toThrow(`Weight "w" ${message}`);
+  });
+});
+
+describe('findWeight for weights of a checkpoint', () => {
+  const joined = (columns: number): WeightStore => {
+    const part = (shape: readonly number[]): DirectPart => ({
+      ...{ dtype: 'bfloat16', shape, isTransposed: false, read: () => [] },
+    });
+    const parts = [part([2, 1]), part([2, columns])];
+    return { kind: 'checkpoint', tensors: new Map([['w', { shape: [2, 3], parts }]]) };
+  };
+
+  it('takes them as float32, whatever they are stored as', () => {
+    const store = joined(2);
+    expect(findWeight([store], weight('w', [2, 3]) as TensorOf<'weight'>)).toBe(store);
+    const half = weight('w', [2, 3], 'bfloat16') as TensorOf<'weight'>;
+    expect(() => findWeight([store], half)).toThrow('is stored as float32, the graph expects bfloat16.');
+  });
+
+  it('refuses parts that do not make the weight', () => {
+    expect(() => findWeight([joined(3)], weight('w', [2, 3]) as TensorOf<'weight'>)).toThrow(
+      'Weight "w" has 32 bytes, its shape [2, 3] needs 24.',
+    );
   });
 });

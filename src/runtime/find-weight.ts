@@ -2,7 +2,7 @@ import { MistletoeError } from '../core/errors.js';
 import { isHalf } from '../core/half-floats.js';
 import { formatShape } from '../graph/dimension.js';
 import type { TensorOf } from '../graph/tensor.js';
-import type { WeightStore } from './weights.js';
+import type { DirectWeight, WeightLocation, WeightStore, WeightValues } from './weights.js';
 
 /** The store that holds what the graph reads, in the shape and type that it expects. */
 export function findWeight(weights: readonly WeightStore[], tensor: TensorOf<'weight'>) {
@@ -18,15 +18,15 @@ export function findWeight(weights: readonly WeightStore[], tensor: TensorOf<'we
         `Weight "${name}" has shape ${found}, the graph expects ${expected}.`,
       );
     }
-    const { dtype = 'float32' } = entry;
+    const { dtype = 'float32' } = 'parts' in entry ? {} : entry;
     if (dtype !== tensor.dtype) {
       throw new MistletoeError(
         'checkpoint',
         `Weight "${name}" is stored as ${dtype}, the graph expects ${tensor.dtype}.`,
       );
     }
-    const held = 'data' in entry ? entry.data.byteLength : entry.sizeBytes;
-    const needed = entry.shape.reduce((product, size) => product * size, isHalf(dtype) ? 2 : 4);
+    const held = countBytes(entry);
+    const needed = countElements(entry.shape) * (isHalf(dtype) ? 2 : 4);
     if (held !== needed) {
       throw new MistletoeError(
         'checkpoint',
@@ -40,3 +40,12 @@ export function findWeight(weights: readonly WeightStore[], tensor: TensorOf<'we
     `The graph reads a weight "${name}" that none of the given weights hold.`,
   );
 }
+
+/** As programs see them: those of a checkpoint are float32, however they are stored. */
+function countBytes(entry: WeightLocation | WeightValues | DirectWeight): number {
+  if ('parts' in entry) return entry.parts.reduce((sum, { shape }) => sum + 4 * countElements(shape), 0);
+  return 'data' in entry ? entry.data.byteLength : entry.sizeBytes;
+}
+
+const countElements = (shape: readonly number[]): number =>
+  shape.reduce((product, size) => product * size, 1);

@@ -50,6 +50,8 @@ export interface CompileOptions {
 
 export interface Runtime {
   readonly name: string;
+  /** It takes weights as checkpoints hold them (CheckpointWeights), so that nobody converts them first. */
+  readonly readsCheckpoints?: boolean;
   /** Rows of zeros. */
   allocate(rowCount: number, width: number): RowBuffer;
   compile(

@@ -1,11 +1,11 @@
 /**
  * Where a program finds its weights: little-endian, row-major, float32 unless another type is named. A file is
  * memory-mapped by the runtime, so any number of programs share one copy; the memory form serves small checkpoints and
- * disks without room for a cache.
+ * disks without room for a cache; the checkpoint form serves runtimes that keep weights in a memory of their own.
  */
 import type { HalfType } from '../core/half-floats.js';
 
-export type WeightStore = FileWeights | MemoryWeights;
+export type WeightStore = FileWeights | MemoryWeights | CheckpointWeights;
 
 export interface FileWeights {
   readonly kind: 'file';
@@ -55,4 +55,27 @@ export interface WeightValues {
   readonly shape: readonly number[];
   readonly data: Float32Array | Uint16Array; // the bits of half types
   readonly dtype?: 'float32' | HalfType;
+}
+
+/** Weights as the checkpoint's files hold them, for whoever converts and places them by itself. */
+export interface CheckpointWeights {
+  readonly kind: 'checkpoint';
+  readonly tensors: ReadonlyMap<string, DirectWeight>;
+}
+
+/** float32 to programs, whatever its parts are stored as. */
+export interface DirectWeight {
+  readonly shape: readonly number[];
+  /** Joined along the last axis, in this order. */
+  readonly parts: readonly DirectPart[];
+}
+
+export interface DirectPart {
+  readonly dtype: 'float32' | HalfType;
+  /** As stored. */
+  readonly shape: readonly number[];
+  /** Two axes, which change places before the parts are joined. */
+  readonly isTransposed: boolean;
+  /** All rows (along the last axis) in order, some whole ones at a time; a piece is good until the next is asked for. */
+  readonly read: () => AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
 }

@@ -79,7 +79,7 @@ function widen(values: NamedValues): NamedDenseValues {
 function widenWeights(stores: readonly WeightStore[]): NamedDenseValues {
   const weights: Record<string, DenseValue> = {};
   for (const store of stores) {
-    if (store.kind === 'file') continue;
+    if (store.kind !== 'memory') continue;
     for (const [name, { shape, data }] of store.tensors)
       weights[name] = { shape, data: Float64Array.from(data) };
   }

@@ -1,30 +1,25 @@
 /** Weights in a device's memory: each is brought there once, in the type that its readers want, in pieces that never fill the host's memory. */
 import { open } from 'node:fs/promises';
 import { describeCause, MistletoeError } from '../../core/errors.js';
-import { decodeHalves, isHalf } from '../../core/half-floats.js';
 import type { TensorOf } from '../../graph/tensor.js';
 import { findWeight } from '../find-weight.js';
-import type { WeightStore } from '../weights.js';
+import type { DirectPart, FileWeights, WeightStore } from '../weights.js';
 import type { DeviceMemory } from './device-memory.js';
 import type { Allocation } from './device-rows.js';
-import type { Address, ElementType, Kernel, KernelModule } from './device.js';
+import type { Address, ElementType } from './device.js';
 import { bytesOf } from './element-size.js';
-import { halfCode } from './half-code.js';
+import type { FloatType } from './part-placement.js';
+import { addressOf, PartPlacement } from './part-placement.js';
 
-const chunkBytes = 32 * 1024 * 1024;
-
-const narrowSource = (type: 'bfloat16' | 'float16'): string => `${halfCode}
-extern "C" __global__ void narrow(unsigned short* to, const float* from, int count) {
-  for (int at = blockIdx.x * blockDim.x + threadIdx.x; at < count; at += gridDim.x * blockDim.x)
-    to[at] = ${type === 'bfloat16' ? 'toBfloat16' : 'toFloat16'}(from[at]);
-}
-`;
+const chunkBytes = 8 * 1024 * 1024;
 
 export class DeviceWeights {
   private readonly held = new Map<WeightStore, Map<string, Promise<Allocation>>>();
-  private readonly modules = new Map<string, KernelModule>();
+  private readonly placement: PartPlacement;
 
-  constructor(private readonly memory: DeviceMemory) {}
+  constructor(private readonly memory: DeviceMemory) {
+    this.placement = new PartPlacement(memory);
+  }
 
   async find(
     stores: readonly WeightStore[],
@@ -38,7 +33,7 @@ export class DeviceWeights {
     this.held.set(store, ofStore);
     const known = ofStore.get(key);
     if (known !== undefined) return (await known).address;
-    const bringing = this.bring(store, name, tensor, type);
+    const bringing = this.bring(store, name, tensor, type as FloatType);
     ofStore.set(key, bringing);
     // A failure does not stay: whoever asks next tries again.
     bringing.catch(() => ofStore.delete(key));
@@ -48,21 +43,20 @@ export class DeviceWeights {
   private async bring(
     store: WeightStore,
     name: string,
-    { dtype, shape }: TensorOf<'weight'>,
-    type: ElementType,
+    tensor: TensorOf<'weight'>,
+    wanted: FloatType,
   ): Promise<Allocation> {
-    const count = (shape as readonly number[]).reduce((product, size) => product * size, 1);
-    const allocation = this.memory.take(count * bytesOf(type));
+    const shape = tensor.shape as readonly number[];
+    const allocation = this.memory.take(countElements(shape) * bytesOf(wanted));
     try {
-      let done = 0;
-      for await (const piece of readPieces(store, name)) {
-        const values = isHalf(dtype) && dtype !== type ? decodeHalves(asBits(piece), dtype) : undefined;
-        const from = values ?? piece;
-        const to = allocation.address + BigInt(done * bytesOf(type));
-        const elements = values?.length ?? piece.byteLength / bytesOf(dtype);
-        if (type === dtype || type === 'float32') this.memory.upload(to, from);
-        else this.narrow(to, from, elements, type as 'bfloat16' | 'float16');
-        done += elements;
+      let firstColumn = 0;
+      for (const part of partsOf(store, name, tensor)) {
+        await this.bringPart(part, {
+          to: addressOf(allocation.address, wanted, firstColumn),
+          width: shape.at(-1) ?? 1,
+          wanted,
+        });
+        firstColumn += (part.isTransposed ? part.shape[0] : part.shape.at(-1)) ?? 1;
       }
       return allocation;
     } catch (cause) {
@@ -71,21 +65,25 @@ export class DeviceWeights {
     }
   }
 
-  /** float32 values to a half type, on the device. */
-  private narrow(to: Address, values: ArrayBufferView, count: number, type: 'bfloat16' | 'float16'): void {
-    const { device } = this.memory;
-    const module = this.modules.get(type) ?? device.compile(narrowSource(type));
-    this.modules.set(type, module);
-    const kernel: Kernel = module.kernel('narrow');
-    const staging = this.memory.take(values.byteLength);
-    device.upload(staging.address, values);
-    device.launch({
-      kernel,
-      grid: [Math.max(1, Math.min(65_535, Math.ceil(count / 256))), 1, 1],
-      block: 256,
-      arguments: [to, staging.address, count],
-    });
-    staging.free();
+  /** A part whose first value goes to `to`. */
+  private async bringPart(
+    { dtype, shape, isTransposed, read }: DirectPart,
+    { to, width, wanted }: { readonly to: Address; readonly width: number; readonly wanted: FloatType },
+  ): Promise<void> {
+    const columns = shape.at(-1) ?? 1;
+    const isWhole = !isTransposed && columns === width;
+    let done = 0;
+    for await (const bytes of read()) {
+      const elements = bytes.byteLength / bytesOf(dtype);
+      // What lies as it will lie there is one long row, wherever it was cut.
+      const [rows, inRow] = isWhole ? [1, elements] : [elements / columns, columns];
+      const start = isWhole ? done : (done / columns) * (isTransposed ? 1 : width);
+      this.placement.place({
+        ...{ bytes, type: dtype, rows, columns: inRow, wanted, isTransposed },
+        ...{ to: addressOf(to, wanted, start), width: isWhole ? elements : width },
+      });
+      done += elements;
+    }
   }
 
   async dispose(): Promise<void> {
@@ -93,19 +91,28 @@ export class DeviceWeights {
       for (const bringing of ofStore.values()) (await bringing.catch(() => undefined))?.free();
     }
     this.held.clear();
-    for (const module of this.modules.values()) module.unload();
+    this.placement.dispose();
   }
 }
 
-const asBits = (bytes: Uint8Array): Uint16Array =>
-  new Uint16Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 2);
+const countElements = (shape: readonly number[]): number =>
+  shape.reduce((product, size) => product * size, 1);
 
-async function* readPieces(store: WeightStore, name: string): AsyncGenerator<Uint8Array> {
-  if (store.kind === 'memory') {
-    const { data } = store.tensors.get(name)!;
-    yield new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
-    return;
-  }
+/** What a cache holds is one part, which lies as programs see it. */
+function partsOf(store: WeightStore, name: string, tensor: TensorOf<'weight'>): readonly DirectPart[] {
+  if (store.kind === 'checkpoint') return store.tensors.get(name)!.parts;
+  const read =
+    store.kind === 'file' ? () => readFile(store, name) : () => cutUp(store.tensors.get(name)!.data);
+  const whole = { shape: tensor.shape as readonly number[], isTransposed: false };
+  return [{ ...whole, dtype: tensor.dtype as FloatType, read }];
+}
+
+function* cutUp({ buffer, byteOffset, byteLength }: ArrayBufferView): Generator<Uint8Array> {
+  for (let start = 0; start < byteLength; start += chunkBytes)
+    yield new Uint8Array(buffer, byteOffset + start, Math.min(chunkBytes, byteLength - start));
+}
+
+async function* readFile(store: FileWeights, name: string): AsyncGenerator<Uint8Array> {
   const { offsetBytes, sizeBytes } = store.tensors.get(name)!;
   try {
     const file = await open(store.path, 'r');

@@ -24,6 +24,7 @@ import { allocateHostRows } from '../row-buffer.js';
 import type { WeightStore } from '../weights.js';
 import type { DenseValue } from './dense-value.js';
 import { resolveDimension, resolveShape } from './dense-value.js';
+import { readDirectWeight } from './direct-values.js';
 import { runKernel } from './kernels.js';
 
 export type { DenseValue } from './dense-value.js';
@@ -121,6 +122,7 @@ async function loadWeights(outputs: NamedTensors, stores: readonly WeightStore[]
 
 async function readWeight(store: WeightStore, name: string, dtype: DType): Promise<TensorValue['data']> {
   if (store.kind === 'memory') return store.tensors.get(name)!.data;
+  if (store.kind === 'checkpoint') return readDirectWeight(store.tensors.get(name)!);
   const { offsetBytes, sizeBytes } = store.tensors.get(name)!;
   const bytes = new Uint8Array(sizeBytes);
   let found: number;

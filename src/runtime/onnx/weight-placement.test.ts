@@ -10,7 +10,7 @@ import { input, weight } from '../../graph/operations/leaves.js';
 import type { NamedValues, Runtime } from '../program.js';
 import { float32, floatsOf } from '../program.js';
 import { holdInMemory, writeWeights } from '../testing/small-weights.js';
-import type { FileWeights, MemoryWeights } from '../weights.js';
+import type { CheckpointWeights, FileWeights, MemoryWeights } from '../weights.js';
 import { createOnnxRuntime } from './onnx-runtime.js';
 
 // A folder that is called read-only takes no models: permissions would not stop every user who runs the tests.
@@ -145,6 +145,15 @@ describe('weights', () => {
       ],
       'The weight file "w.bin" was expected as an absolute path.',
       'checkpoint',
+    ],
+    [
+      'as a checkpoint stores them',
+      (): CheckpointWeights[] => {
+        const part = { dtype: 'float32' as const, shape: [2, 2], isTransposed: false, read: () => [] };
+        return [{ kind: 'checkpoint', tensors: new Map([['a', { shape: [2, 2], parts: [part] }]]) }];
+      },
+      'Weight "a" was given as the checkpoint stores it; this runtime reads converted weights.',
+      'runtime',
     ],
   ])('are refused when %s', async (_, stores, message, code) => {
     const compiled = runtime.compile({ y: matmul(x, weight('a', [2, 2])) }, stores());

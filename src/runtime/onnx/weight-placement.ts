@@ -52,6 +52,13 @@ export class WeightPlacement {
       this.files.set(location, { location, source: store.path });
       return builder.weight(tensor, { location, ...store.tensors.get(name)! });
     }
+    if (store.kind === 'checkpoint') {
+      throw new MistletoeError(
+        'runtime',
+        `Weight "${name}" was given as the checkpoint stores it; this runtime reads converted weights.`,
+        { hint: 'Prepare the weights for the runtime that runs them.' },
+      );
+    }
     const { data } = store.tensors.get(name)!;
     const source = new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
     if (this.folder !== undefined) return builder.weight(tensor, source);

@@ -1,0 +1,144 @@
+/**
+ * Weights straight from the checkpoint's files, for runtimes that convert and place them by themselves: nothing is
+ * written to the disk, and the host holds a few pieces at a time. What conversion refuses is refused here too: shapes and
+ * types that do not fit, files that are too short, files that change between opening and reading. NaN and infinite values
+ * were never looked for in the weights; the model's check of its scores finds them.
+ */
+import type { HalfType } from '../core/half-floats.js';
+import type { CheckpointWeights, DirectPart, DirectWeight } from '../runtime/weights.js';
+import { openFile, readExactly, withFile } from './binary-file.js';
+import { identifyFile, requireSameFiles } from './content-hash.js';
+import { requireLittleEndian } from './element-decoding.js';
+import { readFloat32, requireWithin } from './read-tensor.js';
+import type { StoredDType, StoredTensor } from './stored-tensor.js';
+import { bytesPerElement, countElements } from './stored-tensor.js';
+import type { ResolvedPart, ResolvedRecipe } from './weight-recipe.js';
+
+export interface DirectOptions {
+  /** What a piece takes at most, unless a row is larger; lowered in tests. */
+  readonly pieceBytes?: number;
+}
+
+const directTypes: Partial<Record<StoredDType, 'float32' | HalfType>> = {
+  F32: 'float32',
+  F16: 'float16',
+  BF16: 'bfloat16',
+};
+
+/** One is used while the others are read. */
+const piecesInMemory = 4;
+
+export async function createDirectWeights(
+  recipes: readonly ResolvedRecipe[],
+  { pieceBytes = 8 * 1024 * 1024 }: DirectOptions = {},
+): Promise<CheckpointWeights> {
+  requireLittleEndian();
+  const read = recipes.flatMap(({ parts }) => parts.map(({ tensor }) => tensor));
+  const identities = new Map<string, string>();
+  for (const path of new Set(read.map(({ file }) => file))) {
+    identities.set(path, await identifyFile(path));
+    await withFile(path, (file) => {
+      for (const tensor of read) if (tensor.file === path) requireWithin(tensor, file);
+      return Promise.resolve();
+    });
+  }
+  const describe = (part: ResolvedPart): DirectPart =>
+    describePart(part, identities.get(part.tensor.file)!, pieceBytes);
+  const tensors = new Map<string, DirectWeight>();
+  for (const { name, shape, parts } of recipes) tensors.set(name, { shape, parts: parts.map(describe) });
+  return { kind: 'checkpoint', tensors };
+}
+
+function describePart({ tensor, transpose }: ResolvedPart, identity: string, pieceBytes: number): DirectPart {
+  const isTurned = isTransposedView(tensor);
+  const stored = isTurned ? turnBack(tensor) : tensor;
+  const isTransposed = transpose !== isTurned;
+  const direct = stored.strides === undefined ? directTypes[stored.dtype] : undefined;
+  const pieces = direct === undefined ? readDecoded : readRaw;
+  return {
+    dtype: direct ?? 'float32',
+    shape: stored.shape,
+    isTransposed,
+    async *read() {
+      yield* pieces(stored, pieceBytes);
+      // Afterwards, so that what was read before a change counts as little as what was read after it.
+      await requireSameFiles([stored.file], [identity]);
+    },
+  };
+}
+
+/** A matrix of which torch stored the transpose: that one lies there whole, row by row. */
+function isTransposedView({ shape, strides }: StoredTensor): boolean {
+  return shape.length === 2 && strides?.[0] === 1 && strides[1] === shape[0];
+}
+
+function turnBack({ name, dtype, shape, file, offsetBytes, sizeBytes }: StoredTensor): StoredTensor {
+  return { name, dtype, shape: shape.toReversed(), file, offsetBytes, sizeBytes };
+}
+
+/** Bytes as they lie in the file; some pieces are read ahead of the one that is asked for. */
+async function* readRaw(tensor: StoredTensor, pieceBytes: number): AsyncGenerator<Uint8Array> {
+  const totalBytes = countElements(tensor.shape)! * bytesPerElement(tensor.dtype);
+  if (totalBytes === 0) return;
+  const rowBytes = (tensor.shape.at(-1) ?? 1) * bytesPerElement(tensor.dtype);
+  const stepBytes = Math.min(totalBytes, rowBytes * Math.max(1, Math.floor(pieceBytes / rowBytes)));
+  const pieceCount = Math.ceil(totalBytes / stepBytes);
+  const file = await openFile(tensor.file);
+  const pending: Promise<Uint8Array>[] = [];
+  try {
+    const buffers = Array.from(
+      { length: Math.min(piecesInMemory, pieceCount) },
+      () => new Uint8Array(stepBytes),
+    );
+    const begin = async (piece: number): Promise<Uint8Array> => {
+      const start = piece * stepBytes;
+      const buffer = buffers[piece % buffers.length]!;
+      const bytes = buffer.subarray(0, Math.min(stepBytes, totalBytes - start));
+      await readExactly(file, tensor.offsetBytes + start, bytes);
+      return bytes;
+    };
+    for (let piece = 0, begun = 0; piece < pieceCount; piece += 1) {
+      for (; begun < Math.min(pieceCount, piece + buffers.length); begun += 1) {
+        const reading = begin(begun);
+        // Told when its turn comes; until then it is no unhandled failure.
+        reading.catch(() => undefined);
+        pending.push(reading);
+      }
+      yield await pending.shift()!;
+    }
+  } finally {
+    await Promise.allSettled(pending);
+    await file.handle.close();
+  }
+}
+
+/** float32 values of what lies in the file in another order, or in a type that no device is given. */
+async function* readDecoded(tensor: StoredTensor, pieceBytes: number): AsyncGenerator<Uint8Array> {
+  if (countElements(tensor.shape) === 0) return;
+  const [blocks, ...inner] = tensor.shape.length > 1 ? tensor.shape : [1, ...tensor.shape];
+  const blockElements = countElements(inner)!;
+  const step = Math.max(1, Math.floor(pieceBytes / 4 / blockElements));
+  for (let first = 0; first < blocks!; first += step) {
+    const values = await readFloat32(selectBlocks(tensor, first, Math.min(step, blocks! - first)));
+    yield new Uint8Array(values.buffer);
+  }
+}
+
+/** Consecutive indices of the first axis. */
+function selectBlocks(tensor: StoredTensor, first: number, count: number): StoredTensor {
+  if (tensor.shape.length < 2) return tensor;
+  const shape = [count, ...tensor.shape.slice(1)];
+  const { strides } = tensor;
+  const span =
+    strides === undefined
+      ? countElements(shape)!
+      : shape.reduce((sum, size, axis) => sum + (size - 1) * strides[axis]!, 1);
+  const blockStep = strides?.[0] ?? countElements(shape.slice(1))!;
+  const itemBytes = bytesPerElement(tensor.dtype);
+  return {
+    ...tensor,
+    shape,
+    offsetBytes: tensor.offsetBytes + first * blockStep * itemBytes,
+    sizeBytes: span * itemBytes,
+  };
+}
