@@ -5,13 +5,14 @@
  *
  * For many rows products of whole matrices are faster, and gradients need the weights: there attention is spelled out.
  */
-import type { TensorOf } from '../../graph/tensor.js';
+import type { Tensor, TensorOf } from '../../graph/tensor.js';
 import { countElements, multiplyDimensions } from '../../graph/dimension.js';
 import { lanesOf } from '../../graph/operations/attention-view.js';
 import type { FindOperand } from './element-code.js';
 import type { KernelPlan } from './kernel-plan.js';
 import { writeKernel } from './kernel-plan.js';
 import type { KernelOperand } from './kernel-text.js';
+import { rootOf } from './memory-root.js';
 
 /** Threads of a block. */
 const threads = 512;
@@ -36,11 +37,11 @@ export function planAttention(
   const [batch, position, heads, size] = tensor.shape as [...typeof tensor.shape, number];
   const { segments, scale, heads: headsOfLane, keyValueHeads } = tensor.attributes;
   const lanes = lanesOf(mask!);
-  const place = (side: typeof queries): KernelOperand => find(side!)!;
+  const place = (side: Tensor): KernelOperand => find(rootOf(side))!;
   const groups = Math.max(1, Math.floor(threads / (size as number)));
-  const count = countElements([batch!, position!, heads!]);
-  return writeKernel(result, find, { kind: 'blocks', count, block: threads }, ({ text }) => {
-    const width = String(size);
+  const count = countElements([batch, position!, heads!]);
+  return writeKernel(result, find, { kind: 'blocks', count, block: threads }, ({ text, code }) => {
+    const width = `${size as number}`;
     text.line(`__shared__ float query[${width}];`);
     text.line(`__shared__ float scores[${chunk}];`);
     text.line(`__shared__ float mixed[${threads}];`);
@@ -52,7 +53,7 @@ export function planAttention(
     text.line('const int lane = threadIdx.x % 32;');
     text.line(`const int group = threadIdx.x / ${width};`);
     text.line(`const int at = threadIdx.x % ${width};`);
-    const items = `${text.count([batch!, position!])} * heads`;
+    const items = `${text.count([batch, position!])} * heads`;
     text.block(`for (int item = blockIdx.x; item < ${items}; item += gridDim.x)`, () => {
       text.line('const int head = item % heads;');
       text.line('const int row = (item / heads) % rows;');
@@ -62,9 +63,10 @@ export function planAttention(
         `const int keyHead = laneOf * ${keyValueHeads} + (head % ${headsOfLane}) / ${headsOfLane / keyValueHeads};`,
       );
       text.line('__syncthreads();');
-      text.line(
-        `if (threadIdx.x < ${width}) query[threadIdx.x] = ${text.load(place(queries), `(long long)item * ${width} + threadIdx.x`)} * ${Math.fround(scale)}f;`,
-      );
+      text.block(`if (threadIdx.x < ${width})`, () => {
+        const query = code.element(queries!, { axes: ['sequence', 'row', 'head', 'threadIdx.x'] });
+        text.line(`query[threadIdx.x] = ${query} * ${Math.fround(scale)}f;`);
+      });
       text.line('__syncthreads();');
       text.line('float largest = -INFINITY;');
       text.line('float total = 0.0f;');
@@ -91,7 +93,7 @@ export function planAttention(
               'for (int step = 16; step > 0; step >>= 1) score += __shfl_xor_sync(0xffffffffu, score, step);',
             );
             text.line(
-              `score += ${text.load(place(mask), `(long long)${maskRow} * columns + before + first + u`)};`,
+              `score += ${text.load(place(mask!), `(long long)${maskRow} * columns + before + first + u`)};`,
             );
             text.line('if (lane == 0) scores[u] = score;');
             text.line('top = fmaxf(top, score);');

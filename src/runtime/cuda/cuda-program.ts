@@ -7,7 +7,6 @@ import { MistletoeError } from '../../core/errors.js';
 import type { DimensionBindings } from '../../graph/dimension.js';
 import type { Wanted } from '../host-values.js';
 import { namesOf } from '../host-values.js';
-import { bindInputs, checkTypes } from '../program-inputs.js';
 import type {
   Destination,
   InputDescription,
@@ -25,6 +24,7 @@ import type { LaidStep, RunLayout } from './run-layout.js';
 import { layOutRun, measureWith, roundLengths } from './run-layout.js';
 import type { OutputKind, RunPlan } from './run-plan.js';
 import { planRun } from './run-plan.js';
+import { bindValues, packValues, viewValues } from './run-values.js';
 import type { Place, Schedule } from './schedule.js';
 
 export interface ProgramParts {
@@ -73,7 +73,7 @@ export class CudaProgram implements Program {
   ): Promise<MixedValues> {
     if (this.isDisposed) throw new MistletoeError('runtime', 'The program was run after it was disposed of.');
     const destinations = this.readDestinations(wanted);
-    const bindings = this.bind(values);
+    const bindings = bindValues(this.inputs, values, this.memory);
     const sent = this.inputs.filter(({ name }) => 'data' in values[name]!);
     const { plan, laid } = this.layOut(destinations, bindings, sent);
     const { layout } = laid;
@@ -116,26 +116,6 @@ export class CudaProgram implements Program {
         return [name, destination] as const;
       }),
     );
-  }
-
-  private bind(values: MixedValues): DimensionBindings {
-    const shaped: Record<string, { shape: readonly number[]; data: { length: number } }> = {};
-    const onHost: Record<string, TensorValue> = {};
-    for (const [name, value] of Object.entries(values)) {
-      if ('data' in value) {
-        onHost[name] = value;
-        shaped[name] = value;
-        continue;
-      }
-      const { rowCount, width } = deviceRowsOf(value.buffer, this.memory);
-      shaped[name] = { shape: value.shape, data: { length: rowCount * width } };
-    }
-    const bindings = bindInputs(this.inputs, shaped);
-    checkTypes(
-      this.inputs.filter(({ name }) => name in onHost),
-      onHost,
-    );
-    return bindings;
   }
 
   private layOut(
@@ -266,33 +246,4 @@ export class CudaProgram implements Program {
     this.isDisposed = true;
     return Promise.resolve();
   }
-}
-
-function viewValues(
-  { buffer }: Uint8Array,
-  offset: number,
-  count: number,
-  type: Place['type'],
-): TensorValue['data'] {
-  if (type === 'float32') return new Float32Array(buffer, offset, count);
-  if (type === 'int32') return new Int32Array(buffer, offset, count);
-  return type === 'bool' ? new Uint8Array(buffer, offset, count) : new Uint16Array(buffer, offset, count);
-}
-
-/** Inputs from the host, and the lengths that kernels read, as they are sent. */
-function packValues(
-  inputs: readonly InputDescription[],
-  values: MixedValues,
-  { inputOffsets, symbolLists, sentBytes }: RunLayout,
-  bindings: DimensionBindings,
-): Uint8Array {
-  const bytes = new Uint8Array(sentBytes);
-  for (const { name } of inputs) {
-    const { buffer, byteOffset, byteLength } = (values[name] as TensorValue).data;
-    bytes.set(new Uint8Array(buffer, byteOffset, byteLength), inputOffsets.get(name)!);
-  }
-  const integers = new Int32Array(bytes.buffer);
-  for (const { names, offset } of symbolLists)
-    names.forEach((name, index) => (integers[offset / 4 + index] = bindings.get(name) ?? 0));
-  return bytes;
 }

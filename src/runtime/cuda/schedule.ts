@@ -14,6 +14,7 @@ import type { ElementType } from './device.js';
 import { isWrittenInPlace } from './element-code.js';
 import { planAttention } from './attention-kernel.js';
 import type { KernelPlan } from './kernel-plan.js';
+import { rootOf } from './memory-root.js';
 import { isRowOperation, planMap, planRows, planScatter, planSum } from './kernels.js';
 import type { KernelOperand } from './kernel-text.js';
 
@@ -47,13 +48,6 @@ export type ProductType = 'float32' | 'bfloat16' | 'float16';
 
 export function scheduleGraph(outputs: NamedTensors, productType: ProductType): Schedule {
   return new Scheduler(outputs, productType).run();
-}
-
-/** What lies where a reshape lies. */
-function rootOf(tensor: Tensor): Tensor {
-  let root = tensor;
-  while (root.operation === 'reshape') root = root.inputs[0]!;
-  return root;
 }
 
 class Scheduler {
@@ -101,8 +95,10 @@ class Scheduler {
     const resident = new Set<Tensor>();
     for (const tensor of this.order) {
       const { operation, inputs } = tensor;
+      // Attention reads each query once, and may as well compute it.
+      const inMemory = operation === 'attention' ? inputs.slice(1) : inputs;
       if (operation === 'contract' || operation === 'attention')
-        for (const side of inputs) resident.add(rootOf(side));
+        for (const side of inMemory) resident.add(rootOf(side));
       if (operation === 'rotate') resident.add(rootOf(inputs[0]!));
       if (operation === 'input' || operation === 'weight' || this.isTable(tensor)) resident.add(tensor);
       else if (!isWrittenInPlace(tensor)) resident.add(tensor);
@@ -154,8 +150,7 @@ class Scheduler {
     } else if (tensor.operation === 'sum' && !this.places.has(tensor)) {
       this.steps.push({ kind: 'kernel', plan: planSum(tensor, result, find), result });
     } else if (tensor.operation === 'attention' && !this.places.has(tensor)) {
-      const inMemory = (side: Tensor): KernelOperand => this.places.get(rootOf(side))!;
-      this.steps.push({ kind: 'kernel', plan: planAttention(tensor, result, inMemory), result });
+      this.steps.push({ kind: 'kernel', plan: planAttention(tensor, result, find), result });
     } else if (tensor.operation === 'scatterAddRows' && !this.places.has(tensor)) {
       this.steps.push({ kind: 'kernel', plan: planScatter(tensor, result, find), result });
     } else {
