@@ -39,9 +39,9 @@ extern "C" __global__ void place(${words[wanted].type}* to, const ${words[stored
   const int inner = isTransposed ? rows : columns;
   for (long long at = blockIdx.x * (long long)blockDim.x + threadIdx.x; at < total; at += (long long)gridDim.x * blockDim.x) {
     const long long line = at / inner;
-    const long long place = at % inner;
-    const long long source = isTransposed ? place * columns + line : at;
-    to[line * width + place] = ${value};
+    const long long offset = at % inner;
+    const long long source = isTransposed ? offset * columns + line : at;
+    to[line * width + offset] = ${value};
   }
 }
 `;
