@@ -38,7 +38,8 @@ describe.skipIf(!hasCompiler)('CUDA programs', () => {
     async ({ name, output, sizes, draws }) => {
       const expected = await oracle.compile({ output });
       const program = await cuda.compile({ output }, [], { packed: true });
-      for (const size of sizes) {
+      // The last of them has several rows for each block, and some that are not there.
+      for (const size of [...sizes, { ...sizes[0]!, position: 11 }]) {
         const inputs = drawValues({ output }, size, draws, name);
         expectClose(await program.run(inputs), await expected.run(inputs), {
           relative: 1e-4,

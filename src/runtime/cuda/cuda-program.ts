@@ -27,11 +27,17 @@ import { planRun } from './run-plan.js';
 import { bindValues, packValues, viewValues } from './run-values.js';
 import type { Place, Schedule } from './schedule.js';
 
+/** Of one step. */
+export interface StepKernels {
+  readonly usual: Kernel;
+  readonly other: Kernel | undefined;
+}
+
 export interface ProgramParts {
   readonly inputs: readonly InputDescription[];
   readonly schedule: Schedule;
   /** [step] of those that are kernels. */
-  readonly kernels: ReadonlyMap<number, Kernel>;
+  readonly kernels: ReadonlyMap<number, StepKernels>;
   /** Weights and tables, which lie there from the beginning. [place's key] */
   readonly brought: ReadonlyMap<object, Address>;
   readonly dispose: () => void;
@@ -179,7 +185,8 @@ export class CudaProgram implements Program {
     const { device } = this.memory;
     if (step.kind === 'kernel') {
       const { grid, block, operands, symbols } = step;
-      const kernel = this.parts.kernels.get(step.step)!;
+      const { usual, other } = this.parts.kernels.get(step.step)!;
+      const kernel = step.isOther ? other! : usual;
       const lengths = base + BigInt(symbols);
       device.launch({ kernel, grid, block, arguments: [lengths, ...operands.map(addressOf)] });
       return;

@@ -10,12 +10,14 @@ import type { CompileOptions, NamedTensors, Program, Runtime } from '../program.
 import type { RowBuffer } from '../row-buffer.js';
 import type { WeightStore } from '../weights.js';
 import { isAttentionFusable } from './attention-kernel.js';
+import type { StepKernels } from './cuda-program.js';
 import { CudaProgram } from './cuda-program.js';
 import { DeviceMemory } from './device-memory.js';
 import type { Allocation } from './device-rows.js';
 import { allocateRows } from './device-rows.js';
 import { DeviceWeights } from './device-weights.js';
-import type { Address, Device, ElementType, Kernel, KernelModule } from './device.js';
+import type { Address, Device, ElementType, KernelModule } from './device.js';
+import type { KernelPlan } from './kernel-plan.js';
 import { kernelPrelude } from './kernel-plan.js';
 import type { Place, ProductType, Schedule } from './schedule.js';
 import { scheduleGraph } from './schedule.js';
@@ -94,23 +96,31 @@ class CudaRuntime implements Runtime {
     return table;
   }
 
-  /** [step] -> kernel; equal texts are compiled once. */
-  private compileKernels(schedule: Schedule): ReadonlyMap<number, Kernel> {
+  /** [step] -> its kernels; equal texts are compiled once. */
+  private compileKernels(schedule: Schedule): ReadonlyMap<number, StepKernels> {
     const names = new Map<string, string>(); // text -> name
-    const nameOf = new Map<number, string>();
-    schedule.steps.forEach((step, at) => {
-      if (step.kind !== 'kernel') return;
-      const text = step.plan.write('kernel');
+    const nameOf = (plan: KernelPlan): string => {
+      const text = plan.write('kernel');
       const name = names.get(text) ?? `kernel${names.size}`;
       names.set(text, name);
-      nameOf.set(at, name);
-    });
+      return name;
+    };
+    const ofSteps = schedule.steps.flatMap((step, at) =>
+      step.kind === 'kernel'
+        ? [{ at, usual: nameOf(step.plan), other: step.other && nameOf(step.other.plan) }]
+        : [],
+    );
     if (names.size === 0) return new Map();
     const bodies = [...names].map(([text, name]) => text.replace('void kernel(', `void ${name}(`));
     const source = [kernelPrelude, ...bodies].join('\n');
     const module = this.modules.get(source) ?? this.device.compile(source);
     this.modules.set(source, module);
-    return new Map([...nameOf].map(([at, name]) => [at, module.kernel(name)]));
+    return new Map(
+      ofSteps.map(({ at, usual, other }) => [
+        at,
+        { usual: module.kernel(usual), other: other === undefined ? undefined : module.kernel(other) },
+      ]),
+    );
   }
 
   async dispose(): Promise<void> {

@@ -37,6 +37,8 @@ export type LaidStep =
   | {
       readonly kind: 'kernel';
       readonly step: number;
+      /** Whether it is the step's other kernel. */
+      readonly isOther: boolean;
       readonly operands: readonly Place[];
       /** Where the values of its symbols lie among what is sent. */
       readonly symbols: number;
@@ -90,10 +92,11 @@ export function layOutRun(
       const product = shapeProduct(step.tensor, [left, right, result], measure.sizes);
       return [{ kind: 'product', places: { left, right, result }, product }];
     }
-    const { operands, symbols, threads } = step.plan;
+    const isOther = step.other !== undefined && measure.size(step.other.length) >= step.other.from;
+    const { operands, symbols, threads } = isOther ? step.other!.plan : step.plan;
     const launch = chooseThreads(threads, measure.size);
     const places = operands as readonly Place[];
-    return [{ kind: 'kernel', step: at, operands: places, symbols: listOf(symbols), ...launch }];
+    return [{ kind: 'kernel', step: at, isOther, operands: places, symbols: listOf(symbols), ...launch }];
   });
   const planned = planMemory(
     values.map(({ place, from, until }) => ({ bytes: measure.bytes(place), from, until })),

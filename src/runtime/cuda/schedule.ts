@@ -6,13 +6,13 @@
  */
 import { MistletoeError } from '../../core/errors.js';
 import { readMatrixProduct } from '../../graph/contraction-plan.js';
-import type { Shape } from '../../graph/dimension.js';
+import type { Dimension, Shape } from '../../graph/dimension.js';
 import type { Tensor, TensorOf } from '../../graph/tensor.js';
 import { sortTopologically } from '../../graph/tensor.js';
 import type { NamedTensors } from '../program.js';
 import type { ElementType } from './device.js';
 import { isWrittenInPlace } from './element-code.js';
-import { planAttention } from './attention-kernel.js';
+import { manyRows, planAttention } from './attention-kernel.js';
 import type { KernelPlan } from './kernel-plan.js';
 import { rootOf } from './memory-root.js';
 import { isRowOperation, planMap, planRows, planScatter, planSum } from './kernels.js';
@@ -25,7 +25,13 @@ export interface Place extends KernelOperand {
 }
 
 export type Step =
-  | { readonly kind: 'kernel'; readonly plan: KernelPlan; readonly result: Place }
+  | {
+      readonly kind: 'kernel';
+      readonly plan: KernelPlan;
+      /** Instead, where a length is at least so much. */
+      readonly other?: { readonly plan: KernelPlan; readonly from: number; readonly length: Dimension };
+      readonly result: Place;
+    }
   | {
       readonly kind: 'product';
       readonly tensor: TensorOf<'contract'>;
@@ -150,7 +156,11 @@ class Scheduler {
     } else if (tensor.operation === 'sum' && !this.places.has(tensor)) {
       this.steps.push({ kind: 'kernel', plan: planSum(tensor, result, find), result });
     } else if (tensor.operation === 'attention' && !this.places.has(tensor)) {
-      this.steps.push({ kind: 'kernel', plan: planAttention(tensor, result, find), result });
+      const [plan, many] = (['few', 'many'] as const).map((form) =>
+        planAttention(tensor, result, find, form),
+      );
+      const other = { plan: many!, from: manyRows, length: tensor.shape[1]! };
+      this.steps.push({ kind: 'kernel', plan: plan!, other, result });
     } else if (tensor.operation === 'scatterAddRows' && !this.places.has(tensor)) {
       this.steps.push({ kind: 'kernel', plan: planScatter(tensor, result, find), result });
     } else {
