@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { nameModel } from '../checkpoint/hub-cache.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { makeFolderSync } from '../core/make-folder.js';
+import { settleDevice } from '../decode/gpu-room.js';
 import { createPolicy, defaultDraftPolicy } from '../decode/speculative-text.js';
 import type { Target } from '../decode/target.js';
 import { openTarget } from '../decode/target.js';
@@ -16,7 +17,9 @@ import { toSpecBenchFiles } from '../measure/spec-bench.js';
 import type { BenchmarkSetting } from '../report/benchmark-table.js';
 import { formatBenchmark } from '../report/benchmark-table.js';
 import { writeWhole } from '../report/write-reports.js';
-import { createOnnxRuntime } from '../runtime/onnx/onnx-runtime.js';
+import { openRuntime } from '../runtime/create-runtime.js';
+import type { RecordedDevice } from '../runtime/device-choice.js';
+import { chooseDevice, recordDevice } from '../runtime/device-choice.js';
 import { loadPrompts } from '../text/prompt-set.js';
 import { cacheOf, samplingOf, templateOf } from './common-options.js';
 import type { BenchFlags } from './command-flags.js';
@@ -32,12 +35,14 @@ export async function runBench(given: BenchFlags, terminal: Terminal): Promise<n
   const plans = planDrafters(given);
   const promptSets = await readPromptSets(given);
   if (given.answers !== undefined) createFolder(given.answers);
+  const choice = await chooseDevice(given);
   const findModel = createModelFinder(given, terminal);
   const flags = { ...given, target: await findModel(given.target) };
   const sources: string[] = [];
   for (const { source } of plans) sources.push(await findModel(source));
-  const runtime = createOnnxRuntime(flags.threads === undefined ? {} : { threads: flags.threads });
   const progress = createProgress(flags.progress, terminal.stderr);
+  const settled = await settleDevice(choice, [flags.target, ...sources], progress.note);
+  const runtime = await openRuntime(settled, flags.threads);
   const loading = { onNotice: progress.note, ...cacheOf(flags) };
   try {
     const target = await openTarget(flags.target, { runtime, ...loading, ...templateOf(flags) });
@@ -47,7 +52,8 @@ export async function runBench(given: BenchFlags, terminal: Terminal): Promise<n
       const drafter = await loadDrafter(sources[index]!, { target: model, tokenizer, ...loading });
       systems.push(...systemsOf(plan, drafter, flags));
     }
-    return await measure({ flags, terminal, progress, target, systems, promptSets });
+    const device = recordDevice(settled);
+    return await measure({ flags, device, terminal, progress, target, systems, promptSets });
   } finally {
     await runtime.dispose();
   }
@@ -77,6 +83,7 @@ function systemsOf({ name, policies }: DrafterPlan, drafter: Drafter, flags: Ben
 
 interface Measurement {
   readonly flags: BenchFlags;
+  readonly device: RecordedDevice;
   readonly terminal: Terminal;
   readonly progress: Progress;
   readonly target: Target;
@@ -84,9 +91,17 @@ interface Measurement {
   readonly promptSets: readonly PromptSet[];
 }
 
-async function measure({ flags, terminal, progress, target, systems, promptSets }: Measurement) {
+async function measure({
+  flags,
+  device,
+  terminal,
+  progress,
+  target,
+  systems,
+  promptSets,
+}: Measurement): Promise<number> {
   const { stdout } = terminal;
-  const setting = settingOf(flags);
+  const setting = settingOf(flags, device);
   const { maxNewTokens, sampling, seed, warmup, concurrency } = setting;
   const writeLine = (value: object): void => {
     stdout.writeData(`${JSON.stringify(value)}\n`);
@@ -138,13 +153,13 @@ function exitCodeOf({ summaries }: BenchmarkResult, interrupted: AbortSignal): n
   return isLossless ? exitCodes.success : exitCodes.failure;
 }
 
-function settingOf(flags: BenchFlags): BenchmarkSetting {
+function settingOf(flags: BenchFlags, device: RecordedDevice): BenchmarkSetting {
   const { maxNewTokens, seed, warmup, concurrency } = flags;
   const sampling = samplingOf(flags);
   const threads = flags.threads ?? availableParallelism();
   return {
     target: nameModel(flags.target),
-    machine: describeMachine(),
+    machine: describeMachine(device),
     threads,
     maxNewTokens,
     sampling,

@@ -1,7 +1,13 @@
 /** The options of every command as commander hands them over. */
 import type { AuditSettings } from '../audit/settings.js';
 import type { VerificationRule } from '../decode/verification.js';
-import type { DownloadFlags, MachineFlags, SamplingFlags, TemplateFlags } from './common-options.js';
+import type {
+  DeviceFlags,
+  DownloadFlags,
+  MachineFlags,
+  SamplingFlags,
+  TemplateFlags,
+} from './common-options.js';
 import type { ProgressMode } from './progress.js';
 
 /** The settings are there only where they were given. */
@@ -83,6 +89,6 @@ export interface GenerateFlags extends SamplingFlags, MachineFlags, TemplateFlag
   readonly format: 'text' | 'json';
 }
 
-export interface InspectFlags extends DownloadFlags {
+export interface InspectFlags extends DeviceFlags, DownloadFlags {
   readonly format: 'text' | 'json';
 }

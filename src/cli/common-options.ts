@@ -5,10 +5,12 @@ import { mostThreads } from '../core/limits.js';
 import type { CacheOptions } from '../checkpoint/weight-cache.js';
 import type { SamplingOptions } from '../core/sampling.js';
 import { bundledTarget } from '../decode/bundled-models.js';
+import type { ComputeType } from '../runtime/device-choice.js';
+import { computeTypes } from '../runtime/device-choice.js';
 import { builtInTemplateNames } from '../text/built-in-templates.js';
 import { parseDay } from '../text/calendar-day.js';
 import type { TemplateOptions } from '../text/chat-template.js';
-import { number, wholeNumber } from './option-values.js';
+import { deviceName, number, wholeNumber } from './option-values.js';
 import type { ProgressMode } from './progress.js';
 
 export interface SamplingFlags {
@@ -17,7 +19,12 @@ export interface SamplingFlags {
   readonly topK?: number;
 }
 
-export interface MachineFlags {
+export interface DeviceFlags {
+  readonly device?: string;
+  readonly dtype?: ComputeType;
+}
+
+export interface MachineFlags extends DeviceFlags {
   readonly threads?: number;
   readonly cacheDir?: string;
   readonly verifyCache?: true;
@@ -102,9 +109,29 @@ export function addProgress(command: Command): Command {
   );
 }
 
+export function addDevice(command: Command): Command {
+  return command
+    .addOption(
+      new Option(
+        '--device <name>',
+        'cpu, cuda for the first GPU, cuda:1 for the second; auto takes the first GPU that can be used and has room, else the CPU (default: $MISTLETOE_DEVICE or auto)',
+      ).argParser(deviceName),
+    )
+    .addOption(
+      new Option(
+        '--dtype <type>',
+        'in which products are computed on a GPU (default: bfloat16); the CPU has float32 alone',
+      ).choices(computeTypes),
+    );
+}
+
 export function addMachine(command: Command): Command {
   return addCacheFolder(
-    command.option('--threads <count>', 'processor threads (default: all)', wholeNumber(1, mostThreads)),
+    addDevice(command).option(
+      '--threads <count>',
+      'processor threads (default: all)',
+      wholeNumber(1, mostThreads),
+    ),
   ).option(
     '--verify-cache',
     'read all of the converted weights before they are used, against damage of the disk itself',

@@ -1,6 +1,8 @@
 import { openTarget } from '../decode/target.js';
 import { bundledTarget } from '../decode/bundled-models.js';
-import { createOnnxRuntime } from '../runtime/onnx/onnx-runtime.js';
+import { settleDevice } from '../decode/gpu-room.js';
+import { openRuntime } from '../runtime/create-runtime.js';
+import { chooseDevice } from '../runtime/device-choice.js';
 import { cacheOf } from './common-options.js';
 import type { DemoFlags } from './command-flags.js';
 import { showAudit } from './demo-audit.js';
@@ -17,9 +19,11 @@ const acts: readonly Act[] = [showSpeculation, showAudit];
 export async function runDemo(flags: DemoFlags, terminal: Terminal): Promise<number> {
   const abort = new AbortController();
   const signal = AbortSignal.any([abort.signal, terminal.closed]);
-  const runtime = createOnnxRuntime(flags.threads === undefined ? {} : { threads: flags.threads });
+  const onNotice = createNotice(terminal);
+  const device = await settleDevice(await chooseDevice(flags), [bundledTarget], onNotice);
+  const runtime = await openRuntime(device, flags.threads);
   try {
-    const loading = { onNotice: createNotice(terminal), ...cacheOf(flags) };
+    const loading = { onNotice, ...cacheOf(flags) };
     const target = await openTarget(bundledTarget, { runtime, ...loading });
     // From here on Ctrl-C ends the demo at the next token; while loading it ends it at once.
     const stopListening = terminal.onInterrupt(() => {

@@ -1,8 +1,10 @@
 import { MistletoeError } from '../core/errors.js';
+import { settleDevice } from '../decode/gpu-room.js';
 import { generateSpeculatively } from '../decode/speculative-text.js';
 import type { GenerateOptions, Target } from '../decode/target.js';
 import { generateText, openTarget } from '../decode/target.js';
-import { createOnnxRuntime } from '../runtime/onnx/onnx-runtime.js';
+import { openRuntime } from '../runtime/create-runtime.js';
+import { chooseDevice } from '../runtime/device-choice.js';
 import type { Prompt } from '../text/prompt-set.js';
 import { inlinePrompt, loadPrompts } from '../text/prompt-set.js';
 import { decodeText } from '../text/text-file.js';
@@ -19,11 +21,14 @@ import type { Terminal } from './terminal.js';
 export async function runGenerate(flags: GenerateFlags, terminal: Terminal): Promise<number> {
   const plan = planDrafting(flags, samplingOf(flags));
   const prompts = await readPrompts(flags, terminal);
+  const choice = await chooseDevice(flags);
   const findModel = createModelFinder(flags, terminal);
   const folder = await findModel(flags.target);
   const located = plan === undefined ? undefined : { ...plan, source: await findModel(plan.source) };
-  const runtime = createOnnxRuntime(flags.threads === undefined ? {} : { threads: flags.threads });
   const onNotice = createNotice(terminal);
+  const sources = [folder, ...(located === undefined ? [] : [located.source])];
+  const device = await settleDevice(choice, sources, onNotice);
+  const runtime = await openRuntime(device, flags.threads);
   const loading = { onNotice, ...cacheOf(flags) };
   try {
     const target = await openTarget(folder, {

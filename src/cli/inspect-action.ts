@@ -1,26 +1,38 @@
 import type { Inspection } from '../draft/inspection.js';
 import { inspectCheckpoint } from '../draft/inspection.js';
+import { chooseDevice } from '../runtime/device-choice.js';
 import { asOneLine } from './clean-text.js';
 import { closeSentence, exitCodes } from './failure.js';
 import type { InspectFlags } from './command-flags.js';
+import type { DeviceFit } from './inspect-device.js';
+import { describeFit, fitLines } from './inspect-device.js';
 import { inspectionLines } from './inspection-lines.js';
 import { createModelFinder } from './model-source.js';
 import type { Colors, Terminal } from './terminal.js';
 import { colorsFor } from './terminal.js';
 
 export async function runInspect(given: string, flags: InspectFlags, terminal: Terminal): Promise<number> {
+  await chooseDevice(flags); // what cannot be had is refused before anything is fetched
   const findModel = createModelFinder(flags, terminal);
   const inspection = await inspectCheckpoint(await findModel(given));
+  // Drafters run where their targets do, and broken models nowhere.
+  const { model, memory } = inspection;
+  const isWhole = model !== undefined && memory !== undefined;
+  const fit = isWhole ? await describeFit(model, flags) : undefined;
   const { stdout } = terminal;
-  if (flags.format === 'json') stdout.writeData(`${JSON.stringify(inspection, undefined, 2)}\n`);
-  else stdout.write(formatInspection(inspection, colorsFor(stdout, terminal)));
+  if (flags.format === 'json') {
+    const record = fit === undefined ? inspection : { ...inspection, runsOn: fit };
+    stdout.writeData(`${JSON.stringify(record, undefined, 2)}\n`);
+  } else stdout.write(formatInspection(inspection, fit, colorsFor(stdout, terminal)));
   return inspection.problems.length === 0 ? exitCodes.success : exitCodes.badInput;
 }
 
 const shownProblems = 12;
 
-function formatInspection(inspection: Inspection, colors: Colors): string {
-  const facts = inspectionLines(inspection);
+function formatInspection(inspection: Inspection, fit: DeviceFit | undefined, colors: Colors): string {
+  const { model } = inspection;
+  const device = fit === undefined || model === undefined ? [] : fitLines(fit, model);
+  const facts = inspectionLines(inspection, device);
   const width = Math.max(...facts.map(([label]) => label.length)) + 2;
   const lines = facts.map(([label, value]) => colors.dim(label.padEnd(width)) + asOneLine(value));
   const notes = inspection.notes.map((note) => `${colors.yellow('note:')} ${asOneLine(note)}`);

@@ -7,7 +7,8 @@ import type { ModelConfiguration } from '../model/configuration.js';
 
 export type Line = readonly [label: string, value: string];
 
-export function inspectionLines(inspection: Inspection): readonly Line[] {
+/** `device` says where it would run, behind what memory it needs. */
+export function inspectionLines(inspection: Inspection, device: readonly Line[] = []): readonly Line[] {
   const { folder, kind, layout, model, drafter, weights, memory, tokenizer, chatTemplate } = inspection;
   const isTarget = kind === 'decoder';
   return [
@@ -22,6 +23,7 @@ export function inspectionLines(inspection: Inspection): readonly Line[] {
     ...(drafter === undefined ? [] : drafterLines(drafter)),
     ...(weights === undefined ? [] : weightLines(weights)),
     ...(memory === undefined ? [] : memoryLines(memory)),
+    ...device,
     ...(tokenizer === undefined ? absent('tokenizer', isTarget) : tokenizerLines(tokenizer)),
     ...(chatTemplate === undefined
       ? absent('chat template', isTarget && tokenizer !== undefined)

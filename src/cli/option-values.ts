@@ -1,5 +1,6 @@
 /** Strict readings of option values: the whole text must be the number, and lie where it may. */
 import { InvalidArgumentError } from 'commander';
+import { deviceForm, deviceForms } from '../runtime/device-choice.js';
 
 export function wholeNumber(least: number, most = Number.MAX_SAFE_INTEGER): (text: string) => number {
   return (text) => {
@@ -32,6 +33,11 @@ export function number({ least, above, most, expected }: Range): (text: string) 
     if (!isInside) throw new InvalidArgumentError(`Expected ${expected}.`);
     return value;
   };
+}
+
+export function deviceName(text: string): string {
+  if (deviceForm.test(text)) return text;
+  throw new InvalidArgumentError(`Expected ${deviceForms}.`);
 }
 
 /** For options that may stand several times. */

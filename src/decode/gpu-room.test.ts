@@ -2,7 +2,9 @@ import { expect, it } from 'vitest';
 import { passBytes } from '../model/gpu-memory.js';
 import { bundledDrafterFolder } from './bundled-drafters.js';
 import { bundledTarget } from './bundled-models.js';
-import { countGpuBytes } from './gpu-room.js';
+import type { GpuHost } from '../runtime/device-choice.js';
+import { chooseDevice } from '../runtime/device-choice.js';
+import { countGpuBytes, settleDevice } from './gpu-room.js';
 
 const layer = 4 * 320 * 320 + 3 * 864 * 320;
 const table = 4096 * 320;
@@ -23,4 +25,30 @@ it('counts the tensors of heads, and nothing for systems without weights', async
 
 it('leaves it to others to say that a folder cannot be opened', async () => {
   expect(await countGpuBytes(['/no/such/folder'], 'float32')).toBe(passBytes);
+});
+
+const hostWith = (freeBytes: number): GpuHost => ({
+  usualDevice: () => 'auto',
+  hasDriver: () => true,
+  find: () =>
+    Promise.resolve({
+      devices: [{ ordinal: 0, name: 'Alpha', totalBytes: 80e9, computeCapability: [9, 0] as const }],
+    }),
+  freeBytes: () => Promise.resolve(freeBytes),
+});
+
+it('settles on a GPU with room for exactly what the folders need, and says where it runs', async () => {
+  const said: string[] = [];
+  const settle = async (freeBytes: number, device = 'auto'): Promise<string> => {
+    const host = hostWith(freeBytes);
+    const choice = await chooseDevice({ device }, host);
+    return (await settleDevice(choice, [bundledTarget], (text) => said.push(text), host)).kind;
+  };
+  expect(await settle(passBytes + target)).toBe('cuda');
+  expect(await settle(passBytes + target - 1)).toBe('cpu');
+  expect(await settle(0, 'cpu')).toBe('cpu');
+  expect(said).toEqual([
+    'Runs on Alpha (cuda:0) in bfloat16.',
+    expect.stringMatching(/^Runs on the CPU: Alpha has .* free, and the model needs .* in bfloat16\.$/),
+  ]);
 });

@@ -3,8 +3,12 @@ import { readFileSync } from 'node:fs';
 import { availableParallelism, cpus, totalmem, type as systemName } from 'node:os';
 import { join } from 'node:path';
 import { packageRoot } from '../decode/bundled-models.js';
+import type { RecordedDevice } from '../runtime/device-choice.js';
+import { processorDevice } from '../runtime/device-choice.js';
 
 export interface Machine {
+  /** What computed, and in which type; the processor, or a GPU beside it. */
+  readonly device: RecordedDevice;
   readonly processor: string;
   readonly cores: number;
   readonly memoryBytes: number;
@@ -14,8 +18,9 @@ export interface Machine {
   readonly mistletoeVersion: string;
 }
 
-export function describeMachine(): Machine {
+export function describeMachine(device: RecordedDevice = processorDevice): Machine {
   return {
+    device,
     processor: cpus()[0]?.model.replace(/\s+/g, ' ').trim() ?? 'unknown processor',
     cores: availableParallelism(),
     memoryBytes: totalmem(),

@@ -9,6 +9,7 @@ import { formatBenchmark } from './benchmark-table.js';
 const setting: BenchmarkSetting = {
   target: 'llama',
   machine: {
+    device: { kind: 'cpu', dtype: 'float32' },
     processor: 'Abacus 3000',
     cores: 4,
     memoryBytes: 8e9,
@@ -42,7 +43,11 @@ const answers = ({ speculativeMs, ...rest }: Pair): RequestRecord[] => [
   }),
 ];
 
-function format(pairs: readonly Pair[], changes: Partial<BenchmarkResult> = {}): string {
+function format(
+  pairs: readonly Pair[],
+  changes: Partial<BenchmarkResult> = {},
+  where: BenchmarkSetting = setting,
+): string {
   const records = pairs.flatMap(answers);
   return formatBenchmark(
     {
@@ -52,7 +57,7 @@ function format(pairs: readonly Pair[], changes: Partial<BenchmarkResult> = {}):
       interrupted: false,
       ...changes,
     },
-    setting,
+    where,
   );
 }
 
@@ -91,6 +96,13 @@ describe('a benchmark as Markdown', () => {
       'Machine: Abacus 3000, 4 cores, 2 threads, Linux x64, Node v20.1.0, Mistletoe 0.1.0.',
     );
     expect(text).toContain('fewer than 10 prompts');
+  });
+
+  it('names the GPU and the type where one computed', () => {
+    const device = { kind: 'cuda', dtype: 'bfloat16', ordinal: 1, name: 'Abacus GPU' } as const;
+    const where = { ...setting, machine: { ...setting.machine, device } };
+    const onGpu = format([{ promptId: 'a', speculativeMs: 500 }], {}, where);
+    expect(onGpu).toContain('Machine: Abacus GPU (cuda:1) in bfloat16; Abacus 3000, 4 cores,');
   });
 
   it('shows acceptance by depth', () => {

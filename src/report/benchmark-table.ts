@@ -4,6 +4,7 @@ import type { BenchmarkResult } from '../measure/benchmark.js';
 import type { SpeculationSummary, SystemSummary } from '../measure/benchmark-summary.js';
 import type { Interval } from '../measure/bootstrap.js';
 import type { Machine } from '../measure/machine.js';
+import { nameDevice } from '../runtime/device-choice.js';
 
 /** What a reader needs to know to repeat the run. */
 export interface BenchmarkSetting {
@@ -136,7 +137,8 @@ function describeSetting(setting: BenchmarkSetting): string {
 
 function describeMachine({ machine, threads }: BenchmarkSetting): string {
   const { processor, cores, system, architecture, nodeVersion } = machine;
-  return `Machine: ${processor}, ${cores} cores, ${threads} ${threads === 1 ? 'thread' : 'threads'}, ${system} ${architecture}, Node ${nodeVersion}, Mistletoe ${machine.mistletoeVersion}.`;
+  const gpu = machine.device.kind === 'cpu' ? '' : `${nameDevice(machine.device)}; `;
+  return `Machine: ${gpu}${processor}, ${cores} cores, ${threads} ${threads === 1 ? 'thread' : 'threads'}, ${system} ${architecture}, Node ${nodeVersion}, Mistletoe ${machine.mistletoeVersion}.`;
 }
 
 function describeTogether(

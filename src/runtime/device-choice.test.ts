@@ -22,6 +22,7 @@ interface FakeHost extends GpuHost {
 function createHost(search: DeviceSearch, more: Partial<GpuHost> = {}): FakeHost {
   const host: FakeHost = {
     searches: 0,
+    usualDevice: () => 'auto',
     hasDriver: () => true,
     find() {
       host.searches += 1;
@@ -67,6 +68,14 @@ describe('chooseDevice', () => {
     ],
   ] satisfies [DeviceWish, object][])('takes for %o', async (wish, expected) => {
     expect(await chooseDevice(wish, createHost(twoGpus))).toMatchObject({ kind: 'cuda', ...expected });
+  });
+
+  it('takes what the environment names where nobody else does', async () => {
+    const host = createHost(twoGpus, { usualDevice: () => 'cpu' });
+    expect(await chooseDevice({}, host)).toEqual({ kind: 'cpu', dtype: 'float32' });
+    expect(await chooseDevice({ device: 'auto' }, host)).toMatchObject({ kind: 'cuda' });
+    const mistyped = createHost(twoGpus, { usualDevice: () => 'gpu' });
+    expect(await refusal(chooseDevice({}, mistyped))).toMatch(/"gpu".*MISTLETOE_DEVICE/);
   });
 
   it('looks for a GPU that is asked for by name, driver or not', async () => {

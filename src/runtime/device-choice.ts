@@ -42,6 +42,8 @@ export interface GpuChoice {
 
 /** The GPUs of a machine; tests have their own. */
 export interface GpuHost {
+  /** What is meant where nobody names a device. */
+  usualDevice(): string;
   /** Whether it is worth looking for CUDA's libraries. */
   hasDriver(): boolean;
   find(): Promise<DeviceSearch>;
@@ -51,6 +53,10 @@ export interface GpuHost {
 const driverMarks = ['/dev/nvidiactl', '/proc/driver/nvidia'];
 
 export const thisMachine: GpuHost = {
+  usualDevice() {
+    const { MISTLETOE_DEVICE: named = '' } = process.env;
+    return named === '' ? 'auto' : named;
+  },
   hasDriver: () => driverMarks.some((path) => existsSync(path)),
   async find() {
     const { findDevices } = await import('./cuda/find-devices.js');
@@ -69,10 +75,10 @@ export const thisMachine: GpuHost = {
 
 /** Refuses what cannot be had before anything is read; whether a model has room is asked later (keepIfRoom). */
 export async function chooseDevice(wish: DeviceWish, host: GpuHost = thisMachine): Promise<DeviceChoice> {
-  const { device = 'auto', dtype } = wish;
+  const { device = host.usualDevice(), dtype } = wish;
   if (!deviceForm.test(device)) {
     throw new MistletoeError('usage', `The device is "${device}"; ${deviceForms} was expected.`, {
-      hint: 'auto takes the first GPU that can be used, else the CPU.',
+      hint: 'auto takes the first GPU that can be used, else the CPU; MISTLETOE_DEVICE is what is meant where none is named.',
     });
   }
   if (device === 'cpu') return processor(dtype, 'The CPU was asked for');
@@ -149,6 +155,8 @@ function gpu(found: FoundDevice, dtype: ComputeType | undefined, isAutomatic: bo
     ...{ ordinal, name, totalBytes, isAutomatic },
   };
 }
+
+export const processorDevice = { kind: 'cpu', dtype: 'float32' } as const satisfies RecordedDevice;
 
 /** the CPU in float32; NVIDIA H200 (cuda:0) in bfloat16 */
 export function nameDevice(choice: RecordedDevice): string {

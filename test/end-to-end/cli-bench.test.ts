@@ -50,7 +50,10 @@ describe('mistletoe bench', () => {
       records: { tokenIds: number[] }[];
       summaries: JsonSummary[];
     };
-    expect(setting).toMatchObject({ threads: 1, machine: { nodeVersion: process.version } });
+    expect(setting).toMatchObject({
+      threads: 1,
+      machine: { nodeVersion: process.version, device: { kind: 'cpu', dtype: 'float32' } },
+    });
     expect(records).toHaveLength(6);
     expect(summaries.map(({ system, policy }) => `${system} ${policy}`)).toEqual([
       'plain none',

@@ -216,6 +216,17 @@ describe('mistletoe generate refuses', () => {
     { argv: ['--prompt', 'a', '--seed', '1.5'], patterns: [/'1\.5'.*whole number/] },
     { argv: ['--prompt', 'a', '-n', ''], patterns: [/--max-new-tokens.*whole number/] },
     { argv: ['--prompt', 'a', '--threads', '0'], patterns: [/--threads.*whole number/] },
+    {
+      argv: ['--prompt', 'a', '--device', 'gpu'],
+      patterns: [/--device.*'gpu'.*expected auto, cpu, cuda or cuda:N/],
+    },
+    { argv: ['--prompt', 'a', '--device', 'cuda:x'], patterns: [/'cuda:x'/] },
+    { argv: ['--prompt', 'a', '--device', 'cuda:4999'], patterns: [/cuda:4999/] },
+    { argv: ['--prompt', 'a', '--dtype', 'int8'], patterns: [/'int8'.*float32, bfloat16, float16/] },
+    {
+      argv: ['--prompt', 'a', '--device', 'cpu', '--dtype', 'bfloat16'],
+      patterns: [/--dtype is bfloat16; the CPU computes in float32 alone/, /Leave --dtype out/],
+    },
     { argv: ['--prompt', 'a', '--format', 'xml'], patterns: [/'xml'.*text, json/] },
     { argv: ['--prompt', 'a', '--stop', ''], patterns: [/stop string is empty/] },
     { argv: ['--prompt', 'a', '--chat', '--raw'], patterns: [/--chat.*--raw/] },

@@ -47,6 +47,8 @@ describe('mistletoe inspect', () => {
     });
     expect(out).toMatch(/^heads +5 of 64, 5 for keys and values$/m);
     expect(out).toMatch(/^memory needed +50\.2 MB .* 20\.5 MB of KV cache per 1000 tokens$/m);
+    expect(found).toMatchObject({ runsOn: { device: { kind: 'cpu', dtype: 'float32' } } });
+    expect(out).toMatch(/^would run on +the CPU in float32$/m);
     expect(out).toMatch(/^No problems found\.$/m);
   });
 
