@@ -1,6 +1,7 @@
 /** What an audit is asked to do, as it is kept in the run's config.json: a resumed run reads this and nothing else. */
 import { z } from 'zod';
 import { MistletoeError } from '../core/errors.js';
+import { deviceSchema } from './run-device.js';
 import { settingsSchema } from './settings.js';
 
 const promptSchema = z.object({
@@ -21,6 +22,8 @@ export const requestSchema = z.object({
   settings: settingsSchema,
   seed: z.number(),
   threads: z.number(),
+  /** What computes, and in which type; absent in runs from when there was the CPU alone. */
+  device: deviceSchema.optional(),
   targetFolder: z.string(),
   target: identitySchema,
   drafters: z

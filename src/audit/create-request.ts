@@ -10,8 +10,11 @@ import { mostThreads } from '../core/limits.js';
 import { bundledDrafterFolder } from '../decode/bundled-drafters.js';
 import { bundledTarget, packageRoot } from '../decode/bundled-models.js';
 import { findDrafter } from '../decode/find-drafter.js';
+import { settleDevice } from '../decode/gpu-room.js';
 import { formatDraftPolicy, parseDraftPolicy } from '../draft/policy.js';
 import { findWeightless, recogniseCheckpoint } from '../draft/systems.js';
+import type { DeviceWish } from '../runtime/device-choice.js';
+import { chooseDevice, recordDevice } from '../runtime/device-choice.js';
 import { parseDay, today } from '../text/calendar-day.js';
 import type { TemplateText } from '../text/chat-template.js';
 import { loadChatTemplate, readTemplate } from '../text/chat-template.js';
@@ -22,7 +25,7 @@ import { identifyModel } from './identity.js';
 import type { AuditSettings } from './settings.js';
 import { applyPreset } from './settings.js';
 
-export interface AuditPlan {
+export interface AuditPlan extends DeviceWish {
   readonly prompts: readonly Prompt[];
   /** Folder of the target; the bundled one by default. */
   readonly target?: string | undefined;
@@ -48,6 +51,8 @@ export interface AuditPlan {
   readonly cacheFolder?: string | undefined;
   /** From what was given for a model to its folder, once everything else is known to be right; by default it is one. */
   readonly findModel?: ((given: string) => Promise<string>) | undefined;
+  /** On which device it will run, where there is a choice. */
+  readonly onNotice?: ((message: string) => void) | undefined;
 }
 
 /**
@@ -78,6 +83,7 @@ export async function createRequest(plan: AuditPlan): Promise<AuditRequest> {
       hint: 'Give --drafter several times, or leave --transfer out.',
     });
   }
+  const choice = await chooseDevice(plan);
   const drafters: AuditRequest['drafters'] = [];
   const targetFolder = resolve(await findModel(givenTarget));
   for (const [id, source] of sources) {
@@ -88,6 +94,8 @@ export async function createRequest(plan: AuditPlan): Promise<AuditRequest> {
     refuseDrawnTrees(policy, settings.temperature);
     drafters.push({ ...(await identifyModel(folder, plan.cacheFolder)), id, system, policy, folder });
   }
+  const folders = [targetFolder, ...drafters.map(({ folder }) => folder)];
+  const device = await settleDevice(choice, folders, plan.onNotice);
   return {
     schema: 'mistletoe.audit-run/2',
     version: readVersion(),
@@ -96,6 +104,7 @@ export async function createRequest(plan: AuditPlan): Promise<AuditRequest> {
     settings,
     seed,
     threads: plan.threads ?? Math.min(availableParallelism(), mostThreads),
+    device: recordDevice(device),
     targetFolder,
     target: await identifyModel(targetFolder, plan.cacheFolder),
     drafters,

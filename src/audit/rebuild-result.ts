@@ -1,5 +1,6 @@
 /** The result of a run from its request and its finished units alone: what result.json must say, models or not. */
 import { basename } from 'node:path';
+import type { RecordedDevice } from '../runtime/device-choice.js';
 import type { AuditRequest } from './audit-request.js';
 import { collectTransfer } from './beyond-one-prompt.js';
 import { collectPrompt } from './drafter-audit.js';
@@ -24,6 +25,11 @@ export function rebuildResult(request: AuditRequest, units: UnitSource): AuditRe
   };
 }
 
+const describeDevice = (device: RecordedDevice): { readonly device: string; readonly dtype: string } => ({
+  device: device.kind === 'cpu' ? 'cpu' : device.name,
+  dtype: device.dtype,
+});
+
 export function describeSetup(request: AuditRequest): AuditResult['setup'] {
   const { version, node, target, preset, seed, settings, command, prompts } = request;
   return {
@@ -44,6 +50,7 @@ export function describeSetup(request: AuditRequest): AuditResult['setup'] {
       ...settings,
       suffixes: request.suffixes.length,
       threads: request.threads,
+      ...(request.device === undefined ? {} : describeDevice(request.device)),
       ...(request.chatTemplate === undefined ? {} : { chatTemplate: request.chatTemplate.origin }),
       ...(request.date === undefined ? {} : { date: request.date }),
       transfer: request.transfer,

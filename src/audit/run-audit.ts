@@ -4,7 +4,8 @@ import { MistletoeError } from '../core/errors.js';
 import { always } from '../decode/speculative.js';
 import { levelsOf } from '../draft/grow-tree.js';
 import { describeMachine } from '../measure/machine.js';
-import { createOnnxRuntime } from '../runtime/onnx/onnx-runtime.js';
+import { openRuntime } from '../runtime/create-runtime.js';
+import { nameDevice } from '../runtime/device-choice.js';
 import type { Runtime } from '../runtime/program.js';
 import type { Prompt } from '../text/prompt-set.js';
 import { listAllowedTokens } from './allowed-tokens.js';
@@ -27,7 +28,9 @@ import type { AuditResult, DrafterResult, UniversalResult } from './result.js';
 import { resultSchema } from './result.js';
 import { timingSchema } from './result-schema.js';
 import { describeSetup } from './rebuild-result.js';
+import { deviceOf, findSameDevice, requireSameKind } from './run-device.js';
 import { refuseUsedFolder, RunFolder } from './run-folder.js';
+import { readRunConfig } from './run-units.js';
 import { summariseDrafter } from './summary.js';
 import { searchUniversal } from './universal.js';
 
@@ -37,7 +40,7 @@ export interface AuditOptions {
   readonly cacheFolder?: string;
   /** Read all of the converted weights before they are used. */
   readonly verifyCache?: boolean;
-  /** Used and left open; by default one for this audit alone, with the threads of the request. */
+  /** Used and left open; by default one for this audit alone, with the device and the threads of the request. */
   readonly runtime?: Runtime;
 }
 
@@ -66,11 +69,17 @@ export async function startAudit(
   return runAudit(create, request, options);
 }
 
-/** Goes on with the saved request; another version, and models that have changed since, are refused. */
+/** Goes on with the saved request; another version or device, and models that have changed since, are refused. */
 export async function resumeAudit(path: string, options: AuditOptions = {}): Promise<AuditOutcome> {
-  const check = (config: unknown): void => {
-    refuseOtherVersion(parseRequest(config, `config.json of ${path}`), path);
+  const check = (config: unknown): AuditRequest => {
+    const request = parseRequest(config, `config.json of ${path}`);
+    refuseOtherVersion(request, path);
+    return request;
   };
+  // What cannot go on is refused before anything in the folder is touched.
+  const saved = check(readRunConfig(path));
+  if (options.runtime === undefined) await findSameDevice(saved);
+  else requireSameKind(saved, options.runtime);
   const { folder, config } = RunFolder.resume(path, { check });
   try {
     const request = parseRequest(config, `config.json of ${path}`);
@@ -101,13 +110,19 @@ function refuseOtherVersion({ version }: AuditRequest, path: string): void {
 
 /** What an audit would do and cost: models are loaded and timed, nothing is searched and no folder is made. */
 export async function planAudit(request: AuditRequest, options: AuditOptions = {}): Promise<Effort> {
-  const runtime = options.runtime ?? createOnnxRuntime({ threads: request.threads });
+  const runtime = await findRuntime(request, options);
   try {
     const { target, drafters } = await openModels(request, runtime, cacheOf(options));
     return await estimateEffort(request, target, drafters);
   } finally {
     if (options.runtime === undefined) await runtime.dispose();
   }
+}
+
+async function findRuntime(request: AuditRequest, { runtime }: AuditOptions): Promise<Runtime> {
+  if (runtime === undefined) return openRuntime(await findSameDevice(request), request.threads);
+  requireSameKind(request, runtime);
+  return runtime;
 }
 
 function cacheOf({ cacheFolder, verifyCache, events }: AuditOptions): CacheOptions {
@@ -124,13 +139,13 @@ async function runAudit(
   request: AuditRequest,
   options: AuditOptions,
 ): Promise<AuditOutcome> {
-  const runtime = options.runtime ?? createOnnxRuntime({ threads: request.threads });
+  const runtime = await findRuntime(request, options);
   let folder: RunFolder | undefined;
   try {
     const models = await openModels(request, runtime, cacheOf(options));
     folder = openFolder();
     const result = await runUnits(folder, request, models, options);
-    const timings = collectTimings(folder);
+    const timings = collectTimings(folder, request);
     for (const notice of folder.notices) options.events?.onNotice?.(notice);
     return { status: 'complete', result, timings, folder };
   } catch (cause) {
@@ -210,10 +225,11 @@ function listUnits(request: AuditRequest): UnitName[] {
   ];
 }
 
-function collectTimings(folder: RunFolder): AuditTimings {
-  const { processor, cores, architecture } = describeMachine();
+function collectTimings(folder: RunFolder, request: AuditRequest): AuditTimings {
+  const { device, processor, cores, architecture } = describeMachine(deviceOf(request));
+  const gpu = device.kind === 'cpu' ? '' : `${nameDevice(device)}; `;
   return {
-    machine: `${processor} (${architecture}), ${cores} cores`,
+    machine: `${gpu}${processor} (${architecture}), ${cores} cores`,
     arms: folder.readTimings(timingSchema),
     totalMs: folder.elapsedMs(),
   };

@@ -1,6 +1,7 @@
 import { bundledPrompts } from '../decode/bundled-models.js';
 import { relative } from 'node:path';
 import { createRequest } from '../audit/create-request.js';
+import { deviceOf } from '../audit/run-device.js';
 import type { AuditRequest } from '../audit/audit-request.js';
 import type { Effort } from '../audit/effort.js';
 import type { AuditOptions, AuditOutcome } from '../audit/run-audit.js';
@@ -9,6 +10,8 @@ import type { AuditSettings } from '../audit/settings.js';
 import { settingsSchema } from '../audit/settings.js';
 import { MistletoeError } from '../core/errors.js';
 import { quoteWord } from '../core/shown-words.js';
+import { countGpuBytes } from '../decode/gpu-room.js';
+import { nameDevice } from '../runtime/device-choice.js';
 import { renderJson } from '../report/json.js';
 import { renderMarkdown } from '../report/markdown.js';
 import { countText, durationText } from '../report/number-text.js';
@@ -105,6 +108,8 @@ async function readRequest(
     settings: pickSettings(flags),
     seed: flags.seed,
     threads: flags.threads,
+    device: flags.device,
+    dtype: flags.dtype,
     transfer: flags.transfer,
     universal: flags.universal,
     chatTemplate: flags.chatTemplate,
@@ -112,6 +117,7 @@ async function readRequest(
     command,
     cacheFolder: flags.cacheDir,
     findModel,
+    onNotice,
   });
 }
 
@@ -140,12 +146,14 @@ async function describePlan(
   });
   const { stdout } = terminal;
   if (flags.format === 'json')
-    stdout.writeData(`${JSON.stringify({ ...effort, settings: request.settings }, undefined, 2)}\n`);
-  else stdout.write(formatPlan(request, effort));
+    stdout.writeData(
+      `${JSON.stringify({ ...effort, device: request.device, settings: request.settings }, undefined, 2)}\n`,
+    );
+  else stdout.write(formatPlan(request, effort, await describeMemory(request, effort)));
   return exitCodes.success;
 }
 
-function formatPlan(request: AuditRequest, effort: Effort): string {
+function formatPlan(request: AuditRequest, effort: Effort, memory: string): string {
   const { settings, prompts, drafters, target, suffixes } = request;
   const what =
     suffixes.length > 0
@@ -154,7 +162,8 @@ function formatPlan(request: AuditRequest, effort: Effort): string {
   return [
     `It would audit ${drafters.map(({ id, policy }) => `${id} (${policy})`).join(', ')} on ${target.name}, ${countText(prompts.length, 'prompt')}, preset ${request.preset}:`,
     `${what}, and decode some ${effort.decodedAnswers} answers of up to ${settings.maxNewTokens} tokens.`,
-    `Time: about ${durationText(effort.expectedMs)} on this machine. Memory: about ${memoryText(effort)}.`,
+    `It would run on ${nameDevice(deviceOf(request))}.`,
+    `Time: about ${durationText(effort.expectedMs)} on this machine. Memory: about ${memory}.`,
     `Settings: ${Object.entries(settings)
       .map(([name, value]) => `${name} ${value}`)
       .join(', ')}.`,
@@ -164,8 +173,13 @@ function formatPlan(request: AuditRequest, effort: Effort): string {
     .join('\n');
 }
 
-function memoryText({ memoryBytes, mappedBytes }: Effort): string {
+async function describeMemory(request: AuditRequest, { memoryBytes, mappedBytes }: Effort): Promise<string> {
   const mebibytes = (bytes: number): string => `${Math.ceil(bytes / 2 ** 20)} MiB`;
+  const { kind, dtype } = deviceOf(request);
+  if (kind === 'cuda') {
+    const folders = [request.targetFolder, ...request.drafters.map(({ folder }) => folder)];
+    return `${mebibytes(await countGpuBytes(folders, dtype))} of the GPU’s, and what searches take beside that`;
+  }
   if (mappedBytes === 0) return mebibytes(memoryBytes);
   return `${mebibytes(memoryBytes)}, and ${mebibytes(mappedBytes)} of weights mapped from the cache`;
 }

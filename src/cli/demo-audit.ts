@@ -34,6 +34,8 @@ export async function showAudit(stage: Stage, number: number): Promise<void> {
     drafters,
     preset: 'quick',
     threads: flags.threads,
+    device: flags.device,
+    dtype: flags.dtype,
     command: 'mistletoe demo --act 2',
     ...cache,
   });

@@ -121,6 +121,7 @@ describe('mistletoe audit', () => {
     expect(code).toBe(0);
     expect(text).toMatch(/It would audit folder-1 \(chain:3\) on target, 2 prompts, preset quick/);
     expect(text).toContain('run 4 searches of 3 steps');
+    expect(text).toContain('It would run on the CPU in float32.');
     expect(text).toMatch(
       /Time: about .* Memory: about \d+ MiB, and 1 MiB of weights mapped from the cache\./,
     );
@@ -152,7 +153,10 @@ describe('mistletoe audit', () => {
   it.each([
     [['--resume', 'x', '--seed', '3'], '--seed cannot be changed when a run is resumed.'],
     [['--resume', 'x', '--control-searches'], '--control-searches cannot be changed'],
+    [['--resume', 'x', '--device', 'cpu'], '--device cannot be changed when a run is resumed.'],
     [['--resume', 'x', '--dry-run'], '--dry-run'],
+    [['--device', 'tpu'], 'expected auto, cpu, cuda or cuda:N'],
+    [['--device', 'cpu', '--dtype', 'bfloat16'], 'the CPU computes in float32 alone'],
     [['--keep', 'some'], 'allowed choices are'],
     [['--temperature', '1'], 'no suffix can be held to "similar"'],
     [['--suffix', 'a\u0007b'], 'control character'],

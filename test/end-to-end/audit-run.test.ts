@@ -1,5 +1,5 @@
 /** Whole audits of tiny checkpoints: what a run contains, what it skips and why, and that it can be interrupted. */
-import { copyFileSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { copyFileSync, existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { AuditPlan } from '../../src/audit/create-request.js';
@@ -7,6 +7,7 @@ import { createRequest } from '../../src/audit/create-request.js';
 import type { AuditEvents } from '../../src/audit/audit-events.js';
 import type { AuditOutcome } from '../../src/audit/run-audit.js';
 import { resumeAudit, startAudit } from '../../src/audit/run-audit.js';
+import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import type { AuditResult } from '../../src/audit/result.js';
 import { judge } from '../../src/report/verdict.js';
 import { TinyAudits, tinySettings } from '../support/tiny-audit.js';
@@ -295,6 +296,7 @@ describe('requests', () => {
     const request = await createRequest({ ...plan, drafters: [draftModel, eagle3] });
     expect(draft).toBe('chain:3');
     expect(request).toMatchObject({ preset: 'standard', seed: 0, threads: 1, node: process.version });
+    expect(request.device).toEqual({ kind: 'cpu', dtype: 'float32' });
     expect(request.drafters.map(({ system, policy }) => [system, policy])).toEqual([
       ['speculative-sampling', 'chain:4'],
       ['eagle3', 'chain:4'],
@@ -317,6 +319,8 @@ describe('requests', () => {
     [{ prompts: [] }, 'There is no prompt to audit.'],
     [{ transfer: true }, 'A transfer matrix needs two drafters or more'],
     [{ preset: 'slow' }, 'The preset "slow" is not known.'],
+    [{ device: 'tpu' }, 'The device is "tpu"; auto, cpu, cuda or cuda:N was expected.'],
+    [{ device: 'cpu', dtype: 'float16' as const }, '--dtype is float16; the CPU computes in float32 alone'],
   ])('%o is refused', async (changes, message) => {
     await expect(createRequest({ ...audits.plan([draftModel], texts), ...changes })).rejects.toThrow(message);
   });
@@ -338,6 +342,26 @@ describe('requests', () => {
     await expect(resumeAudit(folder, { cacheFolder: audits.cacheFolder })).rejects.toThrow(
       /begun by Mistletoe 0\.0\.1; this is|config\.json/,
     );
+  });
+
+  it('are resumed on the device that they record, and on no other', async () => {
+    const folder = audits.freshFolder();
+    await start(audits.plan([draftModel], ['abcdefgh'], { device: 'cpu' }), folder);
+    const path = join(folder, 'config.json');
+    const config = JSON.parse(readFileSync(path, 'utf8')) as object;
+    expect(config).toMatchObject({ device: { kind: 'cpu', dtype: 'float32' } });
+    const device = { kind: 'cuda', dtype: 'bfloat16', ordinal: 0, name: 'Abacus GPU' };
+    writeFileSync(path, JSON.stringify({ ...config, device }));
+    const files = readdirSync(folder);
+    await expect(resumeAudit(folder, { cacheFolder: audits.cacheFolder })).rejects.toThrow(
+      /^The run computes on Abacus GPU in bfloat16; (no GPU can be used here|this machine has)/,
+    );
+    const runtime = createOnnxRuntime({ threads: 1 });
+    await expect(resumeAudit(folder, { cacheFolder: audits.cacheFolder, runtime })).rejects.toThrow(
+      'The run computes on Abacus GPU (cuda:0) in bfloat16; the given runtime is onnx.',
+    );
+    await runtime.dispose();
+    expect(readdirSync(folder)).toEqual(files);
   });
 
   it('are not resumed with other weights', async () => {

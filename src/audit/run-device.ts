@@ -1,0 +1,59 @@
+/** The device of a run: recorded when it begins, and asked for again when it is resumed. */
+import { z } from 'zod';
+import { MistletoeError } from '../core/errors.js';
+import type { GpuHost, RecordedDevice } from '../runtime/device-choice.js';
+import { computeTypes, nameDevice, processorDevice, thisMachine } from '../runtime/device-choice.js';
+import type { Runtime } from '../runtime/program.js';
+
+export const deviceSchema = z.discriminatedUnion('kind', [
+  z.object({ kind: z.literal('cpu'), dtype: z.literal('float32') }),
+  z.object({
+    kind: z.literal('cuda'),
+    dtype: z.enum(computeTypes),
+    ordinal: z.number().int().nonnegative(),
+    name: z.string(),
+  }),
+]) satisfies z.ZodType<RecordedDevice>;
+
+interface Recorded {
+  readonly device?: RecordedDevice | undefined;
+}
+
+/** Runs from before GPUs were computed on have none. */
+export const deviceOf = ({ device = processorDevice }: Recorded): RecordedDevice => device;
+
+/**
+ * The same device on this machine: the CPU, or a GPU of the same name, wherever it is counted. Two kinds of GPU sum in
+ * different orders, so what one began the other cannot end.
+ */
+export async function findSameDevice(
+  request: Recorded,
+  host: GpuHost = thisMachine,
+): Promise<RecordedDevice> {
+  const device = deviceOf(request);
+  if (device.kind === 'cpu') return device;
+  const search = await host.find();
+  const alike = search.devices.filter(({ name }) => name === device.name);
+  const found = alike.find(({ ordinal }) => ordinal === device.ordinal) ?? alike[0];
+  if (found !== undefined) return { ...device, ordinal: found.ordinal };
+  const here =
+    search.devices.length > 0
+      ? `this machine has ${search.devices.map(({ name }) => name).join(', ')}`
+      : `no GPU can be used here: ${(search.reason ?? 'the driver sees none').replace(/\.$/, '')}`;
+  throw new MistletoeError('usage', `The run computes on ${device.name} in ${device.dtype}; ${here}.`, {
+    hint: 'Go on where it was begun, or start the audit anew: results of two devices in one run compare nothing.',
+  });
+}
+
+/** A runtime that a caller brings must be of the kind that the run records. */
+export function requireSameKind(request: Recorded, { name }: Pick<Runtime, 'name'>): void {
+  const device = deviceOf(request);
+  if ((name === 'cuda') === (device.kind === 'cuda')) return;
+  throw new MistletoeError(
+    'usage',
+    `The run computes on ${nameDevice(device)}; the given runtime is ${name}.`,
+    {
+      hint: 'Create the request with the device of the runtime.',
+    },
+  );
+}
