@@ -7,6 +7,7 @@ import { z } from 'zod';
 import type { ErrorCode } from '../core/errors.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { mostNewTokens } from '../core/limits.js';
+import { computeTypes, deviceForm, deviceForms } from '../runtime/device-choice.js';
 import type { Generation } from './plain.js';
 import type { SpeculativeGeneration } from './speculative.js';
 import type { VerificationRule } from './verification.js';
@@ -23,6 +24,9 @@ export const settingsSchema = z.strictObject({
   target: z.string(),
   /** Name that requests use -> folder, bundled name, or a system without weights such as `ngram`. */
   drafters: z.record(z.string(), z.string()),
+  device: z.string().regex(deviceForm, `expected ${deviceForms}`).exactOptional(),
+  /** In which products are computed on a GPU. */
+  dtype: z.enum(computeTypes).exactOptional(),
   threads: count.exactOptional(),
   concurrency: count.exactOptional(),
   memoryBytes: z.number().positive().exactOptional(),

@@ -7,12 +7,14 @@ import { parentPort, workerData } from 'node:worker_threads';
 import { MistletoeError } from '../core/errors.js';
 import type { Drafter } from '../draft/drafter.js';
 import { loadDrafter } from '../draft/load-drafter.js';
-import { createOnnxRuntime } from '../runtime/onnx/onnx-runtime.js';
+import { openRuntime } from '../runtime/create-runtime.js';
+import { chooseDevice } from '../runtime/device-choice.js';
 import type { Runtime } from '../runtime/program.js';
 import { Engine } from './engine.js';
 import type { EngineAnswer, EngineSettings, EngineTask } from './engine-messages.js';
 import { describeFailure, requestSchema, settingsSchema } from './engine-messages.js';
 import { findDrafter } from './find-drafter.js';
+import { settleDevice } from './gpu-room.js';
 import type { Generation } from './plain.js';
 import { decodePlain } from './plain.js';
 import { sequenceBytes } from './sequence-bytes.js';
@@ -140,16 +142,23 @@ class AnsweringThread {
   }
 }
 
+async function openSettled(settings: EngineSettings, post: Reporter): Promise<Runtime> {
+  const folders = [settings.target, ...Object.values(settings.drafters).map(findDrafter)];
+  const device = await settleDevice(await chooseDevice(settings), folders, (text) => {
+    post({ kind: 'notice', text });
+  });
+  return openRuntime(device, settings.threads);
+}
+
 async function serve(port: MessagePort): Promise<void> {
   const post: Reporter = (answer) => {
     port.postMessage(answer);
   };
   const settings = settingsSchema.parse(workerData);
-  const { threads } = settings;
   let runtime: Runtime | undefined;
   try {
-    runtime = createOnnxRuntime(threads === undefined ? {} : { threads });
-    const opened = runtime;
+    const opened = await openSettled(settings, post);
+    runtime = opened;
     const models = await openModels(settings, opened, post);
     const thread = new AnsweringThread(models, settings, post);
     port.on('message', (given: unknown) => {

@@ -198,6 +198,22 @@ describe('an engine in a thread', () => {
     }
   });
 
+  it.each([
+    [
+      'device',
+      { device: 'tpu' },
+      'createEngineWorker was given a bad value for "device": expected auto, cpu, cuda',
+    ],
+    ['type', { dtype: 'int8' }, 'createEngineWorker was given a bad value for "dtype"'],
+    ['type of that device', { device: 'cpu', dtype: 'float16' }, 'the CPU computes in float32 alone'],
+  ])('refuses a %s that cannot be had', async (_, options, message) => {
+    const given = { target: bundledTarget, ...options } as engineWorker.EngineWorkerOptions;
+    await expect(createEngineWorker(given)).rejects.toMatchObject({
+      ...{ name: 'MistletoeError', code: 'usage' },
+      message: expect.stringContaining(message) as string,
+    });
+  });
+
   it('tells what is wrong with a model as opening it here does', async () => {
     const target = join(build, 'nowhere');
     await expect(createEngineWorker({ target })).rejects.toMatchObject({
