@@ -86,20 +86,20 @@ describe.skipIf(!hasCompiler)('a target and its drafters on CUDA', () => {
     seed: 0,
   };
 
-  it.each(drafterVariants.filter(({ name }) => /^(EAGLE-3|Medusa|Hydra|draft model)$/i.test(name)))(
-    'answer as on the host: $name',
-    async (variant) => {
-      const folder = variant.write(onHost.freshFolder(), tiny);
-      const answers = [];
-      for (const models of [onHost, onDevice]) {
-        const { target, drafter } = await models.load(folder);
-        const plain = await decodePlain(target, request);
-        const policy = always(resolveText('chain:3', drafter));
-        const speculative = await decodeSpeculative(target, drafter, { ...request, policy });
-        expect(speculative.tokenIds).toEqual(plain.tokenIds);
-        answers.push([plain.tokenIds, speculative.targetPasses]);
-      }
-      expect(answers[1]).toEqual(answers[0]);
-    },
+  const oneOfEach = ['draft model', 'Medusa', 'Hydra', 'EAGLE', 'EAGLE-3'].map((system) =>
+    drafterVariants.find(({ name }) => name.startsWith(system))!,
   );
+  it.each(oneOfEach)('answer as on the host: $name', async (variant) => {
+    const folder = variant.write(onHost.freshFolder(), tiny);
+    const answers = [];
+    for (const models of [onHost, onDevice]) {
+      const { target, drafter } = await models.load(folder);
+      const plain = await decodePlain(target, request);
+      const policy = always(resolveText('chain:3', drafter));
+      const speculative = await decodeSpeculative(target, drafter, { ...request, policy });
+      expect(speculative.tokenIds).toEqual(plain.tokenIds);
+      answers.push([plain.tokenIds, speculative.targetPasses]);
+    }
+    expect(answers[1]).toEqual(answers[0]);
+  });
 });

@@ -93,7 +93,7 @@ export function layOutRun(
       return [{ kind: 'product', places: { left, right, result }, product }];
     }
     const isOther = step.other !== undefined && measure.size(step.other.length) >= step.other.from;
-    const { operands, symbols, threads } = isOther ? step.other!.plan : step.plan;
+    const { operands, symbols, threads } = isOther ? step.other.plan : step.plan;
     const launch = chooseThreads(threads, measure.size);
     const places = operands as readonly Place[];
     return [{ kind: 'kernel', step: at, isOther, operands: places, symbols: listOf(symbols), ...launch }];
