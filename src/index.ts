@@ -243,6 +243,12 @@ export { argmax, gatherRows, oneHot, pick, topIndices, topValues } from './graph
 export { logSoftmax, mean, reduceMaximum, rmsNorm, softmax, sum } from './graph/operations/reductions.js';
 export { rotate } from './graph/operations/rotation.js';
 export { broadcast, concatenate, pad, reshape, slice, transpose } from './graph/operations/shaping.js';
+export { createRuntime } from './runtime/create-runtime.js';
+export type { RuntimeOptions } from './runtime/create-runtime.js';
+export type { ComputeType, DeviceWish, RecordedDevice } from './runtime/device-choice.js';
+export { countGpuBytes } from './decode/gpu-room.js';
+export { estimateGpuMemory } from './model/gpu-memory.js';
+export type { GpuMemory } from './model/gpu-memory.js';
 export { createOnnxRuntime } from './runtime/onnx/onnx-runtime.js';
 export type { OnnxRuntimeOptions } from './runtime/onnx/onnx-runtime.js';
 export { bufferOf, float32, floatsOf, int32, integersOf, resident } from './runtime/program.js';

@@ -63,6 +63,7 @@ describe('the device of a run', () => {
   it('must be that of a runtime which a caller brings', () => {
     requireSameKind({ device: onBeta }, { name: 'cuda' });
     requireSameKind({}, { name: 'onnx' });
+    requireSameKind({ device: onBeta }, { name: 'one of the caller’s own' });
     expect(() => {
       requireSameKind({ device: onCpu }, { name: 'cuda' });
     }).toThrow('The run computes on the CPU in float32; the given runtime is cuda.');

@@ -45,10 +45,10 @@ export async function findSameDevice(
   });
 }
 
-/** A runtime that a caller brings must be of the kind that the run records. */
+/** A runtime that a caller brings must be of the kind that the run records, as far as its name tells. */
 export function requireSameKind(request: Recorded, { name }: Pick<Runtime, 'name'>): void {
   const device = deviceOf(request);
-  if ((name === 'cuda') === (device.kind === 'cuda')) return;
+  if (name !== (device.kind === 'cuda' ? 'onnx' : 'cuda')) return;
   throw new MistletoeError(
     'usage',
     `The run computes on ${nameDevice(device)}; the given runtime is ${name}.`,

@@ -13,7 +13,14 @@ export async function runAudit(
   plan: AuditPlan,
   options: AuditOptions = {},
 ): Promise<AuditOutcome> {
-  const { cacheFolder } = options;
-  const request = await createRequest({ ...(cacheFolder === undefined ? {} : { cacheFolder }), ...plan });
+  const { cacheFolder, runtime, events } = options;
+  // A runtime that is brought along computes where it computes, whatever else the machine has.
+  const own = runtime === undefined ? {} : { device: runtime.name === 'cuda' ? 'cuda' : 'cpu' };
+  const request = await createRequest({
+    ...(cacheFolder === undefined ? {} : { cacheFolder }),
+    onNotice: (message) => events?.onNotice?.(message),
+    ...own,
+    ...plan,
+  });
   return startAudit(place, request, options);
 }
