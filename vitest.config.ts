@@ -8,6 +8,7 @@ export default defineConfig({
     globalSetup: 'test/support/temporary-home.ts',
     sequence: { shuffle: true },
     testTimeout: 60_000,
+    hookTimeout: 120_000, // some compile or transpile before the first test
     maxWorkers: 2,
   },
 });

@@ -7,6 +7,7 @@ export default defineConfig({
     globalSetup: 'test/support/temporary-home.ts',
     sequence: { shuffle: true },
     testTimeout: 300_000,
+    hookTimeout: 120_000,
     maxWorkers: 2,
   },
 });

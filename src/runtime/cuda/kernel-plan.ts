@@ -24,35 +24,25 @@ export type ThreadNeed =
 /** Helpers that kernels may call; the compiler drops what is not used. */
 export const kernelPrelude = `${halfCode}
 
-// Sums and maxima over all threads of a block, the same in every thread.
+// Sums and maxima over all threads of a block, the same in every thread: each warp adds the parts of all warps.
 __device__ float blockSum(float value) {
-  __shared__ float parts[33];
+  __shared__ float parts[32];
   for (int step = 16; step > 0; step >>= 1) value += __shfl_xor_sync(0xffffffffu, value, step);
   if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = value;
   __syncthreads();
-  if (threadIdx.x == 0) {
-    float total = 0.0f;
-    for (int warp = 0; warp < blockDim.x / 32; warp++) total += parts[warp];
-    parts[32] = total;
-  }
-  __syncthreads();
-  const float total = parts[32];
+  float total = threadIdx.x % 32 < blockDim.x / 32 ? parts[threadIdx.x % 32] : 0.0f;
+  for (int step = 16; step > 0; step >>= 1) total += __shfl_xor_sync(0xffffffffu, total, step);
   __syncthreads();
   return total;
 }
 
 __device__ float blockMaximum(float value) {
-  __shared__ float parts[33];
+  __shared__ float parts[32];
   for (int step = 16; step > 0; step >>= 1) value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, step));
   if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = value;
   __syncthreads();
-  if (threadIdx.x == 0) {
-    float largest = parts[0];
-    for (int warp = 1; warp < blockDim.x / 32; warp++) largest = fmaxf(largest, parts[warp]);
-    parts[32] = largest;
-  }
-  __syncthreads();
-  const float largest = parts[32];
+  float largest = threadIdx.x % 32 < blockDim.x / 32 ? parts[threadIdx.x % 32] : -INFINITY;
+  for (int step = 16; step > 0; step >>= 1) largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, step));
   __syncthreads();
   return largest;
 }
