@@ -3,6 +3,7 @@
  * with the effort of the quick preset, and what it finds is measured along the same 64 tokens of the clean answer. A
  * suffix that does not keep the answer counts as none, and none as no drop. All objectives x projections x windows, and
  * single changes beside them.
+ * On a GPU with MISTLETOE_DEVICE=cuda, in float32, which gives the same numbers.
  * Run: npm run bench:ablation [-- PROMPTS_PER_SET [THREADS [DRAFTER[,DRAFTER] [PART_OF_A_VARIANT'S_NAME ...]]]]
  */
 import { listAllowedTokens } from '../src/audit/allowed-tokens.js';
@@ -31,7 +32,7 @@ import { loadDrafter } from '../src/draft/load-drafter.js';
 import { bootstrapInterval } from '../src/measure/bootstrap.js';
 import { describeMachine } from '../src/measure/machine.js';
 import { testSignedRanks } from '../src/measure/wilcoxon.js';
-import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
+import { createRuntime } from '../src/runtime/create-runtime.js';
 import type { Prompt } from '../src/text/prompt-set.js';
 import { choosePrompts, dropText } from './saved-audit.js';
 import { printTable } from './stopwatch.js';
@@ -89,11 +90,14 @@ function listProduct(projections: typeof directions | typeof subspace): Variant[
 const [perSet = '2', threads = '2', named = 'sps,eagle3', ...parts] = process.argv.slice(2);
 const drafters = named.split(',');
 const chosen = variants.filter(({ name }) => parts.length === 0 || parts.some((part) => name.includes(part)));
+const device = process.env.MISTLETOE_DEVICE ?? 'cpu';
 const { processor, architecture } = describeMachine();
-console.log(`${processor} (${architecture}), ${threads} threads, ${perSet} prompts of each set, chain:4\n`);
+console.log(
+  `${device}, ${processor} (${architecture}), ${threads} threads, ${perSet} prompts of each set, chain:4\n`,
+);
 
 const prompts = [...(await choosePrompts(Number(perSet), presets.quick.shortestAnswer)).values()].flat();
-const runtime = createOnnxRuntime({ threads: Number(threads) });
+const runtime = await createRuntime({ device, dtype: 'float32', threads: Number(threads) });
 const target = await openTarget(bundledTarget, { runtime });
 const { vocabularySize } = target.model.configuration;
 const allowed = listAllowedTokens(target.tokenizer, vocabularySize, { allowNonAscii: false });
