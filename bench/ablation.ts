@@ -3,7 +3,7 @@
  * with the effort of the quick preset, and what it finds is measured along the same 64 tokens of the clean answer. A
  * suffix that does not keep the answer counts as none, and none as no drop. All objectives x projections x windows, and
  * single changes beside them.
- * On a GPU with MISTLETOE_DEVICE=cuda, in float32, which gives the same numbers.
+ * With MISTLETOE_DEVICE=cuda on a GPU, in float32: a search goes another way where sums round differently.
  * Run: npm run bench:ablation [-- PROMPTS_PER_SET [THREADS [DRAFTER[,DRAFTER] [PART_OF_A_VARIANT'S_NAME ...]]]]
  */
 import { listAllowedTokens } from '../src/audit/allowed-tokens.js';

@@ -18,14 +18,14 @@ const runtime: Runtime = {
     const program = await inner.compile(outputs, weights, options);
     compiled += 1;
     if (options.packed === true) return program;
-    const counted: Program = {
-      inputs: program.inputs,
-      run: program.run.bind(program) as Program['run'],
-      async dispose() {
-        searching.delete(counted);
-        await program.dispose();
+    const counted = Object.create(program, {
+      dispose: {
+        value: async () => {
+          searching.delete(counted);
+          await program.dispose();
+        },
       },
-    };
+    }) as Program;
     searching.add(counted);
     return counted;
   },
