@@ -6,6 +6,7 @@
 import type { Drafter } from '../draft/drafter.js';
 import { countParameters } from '../draft/checks.js';
 import type { CausalModel } from '../model/causal-model.js';
+import { defaultPackedWeightLimit } from '../runtime/onnx/onnx-runtime.js';
 import type { WeightStore } from '../runtime/weights.js';
 import { rowsPerBatch } from './scoring.js';
 import type { AuditSettings } from './settings.js';
@@ -34,8 +35,6 @@ export type SearchSizes = Pick<AuditSettings, 'search' | 'candidates' | 'starts'
 const floatBytes = 4;
 /** Node, ONNX Runtime, tokenizers, and what decoding leaves for the next collection. */
 const processBytes = 128 * 2 ** 20;
-/** What createOnnxRuntime packs in memory, unless told otherwise; packed copies of larger models are in the cache. */
-const mostPackedInMemory = 512 * 2 ** 20;
 /** A drafter's programs for trees and for chains. */
 const programsPerDrafter = 2;
 /** Tensors as wide as the vocabulary that the target's part of a scoring pass has at once; each level adds one. */
@@ -53,7 +52,8 @@ export function estimateMemory({ target, drafters, search }: MemoryUsers): Memor
     const plainBytes = floatBytes * countParameters(store);
     const packedBytes = floatBytes * countProducts(store);
     total[store.kind === 'file' ? 'mappedBytes' : 'memoryBytes'] += plainBytes;
-    if (packedBytes <= mostPackedInMemory) total.memoryBytes += programs * packedBytes;
+    // Packed copies of larger models are in the cache.
+    if (packedBytes <= defaultPackedWeightLimit) total.memoryBytes += programs * packedBytes;
     else if (store.kind === 'file') total.mappedBytes += packedBytes;
   };
   // Passes with taps are a program of their own.

@@ -32,7 +32,7 @@ export interface OnnxRuntimeOptions {
   readonly packedWeightLimitBytes?: number;
 }
 
-const defaultPackedWeightLimit = 512 * 2 ** 20;
+export const defaultPackedWeightLimit = 512 * 2 ** 20;
 
 export function createOnnxRuntime(options: OnnxRuntimeOptions = {}): Runtime {
   return new OnnxRuntime(options);
