@@ -30,13 +30,11 @@ export class HostRows implements RowBuffer {
     readonly data: Float32Array,
     readonly width: number,
   ) {
-    this.rowCount = width === 0 ? 0 : data.length / width;
-    if (Number.isInteger(this.rowCount)) return;
-    throw new MistletoeError('shape', `${data.length} values cannot be parted into rows of ${width}.`);
+    this.rowCount = countRows(data.length, width);
   }
 
   rows(from: number, count: number): HostRows {
-    this.requireRows(from, count);
+    requireRows(this, from, count);
     return new HostRows(this.data.subarray(from * this.width, (from + count) * this.width), this.width);
   }
 
@@ -46,7 +44,7 @@ export class HostRows implements RowBuffer {
 
   write(values: Float32Array | RowBuffer, at = 0): void {
     const data = values instanceof Float32Array ? values : hostDataOf(values);
-    this.requireRows(at, data.length / this.width);
+    requireRows(this, at, data.length / this.width);
     this.data.set(data, at * this.width);
   }
 
@@ -66,7 +64,7 @@ export class HostRows implements RowBuffer {
         places[index + run] === place + run
       )
         run += 1;
-      this.requireRows(place, run);
+      requireRows(this, place, run);
       data.set(from.subarray(pick * width, (pick + run) * width), place * width);
       index += run;
     }
@@ -79,14 +77,21 @@ export class HostRows implements RowBuffer {
   free(): void {
     // The collector does.
   }
+}
 
-  private requireRows(from: number, count: number): void {
-    if (from >= 0 && from + count <= this.rowCount) return;
-    throw new MistletoeError(
-      'shape',
-      `Rows ${from} to ${from + count} were asked for in a buffer of ${this.rowCount}.`,
-    );
-  }
+/** How many rows so many values are. */
+export function countRows(values: number, width: number): number {
+  const rows = width === 0 ? 0 : values / width;
+  if (Number.isInteger(rows)) return rows;
+  throw new MistletoeError('shape', `${values} values cannot be parted into rows of ${width}.`);
+}
+
+export function requireRows({ rowCount }: Pick<RowBuffer, 'rowCount'>, from: number, count: number): void {
+  if (from >= 0 && from + count <= rowCount) return;
+  throw new MistletoeError(
+    'shape',
+    `Rows ${from} to ${from + count} were asked for in a buffer of ${rowCount}.`,
+  );
 }
 
 export function allocateHostRows(rowCount: number, width: number): HostRows {

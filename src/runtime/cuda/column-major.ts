@@ -3,9 +3,7 @@
  * columns is the transpose, and (L R)ᵀ = Rᵀ Lᵀ: so A is the right side, B the left, and D the result, none of them moved.
  */
 import { MistletoeError } from '../../core/errors.js';
-import type { ElementType, MatrixOperand, Product } from './device.js';
-
-export type FloatType = Extract<ElementType, 'float32' | 'bfloat16' | 'float16'>;
+import type { FloatType, MatrixOperand, Product } from './device.js';
 
 /** A stack of column-major matrices as they lie in memory, before op() transposes them. */
 export interface ColumnMajorOperand {

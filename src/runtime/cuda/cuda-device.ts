@@ -7,6 +7,7 @@ import { setImmediate } from 'node:timers/promises';
 import { MistletoeError } from '../../core/errors.js';
 import type { Address, Device, KernelModule, Launch, Product, Recording } from './device.js';
 import type { Driver } from './driver.js';
+import { bytesOf } from './element-size.js';
 import type { Cuda } from './find-devices.js';
 import { describeDevice, loadCuda } from './find-devices.js';
 import { CudaKernel, CudaModule, LaunchArguments } from './kernel-launch.js';
@@ -15,7 +16,6 @@ import { Staging } from './staging.js';
 
 const nonBlocking = 1; // CU_STREAM_NON_BLOCKING
 const relaxedCapture = 2; // CU_STREAM_CAPTURE_MODE_RELAXED: cuBLASLt may load its kernels meanwhile
-const elementBytes = { float32: 4, int32: 4, bfloat16: 2, float16: 2, bool: 1 } as const;
 
 export class CudaDevice implements Device {
   readonly name: string;
@@ -83,13 +83,13 @@ export class CudaDevice implements Device {
 
   upload(to: Address, values: ArrayBufferView): void {
     this.#enter();
-    this.#staging.upload(to, bytesOf(values));
+    this.#staging.upload(to, asBytes(values));
   }
 
   async download(from: Address, into: ArrayBufferView): Promise<void> {
     this.#enter();
     if (into.byteLength === 0) return this.synchronize();
-    const { event, finish } = this.#staging.download(from, bytesOf(into));
+    const { event, finish } = this.#staging.download(from, asBytes(into));
     await this.#wait(event);
     finish();
   }
@@ -147,7 +147,7 @@ export class CudaDevice implements Device {
       this.#products.multiply(product);
       return;
     }
-    const size = elementBytes[result.type];
+    const size = bytesOf(result.type);
     for (let index = 0; index < batch * rows; index++) {
       const start = Math.floor(index / rows) * result.batchStride + (index % rows) * result.rowStride;
       this.clear(result.address + BigInt(start * size), columns * size);
@@ -234,6 +234,6 @@ class CudaRecording implements Recording {
   ) {}
 }
 
-function bytesOf({ buffer, byteOffset, byteLength }: ArrayBufferView): Uint8Array {
+function asBytes({ buffer, byteOffset, byteLength }: ArrayBufferView): Uint8Array {
   return new Uint8Array(buffer, byteOffset, byteLength);
 }

@@ -1,6 +1,7 @@
 /** Rows in a device's memory. Views share an allocation, which goes back when it is freed or nobody holds a view any more. */
 import { MistletoeError } from '../../core/errors.js';
 import type { RowBuffer } from '../row-buffer.js';
+import { countRows, requireRows } from '../row-buffer.js';
 import type { Address } from './device.js';
 
 /** What rows need of the runtime that they belong to. */
@@ -39,27 +40,24 @@ export class DeviceRows implements RowBuffer {
   ) {}
 
   rows(from: number, count: number): DeviceRows {
-    this.requireRows(from, count);
+    requireRows(this, from, count);
     return new DeviceRows(this.memory, this.allocation, this.addressOf(from), count, this.width);
   }
 
   withWidth(width: number): DeviceRows {
-    const values = this.rowCount * this.width;
-    const rows = width === 0 ? 0 : values / width;
-    if (!Number.isInteger(rows))
-      throw new MistletoeError('shape', `${values} values cannot be parted into rows of ${width}.`);
+    const rows = countRows(this.rowCount * this.width, width);
     return new DeviceRows(this.memory, this.allocation, this.address, rows, width);
   }
 
   write(values: Float32Array | RowBuffer, at = 0): void {
     if (values instanceof Float32Array) {
-      this.requireRows(at, values.length / this.width);
+      requireRows(this, at, values.length / this.width);
       if (values.length > 0) this.memory.upload(this.addressOf(at), values);
       return;
     }
     const source = deviceRowsOf(values, this.memory);
     const count = source.rowCount * source.width;
-    this.requireRows(at, count / this.width);
+    requireRows(this, at, count / this.width);
     if (count > 0) this.memory.copy(this.addressOf(at), source.address, floatBytes * count);
   }
 
@@ -68,7 +66,7 @@ export class DeviceRows implements RowBuffer {
     if (width !== this.width)
       throw new MistletoeError('shape', `Rows of ${width} values were copied to rows of ${this.width}.`);
     for (let index = 0; index < picks.length; index++) {
-      this.requireRows(places[index]!, 1);
+      requireRows(this, places[index]!, 1);
       requireRow(picks[index]!, source.rowCount);
     }
     if (picks.length === 0) return;
@@ -88,19 +86,11 @@ export class DeviceRows implements RowBuffer {
 
   /** Refuses to be filled with another number of values than it has. */
   requireSize(values: number): void {
-    this.requireRows(0, values / this.width);
+    requireRows(this, 0, values / this.width);
   }
 
   private addressOf(row: number): Address {
     return this.address + BigInt(floatBytes * row * this.width);
-  }
-
-  private requireRows(from: number, count: number): void {
-    if (from >= 0 && from + count <= this.rowCount) return;
-    throw new MistletoeError(
-      'shape',
-      `Rows ${from} to ${from + count} were asked for in a buffer of ${this.rowCount}.`,
-    );
   }
 }
 

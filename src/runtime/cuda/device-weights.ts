@@ -6,9 +6,8 @@ import { findWeight } from '../find-weight.js';
 import type { DirectPart, FileWeights, WeightStore } from '../weights.js';
 import type { DeviceMemory } from './device-memory.js';
 import type { Allocation } from './device-rows.js';
-import type { Address, ElementType } from './device.js';
+import type { Address, ElementType, FloatType } from './device.js';
 import { bytesOf } from './element-size.js';
-import type { FloatType } from './part-placement.js';
 import { addressOf, PartPlacement } from './part-placement.js';
 
 const chunkBytes = 8 * 1024 * 1024;

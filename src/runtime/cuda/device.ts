@@ -10,6 +10,9 @@ export type Address = bigint;
 /** How values lie in memory. */
 export type ElementType = 'float32' | 'bfloat16' | 'float16' | 'int32' | 'bool';
 
+/** Those that products read and weights are stored in. */
+export type FloatType = Extract<ElementType, 'float32' | 'bfloat16' | 'float16'>;
+
 export interface Device {
   readonly name: string;
   readonly computeCapability: readonly [major: number, minor: number];

@@ -4,9 +4,9 @@
  * algorithm splits them: partial sums in the result's type would lose bits that the plain algorithm keeps.
  */
 import { MistletoeError } from '../../core/errors.js';
-import type { ColumnMajorOperand, ColumnMajorProduct, FloatType } from './column-major.js';
+import type { ColumnMajorOperand, ColumnMajorProduct } from './column-major.js';
 import { describeProduct, productKey, toColumnMajor } from './column-major.js';
-import type { Product } from './device.js';
+import type { FloatType, Product } from './device.js';
 import type { Native, NativeLibrary, NativeValue, StatusFunction } from './native-library.js';
 import { bindFunctions } from './native-library.js';
 

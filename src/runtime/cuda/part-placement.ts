@@ -3,11 +3,9 @@
  * beside the other parts of the weight. Rows travel as they are stored; the device does the rest.
  */
 import type { DeviceMemory } from './device-memory.js';
-import type { Address, KernelModule } from './device.js';
+import type { Address, FloatType, KernelModule } from './device.js';
 import { bytesOf } from './element-size.js';
 import { halfCode } from './half-code.js';
-
-export type FloatType = 'float32' | 'bfloat16' | 'float16';
 
 export interface PlacedRows {
   readonly bytes: Uint8Array; // [rows, columns]

@@ -10,7 +10,7 @@ import type { Dimension, Shape } from '../../graph/dimension.js';
 import type { Tensor, TensorOf } from '../../graph/tensor.js';
 import { sortTopologically } from '../../graph/tensor.js';
 import type { NamedTensors } from '../program.js';
-import type { ElementType } from './device.js';
+import type { ElementType, FloatType } from './device.js';
 import { isWrittenInPlace } from './element-code.js';
 import { manyRows, planAttention } from './attention-kernel.js';
 import type { KernelPlan } from './kernel-plan.js';
@@ -50,7 +50,7 @@ export interface Schedule {
 }
 
 /** In which type products read what they multiply: sums are float32 all the same. */
-export type ProductType = 'float32' | 'bfloat16' | 'float16';
+export type ProductType = FloatType;
 
 export function scheduleGraph(outputs: NamedTensors, productType: ProductType): Schedule {
   return new Scheduler(outputs, productType).run();
@@ -148,20 +148,23 @@ class Scheduler {
   private compute(tensor: Tensor, type: ElementType): Place {
     const result = createPlace(tensor, type, 'computed');
     const find = (other: Tensor): KernelOperand | undefined => this.places.get(other);
-    if (tensor.operation === 'contract' && !this.places.has(tensor)) {
+    if (this.places.has(tensor)) {
+      // It lies somewhere: this is a copy of it.
+      this.steps.push({ kind: 'kernel', plan: planMap(tensor, result, find), result });
+    } else if (tensor.operation === 'contract') {
       const [left, right] = tensor.inputs.map((side) => this.forProduct(this.places.get(rootOf(side))!));
       this.steps.push({ kind: 'product', tensor, left: left!, right: right!, result });
-    } else if (isRowOperation(tensor) && !this.places.has(tensor)) {
+    } else if (isRowOperation(tensor)) {
       this.steps.push({ kind: 'kernel', plan: planRows(tensor, result, find), result });
-    } else if (tensor.operation === 'sum' && !this.places.has(tensor)) {
+    } else if (tensor.operation === 'sum') {
       this.steps.push({ kind: 'kernel', plan: planSum(tensor, result, find), result });
-    } else if (tensor.operation === 'attention' && !this.places.has(tensor)) {
+    } else if (tensor.operation === 'attention') {
       const [plan, many] = (['few', 'many'] as const).map((form) =>
         planAttention(tensor, result, find, form),
       );
       const other = { plan: many!, from: manyRows, length: tensor.shape[1]! };
       this.steps.push({ kind: 'kernel', plan: plan!, other, result });
-    } else if (tensor.operation === 'scatterAddRows' && !this.places.has(tensor)) {
+    } else if (tensor.operation === 'scatterAddRows') {
       this.steps.push({ kind: 'kernel', plan: planScatter(tensor, result, find), result });
     } else {
       this.steps.push({ kind: 'kernel', plan: planMap(tensor, result, find), result });

@@ -1,8 +1,7 @@
 /** What a device has to do, each check as a function that says what differs; empty where nothing does. */
 import { MistletoeError } from '../../../core/errors.js';
 import { decodeHalves, encodeHalves } from '../../../core/half-floats.js';
-import type { FloatType } from '../column-major.js';
-import type { Address, Device } from '../device.js';
+import type { Address, Device, FloatType } from '../device.js';
 import type { ProductCase } from './product-cases.js';
 import { elementSize, naiveProduct, productAt, productCases, sampleValues } from './product-cases.js';
 

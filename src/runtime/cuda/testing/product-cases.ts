@@ -1,6 +1,5 @@
 /** Products of all layouts, and what they have to give, made element by element. */
-import type { Address, MatrixOperand, Product } from '../device.js';
-import type { FloatType } from '../column-major.js';
+import type { Address, FloatType, MatrixOperand, Product } from '../device.js';
 
 export interface ProductCase {
   readonly name: string;
