@@ -12,7 +12,7 @@ import type { Dimension } from '../graph/dimension.js';
 import { addDimensions, subtractDimensions, symbol } from '../graph/dimension.js';
 import type { Tensor } from '../graph/tensor.js';
 import { matmul } from '../graph/operations/contraction.js';
-import { multiply } from '../graph/operations/elementwise.js';
+import { add, multiply } from '../graph/operations/elementwise.js';
 import { gatherRows } from '../graph/operations/indexing.js';
 import { constant, input } from '../graph/operations/leaves.js';
 import { concatenate, reshape, slice } from '../graph/operations/shaping.js';
@@ -22,7 +22,7 @@ import { embeddingTable, projectToVocabulary, runDecoder } from '../model/decode
 import type { AttentionContext, KeyValueRows } from '../model/decoder-layer.js';
 import type { CacheSizes } from '../model/cache-pool.js';
 
-const row = symbol('row');
+export const row = symbol('row');
 
 /** Looks the tokens of all rows up in a table [vocabulary, width]. */
 export type EmbedWith = (table: Tensor) => Tensor; // [batch, row, width]
@@ -45,6 +45,15 @@ export function embedOneHotSuffix(oneHot: Tensor /* [suffix, vocabulary] */): Em
     );
     return reshape(embedded, [1, ...embedded.shape]);
   };
+}
+
+/**
+ * One sequence in as many copies as `shift` has, each of whose rows can be moved by itself: the gradient with respect to
+ * the shift, which is zero, tells the copies apart.
+ */
+export function embedCopies(shift: Tensor /* [batch, row, hidden] */): EmbedWith {
+  const tokens = input('tokens', [row], 'int32');
+  return (table) => add(gatherRows(table, tokens), shift);
 }
 
 /** A draft model's table may be padded to another length than the target's; the ids they share come first. */

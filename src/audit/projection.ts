@@ -5,6 +5,7 @@
  * preservation gradients of all answer positions, which is a true null space to first order.
  */
 import { MistletoeError } from '../core/errors.js';
+import { dot, least, removeSpan } from './span-removal.js';
 
 export type Projection =
   | { readonly kind: 'none' }
@@ -25,9 +26,6 @@ export function formatProjection(projection: Projection): string {
   return projection.kind === 'direction' ? `direction(${projection.weight})` : projection.kind;
 }
 
-/** Below this a vector has no direction to speak of. */
-const least = 1e-20;
-
 /**
  * degradation and every preservation gradient are [suffix, vocabulary], flat. `direction` reads their sum's direction,
  * so it may be given the mean gradient alone.
@@ -46,37 +44,12 @@ export function projectGradient(
         : subtractScaled(rest, gradient, (projection.weight * dot(rest, gradient)) / along);
     }, degradation);
   }
-  return orthonormalise(preservation).reduce(
-    (rest, direction) => subtractScaled(rest, direction, dot(rest, direction)),
-    degradation,
-  );
-}
-
-/** Modified Gram-Schmidt, twice, which is enough for orthogonality to rounding; dependent vectors drop out. */
-function orthonormalise(vectors: readonly Float32Array[]): Float32Array[] {
-  const basis: Float32Array[] = [];
-  for (const vector of vectors) {
-    const length = Math.sqrt(dot(vector, vector));
-    if (length * length < least) continue;
-    let rest = vector;
-    for (let pass = 0; pass < 2; pass++) {
-      for (const direction of basis) rest = subtractScaled(rest, direction, dot(rest, direction));
-    }
-    const left = Math.sqrt(dot(rest, rest));
-    if (left > 1e-5 * length) basis.push(rest.map((value) => value / left));
-  }
-  return basis;
+  return removeSpan(degradation, preservation);
 }
 
 export function cosine(left: Float32Array, right: Float32Array): number {
   const lengths = Math.sqrt(dot(left, left) * dot(right, right));
   return lengths < least ? 0 : dot(left, right) / lengths;
-}
-
-function dot(left: Float32Array, right: Float32Array): number {
-  let total = 0;
-  for (let index = 0; index < left.length; index++) total += left[index]! * right[index]!;
-  return total;
 }
 
 function subtractScaled(from: Float32Array, direction: Float32Array, scale: number): Float32Array {

@@ -8,6 +8,7 @@ import { tiny } from '../../test/support/tiny-checkpoints.js';
 import { answerInputs } from './held-answer.js';
 import { objectiveNames } from './objectives.js';
 import { passInputs } from './prompt-state.js';
+import { Scorer } from './scoring.js';
 import { runDeclared } from './search-programs.js';
 
 const audits = new TinyAudits();
@@ -73,16 +74,28 @@ describe.each(variants)('scores with %s', (variant) => {
     expect(gradients.divergence).toBeCloseTo(score!.divergence, 4);
   });
 
-  it('have position gradients whose mean is the preservation gradient', async () => {
-    const { scorer } = parts['total-variation']!;
+  it('have a preservation gradient for every position: what the answer up to there has over the answer before it', async () => {
+    const { scorer, target, drafter, programs, prompt, state } = parts['total-variation']!;
     const suffixIds = randomSuffix('positions');
-    const { divergenceGradient } = await scorer.differentiate(suffixIds);
     const positions = await scorer.differentiatePositions(suffixIds);
     expect(positions).toHaveLength(tinySettings.window);
-    divergenceGradient.forEach((value, index) => {
-      const mean = positions.reduce((total, gradient) => total + gradient[index]!, 0) / positions.length;
-      expect(mean).toBeCloseTo(value, 4);
-    });
+    let before = new Float32Array(suffixLength * vocabularySize);
+    for (const [index, gradient] of positions.entries()) {
+      const count = index + 1;
+      const shortened = {
+        ...prompt,
+        windowIds: prompt.windowIds.slice(0, count),
+        cleanLogits: prompt.cleanLogits.slice(0, count * vocabularySize),
+      };
+      const upTo = new Scorer(target, { target: target.model, drafter }, programs, shortened, state);
+      const mean = (await upTo.differentiate(suffixIds)).divergenceGradient;
+      const sum = mean.map((value) => value * count);
+      expect(sum.some((value, at) => Math.abs(value - before[at]!) > 1e-5)).toBe(true);
+      sum.forEach((value, at) => {
+        expect(gradient[at]).toBeCloseTo(value - before[at]!, 4);
+      });
+      before = sum;
+    }
   });
 });
 

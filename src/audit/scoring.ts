@@ -68,6 +68,11 @@ export class Scorer implements SuffixScorer {
     return this.newest.state;
   }
 
+  /** What stands behind the suffix. */
+  private restIds(): number[] {
+    return [...this.prompt.afterIds, ...this.prompt.windowIds.slice(0, -1)];
+  }
+
   private rowsBehind(first: number, suffixLength: number): number {
     return suffixLength - first + this.prompt.afterIds.length + this.prompt.windowIds.length;
   }
@@ -79,7 +84,7 @@ export class Scorer implements SuffixScorer {
     group: readonly Candidate[],
   ): Promise<Scored[]> {
     const before = first === 0 ? this.state.lastToken : base[first - 1]!;
-    const rest = [...this.prompt.afterIds, ...this.prompt.windowIds.slice(0, -1)];
+    const rest = this.restIds();
     const rows = this.rowsBehind(first, base.length);
     const tokens = new Int32Array(group.length * rows);
     group.forEach(({ suffixIds }, index) => {
@@ -156,17 +161,32 @@ export class Scorer implements SuffixScorer {
     return floatsOf(outputs, 'leavingGradient');
   }
 
-  /** The preservation gradient of every answer position, one backward pass each. */
+  /** The preservation gradient of every answer position: a copy of the sequence for each, some copies at a time. */
   async differentiatePositions(suffixIds: readonly number[]): Promise<Float32Array[]> {
-    const program = await this.programs.positionGradient();
-    const inputs = this.gradientInputs(suffixIds);
+    const program = await this.programs.positionGradients();
+    const { vocabularySize, hiddenSize } = this.models.target.configuration;
     const window = this.prompt.windowIds.length;
+    const rows = this.rowsBehind(0, suffixIds.length);
+    const inputs = {
+      tokens: int32([this.state.lastToken, ...suffixIds, ...this.restIds()]),
+      ...this.answerInputs(),
+      ...passInputs(this.state, this.models, rows),
+    };
+    const width = suffixIds.length * vocabularySize;
+    const most = Math.max(1, Math.floor(rowsPerBatch / rows));
     const gradients: Float32Array[] = [];
-    for (let position = 0; position < window; position++) {
-      const chosen = new Float32Array(window);
-      chosen[position] = 1;
-      const outputs = await runDeclared(program, { ...inputs, position: float32(chosen, [1, window, 1]) });
-      gradients.push(floatsOf(outputs, 'divergenceGradient'));
+    for (let first = 0; first < window; first += most) {
+      const copies = Math.min(most, window - first);
+      const chosen = new Float32Array(copies * window);
+      for (let copy = 0; copy < copies; copy++) chosen[copy * window + first + copy] = 1;
+      const outputs = await runDeclared(program, {
+        ...inputs,
+        position: float32(chosen, [copies, window, 1]),
+        shift: float32(new Float32Array(copies * rows * hiddenSize), [copies, rows, hiddenSize]),
+      });
+      const all = floatsOf(outputs, 'divergenceGradient');
+      for (let copy = 0; copy < copies; copy++)
+        gradients.push(all.subarray(copy * width, (copy + 1) * width));
     }
     return gradients;
   }
@@ -175,11 +195,10 @@ export class Scorer implements SuffixScorer {
     const { vocabularySize } = this.models.target.configuration;
     const oneHot = new Float32Array(suffixIds.length * vocabularySize);
     suffixIds.forEach((token, row) => (oneHot[row * vocabularySize + token] = 1));
-    const rest = [...this.prompt.afterIds, ...this.prompt.windowIds.slice(0, -1)];
     return {
       oneHot: float32(oneHot, [suffixIds.length, vocabularySize]),
       first: int32([this.state.lastToken]),
-      rest: int32(rest),
+      rest: int32(this.restIds()),
       ...this.answerInputs(),
       ...passInputs(this.state, this.models, this.rowsBehind(0, suffixIds.length)),
     };

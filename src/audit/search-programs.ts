@@ -3,15 +3,17 @@ import { lazily } from '../core/lazy.js';
 import { symbol } from '../graph/dimension.js';
 import { gradient } from '../graph/gradient.js';
 import type { Tensor } from '../graph/tensor.js';
+import { matmul } from '../graph/operations/contraction.js';
 import { multiply } from '../graph/operations/elementwise.js';
 import { input } from '../graph/operations/leaves.js';
 import { sum } from '../graph/operations/reductions.js';
-import { reshape } from '../graph/operations/shaping.js';
+import { reshape, slice, transpose } from '../graph/operations/shaping.js';
 import { requireGraph } from '../draft/checks.js';
 import type { Drafter } from '../draft/drafter.js';
 import type { CausalModel } from '../model/causal-model.js';
+import { embeddingTable } from '../model/decoder.js';
 import type { NamedTensors, NamedValues, Program } from '../runtime/program.js';
-import { buildForcedPass, embedIds, embedOneHotSuffix } from './forced-pass.js';
+import { buildForcedPass, embedCopies, embedIds, embedOneHotSuffix, row } from './forced-pass.js';
 import { acceptanceAlong, declareAnswer, followsAnswer, window } from './held-answer.js';
 import type { DivergenceDirection, Objective } from './objectives.js';
 import { leavingAnswer, meanDivergence, positionDivergence, toScalar } from './objectives.js';
@@ -41,8 +43,11 @@ export interface SearchPrograms {
    * level d accepted<d> [batch, window - 1 - d]; of a drafter without graph nothing but what the target says
    */
   readonly scores: () => Promise<Program>;
-  /** The preservation gradient of one answer position at a time, chosen by `position` [1, window, 1]. */
-  readonly positionGradient: () => Promise<Program>;
+  /**
+   * tokens [row], position [batch, window, 1] (which answer position each copy of the sequence is about) and shift
+   * [batch, row, hidden] of zeros -> divergenceGradient [batch, suffix, vocabulary]
+   */
+  readonly positionGradients: () => Promise<Program>;
   /** Gives back what was compiled. Nothing may be asked any more. */
   dispose(): Promise<void>;
 }
@@ -94,8 +99,16 @@ export function compileSearch(
       ]),
     ),
   };
-  const chosen = input('position', [1, window, 1]);
-  const atPosition = toScalar(reshape(sum(multiply(positions, chosen), [1]), [1]));
+  const buildPositionGradients = (): NamedTensors => {
+    const shift = input('shift', [batch, row, configuration.hiddenSize]);
+    const copies = buildForcedPass({ target, window, temperature, depth: 0, embedWith: embedCopies(shift) });
+    const chosen = input('position', [batch, window, 1]);
+    const loss = sum(multiply(positionDivergence(copies, clean, direction), chosen), [0, 1]);
+    const ofRows = gradient(toScalar(reshape(loss, [1])), [shift])[0]!;
+    const table = embeddingTable(configuration, target.scope);
+    // A one-hot row picks a row of the table, so the gradient of the one is the other's, against every row of it.
+    return { divergenceGradient: matmul(slice(ofRows, 1, 1, 1 + suffixLength), transpose(table, [1, 0])) };
+  };
   const compiled = new Set<Program>();
   const compileOnce = (outputs: () => NamedTensors): (() => Promise<Program>) =>
     lazily(async () => {
@@ -111,7 +124,7 @@ export function compileSearch(
       leavingGradient: gradientOf(toScalar(leavingAnswer(pass, answer))),
     })),
     scores: compileOnce(() => scoreOutputs),
-    positionGradient: compileOnce(() => ({ divergenceGradient: gradientOf(atPosition) })),
+    positionGradients: compileOnce(buildPositionGradients),
     async dispose() {
       await Promise.all([...compiled].map((program) => program.dispose()));
     },
