@@ -76,7 +76,7 @@ export interface Contraction {
 }
 
 /** What each segment of keys and values is to the rows that look at it; operations/attention.ts has the meaning. */
-export type SegmentKind = 'shared' | 'own' | 'diagonal';
+export type SegmentKind = 'common' | 'shared' | 'own' | 'diagonal';
 
 export interface Attention {
   readonly segments: readonly SegmentKind[];

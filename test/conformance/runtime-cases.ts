@@ -55,10 +55,11 @@ const coarse: Draw = (random) => random.nextInteger(3) - 1;
 const batch = symbol('batch');
 const position = symbol('position');
 const past = symbol('past');
+const stem = symbol('stem');
 const runs: readonly Sizes[] = [
-  { batch: 2, position: 3, past: 4, lanes: 2 },
-  { batch: 1, position: 5, past: 1, lanes: 3 },
-  { batch: 3, position: 1, past: 2, lanes: 1 },
+  { batch: 2, position: 3, past: 4, stem: 3, lanes: 2 },
+  { batch: 1, position: 5, past: 1, stem: 2, lanes: 3 },
+  { batch: 3, position: 1, past: 2, stem: 1, lanes: 1 },
 ];
 
 export function drawValues(
@@ -360,12 +361,13 @@ function attentionCase(name: string, options: AttentionSizes): RuntimeCase {
   const size = 3;
   const head = multiplyDimensions(lanes ?? 1, keyValueHeads);
   const shapes: Readonly<Record<SegmentKind, readonly Dimension[]>> = {
+    common: [stem, keyValueHeads, size],
     shared: [past, head, size],
     own: [b, position, head, size],
     diagonal: [b, position, head, size],
   };
   const seen = segments
-    .map((kind) => ({ shared: past, own: position, diagonal: 0 })[kind])
+    .map((kind) => ({ common: stem, shared: past, own: position, diagonal: 0 })[kind])
     .reduce<Dimension>(addDimensions, 0);
   const rows = [position, seen];
   const output = attention(
@@ -379,7 +381,11 @@ function attentionCase(name: string, options: AttentionSizes): RuntimeCase {
     { heads: count, keyValueHeads, scale: 0.6 },
   );
   // Lengths that stand in sums and products only would not be known.
-  const known = [b, past, position, ...(lanes === undefined ? [] : [lanes])];
+  const pasts = [
+    ...(segments.includes('common') ? [stem] : []),
+    ...(segments.includes('shared') ? [past] : []),
+  ];
+  const known = [b, ...pasts, position, ...(lanes === undefined ? [] : [lanes])];
   const carrier = input('carrier', known);
   const total = reductions.sum(
     carrier,
@@ -408,6 +414,18 @@ const attentionCases: readonly RuntimeCase[] = [
     ...{ segments: ['shared', 'own'], batch: 1, lanes: symbol('lanes'), heads: 4, keyValueHeads: 2 },
   }),
   attentionCase('lanes in a batch', { segments: ['own'], lanes: symbol('lanes') }),
+  attentionCase('what lanes have in common', {
+    ...{ segments: ['common', 'shared', 'own'], batch: 1, lanes: symbol('lanes') },
+  }),
+  attentionCase('what lanes have in common, groups', {
+    segments: ['common', 'shared', 'own'],
+    ...{ batch: 1, lanes: symbol('lanes'), heads: 4, keyValueHeads: 2 },
+  }),
+  attentionCase('what lanes of a batch have in common', {
+    segments: ['common', 'own', 'diagonal'],
+    ...{ lanes: symbol('lanes'), heads: 4, keyValueHeads: 2 },
+  }),
+  attentionCase('what one lane has in common with nobody', { segments: ['common', 'own'] }),
   attentionCase('a diagonal', { segments: ['shared', 'own', 'diagonal'] }),
   attentionCase('diagonals of one sequence', { segments: ['own', 'diagonal', 'diagonal'], batch: 1 }),
   attentionCase('diagonals and groups', {

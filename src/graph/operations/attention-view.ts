@@ -1,7 +1,8 @@
 /**
  * An attention's inputs as contractions read them, and the weights that both its meaning and its gradient are made of.
- * Axes are named: b batch, t position, k key-value head of all lanes, g head within its group, u seen, d size. Those of
- * length 1 are left out: every reshaping saved is time saved at each token.
+ * Axes are named: b batch, t position, k key-value head of all lanes, g head within its group, u seen, d size. Where
+ * lanes have keys in common, s is the lane and k the key-value head within it. Axes of length 1 are left out: every
+ * reshaping saved is time saved at each token.
  */
 import type { Dimension } from '../dimension.js';
 import { addDimensions, equalDimensions, multiplyDimensions } from '../dimension.js';
@@ -13,8 +14,8 @@ import { concatenate, reshape, slice, transpose } from './shaping.js';
 
 export interface AttentionView {
   readonly queries: Tensor;
-  readonly queryAxes: string; // b t k g d
-  readonly mixedAxes: string; // b k g t d, of the result before positions come first
+  readonly queryAxes: string; // b t s k g d
+  readonly mixedAxes: string; // b s k g t d, of the result before positions come first
   readonly segments: readonly SegmentView[];
   readonly toMixed: (result: Tensor) => Tensor;
   readonly fromMixed: (mixed: Tensor) => Tensor;
@@ -24,7 +25,7 @@ export interface SegmentView {
   readonly keys: Tensor;
   readonly values: Tensor;
   readonly axes: string; // of keys and values
-  readonly scoreAxes: string; // b k g t u; a diagonal has no u
+  readonly scoreAxes: string; // b s k g t u; a diagonal has no u
   readonly isDiagonal: boolean;
   readonly length: Dimension;
 }
@@ -39,10 +40,14 @@ export function viewAttention({ inputs, attributes, shape }: TensorOf<'attention
   const [batch, position, , size] = shape;
   const group = heads / keyValueHeads;
   const [b, g] = [batch === 1 ? '' : 'b', group === 1 ? '' : 'g'];
-  const [queryAxes, mixedAxes] = [`${b} t k ${g} d`, `${b} k ${g} t d`];
-  const keyValueHead = multiplyDimensions(lanesOf(inputs[1]!), keyValueHeads);
+  const lanes = lanesOf(inputs[1]!);
+  const isParted = lanes !== 1 && attributes.segments.includes('common');
+  const k = isParted ? 's k' : 'k';
+  const [queryAxes, mixedAxes] = [`${b} t ${k} ${g} d`, `${b} ${k} ${g} t d`];
+  const keyValueHead = isParted ? keyValueHeads : multiplyDimensions(lanes, keyValueHeads);
   const arrange = (tensor: Tensor, axes: string): Tensor => {
-    const sizes = { b: batch!, t: position!, k: keyValueHead, g: group, u: tensor.shape.at(-3)!, d: size! };
+    const seen = tensor.shape.at(-3)!;
+    const sizes = { b: batch!, t: position!, s: lanes, k: keyValueHead, g: group, u: seen, d: size! };
     return reshape(
       tensor,
       listAxes(axes).map((axis) => sizes[axis as keyof typeof sizes]),
@@ -58,12 +63,14 @@ export function viewAttention({ inputs, attributes, shape }: TensorOf<'attention
   const segments = attributes.segments.map((kind, index): SegmentView => {
     const [keys, values] = inputs.slice(2 + 2 * index) as [Tensor, Tensor];
     const isDiagonal = kind === 'diagonal';
-    const axes = { shared: 'u k d', own: `${b} u k d`, diagonal: `${b} t k d` }[kind];
+    const axes = { common: 'u k d', shared: `u ${k} d`, own: `${b} u ${k} d`, diagonal: `${b} t ${k} d` }[
+      kind
+    ];
     return {
       keys: arrange(keys, axes),
       values: arrange(values, axes),
       axes,
-      scoreAxes: isDiagonal ? `${b} k ${g} t` : `${b} k ${g} t u`,
+      scoreAxes: isDiagonal ? `${b} ${k} ${g} t` : `${b} ${k} ${g} t u`,
       isDiagonal,
       length: isDiagonal ? 1 : keys.shape.at(-3)!,
     };
@@ -78,7 +85,7 @@ export function viewAttention({ inputs, attributes, shape }: TensorOf<'attention
   };
 }
 
-/** How much each row sees of everything: one softmax over all segments. [b k g t, seen and diagonals] */
+/** How much each row sees of everything: one softmax over all segments. [b s k g t, seen and diagonals] */
 export function weigh(node: TensorOf<'attention'>, { queries, queryAxes, segments }: AttentionView): Tensor {
   const score = ({ keys, axes, scoreAxes, isDiagonal }: SegmentView): Tensor => {
     const scores = contract(queries, keys, `${queryAxes}, ${axes} -> ${scoreAxes}`, node.attributes.scale);
@@ -89,7 +96,7 @@ export function weigh(node: TensorOf<'attention'>, { queries, queryAxes, segment
   return softmax(concatenate([masked, ...segments.filter(({ isDiagonal }) => isDiagonal).map(score)], -1));
 }
 
-/** Scores as the mask is added to them: [b k g t u] -> [b, lane, head, t, u] if it tells lanes apart. */
+/** Scores as the mask is added to them: [b s k g t u] -> [b, lane, head, t, u] if it tells lanes apart. */
 export function partLanes(scores: Tensor, { inputs, attributes, shape }: TensorOf<'attention'>): Tensor {
   const mask = inputs[1]!;
   if (mask.shape.length !== 4) return scores;

@@ -2,13 +2,14 @@
  * Attention as one operation, so that a lowering can fuse it; `spellOutAttention` says it in the others. Rows look at
  * segments of keys and values, and one softmax goes over all that they see:
  *
- *   shared    [seen, keyValueHead, size]             one copy for the whole batch, such as a cache
- *   own       [batch, seen, keyValueHead, size]      rows of the same sequence
- *   diagonal  [batch, position, keyValueHead, size]  row t sees row t of it and nothing else
+ *   common    [seen, keyValueHead, size]                    one copy for all lanes too, such as a common beginning
+ *   shared    [seen, lane * keyValueHead, size]             one copy for the whole batch, such as a cache
+ *   own       [batch, seen, lane * keyValueHead, size]      rows of the same sequence
+ *   diagonal  [batch, position, lane * keyValueHead, size]  row t sees row t of it and nothing else
  *
- * The mask is added to the scores of shared and own segments, in their order; diagonals come last and are always
- * seen. Heads fall into groups that share a key-value head (Ainslie et al., 2305.13245), and into lanes of sequences
- * that run side by side, each with a mask of its own.
+ * The mask is added to the scores of all but diagonals, in the order of the segments; diagonals come last and are
+ * always seen. Heads fall into groups that share a key-value head (Ainslie et al., 2305.13245), and into lanes of
+ * sequences that run side by side, each with a mask of its own.
  */
 import type { Dimension } from '../dimension.js';
 import {
@@ -50,8 +51,12 @@ export function attention(
   let seen: Dimension = 0;
   segments.forEach(({ kind, keys, values }, index) => {
     const length = keys.shape.at(-3) ?? 0;
-    const leading = { shared: [length], own: [batch!, length], diagonal: [batch!, position!] }[kind];
-    const expected = [...leading, multiplyDimensions(lanes, keyValueHeads), size!];
+    const rows = [length];
+    const leading = { common: rows, shared: rows, own: [batch!, length], diagonal: [batch!, position!] }[
+      kind
+    ];
+    const ownHeads = multiplyDimensions(kind === 'common' ? 1 : lanes, keyValueHeads);
+    const expected = [...leading, ownHeads, size!];
     if (!equalShapes(keys.shape, expected) || !equalShapes(values.shape, expected)) {
       refuse('attention', `needs ${kind} keys and values of ${formatShape(expected)}`, [keys, values]);
     }

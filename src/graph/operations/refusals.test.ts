@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { MistletoeError } from '../../core/errors.js';
 import { symbol } from '../dimension.js';
 import { gradient } from '../gradient.js';
-import type { Tensor } from '../tensor.js';
+import type { SegmentKind, Tensor } from '../tensor.js';
 import { attention } from './attention.js';
 import { contract, matmul } from './contraction.js';
 import { add, cast, equal, greater, select, sigmoid } from './elementwise.js';
@@ -21,7 +21,7 @@ const integers = (...shape: number[]): Tensor => input('i', shape, 'int32');
 const flags = (...shape: number[]): Tensor => input('f', shape, 'bool');
 
 const heads = { heads: 4, keyValueHeads: 2, scale: 1 };
-const rows = (kind: 'shared' | 'own' | 'diagonal', ...shape: (number | string)[]) => ({
+const rows = (kind: SegmentKind, ...shape: (number | string)[]) => ({
   kind,
   keys: floats(...shape),
   values: floats(...shape),
@@ -216,6 +216,11 @@ const refusals: readonly (readonly [string, () => unknown, string])[] = [
     'attention to keys of another size',
     () => attention(floats(1, 3, 4, 8), [rows('own', 1, 5, 2, 6)], floats(3, 5), heads),
     'attention: needs own keys and values of [1, 5, 2, 8] (given float32 [1, 5, 2, 6]',
+  ],
+  [
+    'attention to a common beginning with keys for each lane',
+    () => attention(floats(1, 3, 8, 8), [rows('common', 5, 4, 8)], floats(2, 1, 3, 5), heads),
+    'attention: needs common keys and values of [5, 2, 8]',
   ],
   [
     'attention to a diagonal of other rows',

@@ -71,9 +71,8 @@ export function planAttention(
       text.line('const int sequence = item / (heads * tiles);');
       text.line(`const int own = min(${R}, rows - firstRow);`);
       text.line(`const int laneOf = head / ${headsOfLane};`);
-      text.line(
-        `const int keyHead = laneOf * ${keyValueHeads} + (head % ${headsOfLane}) / ${headsOfLane / keyValueHeads};`,
-      );
+      text.line(`const int commonHead = (head % ${headsOfLane}) / ${headsOfLane / keyValueHeads};`);
+      text.line(`const int keyHead = laneOf * ${keyValueHeads} + commonHead;`);
       text.line('__syncthreads();');
       text.block(`for (int i = threadIdx.x; i < ${R * size}; i += blockDim.x)`, () => {
         // Rows that are not there repeat the last one and are not stored.
@@ -90,9 +89,10 @@ export function planAttention(
       segments.forEach((kind, index) => {
         const [keys, values] = [sides[2 * index]!, sides[2 * index + 1]!];
         const length = text.dimension(keys.shape.at(-3)!);
-        const start = kind === 'shared' ? '0' : `sequence * ${length}`;
+        const start = kind === 'own' ? `sequence * ${length}` : '0';
+        const [stride, own] = kind === 'common' ? [keyValueHeads, 'commonHead'] : ['keyHeads', 'keyHead'];
         const element = (column: string): string =>
-          `((long long)(${start} + ${column}) * keyHeads + keyHead) * ${size}`;
+          `((long long)(${start} + ${column}) * ${stride} + ${own}) * ${size}`;
         text.block(`for (int first = 0; first < ${length}; first += ${chunk})`, () => {
           text.line(`const int length = min(${chunk}, ${length} - first);`);
           text.block(`for (int u = warp; u < length; u += ${warps})`, () => {

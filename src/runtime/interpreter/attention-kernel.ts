@@ -27,7 +27,12 @@ export function runAttention(
       const rows =
         kind === 'diagonal' ? [position] : Array.from({ length: keys.shape.at(-3)! }, (_, at) => at);
       return rows.map((at) => {
-        const row = kind === 'shared' ? [at, keyValueHead] : [batch, at, keyValueHead];
+        const row = {
+          common: [at, keyValueHead % keyValueHeads],
+          shared: [at, keyValueHead],
+          own: [batch, at, keyValueHead],
+          diagonal: [batch, at, keyValueHead],
+        }[kind];
         let product = 0;
         for (let pair = 0; pair < size; pair++) {
           product += read(queries!, [batch, position, head, pair]) * read(keys, [...row, pair]);
