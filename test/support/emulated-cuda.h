@@ -18,6 +18,14 @@ inline bool isfinite(float x) { return __builtin_isfinite(x); }
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __shared__ static
 
+struct alignas(8) uint2 {
+  unsigned x, y;
+};
+
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+
 // Declarations of shared memory are rewritten to these before they get here.
 #define EMULATED_STATIC_SHARED(name)         \
   static uint64_t name##_lastBlock;          \

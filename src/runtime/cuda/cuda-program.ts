@@ -4,7 +4,7 @@
  * back. A run like the one before it (the same layout, the same buffers read) is recorded, and the next ones replay it.
  */
 import { MistletoeError } from '../../core/errors.js';
-import type { DimensionBindings } from '../../graph/dimension.js';
+import type { Dimension, DimensionBindings } from '../../graph/dimension.js';
 import type { Wanted } from '../host-values.js';
 import { namesOf } from '../host-values.js';
 import type {
@@ -20,24 +20,19 @@ import { resident } from '../program.js';
 import type { DeviceMemory } from './device-memory.js';
 import { allocateRows, deviceRowsOf } from './device-rows.js';
 import type { Address, Kernel, Recording } from './device.js';
+import type { KernelPlan } from './kernel-plan.js';
 import type { LaidStep, RunLayout } from './run-layout.js';
 import { layOutRun, measureWith, roundLengths } from './run-layout.js';
 import type { OutputKind, RunPlan } from './run-plan.js';
-import { planRun } from './run-plan.js';
+import { describeRows, findExact, listRows, planRun } from './run-plan.js';
 import { bindValues, packValues, viewValues } from './run-values.js';
-import type { Place, Schedule } from './schedule.js';
-
-/** Of one step. */
-export interface StepKernels {
-  readonly usual: Kernel;
-  readonly other: Kernel | undefined;
-}
+import type { Schedule } from './schedule.js';
+import type { Place } from './step.js';
 
 export interface ProgramParts {
   readonly inputs: readonly InputDescription[];
   readonly schedule: Schedule;
-  /** [step] of those that are kernels. */
-  readonly kernels: ReadonlyMap<number, StepKernels>;
+  readonly kernels: ReadonlyMap<KernelPlan, Kernel>;
   /** Weights and tables, which lie there from the beginning. [place's key] */
   readonly brought: ReadonlyMap<object, Address>;
   readonly dispose: () => void;
@@ -62,6 +57,9 @@ const mostLayouts = 64;
 export class CudaProgram implements Program {
   readonly inputs: readonly InputDescription[];
   private readonly runs = new Map<string, PlannedRuns>();
+  /** Symbols whose lengths are not rounded. */
+  private readonly exact: ReadonlySet<string>;
+  private readonly rows: readonly Dimension[];
   private isDisposed = false;
 
   constructor(
@@ -69,6 +67,8 @@ export class CudaProgram implements Program {
     private readonly parts: ProgramParts,
   ) {
     this.inputs = parts.inputs;
+    this.exact = findExact(parts.schedule.steps);
+    this.rows = listRows(parts.schedule);
   }
 
   run(values: MixedValues, wanted?: readonly string[]): Promise<NamedValues>;
@@ -135,17 +135,20 @@ export class CudaProgram implements Program {
         destination === 'host' ? 'host' : 'buffer',
       ]),
     );
+    const rounded = roundLengths(bindings, this.exact);
+    const { size } = measureWith(rounded);
+    const { schedule } = this.parts;
     const outputsKey = [
+      describeRows(this.rows, size),
       ...[...kinds].map(([name, kind]) => `${name} ${kind}`),
       ...sent.map(({ name }) => name),
     ].join();
     const planned = this.runs.get(outputsKey) ?? {
-      plan: planRun(this.parts.schedule, kinds),
+      plan: planRun(schedule, kinds, size),
       layouts: new Map<string, LaidRun>(),
     };
     this.runs.set(outputsKey, planned);
     const { plan, layouts } = planned;
-    const rounded = roundLengths(bindings, plan.exact);
     const key = [...rounded].map(([name, length]) => `${name}=${length}`).join(' ');
     let laid = layouts.get(key);
     if (laid === undefined) {
@@ -184,11 +187,11 @@ export class CudaProgram implements Program {
   private launch(step: LaidStep, addressOf: (place: Place) => Address, base: Address): void {
     const { device } = this.memory;
     if (step.kind === 'kernel') {
-      const { grid, block, operands, symbols } = step;
-      const { usual, other } = this.parts.kernels.get(step.step)!;
-      const kernel = step.isOther ? other! : usual;
+      const { plan, grid, block, symbols } = step;
+      const operands = (plan.operands as readonly Place[]).map(addressOf);
       const lengths = base + BigInt(symbols);
-      device.launch({ kernel, grid, block, arguments: [lengths, ...operands.map(addressOf)] });
+      const kernel = this.parts.kernels.get(plan)!;
+      device.launch({ kernel, grid, block, arguments: [lengths, ...operands] });
       return;
     }
     const { places, product } = step;

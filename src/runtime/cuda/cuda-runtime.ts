@@ -10,17 +10,18 @@ import type { CompileOptions, NamedTensors, Program, Runtime } from '../program.
 import type { RowBuffer } from '../row-buffer.js';
 import type { WeightStore } from '../weights.js';
 import { isAttentionFusable } from './attention-kernel.js';
-import type { StepKernels } from './cuda-program.js';
 import { CudaProgram } from './cuda-program.js';
 import { DeviceMemory } from './device-memory.js';
 import type { Allocation } from './device-rows.js';
 import { allocateRows } from './device-rows.js';
 import { DeviceWeights } from './device-weights.js';
-import type { Address, Device, ElementType, KernelModule } from './device.js';
+import type { Address, Device, ElementType, Kernel, KernelModule } from './device.js';
 import type { KernelPlan } from './kernel-plan.js';
 import { kernelPrelude } from './kernel-plan.js';
-import type { Place, ProductType, Schedule } from './schedule.js';
+import type { ProductType, Schedule } from './schedule.js';
 import { scheduleGraph } from './schedule.js';
+import type { Place } from './step.js';
+import { plansOf } from './step.js';
 
 /** Programs that run often on few rows keep the attention that a kernel can do. */
 const spellOutOthers: RewriteRule = (tensor) =>
@@ -69,7 +70,10 @@ class CudaRuntime implements Runtime {
       options.packed === true ? spellOutOthers : spellOutAttention,
       planContraction,
     ]);
-    const schedule = scheduleGraph(graph, this.productType);
+    const schedule = scheduleGraph(graph, {
+      productType: this.productType,
+      fewRows: options.packed === true,
+    });
     const kernels = this.compileKernels(schedule);
     const brought = new Map<object, Address>();
     const tables: Allocation[] = [];
@@ -96,8 +100,8 @@ class CudaRuntime implements Runtime {
     return table;
   }
 
-  /** [step] -> its kernels; equal texts are compiled once. */
-  private compileKernels(schedule: Schedule): ReadonlyMap<number, StepKernels> {
+  /** Equal texts are compiled once. */
+  private compileKernels(schedule: Schedule): ReadonlyMap<KernelPlan, Kernel> {
     const names = new Map<string, string>(); // text -> name
     const nameOf = (plan: KernelPlan): string => {
       const text = plan.write('kernel');
@@ -105,22 +109,13 @@ class CudaRuntime implements Runtime {
       names.set(text, name);
       return name;
     };
-    const ofSteps = schedule.steps.flatMap((step, at) =>
-      step.kind === 'kernel'
-        ? [{ at, usual: nameOf(step.plan), other: step.other && nameOf(step.other.plan) }]
-        : [],
-    );
+    const named = schedule.steps.flatMap(plansOf).map((plan) => [plan, nameOf(plan)] as const);
     if (names.size === 0) return new Map();
     const bodies = [...names].map(([text, name]) => text.replace('void kernel(', `void ${name}(`));
     const source = [kernelPrelude, ...bodies].join('\n');
     const module = this.modules.get(source) ?? this.device.compile(source);
     this.modules.set(source, module);
-    return new Map(
-      ofSteps.map(({ at, usual, other }) => [
-        at,
-        { usual: module.kernel(usual), other: other === undefined ? undefined : module.kernel(other) },
-      ]),
-    );
+    return new Map(named.map(([plan, name]) => [plan, module.kernel(name)]));
   }
 
   async dispose(): Promise<void> {

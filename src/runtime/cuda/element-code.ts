@@ -16,6 +16,12 @@ export type ElementIndex = { readonly axes: readonly string[] } | { readonly fla
 /** Where a tensor lies, if it does: undefined is computed where it is needed. */
 export type FindOperand = (tensor: Tensor) => KernelOperand | undefined;
 
+/** Elements that a kernel has computed before, all at one flat index. */
+export interface GivenElements {
+  readonly at: string;
+  readonly names: ReadonlyMap<Tensor, string>;
+}
+
 export const elementType = (tensor: Tensor): ValueType =>
   tensor.dtype === 'int32' || tensor.dtype === 'bool' ? 'int' : 'float';
 
@@ -68,6 +74,10 @@ const arithmetic: Readonly<Record<string, (a: string, b: string, c: string) => s
   equal: (a, b) => `${a} == ${b}`,
   select: (a, b, c) => `${a} != 0 ? ${b} : ${c}`,
 };
+
+/** Operations whose elements need the elements at the same place, where shapes are equal. */
+export const isElementwise = ({ operation }: Tensor): boolean =>
+  operation in arithmetic || operation === 'cast' || operation === 'stopGradient' || operation === 'reshape';
 
 /** Operations whose elements are written into the kernels that need them. */
 export const isWrittenInPlace = ({ operation }: Tensor): boolean =>
@@ -171,12 +181,18 @@ export class ElementCode {
   constructor(
     readonly text: KernelText,
     private readonly find: FindOperand,
+    private readonly given?: GivenElements,
   ) {}
 
   /** An expression for the element of a tensor at this index. */
   element(tensor: Tensor, index: ElementIndex): string {
     const { text } = this;
     const type = elementType(tensor);
+    const known = this.given?.names.get(tensor);
+    if (known !== undefined) {
+      if ('flat' in index && index.flat === this.given!.at) return known;
+      throw new MistletoeError('runtime', `An element of ${tensor.operation} at another place was needed.`);
+    }
     const operand = this.find(tensor);
     if (operand !== undefined)
       return text.define(type, text.load(operand, flatOf(text, index, tensor.shape)));

@@ -24,6 +24,18 @@ export type ThreadNeed =
 /** Helpers that kernels may call; the compiler drops what is not used. */
 export const kernelPrelude = `${halfCode}
 
+// What is read only once goes past the first cache, where what is read often stays.
+__device__ uint4 loadOnce(const uint4* from) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  uint4 value;
+  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w) : "l"(from));
+  return value;
+#else
+  return *from;
+#endif
+}
+
 // Sums and maxima over all threads of a block, the same in every thread: each warp adds the parts of all warps.
 __device__ float blockSum(float value) {
   __shared__ float parts[32];
@@ -87,11 +99,26 @@ export function writeKernel(
   threads: ThreadNeed,
   write: (writing: Writing) => void,
 ): KernelPlan {
+  return finishKernel([result], threads, (text) => {
+    write({ text, code: new ElementCode(text, find), result });
+  });
+}
+
+/**
+ * The same with several results, for kernels that find their operands by themselves.
+ * @param bound threads of a block at most, where the compiler should use all registers that those leave
+ */
+export function finishKernel(
+  results: readonly KernelOperand[],
+  threads: ThreadNeed,
+  write: (text: KernelText) => void,
+  bound?: number,
+): KernelPlan {
   const text = new KernelText();
-  write({ text, code: new ElementCode(text, find), result });
-  const written = new Set<object>([result.key]);
+  write(text);
+  const written = new Set(results.map(({ key }) => key));
   return {
-    write: (name) => text.finish(name, written),
+    write: (name) => text.finish(name, written, bound),
     operands: text.operands,
     symbols: text.symbols,
     threads,

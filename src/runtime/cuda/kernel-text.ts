@@ -13,13 +13,19 @@ export interface KernelOperand {
   readonly type: ElementType;
 }
 
-const storageTypes: Readonly<Record<ElementType, string>> = {
+export const storageTypes: Readonly<Record<ElementType, string>> = {
   float32: 'float',
   bfloat16: 'unsigned short',
   float16: 'unsigned short',
   int32: 'int',
   bool: 'unsigned char',
 };
+
+/** A value as it is stored. */
+export function narrow(type: ElementType, value: string): string {
+  if (type === 'bool') return `(${value}) != 0`;
+  return type === 'bfloat16' ? `toBfloat16(${value})` : type === 'float16' ? `toFloat16(${value})` : value;
+}
 
 /** What a value is while it is computed with. */
 export type ValueType = 'float' | 'int';
@@ -54,10 +60,7 @@ export class KernelText {
   }
 
   store(operand: KernelOperand, at: string, value: string): void {
-    const { type } = operand;
-    const narrow =
-      type === 'bfloat16' ? `toBfloat16(${value})` : type === 'float16' ? `toFloat16(${value})` : value;
-    this.line(`${this.pointer(operand)}[${at}] = ${type === 'bool' ? `(${value}) != 0` : narrow};`);
+    this.line(`${this.pointer(operand)}[${at}] = ${narrow(operand.type, value)};`);
   }
 
   dimension(dimension: Dimension): string {
@@ -120,15 +123,19 @@ export class KernelText {
     this.line('}');
   }
 
-  /** The whole kernel; its first parameter holds the values of the symbols. */
-  finish(name: string, written: ReadonlySet<object>): string {
+  /**
+   * The whole kernel; its first parameter holds the values of the symbols.
+   * @param threads of a block at most, where the compiler should use all registers that those leave
+   */
+  finish(name: string, written: ReadonlySet<object>, threads?: number): string {
+    const bounds = threads === undefined ? '' : `__launch_bounds__(${threads}) `;
     const parameters = this.operands.map(
       ({ key, type }, index) =>
         `${written.has(key) ? '' : 'const '}${storageTypes[type]}* __restrict__ p${index}`,
     );
     const symbols = this.symbols.map((_, index) => `  const int s${index} = symbols[${index}];`);
     return [
-      `extern "C" __global__ void ${name}(${['const int* symbols', ...parameters].join(', ')}) {`,
+      `extern "C" __global__ ${bounds}void ${name}(${['const int* symbols', ...parameters].join(', ')}) {`,
       ...symbols,
       ...this.scopes[0]!.lines,
       '}',

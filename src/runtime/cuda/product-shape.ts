@@ -1,16 +1,24 @@
 /** A planned contraction as one call of a product: sizes and strides from how its sides lie. */
+import { MistletoeError } from '../../core/errors.js';
 import type { SideLayout } from '../../graph/contraction-plan.js';
+import { readMatrixProduct } from '../../graph/contraction-plan.js';
 import type { Shape } from '../../graph/dimension.js';
 import type { TensorOf } from '../../graph/tensor.js';
 import type { MatrixOperand, Product } from './device.js';
-import type { Place } from './schedule.js';
-import { requireProduct } from './schedule.js';
+import type { Place } from './step.js';
 
 type LaidOperand = Omit<MatrixOperand, 'address'>;
 export interface ProductShape extends Omit<Product, 'left' | 'right' | 'result'> {
   readonly left: LaidOperand;
   readonly right: LaidOperand;
   readonly result: Omit<LaidOperand, 'transposed'>;
+}
+
+/** How a contraction's sides lie, for whoever makes the call. */
+export function requireProduct(tensor: TensorOf<'contract'>) {
+  const product = readMatrixProduct(tensor.attributes);
+  if (product !== undefined) return product;
+  throw new MistletoeError('runtime', 'A contraction was lowered before it was planned as a product.');
 }
 
 export function shapeProduct(

@@ -10,12 +10,13 @@ import { evaluateDimension } from '../../graph/dimension.js';
 import type { InputDescription } from '../program.js';
 import type { Launch } from './device.js';
 import { bytesOf } from './element-size.js';
-import type { ThreadNeed } from './kernel-plan.js';
+import type { KernelPlan, ThreadNeed } from './kernel-plan.js';
 import { alignBytes, planMemory } from './memory-plan.js';
 import type { ProductShape } from './product-shape.js';
 import { shapeProduct } from './product-shape.js';
 import type { RunPlan } from './run-plan.js';
-import type { Place } from './schedule.js';
+import type { FewRowsStep, KernelStep, Place } from './step.js';
+import { resultsOf } from './step.js';
 
 export interface RunLayout {
   readonly steps: readonly LaidStep[];
@@ -36,10 +37,7 @@ export interface RunLayout {
 export type LaidStep =
   | {
       readonly kind: 'kernel';
-      readonly step: number;
-      /** Whether it is the step's other kernel. */
-      readonly isOther: boolean;
-      readonly operands: readonly Place[];
+      readonly plan: KernelPlan;
       /** Where the values of its symbols lie among what is sent. */
       readonly symbols: number;
       readonly grid: Launch['grid'];
@@ -70,7 +68,7 @@ export function layOutRun(
   bindings: DimensionBindings,
 ): RunLayout {
   const measure = measureWith(bindings);
-  for (const { step } of steps) measure.requireSmall(step.result);
+  for (const step of steps) for (const place of resultsOf(step)) measure.requireSmall(place);
   let sentBytes = 0;
   const inputOffsets = new Map<string, number>();
   for (const { name, shape, dtype } of sent) {
@@ -85,18 +83,17 @@ export function layOutRun(
     lists.set(key, known);
     return known.offset;
   };
-  const laid = steps.flatMap(({ step, at }): LaidStep[] => {
-    if (measure.count(step.result.tensor.shape) === 0) return [];
+  const laid = steps.flatMap((step): LaidStep[] => {
+    if (resultsOf(step).every(({ tensor }) => measure.count(tensor.shape) === 0)) return [];
     if (step.kind === 'product') {
       const { left, right, result } = step;
       const product = shapeProduct(step.tensor, [left, right, result], measure.sizes);
       return [{ kind: 'product', places: { left, right, result }, product }];
     }
-    const isOther = step.other !== undefined && measure.size(step.other.length) >= step.other.from;
-    const { operands, symbols, threads } = isOther ? step.other.plan : step.plan;
-    const launch = chooseThreads(threads, measure.size);
-    const places = operands as readonly Place[];
-    return [{ kind: 'kernel', step: at, isOther, operands: places, symbols: listOf(symbols), ...launch }];
+    const plan = choosePlan(step, measure.size);
+    return [
+      { kind: 'kernel', plan, symbols: listOf(plan.symbols), ...chooseThreads(plan.threads, measure.size) },
+    ];
   });
   const planned = planMemory(
     values.map(({ place, from, until }) => ({ bytes: measure.bytes(place), from, until })),
@@ -117,6 +114,14 @@ export function layOutRun(
     ...{ steps: laid, symbolLists: [...lists.values()], inputOffsets, sentBytes: alignBytes(sentBytes) },
     ...{ offsets, hostOffset, hostBytes, hostOffsets, totalBytes: hostOffset + hostBytes },
   };
+}
+
+function choosePlan(step: KernelStep | FewRowsStep, size: (dimension: Dimension) => number): KernelPlan {
+  if (step.kind === 'few-rows') {
+    const rows = size(step.rows);
+    return step.forms.find((form) => form.rows >= rows)!.plan;
+  }
+  return step.other !== undefined && size(step.other.length) >= step.other.from ? step.other.plan : step.plan;
 }
 
 function chooseThreads(need: ThreadNeed, size: (dimension: Dimension) => number) {

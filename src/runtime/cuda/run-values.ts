@@ -5,7 +5,7 @@ import type { InputDescription, MixedValues, TensorValue } from '../program.js';
 import type { RowMemory } from './device-rows.js';
 import { deviceRowsOf } from './device-rows.js';
 import type { RunLayout } from './run-layout.js';
-import type { Place } from './schedule.js';
+import type { Place } from './step.js';
 
 /** The lengths that the given values have, which are checked to be the declared ones. */
 export function bindValues(

@@ -4,41 +4,19 @@
  * read it and it is more than a view; everything else is computed inside the kernel that needs it. A reshape is another
  * name for the memory of what it reshapes.
  */
-import { MistletoeError } from '../../core/errors.js';
-import { readMatrixProduct } from '../../graph/contraction-plan.js';
-import type { Dimension, Shape } from '../../graph/dimension.js';
-import type { Tensor, TensorOf } from '../../graph/tensor.js';
+import type { Shape } from '../../graph/dimension.js';
+import type { Tensor } from '../../graph/tensor.js';
 import { sortTopologically } from '../../graph/tensor.js';
 import type { NamedTensors } from '../program.js';
 import type { ElementType, FloatType } from './device.js';
 import { isWrittenInPlace } from './element-code.js';
 import { manyRows, planAttention } from './attention-kernel.js';
-import type { KernelPlan } from './kernel-plan.js';
+import { fuseFewRows } from './few-rows-plan.js';
 import { rootOf } from './memory-root.js';
+import type { KernelPlan } from './kernel-plan.js';
 import { isRowOperation, planMap, planRows, planScatter, planSum } from './kernels.js';
-import type { KernelOperand } from './kernel-text.js';
-
-/** A tensor in memory. Its identity is the operand's key. */
-export interface Place extends KernelOperand {
-  readonly tensor: Tensor;
-  readonly origin: 'input' | 'weight' | 'constant' | 'computed';
-}
-
-export type Step =
-  | {
-      readonly kind: 'kernel';
-      readonly plan: KernelPlan;
-      /** Instead, where a length is at least so much. */
-      readonly other?: { readonly plan: KernelPlan; readonly from: number; readonly length: Dimension };
-      readonly result: Place;
-    }
-  | {
-      readonly kind: 'product';
-      readonly tensor: TensorOf<'contract'>;
-      readonly left: Place;
-      readonly right: Place;
-      readonly result: Place;
-    };
+import type { PlainStep, Place, Step } from './step.js';
+import { readsOf, resultsOf } from './step.js';
 
 export interface Schedule {
   readonly steps: readonly Step[];
@@ -52,8 +30,14 @@ export interface Schedule {
 /** In which type products read what they multiply: sums are float32 all the same. */
 export type ProductType = FloatType;
 
-export function scheduleGraph(outputs: NamedTensors, productType: ProductType): Schedule {
-  return new Scheduler(outputs, productType).run();
+export interface ScheduleOptions {
+  readonly productType: ProductType;
+  /** Runs are often of few rows: products and what goes with them get kernels for that. */
+  readonly fewRows: boolean;
+}
+
+export function scheduleGraph(outputs: NamedTensors, options: ScheduleOptions): Schedule {
+  return new Scheduler(outputs, options).run();
 }
 
 class Scheduler {
@@ -62,12 +46,14 @@ class Scheduler {
   private readonly places = new Map<Tensor, Place>();
   private readonly narrowed = new Map<Place, Place>();
   private readonly resident: ReadonlySet<Tensor>;
-  private readonly steps: Step[] = [];
+  private readonly steps: PlainStep[] = [];
+  private readonly productType: ProductType;
 
   constructor(
     private readonly outputs: NamedTensors,
-    private readonly productType: ProductType,
+    private readonly options: ScheduleOptions,
   ) {
+    this.productType = options.productType;
     this.order = sortTopologically(Object.values(outputs));
     for (const tensor of this.order) {
       for (const input of new Set(tensor.inputs)) this.uses.set(input, (this.uses.get(input) ?? 0) + 1);
@@ -86,16 +72,13 @@ class Scheduler {
       taken.add(place);
       outputs.set(name, place);
     }
-    const places = new Set<Place>();
-    for (const step of this.steps) {
-      places.add(step.result);
-      const read =
-        step.kind === 'product' ? [step.left, step.right] : (step.plan.operands as readonly Place[]);
-      for (const place of read) places.add(place);
-    }
+    const places = new Set(this.steps.flatMap((step) => [...resultsOf(step), ...readsOf(step)]));
     const shapes = new Map(Object.entries(this.outputs).map(([name, { shape }]) => [name, shape]));
-    return { steps: this.steps, outputs, shapes, places: [...places] };
+    const steps = this.options.fewRows ? fuseFewRows(this.steps, taken, this.find) : this.steps;
+    return { steps, outputs, shapes, places: [...places] };
   }
+
+  private readonly find = (tensor: Tensor): Place | undefined => this.places.get(tensor);
 
   private findResident(): ReadonlySet<Tensor> {
     const resident = new Set<Tensor>();
@@ -147,27 +130,30 @@ class Scheduler {
 
   private compute(tensor: Tensor, type: ElementType): Place {
     const result = createPlace(tensor, type, 'computed');
-    const find = (other: Tensor): KernelOperand | undefined => this.places.get(other);
+    const { find } = this;
+    const push = (plan: KernelPlan, isMap = false): void => {
+      this.steps.push({ kind: 'kernel', plan, result, isMap });
+    };
     if (this.places.has(tensor)) {
       // It lies somewhere: this is a copy of it.
-      this.steps.push({ kind: 'kernel', plan: planMap(tensor, result, find), result });
+      push(planMap(tensor, result, find));
     } else if (tensor.operation === 'contract') {
       const [left, right] = tensor.inputs.map((side) => this.forProduct(this.places.get(rootOf(side))!));
       this.steps.push({ kind: 'product', tensor, left: left!, right: right!, result });
     } else if (isRowOperation(tensor)) {
-      this.steps.push({ kind: 'kernel', plan: planRows(tensor, result, find), result });
+      push(planRows(tensor, result, find));
     } else if (tensor.operation === 'sum') {
-      this.steps.push({ kind: 'kernel', plan: planSum(tensor, result, find), result });
+      push(planSum(tensor, result, find));
     } else if (tensor.operation === 'attention') {
       const [plan, many] = (['few', 'many'] as const).map((form) =>
         planAttention(tensor, result, find, form),
       );
       const other = { plan: many!, from: manyRows, length: tensor.shape[1]! };
-      this.steps.push({ kind: 'kernel', plan: plan!, other, result });
+      this.steps.push({ kind: 'kernel', plan: plan!, other, result, isMap: false });
     } else if (tensor.operation === 'scatterAddRows') {
-      this.steps.push({ kind: 'kernel', plan: planScatter(tensor, result, find), result });
+      push(planScatter(tensor, result, find));
     } else {
-      this.steps.push({ kind: 'kernel', plan: planMap(tensor, result, find), result });
+      push(planMap(tensor, result, find), true);
     }
     return result;
   }
@@ -181,8 +167,10 @@ class Scheduler {
     const origin = place.origin === 'weight' ? 'weight' : 'computed';
     const result = createPlace(place.tensor, this.productType, origin);
     this.narrowed.set(place, result);
-    if (origin === 'computed')
-      this.steps.push({ kind: 'kernel', plan: planMap(place.tensor, result, () => place), result });
+    if (origin === 'computed') {
+      const plan = planMap(place.tensor, result, () => place);
+      this.steps.push({ kind: 'kernel', plan, result, isMap: false });
+    }
     return result;
   }
 }
@@ -211,10 +199,3 @@ function isCheap(tensor: Tensor): boolean {
 }
 
 const isLeaf = ({ operation }: Tensor): boolean => operation === 'input' || operation === 'weight';
-
-/** How a contraction's sides lie, for whoever makes the call. */
-export function requireProduct(tensor: TensorOf<'contract'>) {
-  const product = readMatrixProduct(tensor.attributes);
-  if (product !== undefined) return product;
-  throw new MistletoeError('runtime', 'A contraction was lowered before it was planned as a product.');
-}

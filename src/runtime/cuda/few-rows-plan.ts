@@ -1,0 +1,181 @@
+/**
+ * Where a schedule can use kernels for few rows: products with a matrix of weights, each with what is computed of it
+ * element by element if nobody else reads it, with another product of the same rows if both meet there (a gate), behind
+ * an rmsNorm if that makes the rows, and beside other such products of the same rows. The steps that a kernel replaces
+ * stay with it, for runs of more rows; a norm that nobody reads any more is left out of the run like every other step.
+ */
+import { countElements, equalDimensions, equalShapes } from '../../graph/dimension.js';
+import type { Tensor } from '../../graph/tensor.js';
+import type { FloatType } from './device.js';
+import type { FindOperand } from './element-code.js';
+import { isElementwise } from './element-code.js';
+import type { FewRowsPart, FewRowsWork } from './few-rows-kernel.js';
+import { elementsOfLoad, hasRoomForNorm, planFewRows, usualTuning } from './few-rows-kernel.js';
+import { requireProduct } from './product-shape.js';
+import type { FewRowsStep, KernelStep, Place, PlainStep, ProductStep, Step } from './step.js';
+import { readsOf } from './step.js';
+
+/** A kernel is written for each of these; rows that are not there cost next to nothing. */
+const rowForms = [1, 4];
+export const mostFewRows = rowForms.at(-1)!;
+/** Beyond two matrices, sums leave no registers for loads. */
+const mostMatrices = 2;
+/** Lines of weights that one thread reads follow each other. */
+const linesTogether = 8;
+
+/** Products that make one tensor, and the step that makes it of them, if there is one. */
+interface Unit {
+  readonly products: readonly ProductStep[];
+  readonly map: KernelStep | undefined;
+  readonly first: number;
+  readonly last: number;
+}
+
+export function fuseFewRows(
+  steps: readonly PlainStep[],
+  outputs: ReadonlySet<Place>,
+  find: FindOperand,
+): readonly Step[] {
+  const positions = new Map<PlainStep, number>(steps.map((step, at) => [step, at]));
+  const units = findUnits(steps, positions, outputs, find);
+  const fused = new Map<number, FewRowsStep>();
+  const gone = new Set<PlainStep>();
+  for (const group of groupUnits(units, steps)) {
+    const replaced = group.flatMap(unitSteps).sort((a, b) => positions.get(a)! - positions.get(b)!);
+    for (const step of replaced) gone.add(step);
+    const at = group.length === 1 ? group[0]!.last : Math.min(...group.map(({ first }) => first));
+    fused.set(at, planGroup(group, replaced, find));
+  }
+  return steps.flatMap((step, at): Step[] => {
+    const kernel = fused.get(at);
+    return kernel !== undefined ? [kernel] : gone.has(step) ? [] : [step];
+  });
+}
+
+const unitSteps = ({ products, map }: Unit): readonly PlainStep[] =>
+  map === undefined ? products : [...products, map];
+
+function findUnits(
+  steps: readonly PlainStep[],
+  positions: ReadonlyMap<PlainStep, number>,
+  outputs: ReadonlySet<Place>,
+  find: FindOperand,
+): readonly Unit[] {
+  const readers = new Map<object, PlainStep[]>();
+  for (const step of steps)
+    for (const { key } of readsOf(step)) readers.set(key, [...(readers.get(key) ?? []), step]);
+  const behind = new Map<KernelStep, ProductStep[]>();
+  const products = steps.filter((step): step is ProductStep => step.kind === 'product' && isSuitable(step));
+  for (const product of products) {
+    const [reader, ...others] = readers.get(product.result.key) ?? [];
+    if (reader?.kind !== 'kernel' || !reader.isMap || others.length > 0 || outputs.has(product.result))
+      continue;
+    if (needsSamePlace(reader.result.tensor, product.tensor, find))
+      behind.set(reader, [...(behind.get(reader) ?? []), product]);
+  }
+  const units: Unit[] = [];
+  const taken = new Set<ProductStep>();
+  const add = (own: readonly ProductStep[], map?: KernelStep): void => {
+    const all = unitSteps({ products: own, map, first: 0, last: 0 }).map((step) => positions.get(step)!);
+    units.push({ products: own, map, first: Math.min(...all), last: Math.max(...all) });
+    for (const product of own) taken.add(product);
+  };
+  for (const [map, read] of behind) {
+    const last = read.at(-1)!;
+    const together = read.filter(({ left, right }) => left === last.left && equalShapes(right.tensor.shape, last.right.tensor.shape)); // prettier-ignore
+    add(together.slice(-mostMatrices), map);
+  }
+  for (const product of products) if (!taken.has(product)) add([product]);
+  return units;
+}
+
+function isSuitable({ tensor, left, right, result }: ProductStep): boolean {
+  if (right.origin !== 'weight' || left.origin !== 'computed' || result.type !== 'float32') return false;
+  const [inner, columns] = right.tensor.shape;
+  if (right.tensor.shape.length !== 2 || typeof inner !== 'number' || typeof columns !== 'number')
+    return false;
+  const layout = requireProduct(tensor);
+  return (
+    tensor.attributes.scale === 1 &&
+    tensor.inputs[1]!.operation === 'weight' &&
+    layout.right.innerFirst &&
+    !layout.left.innerFirst &&
+    inner % linesTogether === 0 &&
+    columns % elementsOfLoad(right.type as FloatType) === 0 &&
+    inner * columns < 2 ** 31
+  );
+}
+
+/** Whether each element needs, of this product, the element at the same place alone. */
+function needsSamePlace(root: Tensor, product: Tensor, find: FindOperand): boolean {
+  const visit = (tensor: Tensor, isSame: boolean): boolean => {
+    if (tensor === product) return isSame;
+    if (tensor !== root && find(tensor) !== undefined) return true;
+    return tensor.inputs.every((input) =>
+      visit(
+        input,
+        isSame &&
+          isElementwise(tensor) &&
+          (tensor.operation === 'reshape' || equalShapes(input.shape, tensor.shape)),
+      ),
+    );
+  };
+  return equalDimensions(countElements(root.shape), countElements(product.shape)) && visit(root, true);
+}
+
+/** Units of the same rows, as far as all that they read is there before the first of them. */
+function groupUnits(units: readonly Unit[], steps: readonly PlainStep[]): readonly (readonly Unit[])[] {
+  const makers = new Map<object, number>(steps.map(({ result }, at) => [result.key, at]));
+  const groups = new Map<object, Unit[][]>(); // by what all of them read
+  for (const unit of [...units].sort((a, b) => a.first - b.first)) {
+    const { left } = unit.products[0]!;
+    const own = new Set(unit.products.map(({ result }) => result.key));
+    const read = unit.map === undefined ? [] : readsOf(unit.map).filter(({ key }) => !own.has(key));
+    const known = groups.get(left.key) ?? [];
+    groups.set(left.key, known);
+    const fitting = known.find(
+      ([first]) =>
+        first!.products.length === unit.products.length &&
+        isReady(first!, first!.first) &&
+        read.every(({ key }) => (makers.get(key) ?? -1) < first!.first),
+    );
+    if (fitting === undefined) known.push([unit]);
+    else fitting.push(unit);
+  }
+  function isReady(unit: Unit, at: number): boolean {
+    const own = new Set(unit.products.map(({ result }) => result.key));
+    const read = unit.map === undefined ? [] : readsOf(unit.map);
+    return read.every(({ key }) => own.has(key) || (makers.get(key) ?? -1) < at);
+  }
+  return [...groups.values()].flat();
+}
+
+function planGroup(group: readonly Unit[], replaced: readonly PlainStep[], find: FindOperand): FewRowsStep {
+  const [{ left, tensor, right }] = group[0]!.products as [ProductStep];
+  const [inner] = right.tensor.shape as [number];
+  const type = right.type as FloatType;
+  const leading = tensor.shape.slice(0, -1);
+  const parts = group.map(({ products, map }): FewRowsPart => {
+    const result = map?.result ?? products[0]!.result;
+    return {
+      products: products.map((product) => ({ tensor: product.tensor, weights: product.right })),
+      columns: products[0]!.right.tensor.shape[1] as number,
+      tensor: result.tensor,
+      result,
+    };
+  });
+  const norm = left.tensor;
+  const isNormed =
+    norm.operation === 'rmsNorm' && norm.shape.at(-1) === inner && hasRoomForNorm(mostFewRows, inner, type);
+  const work: FewRowsWork = { leading, inner, type, left: isNormed ? norm : left, parts };
+  return {
+    kind: 'few-rows',
+    rows: countElements(leading),
+    forms: rowForms.map((rows) => ({
+      rows,
+      plan: planFewRows(work, find, rows, usualTuning(rows, parts[0]!.products.length)),
+    })),
+    results: parts.map(({ result }) => result as Place),
+    replaced,
+  };
+}

@@ -1,0 +1,61 @@
+/** Steps of a schedule: what is launched, what it reads, and what it makes. */
+import type { Dimension } from '../../graph/dimension.js';
+import type { Tensor, TensorOf } from '../../graph/tensor.js';
+import type { KernelPlan } from './kernel-plan.js';
+import type { KernelOperand } from './kernel-text.js';
+
+/** A tensor in memory. Its identity is the operand's key. */
+export interface Place extends KernelOperand {
+  readonly tensor: Tensor;
+  readonly origin: 'input' | 'weight' | 'constant' | 'computed';
+}
+
+export type Step = PlainStep | FewRowsStep;
+export type PlainStep = KernelStep | ProductStep;
+
+export interface KernelStep {
+  readonly kind: 'kernel';
+  readonly plan: KernelPlan;
+  /** Instead, where a length is at least so much. */
+  readonly other?: { readonly plan: KernelPlan; readonly from: number; readonly length: Dimension };
+  readonly result: Place;
+  /** Whether each element of the result is computed by itself: whoever has its operands may compute it as well. */
+  readonly isMap: boolean;
+}
+
+export interface ProductStep {
+  readonly kind: 'product';
+  readonly tensor: TensorOf<'contract'>;
+  readonly left: Place;
+  readonly right: Place;
+  readonly result: Place;
+}
+
+/** Several steps as one kernel, which is the faster way for few rows. */
+export interface FewRowsStep {
+  readonly kind: 'few-rows';
+  readonly rows: Dimension;
+  /** Each for so many rows at most, ascending. */
+  readonly forms: readonly { readonly rows: number; readonly plan: KernelPlan }[];
+  readonly results: readonly Place[];
+  /** What is done for more rows. */
+  readonly replaced: readonly PlainStep[];
+}
+
+export const resultsOf = (step: Step): readonly Place[] =>
+  step.kind === 'few-rows' ? step.results : [step.result];
+
+export function readsOf(step: Step): readonly Place[] {
+  if (step.kind === 'product') return [step.left, step.right];
+  const { operands } = step.kind === 'kernel' ? step.plan : step.forms[0]!.plan;
+  const made = new Set(resultsOf(step).map(({ key }) => key));
+  return (operands as readonly Place[]).filter(({ key }) => !made.has(key));
+}
+
+/** All kernels that a step may launch. */
+export function plansOf(step: Step): readonly KernelPlan[] {
+  if (step.kind === 'product') return [];
+  if (step.kind === 'few-rows')
+    return [...step.forms.map(({ plan }) => plan), ...step.replaced.flatMap(plansOf)];
+  return step.other === undefined ? [step.plan] : [step.plan, step.other.plan];
+}
