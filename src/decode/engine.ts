@@ -6,12 +6,16 @@
  *   draft    one run of a drafter's program for all the sequences that asked for it, until nobody asks for any;
  *   verify   one pass of the target over the rows of all sequences, and beside it one chunk of one prompt.
  *
+ * Sequences that go on from a common prefix have passes of their own, which read it once for all of them, as long as that
+ * pays (model/stem.ts).
+ *
  * What a sequence gets is what it would get alone, so answers do not depend on who else is there; how many run at once
  * is bounded by number and by memory, and the others wait in the order in which they came.
  */
 import { MistletoeError } from '../core/errors.js';
 import type { LaneProgram, LaneRun } from '../model/lane-program.js';
 import type { Meeting } from '../model/meeting.js';
+import type { Stem } from '../model/stem.js';
 import type { MixedValues } from '../runtime/program.js';
 
 export interface EngineOptions {
@@ -171,7 +175,7 @@ export class Engine {
     const eligible = drafting.length > 0 ? drafting : this.asks;
     const [firstChunk] = eligible.filter(readsPrompt);
     const shared = eligible.filter((ask) => !readsPrompt(ask));
-    const groups = [...groupByProgram(shared), ...(firstChunk === undefined ? [] : [[firstChunk]])];
+    const groups = [...groupAsks(shared), ...(firstChunk === undefined ? [] : [[firstChunk]])];
     const chosen = new Set(groups.flat());
     this.asks = this.asks.filter((ask) => !chosen.has(ask));
     for (const group of groups) await this.answer(group);
@@ -206,12 +210,16 @@ function readsPrompt({ run: { inputs } }: Ask): boolean {
   return rows > longestShared && (inputs.select?.shape[0] ?? 1) < rows;
 }
 
-function groupByProgram(asks: readonly Ask[]): readonly (readonly Ask[])[] {
-  const groups = new Map<LaneProgram, Ask[]>();
+/** By program and stem. */
+function groupAsks(asks: readonly Ask[]): readonly (readonly Ask[])[] {
+  const groups: { readonly program: LaneProgram; readonly stem: Stem | undefined; readonly asks: Ask[] }[] =
+    [];
   for (const ask of asks) {
-    const group = groups.get(ask.program);
-    if (group === undefined) groups.set(ask.program, [ask]);
-    else group.push(ask);
+    const { program } = ask;
+    const stem = program.stemOf(ask.run);
+    const group = groups.find((other) => other.program === program && other.stem === stem);
+    if (group === undefined) groups.push({ program, stem, asks: [ask] });
+    else group.asks.push(ask);
   }
-  return [...groups.values()];
+  return groups.map((group) => group.asks);
 }

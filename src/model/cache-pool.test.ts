@@ -20,12 +20,18 @@ function fill(...numbers: number[]): KvCache {
   return cache;
 }
 
-/** What a program would see in the cache's lane, without the dummy. */
+/** What a program would see of the cache, in its stem and in its lane, without the dummies. */
 function read(cache: KvCache): number[] {
-  const { pool, lane, pastLength } = cache;
-  const data = hostDataOf(pool.view(0, pastLength).buffer);
-  const values = hostDataOf(pool.view(1, pastLength).buffer);
-  return Array.from({ length: cache.length }, (_, position) => {
+  const { pool, lane, stem, stemLength, content } = cache;
+  if (content === undefined) return readLane(cache.pool, 0, cache.length);
+  const before = stem === undefined ? [] : readLane(stem.pool, 0, stemLength);
+  return [...before, ...readLane(pool, lane, cache.count(content))];
+}
+
+function readLane(pool: CachePool, lane: number, length: number): number[] {
+  const data = hostDataOf(pool.view(0, length + 1).buffer);
+  const values = hostDataOf(pool.view(1, length + 1).buffer);
+  return Array.from({ length }, (_, position) => {
     const at = ((position + 1) * pool.lanes + lane) * sizes.headSize;
     expect(values[at]).toBe(-data[at]!);
     return data[at]!;
@@ -112,20 +118,32 @@ describe('gatherCaches', () => {
 });
 
 describe('KvCache', () => {
-  it('forks a lane without copying it, until the fork has rows of its own', () => {
-    const caches = [fill(1, 2), fill(3, 4)];
+  it('forks without copying, until there are rows behind the common ones', () => {
+    const original = fill(1, 2);
+    const { pool } = original;
+    const [first, second] = [original.fork(), original.fork()] as const;
+    expect([original.pool, first.pool, second.fork().pool]).toEqual([pool, pool, pool]);
+    first.appendAll(rows(5), 1);
+    expect(first.pool).not.toBe(pool);
+    expect([original, first, second].map(read)).toEqual([
+      [1, 2],
+      [1, 2, 5],
+      [1, 2],
+    ]);
+  });
+
+  it('forks out of a pool of several, and goes on in it no more', () => {
+    const caches = [fill(1, 2), fill(3, 4)] as const;
     const pool = gatherCaches(caches);
-    const fork = caches[1]!.fork();
-    const second = fork.fork();
-    caches[1]!.appendAll(rows(9), 1);
-    expect(read(fork)).toEqual([3, 4]);
-    expect([fork.pool, fork.lane]).toEqual([pool, 1]);
+    const fork = caches[1].fork();
+    expect(pool.owners[1]).toBeUndefined();
+    expect(fork.pool).toBe(caches[1].pool);
+    caches[1].appendAll(rows(9), 1);
     fork.appendAll(rows(5), 1);
-    expect(fork.pool.lanes).toBe(1);
-    expect([caches[1]!, fork, second].map(read)).toEqual([
+    expect([...caches, fork].map(read)).toEqual([
+      [1, 2],
       [3, 4, 9],
       [3, 4, 5],
-      [3, 4],
     ]);
   });
 

@@ -18,16 +18,33 @@ export interface CacheSizes {
   readonly headSize: number;
 }
 
+/** All rows of a cache, or those behind its stem. A pool has lanes of one kind, and of one stem. */
+export type LaneContent = 'whole' | 'rest';
+
 /** What reads a lane of a pool and can be moved to another. */
 export interface PooledCache {
   readonly pool: CachePool;
   readonly lane: number;
-  /** Verified positions. */
-  readonly length: number;
-  moveTo(pool: CachePool, lane: number): void;
+  /** What lies in its lane; undefined while it has none. */
+  readonly content: LaneContent | undefined;
+  /** Verified positions of such a content. */
+  count(content: LaneContent): number;
+  moveTo(pool: CachePool, lane: number, content: LaneContent): void;
 }
 
-const initialPositions = 256;
+/** Rows of a lane, the dummy being row 0. */
+export interface LanePiece {
+  readonly pool: CachePool;
+  readonly lane: number;
+  readonly start: number;
+  readonly count: number;
+}
+
+const initialPositions: Readonly<Record<LaneContent, number>> = { whole: 256, rest: 32 };
+
+/** Positions that a pool begins with, so that lanes can grow for a while. */
+export const roomFor = (content: LaneContent, positions: number): number =>
+  Math.max(initialPositions[content], 2 * positions);
 
 export class CachePool {
   /** Whose lane it is; undefined where nobody's. */
@@ -43,14 +60,14 @@ export class CachePool {
     readonly runtime: Runtime,
     readonly sizes: CacheSizes,
     lanes: number,
-    positions = 0,
+    positions = roomFor('whole', 0),
   ) {
     this.slotCount = 2 * sizes.layerCount;
     this.rowSize = sizes.keyValueHeadCount * sizes.headSize;
     this.owners = new Array<PooledCache | undefined>(lanes).fill(undefined);
     this.written = new Array<number>(lanes).fill(0);
     this.storage = runtime.allocate(0, this.rowSize);
-    this.reserve(Math.max(initialPositions, positions));
+    this.reserve(positions);
   }
 
   get lanes(): number {
@@ -84,12 +101,17 @@ export class CachePool {
     this.written[lane] = Math.max(this.written[lane]!, start + picks.length);
   }
 
-  /** Copies the first positions of another pool's lane to a lane of this one, and clears what it held behind them. */
-  takeLane(lane: number, from: CachePool, fromLane: number, positions: number): void {
-    this.copy(from.storage, positions, {
-      from: (slot, position) => from.rowAt(slot, position, fromLane),
-      to: (slot, position) => this.rowAt(slot, position, lane),
-    });
+  /** Copies pieces of other pools' lanes to a lane of this one, one after the other, and clears what it held behind. */
+  takeLane(lane: number, pieces: readonly LanePiece[]): void {
+    let positions = 0;
+    for (const { pool, lane: fromLane, start, count } of pieces) {
+      const at = positions;
+      this.copy(pool.storage, count, {
+        from: (slot, index) => pool.rowAt(slot, start + index, fromLane),
+        to: (slot, index) => this.rowAt(slot, at + index, lane),
+      });
+      positions += count;
+    }
     const old = this.written[lane]! - positions;
     if (old > 0) {
       this.copy(this.runtime.allocate(1, this.rowSize), old, {
@@ -135,15 +157,14 @@ interface RowPlaces {
   readonly to: (slot: number, index: number) => number;
 }
 
-const isAtHome = (cache: PooledCache): boolean => cache.pool.owners[cache.lane] === cache;
-
 /**
- * One pool in which all the given caches lie. Moving costs a copy of what a cache holds, so caches stay where they are
+ * One pool in which all the given caches lie, whole or with what is behind the stem that they share. Moving costs a copy of what a cache holds, so caches stay where they are
  * if they can: newcomers take lanes that nobody owns, and a pool is left only when half of it is nobody's, or when
  * there is no lane left.
  */
-export function gatherCaches(caches: readonly PooledCache[]): CachePool {
+export function gatherCaches(caches: readonly PooledCache[], content: LaneContent = 'whole'): CachePool {
   const [{ pool: anyPool }] = caches as [PooledCache];
+  const isAtHome = (cache: PooledCache): boolean => cache.content === content;
   const pool = commonest(caches.filter(isAtHome).map((cache) => cache.pool));
   const outside = caches.filter((cache) => cache.pool !== pool || !isAtHome(cache));
   const owners = pool?.owners ?? [];
@@ -151,16 +172,16 @@ export function gatherCaches(caches: readonly PooledCache[]): CachePool {
   const isSparse = 2 * (free.length - outside.length) >= owners.length;
   if (pool !== undefined && outside.length <= free.length && !isSparse) {
     outside.forEach((cache, index) => {
-      cache.moveTo(pool, free[index]!);
+      cache.moveTo(pool, free[index]!, content);
     });
     return pool;
   }
   const all = [...owners.filter((owner) => owner !== undefined), ...outside];
-  const positions = Math.max(...all.map(({ length }) => length));
+  const positions = Math.max(...all.map((cache) => cache.count(content)));
   const { runtime, sizes } = anyPool;
-  const gathered = new CachePool(runtime, sizes, all.length, 2 * positions);
+  const gathered = new CachePool(runtime, sizes, all.length, roomFor(content, positions));
   all.forEach((cache, lane) => {
-    cache.moveTo(gathered, lane);
+    cache.moveTo(gathered, lane, content);
   });
   return gathered;
 }

@@ -24,12 +24,14 @@ import type { LaneProgram } from './lane-program.js';
 import {
   declareAttention,
   declarePast,
+  declareStem,
   joinLanes,
   lanes,
   partLanes,
   row,
   selectRows,
   stackRows,
+  stem,
 } from './lane-graph.js';
 import { compileLanes } from './lane-program.js';
 import { alone } from './meeting.js';
@@ -152,7 +154,8 @@ export class CausalModel {
     if (current !== undefined && taps.every((layer) => current.tapped.includes(layer))) return current;
     this.checkTaps(taps);
     const tapped = [...new Set([...(current?.tapped ?? []), ...taps])].sort((left, right) => left - right);
-    const program = compileLanes(this.runtime, 'verify', this.buildGraph(tapped), [this.weights]);
+    const build = (isBehindStem: boolean): NamedTensors => this.buildGraph(tapped, isBehindStem);
+    const program = compileLanes(this.runtime, 'verify', build(false), [this.weights], () => build(true));
     const included = { program, tapped };
     this.programs.push(included);
     // A failure does not stay: whoever asks next tries again.
@@ -182,12 +185,13 @@ export class CausalModel {
     return picked.withWidth(places.length * hiddenSize);
   }
 
-  private buildGraph(taps: readonly number[]): NamedTensors {
+  private buildGraph(taps: readonly number[], isBehindStem: boolean): NamedTensors {
     const { configuration, scope } = this;
     const tokens = input('tokens', [row, lanes], 'int32');
     const embeddings = joinLanes(embedTokens(configuration, scope, tokens));
     const decoded = runDecoder(configuration, scope, embeddings, {
-      context: declareAttention(configuration),
+      context: declareAttention(configuration, isBehindStem ? stem : 0),
+      stem: isBehindStem ? declareStem(configuration) : undefined,
       past: declarePast(configuration),
       taps,
     });

@@ -2,7 +2,8 @@
  * Pieces of graphs that several sequences run together, each in a lane of its own: every input and output has an axis
  * `lanes` behind its row axis. Three inputs are special: `mask` [lanes, 1, row, past + row] blocks what belongs to
  * nobody; `select` [selected, lanes] holds rows of the whole; `past*` [past, lanes * head, size] is the pool in which the
- * caches of all lanes lie.
+ * caches of all lanes lie. A graph behind a stem has a fourth, `stem*` [stem, head, size], which all lanes read, and the
+ * mask has columns for it before those of the past.
  */
 import type { Dimension } from '../graph/dimension.js';
 import { addDimensions, multiplyDimensions, symbol } from '../graph/dimension.js';
@@ -32,21 +33,35 @@ export function selectRows(x: Tensor, count: Dimension = symbol('selected')): Te
   return gatherRows(reshape(x, x.shape.slice(1)), select);
 }
 
-/** The inputs that attentionInputs fills. */
-export function declareAttention({ headSize }: { headSize: number }): AttentionContext {
+/** The inputs that attentionInputs fills, with columns for whatever is read before the past. */
+export function declareAttention(
+  { headSize }: { headSize: number },
+  before: Dimension = 0,
+): AttentionContext {
   const angles = (name: string): Tensor =>
     reshape(input(name, [row, lanes, headSize / 2]), [multiplyDimensions(row, lanes), headSize / 2]);
-  const mask = input('mask', [lanes, 1, row, addDimensions(symbol('past'), row)]);
+  const seen = addDimensions(before, addDimensions(symbol('past'), row));
+  const mask = input('mask', [lanes, 1, row, seen]);
   return { cosine: angles('cosine'), sine: angles('sine'), mask, lanes };
 }
 
 /** The past of all lanes, as a pool holds it. */
 export function declarePast(sizes: CacheSizes): readonly KeyValueRows[] {
-  const heads = multiplyDimensions(lanes, sizes.keyValueHeadCount);
-  const shape: Dimension[] = [symbol('past'), heads, sizes.headSize];
+  return declareRows('past', multiplyDimensions(lanes, sizes.keyValueHeadCount), sizes);
+}
+
+export const stem = symbol('stem');
+
+/** What all lanes have in common before their past. */
+export function declareStem(sizes: CacheSizes): readonly KeyValueRows[] {
+  return declareRows('stem', sizes.keyValueHeadCount, sizes);
+}
+
+function declareRows(name: string, heads: Dimension, sizes: CacheSizes): readonly KeyValueRows[] {
+  const shape: Dimension[] = [symbol(name), heads, sizes.headSize];
   return Array.from({ length: sizes.layerCount }, (_, layer) => ({
-    keys: input(`past${2 * layer}`, shape),
-    values: input(`past${2 * layer + 1}`, shape),
+    keys: input(`${name}${2 * layer}`, shape),
+    values: input(`${name}${2 * layer + 1}`, shape),
   }));
 }
 

@@ -11,8 +11,10 @@ export interface LanePlaces {
   readonly lanes: number;
   /** [run] */
   readonly laneOf: readonly number[];
-  /** [run] rows of its past; 0 where it has none. */
+  /** [run] rows of its past in its lane, the dummy included; 0 where it has none. */
   readonly pastOf: readonly number[];
+  /** [run] rows of the stem that it reads before them, the dummy included; absent where the program has no stem. */
+  readonly stemOf?: readonly number[] | undefined;
 }
 
 /** [row, ...] of each lane -> [row, lanes, ...] */
@@ -65,24 +67,36 @@ export function mergeSelections(values: readonly TensorValue[], { lanes, laneOf 
   return { data, shape: [selected, lanes] };
 }
 
-/** [row, past + new] of each lane -> [lanes, 1, row, past + new], with the columns of the longest past. */
-export function mergeMasks(
-  values: readonly TensorValue[],
-  { lanes, laneOf, pastOf }: LanePlaces,
-): TensorValue {
+/**
+ * [row, past + new] of each lane -> [lanes, 1, row, stem + past + new], with the columns of the longest. A sequence knows
+ * of one dummy, at its beginning: where that is the stem's, the one of its lane is blocked here.
+ */
+export function mergeMasks(values: readonly TensorValue[], places: LanePlaces): TensorValue {
+  const { lanes, laneOf, pastOf, stemOf } = places;
   const rows = Math.max(...values.map(({ shape }) => shape[0]!));
+  const stem = stemOf === undefined ? 0 : Math.max(...stemOf);
   const past = Math.max(...pastOf);
-  const fresh = Math.max(...values.map(({ shape }, index) => shape[1]! - pastOf[index]!));
-  const width = past + fresh;
-  if (lanes === 1) return { data: values[0]!.data, shape: [1, 1, rows, width] };
+  const pieces = values.map((_, index) => {
+    if (stemOf === undefined) return [{ columns: pastOf[index]!, to: 0 }];
+    return [
+      { columns: stemOf[index]!, to: 0 },
+      { columns: pastOf[index]! - 1, to: stem + 1 },
+    ];
+  });
+  const seen = pieces.map((own) => own.reduce((total, { columns }) => total + columns, 0));
+  const width = stem + past + Math.max(...values.map(({ shape }, index) => shape[1]! - seen[index]!));
+  if (lanes === 1 && stemOf === undefined) return { data: values[0]!.data, shape: [1, 1, rows, width] };
   const data = new Float32Array(lanes * rows * width).fill(blocked);
   values.forEach((value, index) => {
-    const own = pastOf[index]!;
     const [count, columns] = value.shape as [number, number];
+    const all = [...pieces[index]!, { columns: columns - seen[index]!, to: stem + past }];
     for (let row = 0; row < count; row++) {
       const start = (laneOf[index]! * rows + row) * width;
-      data.set(value.data.subarray(row * columns, row * columns + own), start);
-      data.set(value.data.subarray(row * columns + own, (row + 1) * columns), start + past);
+      let from = row * columns;
+      for (const { columns: taken, to } of all) {
+        data.set(value.data.subarray(from, from + taken), start + to);
+        from += taken;
+      }
     }
   });
   return { data, shape: [lanes, 1, rows, width] };
