@@ -8,7 +8,7 @@ import { countParameters } from '../draft/checks.js';
 import type { CausalModel } from '../model/causal-model.js';
 import { defaultPackedWeightLimit } from '../runtime/onnx/onnx-runtime.js';
 import type { WeightStore } from '../runtime/weights.js';
-import { rowsPerBatch } from './scoring.js';
+import { rowsPerBatch } from './pass-rows.js';
 import type { AuditSettings } from './settings.js';
 
 export interface MemoryEstimate {

@@ -11,6 +11,7 @@ import type { Candidate } from './candidates.js';
 import { keyOf } from './candidates.js';
 import { countDraftsAlong } from './drafts-along.js';
 import { answerInputs } from './held-answer.js';
+import { PassRows } from './pass-rows.js';
 import type { PromptState } from './prompt-state.js';
 import { extendState, passInputs } from './prompt-state.js';
 import type { SearchModels, SearchPrograms } from './search-programs.js';
@@ -18,9 +19,6 @@ import { runDeclared } from './search-programs.js';
 import { acceptedLengthOf, walkAnswer } from './same-answer.js';
 import type { SuffixScorer } from './search-problem.js';
 import type { AnswerScore, Scored, SuffixGradients } from './suffix-score.js';
-
-/** Rows of one batch that keep the working memory of a step within some hundred megabytes. */
-export const rowsPerBatch = 1536;
 
 export class Scorer implements SuffixScorer {
   readonly answerLength: number;
@@ -33,6 +31,7 @@ export class Scorer implements SuffixScorer {
     private readonly programs: SearchPrograms,
     private readonly prompt: AuditPrompt,
     private readonly state: PromptState,
+    private readonly passRows = new PassRows(models.target.runtime),
   ) {
     this.answerLength = prompt.windowIds.length;
     this.answer = answerInputs(prompt.windowIds, models.drafter.graph?.targetTokens);
@@ -44,7 +43,7 @@ export class Scorer implements SuffixScorer {
 
   async score(base: readonly number[], candidates: readonly Candidate[]): Promise<Scored[]> {
     if (candidates.length === 0) return [];
-    const groups = groupByBeginning(candidates);
+    const groups = groupByBeginning(candidates, this.groupSize(base.length));
     // Reading the base costs as many rows as it has: it pays only where the groups save more.
     const saved = groups.reduce((total, group) => total + group.length * group[0]!.first, 0);
     const isShared = saved > base.length;
@@ -52,12 +51,18 @@ export class Scorer implements SuffixScorer {
     const scored: Scored[] = [];
     for (const group of groups) {
       const first = isShared ? group[0]!.first : 0;
-      const size = Math.max(1, Math.floor(rowsPerBatch / this.rowsBehind(first, base.length)));
-      for (let start = 0; start < group.length; start += size) {
-        scored.push(...(await this.scoreGroup(shared, base, first, group.slice(start, start + size))));
-      }
+      const rows = this.rowsBehind(first, base.length);
+      const score = (some: readonly Candidate[]) => this.scoreGroup(shared, base, first, some);
+      scored.push(...(await this.passRows.runAll(group, rows, score)));
     }
     return scored;
+  }
+
+  /** A device takes full passes, which are alike: what was laid out for one serves the next. */
+  private groupSize(suffixLength: number): GroupSize {
+    if (this.models.target.runtime.rowsPerPass === undefined) return { fewest: 8, most: Infinity };
+    const full = this.passRows.countCopies(this.rowsBehind(0, suffixLength));
+    return { fewest: full, most: full };
   }
 
   /** A step scores single edits and then merged ones on the same base. */
@@ -173,22 +178,19 @@ export class Scorer implements SuffixScorer {
       ...passInputs(this.state, this.models, rows),
     };
     const width = suffixIds.length * vocabularySize;
-    const most = Math.max(1, Math.floor(rowsPerBatch / rows));
-    const gradients: Float32Array[] = [];
-    for (let first = 0; first < window; first += most) {
-      const copies = Math.min(most, window - first);
+    const positions = Array.from({ length: window }, (_, position) => position);
+    return this.passRows.runAll(positions, rows, async (some) => {
+      const copies = some.length;
       const chosen = new Float32Array(copies * window);
-      for (let copy = 0; copy < copies; copy++) chosen[copy * window + first + copy] = 1;
+      some.forEach((position, copy) => (chosen[copy * window + position] = 1));
       const outputs = await runDeclared(program, {
         ...inputs,
         position: float32(chosen, [copies, window, 1]),
         shift: float32(new Float32Array(copies * rows * hiddenSize), [copies, rows, hiddenSize]),
       });
       const all = floatsOf(outputs, 'divergenceGradient');
-      for (let copy = 0; copy < copies; copy++)
-        gradients.push(all.subarray(copy * width, (copy + 1) * width));
-    }
-    return gradients;
+      return some.map((_, copy) => all.subarray(copy * width, (copy + 1) * width));
+    });
   }
 
   private gradientInputs(suffixIds: readonly number[]): NamedValues {
@@ -209,17 +211,21 @@ function rowOf(outputs: NamedValues, name: string, index: number, width: number)
   return floatsOf(outputs, name).subarray(index * width, (index + 1) * width);
 }
 
-/** Candidates of one pass: fewer share more of the base, many share the cost of a pass. */
-const fewestInGroup = 8;
+/** Candidates of one group: fewer share more of the base, many share the cost of a pass. */
+interface GroupSize {
+  readonly fewest: number;
+  readonly most: number;
+}
 
 /** Groups of candidates whose first edits lie close together, so that little before them is read again. */
-function groupByBeginning(candidates: readonly Candidate[]): Candidate[][] {
+function groupByBeginning(candidates: readonly Candidate[], { fewest, most }: GroupSize): Candidate[][] {
   const sorted = [...candidates].sort((left, right) => left.first - right.first);
   const groups: Candidate[][] = [];
   for (const candidate of sorted) {
     const last = groups.at(-1);
-    const belongs = last !== undefined && (last.length < fewestInGroup || last[0]!.first === candidate.first);
-    if (belongs) last.push(candidate);
+    const isSmall = last !== undefined && last.length < fewest;
+    const isAlike = last?.[0]!.first === candidate.first && last.length < most;
+    if (isSmall || isAlike) last.push(candidate);
     else groups.push([candidate]);
   }
   return groups;

@@ -52,6 +52,8 @@ export interface Runtime {
   readonly name: string;
   /** It takes weights as checkpoints hold them (CheckpointWeights), so that nobody converts them first. */
   readonly readsCheckpoints?: boolean;
+  /** Rows that a pass over many sequences should have, where fewer would leave part of a device idle. */
+  readonly rowsPerPass?: number;
   /** Rows of zeros. */
   allocate(rowCount: number, width: number): RowBuffer;
   compile(

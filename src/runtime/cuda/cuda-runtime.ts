@@ -27,6 +27,9 @@ import { plansOf } from './step.js';
 const spellOutOthers: RewriteRule = (tensor) =>
   tensor.operation === 'attention' && isAttentionFusable(tensor) ? undefined : spellOutAttention(tensor);
 
+/** Products over so many rows keep all of a large GPU busy, and what a pass over them computes takes two or three gigabytes. */
+const rowsPerPass = 4096;
+
 export interface CudaRuntimeOptions {
   /** In which type products read what they multiply; float32 unless told. */
   readonly productType?: ProductType;
@@ -39,6 +42,7 @@ export function createCudaRuntime(device: Device, options: CudaRuntimeOptions = 
 class CudaRuntime implements Runtime {
   readonly name = 'cuda';
   readonly readsCheckpoints = true;
+  readonly rowsPerPass = rowsPerPass;
   private readonly memory: DeviceMemory;
   private readonly weights: DeviceWeights;
   /** By source: layers, and programs that are alike, have kernels in common. */

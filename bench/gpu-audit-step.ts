@@ -1,0 +1,216 @@
+/**
+ * One step of the audit's search on a GPU with models of the size that people serve: the gradients of a suffix, and the
+ * scores of 512 candidates that change one token each. Random weights in a 7B and a 13B shape, each with an EAGLE-3 head;
+ * prompt 64, suffix 20, tail 6, window 20. The same step in PyTorch (bfloat16, sdpa, the prompt's cache) in the same run.
+ * Run: npm run bench:gpu-audit-step [-- SHAPES]
+ */
+import { spawnSync } from 'node:child_process';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { AuditPrompt } from '../src/audit/audit-prompt.js';
+import type { Candidate } from '../src/audit/candidates.js';
+import { createObjective } from '../src/audit/objectives.js';
+import { PassRows } from '../src/audit/pass-rows.js';
+import { readPromptState } from '../src/audit/prompt-state.js';
+import { Scorer } from '../src/audit/scoring.js';
+import { compileSearch } from '../src/audit/search-programs.js';
+import { describeCause } from '../src/core/errors.js';
+import { packageRoot } from '../src/decode/bundled-models.js';
+import type { Target } from '../src/decode/target.js';
+import { loadDrafter } from '../src/draft/load-drafter.js';
+import { writeRandomEagle3 } from './gpu-checkpoints.js';
+import type { ShapeName } from './gpu-models.js';
+import { chooseShapes, openBenchDevice, openRandomTarget, shapes } from './gpu-models.js';
+import { median, printTable, time } from './stopwatch.js';
+
+const lengths = { prompt: 64, suffix: 20, tail: 6, window: 20 };
+const batchRows = [1024, 2048, 3072, 6144, 8192, 12_288, 24_576];
+
+for (const name of chooseShapes(['7B', '13B'])) {
+  const candidates = name === 'tiny' ? 12 : 512;
+  try {
+    const ours = await measure(name, candidates);
+    compareWithTorch(name, candidates, ours);
+  } catch (cause) {
+    console.log(`${name} failed: ${cause instanceof Error ? (cause.stack ?? cause.message) : String(cause)}`);
+  }
+}
+
+interface StepTimes {
+  readonly gradientMs: number;
+  readonly scoringMs: number;
+}
+
+async function measure(name: ShapeName, count: number): Promise<StepTimes> {
+  const folder = mkdtempSync(join(tmpdir(), 'mistletoe-step-'));
+  const { runtime, device, name: deviceName } = openBenchDevice(name);
+  const taken = (): string =>
+    device === undefined ? '?' : `${((device.totalBytes - device.freeBytes()) / 2 ** 30).toFixed(1)} GiB`;
+  try {
+    console.log(
+      `\n${deviceName}, Node ${process.version}, ${name} shape, random weights, ${count} candidates`,
+    );
+    const target = openRandomTarget(name, runtime);
+    const loadStart = performance.now();
+    const head = writeRandomEagle3(join(folder, 'head'), shapes[name]);
+    const drafter = await loadDrafter(head, { target: target.model, cacheFolder: join(folder, 'cache') });
+    const models = { target: target.model, drafter };
+    const prompt = await makePrompt(target);
+    const state = await readPromptState(models, prompt.beforeIds);
+    const programs = compileSearch(models, createObjective('total-variation', 1), {
+      ...{ suffixLength: lengths.suffix, divergence: 'clean-to-suffixed', temperature: 0, draftLevels: 1 },
+    });
+    const scorerFor = (rowsPerPass?: number): Scorer =>
+      new Scorer(
+        target,
+        models,
+        programs,
+        prompt,
+        state,
+        new PassRows(rowsPerPass === undefined ? runtime : { rowsPerPass }, (notice) => {
+          console.log(notice);
+        }),
+      );
+    await programs.gradients();
+    await programs.scores();
+    console.log(`loaded and compiled in ${inSeconds(performance.now() - loadStart)}, ${taken()} taken`);
+
+    const scorer = scorerFor();
+    const firstStart = performance.now();
+    await scorer.differentiate(drawSuffix(target));
+    console.log(`first gradient ${inSeconds(performance.now() - firstStart)}`);
+    const gradient = await time(() => scorer.differentiate(drawSuffix(target)), 15, 4);
+    console.log(
+      `gradient, reads included: median ${inSeconds(gradient.medianMs)}, best ${inSeconds(gradient.bestMs)}`,
+    );
+    const results = [['rows per pass', 'median', 'best', 'first', 'rows', 'TFLOP/s', 'GPU memory']];
+    const measured: number[] = [];
+    for (const rows of [runtime.rowsPerPass, ...(name === 'tiny' ? [256] : batchRows)]) {
+      if (rows === undefined) continue;
+      try {
+        const { times, firstMs, rowCount } = await timeScoring(target, scorerFor(rows), rows, count);
+        measured.push(median(times));
+        const flops = rowCount * flopsPerRow(target);
+        results.push([
+          `${rows}${measured.length === 1 ? ' (usual)' : ''}`,
+          ...[median(times), Math.min(...times), firstMs].map(inSeconds),
+          ...[String(rowCount), (flops / median(times) / 1e9).toFixed(0), taken()],
+        ]);
+      } catch (cause) {
+        results.push([String(rows), describeCause(cause), '', '', '', '', '']);
+      }
+    }
+    printTable(results);
+    await programs.dispose();
+    return { gradientMs: gradient.medianMs, scoringMs: measured[0] ?? NaN };
+  } finally {
+    await runtime.dispose();
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+async function timeScoring(target: Target, scorer: Scorer, rowsPerPass: number, count: number) {
+  const times: number[] = [];
+  let firstMs = 0;
+  let rowCount = 0;
+  for (let round = -2; round < (count < 100 ? 1 : 5); round++) {
+    const base = drawSuffix(target);
+    const candidates = drawEdits(target, base, count);
+    const start = performance.now();
+    await scorer.score(base, candidates);
+    const spent = performance.now() - start;
+    if (round === -2) firstMs = spent;
+    if (round >= 0) times.push(spent);
+    rowCount = countRows(candidates, rowsPerPass);
+  }
+  return { times, firstMs, rowCount };
+}
+
+/** Rows that the passes of these candidates have, where passes are full: what lies before an edit is shared. */
+function countRows(candidates: readonly Candidate[], rowsPerPass: number): number {
+  const rowsBehind = (first: number): number => lengths.suffix - first + lengths.tail + lengths.window;
+  const size = Math.max(1, Math.floor(rowsPerPass / rowsBehind(0)));
+  const firsts = candidates.map(({ first }) => first).sort((left, right) => left - right);
+  let rows = lengths.suffix;
+  for (let start = 0; start < firsts.length; start += size)
+    rows += Math.min(size, firsts.length - start) * rowsBehind(firsts[start]!);
+  return rows;
+}
+
+/** Of the target's matrices and of the head's, without attention and without what is as wide as the vocabulary. */
+function flopsPerRow({ model: { configuration } }: Target): number {
+  const { hiddenSize, intermediateSize, layerCount } = configuration;
+  const layer = 4 * hiddenSize ** 2 + 3 * hiddenSize * intermediateSize;
+  return 2 * (layerCount * layer + layer + 6 * hiddenSize ** 2);
+}
+
+async function makePrompt({ model }: Target): Promise<AuditPrompt> {
+  const { vocabularySize } = model.configuration;
+  const draw = (length: number): number[] => drawTokens(length, vocabularySize);
+  const [beforeIds, afterIds, windowIds] = [draw(lengths.prompt), draw(lengths.tail), draw(lengths.window)];
+  const before = [...beforeIds, ...afterIds];
+  const tokens = Int32Array.from([...before, ...windowIds.slice(0, -1)]);
+  const select = Int32Array.from(windowIds, (_, row) => before.length - 1 + row);
+  const { logits } = await model.forward({ tokens, cache: model.createCache(), select, want: ['logits'] });
+  return {
+    ...{ id: 'bench', category: null, text: '', reference: null, answerPerplexity: 1 },
+    ...{ beforeIds, afterIds, windowIds, cleanLogits: logits! },
+    rendered: { before: '', after: '', addSpecialTokens: false, isTrimmed: false },
+    answer: {
+      ...{ promptTokenIds: before, tokenIds: windowIds, origins: [], text: '', finishReason: 'length' },
+      ...{ prefillMs: 0, decodeMs: 0, tokensPerSecond: 0 },
+    },
+  };
+}
+
+function drawTokens(length: number, vocabularySize: number): number[] {
+  return Array.from({ length }, () => Math.floor(Math.random() * vocabularySize));
+}
+
+function drawSuffix({ model }: Target): number[] {
+  return drawTokens(lengths.suffix, model.configuration.vocabularySize);
+}
+
+function drawEdits({ model }: Target, base: readonly number[], count: number): Candidate[] {
+  return Array.from({ length: count }, () => {
+    const first = Math.floor(Math.random() * base.length);
+    const [token] = drawTokens(1, model.configuration.vocabularySize);
+    return { suffixIds: base.with(first, token!), first };
+  });
+}
+
+function compareWithTorch(name: ShapeName, candidates: number, ours: StepTimes): void {
+  // Where the build runs apart from its sources, they are where it was started from.
+  const places = [packageRoot, process.cwd(), process.env.OLDPWD ?? ''];
+  const script = places.map((place) => join(place, 'bench/torch/gpu_audit_step.py')).find(existsSync);
+  if (script === undefined) {
+    console.log('bench/torch/gpu_audit_step.py was not found: PyTorch is not measured.');
+    return;
+  }
+  const settings = JSON.stringify({ ...shapes[name], ...lengths, candidates });
+  const { status, stdout, stderr } = spawnSync('python3', [script, settings], { encoding: 'utf8' });
+  if (status !== 0) {
+    console.log(`PyTorch was not measured: ${stderr.trim().split('\n').slice(-3).join(' | ')}`);
+    return;
+  }
+  console.log(stdout.trim());
+  const torch = JSON.parse(stdout.trim().split('\n').at(-1)!) as StepTimes & { version: string };
+  const row = (part: string, ourMs: number, torchMs: number): string[] => [
+    part,
+    inSeconds(ourMs),
+    inSeconds(torchMs),
+    `${(torchMs / ourMs).toFixed(2)}x`,
+  ];
+  const whole = (times: StepTimes): number => times.gradientMs + times.scoringMs;
+  printTable([
+    [`${name} shape, median`, 'Mistletoe', `PyTorch ${torch.version}`, 'Mistletoe is faster by'],
+    row('gradient', ours.gradientMs, torch.gradientMs),
+    row('scoring', ours.scoringMs, torch.scoringMs),
+    row('step', whole(ours), whole(torch)),
+  ]);
+}
+
+function inSeconds(ms: number): string {
+  return `${(ms / 1000).toFixed(4)} s`;
+}

@@ -1,0 +1,114 @@
+/**
+ * Random models in the shapes that people serve, for measurements on a GPU: the target in memory, its EAGLE-3 head in a
+ * folder. `tiny` is for trying a benchmark where there is no GPU.
+ */
+import type { Target } from '../src/decode/target.js';
+import { CausalModel } from '../src/model/causal-model.js';
+import type { ModelConfiguration } from '../src/model/configuration.js';
+import { parseConfiguration } from '../src/model/configuration.js';
+import { decoderRecipes } from '../src/model/weights.js';
+import { createCudaRuntime } from '../src/runtime/cuda/cuda-runtime.js';
+import { CudaDevice } from '../src/runtime/cuda/cuda-device.js';
+import type { Device } from '../src/runtime/cuda/device.js';
+import { findDevices } from '../src/runtime/cuda/find-devices.js';
+import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
+import type { Runtime } from '../src/runtime/program.js';
+import type { MemoryWeights, WeightValues } from '../src/runtime/weights.js';
+
+export interface Shape {
+  readonly hidden_size: number;
+  readonly intermediate_size: number;
+  readonly num_hidden_layers: number;
+  readonly num_attention_heads: number;
+  readonly vocab_size: number;
+}
+
+export const shapes = {
+  '7B': shape(4096, 11_008, 32, 32, 32_000),
+  '13B': shape(5120, 13_824, 40, 40, 32_000),
+  tiny: shape(64, 160, 4, 4, 512),
+} as const;
+export type ShapeName = keyof typeof shapes;
+
+function shape(hidden: number, inner: number, layers: number, heads: number, vocabulary: number): Shape {
+  return {
+    ...{ hidden_size: hidden, intermediate_size: inner, num_hidden_layers: layers },
+    ...{ num_attention_heads: heads, vocab_size: vocabulary },
+  };
+}
+
+/** The shapes named on the command line, or these. */
+export function chooseShapes(usual: readonly ShapeName[]): readonly ShapeName[] {
+  const named = process.argv[2]?.split(',') ?? usual;
+  const unknown = named.find((name) => !(name in shapes));
+  if (unknown !== undefined)
+    throw new Error(`There is no shape ${unknown}; there are ${Object.keys(shapes).join(', ')}.`);
+  return named as ShapeName[];
+}
+
+export function configOf({ ...sizes }: Shape): Readonly<Record<string, unknown>> {
+  return {
+    ...{ architectures: ['LlamaForCausalLM'], model_type: 'llama', hidden_act: 'silu', ...sizes },
+    ...{ max_position_embeddings: 4096, rms_norm_eps: 1e-5, rope_theta: 10_000, tie_word_embeddings: false },
+  };
+}
+
+export interface BenchDevice {
+  readonly runtime: Runtime;
+  /** Undefined where the processor computes. */
+  readonly device: Device | undefined;
+  readonly name: string;
+}
+
+/** The first GPU in bfloat16; for tiny shapes whatever there is. */
+export function openBenchDevice(name: ShapeName): BenchDevice {
+  const { devices, reason } = findDevices();
+  if (devices.length > 0) {
+    const device = CudaDevice.open();
+    const runtime = createCudaRuntime(device, { productType: 'bfloat16' });
+    return { runtime, device, name: device.name };
+  }
+  if (name !== 'tiny') throw new Error(`There is no GPU: ${reason ?? 'none found'}`);
+  return { runtime: createOnnxRuntime({ threads: 2 }), device: undefined, name: 'the CPU' };
+}
+
+export function openRandomTarget(name: ShapeName, runtime: Runtime): Target {
+  const configuration = parseConfiguration(configOf(shapes[name]), `the ${name} shape`);
+  return {
+    folder: `random ${name}`,
+    model: createRandomModel(name, configuration, runtime),
+    get tokenizer(): never {
+      throw new Error('Random models have no text.');
+    },
+    ...{ template: undefined, stopIds: [] },
+  };
+}
+
+function createRandomModel(name: string, configuration: ModelConfiguration, runtime: Runtime): CausalModel {
+  const scope = 'target.';
+  const recipes = decoderRecipes(configuration, scope);
+  const weights = drawWeights(new Map(recipes.map((recipe) => [recipe.name, recipe.shape])));
+  return new CausalModel({ name, configuration, scope, weights, runtime });
+}
+
+export const countElements = (sizes: readonly number[]): number =>
+  sizes.reduce((product, size) => product * size, 1);
+
+/** A prime, so that no two rows of a matrix are alike. */
+const period = 4_194_301;
+
+/** Each weight is a piece of one list of random numbers: billions of different ones would take minutes to draw. */
+function drawWeights(sizes: ReadonlyMap<string, readonly number[]>): MemoryWeights {
+  const noise = new Float32Array(Math.max(...[...sizes.values()].map(countElements)));
+  for (let at = 0; at < Math.min(period, noise.length); at++) noise[at] = (Math.random() - 0.5) / 16;
+  for (let at = period; at < noise.length; at += period)
+    noise.set(noise.subarray(0, Math.min(period, noise.length - at)), at);
+  const ones = new Float32Array(2 ** 16).fill(1);
+  const tensors = new Map<string, WeightValues>(
+    [...sizes].map(([name, of]) => [
+      name,
+      { shape: of, data: (of.length === 1 ? ones : noise).subarray(0, countElements(of)) },
+    ]),
+  );
+  return { kind: 'memory', tensors };
+}
