@@ -1,7 +1,8 @@
 /**
  * Several sequences at once: plain and speculative decoding of 2, 4, 8 and 16 prompts together, in tokens per second of
  * all of them, against the same prompts one after the other; where drafting stops paying; what the engine spends outside
- * programs, also with 64 sequences waiting; bytes and forks of caches.
+ * programs, also with 64 sequences waiting; bytes and forks of caches; 8 forks of a long prompt, which share its rows,
+ * against 8 caches that hold them each.
  * Run: npm run bench:sequences [-- NEW_TOKENS [DRAFTER [PROMPT_SET]]]
  */
 import { bundledTarget } from '../src/decode/bundled-models.js';
@@ -15,6 +16,7 @@ import { encodePrompt, openTarget } from '../src/decode/target.js';
 import { resolvePolicy } from '../src/draft/grow-tree.js';
 import { loadDrafter } from '../src/draft/load-drafter.js';
 import { describeMachine } from '../src/measure/machine.js';
+import type { KvCache } from '../src/model/kv-cache.js';
 import type { Meeting } from '../src/model/meeting.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
 import { loadPrompts } from '../src/text/prompt-set.js';
@@ -139,4 +141,65 @@ const fork = await time(() => Promise.resolve(cache.fork()), 50);
 console.log(
   `\nKeys and values: ${(cache.pool.bytes / 2 ** 20 / cache.pool.lanes).toFixed(1)} MiB for the first 256 positions of a sequence. A fork at ${cache.length} positions: ${fork.medianMs.toFixed(2)} ms.`,
 );
+
+const [forkCount, prefixLength, forkTokens] = [8, 512, 64];
+const text = requests.flatMap(({ promptIds }) => promptIds).slice(0, prefixLength);
+const readText = async (): Promise<KvCache> => {
+  const own = target.model.createCache();
+  await prefill(target.model, own, text, { want: [] });
+  return own;
+};
+
+/** Greedy, each from another first token: tokens per second of all, and the bytes of all pools at the end. */
+async function decodeCaches(caches: readonly KvCache[]): Promise<{ rate: number; bytes: number }> {
+  const engine = new Engine({ concurrency: caches.length });
+  const start = performance.now();
+  await Promise.all(
+    caches.map((own, index) =>
+      engine.run(async (meeting) => {
+        let last = text[index]!;
+        for (let count = 0; count < forkTokens; count++) {
+          const tokens = Int32Array.of(last);
+          const pass = await target.model.forward({ tokens, cache: own, want: ['argmax'], meeting });
+          own.appendAll(pass.rows, 1);
+          last = pass.argmax![0]!;
+        }
+      }),
+    ),
+  );
+  const rate = (caches.length * forkTokens) / ((performance.now() - start) / 1000);
+  const pools = new Set(
+    caches.flatMap(({ pool, stem }) => (stem === undefined ? [pool] : [pool, stem.pool])),
+  );
+  const bytes = [...pools].reduce((total, pool) => total + pool.bytes, 0);
+  for (const own of caches) own.release();
+  return { rate, bytes };
+}
+
+const original = await readText();
+const indices = Array.from({ length: forkCount }, (_, index) => index);
+const kinds: readonly (readonly [string, () => Promise<KvCache[]>])[] = [
+  ['rows of the prompt in each', () => Promise.all(indices.map(readText))],
+  ['shared', () => Promise.resolve(indices.map(() => original.fork()))],
+];
+const forkRates = new Map<string, number[]>();
+const forkBytes = new Map<string, number>();
+for (let round = -1; round < rounds; round++) {
+  for (const [name, make] of kinds) {
+    const { rate, bytes } = await decodeCaches(await make());
+    forkBytes.set(name, bytes);
+    if (round >= 0) keep(forkRates, name, rate);
+  }
+}
+console.log(
+  `\n${forkCount} continuations of a prompt of ${text.length} tokens, ${forkTokens} new tokens each, plain:\n`,
+);
+printTable([
+  ['prompt', 'keys and values', 'tokens/s'],
+  ...kinds.map(([name]) => [
+    name,
+    `${(forkBytes.get(name)! / 2 ** 20).toFixed(1)} MiB`,
+    median(forkRates.get(name)!).toFixed(0),
+  ]),
+]);
 await runtime.dispose();

@@ -1,4 +1,7 @@
-/** The beginning that several prompts have in common, read once: answers to all of them go on from there. */
+/**
+ * The beginning that several prompts have in common, read once: answers to all of them go on from there, and those that
+ * are decoded together read its rows in place (model/stem.ts).
+ */
 import type { Drafter } from '../draft/drafter.js';
 import type { CausalModel } from '../model/causal-model.js';
 import type { KvCache } from '../model/kv-cache.js';

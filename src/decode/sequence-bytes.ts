@@ -4,7 +4,10 @@ import type { CacheSizes } from '../model/cache-pool.js';
 import type { CausalModel } from '../model/causal-model.js';
 import type { GenerationRequest } from './plain.js';
 
-/** Bytes of keys and values of prompt and answer, in the target and in the drafter's own attention. */
+/**
+ * Bytes of keys and values of prompt and answer, in the target and in the drafter's own attention. At most: rows that it
+ * shares with other forks of a prefix count for each.
+ */
 export function sequenceBytes(
   { promptIds, maxNewTokens }: Pick<GenerationRequest, 'promptIds' | 'maxNewTokens'>,
   { configuration }: Pick<CausalModel, 'configuration'>,
