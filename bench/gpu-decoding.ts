@@ -1,6 +1,7 @@
 /**
  * Decoding on a GPU with models of the size that people serve: random weights in a 7B and a 13B shape, one sequence, one
- * pass over 1 to 64 rows behind contexts of 64 and 512, and how long loading takes. Weights are bfloat16, sums float32.
+ * pass over 1 to 64 rows behind contexts of 64 and 512, what each kind of launch of a pass over 1, 4 and 64 rows takes,
+ * and how long loading takes. Weights are bfloat16, sums float32.
  * Run: npm run bench:gpu [-- SHAPE]
  */
 import { CausalModel } from '../src/model/causal-model.js';
@@ -9,6 +10,7 @@ import { decoderRecipes } from '../src/model/weights.js';
 import { createCudaRuntime } from '../src/runtime/cuda/cuda-runtime.js';
 import { CudaDevice } from '../src/runtime/cuda/cuda-device.js';
 import type { MemoryWeights, WeightValues } from '../src/runtime/weights.js';
+import { tabulate, WatchedDevice } from './launch-times.js';
 import { median, printTable } from './stopwatch.js';
 
 const shapes = {
@@ -20,6 +22,9 @@ type ShapeName = keyof typeof shapes;
 const contexts = [64, 512];
 const rowCounts = [1, 4, 16, 64];
 const rounds = 31;
+/** Rows of passes whose launches are looked at one by one. */
+const watchedRows = [1, 4, 64];
+const launchRounds = 10;
 const scope = 'target.';
 
 const chosen = (process.argv[2]?.split(',') ?? Object.keys(shapes)) as ShapeName[];
@@ -36,7 +41,8 @@ async function measureShape(name: ShapeName): Promise<void> {
   );
   const device = CudaDevice.open();
   console.log(`\n${device.name}, Node ${process.version}, ${name} shape, random weights, bfloat16`);
-  const runtime = createCudaRuntime(device, { productType: 'bfloat16' });
+  const watched = new WatchedDevice(device);
+  const runtime = createCudaRuntime(watched.device, { productType: 'bfloat16' });
   const start = performance.now();
   const weights = drawWeights(
     new Map(decoderRecipes(configuration, scope).map((recipe) => [recipe.name, recipe.shape])),
@@ -54,22 +60,33 @@ async function measureShape(name: ShapeName): Promise<void> {
       ...{ tokens: new Int32Array(rows).fill(7), cache, want: ['argmax'] },
       select: Int32Array.of(rows - 1),
     });
+  const details: { readonly title: string; readonly table: string[][] }[] = [];
   const table = [['context', ...rowCounts.map((rows) => `${rows} rows, median (best)`)]];
   for (const context of contexts) {
     while (cache.length < context) cache.appendAll((await pass(64)).rows, 64);
     const cells: string[] = [];
     for (const rows of rowCounts) {
       const times: number[] = [];
+      // The first pass of a shape launches, later ones replay.
+      const launches = await watched.watch(() => pass(rows));
       for (let round = -3; round < rounds; round++) {
         const begun = performance.now();
         await pass(rows);
         if (round >= 0) times.push(performance.now() - begun);
       }
       cells.push(`${median(times).toFixed(2)} (${Math.min(...times).toFixed(2)}) ms`);
+      if (!watchedRows.includes(rows)) continue;
+      // Now, since what it read may lie elsewhere once the context has grown.
+      const title = `${rows} rows behind ${context}, median ${cells.at(-1)!}`;
+      details.push({ title, table: await tabulate(watched, launches, launchRounds) });
     }
     table.push([String(context), ...cells]);
   }
   printTable(table);
+  for (const { title, table } of details) {
+    console.log(`\n${title}`);
+    printTable(table);
+  }
   await runtime.dispose();
 }
 

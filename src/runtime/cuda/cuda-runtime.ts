@@ -107,13 +107,15 @@ class CudaRuntime implements Runtime {
   /** Equal texts are compiled once. */
   private compileKernels(schedule: Schedule): ReadonlyMap<KernelPlan, Kernel> {
     const names = new Map<string, string>(); // text -> name
-    const nameOf = (plan: KernelPlan): string => {
+    const nameOf = (plan: KernelPlan, purpose: string): string => {
       const text = plan.write('kernel');
-      const name = names.get(text) ?? `kernel${names.size}`;
+      const name = names.get(text) ?? `${purpose}_${names.size}`;
       names.set(text, name);
       return name;
     };
-    const named = schedule.steps.flatMap(plansOf).map((plan) => [plan, nameOf(plan)] as const);
+    const named = schedule.steps
+      .flatMap(plansOf)
+      .map(({ plan, purpose }) => [plan, nameOf(plan, purpose)] as const);
     if (names.size === 0) return new Map();
     const bodies = [...names].map(([text, name]) => text.replace('void kernel(', `void ${name}(`));
     const source = [kernelPrelude, ...bodies].join('\n');

@@ -52,10 +52,14 @@ export function readsOf(step: Step): readonly Place[] {
   return (operands as readonly Place[]).filter(({ key }) => !made.has(key));
 }
 
-/** All kernels that a step may launch. */
-export function plansOf(step: Step): readonly KernelPlan[] {
+/** All kernels that a step may launch, with names that tell whoever watches the device what they are for. */
+export function plansOf(step: Step): readonly { readonly plan: KernelPlan; readonly purpose: string }[] {
   if (step.kind === 'product') return [];
-  if (step.kind === 'few-rows')
-    return [...step.forms.map(({ plan }) => plan), ...step.replaced.flatMap(plansOf)];
-  return step.other === undefined ? [step.plan] : [step.plan, step.other.plan];
+  if (step.kind === 'few-rows') {
+    const own = step.forms.map(({ rows, plan }) => ({ plan, purpose: `products_of_${rows}_rows` }));
+    return [...own, ...step.replaced.flatMap(plansOf)];
+  }
+  const { operation } = step.result.tensor;
+  const own = { plan: step.plan, purpose: operation };
+  return step.other === undefined ? [own] : [own, { plan: step.other.plan, purpose: `${operation}_other` }];
 }
