@@ -12,7 +12,6 @@ import { preparePrompt } from '../src/audit/audit-prompt.js';
 import { proposeCandidates } from '../src/audit/candidates.js';
 import { drawRandomSuffix } from '../src/audit/controls.js';
 import { createObjective } from '../src/audit/objectives.js';
-import { projectGradient } from '../src/audit/projection.js';
 import { readPromptState } from '../src/audit/prompt-state.js';
 import { Scorer } from '../src/audit/scoring.js';
 import { compileSearch } from '../src/audit/search-programs.js';
@@ -88,19 +87,9 @@ async function timeStep(prompt: AuditPrompt) {
   const spent = { gradient: Infinity, proposing: Infinity, scoring: Infinity };
   for (let step = 0; step <= steps; step++) {
     const start = performance.now();
-    const gradients = await scorer.differentiate(base);
-    const direction = projectGradient(gradients.degradationGradient, [gradients.divergenceGradient], {
-      kind: 'direction',
-      weight: 2,
-    });
+    const { promising } = await scorer.rankTokens(base, { kind: 'up', weight: 2 }, { allowed, count: 256 });
     const differentiated = performance.now();
-    const proposed = proposeCandidates(
-      base,
-      direction,
-      allowed,
-      { candidates, topTokens: 256, changes: [1] },
-      random,
-    );
+    const proposed = proposeCandidates(base, promising, { candidates, changes: [1] }, random);
     await scorer.keepRoundTrips(proposed.map(({ suffixIds }) => suffixIds));
     const ready = performance.now();
     await scorer.score(base, proposed);

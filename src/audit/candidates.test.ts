@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { createRandom } from '../core/random.js';
 import type { ProposalSettings } from './candidates.js';
 import { mergeEdits, planChanges, proposeCandidates, randomSuffix } from './candidates.js';
+import { rankTokens } from './steepest-tokens.js';
 
 const vocabularySize = 12;
 const allowed = Int32Array.of(1, 3, 4, 7, 9, 10);
@@ -13,8 +14,13 @@ function direction(seed: number): Float32Array {
   return Float32Array.from({ length: base.length * vocabularySize }, () => random.next());
 }
 
-const propose = (seed: number, settings: ProposalSettings) =>
-  proposeCandidates(base, direction(seed), allowed, settings, createRandom(seed, 'propose'));
+const propose = (seed: number, { topTokens, ...settings }: ProposalSettings & { topTokens: number }) =>
+  proposeCandidates(
+    base,
+    rankTokens(base, direction(seed), { allowed, count: topTokens }),
+    settings,
+    createRandom(seed, 'propose'),
+  );
 
 describe('candidates', () => {
   it('change as many positions as asked for, each to another allowed token', () => {
@@ -45,8 +51,8 @@ describe('candidates', () => {
       gains[position * vocabularySize + 10] = 1;
       gains[position * vocabularySize + 0] = 5; // not allowed
     });
-    const settings = { candidates: 40, topTokens: 2, changes: [1] };
-    const proposed = proposeCandidates(base, gains, allowed, settings, createRandom(1));
+    const promising = rankTokens(base, gains, { allowed, count: 2 });
+    const proposed = proposeCandidates(base, promising, { candidates: 40, changes: [1] }, createRandom(1));
     expect(new Set(proposed.map(({ suffixIds, first }) => suffixIds[first]))).toEqual(new Set([9, 10]));
     expect(new Set(proposed.map(({ first }) => first))).toEqual(new Set([0, 1, 2, 3]));
   });

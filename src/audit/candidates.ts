@@ -4,7 +4,6 @@
  * good one, and a pair can cross where either change alone would be refused.
  */
 import type { Random } from '../core/random.js';
-import { topIndices } from '../core/vector.js';
 
 /** A change of some positions; `first` is the earliest, before which nothing differs from the base. */
 export interface Candidate {
@@ -14,8 +13,6 @@ export interface Candidate {
 
 export interface ProposalSettings {
   readonly candidates: number;
-  /** Tokens of largest gain at a position, among which is drawn. */
-  readonly topTokens: number;
   /** Tokens that a candidate changes, taken in turn: candidate i changes `changes[i % changes.length]`. */
   readonly changes: readonly number[];
 }
@@ -27,18 +24,10 @@ interface Edit {
 
 export function proposeCandidates(
   base: readonly number[],
-  direction: Float32Array, // [suffix, vocabulary] larger is better
-  allowed: Int32Array,
-  { candidates, topTokens, changes }: ProposalSettings,
+  promising: readonly (readonly number[])[], // [position] tokens of largest gain
+  { candidates, changes }: ProposalSettings,
   random: Random,
 ): Candidate[] {
-  const vocabularySize = direction.length / base.length;
-  const promising = base.map((own, position) => {
-    const row = direction.subarray(position * vocabularySize, (position + 1) * vocabularySize);
-    const others = allowed.filter((token) => token !== own);
-    const gains = Float32Array.from(others, (token) => row[token]!);
-    return Array.from(topIndices(gains, Math.min(topTokens, others.length)), (index) => others[index]!);
-  });
   const positions = base.map((_, position) => position);
   return Array.from({ length: candidates }, (_, index) => {
     random.shuffle(positions);

@@ -7,9 +7,12 @@ import { TinyAudits, tinySettings } from '../../test/support/tiny-audit.js';
 import { tiny } from '../../test/support/tiny-checkpoints.js';
 import { answerInputs } from './held-answer.js';
 import { objectiveNames } from './objectives.js';
+import { cosine, projectGradient } from './projection.js';
 import { passInputs } from './prompt-state.js';
 import { Scorer } from './scoring.js';
 import { runDeclared } from './search-programs.js';
+import type { Heading } from './steepest-tokens.js';
+import { rankTokens } from './steepest-tokens.js';
 
 const audits = new TinyAudits();
 afterAll(() => audits.dispose());
@@ -72,6 +75,40 @@ describe.each(variants)('scores with %s', (variant) => {
     const gradients = await scorer.differentiate(suffixIds);
     expect(gradients.degradation).toBeCloseTo(score!.degradation, 4);
     expect(gradients.divergence).toBeCloseTo(score!.divergence, 4);
+  });
+
+  it.each([
+    { kind: 'up', weight: 0 },
+    { kind: 'up', weight: 1 },
+    { kind: 'up', weight: 2 },
+    { kind: 'back' },
+    { kind: 'return' },
+  ] satisfies Heading[])('rank tokens as their gradients do: %o', async (heading) => {
+    const { scorer } = parts['total-variation']!;
+    const suffixIds = randomSuffix('ranked');
+    const allowed = Int32Array.from({ length: vocabularySize - 3 }, (_, index) => index + 2);
+    const count = 4;
+    const { promising, before, after } = await scorer.rankTokens(suffixIds, heading, { allowed, count });
+    const { degradationGradient, divergenceGradient } = await scorer.differentiate(suffixIds);
+    const leaving = await scorer.differentiateLeaving(suffixIds);
+    const direction =
+      heading.kind === 'up'
+        ? projectGradient(degradationGradient, [divergenceGradient], { ...heading, kind: 'direction' })
+        : (heading.kind === 'back' ? divergenceGradient : leaving).map((value) => -value);
+    const gain = (position: number, token: number): number => direction[position * vocabularySize + token]!;
+    const ranked = rankTokens(suffixIds, direction, { allowed, count });
+    // Gains that differ by rounding alone may change places.
+    promising.forEach((tokens, position) => {
+      expect(tokens).toHaveLength(count);
+      expect(tokens).not.toContain(suffixIds[position]);
+      tokens.forEach((token, rank) => {
+        expect(allowed).toContain(token);
+        expect(gain(position, token)).toBeCloseTo(gain(position, ranked[position]![rank]!), 5);
+      });
+    });
+    if (heading.kind === 'return') return;
+    expect(before).toBeCloseTo(cosine(degradationGradient, divergenceGradient), 3);
+    expect(after).toBeCloseTo(cosine(direction, divergenceGradient), 3);
   });
 
   it('have a preservation gradient for every position: what the answer up to there has over the answer before it', async () => {

@@ -3,7 +3,7 @@
  * position also share the base's rows up to there, so only what follows the edit is computed.
  */
 import type { NamedValues } from '../runtime/program.js';
-import { float32, floatsOf, int32 } from '../runtime/program.js';
+import { bufferOf, float32, floatsOf, int32 } from '../runtime/program.js';
 import type { Target } from '../decode/target.js';
 import type { AuditPrompt } from './audit-prompt.js';
 import { joinPrompt, keepRoundTrips } from './audit-prompt.js';
@@ -15,9 +15,11 @@ import { PassRows } from './pass-rows.js';
 import type { PromptState } from './prompt-state.js';
 import { extendState, passInputs } from './prompt-state.js';
 import type { SearchModels, SearchPrograms } from './search-programs.js';
-import { runDeclared } from './search-programs.js';
+import { declaredOf, runDeclared } from './search-programs.js';
 import { acceptedLengthOf, walkAnswer } from './same-answer.js';
 import type { SuffixScorer } from './search-problem.js';
+import type { Heading, RankedTokens, TokenRanking } from './steepest-tokens.js';
+import { rankingInputs, readRanking } from './steepest-tokens.js';
 import type { AnswerScore, Scored, SuffixGradients } from './suffix-score.js';
 
 export class Scorer implements SuffixScorer {
@@ -164,6 +166,32 @@ export class Scorer implements SuffixScorer {
   async differentiateLeaving(suffixIds: readonly number[]): Promise<Float32Array> {
     const outputs = await runDeclared(await this.programs.leavingGradient(), this.gradientInputs(suffixIds));
     return floatsOf(outputs, 'leavingGradient');
+  }
+
+  async rankTokens(
+    suffixIds: readonly number[],
+    heading: Heading,
+    { allowed, count }: TokenRanking,
+  ): Promise<RankedTokens> {
+    const { programs, models } = this;
+    const isReturn = heading.kind === 'return';
+    const inputs = this.gradientInputs(suffixIds);
+    const program = await (isReturn ? programs.leavingGradient() : programs.gradients());
+    const [up, stay] = isReturn
+      ? (['leavingGradient', 'leavingGradient'] as const)
+      : (['degradationGradient', 'divergenceGradient'] as const);
+    const gradients = await program.run(declaredOf(program, inputs), { [up]: 'runtime', [stay]: 'runtime' });
+    const { vocabularySize } = models.target.configuration;
+    const ranking = await programs.ranking(Math.min(count, vocabularySize));
+    const outputs = await ranking.run({
+      up: gradients[up]!,
+      stay: gradients[stay]!,
+      oneHot: inputs.oneHot!,
+      ...rankingInputs(heading, allowed, vocabularySize),
+    });
+    for (const name of new Set([up, stay])) bufferOf(gradients, name).free();
+    const ranked = readRanking(outputs, suffixIds.length);
+    return isReturn ? { ...ranked, before: 0, after: 0 } : ranked;
   }
 
   /** The preservation gradient of every answer position: a copy of the sequence for each, some copies at a time. */

@@ -4,6 +4,7 @@ import type { Candidate } from './candidates.js';
 import type { KeepBounds } from './feasibility.js';
 import type { Projection } from './projection.js';
 import type { TracePoint } from './search-trace.js';
+import type { Heading, RankedTokens, TokenRanking } from './steepest-tokens.js';
 import type { Scored, SuffixGradients } from './suffix-score.js';
 
 export interface SearchSettings extends KeepBounds {
@@ -31,9 +32,9 @@ export interface SuffixScorer {
   readonly answerLength: number;
   /** Scores of candidates that equal `base` before their first edit. */
   score(base: readonly number[], candidates: readonly Candidate[]): Promise<Scored[]>;
+  /** The tokens of largest gain at each position of a suffix that heads somewhere. */
+  rankTokens(suffixIds: readonly number[], heading: Heading, ranking: TokenRanking): Promise<RankedTokens>;
   differentiate(suffixIds: readonly number[]): Promise<SuffixGradients>;
-  /** The gradient of what makes the target leave the answer. [suffix, vocabulary] */
-  differentiateLeaving(suffixIds: readonly number[]): Promise<Float32Array>;
   /** The preservation gradient of every answer position. */
   differentiatePositions(suffixIds: readonly number[]): Promise<readonly Float32Array[]>;
   /** Which suffixes survive decoding and encoding in place. */

@@ -17,6 +17,7 @@ import { buildForcedPass, embedCopies, embedIds, embedOneHotSuffix, row } from '
 import { acceptanceAlong, declareAnswer, followsAnswer, window } from './held-answer.js';
 import type { DivergenceDirection, Objective } from './objectives.js';
 import { leavingAnswer, meanDivergence, positionDivergence, toScalar } from './objectives.js';
+import { buildRanking } from './steepest-tokens.js';
 
 export interface SearchModels {
   readonly target: CausalModel;
@@ -48,6 +49,8 @@ export interface SearchPrograms {
    * [batch, row, hidden] of zeros -> divergenceGradient [batch, suffix, vocabulary]
    */
   readonly positionGradients: () => Promise<Program>;
+  /** The tokens of largest gain, of gradients that stayed with the runtime (steepest-tokens.ts). */
+  readonly ranking: (count: number) => Promise<Program>;
   /** Gives back what was compiled. Nothing may be asked any more. */
   dispose(): Promise<void>;
 }
@@ -116,6 +119,7 @@ export function compileSearch(
       compiled.add(program);
       return program;
     });
+  const rankings = new Map<number, () => Promise<Program>>();
   return {
     objective,
     settings,
@@ -125,6 +129,13 @@ export function compileSearch(
     })),
     scores: compileOnce(() => scoreOutputs),
     positionGradients: compileOnce(buildPositionGradients),
+    ranking(count) {
+      const known = rankings.get(count);
+      if (known !== undefined) return known();
+      const fresh = compileOnce(() => buildRanking(suffixLength, configuration.vocabularySize, count));
+      rankings.set(count, fresh);
+      return fresh();
+    },
     async dispose() {
       await Promise.all([...compiled].map((program) => program.dispose()));
     },
@@ -133,10 +144,14 @@ export function compileSearch(
 
 /** A program refuses nothing but reads only what it declared: drafters without attention leave inputs unused. */
 export function runDeclared(program: Program, values: NamedValues): Promise<NamedValues> {
+  return program.run(declaredOf(program, values));
+}
+
+export function declaredOf(program: Program, values: NamedValues): NamedValues {
   const declared: Record<string, NamedValues[string]> = {};
   for (const { name } of program.inputs) {
     const value = values[name];
     if (value !== undefined) declared[name] = value;
   }
-  return program.run(declared);
+  return declared;
 }

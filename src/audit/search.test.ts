@@ -8,6 +8,7 @@ import type { Candidate } from './candidates.js';
 import { keyOf, randomSuffix } from './candidates.js';
 import type { Projection } from './projection.js';
 import { searchSuffix } from './search.js';
+import { rankTokens } from './steepest-tokens.js';
 import type { SearchOutcome, SearchSettings, SuffixScorer } from './search-problem.js';
 import type { Scored } from './suffix-score.js';
 
@@ -48,7 +49,7 @@ describe('the search on a tiny target', () => {
         return scores;
       },
       differentiate: (suffixIds) => scorer.differentiate(suffixIds),
-      differentiateLeaving: (suffixIds) => scorer.differentiateLeaving(suffixIds),
+      rankTokens: (suffixIds, heading, ranking) => scorer.rankTokens(suffixIds, heading, ranking),
       differentiatePositions: (suffixIds) => scorer.differentiatePositions(suffixIds),
       keepRoundTrips: (suffixes) => scorer.keepRoundTrips(suffixes),
     };
@@ -87,7 +88,7 @@ describe('the search on a tiny target', () => {
       ...{ answerLength: scorer.answerLength },
       score: (base, candidates) => scorer.score(base, candidates),
       differentiate: () => Promise.reject(new Error('An undirected search has no gradient.')),
-      differentiateLeaving: () => Promise.reject(new Error('An undirected search has no gradient.')),
+      rankTokens: () => Promise.reject(new Error('An undirected search has no gradient.')),
       differentiatePositions: () => Promise.reject(new Error('An undirected search has no gradient.')),
       keepRoundTrips: (suffixes) => scorer.keepRoundTrips(suffixes),
     };
@@ -173,15 +174,12 @@ function plainScorer(
       Promise.resolve(
         candidates.map((candidate) => ({ ...candidate, ...neutral, ...worth(candidate.suffixIds) })),
       ),
-    differentiate(suffixIds) {
+    rankTokens(suffixIds, _heading, ranking) {
       onVisit(keyOf(suffixIds));
-      const gradient = new Float32Array(3 * 9);
-      return Promise.resolve({
-        ...{ degradation: 0, divergence: 0 },
-        ...{ degradationGradient: gradient, divergenceGradient: gradient },
-      });
+      const promising = rankTokens(suffixIds, new Float32Array(3 * 9), ranking);
+      return Promise.resolve({ promising, before: 0, after: 0 });
     },
-    differentiateLeaving: () => Promise.resolve(new Float32Array(3 * 9)),
+    differentiate: () => Promise.reject(new Error('Nobody reads the gradients.')),
     differentiatePositions: () => Promise.resolve([]),
     keepRoundTrips: (suffixes) => Promise.resolve(suffixes.map(() => true)),
   };

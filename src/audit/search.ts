@@ -17,6 +17,8 @@ import { cosine, projectGradient } from './projection.js';
 import type { SearchOutcome, SearchProblem, SearchSettings } from './search-problem.js';
 import type { TracePoint } from './search-trace.js';
 import { SuffixBuffer } from './suffix-buffer.js';
+import type { Heading, RankedTokens } from './steepest-tokens.js';
+import { rankTokens } from './steepest-tokens.js';
 import type { Scored } from './suffix-score.js';
 
 export async function searchSuffix(problem: SearchProblem, settings: SearchSettings): Promise<SearchOutcome> {
@@ -25,7 +27,7 @@ export async function searchSuffix(problem: SearchProblem, settings: SearchSetti
   const trace: TracePoint[] = [];
   let current = await tryStarts(problem, buffer);
   let stalled = 0;
-  let heading: (Direction & { readonly from: Scored }) | undefined;
+  let ranked: (RankedTokens & { readonly from: Scored }) | undefined;
 
   for (let step = 1; step <= settings.steps; step++) {
     if (problem.signal?.aborted === true) return { ...buffer.outcome(), trace, interrupted: true };
@@ -34,18 +36,12 @@ export async function searchSuffix(problem: SearchProblem, settings: SearchSetti
       stalled = 0;
     }
     // 1. Which way is up, without moving the target's distribution? Where the last step gained nothing, it is known.
-    if (heading?.from !== current)
-      heading = { from: current, ...(await chooseDirection(problem, settings, current)) };
-    const { direction, before, after } = heading;
+    if (ranked?.from !== current)
+      ranked = { from: current, ...(await chooseTokens(problem, settings, current)) };
+    const { promising, before, after } = ranked;
     // 2. The most promising changes that survive as text.
     const changes = planChanges(step, settings.steps, settings.moves);
-    const proposed = proposeCandidates(
-      current.suffixIds,
-      direction,
-      problem.allowed,
-      { ...settings, changes },
-      random,
-    );
+    const proposed = proposeCandidates(current.suffixIds, promising, { ...settings, changes }, random);
     const scored = await tryCandidates(problem, buffer, current, proposed);
     // 3. Several good changes at once are often better still.
     const improving = buffer.rank(scored, current).filter((candidate) => buffer.isGain(candidate, current));
@@ -97,38 +93,40 @@ async function tryCandidates(
   return scored;
 }
 
-interface Direction {
-  readonly direction: Float32Array; // [suffix, vocabulary]
-  /** Cosine with the preservation gradient, before and after projection. */
-  readonly before: number;
-  readonly after: number;
-}
-
 /** Inside the bounds up the projected degradation; outside them down what keeps the suffix there. */
-async function chooseDirection(
+async function chooseTokens(
   { scorer, allowed, random }: SearchProblem,
   settings: SearchSettings,
   current: Scored,
-): Promise<Direction> {
+): Promise<RankedTokens> {
   const { projection, drive } = settings;
+  const { suffixIds } = current;
+  const ranking = { allowed, count: settings.topTokens };
   if (drive === 'undirected' || drive === 'unguided') {
     const width = allowed.reduce((largest, token) => Math.max(largest, token), 0) + 1;
-    const direction = Float32Array.from({ length: current.suffixIds.length * width }, () => random.next());
-    return { direction, before: 0, after: 0 };
+    const direction = Float32Array.from({ length: suffixIds.length * width }, () => random.next());
+    return { promising: rankTokens(suffixIds, direction, ranking), before: 0, after: 0 };
   }
-  const isOutside = !isInside(current, settings, scorer.answerLength);
-  if (isOutside && current.divergence <= settings.epsilon) {
-    const leaving = await scorer.differentiateLeaving(current.suffixIds);
-    return { direction: leaving.map((value) => -value), before: 0, after: 0 };
-  }
-  const { degradationGradient, divergenceGradient } = await scorer.differentiate(current.suffixIds);
-  const before = cosine(degradationGradient, divergenceGradient);
-  if (drive === 'preservation' || isOutside)
-    return { direction: divergenceGradient.map((value) => -value), before, after: -1 };
-  const removed =
-    projection.kind === 'subspace'
-      ? await scorer.differentiatePositions(current.suffixIds)
-      : [divergenceGradient];
-  const direction = projectGradient(degradationGradient, removed, projection);
-  return { direction, before, after: cosine(direction, divergenceGradient) };
+  const heading = chooseHeading(settings, current, scorer.answerLength);
+  if (heading.kind !== 'up' || projection.kind !== 'subspace')
+    return scorer.rankTokens(suffixIds, heading, ranking);
+  const { degradationGradient, divergenceGradient } = await scorer.differentiate(suffixIds);
+  const positions = await scorer.differentiatePositions(suffixIds);
+  const direction = projectGradient(degradationGradient, positions, projection);
+  return {
+    promising: rankTokens(suffixIds, direction, ranking),
+    before: cosine(degradationGradient, divergenceGradient),
+    after: cosine(direction, divergenceGradient),
+  };
+}
+
+function chooseHeading(
+  { projection, drive, ...bounds }: SearchSettings,
+  current: Scored,
+  answerLength: number,
+): Heading {
+  const isOutside = !isInside(current, bounds, answerLength);
+  if (isOutside && current.divergence <= bounds.epsilon) return { kind: 'return' };
+  if (drive === 'preservation' || isOutside) return { kind: 'back' };
+  return { kind: 'up', weight: projection.kind === 'direction' ? projection.weight : 0 };
 }

@@ -18,7 +18,7 @@ import type { DrafterAudit } from './drafter-audit.js';
 import { decodeFreely } from './measure-arm.js';
 import { createObjective, parseObjective } from './objectives.js';
 import { judgeAnswer } from './preservation.js';
-import { parseProjection } from './projection.js';
+import { cosine, parseProjection, projectGradient } from './projection.js';
 import { Interrupted } from './prompt-audit.js';
 import { readPromptState } from './prompt-state.js';
 import type { UniversalResult, UniversalSplit } from './result.js';
@@ -29,6 +29,8 @@ import type { SearchPrograms } from './search-programs.js';
 import { compileSearch } from './search-programs.js';
 import { searchSuffix } from './search.js';
 import type { SuffixScorer } from './search-problem.js';
+import type { RankedTokens } from './steepest-tokens.js';
+import { rankTokens } from './steepest-tokens.js';
 import type { Scored, SuffixGradients } from './suffix-score.js';
 import { driveOf } from './settings.js';
 import { countClasses } from './summary.js';
@@ -170,7 +172,7 @@ async function measureSplit(
   };
 }
 
-export function combineScorers(scorers: readonly SuffixScorer[]): SuffixScorer {
+export function combineScorers(scorers: readonly Scorer[]): SuffixScorer {
   const count = scorers.length;
   return {
     answerLength: 1,
@@ -203,10 +205,23 @@ export function combineScorers(scorers: readonly SuffixScorer[]): SuffixScorer {
         divergenceGradient: average(all.map(({ divergenceGradient }) => divergenceGradient)),
       };
     },
-    async differentiateLeaving(suffixIds: readonly number[]): Promise<Float32Array> {
-      const all: Float32Array[] = [];
-      for (const scorer of scorers) all.push(await scorer.differentiateLeaving(suffixIds));
-      return average(all);
+    async rankTokens(suffixIds, heading, ranking): Promise<RankedTokens> {
+      if (heading.kind === 'return') {
+        const all: Float32Array[] = [];
+        for (const scorer of scorers) all.push(await scorer.differentiateLeaving(suffixIds));
+        const promising = rankTokens(suffixIds, negate(average(all)), ranking);
+        return { promising, before: 0, after: 0 };
+      }
+      const { degradationGradient, divergenceGradient } = await this.differentiate(suffixIds);
+      const direction =
+        heading.kind === 'back'
+          ? negate(divergenceGradient)
+          : projectGradient(degradationGradient, [divergenceGradient], { ...heading, kind: 'direction' });
+      return {
+        promising: rankTokens(suffixIds, direction, ranking),
+        before: cosine(degradationGradient, divergenceGradient),
+        after: cosine(direction, divergenceGradient),
+      };
     },
     async differentiatePositions(suffixIds: readonly number[]): Promise<Float32Array[]> {
       const all: Float32Array[] = [];
@@ -222,6 +237,8 @@ export function combineScorers(scorers: readonly SuffixScorer[]): SuffixScorer {
     },
   };
 }
+
+const negate = (vector: Float32Array): Float32Array => vector.map((value) => -value);
 
 function average(vectors: readonly Float32Array[]): Float32Array {
   const total = new Float32Array(vectors[0]!.length);
