@@ -33,13 +33,22 @@ export async function readPromptState(
   return { ...empty, lastToken: promptIds.at(-1)! };
 }
 
-/** The same state with more tokens read, in caches of its own. */
+/**
+ * The same state with more tokens read, in caches of its own: those of an earlier extension of it, where that is given
+ * up. Then nothing is copied or allocated, and passes find what they read where it was before.
+ */
 export async function extendState(
   models: SearchModels,
   state: PromptState,
   tokens: readonly number[],
+  earlier?: PromptState,
 ): Promise<PromptState> {
-  const extended = { targetCache: state.targetCache.fork(), draftCache: state.draftCache?.fork() };
+  const extended = {
+    targetCache: earlier?.targetCache ?? state.targetCache.fork(),
+    draftCache: earlier?.draftCache ?? state.draftCache?.fork(),
+  };
+  extended.targetCache.truncate(state.targetCache.length);
+  if (state.draftCache !== undefined) extended.draftCache?.truncate(state.draftCache.length);
   await readOn(models, { ...state, ...extended }, [state.lastToken, ...tokens]);
   return { ...extended, lastToken: tokens.at(-1) ?? state.lastToken };
 }

@@ -9,6 +9,8 @@ import type { AuditPrompt } from './audit-prompt.js';
 import { joinPrompt, keepRoundTrips } from './audit-prompt.js';
 import type { Candidate } from './candidates.js';
 import { keyOf } from './candidates.js';
+import type { GroupSize } from './candidate-groups.js';
+import { groupByBeginning, processorGroups, roundCopies } from './candidate-groups.js';
 import { countDraftsAlong } from './drafts-along.js';
 import { answerInputs } from './held-answer.js';
 import { PassRows } from './pass-rows.js';
@@ -25,6 +27,7 @@ import type { AnswerScore, Scored, SuffixGradients } from './suffix-score.js';
 export class Scorer implements SuffixScorer {
   readonly answerLength: number;
   private readonly answer: NamedValues;
+  private readonly isOnDevice: boolean;
   private newest: { readonly key: string; readonly state: PromptState } | undefined;
 
   constructor(
@@ -37,6 +40,7 @@ export class Scorer implements SuffixScorer {
   ) {
     this.answerLength = prompt.windowIds.length;
     this.answer = answerInputs(prompt.windowIds, models.drafter.graph?.targetTokens);
+    this.isOnDevice = models.target.runtime.rowsPerPass !== undefined;
   }
 
   keepRoundTrips(suffixes: readonly (readonly number[])[]): Promise<boolean[]> {
@@ -60,19 +64,21 @@ export class Scorer implements SuffixScorer {
     return scored;
   }
 
-  /** A device takes full passes, which are alike: what was laid out for one serves the next. */
   private groupSize(suffixLength: number): GroupSize {
-    if (this.models.target.runtime.rowsPerPass === undefined) return { fewest: 8, most: Infinity };
+    if (!this.isOnDevice) return processorGroups;
     const full = this.passRows.countCopies(this.rowsBehind(0, suffixLength));
     return { fewest: full, most: full };
   }
 
-  /** A step scores single edits and then merged ones on the same base. */
+  /** A step scores single edits and then merged ones on the same base; the next step's takes the place of this one's. */
   private async readBase(base: readonly number[]): Promise<PromptState> {
     const key = keyOf(base);
-    if (this.newest?.key !== key)
-      this.newest = { key, state: await extendState(this.models, this.state, base) };
-    return this.newest.state;
+    const earlier = this.newest;
+    if (earlier?.key === key) return earlier.state;
+    this.newest = undefined;
+    const state = await extendState(this.models, this.state, base, earlier?.state);
+    this.newest = { key, state };
+    return state;
   }
 
   /** What stands behind the suffix. */
@@ -93,13 +99,14 @@ export class Scorer implements SuffixScorer {
     const before = first === 0 ? this.state.lastToken : base[first - 1]!;
     const rest = this.restIds();
     const rows = this.rowsBehind(first, base.length);
-    const tokens = new Int32Array(group.length * rows);
+    const copies = this.isOnDevice ? roundCopies(group.length) : group.length;
+    const tokens = new Int32Array(copies * rows);
     group.forEach(({ suffixIds }, index) => {
       tokens.set([before, ...suffixIds.slice(first), ...rest], index * rows);
     });
     const pastLength = this.state.targetCache.pastLength + first;
     const outputs = await runDeclared(await this.programs.scores(), {
-      tokens: int32(tokens, [group.length, rows]),
+      tokens: int32(tokens, [copies, rows]),
       ...this.answerInputs(),
       ...passInputs(shared, this.models, rows, pastLength),
     });
@@ -237,24 +244,4 @@ export class Scorer implements SuffixScorer {
 
 function rowOf(outputs: NamedValues, name: string, index: number, width: number): Float32Array {
   return floatsOf(outputs, name).subarray(index * width, (index + 1) * width);
-}
-
-/** Candidates of one group: fewer share more of the base, many share the cost of a pass. */
-interface GroupSize {
-  readonly fewest: number;
-  readonly most: number;
-}
-
-/** Groups of candidates whose first edits lie close together, so that little before them is read again. */
-function groupByBeginning(candidates: readonly Candidate[], { fewest, most }: GroupSize): Candidate[][] {
-  const sorted = [...candidates].sort((left, right) => left.first - right.first);
-  const groups: Candidate[][] = [];
-  for (const candidate of sorted) {
-    const last = groups.at(-1);
-    const isSmall = last !== undefined && last.length < fewest;
-    const isAlike = last?.[0]!.first === candidate.first && last.length < most;
-    if (isSmall || isAlike) last.push(candidate);
-    else groups.push([candidate]);
-  }
-  return groups;
 }
