@@ -6,6 +6,7 @@
 import { createStopScanner } from '../text/stop-strings.js';
 import { createTextStream } from '../text/text-stream.js';
 import type { Tokenizer } from '../text/tokenizer.js';
+import type { TokenLikelihood } from './token-likelihood.js';
 
 /** Where a token came from: the target alone, an accepted draft, or the target's own token behind a draft. */
 export type TokenOrigin = 'target' | 'accepted' | 'bonus';
@@ -16,6 +17,8 @@ export interface TokenEvent {
   readonly origin: TokenOrigin;
   /** Text that became certain with this token; often, but not always, the token's own. */
   readonly text: string;
+  /** Where it was asked for. */
+  readonly likelihood?: TokenLikelihood;
 }
 
 export interface AnswerOptions {
@@ -54,12 +57,17 @@ export class Answer {
     return this.reason;
   }
 
+  /** The stop string that ended it, if one did. */
+  get stopString(): string | undefined {
+    return this.scanner.matched();
+  }
+
   get remaining(): number {
     return this.options.maxNewTokens - this.tokenIds.length;
   }
 
   /** Takes one more token; false once the answer has ended. */
-  push(id: number, origin: TokenOrigin): boolean {
+  push(id: number, origin: TokenOrigin, likelihood?: TokenLikelihood): boolean {
     if (this.reason !== undefined) return false;
     this.tokenIds.push(id);
     this.origins.push(origin);
@@ -71,7 +79,7 @@ export class Answer {
     const held = this.reason === undefined || scanned.stopped ? '' : this.takeHeldBack();
     const text = scanned.emit + held;
     this.pieces += text;
-    this.options.onToken?.({ id, origin, text });
+    this.options.onToken?.({ id, origin, text, ...(likelihood === undefined ? {} : { likelihood }) });
     return this.reason === undefined;
   }
 

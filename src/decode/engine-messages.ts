@@ -44,7 +44,10 @@ const rules = ['greedy', 'rejection', 'typical'] as const satisfies readonly Ver
 
 /** What one answer is asked for with. */
 export const taskSchema = z.strictObject({
-  prompt: z.union([z.string(), z.array(message)]),
+  /** A text, a conversation, or token ids. */
+  prompt: z.union([z.string(), z.array(message), z.array(z.number().int().nonnegative())]),
+  /** A longer prompt is refused. */
+  maxPromptTokens: count.exactOptional(),
   drafter: z.string().exactOptional(),
   policy: z.string().exactOptional(),
   rule: z.enum(rules).exactOptional(),
@@ -56,7 +59,9 @@ export const taskSchema = z.strictObject({
       topP: z.number().exactOptional(),
     })
     .exactOptional(),
-  seed: z.number().int().nonnegative().exactOptional(),
+  /** Of the first answer; each further one has the next number. */
+  seed: z.number().int().exactOptional(),
+  topLikelihoods: z.number().int().nonnegative().exactOptional(),
   stopStrings: z.array(z.string()).exactOptional(),
   chat: z.boolean().exactOptional(),
   name: z.string().exactOptional(),
@@ -66,8 +71,10 @@ export type EngineTask = z.infer<typeof taskSchema>;
 const id = z.number().int().nonnegative();
 
 export const requestSchema = z.discriminatedUnion('kind', [
-  z.strictObject({ kind: z.literal('generate'), id, task: taskSchema }),
+  /** One answer for each id, all of them to the same prompt. */
+  z.strictObject({ kind: z.literal('generate'), ids: z.array(id).nonempty(), task: taskSchema }),
   z.strictObject({ kind: z.literal('abort'), id }),
+  z.strictObject({ kind: z.literal('load'), id }),
   /** Aborts what runs, and ends the thread when all of it has answered. */
   z.strictObject({ kind: z.literal('close') }),
 ]);
@@ -86,18 +93,41 @@ const failure = z.strictObject({
 });
 export type Failure = z.infer<typeof failure>;
 
+const spelledToken = {
+  id: z.number().int(),
+  text: z.string(),
+  bytes: z.array(z.number()).nullable(),
+  logprob: z.number(),
+};
+const likelihood = z.strictObject({ ...spelledToken, top: z.array(z.strictObject(spelledToken)) });
+export type SpelledLikelihood = z.infer<typeof likelihood>;
+
 const tokenEvent = z.strictObject({
   id: z.number().int(),
   origin: z.enum(['target', 'accepted', 'bonus']),
   text: z.string(),
+  likelihood: likelihood.exactOptional(),
 });
+export type WorkerTokenEvent = z.infer<typeof tokenEvent>;
+
+const step = z.object({ proposed: z.number(), accepted: z.number(), depth: z.number() });
+
+/** What one pass brought: the tokens that became certain with it, and what it drafted, if it did. */
+const progress = z.strictObject({ tokens: z.array(tokenEvent), steps: z.array(step) });
+export type AnswerProgress = z.infer<typeof progress>;
+
+const load = z.strictObject({ running: z.number(), waiting: z.number(), usedBytes: z.number() });
 
 export const answerSchema = z.discriminatedUnion('kind', [
   z.strictObject({
     kind: z.literal('ready'),
     target: z.strictObject({ name: z.string(), contextLength: count, vocabularySize: count }),
+    /** Where it runs, in words. */
+    device: z.string(),
+    isChat: z.boolean(),
   }),
-  z.strictObject({ kind: z.literal('token'), id, event: tokenEvent }),
+  z.strictObject({ kind: z.literal('progress'), id, progress }),
+  z.strictObject({ kind: z.literal('load'), id, load }),
   /** Without a request: of opening the models. */
   z.strictObject({ kind: z.literal('notice'), id: id.exactOptional(), text: z.string() }),
   z.strictObject({

@@ -4,30 +4,20 @@
  */
 import type { MessagePort } from 'node:worker_threads';
 import { parentPort, workerData } from 'node:worker_threads';
-import { MistletoeError } from '../core/errors.js';
 import type { Drafter } from '../draft/drafter.js';
 import { loadDrafter } from '../draft/load-drafter.js';
 import { openRuntime } from '../runtime/create-runtime.js';
-import { chooseDevice } from '../runtime/device-choice.js';
+import { chooseDevice, nameDevice } from '../runtime/device-choice.js';
 import type { Runtime } from '../runtime/program.js';
+import type { AnswerListener, OpenedModels } from './answering.js';
+import { Answering } from './answering.js';
 import { Engine } from './engine.js';
 import type { EngineAnswer, EngineSettings, EngineTask } from './engine-messages.js';
 import { describeFailure, requestSchema, settingsSchema } from './engine-messages.js';
 import { findDrafter } from './find-drafter.js';
 import { settleDevice } from './gpu-room.js';
 import type { Generation } from './plain.js';
-import { decodePlain } from './plain.js';
-import { sequenceBytes } from './sequence-bytes.js';
-import type { PolicyChooser } from './speculative.js';
-import { decodeSpeculative } from './speculative.js';
-import { choosePolicy } from './speculative-text.js';
-import type { Target } from './target.js';
-import { openTarget, requestFor } from './target.js';
-
-interface OpenedModels {
-  readonly target: Target;
-  readonly drafters: ReadonlyMap<string, Drafter>;
-}
+import { openTarget } from './target.js';
 
 /** What an answer reports on its way. */
 type Reporter = (answer: EngineAnswer) => void;
@@ -55,15 +45,15 @@ async function openModels(settings: EngineSettings, runtime: Runtime, post: Repo
   return { target, drafters };
 }
 
+/** Who is being answered, by the ids of the requests. */
 class AnsweringThread {
   private readonly engine: Engine;
+  private readonly answering: Answering;
   private readonly running = new Map<number, AbortController>();
   private readonly answers = new Set<Promise<void>>();
-  /** What `auto` learns on one request helps the next. */
-  private readonly policies = new Map<string, PolicyChooser>();
 
   constructor(
-    private readonly models: OpenedModels,
+    models: OpenedModels,
     { concurrency, memoryBytes }: EngineSettings,
     private readonly post: Reporter,
   ) {
@@ -71,12 +61,44 @@ class AnsweringThread {
       ...(concurrency === undefined ? {} : { concurrency }),
       ...(memoryBytes === undefined ? {} : { memoryBytes }),
     });
+    this.answering = new Answering(models, this.engine);
   }
 
-  start(id: number, task: EngineTask): void {
+  start(ids: readonly number[], task: EngineTask): void {
+    const listeners = ids.map((id) => this.listen(id));
+    for (const [index, answer] of this.answering.start(task, listeners).entries())
+      this.follow(ids[index]!, answer);
+  }
+
+  abort(id: number): void {
+    this.running.get(id)?.abort();
+  }
+
+  tellLoad(id: number): void {
+    this.post({ kind: 'load', id, load: this.engine.load });
+  }
+
+  async finish(): Promise<void> {
+    for (const controller of this.running.values()) controller.abort();
+    await Promise.all(this.answers);
+  }
+
+  private listen(id: number): AnswerListener {
     const controller = new AbortController();
     this.running.set(id, controller);
-    const answering = this.answer(id, task, controller.signal)
+    return {
+      signal: controller.signal,
+      onProgress: (progress) => {
+        this.post({ kind: 'progress', id, progress });
+      },
+      onNotice: (text) => {
+        this.post({ kind: 'notice', id, text });
+      },
+    };
+  }
+
+  private follow(id: number, answer: Promise<Generation>): void {
+    const following = answer
       .then(
         (generation) => {
           this.post({ kind: 'done', id, generation });
@@ -87,67 +109,23 @@ class AnsweringThread {
       )
       .finally(() => {
         this.running.delete(id);
-        this.answers.delete(answering);
+        this.answers.delete(following);
       });
-    this.answers.add(answering);
-  }
-
-  abort(id: number): void {
-    this.running.get(id)?.abort();
-  }
-
-  async finish(): Promise<void> {
-    for (const controller of this.running.values()) controller.abort();
-    await Promise.all(this.answers);
-  }
-
-  private async answer(id: number, task: EngineTask, signal: AbortSignal): Promise<Generation> {
-    const { prompt, drafter: name, policy, rule, ...options } = task;
-    const { target } = this.models;
-    const drafter = name === undefined ? undefined : this.findDrafter(name);
-    const request = await requestFor(target, prompt, {
-      ...{ ...options, signal },
-      onToken: (event) => {
-        this.post({ kind: 'token', id, event });
-      },
-    });
-    const bytes = sequenceBytes(request, target.model, drafter);
-    if (name === undefined || drafter === undefined)
-      return this.engine.run((meeting) => decodePlain(target.model, { ...request, meeting }), {
-        ...{ bytes, signal },
-      });
-    const key = `${name} ${policy ?? ''} ${request.sampling.temperature === 0 ? 'greedy' : 'drawn'}`;
-    const chooser = this.policies.get(key) ?? choosePolicy(policy, drafter, options);
-    this.policies.set(key, chooser);
-    const speculative = {
-      ...{ ...request, policy: chooser, ...(rule === undefined ? {} : { rule }) },
-      onNotice: (text: string) => {
-        this.post({ kind: 'notice', id, text });
-      },
-    };
-    return this.engine.run(
-      (meeting) => decodeSpeculative(target.model, drafter, { ...speculative, meeting }),
-      { bytes, signal },
-    );
-  }
-
-  private findDrafter(name: string): Drafter {
-    const { drafters } = this.models;
-    const found = drafters.get(name);
-    if (found !== undefined) return found;
-    const known = drafters.size === 0 ? 'It has none.' : `It has ${[...drafters.keys()].join(', ')}.`;
-    throw new MistletoeError('usage', `The engine was opened without a drafter "${name}". ${known}`, {
-      hint: 'Name it in the drafters of createEngineWorker.',
-    });
+    this.answers.add(following);
   }
 }
 
-async function openSettled(settings: EngineSettings, post: Reporter): Promise<Runtime> {
+interface Opened {
+  readonly runtime: Runtime;
+  readonly device: string;
+}
+
+async function openSettled(settings: EngineSettings, post: Reporter): Promise<Opened> {
   const folders = [settings.target, ...Object.values(settings.drafters).map(findDrafter)];
   const device = await settleDevice(await chooseDevice(settings), folders, (text) => {
     post({ kind: 'notice', text });
   });
-  return openRuntime(device, settings.threads);
+  return { runtime: await openRuntime(device, settings.threads), device: nameDevice(device) };
 }
 
 async function serve(port: MessagePort): Promise<void> {
@@ -157,14 +135,15 @@ async function serve(port: MessagePort): Promise<void> {
   const settings = settingsSchema.parse(workerData);
   let runtime: Runtime | undefined;
   try {
-    const opened = await openSettled(settings, post);
+    const { runtime: opened, device } = await openSettled(settings, post);
     runtime = opened;
     const models = await openModels(settings, opened, post);
     const thread = new AnsweringThread(models, settings, post);
     port.on('message', (given: unknown) => {
       const request = requestSchema.parse(given);
-      if (request.kind === 'generate') thread.start(request.id, request.task);
+      if (request.kind === 'generate') thread.start(request.ids, request.task);
       else if (request.kind === 'abort') thread.abort(request.id);
+      else if (request.kind === 'load') thread.tellLoad(request.id);
       else {
         void thread.finish().then(async () => {
           await opened.dispose();
@@ -172,9 +151,10 @@ async function serve(port: MessagePort): Promise<void> {
         });
       }
     });
-    const { name, configuration } = models.target.model;
-    const { contextLength, vocabularySize } = configuration;
-    post({ kind: 'ready', target: { name, contextLength, vocabularySize } });
+    const { model, template } = models.target;
+    const { contextLength, vocabularySize } = model.configuration;
+    const target = { name: model.name, contextLength, vocabularySize };
+    post({ kind: 'ready', target, device, isChat: template !== undefined });
   } catch (cause) {
     await runtime?.dispose();
     post({ kind: 'failed', failure: describeFailure(cause) });

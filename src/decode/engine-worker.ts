@@ -8,8 +8,15 @@ import type { z } from 'zod';
 import { MistletoeError } from '../core/errors.js';
 import { disableTelemetry } from '../runtime/onnx/load-onnxruntime.js';
 import type { ChatMessage } from '../text/chat-template.js';
-import type { TokenEvent } from './answer.js';
-import type { EngineAnswer, EngineRequest, EngineSettings, EngineTask } from './engine-messages.js';
+import type { EngineLoad } from './engine.js';
+import type {
+  AnswerProgress,
+  EngineAnswer,
+  EngineRequest,
+  EngineSettings,
+  EngineTask,
+  WorkerTokenEvent,
+} from './engine-messages.js';
 import { answerSchema, createFailure, settingsSchema, taskSchema } from './engine-messages.js';
 import type { Generation } from './plain.js';
 import type { SpeculativeGeneration } from './speculative.js';
@@ -22,18 +29,38 @@ export interface EngineWorkerOptions extends Omit<EngineSettings, 'drafters'> {
 }
 
 export interface WorkerGenerateOptions extends Omit<EngineTask, 'prompt'> {
-  readonly onToken?: (event: TokenEvent) => void;
+  readonly onToken?: (event: WorkerTokenEvent) => void;
+  /** All that a pass brought at once, for the answer of this index. */
+  readonly onProgress?: (progress: AnswerProgress, index: number) => void;
   readonly onNotice?: (message: string) => void;
   readonly signal?: AbortSignal;
 }
 
+type WorkerPrompt = string | readonly ChatMessage[] | readonly number[];
+
+type Ready = Extract<EngineAnswer, { kind: 'ready' }>;
+
 export interface EngineWorker {
-  readonly target: Extract<EngineAnswer, { kind: 'ready' }>['target'];
+  readonly target: Ready['target'];
+  /** Where it runs, in words. */
+  readonly device: string;
+  /** Whether the target has a chat template. */
+  readonly isChat: boolean;
   /** Answers a prompt: by speculative decoding where a drafter is named, else by plain decoding. */
   generate(
-    prompt: string | readonly ChatMessage[],
+    prompt: WorkerPrompt,
     options?: WorkerGenerateOptions,
   ): Promise<Generation | SpeculativeGeneration>;
+  /** Several answers to one prompt, which is read once; each has the next seed. Fails where one of them fails. */
+  generateSeveral(
+    prompt: WorkerPrompt,
+    count: number,
+    options?: WorkerGenerateOptions,
+  ): Promise<readonly (Generation | SpeculativeGeneration)[]>;
+  /** Who runs and who waits at this moment. */
+  load(): Promise<EngineLoad>;
+  /** Settles when the thread has ended, with the reason unless it was closed. */
+  readonly ended: Promise<Error | undefined>;
   /** Aborts what runs, which then answers with what it has, and ends the thread. */
   close(): Promise<void>;
 }
@@ -48,33 +75,42 @@ export async function createEngineWorker(options: EngineWorkerOptions): Promise<
   const { onNotice, ...rest } = options;
   const settings = check(settingsSchema, { drafters: {}, ...rest }, 'createEngineWorker was given');
   const connection = new Connection(settings, onNotice);
-  const target = await connection.opened;
+  const { target, device, isChat } = await connection.opened;
+  const ask = async (prompt: WorkerPrompt, count: number, options: WorkerGenerateOptions) => {
+    const { onToken, onProgress, onNotice, signal, ...task } = options;
+    const checked = check(taskSchema, { prompt, ...task }, 'The engine was asked for');
+    return connection.ask(checked, count, { onToken, onProgress, onNotice, signal });
+  };
   return {
-    target,
-    generate: async (prompt, { onToken, onNotice, signal, ...task } = {}) => {
-      const checked = check(taskSchema, { prompt, ...task }, 'The engine was asked for');
-      return connection.ask(checked, { onToken, onNotice, signal });
-    },
+    ...{ target, device, isChat, ended: connection.ended },
+    generate: async (prompt, options = {}) => (await ask(prompt, 1, options))[0]!,
+    generateSeveral: (prompt, count, options = {}) => ask(prompt, count, options),
+    load: () => connection.askLoad(),
     close: () => connection.close(),
   };
 }
 
 interface Listeners {
   readonly onToken: WorkerGenerateOptions['onToken'] | undefined;
+  readonly onProgress: WorkerGenerateOptions['onProgress'] | undefined;
   readonly onNotice: WorkerGenerateOptions['onNotice'] | undefined;
   readonly signal: AbortSignal | undefined;
 }
 
 interface Pending extends Listeners {
+  readonly index: number;
   readonly resolve: (generation: Generation) => void;
   readonly reject: (cause: Error) => void;
 }
 
+const closedText = 'The engine was closed.';
+
 class Connection {
-  readonly opened: Promise<EngineWorker['target']>;
+  readonly opened: Promise<Ready>;
+  readonly ended: Promise<Error | undefined>;
   private readonly worker: Worker;
   private readonly pending = new Map<number, Pending>();
-  private readonly ended: Promise<void>;
+  private readonly loads = new Map<number, (load: EngineLoad) => void>();
   private count = 0;
   private isClosed = false;
   /** Why nothing can be asked any more. */
@@ -88,7 +124,7 @@ class Connection {
         const answer = answerSchema.parse(given);
         if (answer.kind === 'ready') {
           this.rest();
-          resolve(answer.target);
+          resolve(answer);
         } else if (answer.kind === 'failed' && answer.id === undefined) reject(createFailure(answer.failure));
         else if (answer.kind === 'notice' && answer.id === undefined) onNotice?.(answer.text);
         else this.hear(answer);
@@ -103,31 +139,57 @@ class Connection {
     });
     this.ended = new Promise((resolve) => {
       this.worker.once('exit', () => {
-        this.fault ??= new MistletoeError('runtime', 'The engine was closed.');
+        const isExpected = this.isClosed && this.fault === undefined;
+        this.fault ??= new MistletoeError('runtime', closedText);
         this.failAll(this.fault);
-        resolve();
+        resolve(isExpected ? undefined : this.fault);
       });
     });
   }
 
-  ask(task: EngineTask, listeners: Listeners): Promise<Generation> {
+  async ask(task: EngineTask, count: number, listeners: Listeners): Promise<readonly Generation[]> {
     if (this.isClosed || this.fault !== undefined)
-      return Promise.reject(this.fault ?? new MistletoeError('runtime', 'The engine was closed.'));
-    const id = this.count++;
+      throw this.fault ?? new MistletoeError('runtime', closedText);
+    const ids = Array.from({ length: count }, () => this.count++);
+    const [first, ...more] = ids;
+    if (first === undefined) return [];
     const { signal } = listeners;
     const abort = (): void => {
-      this.post({ kind: 'abort', id });
+      for (const id of ids) this.post({ kind: 'abort', id });
     };
-    return new Promise<Generation>((resolve, reject) => {
-      this.pending.set(id, { ...listeners, resolve, reject });
-      this.worker.ref();
-      this.post({ kind: 'generate', id, task });
-      if (signal?.aborted === true) abort();
-      else signal?.addEventListener('abort', abort, { once: true });
-    }).finally(() => {
+    const answers = ids.map(
+      (id, index) =>
+        new Promise<Generation>((resolve, reject) => {
+          this.pending.set(id, { ...listeners, index, resolve, reject });
+        }),
+    );
+    this.worker.ref();
+    this.post({ kind: 'generate', ids: [first, ...more], task });
+    if (signal?.aborted === true) abort();
+    else signal?.addEventListener('abort', abort, { once: true });
+    const ended = Promise.allSettled(answers).finally(() => {
       signal?.removeEventListener('abort', abort);
-      this.pending.delete(id);
+      for (const id of ids) this.pending.delete(id);
       this.rest();
+    });
+    try {
+      return await Promise.all(answers);
+    } catch (cause) {
+      abort(); // what is left of the others is of no use
+      throw cause;
+    } finally {
+      await ended;
+    }
+  }
+
+  askLoad(): Promise<EngineLoad> {
+    if (this.isClosed || this.fault !== undefined)
+      return Promise.resolve({ running: 0, waiting: 0, usedBytes: 0 });
+    const id = this.count++;
+    return new Promise((resolve) => {
+      this.loads.set(id, resolve);
+      this.worker.ref();
+      this.post({ kind: 'load', id });
     });
   }
 
@@ -140,9 +202,17 @@ class Connection {
 
   private hear(answer: EngineAnswer): void {
     if (answer.kind === 'ready' || answer.id === undefined) return;
+    if (answer.kind === 'load') {
+      this.loads.get(answer.id)?.(answer.load);
+      this.loads.delete(answer.id);
+      this.rest();
+      return;
+    }
     const request = this.pending.get(answer.id);
-    if (answer.kind === 'token') request?.onToken?.(answer.event);
-    else if (answer.kind === 'notice') request?.onNotice?.(answer.text);
+    if (answer.kind === 'progress') {
+      request?.onProgress?.(answer.progress, request.index);
+      if (request?.onToken !== undefined) answer.progress.tokens.forEach(request.onToken);
+    } else if (answer.kind === 'notice') request?.onNotice?.(answer.text);
     else if (answer.kind === 'done') request?.resolve(answer.generation);
     else request?.reject(createFailure(answer.failure));
   }
@@ -153,11 +223,13 @@ class Connection {
 
   private failAll(cause: Error): void {
     for (const { reject } of this.pending.values()) reject(cause);
+    for (const resolve of this.loads.values()) resolve({ running: 0, waiting: 0, usedBytes: 0 });
+    this.loads.clear();
   }
 
   /** A thread that nobody waits for does not keep the process alive. */
   private rest(): void {
-    if (this.pending.size === 0 && !this.isClosed) this.worker.unref();
+    if (this.pending.size === 0 && this.loads.size === 0 && !this.isClosed) this.worker.unref();
   }
 }
 

@@ -55,7 +55,15 @@ export interface EngineCounts {
   readonly programMs: number;
 }
 
-const usualConcurrency = 8;
+/** Who is there at this moment. */
+export interface EngineLoad {
+  readonly running: number;
+  readonly waiting: number;
+  /** What the running ones said that they need. */
+  readonly usedBytes: number;
+}
+
+export const usualConcurrency = 8;
 /** A chunk of a prompt above this is read by itself: beside it, every other lane would be padded to its rows. */
 const longestShared = 16;
 
@@ -78,6 +86,10 @@ export class Engine {
 
   get counts(): EngineCounts {
     return { ...this.counted };
+  }
+
+  get load(): EngineLoad {
+    return { running: this.running, waiting: this.waiting.length, usedBytes: this.usedBytes };
   }
 
   /**

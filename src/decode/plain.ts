@@ -10,6 +10,8 @@ import type { Meeting } from '../model/meeting.js';
 import type { AnswerOptions, FinishReason, TokenOrigin } from './answer.js';
 import { Answer } from './answer.js';
 import { prefill } from './prefill.js';
+import type { ReadPrefix } from './prefix.js';
+import { createLikelihoodReader } from './token-likelihood.js';
 
 export interface GenerationRequest extends AnswerOptions {
   readonly promptIds: readonly number[];
@@ -17,6 +19,10 @@ export interface GenerationRequest extends AnswerOptions {
   readonly seed: number;
   /** Where its passes are joined with those of other requests; alone unless given. */
   readonly meeting?: Meeting | undefined;
+  /** What the prompt begins with, if that has been read already. */
+  readonly prefix?: ReadPrefix | undefined;
+  /** Tokens of the answer come with their likelihood, and with so many of the likeliest ones beside it. */
+  readonly topLikelihoods?: number | undefined;
 }
 
 export interface Generation {
@@ -25,6 +31,8 @@ export interface Generation {
   readonly origins: readonly TokenOrigin[];
   readonly text: string;
   readonly finishReason: FinishReason;
+  /** The stop string that ended it. */
+  readonly stopString?: string;
   readonly prefillMs: number;
   /** From the first token, which the prefill gives, to the last. */
   readonly decodeMs: number;
@@ -33,7 +41,7 @@ export interface Generation {
 }
 
 export async function decodePlain(model: CausalModel, request: GenerationRequest): Promise<Generation> {
-  const cache = model.createCache();
+  const cache = request.prefix?.cache.fork() ?? model.createCache();
   try {
     return await decodeInto(cache, model, request);
   } finally {
@@ -46,28 +54,29 @@ async function decodeInto(
   model: CausalModel,
   request: GenerationRequest,
 ): Promise<Generation> {
-  const { promptIds, meeting, signal } = request;
+  const { promptIds, meeting, signal, topLikelihoods } = request;
+  const { contextLength, vocabularySize } = model.configuration;
   const chooser = createChooser(request.sampling, createRandom(request.seed, 'decode'));
+  const likelihoods = createLikelihoodReader(topLikelihoods, vocabularySize);
+  const want = [...new Set([chooser.want, ...likelihoods.want])];
   const answer = new Answer(promptIds, request);
   await model.prepare();
   const startMs = performance.now();
-  const read = await prefill(model, cache, promptIds, { want: [chooser.want], meeting, signal });
+  const rest = promptIds.slice(cache.length);
+  const read = await prefill(model, cache, rest, { want, meeting, signal });
   const firstMs = performance.now();
   if (read === undefined) answer.end('aborted');
   let token = read === undefined ? 0 : chooser.choose(read);
-  while (answer.push(token, 'target')) {
-    if (cache.length >= model.configuration.contextLength) {
+  let likelihood = read && likelihoods.read(read, 0, token);
+  while (answer.push(token, 'target', likelihood)) {
+    if (cache.length >= contextLength) {
       answer.end('context');
       break;
     }
-    const result = await model.forward({
-      tokens: Int32Array.of(token),
-      cache,
-      want: [chooser.want],
-      meeting,
-    });
+    const result = await model.forward({ tokens: Int32Array.of(token), cache, want, meeting });
     cache.appendAll(result.rows, 1);
     token = chooser.choose(result);
+    likelihood = likelihoods.read(result, 0, token);
   }
   return finishGeneration(promptIds, answer, { startMs, firstMs, endMs: performance.now() });
 }
@@ -99,6 +108,7 @@ export function finishGeneration(promptIds: readonly number[], answer: Answer, c
     origins: answer.origins,
     text: answer.text,
     finishReason: answer.finishReason ?? 'length',
+    ...(answer.stopString === undefined ? {} : { stopString: answer.stopString }),
     prefillMs: clock.firstMs - clock.startMs,
     decodeMs,
     tokensPerSecond: later > 0 && decodeMs > 0 ? later / (decodeMs / 1000) : 0,

@@ -6,6 +6,7 @@ import type { Drafter } from '../draft/drafter.js';
 import type { CausalModel } from '../model/causal-model.js';
 import type { KvCache } from '../model/kv-cache.js';
 import type { RowBuffer } from '../runtime/row-buffer.js';
+import type { PrefillOptions } from './prefill.js';
 import { prefill } from './prefill.js';
 
 export interface ReadPrefix {
@@ -16,27 +17,29 @@ export interface ReadPrefix {
   readonly states: RowBuffer | undefined;
 }
 
+/** Aborted, it is as much of the beginning as was read. */
 export async function readPrefix(
   model: CausalModel,
   { reads, taps }: Pick<Drafter, 'reads' | 'taps'>,
   tokenIds: readonly number[],
+  { meeting, signal }: Pick<PrefillOptions, 'meeting' | 'signal'> = {},
 ): Promise<ReadPrefix> {
   const cache = model.createCache();
   const parts: RowBuffer[] = [];
   if (tokenIds.length > 0) {
     await prefill(model, cache, tokenIds, {
       want: reads === 'tokens' ? [] : [reads],
-      taps,
+      ...{ taps, meeting, signal },
       onChunk(_, result) {
         if (reads !== 'tokens') parts.push(result[reads]!);
       },
     });
   }
-  const states = parts[0] && model.runtime.allocate(tokenIds.length, parts[0].width);
+  const states = parts[0] && model.runtime.allocate(cache.length, parts[0].width);
   let filled = 0;
   for (const part of parts) {
     states?.write(part, filled);
     filled += part.rowCount;
   }
-  return { tokens: Int32Array.from(tokenIds), cache, states };
+  return { tokens: Int32Array.from(tokenIds.slice(0, cache.length)), cache, states };
 }

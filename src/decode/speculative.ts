@@ -20,7 +20,7 @@ import { Answer } from './answer.js';
 import type { Generation, GenerationRequest } from './plain.js';
 import { createChooser, finishGeneration } from './plain.js';
 import { prefill } from './prefill.js';
-import type { ReadPrefix } from './prefix.js';
+import { createLikelihoodReader } from './token-likelihood.js';
 import type { VerificationRule } from './verification.js';
 import { checkRule, createHeldVerifier, createVerifier } from './verifier.js';
 
@@ -33,12 +33,12 @@ export interface SpeculativeRequest extends GenerationRequest {
    * temperature 0 a chain is drafted along them, too. `maxNewTokens` and stop tokens do not count then.
    */
   readonly held?: readonly number[] | undefined;
-  /** What the prompt begins with, if that has been read already. */
-  readonly prefix?: ReadPrefix;
   /** A drafter that fails fails the request: for callers that measure drafts, to which an answer without them is none. */
   readonly mustDraft?: boolean;
   /** Told once when the drafter fails and the request goes on without it. */
   readonly onNotice?: (message: string) => void;
+  /** Hears of every step before its tokens. */
+  readonly onStep?: (step: StepRecord) => void;
 }
 
 /** Decides how much to draft, step by step; a fixed policy always says the same. */
@@ -108,7 +108,7 @@ async function speculate(
   const { promptIds, sampling, policy, seed, held, meeting, signal } = request;
   const rule = request.rule ?? (sampling.temperature === 0 ? 'greedy' : 'rejection');
   checkRule(rule, sampling);
-  const { contextLength } = model.configuration;
+  const { contextLength, vocabularySize } = model.configuration;
   const reads: readonly ForwardOutput[] = drafter.reads === 'tokens' ? [] : [drafter.reads];
   const chooser = createChooser(sampling, createRandom(seed, 'decode'));
   const judging = createRandom(seed, 'verify');
@@ -116,6 +116,8 @@ async function speculate(
     held === undefined
       ? createVerifier(rule, sampling, judging)
       : createHeldVerifier(held, sampling, judging);
+  const likelihoods = createLikelihoodReader(request.topLikelihoods, vocabularySize);
+  const wantWith = (scores: ForwardOutput) => [...new Set([scores, ...likelihoods.want, ...reads])];
   const random = createRandom(seed, 'draft');
   const limits = held === undefined ? {} : { maxNewTokens: held.length, stopIds: [], stopStrings: [] };
   const answer = new Answer(promptIds, { ...request, ...limits });
@@ -132,7 +134,7 @@ async function speculate(
   let readCount = cache.length;
   if (request.prefix !== undefined) session.observe({ ...request.prefix, next: promptIds[readCount]! });
   const read = await prefill(model, cache, promptIds.slice(readCount), {
-    ...{ want: [chooser.want, ...reads], taps, meeting, signal },
+    ...{ want: wantWith(chooser.want), taps, meeting, signal },
     onChunk(tokens, result) {
       readCount += tokens.length;
       root = promptIds[readCount] ?? held?.[0] ?? chooser.choose(result);
@@ -146,8 +148,9 @@ async function speculate(
   const firstMs = performance.now();
 
   let origin: TokenOrigin = 'target';
+  let likelihood = read && likelihoods.read(read, 0, root);
   let isFull = false;
-  while (answer.push(root, origin)) {
+  while (answer.push(root, origin, likelihood)) {
     // 1. Draft behind the root, as deep as context and answer have room for.
     const draftStart = performance.now();
     const room = contextLength - cache.length;
@@ -180,7 +183,7 @@ async function speculate(
       tokens: tree.tokens,
       parents: tree.parents,
       cache,
-      ...{ want: [verify.want, ...reads], taps, meeting },
+      ...{ want: wantWith(verify.want), taps, meeting },
     });
     targetPasses += 1;
     const verifyEnd = performance.now();
@@ -202,9 +205,15 @@ async function speculate(
     };
     if (session !== undefined) policy.learn(choice, outcome);
     steps.push(outcome);
+    request.onStep?.(outcome);
     // 4. The path's tokens are part of the answer; the next token becomes the root.
-    if (!path.every((node) => answer.push(tree.tokens[node]!, 'accepted'))) break;
+    const isOpen = path.every((node) => {
+      const token = tree.tokens[node]!;
+      return answer.push(token, 'accepted', likelihoods.read(result, tree.parents[node]!, token));
+    });
+    if (!isOpen) break;
     root = nextToken;
+    likelihood = likelihoods.read(result, path.at(-1) ?? 0, nextToken);
     choice = session === undefined ? { policy: undefined } : policy.choose();
     origin = tree.tokens.length > 1 ? 'bonus' : 'target';
   }

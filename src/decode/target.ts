@@ -173,6 +173,8 @@ export interface GenerateOptions extends PromptEncoding {
   readonly signal?: AbortSignal;
   /** Where its passes are joined with those of other requests: what Engine.run hands over. */
   readonly meeting?: Meeting;
+  /** Tokens come with their likelihood, and with so many of the likeliest ones beside it. */
+  readonly topLikelihoods?: number;
 }
 
 /**
@@ -194,10 +196,19 @@ export async function requestFor(
   prompt: string | readonly ChatMessage[],
   options: GenerateOptions,
 ): Promise<GenerationRequest> {
+  return completeRequest(target, await encodePrompt(target, prompt, options), options);
+}
+
+/** The same for a prompt that is token ids already. */
+export function completeRequest(
+  target: Target,
+  promptIds: readonly number[],
+  options: GenerateOptions,
+): GenerationRequest {
   const { maxNewTokens = 128, sampling = { temperature: 0 }, seed = 0, ...rest } = options;
-  const { stopStrings, onToken, signal, meeting } = rest;
+  const { stopStrings, onToken, signal, meeting, topLikelihoods } = rest;
   return {
-    promptIds: await encodePrompt(target, prompt, rest),
+    promptIds,
     maxNewTokens,
     sampling,
     seed,
@@ -206,6 +217,6 @@ export async function requestFor(
     ...(stopStrings === undefined ? {} : { stopStrings }),
     ...(onToken === undefined ? {} : { onToken }),
     ...(signal === undefined ? {} : { signal }),
-    meeting,
+    ...{ meeting, topLikelihoods },
   };
 }

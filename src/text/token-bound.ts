@@ -66,7 +66,7 @@ function shortens({ type, pattern, content }: Part): number {
 }
 
 /** The letters by which GPT-2's scheme writes the 256 bytes: themselves where they are visible, else from U+0100 on. */
-function byteLetters(): readonly string[] {
+export function byteLetters(): readonly string[] {
   let hidden = 0;
   return Array.from({ length: 256 }, (_, byte) => {
     const isVisible = (byte > 32 && byte < 127) || (byte > 160 && byte !== 173);

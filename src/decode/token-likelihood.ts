@@ -1,0 +1,50 @@
+/**
+ * How likely the target itself found a token, as natural logarithms of its distribution before temperature, top-k and
+ * top-p: what clients of an API call logprobs. A pass has to hand over its logits for it.
+ */
+import { topIndices } from '../core/vector.js';
+import type { ForwardOutput, ForwardResult } from '../model/forward.js';
+
+export interface TokenLikelihood {
+  readonly logprob: number;
+  /** The likeliest tokens, best first. */
+  readonly top: readonly { readonly id: number; readonly logprob: number }[];
+}
+
+export interface LikelihoodReader {
+  readonly want: readonly ForwardOutput[];
+  /** Of the token behind a row of the pass's scores; undefined where nobody asked. */
+  read(result: ForwardResult, row: number, id: number): TokenLikelihood | undefined;
+}
+
+const silent: LikelihoodReader = { want: [], read: () => undefined };
+
+/** `topCount` likeliest tokens beside each chosen one; undefined asks for nothing at all. */
+export function createLikelihoodReader(
+  topCount: number | undefined,
+  vocabularySize: number,
+): LikelihoodReader {
+  if (topCount === undefined) return silent;
+  return {
+    want: ['logits'],
+    read: ({ logits }, row, id) =>
+      scoreToken(logits!.subarray(row * vocabularySize, (row + 1) * vocabularySize), id, topCount),
+  };
+}
+
+export function scoreToken(
+  logits: Float32Array, // [vocabulary]
+  id: number,
+  topCount: number,
+): TokenLikelihood {
+  let most = -Infinity;
+  for (const logit of logits) most = Math.max(most, logit);
+  let mass = 0;
+  for (const logit of logits) mass += Math.exp(logit - most);
+  const base = most + Math.log(mass);
+  const top = Array.from(topIndices(logits, topCount), (index) => ({
+    id: index,
+    logprob: logits[index]! - base,
+  }));
+  return { logprob: logits[id]! - base, top };
+}
