@@ -13,6 +13,7 @@ import type { AuditRequest } from './audit-request.js';
 import type { ArmKey } from './measure-arm.js';
 import { decodeFreely } from './measure-arm.js';
 import { createObjective, parseObjective } from './objectives.js';
+import type { PassRows } from './pass-rows.js';
 import type { PromptAudit } from './prompt-audit.js';
 import { runArm } from './prompt-audit.js';
 import { readPromptState } from './prompt-state.js';
@@ -39,6 +40,7 @@ export interface DrafterAudit {
   readonly signal?: AbortSignal | undefined;
   /** Units of the whole run. */
   readonly count: { done: number; readonly total: number };
+  readonly passRows: PassRows;
 }
 
 type RequestPrompt = AuditRequest['prompts'][number];
@@ -221,7 +223,7 @@ async function preparePromptAudit(
   for (const { text, place } of givenFor(request.suffixes, id, prompt.id))
     given.push(await encodeSuffix(target, auditPrompt, text, place));
   const state = await readPromptState(models, auditPrompt.beforeIds);
-  const scorer = new Scorer(target, models, compiled.programs, auditPrompt, state);
+  const scorer = new Scorer(target, models, compiled.programs, auditPrompt, state, audit.passRows);
   const setup = {
     target,
     drafter,

@@ -28,7 +28,8 @@ import type { AuditResult, DrafterResult, UniversalResult } from './result.js';
 import { resultSchema } from './result.js';
 import { timingSchema } from './result-schema.js';
 import { describeSetup } from './rebuild-result.js';
-import { deviceOf, findSameDevice, requireSameKind } from './run-device.js';
+import { PassRows } from './pass-rows.js';
+import { deviceOf, findSameDevice, requireSameKind, tellToResume } from './run-device.js';
 import { refuseUsedFolder, RunFolder } from './run-folder.js';
 import { readRunConfig } from './run-units.js';
 import { summariseDrafter } from './summary.js';
@@ -151,7 +152,7 @@ async function runAudit(
   } catch (cause) {
     const isInterruption = cause instanceof Interrupted || cause === options.signal?.reason;
     if (folder !== undefined && isInterruption) return { status: 'interrupted', folder };
-    throw cause;
+    throw folder === undefined ? cause : tellToResume(cause, folder.path);
   } finally {
     folder?.close();
     if (options.runtime === undefined) await runtime.dispose();
@@ -186,10 +187,11 @@ async function runUnits(
   };
   const { vocabularySize } = target.model.configuration;
   const allowed = listAllowedTokens(target.tokenizer, vocabularySize, request.settings);
+  const passRows = new PassRows(target.model.runtime, (message) => events.onNotice?.(message));
   const results: DrafterResult[] = [];
   const universal: UniversalResult[] = [];
   for (const { id, drafter, policy } of drafters) {
-    const shared = { request, folder, target, id, drafter, allowed, events, signal, count };
+    const shared = { request, folder, target, id, drafter, allowed, events, signal, count, passRows };
     const audit: DrafterAudit = { ...shared, policy: always(policy), draftLevels: levelsOf(policy) };
     const prompts = await auditDrafter(audit);
     results.push({ drafter: id, prompts, summary: summariseDrafter(prompts, request.seed) });

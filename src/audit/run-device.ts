@@ -1,6 +1,7 @@
 /** The device of a run: recorded when it begins, and asked for again when it is resumed. */
 import { z } from 'zod';
 import { MistletoeError } from '../core/errors.js';
+import { DeviceLostError, OutOfMemoryError } from '../runtime/device-failures.js';
 import type { GpuHost, RecordedDevice } from '../runtime/device-choice.js';
 import { computeTypes, nameDevice, processorDevice, thisMachine } from '../runtime/device-choice.js';
 import type { Runtime } from '../runtime/program.js';
@@ -56,4 +57,18 @@ export function requireSameKind(request: Recorded, { name }: Pick<Runtime, 'name
       hint: 'Create the request with the device of the runtime.',
     },
   );
+}
+
+/** What was done before a device failed is in the folder. */
+export function tellToResume(cause: unknown, path: string): unknown {
+  const resume = `mistletoe audit --resume ${path}`;
+  if (cause instanceof DeviceLostError) {
+    const hint = `${cause.hint} What is done so far is kept: go on with ${resume}`;
+    return new DeviceLostError(cause.message, hint);
+  }
+  if (cause instanceof OutOfMemoryError) {
+    const hint = `Free memory on the GPU and go on with ${resume}, or start anew with a smaller --window or --suffix-length, with shorter prompts, or in a smaller type (--dtype bfloat16).`;
+    return new OutOfMemoryError(cause.message, hint);
+  }
+  return cause;
 }

@@ -109,7 +109,7 @@ async function searchWith(
 }
 
 async function prepareAll(
-  { target, drafter, request, folder, id }: DrafterAudit,
+  { target, drafter, request, folder, id, passRows }: DrafterAudit,
   programs: SearchPrograms,
 ): Promise<PreparedPrompt[]> {
   const { settings, seed } = request;
@@ -120,7 +120,7 @@ async function prepareAll(
     if (!folder.has(`${id}/${given.id}/attack`)) continue;
     const prompt = await preparePrompt(target, given as Prompt, { ...settings, seed });
     const state = await readPromptState(models, prompt.beforeIds);
-    prepared.push({ prompt, scorer: new Scorer(target, models, programs, prompt, state) });
+    prepared.push({ prompt, scorer: new Scorer(target, models, programs, prompt, state, passRows) });
   }
   return prepared;
 }

@@ -4,6 +4,7 @@
  */
 import type { LibraryHandle } from 'koffi';
 import { MistletoeError } from '../../src/core/errors.js';
+import { OutOfMemoryError } from '../../src/runtime/device-failures.js';
 import type { Address } from '../../src/runtime/cuda/device.js';
 
 export interface Allocation {
@@ -74,8 +75,9 @@ export function createEmulatedMemory(library: LibraryHandle, totalBytes: number)
         throw failure(`allocate: ${bytes} is not a number of bytes above 0`);
       const address = bytes > totalBytes - usedBytes ? 0n : BigInt(functions.allocate(bytes, made));
       if (address === 0n)
-        throw failure(
-          `allocate: no room for ${bytes} bytes; ${totalBytes - usedBytes} of ${totalBytes} are free`,
+        throw new OutOfMemoryError(
+          `allocate: no room for ${bytes} bytes; ${totalBytes - usedBytes} of ${totalBytes} are free.`,
+          'Ask for less.',
         );
       allocations.splice(countUpTo(address), 0, { address, bytes, serial: made++ });
       usedBytes += bytes;

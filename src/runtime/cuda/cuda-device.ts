@@ -5,6 +5,7 @@
  */
 import { setImmediate } from 'node:timers/promises';
 import { MistletoeError } from '../../core/errors.js';
+import { ignoreLoss } from '../device-failures.js';
 import type { Address, Device, KernelModule, Launch, Product, Recording } from './device.js';
 import type { Driver } from './driver.js';
 import { bytesOf } from './element-size.js';
@@ -173,7 +174,12 @@ export class CudaDevice implements Device {
     const executable = this.#driver.pointer('cuGraphInstantiateWithFlags', graph, 0);
     this.#driver.call('cuGraphDestroy', graph);
     return new CudaRecording(executable, () => {
-      if (!this.#disposed) this.#driver.call('cuGraphExecDestroy', executable);
+      if (this.#disposed) return;
+      try {
+        this.#driver.call('cuGraphExecDestroy', executable);
+      } catch (cause) {
+        ignoreLoss(cause);
+      }
     });
   }
 
@@ -202,6 +208,8 @@ export class CudaDevice implements Device {
       this.#staging.dispose();
       this.#driver.call('cuMemFree_v2', this.#workspace);
       this.#driver.call('cuStreamDestroy_v2', this.#stream);
+    } catch (cause) {
+      ignoreLoss(cause);
     } finally {
       this.#arguments.dispose();
       this.#release();
@@ -221,8 +229,12 @@ export class CudaDevice implements Device {
   }
 
   #release(): void {
-    this.#driver.makeCurrent(0n);
-    this.#driver.call('cuDevicePrimaryCtxRelease_v2', this.#device);
+    try {
+      this.#driver.makeCurrent(0n);
+      this.#driver.call('cuDevicePrimaryCtxRelease_v2', this.#device);
+    } catch (cause) {
+      ignoreLoss(cause);
+    }
   }
 }
 

@@ -5,6 +5,7 @@ import { planContraction } from '../../graph/contraction-plan.js';
 import { spellOutAttention } from '../../graph/operations/attention.js';
 import type { RewriteRule } from '../../graph/rewrite.js';
 import { simplify } from '../../graph/simplify.js';
+import { ignoreLoss } from '../device-failures.js';
 import { listInputs } from '../program-inputs.js';
 import type { CompileOptions, NamedTensors, Program, Runtime } from '../program.js';
 import type { RowBuffer } from '../row-buffer.js';
@@ -127,11 +128,16 @@ class CudaRuntime implements Runtime {
   async dispose(): Promise<void> {
     if (this.isDisposed) return;
     this.isDisposed = true;
-    await this.device.synchronize();
-    await this.weights.dispose();
-    this.memory.dispose();
-    for (const module of this.modules.values()) module.unload();
-    this.device.dispose();
+    try {
+      await this.device.synchronize();
+      await this.weights.dispose();
+      this.memory.dispose();
+      for (const module of this.modules.values()) module.unload();
+    } catch (cause) {
+      ignoreLoss(cause);
+    } finally {
+      this.device.dispose();
+    }
   }
 }
 

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { MistletoeError } from '../../core/errors.js';
+import { DeviceLostError, OutOfMemoryError } from '../device-failures.js';
 import { Driver } from './driver.js';
 import type { Handlers } from './testing/fake-library.js';
 import { fakeLibrary, fakeNative, write } from './testing/fake-library.js';
@@ -39,6 +40,20 @@ describe('the driver', () => {
       'cuStreamSynchronize failed: CUDA_ERROR_ILLEGAL_ADDRESS (an illegal memory access was encountered).',
     );
     expect(error.hint).toContain('An earlier kernel failed');
+  });
+
+  it.each([
+    [2, OutOfMemoryError],
+    [214, DeviceLostError],
+    [700, DeviceLostError],
+    [719, DeviceLostError],
+    [999, DeviceLostError],
+  ])('tells by the kind of an error what status %i means', (status, kind) => {
+    const driver = createDriver({ cuMemFree_v2: () => status });
+    const free = (): void => {
+      driver.call('cuMemFree_v2', 5n);
+    };
+    expect(free).toThrow(kind);
   });
 
   it('gives the number of a status that the driver does not know', () => {

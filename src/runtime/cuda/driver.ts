@@ -3,6 +3,7 @@
  * (cuMemAlloc to cuMemAlloc_v2), the plain name is another function with 32-bit sizes.
  */
 import { MistletoeError } from '../../core/errors.js';
+import { DeviceLostError, OutOfMemoryError } from '../device-failures.js';
 import type { Native, NativeLibrary, NativeValue, StatusFunction } from './native-library.js';
 import { bindFunctions } from './native-library.js';
 
@@ -54,12 +55,20 @@ const parameters = {
 
 export type DriverCall = keyof typeof parameters;
 
+/** After these, too, no call works: the device's memory is broken, or it fell off the bus. */
+const lostCodes: ReadonlySet<number> = new Set([214, 999]);
+
 export const statusCodes = { outOfMemory: 2, noDevice: 100, notFound: 500, notReady: 600 } as const;
 // From 700 to 720 a kernel has failed, and the process cannot use the device any more.
 const [firstKernelFailure, lastKernelFailure] = [700, 720];
 
 const memoryHint =
   'Lower the batch or the context, or choose a smaller type (bfloat16 or float16); other programs on the GPU take memory as well.';
+
+const kernelHint =
+  'An earlier kernel failed, and the GPU cannot be used by this process any more. With CUDA_LAUNCH_BLOCKING=1 the call that failed is the one named.';
+const lostHint =
+  'The GPU cannot be used by this process any more. Look with nvidia-smi whether it is there, and start again.';
 
 export class Driver {
   /** CUDA's major version, for example 13. */
@@ -123,13 +132,11 @@ export class Driver {
   failure(name: DriverCall, status: number, about = ''): MistletoeError {
     const subject = about === '' ? name : `${name} (${about})`;
     const message = `${subject} failed: ${this.#describe(status)}.`;
-    if (status === statusCodes.outOfMemory)
-      return new MistletoeError('runtime', message, { hint: memoryHint });
+    if (status === statusCodes.outOfMemory) return new OutOfMemoryError(message, memoryHint);
+    if (lostCodes.has(status)) return new DeviceLostError(message, lostHint);
     if (status < firstKernelFailure || status > lastKernelFailure)
       return new MistletoeError('runtime', message);
-    return new MistletoeError('runtime', message, {
-      hint: 'An earlier kernel failed, and the GPU cannot be used by this process any more. With CUDA_LAUNCH_BLOCKING=1 the call that failed is the one named.',
-    });
+    return new DeviceLostError(message, kernelHint);
   }
 
   #describe(status: number): string {
@@ -144,9 +151,8 @@ export function outOfMemory(
   bytes: number,
   { freeBytes, totalBytes }: { readonly freeBytes: number; readonly totalBytes: number },
 ): MistletoeError {
-  return new MistletoeError(
-    'runtime',
+  return new OutOfMemoryError(
     `The GPU has no room for ${bytes} bytes: ${freeBytes} of its ${totalBytes} bytes are free.`,
-    { hint: memoryHint },
+    memoryHint,
   );
 }
