@@ -1,0 +1,134 @@
+/**
+ * What a proxy may pass on and what it must not (RFC 9110, 7.6.1; RFC 9112, 11). Header fields stay as they came, in
+ * their order and spelling, less those that belong to one connection. Where two readers of one message could disagree
+ * about where it ends or whom it is for, it is refused rather than mended.
+ */
+
+/** Names and values by turns, as node:http has them. */
+export type RawHeaders = readonly string[];
+
+export interface MessageHead {
+  readonly method: string;
+  /** As it stood in the request line. */
+  readonly target: string;
+  readonly rawHeaders: RawHeaders;
+}
+
+export interface Refusal {
+  readonly status: number;
+  readonly message: string;
+}
+
+const ofOneConnection: ReadonlySet<string> = new Set([
+  'connection',
+  'keep-alive',
+  'proxy-authenticate',
+  'proxy-authorization',
+  'proxy-connection',
+  'te',
+  'transfer-encoding',
+  'upgrade',
+]);
+
+/** A Connection header that lists one of these would change what the message is, not how it travels. */
+const neverListed: ReadonlySet<string> = new Set(['content-length', 'content-type', 'host', 'trailer']);
+
+const hostForm = /^(?:\[[\da-f:.]+\]|[a-z\d](?:[\w.-]*[a-z\d.])?)(?::\d{1,5})?$/i;
+
+/** Every value of a field, as often as it stands there. */
+export function valuesOf(rawHeaders: RawHeaders, name: string): string[] {
+  const values: string[] = [];
+  for (let index = 0; index + 1 < rawHeaders.length; index += 2) {
+    const field = rawHeaders[index]!;
+    if (field.length === name.length && field.toLowerCase() === name) values.push(rawHeaders[index + 1]!);
+  }
+  return values;
+}
+
+/** Undefined where the request may be passed on. */
+export function refuseRequest({ method, target, rawHeaders }: MessageHead): Refusal | undefined {
+  if (!target.startsWith('/')) {
+    return bad('The request names a host in its target; this server passes requests to one engine only.');
+  }
+  if (method === 'TRACE' || method === 'CONNECT') {
+    return { status: 405, message: `${method} is not passed on.` };
+  }
+  let hosts = 0;
+  let lengths = 0;
+  let encodings = 0;
+  for (let index = 0; index + 1 < rawHeaders.length; index += 2) {
+    const value = rawHeaders[index + 1]!;
+    switch (rawHeaders[index]!.toLowerCase()) {
+      case 'host':
+        hosts++;
+        if (!hostForm.test(value)) return bad('The Host header is no host name.');
+        break;
+      case 'content-length':
+        lengths++;
+        if (!/^\d{1,15}$/.test(value)) return bad('The Content-Length header is no number.');
+        break;
+      case 'transfer-encoding':
+        encodings++;
+        if (value.toLowerCase() !== 'chunked')
+          return bad('The only transfer encoding understood is chunked.');
+        break;
+      case 'upgrade':
+        return { status: 501, message: 'Connections are not upgraded to another protocol.' };
+      default:
+    }
+  }
+  if (hosts !== 1) return bad(`The request has ${hosts} Host headers; there must be one.`);
+  if (lengths > 1) return bad('The request has more than one Content-Length header.');
+  if (encodings > 1) return bad('The request has more than one Transfer-Encoding header.');
+  if (lengths + encodings > 1) return bad('The request has both Content-Length and Transfer-Encoding.');
+  return undefined;
+}
+
+function bad(message: string): Refusal {
+  return { status: 400, message };
+}
+
+export interface HeaderChanges {
+  /** In lower case; left out beside those of the connection. */
+  readonly without?: ReadonlySet<string>;
+  /** Names and values by turns, put behind the rest. */
+  readonly with?: RawHeaders;
+}
+
+/** What goes on to the other side. */
+export function headersToPass(rawHeaders: RawHeaders, changes: HeaderChanges = {}): string[] {
+  let listed: Set<string> | undefined;
+  for (const value of valuesOf(rawHeaders, 'connection')) {
+    for (const token of value.split(',')) {
+      const name = token.trim().toLowerCase();
+      if (name === '' || neverListed.has(name) || ofOneConnection.has(name) || name === 'close') continue;
+      listed ??= new Set();
+      listed.add(name);
+    }
+  }
+  const passed: string[] = [];
+  for (let index = 0; index + 1 < rawHeaders.length; index += 2) {
+    const name = rawHeaders[index]!.toLowerCase();
+    if (ofOneConnection.has(name) || listed?.has(name) === true || changes.without?.has(name) === true)
+      continue;
+    passed.push(rawHeaders[index]!, rawHeaders[index + 1]!);
+  }
+  if (changes.with !== undefined) passed.push(...changes.with);
+  return passed;
+}
+
+/** The client said that it reads trailers: true for us too, since they are passed on. */
+export function acceptsTrailers(rawHeaders: RawHeaders): boolean {
+  return valuesOf(rawHeaders, 'te').some((value) =>
+    value.split(',').some((coding) => coding.trim().toLowerCase() === 'trailers'),
+  );
+}
+
+/** As ServerResponse.addTrailers and ClientRequest.addTrailers want them. */
+export function pairsOf(rawHeaders: RawHeaders): [string, string][] {
+  const pairs: [string, string][] = [];
+  for (let index = 0; index + 1 < rawHeaders.length; index += 2) {
+    pairs.push([rawHeaders[index]!, rawHeaders[index + 1]!]);
+  }
+  return pairs;
+}
