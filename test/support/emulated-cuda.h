@@ -26,6 +26,10 @@ struct alignas(16) uint4 {
   unsigned x, y, z, w;
 };
 
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
+
 // Declarations of shared memory are rewritten to these before they get here.
 #define EMULATED_STATIC_SHARED(name)         \
   static uint64_t name##_lastBlock;          \
@@ -66,6 +70,9 @@ T __shfl_up_sync(unsigned mask, T value, unsigned lanes, int width = warpSize) {
   const unsigned lane = threadIdx.x % warpSize;
   return emulated::exchange(mask, value, lane % width < lanes ? lane : lane - lanes);
 }
+
+// Blocks run one after the other: what one has written, the next one sees.
+inline void __threadfence() { emulated::forgetReads(); }
 
 // Threads never run at the same time here, so any addition is atomic.
 template <typename T>

@@ -13,11 +13,8 @@ import type { FewRowsPart, FewRowsWork } from './few-rows-kernel.js';
 import { elementsOfLoad, hasRoomForNorm, planFewRows, usualTuning } from './few-rows-kernel.js';
 import { requireProduct } from './product-shape.js';
 import type { FewRowsStep, KernelStep, Place, PlainStep, ProductStep, Step } from './step.js';
-import { readsOf } from './step.js';
+import { mostFewRows, readsOf, rowForms } from './step.js';
 
-/** A kernel is written for each of these; rows that are not there cost next to nothing. */
-const rowForms = [1, 4];
-export const mostFewRows = rowForms.at(-1)!;
 /** Beyond two matrices, sums leave no registers for loads. */
 const mostMatrices = 2;
 /** Lines of weights that one thread reads follow each other. */
@@ -169,7 +166,7 @@ function planGroup(group: readonly Unit[], replaced: readonly PlainStep[], find:
     norm.operation === 'rmsNorm' && norm.shape.at(-1) === inner && hasRoomForNorm(mostFewRows, inner, type);
   const work: FewRowsWork = { leading, inner, type, left: isNormed ? norm : left, parts };
   return {
-    kind: 'few-rows',
+    ...{ kind: 'few-rows', purpose: 'products' },
     rows: countElements(leading),
     forms: rowForms.map((rows) => ({
       rows,

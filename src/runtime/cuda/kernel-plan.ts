@@ -19,7 +19,13 @@ export interface KernelPlan {
 export type ThreadNeed =
   | { readonly kind: 'elements'; readonly count: Dimension }
   | { readonly kind: 'rows'; readonly count: Dimension; readonly width: Dimension }
-  | { readonly kind: 'blocks'; readonly count: Dimension; readonly block: number };
+  | {
+      readonly kind: 'blocks';
+      readonly count: Dimension;
+      readonly block: number;
+      /** So many times more: for each so much of a length, up to a number. */
+      readonly parts?: { readonly length: Dimension; readonly each: number; readonly most: number };
+    };
 
 /** Helpers that kernels may call; the compiler drops what is not used. */
 export const kernelPrelude = `${halfCode}

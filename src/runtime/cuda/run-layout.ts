@@ -131,8 +131,12 @@ function chooseThreads(need: ThreadNeed, size: (dimension: Dimension) => number)
     const block = 256;
     return { block, grid: [Math.max(1, Math.min(most, Math.ceil(count / block))), 1, 1] as const };
   }
+  if (need.kind === 'blocks') {
+    const { block, parts } = need;
+    const times = parts === undefined ? 1 : Math.min(parts.most, Math.ceil(size(parts.length) / parts.each));
+    return { block, grid: [Math.max(1, count * times), 1, 1] as const };
+  }
   const grid = [Math.max(1, Math.min(most, count)), 1, 1] as const;
-  if (need.kind === 'blocks') return { block: need.block, grid };
   const warps = Math.max(1, Math.min(32, Math.ceil(size(need.width) / 64)));
   return { block: 32 * warps, grid };
 }

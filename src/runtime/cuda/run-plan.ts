@@ -1,10 +1,9 @@
 /** What a run of certain outputs does, whatever the lengths: its steps, how long each value is needed, which lengths count exactly. */
 import type { Dimension } from '../../graph/dimension.js';
 import { formatDimension } from '../../graph/dimension.js';
-import { mostFewRows } from './few-rows-plan.js';
 import type { Schedule } from './schedule.js';
 import type { Place, Step } from './step.js';
-import { readsOf, resultsOf } from './step.js';
+import { mostFewRows, readsOf, resultsOf } from './step.js';
 
 /** Where an output goes: with the host, or copied to a buffer at the end. */
 export type OutputKind = 'host' | 'buffer';
@@ -72,7 +71,7 @@ function findNeeded(
   return needed;
 }
 
-/** Symbols whose exact lengths products are told, or that shorten something where they grow. */
+/** Symbols whose exact lengths products are told, that decide between kernels, or that shorten something where they grow. */
 export function findExact(steps: readonly Step[]): ReadonlySet<string> {
   const exact = new Set<string>();
   const add = (dimension: Dimension, isWanted: (coefficient: number) => boolean): void => {
@@ -81,7 +80,10 @@ export function findExact(steps: readonly Step[]): ReadonlySet<string> {
       if (isWanted(coefficient)) for (const name of symbols) exact.add(name);
   };
   const visit = (step: Step): void => {
-    if (step.kind === 'few-rows') step.replaced.forEach(visit);
+    if (step.kind === 'few-rows') {
+      add(step.rows, () => true);
+      step.replaced.forEach(visit);
+    }
     const tensors = step.kind === 'product' ? [step.tensor, ...step.tensor.inputs] : [];
     for (const { shape } of tensors) for (const dimension of shape) add(dimension, () => true);
     for (const { tensor } of resultsOf(step))

@@ -14,6 +14,7 @@ import { manyRows, planAttention } from './attention-kernel.js';
 import { fuseFewRows } from './few-rows-plan.js';
 import { rootOf } from './memory-root.js';
 import type { KernelPlan } from './kernel-plan.js';
+import { fuseAttention } from './split-attention-plan.js';
 import { isRowOperation, planMap, planRows, planScatter, planSum } from './kernels.js';
 import type { PlainStep, Place, Step } from './step.js';
 import { readsOf, resultsOf } from './step.js';
@@ -72,9 +73,13 @@ class Scheduler {
       taken.add(place);
       outputs.set(name, place);
     }
-    const places = new Set(this.steps.flatMap((step) => [...resultsOf(step), ...readsOf(step)]));
     const shapes = new Map(Object.entries(this.outputs).map(([name, { shape }]) => [name, shape]));
-    const steps = this.options.fewRows ? fuseFewRows(this.steps, taken, this.find) : this.steps;
+    const { find } = this;
+    const steps = this.options.fewRows
+      ? fuseAttention(fuseFewRows(this.steps, taken, find), find)
+      : this.steps;
+    const all = [...steps, ...this.steps];
+    const places = new Set(all.flatMap((step) => [...resultsOf(step), ...readsOf(step)]));
     return { steps, outputs, shapes, places: [...places] };
   }
 

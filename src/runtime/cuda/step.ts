@@ -31,9 +31,14 @@ export interface ProductStep {
   readonly result: Place;
 }
 
+/** A kernel for few rows is written for each of these; rows that are not there cost next to nothing. */
+export const rowForms: readonly number[] = [1, 4];
+export const mostFewRows = rowForms.at(-1)!;
+
 /** Several steps as one kernel, which is the faster way for few rows. */
 export interface FewRowsStep {
   readonly kind: 'few-rows';
+  readonly purpose: 'products' | 'attention';
   readonly rows: Dimension;
   /** Each for so many rows at most, ascending. */
   readonly forms: readonly { readonly rows: number; readonly plan: KernelPlan }[];
@@ -56,7 +61,7 @@ export function readsOf(step: Step): readonly Place[] {
 export function plansOf(step: Step): readonly { readonly plan: KernelPlan; readonly purpose: string }[] {
   if (step.kind === 'product') return [];
   if (step.kind === 'few-rows') {
-    const own = step.forms.map(({ rows, plan }) => ({ plan, purpose: `products_of_${rows}_rows` }));
+    const own = step.forms.map(({ rows, plan }) => ({ plan, purpose: `${step.purpose}_of_${rows}_rows` }));
     return [...own, ...step.replaced.flatMap(plansOf)];
   }
   const { operation } = step.result.tensor;
