@@ -85,11 +85,9 @@ async function* readRaw(tensor: StoredTensor, pieceBytes: number): AsyncGenerato
   const pieceCount = Math.ceil(totalBytes / stepBytes);
   const file = await openFile(tensor.file);
   const pending: Promise<Uint8Array>[] = [];
+  const bufferBytes = pieceCount > 1 ? Math.max(pieceBytes, stepBytes) : stepBytes;
+  const buffers = Array.from({ length: Math.min(piecesInMemory, pieceCount) }, () => takeBuffer(bufferBytes));
   try {
-    const buffers = Array.from(
-      { length: Math.min(piecesInMemory, pieceCount) },
-      () => new Uint8Array(stepBytes),
-    );
     const begin = async (piece: number): Promise<Uint8Array> => {
       const start = piece * stepBytes;
       const buffer = buffers[piece % buffers.length]!;
@@ -108,8 +106,20 @@ async function* readRaw(tensor: StoredTensor, pieceBytes: number): AsyncGenerato
     }
   } finally {
     await Promise.allSettled(pending);
+    if (pieceCount > 1) spareBuffers.push(...buffers.map((buffer) => new WeakRef(buffer)));
     await file.handle.close();
   }
+}
+
+/** Of tensors that were read, for the next ones: clearing fresh memory costs as much as reading into it. */
+let spareBuffers: WeakRef<Uint8Array>[] = [];
+
+function takeBuffer(bytes: number): Uint8Array {
+  const kept = spareBuffers.flatMap((spare) => spare.deref() ?? []);
+  const at = kept.findIndex(({ byteLength }) => byteLength === bytes);
+  const [taken = new Uint8Array(bytes)] = at < 0 ? [] : kept.splice(at, 1);
+  spareBuffers = kept.map((buffer) => new WeakRef(buffer));
+  return taken;
 }
 
 /** float32 values of what lies in the file in another order, or in a type that no device is given. */
