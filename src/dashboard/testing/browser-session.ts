@@ -42,6 +42,7 @@ export class BrowserSession {
   private readonly ended: Promise<void>;
   private count = 0;
   private sessionId = '';
+  private onLoad: () => void = () => undefined;
 
   private constructor() {
     this.child = spawn(browserPath!, [...flags.split(' '), `--user-data-dir=${this.folder}`], {
@@ -60,7 +61,7 @@ export class BrowserSession {
     });
   }
 
-  static async open(width: number, height: number): Promise<BrowserSession> {
+  static async open(): Promise<BrowserSession> {
     const session = new BrowserSession();
     const { targetInfos } = await session.send('Target.getTargets');
     const page = (targetInfos as { type: string; targetId: string }[]).find(({ type }) => type === 'page')!;
@@ -70,8 +71,17 @@ export class BrowserSession {
     });
     session.sessionId = String(sessionId);
     for (const domain of ['Page', 'Runtime', 'Network', 'Log']) await session.send(`${domain}.enable`);
-    await session.resize(width, height);
     return session;
+  }
+
+  /** As if it had just been started, for the next test. */
+  async reset(origin: string, width: number, height: number): Promise<void> {
+    await this.visit('about:blank');
+    await this.send('Storage.clearDataForOrigin', { origin, storageTypes: 'all' });
+    await this.prefer('light');
+    await this.resize(width, height);
+    this.messages.length = 0;
+    this.asked.length = 0;
   }
 
   async resize(width: number, height: number): Promise<void> {
@@ -85,7 +95,9 @@ export class BrowserSession {
   }
 
   async visit(url: string): Promise<void> {
+    const loaded = new Promise<void>((resolve) => (this.onLoad = resolve));
     await this.send('Page.navigate', { url });
+    await loaded;
   }
 
   /** What an expression gives; a promise is waited for. */
@@ -110,15 +122,25 @@ export class BrowserSession {
     })`);
   }
 
+  async press(key: string, code: number): Promise<void> {
+    const event = { key, code: key, windowsVirtualKeyCode: code, text: key === 'Enter' ? '\r' : '' };
+    await this.send('Input.dispatchKeyEvent', { ...event, type: 'keyDown' });
+    await this.send('Input.dispatchKeyEvent', { ...event, type: 'keyUp' });
+  }
+
   async picture(): Promise<Buffer> {
     const { data } = await this.send('Page.captureScreenshot', { captureBeyondViewport: true });
     return Buffer.from(String(data), 'base64');
   }
 
   async close(): Promise<void> {
-    this.child.kill();
+    // Asked rather than killed, so that its helpers have stopped writing when it is gone.
+    this.sessionId = '';
+    (this.child.stdio[3] as Writable).write(
+      `${JSON.stringify({ id: ++this.count, method: 'Browser.close' })}\0`,
+    );
     await this.ended;
-    rmSync(this.folder, { recursive: true, force: true, maxRetries: 5 });
+    rmSync(this.folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 });
   }
 
   send(method: string, params: object = {}): Promise<Readonly<Record<string, unknown>>> {
@@ -140,6 +162,7 @@ export class BrowserSession {
       return;
     }
     const { method, params } = message;
+    if (method === 'Page.loadEventFired') this.onLoad();
     if (method === 'Network.requestWillBeSent')
       this.asked.push((params as { request: { url: string } }).request.url);
     if (/^(?:Runtime\.(?:consoleAPICalled|exceptionThrown)|Log\.entryAdded)$/.test(method ?? ''))
