@@ -33,6 +33,7 @@ export class CudaDevice implements Device {
   readonly #products: MatrixProducts;
   readonly #scratch = new BigUint64Array(1);
   #disposed = false;
+  #isRecording = false;
 
   /** @param ordinal which of the GPUs that the driver sees, counted from 0 */
   static open(ordinal = 0): CudaDevice {
@@ -55,7 +56,9 @@ export class CudaDevice implements Device {
       this.#staging = new Staging(driver, native, this.#stream);
       this.#arguments = new LaunchArguments(native);
       this.#workspace = driver.allocate(workspaceBytes);
-      this.#products = new MatrixProducts(native, cuda.products, this.#stream, this.#workspace);
+      this.#products = new MatrixProducts(native, cuda.products, this.#stream, this.#workspace, (work) =>
+        this.#measure(work),
+      );
     } catch (cause) {
       // The context takes everything that was made in it along, unless others hold it too.
       this.#release();
@@ -158,6 +161,7 @@ export class CudaDevice implements Device {
   record(work: () => void): Recording {
     this.#enter();
     this.#driver.call('cuStreamBeginCapture_v2', this.#stream, relaxedCapture);
+    this.#isRecording = true;
     try {
       work();
     } catch (cause) {
@@ -168,6 +172,8 @@ export class CudaDevice implements Device {
       )
         this.#driver.call('cuGraphDestroy', this.#scratch[0]!);
       throw cause;
+    } finally {
+      this.#isRecording = false;
     }
     this.#driver.call('cuStreamEndCapture', this.#stream, this.#scratch);
     const graph = this.#scratch[0]!;
@@ -213,6 +219,26 @@ export class CudaDevice implements Device {
     } finally {
       this.#arguments.dispose();
       this.#release();
+    }
+  }
+
+  /** Milliseconds of work on the device, behind a write that leaves little of what it reads in caches. */
+  #measure(work: () => void): number | undefined {
+    if (this.#isRecording) return undefined;
+    const driver = this.#driver;
+    const [start, end] = [driver.pointer('cuEventCreate', 0), driver.pointer('cuEventCreate', 0)];
+    try {
+      this.clear(this.#workspace, workspaceBytes);
+      driver.call('cuEventRecord', start, this.#stream);
+      work();
+      driver.call('cuEventRecord', end, this.#stream);
+      driver.call('cuEventSynchronize', end);
+      const time = new Float32Array(1);
+      driver.call('cuEventElapsedTime', time, start, end);
+      return time[0]!;
+    } finally {
+      driver.call('cuEventDestroy_v2', start);
+      driver.call('cuEventDestroy_v2', end);
     }
   }
 

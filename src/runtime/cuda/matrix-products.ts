@@ -2,6 +2,10 @@
  * Products by cuBLASLt. Describing a product and choosing its algorithm costs more than starting it, so both are kept for
  * the next product of the same shapes, types, layouts and alignments. Sums are in float32, without TF32, also where an
  * algorithm splits them: partial sums in the result's type would lose bits that the plain algorithm keeps.
+ *
+ * Where few rows meet a large matrix of a half type, time is that of reading the matrix, and what the library expects to
+ * be fastest often is not: there the first product of a kind tries what the library proposes. Its first proposal stays
+ * unless another is clearly faster, so that chance rarely decides which algorithm, and with it which last bits, a run has.
  */
 import { MistletoeError } from '../../core/errors.js';
 import type { ColumnMajorOperand, ColumnMajorProduct } from './column-major.js';
@@ -44,13 +48,23 @@ const resultBytes = 96;
 const stateOffset = 72;
 
 export const workspaceBytes = 32 << 20;
+/** Proposals of the library that are tried, how often, and how much faster than the first another one has to be. */
+const [proposals, trials, clearlyFaster] = [8, 3, 0.93];
+/** Products that are worth it: rows at most, elements of the matrix at least. */
+const [mostTriedRows, leastTriedElements] = [256, 1 << 20];
+
+/** Runs work on the device by itself, and says how long that took; undefined where it cannot be run now. */
+export type MeasureWork = (work: () => void) => number | undefined;
+
 /** Sequences that grow ask for new shapes all the time. */
 const keptPlans = 4096;
 
 interface Plan {
   readonly description: bigint;
   readonly layouts: readonly [a: bigint, b: bigint, d: bigint];
-  readonly algorithm: bigint;
+  /** What the library proposed, and which of it is used. */
+  readonly proposed: bigint;
+  algorithm: bigint;
 }
 
 export class MatrixProducts {
@@ -65,10 +79,18 @@ export class MatrixProducts {
   readonly #scales: bigint;
   readonly #scaleValues: Float32Array;
   readonly #plans = new Map<string, Plan>();
+  readonly #measure: MeasureWork;
 
   /** @param workspace the address of `workspaceBytes` on the device */
-  constructor(native: Native, library: NativeLibrary, stream: bigint, workspace: bigint) {
+  constructor(
+    native: Native,
+    library: NativeLibrary,
+    stream: bigint,
+    workspace: bigint,
+    measure: MeasureWork = () => undefined,
+  ) {
     this.#native = native;
+    this.#measure = measure;
     this.#functions = bindFunctions(library, parameters);
     const name = library.bind('void *cublasLtGetStatusName(int status)') as (status: number) => bigint;
     this.#describe = (status) => native.readString(name(status));
@@ -85,10 +107,18 @@ export class MatrixProducts {
 
   /** Sizes of 0 are the caller's to handle. */
   multiply(product: Product): void {
-    const { a, b, d, batch } = toColumnMajor(product);
-    const { description, layouts, algorithm } = this.#plan(product, { a, b, d, batch });
-    this.#scaleValues[0] = product.scale;
-    const status = this.#functions.cublasLtMatmul(
+    const shapes = toColumnMajor(product);
+    const status = this.#start(this.#plan(product, shapes), product, shapes);
+    if (status !== 0) throw this.#failure('cublasLtMatmul', status, product);
+  }
+
+  #start(
+    { description, layouts, algorithm }: Plan,
+    { scale }: Product,
+    { a, b, d }: ColumnMajorProduct,
+  ): number {
+    this.#scaleValues[0] = scale;
+    return this.#functions.cublasLtMatmul(
       this.#handle,
       description,
       this.#scales,
@@ -106,7 +136,6 @@ export class MatrixProducts {
       workspaceBytes,
       this.#stream,
     );
-    if (status !== 0) throw this.#failure('cublasLtMatmul', status, product);
   }
 
   dispose(): void {
@@ -145,20 +174,27 @@ export class MatrixProducts {
       bigint,
       bigint,
     ];
-    const plan = { description, layouts, algorithm: this.#native.allocate(resultBytes) };
+    const proposed = this.#native.allocate(proposals * resultBytes);
+    const plan: Plan = { description, layouts, proposed, algorithm: proposed };
     const { alignments } = preference;
     this.#setPreference(alignments.a, Uint32Array.of(a.alignment));
     this.#setPreference(alignments.b, Uint32Array.of(b.alignment));
     this.#setPreference(alignments.c, Uint32Array.of(d.alignment));
     this.#setPreference(alignments.d, Uint32Array.of(d.alignment));
-    const status = this.#chooseAlgorithm(plan);
-    if (status === 0) return plan;
+    const { status, usable } = this.#findAlgorithms(plan, isWorthTrying(product) ? proposals : 1);
+    if (status === 0) {
+      if (usable.length > 1) plan.algorithm = this.#try(usable, plan, product, { a, b, d, batch });
+      return plan;
+    }
     this.#destroy(plan);
     throw this.#failure('cublasLtMatmulAlgoGetHeuristic', status, product);
   }
 
-  /** Writes the algorithm that is expected to be fastest; other than 0 where there is none. */
-  #chooseAlgorithm({ description, layouts: [a, b, d], algorithm }: Plan): number {
+  /** The algorithms that the library proposes, what it expects to be fastest first; a status where there is none. */
+  #findAlgorithms(
+    { description, layouts: [a, b, d], proposed }: Plan,
+    wanted: number,
+  ): { readonly status: number; readonly usable: readonly bigint[] } {
     const count = new Int32Array(1);
     const status = this.#functions.cublasLtMatmulAlgoGetHeuristic(
       this.#handle,
@@ -168,13 +204,35 @@ export class MatrixProducts {
       d,
       d,
       this.#preference,
-      1,
-      algorithm,
+      wanted,
+      proposed,
       count,
     );
-    if (status !== 0) return status;
-    if (count[0] === 0) return notSupported;
-    return new DataView(this.#native.view(algorithm, resultBytes)).getInt32(stateOffset, true);
+    if (status !== 0) return { status, usable: [] };
+    const view = new DataView(this.#native.view(proposed, proposals * resultBytes));
+    const states = Array.from({ length: count[0]! }, (_, index) =>
+      view.getInt32(index * resultBytes + stateOffset, true),
+    );
+    const usable = states.flatMap((state, index) =>
+      state === 0 ? [proposed + BigInt(index * resultBytes)] : [],
+    );
+    return { status: states[0] ?? notSupported, usable };
+  }
+
+  /** The fastest of them, or the first one where that is nearly as fast, or nothing can be tried now. */
+  #try(usable: readonly bigint[], plan: Plan, product: Product, shapes: ColumnMajorProduct): bigint {
+    const time = (algorithm: bigint): number => {
+      const statuses: number[] = [];
+      const taken = this.#measure(() => {
+        statuses.push(this.#start({ ...plan, algorithm }, product, shapes));
+      });
+      return taken !== undefined && statuses[0] === 0 ? taken : Infinity;
+    };
+    const times = usable.map((algorithm) =>
+      Math.min(...Array.from({ length: trials }, () => time(algorithm))),
+    );
+    const fastest = Math.min(...times);
+    return fastest < clearlyFaster * times[0]! ? usable[times.indexOf(fastest)]! : usable[0]!;
   }
 
   #createLayout(
@@ -199,10 +257,10 @@ export class MatrixProducts {
     this.#call('cublasLtMatmulPreferenceSetAttribute', this.#preference, attribute, value, value.byteLength);
   }
 
-  #destroy({ description, layouts, algorithm }: Plan): void {
+  #destroy({ description, layouts, proposed }: Plan): void {
     for (const each of layouts) this.#call('cublasLtMatrixLayoutDestroy', each);
     this.#call('cublasLtMatmulDescDestroy', description);
-    this.#native.free(algorithm);
+    this.#native.free(proposed);
   }
 
   #create(name: ProductCall, ...values: NativeValue[]): bigint {
@@ -220,4 +278,10 @@ export class MatrixProducts {
     const about = product === undefined ? '' : ` for the product ${describeProduct(product)}`;
     return new MistletoeError('runtime', `${name} failed${about}: ${this.#describe(status)}.`);
   }
+}
+
+function isWorthTrying({ rows, columns, inner, batch, right }: Product): boolean {
+  return (
+    right.type !== 'float32' && batch === 1 && rows <= mostTriedRows && inner * columns >= leastTriedElements
+  );
 }
