@@ -100,7 +100,8 @@ function readPrompt(body: JsonObject): PromptText {
 
 function readMessages(messages: readonly unknown[]): PromptText {
   let characters = 0;
-  let [lastOfUser, lastOfAll]: (string | null)[] = [null, null];
+  let lastOfUser: string | null = null;
+  let lastOfAll: string | null = null;
   for (const each of messages) {
     const message = asObject(each);
     if (message === undefined) continue;
