@@ -3,6 +3,7 @@ import type { ComputeType, DeviceChoice, DeviceWish, GpuHost, RecordedDevice } f
 import { chooseDevice, keepIfRoom, thisMachine } from './device-choice.js';
 import { createOnnxRuntime } from './onnx/onnx-runtime.js';
 import type { Runtime } from './program.js';
+import { waitingDevice } from './waiting-device.js';
 
 export interface RuntimeOptions extends DeviceWish {
   /** Of the processor, where that computes; all unless told. */
@@ -28,7 +29,7 @@ export async function createRuntime(
 /** On the device that was chosen. */
 export async function openRuntime(choice: RecordedDevice, threads?: number): Promise<Runtime> {
   if (choice.kind === 'cpu') return createOnnxRuntime(threads === undefined ? {} : { threads });
-  const { CudaDevice } = await import('./cuda/cuda-device.js');
+  const device = await waitingDevice.open(choice.ordinal);
   const { createCudaRuntime } = await import('./cuda/cuda-runtime.js');
-  return createCudaRuntime(CudaDevice.open(choice.ordinal), { productType: choice.dtype });
+  return createCudaRuntime(device, { productType: choice.dtype });
 }

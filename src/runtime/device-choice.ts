@@ -6,6 +6,7 @@ import { existsSync } from 'node:fs';
 import { formatBytes } from '../core/byte-size.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import type { DeviceSearch, FoundDevice } from './cuda/find-devices.js';
+import { waitingDevice } from './waiting-device.js';
 
 /** In which type products are computed. */
 export const computeTypes = ['float32', 'bfloat16', 'float16'] as const;
@@ -62,15 +63,7 @@ export const thisMachine: GpuHost = {
     const { findDevices } = await import('./cuda/find-devices.js');
     return findDevices();
   },
-  async freeBytes(ordinal) {
-    const { CudaDevice } = await import('./cuda/cuda-device.js');
-    const device = CudaDevice.open(ordinal);
-    try {
-      return device.freeBytes();
-    } finally {
-      device.dispose();
-    }
-  },
+  freeBytes: (ordinal) => waitingDevice.freeBytes(ordinal),
 };
 
 /** Refuses what cannot be had before anything is read; whether a model has room is asked later (keepIfRoom). */
