@@ -33,14 +33,16 @@ const mostPositions = 1024;
 
 /** One entry for each model that drafts. Engines that draft nothing, or hide it, have none. */
 export function readEngineCounters(samples: readonly Sample[]): readonly EngineCounters[] {
-  return families.flatMap(({ engine, fields, isOf = () => true }) => {
+  // Our own server counts under vLLM's names, and has some of its own.
+  const speaksLikeVllm = samples.some(({ name }) => name.startsWith('mistletoe_')) ? 'mistletoe' : 'vllm';
+  return families.flatMap(({ engine = speaksLikeVllm, fields }) => {
     const known = new Map(
       Object.entries(fields).flatMap(([field, names]) => names.map((name) => [name, field])),
     );
     const models = new Map<string, Sums>();
     for (const sample of samples) {
       const field = known.get(sample.name.replace(/_total$/, '')) as Field | undefined;
-      if (field === undefined || !isOf(sample) || !Number.isFinite(sample.value)) continue;
+      if (field === undefined || !Number.isFinite(sample.value)) continue;
       const model = sample.labels.get('model_name') ?? sample.labels.get('model') ?? '';
       const sums = models.get(model) ?? { values: new Map<Field, number>(), positions: [] };
       if (!models.has(model) && models.size >= mostModels) continue;
@@ -56,10 +58,9 @@ export function readEngineCounters(samples: readonly Sample[]): readonly EngineC
 type Field = 'drafts' | 'draftTokens' | 'accepted' | 'perPosition' | 'length' | 'configuration';
 
 interface Family {
-  readonly engine: EngineName;
+  readonly engine?: EngineName;
   /** Names without `_total`. */
   readonly fields: Readonly<Partial<Record<Field, readonly string[]>>>;
-  readonly isOf?: (sample: Sample) => boolean;
 }
 
 const countersOf = (prefix: string): Family['fields'] => ({
@@ -69,11 +70,8 @@ const countersOf = (prefix: string): Family['fields'] => ({
   perPosition: [`${prefix}spec_decode_num_accepted_tokens_per_pos`],
 });
 
-const isOurs = ({ labels }: Sample): boolean => labels.get('engine') === 'mistletoe';
-
 const families: readonly Family[] = [
-  { engine: 'mistletoe', fields: countersOf('vllm:'), isOf: isOurs },
-  { engine: 'vllm', fields: countersOf('vllm:'), isOf: (sample) => !isOurs(sample) },
+  { fields: countersOf('vllm:') },
   { engine: 'lmdeploy', fields: countersOf('lmdeploy:') },
   { engine: 'llama-cpp', fields: countersOf('llamacpp:') },
   {

@@ -172,10 +172,7 @@ function replaceLeaf(value: unknown, at: number, replacement: () => unknown): un
 
 describe('parseEngineName', () => {
   it('knows names of engines alone', () => {
-    expect([parseEngineName('vllm'), parseEngineName('VLLM'), parseEngineName(null)]).toEqual([
-      'vllm',
-      undefined,
-      undefined,
-    ]);
+    const given = ['vllm', 'mistletoe/0.2.0', 'VLLM', '', null];
+    expect(given.map(parseEngineName)).toEqual(['vllm', 'mistletoe', undefined, undefined, undefined]);
   });
 });

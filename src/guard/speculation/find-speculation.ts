@@ -68,7 +68,8 @@ const signatures: readonly (readonly [EngineName, Signature])[] = [
   ['vllm', ({ metrics }) => asObject(metrics)?.speculative_decoding !== undefined],
 ];
 
-/** Of the header `x-mistletoe-engine`, or wherever an operator names an engine. */
+/** Of the header `x-mistletoe-engine`, where a version may follow (mistletoe/0.2.0), or wherever an operator names one. */
 export function parseEngineName(name: string | null | undefined): EngineName | undefined {
-  return engineNames.find((known) => known === name);
+  const [given] = (name ?? '').split('/', 1);
+  return engineNames.find((known) => known === given);
 }
