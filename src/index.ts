@@ -67,11 +67,23 @@ export type { SamplingOptions } from './core/sampling.js';
  * );
  */
 export { Engine } from './decode/engine.js';
-export type { EngineCounts, EngineOptions, SequenceOptions } from './decode/engine.js';
+export type { EngineCounts, EngineLoad, EngineOptions, SequenceOptions } from './decode/engine.js';
 export { sequenceBytes } from './decode/sequence-bytes.js';
 export type { Meeting } from './model/meeting.js';
 export { createEngineWorker } from './decode/engine-worker.js';
 export type { EngineWorker, EngineWorkerOptions, WorkerGenerateOptions } from './decode/engine-worker.js';
+
+/**
+ * Answering over HTTP, with OpenAI's interface.
+ * @example
+ * const server = await startServer({ target: bundledTarget, drafters: { eagle3: 'eagle3' }, port: 0 });
+ * await fetch(`${server.url}/v1/models`);
+ * await server.close();
+ */
+export { startServer } from './serve/serve.js';
+export type { RunningServer, ServeOptions } from './serve/serve.js';
+export type { ServerLimits } from './serve/limits.js';
+export type { NamedKey } from './serve/access.js';
 
 /**
  * Measuring drafters against plain decoding.

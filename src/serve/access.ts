@@ -1,0 +1,82 @@
+/**
+ * Who may ask. Keys are kept as hashes, and a key that is shown is compared with all of them, whichever matches, in a
+ * time that does not depend on how much of it is right.
+ */
+import { createHash, timingSafeEqual } from 'node:crypto';
+import { MistletoeError } from '../core/errors.js';
+import { readTextFile } from '../text/text-file.js';
+import { ApiError } from './api-error.js';
+
+export interface Access {
+  /** False where anybody may ask. */
+  readonly isKeyed: boolean;
+  /** The name of the key that the header shows; a refusal where it shows none that counts. */
+  admit(authorization: string | null): string;
+}
+
+export interface NamedKey {
+  /** What logs call it. */
+  readonly name: string;
+  readonly key: string;
+}
+
+const anybody = 'anonymous';
+const shortestKey = 8;
+const mostFileBytes = 2 ** 20;
+
+export function createAccess(keys: readonly NamedKey[]): Access {
+  const known = keys.map(({ name, key }) => ({ name, hash: hashOf(key) }));
+  if (known.length === 0) return { isKeyed: false, admit: () => anybody };
+  return {
+    isKeyed: true,
+    admit(authorization) {
+      const [, shown] = /^Bearer +(\S+) *$/i.exec(authorization ?? '') ?? [];
+      const hash = hashOf(shown ?? '');
+      let found: string | undefined;
+      for (const entry of known) if (timingSafeEqual(entry.hash, hash)) found = entry.name;
+      if (found !== undefined && shown !== undefined) return found;
+      throw new ApiError(
+        shown === undefined
+          ? 'No key was shown; an Authorization header with a bearer key was expected.'
+          : 'The key that was shown is not known here.',
+        { status: 401, code: 'invalid_api_key', headers: { 'www-authenticate': 'Bearer' } },
+      );
+    },
+  };
+}
+
+/** One key a line, or a name and a key; lines that begin with # are for readers. */
+export function parseKeys(text: string, place: string): readonly NamedKey[] {
+  const lines = text
+    .split(/\r?\n/)
+    .map((line) => line.trim())
+    .filter((line) => line !== '' && !line.startsWith('#'));
+  const keys = lines.map((line, index) => {
+    const words = line.split(/\s+/);
+    const [name, key] = words.length === 1 ? [`key-${index + 1}`, words[0]!] : [words[0]!, words[1]!];
+    if (words.length > 2 || key.length < shortestKey) {
+      throw new MistletoeError(
+        'usage',
+        `Key ${index + 1} of ${place} ${words.length > 2 ? `has ${words.length} words` : `has ${key.length} characters`}; a key of ${shortestKey} characters or more, alone or behind a name, was expected.`,
+        { hint: 'Make one with: openssl rand -hex 24' },
+      );
+    }
+    return { name, key };
+  });
+  if (keys.length > 0) return keys;
+  throw new MistletoeError('usage', `${place} holds no key.`, {
+    hint: 'Write one key a line; make one with: openssl rand -hex 24',
+  });
+}
+
+export async function readKeys(path: string): Promise<readonly NamedKey[]> {
+  const text = await readTextFile(path, mostFileBytes);
+  if (text !== undefined) return parseKeys(text, path);
+  throw new MistletoeError('usage', `The file of keys ${path} is not there.`, {
+    hint: 'Give a file with one key a line.',
+  });
+}
+
+function hashOf(key: string): Buffer {
+  return createHash('sha256').update(key).digest();
+}

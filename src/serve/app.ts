@@ -1,0 +1,172 @@
+/** The routes. Whatever goes wrong has OpenAI's shape of an error; a stack is shown to nobody. */
+import { Hono } from 'hono';
+import type { Context, MiddlewareHandler } from 'hono';
+import type { Logger } from 'pino';
+import type { RequestRecord } from '../guard/request-record.js';
+import type { Access } from './access.js';
+import type { AnswerRequest } from './answer-request.js';
+import { ApiError, apiErrorOf } from './api-error.js';
+import { readChatRequest } from './chat-request.js';
+import { readCompletionRequest } from './completion-request.js';
+import { respond } from './completions.js';
+import type { EngineHost } from './engine-host.js';
+import { Exchange } from './exchange.js';
+import { readJsonBody } from './limits.js';
+import type { MetricsLevel } from './request-schema.js';
+import type { ServeMetrics } from './serve-metrics.js';
+
+/** A page beside the interface, from whoever has one. */
+export type PageHandler = (
+  path: string,
+  method: string,
+) =>
+  | { readonly status: number; readonly headers: Readonly<Record<string, string>>; readonly body: string }
+  | undefined;
+
+export interface AppOptions {
+  readonly host: EngineHost;
+  readonly access: Access;
+  readonly metrics: ServeMetrics;
+  readonly log: Logger;
+  readonly version: string;
+  readonly metricsLevel: MetricsLevel;
+  readonly logsPrompts: boolean;
+  /**
+   * Names by which browsers may call this server, or undefined for any. A server that anybody on this machine may ask
+   * must not be asked by a web page whose name was made to point here.
+   */
+  readonly hostNames: readonly string[] | undefined;
+  readonly onRecord?: ((record: RequestRecord) => void) | undefined;
+  /** At /mistletoe; holds no data, so that it needs no key. */
+  readonly page?: PageHandler | undefined;
+  /** What the page asks for, at /mistletoe/api/state. */
+  readonly pageState?: ((sinceMs: number | undefined) => unknown) | undefined;
+}
+
+interface Variables {
+  readonly Variables: { exchange: Exchange };
+}
+type AppContext = Context<Variables>;
+
+const quietRoutes: ReadonlySet<string> = new Set(['/health', '/metrics']);
+
+export function createApp(options: AppOptions): Hono<Variables> {
+  const { host, metrics, version, page, pageState } = options;
+  const app = new Hono<Variables>();
+  const createdSeconds = Math.floor(Date.now() / 1000);
+
+  app.use(signEveryAnswer(options));
+  app.use('/v1/*', requireKey(options.access));
+  app.use('/mistletoe/api/*', requireKey(options.access));
+
+  const answer = (read: (body: unknown) => AnswerRequest) => async (context: AppContext) => {
+    const exchange = context.get('exchange');
+    const request = read(await readJsonBody(context.req.raw, host.limits));
+    checkModel(request.model, host.model.name);
+    exchange.request = request;
+    exchange.drafter = host.draftingFor(request)?.drafter;
+    const { signal } = context.req.raw;
+    const { metricsLevel } = options;
+    return respond({ host, exchange, request, signal, metricsLevel, fingerprint: `mistletoe-${version}` });
+  };
+  app.post('/v1/chat/completions', answer(readChatRequest));
+  app.post('/v1/completions', answer(readCompletionRequest));
+
+  const model = describeModel(host, createdSeconds);
+  app.get('/v1/models', (context) => context.json({ object: 'list', data: [model] }));
+  app.get('/v1/models/:name{.+}', (context) => {
+    checkModel(context.req.param('name'), host.model.name);
+    return context.json(model);
+  });
+  app.get('/health', (context) => {
+    const { state } = host;
+    return context.json({ status: state }, state === 'ready' ? 200 : 503);
+  });
+  app.get('/version', (context) => context.json({ version, engine: 'mistletoe' }));
+  app.get('/metrics', async (context) => {
+    const text = await metrics.text(await host.load());
+    return context.body(text, 200, { 'content-type': metrics.contentType });
+  });
+  if (pageState !== undefined) {
+    app.get('/mistletoe/api/state', (context) => {
+      const since = Number(context.req.query('since'));
+      return Response.json(pageState(Number.isFinite(since) ? since : undefined));
+    });
+  }
+  if (page !== undefined) {
+    app.all('/mistletoe', (context) => showPage(page, context));
+    app.all('/mistletoe/', (context) => showPage(page, context));
+  }
+
+  const posted = ['/v1/chat/completions', '/v1/completions'];
+  const read = ['/v1/models', '/health', '/version', '/metrics'];
+  for (const path of posted) app.all(path, () => refuseMethod('POST'));
+  for (const path of read) app.all(path, () => refuseMethod('GET, HEAD'));
+  app.notFound(() => {
+    const error = new ApiError('There is no such route here.', { status: 404, code: 'not_found' });
+    throw error;
+  });
+  app.onError((cause, context) => {
+    const error = apiErrorOf(cause);
+    context.get('exchange').failed(error);
+    return Response.json(error.body, { status: error.status, headers: error.headers });
+  });
+  return app;
+}
+
+/** First of all: every answer has a number and says who gave it, and every request is logged once. */
+function signEveryAnswer(options: AppOptions): MiddlewareHandler<Variables> {
+  const { log, metrics, version, logsPrompts, onRecord, hostNames, host } = options;
+  const context = { log, metrics, model: host.model.name, logsPrompts, onRecord };
+  return async function signAnswer(request, next) {
+    const exchange = new Exchange(context, request.req.path);
+    request.set('exchange', exchange);
+    if (hostNames !== undefined && !hostNames.includes(hostNameOf(request.req.header('host'))))
+      throw new ApiError('The host of the request is not this machine.', { status: 403, code: 'wrong_host' });
+    await next();
+    request.header('x-request-id', exchange.id);
+    request.header('x-mistletoe-engine', `mistletoe/${version}`);
+    if (host.state !== 'ready') request.header('connection', 'close');
+    if (exchange.request === undefined && !quietRoutes.has(request.req.path))
+      exchange.plain(request.res.status);
+  };
+}
+
+function hostNameOf(host: string | undefined): string {
+  return (host ?? 'localhost').replace(/:\d+$/, '').toLowerCase();
+}
+
+function requireKey(access: Access): MiddlewareHandler<Variables> {
+  return async function checkKey(context, next) {
+    context.get('exchange').caller = access.admit(context.req.header('authorization') ?? null);
+    await next();
+  };
+}
+
+function checkModel(asked: string | undefined, served: string): void {
+  if (asked === undefined || asked === served) return;
+  throw new ApiError(`There is no such model here; there is ${served}.`, {
+    ...{ status: 404, code: 'model_not_found', param: 'model' },
+  });
+}
+
+function describeModel({ model }: EngineHost, created: number) {
+  const { name, contextLength, drafters, draft } = model;
+  return {
+    ...{ id: name, object: 'model', created, owned_by: 'mistletoe', root: name },
+    max_model_len: contextLength,
+    mistletoe: { drafters, draft: draft ?? null },
+  };
+}
+
+function showPage(page: PageHandler, context: AppContext): Response {
+  const found = page(context.req.path, context.req.method);
+  if (found === undefined) throw new ApiError('There is no such page.', { status: 404, code: 'not_found' });
+  return new Response(found.body, { status: found.status, headers: found.headers });
+}
+
+function refuseMethod(allow: string): Response {
+  throw new ApiError(`The route takes ${allow} alone.`, {
+    ...{ status: 405, code: 'method_not_allowed', headers: { allow } },
+  });
+}

@@ -1,0 +1,221 @@
+/**
+ * The engine as the server uses it: answers requests within the limits, ends them when their client leaves, when their
+ * time is over or when the server shuts down, and knows how many there are.
+ */
+import { randomInt } from 'node:crypto';
+import { MistletoeError } from '../core/errors.js';
+import type { EngineLoad } from '../decode/engine.js';
+import type { AnswerProgress } from '../decode/engine-messages.js';
+import type { EngineWorker } from '../decode/engine-worker.js';
+import type { Generation } from '../decode/plain.js';
+import type { AnswerRequest } from './answer-request.js';
+import { ApiError, badRequest } from './api-error.js';
+import type { ServerLimits } from './limits.js';
+import { checkAgainst, tooBusy } from './limits.js';
+import type { Drafting } from './speculation-report.js';
+
+export interface ServedModel {
+  readonly name: string;
+  readonly contextLength: number;
+  /** By the names that requests use; the first is the default. */
+  readonly drafters: readonly string[];
+  /** How much to draft where a request does not say. */
+  readonly draft: string | undefined;
+}
+
+export interface HostOptions {
+  readonly worker: Pick<EngineWorker, 'generateSeveral' | 'load' | 'close' | 'ended' | 'isChat'>;
+  readonly model: ServedModel;
+  readonly limits: ServerLimits;
+  readonly concurrency: number;
+  /** Folders of this machine, which refusals shall not name. */
+  readonly hiddenPaths: readonly string[];
+}
+
+/** Why an answer ended before its time. */
+export type Cut = 'client' | 'time' | 'shutdown';
+
+export interface HostedAnswer {
+  /** Prompt by prompt, and for each prompt choice by choice. */
+  readonly generations: readonly Generation[];
+  readonly cut: Cut | undefined;
+}
+
+export interface AskOptions {
+  /** Aborted when the client leaves. */
+  readonly signal: AbortSignal;
+  readonly onProgress: (progress: AnswerProgress, choice: number) => void;
+}
+
+interface Running {
+  readonly sequences: number;
+  readonly cut: (reason: Cut) => void;
+}
+
+export class EngineHost {
+  readonly model: ServedModel;
+  readonly limits: ServerLimits;
+  private readonly running = new Set<Running>();
+  private readonly idleListeners = new Set<() => void>();
+  private isDraining = false;
+  private fault: Error | undefined;
+  /** Decaying mean of what an answer took. */
+  private usualSeconds = 1;
+
+  constructor(private readonly options: HostOptions) {
+    this.model = options.model;
+    this.limits = options.limits;
+    void options.worker.ended.then((fault) => {
+      this.fault = fault;
+    });
+  }
+
+  get state(): 'ready' | 'draining' | 'failed' {
+    if (this.fault !== undefined) return 'failed';
+    return this.isDraining ? 'draining' : 'ready';
+  }
+
+  /** Answers that were asked for and have not ended. */
+  get sequences(): number {
+    let total = 0;
+    for (const { sequences } of this.running) total += sequences;
+    return total;
+  }
+
+  load(): Promise<EngineLoad> {
+    return this.options.worker.load();
+  }
+
+  /** The drafter that a request means, or undefined for plain decoding. Refuses what is not there. */
+  draftingFor({ drafter, draft }: Pick<AnswerRequest, 'drafter' | 'draft'>): Drafting | undefined {
+    const { drafters, draft: usualDraft } = this.model;
+    const name = drafter === 'none' ? undefined : (drafter ?? drafters[0]);
+    if (name !== undefined && !drafters.includes(name)) {
+      const known = [...drafters, 'none'].join(', ');
+      throw badRequest(`There is no drafter of that name; there are ${known}.`, 'mistletoe.drafter');
+    }
+    if (name !== undefined) return { drafter: name, draft: draft ?? usualDraft };
+    if (draft !== undefined)
+      throw badRequest('mistletoe.draft was given without a drafter.', 'mistletoe.draft');
+    return undefined;
+  }
+
+  async answer(request: AnswerRequest, options: AskOptions): Promise<HostedAnswer> {
+    this.admit(request);
+    const drafting = this.draftingFor(request);
+    const controller = new AbortController();
+    let cut: Cut | undefined;
+    const running: Running = {
+      sequences: request.prompts.length * request.choices,
+      cut: (reason) => {
+        cut ??= reason;
+        controller.abort();
+      },
+    };
+    const leave = (): void => {
+      running.cut('client');
+    };
+    this.running.add(running);
+    const timer = setTimeout(() => {
+      running.cut('time');
+    }, this.limits.seconds * 1000);
+    options.signal.addEventListener('abort', leave, { once: true });
+    if (options.signal.aborted) leave();
+    const startMs = performance.now();
+    try {
+      const generations = await this.ask(request, drafting, controller, options.onProgress);
+      if (cut === 'time' && generations.every(({ tokenIds }) => tokenIds.length === 0))
+        throw new ApiError('The time for a request ended before there was room for it.', overTime);
+      this.usualSeconds += 0.1 * ((performance.now() - startMs) / 1000 - this.usualSeconds);
+      return { generations, cut };
+    } finally {
+      clearTimeout(timer);
+      options.signal.removeEventListener('abort', leave);
+      this.running.delete(running);
+      if (this.running.size === 0) for (const tell of this.idleListeners) tell();
+    }
+  }
+
+  /** Takes nothing any more, lets what runs finish within the time, and ends the rest with what it has. */
+  async close(graceMs: number): Promise<void> {
+    this.isDraining = true;
+    const timer = setTimeout(() => {
+      for (const { cut } of this.running) cut('shutdown');
+    }, graceMs);
+    await this.idle();
+    clearTimeout(timer);
+    await this.options.worker.close();
+  }
+
+  private idle(): Promise<void> {
+    if (this.running.size === 0) return Promise.resolve();
+    return new Promise((resolve) => {
+      this.idleListeners.add(resolve);
+    });
+  }
+
+  private admit(request: AnswerRequest): void {
+    if (this.state !== 'ready') {
+      const message =
+        this.state === 'failed'
+          ? 'The engine has failed; its log says more.'
+          : 'The server is shutting down.';
+      throw new ApiError(message, { status: 503, code: 'unavailable', headers: { connection: 'close' } });
+    }
+    if (request.kind === 'chat' && !this.options.worker.isChat)
+      throw badRequest('The model has no chat template; use /v1/completions.', 'messages');
+    checkAgainst(this.limits, request);
+    const { concurrency } = this.options;
+    const { sequences } = this;
+    const asked = request.prompts.length * request.choices;
+    if (sequences === 0 || sequences + asked <= concurrency + this.limits.queue) return;
+    const waiting = Math.max(0, sequences - concurrency);
+    throw tooBusy(waiting, (this.usualSeconds * waiting) / concurrency);
+  }
+
+  private async ask(
+    request: AnswerRequest,
+    drafting: Drafting | undefined,
+    controller: AbortController,
+    onProgress: AskOptions['onProgress'],
+  ): Promise<readonly Generation[]> {
+    const { prompts, choices, maxNewTokens, sampling, seed, stopStrings, topLikelihoods } = request;
+    const { newTokens = this.model.contextLength, promptTokens } = this.limits;
+    const task = {
+      ...(drafting === undefined ? {} : { drafter: drafting.drafter }),
+      ...(drafting?.draft === undefined ? {} : { policy: drafting.draft }),
+      maxNewTokens: maxNewTokens ?? newTokens,
+      sampling,
+      seed: seed ?? randomInt(2 ** 47),
+      stopStrings: [...stopStrings],
+      chat: request.kind === 'chat',
+      ...(topLikelihoods === undefined ? {} : { topLikelihoods }),
+      ...(promptTokens === undefined ? {} : { maxPromptTokens: promptTokens }),
+      signal: controller.signal,
+    };
+    const answers = prompts.map((prompt, index) =>
+      this.options.worker.generateSeveral(prompt, choices, {
+        ...task,
+        onProgress: (progress, choice) => {
+          onProgress(progress, index * choices + choice);
+        },
+      }),
+    );
+    try {
+      return (await Promise.all(answers)).flat();
+    } catch (cause) {
+      controller.abort(); // answers to the other prompts would reach nobody
+      await Promise.allSettled(answers);
+      throw this.hidePaths(cause);
+    }
+  }
+
+  private hidePaths(cause: unknown): unknown {
+    if (!(cause instanceof MistletoeError)) return cause;
+    const { hiddenPaths, model } = this.options;
+    const message = hiddenPaths.reduce((text, path) => text.replaceAll(path, model.name), cause.message);
+    return new MistletoeError(cause.code, message, { cause });
+  }
+}
+
+const overTime = { status: 503, code: 'timeout', headers: { 'retry-after': '10' } };

@@ -1,0 +1,176 @@
+/** One request from its arrival to its end: what the log, the metrics and the guard's records are told of it, once. */
+import { randomUUID } from 'node:crypto';
+import type { Logger } from 'pino';
+import type { StepRecord } from '../decode/acceptance.js';
+import type { AnswerProgress } from '../decode/engine-messages.js';
+import type { RequestRecord, Speculation } from '../guard/request-record.js';
+import { meanAcceptedLength } from '../guard/request-record.js';
+import type { AnswerRequest } from './answer-request.js';
+import { usageOf } from './answer-choice.js';
+import type { ApiError } from './api-error.js';
+import type { HostedAnswer } from './engine-host.js';
+import type { ServeMetrics } from './serve-metrics.js';
+
+export interface ExchangeContext {
+  readonly log: Logger;
+  readonly metrics: ServeMetrics;
+  readonly model: string;
+  /** Whether prompts and answers may be written to the log. */
+  readonly logsPrompts: boolean;
+  readonly onRecord: ((record: RequestRecord) => void) | undefined;
+}
+
+/** The status that servers write down for a client that left; nobody receives it. */
+const clientLeft = 499;
+
+export class Exchange {
+  readonly id: string;
+  /** The name of the key that was shown. */
+  caller = 'anonymous';
+  request: AnswerRequest | undefined;
+  drafter: string | undefined;
+  private readonly startMs = performance.now();
+  private readonly lastMs = new Map<number, number>();
+  private readonly steps: StepRecord[] = [];
+  private firstTokenMs: number | undefined;
+  private isOver = false;
+
+  constructor(
+    private readonly context: ExchangeContext,
+    private readonly route: string,
+  ) {
+    this.id = `${route.includes('chat') ? 'chatcmpl' : 'cmpl'}-${randomUUID().replaceAll('-', '')}`;
+  }
+
+  progress(progress: AnswerProgress, choice: number): void {
+    const nowMs = performance.now();
+    const lastMs = this.lastMs.get(choice);
+    this.context.metrics.progress(progress, lastMs === undefined ? undefined : nowMs - lastMs);
+    this.lastMs.set(choice, nowMs);
+    this.firstTokenMs ??= nowMs - this.startMs;
+    for (const step of progress.steps) if (step.proposed > 0) this.steps.push(step);
+  }
+
+  answered(answer: HostedAnswer): void {
+    if (!this.begin()) return;
+    const { metrics, logsPrompts, log } = this.context;
+    const { generations, cut } = answer;
+    const usage = usageOf(generations, this.request?.choices ?? 1);
+    const isLeft = cut === 'client';
+    const status = isLeft ? clientLeft : 200;
+    const finishes = [...new Set(generations.map(({ finishReason }) => finishReason))];
+    const speculation = this.speculation();
+    const acceptedLength = speculation === null ? undefined : meanAcceptedLength(speculation);
+    const totalMs = performance.now() - this.startMs;
+    metrics.ended({
+      ...{ promptTokens: usage.prompt_tokens, completionTokens: usage.completion_tokens, totalMs },
+      ...{ finishReason: cut ?? finishes[0] ?? 'none', firstTokenMs: this.firstTokenMs, acceptedLength },
+    });
+    log.info({
+      ...this.entry(status),
+      promptTokens: usage.prompt_tokens,
+      completionTokens: usage.completion_tokens,
+      finish: finishes.length === 1 ? finishes[0] : finishes,
+      ...(cut === undefined ? {} : { cut }),
+      ...(this.drafter === undefined ? {} : { drafter: this.drafter }),
+      ...(acceptedLength === undefined ? {} : { acceptedLength: round(acceptedLength) }),
+      ...(this.firstTokenMs === undefined ? {} : { firstTokenMs: round(this.firstTokenMs) }),
+      ...(logsPrompts
+        ? { prompts: this.request?.prompts, answers: generations.map(({ text }) => text) }
+        : {}),
+    });
+    this.record(status, isLeft ? 'client-left' : 'complete', totalMs, usage);
+  }
+
+  /** `status` as the client got it: a stream that fails had begun with 200. */
+  failed(error: ApiError, status = error.status): void {
+    if (!this.begin()) return;
+    const { log, metrics } = this.context;
+    metrics.refused(error.status);
+    const entry = {
+      ...this.entry(status),
+      error: error.code,
+      ...(error.param === null ? {} : { param: error.param }),
+    };
+    // A refusal may quote what was sent; a failure of ours has to be told.
+    if (error.status >= 500) log.error({ ...entry, cause: describe(error.cause ?? error) });
+    else log.info(entry);
+    const totalMs = performance.now() - this.startMs;
+    this.record(error.status, error.status >= 500 ? 'upstream-failed' : 'refused', totalMs, undefined);
+  }
+
+  /** Of a route that generates nothing. */
+  plain(status: number): void {
+    if (this.begin()) this.context.log.info(this.entry(status));
+  }
+
+  private begin(): boolean {
+    if (this.isOver) return false;
+    return (this.isOver = true);
+  }
+
+  private entry(status: number) {
+    const { id, route, caller, request } = this;
+    return {
+      ...{ id, route, status, caller },
+      ...(request === undefined ? {} : { stream: request.isStream, choices: request.choices }),
+      ms: round(performance.now() - this.startMs),
+    };
+  }
+
+  private speculation(): Speculation | null {
+    const { steps } = this;
+    if (steps.length === 0 || this.lastMs.size > 1) return null;
+    const histogram: number[] = [];
+    const sum = { accepted: 0, proposed: 0, depth: 0 };
+    for (const { accepted, proposed, depth } of steps) {
+      while (histogram.length <= depth) histogram.push(0);
+      histogram[accepted]! += 1;
+      sum.accepted += accepted;
+      sum.proposed += proposed;
+      sum.depth = Math.max(sum.depth, depth);
+    }
+    return {
+      evidence: 'reported',
+      ...{ steps: steps.length, accepted: sum.accepted, proposed: sum.proposed, histogram },
+      perStepAccepted: steps.map(({ accepted }) => accepted),
+      perStepProposed: steps.map(({ proposed }) => proposed),
+      draftLength: sum.depth,
+      isTree: steps.some(({ proposed, depth }) => proposed > depth),
+    };
+  }
+
+  private record(
+    status: number,
+    ending: RequestRecord['ending'],
+    totalMs: number,
+    usage: ReturnType<typeof usageOf> | undefined,
+  ): void {
+    const { onRecord, model } = this.context;
+    if (onRecord === undefined || this.request === undefined) return;
+    onRecord({
+      ...{
+        id: this.id,
+        endedMs: Date.now(),
+        engine: 'mistletoe',
+        model,
+        route: this.route,
+        tenant: this.caller,
+      },
+      ...{ status, ending, upstream: this.drafter === undefined ? 'plain' : 'speculative' },
+      isStream: this.request.isStream,
+      promptTokens: usage?.prompt_tokens ?? null,
+      completionTokens: usage?.completion_tokens ?? null,
+      firstByteMs: this.firstTokenMs ?? null,
+      totalMs,
+      speculation: this.speculation(),
+      promptPrint: null,
+    });
+  }
+}
+
+const round = (ms: number): number => Math.round(ms * 100) / 100;
+
+function describe(cause: unknown): string {
+  return cause instanceof Error ? `${cause.name}: ${cause.message}` : String(cause);
+}

@@ -1,0 +1,104 @@
+/** Prometheus metrics under vLLM's names, so that dashboards and tools for vLLM read them; and accepted lengths. */
+import { Counter, Gauge, Histogram, Registry } from 'prom-client';
+import type { AnswerProgress } from '../decode/engine-messages.js';
+import type { EngineLoad } from '../decode/engine.js';
+
+/** What a request came to, once it has ended. */
+export interface EndedRequest {
+  readonly promptTokens: number;
+  readonly completionTokens: number;
+  readonly finishReason: string;
+  readonly totalMs: number;
+  /** From its arrival; undefined where no token came. */
+  readonly firstTokenMs: number | undefined;
+  /** Undefined where nothing was drafted. */
+  readonly acceptedLength: number | undefined;
+}
+
+export interface ServeMetrics {
+  /** What a pass brought, and how long after the one before of the same answer. */
+  progress(progress: AnswerProgress, gapMs: number | undefined): void;
+  ended(request: EndedRequest): void;
+  refused(status: number): void;
+  text(load: EngineLoad): Promise<string>;
+  readonly contentType: string;
+}
+
+const seconds = [0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 40.96, 163.84]; // prettier-ignore
+const lengths = [1, 1.1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 12, 16];
+
+export function createServeMetrics(modelName: string): ServeMetrics {
+  const registry = new Registry();
+  registry.setDefaultLabels({ model_name: modelName, engine: '0' });
+  const registers = [registry];
+  const counter = <Label extends string>(name: string, help: string, labelNames: readonly Label[] = []) =>
+    new Counter({ name, help, labelNames, registers });
+  const histogram = (name: string, help: string, buckets: readonly number[] = seconds) =>
+    new Histogram({ name, help, buckets: [...buckets], registers });
+  const gauge = (name: string, help: string) => new Gauge({ name, help, registers });
+
+  const drafts = counter('vllm:spec_decode_num_drafts_total', 'Drafts that were verified.');
+  const draftTokens = counter('vllm:spec_decode_num_draft_tokens_total', 'Draft tokens that were verified.');
+  const acceptedTokens = counter(
+    'vllm:spec_decode_num_accepted_tokens_total',
+    'Draft tokens that were accepted.',
+  );
+  const acceptedAt = counter(
+    'vllm:spec_decode_num_accepted_tokens_per_pos_total',
+    'Draft tokens that were accepted, by their place in the draft.',
+    ['position'],
+  );
+  const promptTokens = counter('vllm:prompt_tokens_total', 'Tokens of prompts that were read.');
+  const newTokens = counter('vllm:generation_tokens_total', 'Tokens of answers.');
+  const successes = counter('vllm:request_success_total', 'Requests that were answered.', [
+    'finished_reason',
+  ]);
+  const refusals = counter('mistletoe_requests_refused_total', 'Requests that were refused.', ['status']);
+  const running = gauge('vllm:num_requests_running', 'Answers that are being decoded.');
+  const waiting = gauge('vllm:num_requests_waiting', 'Answers that wait for room.');
+  const firstToken = histogram('vllm:time_to_first_token_seconds', 'From a request to its first token.');
+  const betweenTokens = histogram('vllm:inter_token_latency_seconds', 'Between two passes of an answer.');
+  const perToken = histogram(
+    'vllm:request_time_per_output_token_seconds',
+    'Time for each token behind the first, by request.',
+  );
+  const whole = histogram('vllm:e2e_request_latency_seconds', 'From a request to the end of its answer.');
+  const accepted = histogram(
+    'mistletoe_request_accepted_length',
+    'Mean accepted length of a request, the bonus token included.',
+    lengths,
+  );
+
+  return {
+    contentType: registry.contentType,
+    progress({ tokens, steps }, gapMs) {
+      newTokens.inc(tokens.length);
+      if (gapMs !== undefined) betweenTokens.observe(gapMs / 1000);
+      for (const step of steps) {
+        if (step.proposed === 0) continue;
+        drafts.inc();
+        draftTokens.inc(step.proposed);
+        acceptedTokens.inc(step.accepted);
+        for (let position = 0; position < step.accepted; position++) acceptedAt.inc({ position });
+      }
+    },
+    ended(request) {
+      const { completionTokens, firstTokenMs, totalMs, acceptedLength } = request;
+      promptTokens.inc(request.promptTokens);
+      successes.inc({ finished_reason: request.finishReason });
+      whole.observe(totalMs / 1000);
+      if (acceptedLength !== undefined) accepted.observe(acceptedLength);
+      if (firstTokenMs === undefined) return;
+      firstToken.observe(firstTokenMs / 1000);
+      if (completionTokens > 1) perToken.observe((totalMs - firstTokenMs) / 1000 / (completionTokens - 1));
+    },
+    refused(status) {
+      refusals.inc({ status });
+    },
+    text(load) {
+      running.set(load.running);
+      waiting.set(load.waiting);
+      return registry.metrics();
+    },
+  };
+}

@@ -1,0 +1,186 @@
+/** The server: models in a thread, routes in front of it, one address. */
+import type { Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { isAbsolute, resolve } from 'node:path';
+import { createAdaptorServer } from '@hono/node-server';
+import { pino } from 'pino';
+import { nameModel } from '../checkpoint/hub-cache.js';
+import { describeCause, MistletoeError } from '../core/errors.js';
+import type { EngineLoad } from '../decode/engine.js';
+import { usualConcurrency } from '../decode/engine.js';
+import type { EngineWorkerOptions } from '../decode/engine-worker.js';
+import { createEngineWorker } from '../decode/engine-worker.js';
+import { parseDraftPolicy } from '../draft/policy.js';
+import type { RequestRecord } from '../guard/request-record.js';
+import { describeMachine } from '../measure/machine.js';
+import type { NamedKey } from './access.js';
+import { createAccess } from './access.js';
+import type { PageHandler } from './app.js';
+import { createApp } from './app.js';
+import { EngineHost } from './engine-host.js';
+import type { ServerLimits } from './limits.js';
+import { usualLimits } from './limits.js';
+import type { MetricsLevel } from './request-schema.js';
+import { createServeMetrics } from './serve-metrics.js';
+
+export interface ServeOptions extends EngineWorkerOptions {
+  /** Default 127.0.0.1. */
+  readonly host?: string;
+  /** Default 8000; 0 takes any that is free. */
+  readonly port?: number;
+  /** How much to draft where a request does not say: `chain:4` and so on. */
+  readonly draft?: string;
+  /** What requests call the model; default the name of its folder. */
+  readonly modelName?: string;
+  /** Whoever shows none of them is refused; without any, anybody may ask. */
+  readonly keys?: readonly NamedKey[];
+  /** Serves other machines without keys. */
+  readonly allowAnonymous?: boolean;
+  readonly limits?: Partial<ServerLimits>;
+  /** Whether answers tell how drafts were accepted, where a request does not say; default none. */
+  readonly metricsLevel?: MetricsLevel;
+  /** One line of JSON a request, as it ends. */
+  readonly onLog?: (line: string) => void;
+  /** Lets the log hold prompts and answers. */
+  readonly logPrompts?: boolean;
+  /** Hears of every request that ended, in the guard's words. */
+  readonly onRecord?: (record: RequestRecord) => void;
+  readonly page?: PageHandler;
+  readonly pageState?: (sinceMs: number | undefined) => unknown;
+}
+
+export interface RunningServer {
+  readonly url: string;
+  readonly modelName: string;
+  /** Where the model runs, in words. */
+  readonly device: string;
+  load(): Promise<EngineLoad>;
+  /** Settles when the engine has ended, with the reason unless the server was closed. */
+  readonly ended: Promise<Error | undefined>;
+  /** Takes nothing any more, lets answers finish for so long (10 s unless told), and ends the rest with what they have. */
+  close(options?: { readonly graceMs?: number }): Promise<void>;
+}
+
+const usualGraceMs = 10_000;
+/** For what has been answered to reach clients that still read. */
+const flushMs = 2000;
+const requestTimeoutMs = 60_000;
+
+/**
+ * @example
+ * const server = await startServer({ target: bundledTarget, drafters: { eagle3: 'eagle3' }, port: 0 });
+ * await fetch(`${server.url}/v1/models`);
+ * await server.close();
+ */
+export async function startServer(options: ServeOptions): Promise<RunningServer> {
+  const { host: hostname = '127.0.0.1', port = 8000, keys = [], draft, modelName, limits, ...rest } = options;
+  const { allowAnonymous = false, metricsLevel = 'none', logPrompts = false, ...more } = rest;
+  const { onLog, onRecord, page, pageState, ...engine } = more;
+  if (draft !== undefined) parseDraftPolicy(draft);
+  if (!isLoopback(hostname) && keys.length === 0 && !allowAnonymous) throw openToAll(hostname);
+
+  const worker = await createEngineWorker(engine);
+  const model = {
+    name: modelName ?? nameModel(engine.target),
+    contextLength: worker.target.contextLength,
+    drafters: Object.keys(engine.drafters ?? {}),
+    draft,
+  };
+  const { concurrency = usualConcurrency } = engine;
+  const engineHost = new EngineHost({
+    ...{ worker, model, limits: { ...usualLimits, ...limits }, concurrency },
+    hiddenPaths: pathsOf(engine),
+  });
+  const isLocal = isLoopback(hostname) && keys.length === 0;
+  const app = createApp({
+    host: engineHost,
+    access: createAccess(keys),
+    metrics: createServeMetrics(model.name),
+    log: createLog(onLog),
+    version: describeMachine().mistletoeVersion,
+    ...{ metricsLevel, logsPrompts: logPrompts, onRecord, page, pageState },
+    hostNames: isLocal ? ['localhost', '127.0.0.1', '[::1]', hostname] : undefined,
+  });
+  const server = createAdaptorServer({
+    fetch: app.fetch,
+    overrideGlobalObjects: false,
+    serverOptions: { requestTimeout: requestTimeoutMs },
+  }) as Server;
+  try {
+    await listen(server, hostname, port);
+  } catch (cause) {
+    await worker.close();
+    throw cause;
+  }
+  let closing: Promise<void> | undefined;
+  return {
+    url: urlOf(hostname, (server.address() as AddressInfo).port),
+    ...{ modelName: model.name, device: worker.device, ended: worker.ended },
+    load: () => engineHost.load(),
+    close: ({ graceMs = usualGraceMs } = {}) => (closing ??= closeServer(server, engineHost, graceMs)),
+  };
+}
+
+function createLog(onLog: ServeOptions['onLog']) {
+  if (onLog === undefined) return pino({ enabled: false });
+  const settings = { base: null, timestamp: pino.stdTimeFunctions.isoTime };
+  return pino(settings, { write: onLog });
+}
+
+function pathsOf({ target, drafters = {}, chatTemplate }: EngineWorkerOptions): readonly string[] {
+  const given = [
+    target,
+    ...Object.values(drafters),
+    ...(typeof chatTemplate === 'string' ? [chatTemplate] : []),
+  ];
+  return given.filter(isAbsolute).concat(given.map((path) => resolve(path)));
+}
+
+function listen(server: Server, hostname: string, port: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once('error', (cause) => {
+      reject(
+        new MistletoeError(
+          'usage',
+          `The server cannot listen on ${hostname}:${port}: ${describeCause(cause)}.`,
+          {
+            ...{ hint: 'Choose another --host or --port; --port 0 takes any that is free.', cause },
+          },
+        ),
+      );
+    });
+    server.listen(port, hostname, resolve);
+  });
+}
+
+async function closeServer(server: Server, host: EngineHost, graceMs: number): Promise<void> {
+  const closed = new Promise<void>((resolve) => {
+    server.close(() => {
+      resolve();
+    });
+  });
+  server.closeIdleConnections();
+  await host.close(graceMs);
+  const timer = setTimeout(() => {
+    server.closeAllConnections();
+  }, flushMs);
+  server.closeIdleConnections();
+  await closed;
+  clearTimeout(timer);
+}
+
+function isLoopback(hostname: string): boolean {
+  return hostname === 'localhost' || hostname === '::1' || /^127(\.\d{1,3}){3}$/.test(hostname);
+}
+
+function openToAll(hostname: string): MistletoeError {
+  return new MistletoeError(
+    'usage',
+    `The server would listen on ${hostname} without keys: whoever reaches this machine could use it.`,
+    { hint: 'Give --keys FILE, or --allow-anonymous if that is what you want.' },
+  );
+}
+
+function urlOf(hostname: string, port: number): string {
+  return `http://${hostname.includes(':') ? `[${hostname}]` : hostname}:${port}`;
+}
