@@ -78,7 +78,7 @@ figure.stream{margin:0;min-width:0}
 .stream.low{border-color:var(--attack)}
 .stream.low .now b{color:var(--attack)}
 .stream.high .now b{color:var(--amber)}
-.stream svg{display:block;width:100%;height:auto;overflow:visible;font-size:12px}
+.stream svg{display:block;width:100%;height:auto;overflow:visible;font-size:11px}
 .axes text{fill:var(--soft)}
 .axes .rule{stroke:var(--line)}
 .stream .band{fill:var(--accent-wash);opacity:.8}
@@ -129,6 +129,8 @@ td.derived{color:var(--soft)}
 .columns .ground{stroke:var(--faint);stroke-width:1}
 tbody.low .columns .ground{stroke:var(--attack)}
 .opened td{white-space:normal;padding:8px 0 18px 1.3em}
+.opened td>div{position:sticky;left:1.3em;max-width:min(1150px,calc(100vw - 88px))}
+h2+.key{margin-top:8px}
 .boxes{display:flex;flex-wrap:wrap;gap:5px 7px;margin:4px 0 16px;align-items:center;max-width:1100px}
 .step{display:inline-flex;gap:1px}
 .step span,.key .a,.key .r,.key .b{width:9px;height:14px;border-radius:2px}

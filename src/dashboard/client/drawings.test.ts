@@ -89,9 +89,9 @@ describe('the chart of a stream', () => {
     expect(places.length).toBeGreaterThan(100);
     for (const [x, y] of places) {
       expect(x).toBeGreaterThanOrEqual(0);
-      expect(x).toBeLessThanOrEqual(560);
+      expect(x).toBeLessThanOrEqual(460);
       expect(y).toBeGreaterThanOrEqual(0);
-      expect(y).toBeLessThanOrEqual(190);
+      expect(y).toBeLessThanOrEqual(170);
     }
     expect(look(drawn).outerHTML).not.toMatch(/NaN|Infinity/);
   });

@@ -12,7 +12,7 @@ import { amountText, clockText } from './words.js';
 
 type Slice = StreamState['history'][number];
 
-const size = { width: 560, height: 190, left: 34, right: 12, top: 10, bottom: 24 } as const;
+const size = { width: 460, height: 170, left: 30, right: 8, top: 10, bottom: 24 } as const;
 
 export function drawStream(pen: Pen, stream: StreamState, nowMs: number): PageElement {
   const latest = stream.history.findLast(({ acceptedLength }) => acceptedLength !== null);
@@ -97,7 +97,7 @@ function findHighest({ history, baseline }: StreamState): number {
 
 function drawAxes(pen: Pen, time: Scale, length: Scale): PageElement {
   const { width, height, left, right, bottom } = size;
-  const { marks, step } = timeMarks(time, 5);
+  const { marks, step } = timeMarks(time, 4);
   // The floor is always named: it is what a collapse falls to.
   const across = [1, ...roundMarks(length, 7).filter((mark) => mark > 1)].map((mark) => {
     const y = round(length.place(mark));
