@@ -84,6 +84,12 @@ async function measure(name: ShapeName, count: number): Promise<StepTimes> {
     console.log(
       `gradient, reads included: median ${inSeconds(gradient.medianMs)}, best ${inSeconds(gradient.bestMs)}`,
     );
+    const allowed = Int32Array.from({ length: target.model.configuration.vocabularySize }, (_, id) => id);
+    const ranking = await time(
+      () => scorer.rankTokens(drawSuffix(target), { kind: 'up', weight: 2 }, { allowed, count: 256 }),
+      9,
+    );
+    console.log(`gradient and ranking of 256 tokens a position: median ${inSeconds(ranking.medianMs)}`);
     const results = [['rows per pass', 'median', 'best', 'first', 'rows', 'TFLOP/s', 'GPU memory']];
     const measured: number[] = [];
     for (const rows of [runtime.rowsPerPass, ...(name === 'tiny' ? [256] : batchRows)]) {

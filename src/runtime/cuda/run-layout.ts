@@ -4,9 +4,9 @@
  * as those of one sequence token by token, share a layout, and can replay what was recorded for it. Products of matrices
  * are told their sizes in the call: lengths that they depend on are not rounded.
  */
-import { MistletoeError } from '../../core/errors.js';
 import type { Dimension, DimensionBindings, Shape } from '../../graph/dimension.js';
 import { evaluateDimension } from '../../graph/dimension.js';
+import { OutOfMemoryError } from '../device-failures.js';
 import type { InputDescription } from '../program.js';
 import type { Launch } from './device.js';
 import { bytesOf } from './element-size.js';
@@ -156,10 +156,9 @@ export function measureWith(bindings: DimensionBindings) {
   };
 }
 
-function tooLarge(count: number, { tensor }: Place): MistletoeError {
-  return new MistletoeError(
-    'runtime',
+function tooLarge(count: number, { tensor }: Place): OutOfMemoryError {
+  return new OutOfMemoryError(
     `A value of a program (${tensor.operation}) has ${count} elements; a GPU program can have ${mostElements}.`,
-    { hint: 'Lower the number of candidates or sequences that are computed at once.' },
+    'Lower the number of candidates or sequences that are computed at once.',
   );
 }
