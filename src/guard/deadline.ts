@@ -1,3 +1,6 @@
+/** Node takes longer times for none. */
+const longestTimer = 2 ** 31 - 1;
+
 /** One clock for a thing that waits for one event after another: each wait replaces the one before. */
 export class Deadline {
   private timer: NodeJS.Timeout | undefined;
@@ -15,7 +18,7 @@ export class Deadline {
     this.timer = undefined;
     this.waitMs = waitMs;
     if (waitMs === 0) return;
-    this.timer = setTimeout(() => this.action?.(), waitMs);
+    this.timer = setTimeout(() => this.action?.(), Math.min(waitMs, longestTimer));
     this.timer.unref();
   }
 

@@ -120,15 +120,16 @@ function createAllowance(mostBytes: number): BodyAllowance {
   };
 }
 
-/** Lets what runs come to its end, for so long; then closes every connection. */
+/** Lets what runs come to its end, for so long (zero: however long it takes); then closes every connection. */
 export async function closeProxy(server: Server, graceMs: number): Promise<void> {
   if (!server.listening) return;
   const closed = once(server, 'close');
   server.close();
   server.closeIdleConnections();
-  const timer = setTimeout(() => {
+  const closeAll = (): void => {
     server.closeAllConnections();
-  }, graceMs);
+  };
+  const timer = graceMs === 0 ? undefined : setTimeout(closeAll, graceMs);
   await closed;
   clearTimeout(timer);
 }

@@ -15,11 +15,12 @@ import { segmentName } from './record-segments.js';
 
 export interface RecordLogOptions {
   readonly folder: string;
-  /** A segment that is larger, or older, is closed and the next begun. */
+  /** A segment that is larger, or older, is closed and the next begun; no time is zero. */
   readonly segmentBytes: number;
   readonly segmentMs: number;
   /** All segments together; the oldest go first. */
   readonly retainBytes: number;
+  /** Zero keeps them whatever their age. */
   readonly retainMs: number;
   readonly flushMs?: number;
   /** Said once for a run of failures, and once when they end. */
@@ -122,7 +123,11 @@ export class RecordLog {
     const { folder, segmentBytes, segmentMs, openFile = createFile } = this.options;
     const now = Date.now();
     const { segment } = this;
-    if (segment !== undefined && segment.bytes < segmentBytes && now - segment.begunMs < segmentMs)
+    if (
+      segment !== undefined &&
+      segment.bytes < segmentBytes &&
+      (segmentMs === 0 || now - segment.begunMs < segmentMs)
+    )
       return segment;
     await this.closeSegment();
     await removeOldSegments(folder, this.options, now);

@@ -18,7 +18,7 @@ export async function removeOldSegments(
   let total = segments.reduce((sum, { bytes }) => sum + bytes, 0);
   const removed: string[] = [];
   for (const { name, path, bytes, changedMs } of segments) {
-    const isOld = nowMs - changedMs > retainMs;
+    const isOld = retainMs > 0 && nowMs - changedMs > retainMs;
     if (!isOld && total + segmentBytes <= retainBytes) break;
     await rm(path, { force: true });
     total -= bytes;

@@ -1,0 +1,138 @@
+/**
+ * A configuration from a YAML file and from flags, which win. Whatever is wrong is said with its place: file, line and
+ * column, or the flag. Keys that nobody knows are refused: a limit with a typing error is no limit.
+ */
+import type { Document } from 'yaml';
+import { isCollection, isMap, isNode, isScalar, LineCounter, parseDocument, stringify } from 'yaml';
+import type { z } from 'zod';
+import { MistletoeError } from '../core/errors.js';
+import type { GivenConfiguration, GuardConfiguration } from './guard-config.js';
+import { guardSchema, showConfiguration } from './guard-config.js';
+
+export interface FlagValue {
+  /** As it was typed: --plain-upstream. */
+  readonly flag: string;
+  /** Where it stands in the configuration. */
+  readonly path: readonly string[];
+  readonly value: unknown;
+}
+
+export interface ConfigurationSources {
+  readonly file?: { readonly name: string; readonly text: string } | undefined;
+  readonly flags?: readonly FlagValue[];
+}
+
+interface Tree {
+  [key: string]: unknown;
+}
+
+export function readConfiguration({ file, flags = [] }: ConfigurationSources): GuardConfiguration {
+  const parsed = file === undefined ? undefined : parseFile(file);
+  const tree = parsed?.tree ?? {};
+  for (const { path, value } of flags) set(tree, path, value);
+  const result = guardSchema.safeParse(tree);
+  if (result.success) return result.data;
+  const [issue] = result.error.issues;
+  throw describeIssue(issue!, flags, parsed);
+}
+
+/** The effective configuration as a file. */
+export function writeConfiguration(configuration: GuardConfiguration): string {
+  return stringify(showConfiguration(configuration) satisfies GivenConfiguration);
+}
+
+interface ParsedFile {
+  readonly name: string;
+  readonly tree: Tree;
+  readonly document: Document;
+  readonly lines: LineCounter;
+}
+
+const hint = 'See docs/guard.md for what can be set; --show-config prints what is in force.';
+
+function parseFile({ name, text }: { readonly name: string; readonly text: string }): ParsedFile {
+  const lines = new LineCounter();
+  const document = parseDocument(text, { lineCounter: lines, prettyErrors: false, uniqueKeys: true });
+  const [error] = document.errors;
+  if (error !== undefined) {
+    const { line, col } = lines.linePos(error.pos[0]);
+    throw new MistletoeError('usage', `${name}:${line}:${col}: ${error.message.split('\n')[0]!}`, { hint });
+  }
+  // An alias may stand for itself, or for a thousand copies: nothing here is long enough to need one.
+  const tree: unknown = toValue(document, name);
+  if (tree === null || tree === undefined) return { name, tree: {}, document, lines };
+  if (typeof tree !== 'object' || Array.isArray(tree)) {
+    throw new MistletoeError('usage', `${name}:1:1: the file holds no settings; expected names and values`, {
+      hint,
+    });
+  }
+  return { name, tree: tree as Tree, document, lines };
+}
+
+function toValue(document: Document, name: string): unknown {
+  try {
+    return document.toJS({ maxAliasCount: 0 });
+  } catch (cause) {
+    throw new MistletoeError('usage', `${name}: aliases are not read`, { hint, cause });
+  }
+}
+
+function set(tree: Tree, path: readonly string[], value: unknown): void {
+  const [first, ...rest] = path;
+  if (rest.length === 0) {
+    tree[first!] = value;
+    return;
+  }
+  const inner = tree[first!];
+  // What is no group stays as it is, and is refused by the schema.
+  if (inner !== undefined && (typeof inner !== 'object' || inner === null)) return;
+  set((tree[first!] ??= {}) as Tree, rest, value);
+}
+
+function describeIssue(
+  issue: z.core.$ZodIssue,
+  flags: readonly FlagValue[],
+  file: ParsedFile | undefined,
+): MistletoeError {
+  const unknown = issue.code === 'unrecognized_keys' ? issue.keys[0]! : undefined;
+  const path = [...issue.path.map(String), ...(unknown === undefined ? [] : [unknown])];
+  const name = path.join('.');
+  const given = flags.find((each) => each.path.join('.') === name);
+  const text = describe(issue, name, unknown !== undefined);
+  if (given !== undefined) return new MistletoeError('usage', `${given.flag}: ${text}`, { hint });
+  const place = file === undefined ? '' : `${file.name}${findPlace(file, path)}: `;
+  const isMissingUpstream = name === 'upstream' && issue.code === 'invalid_type';
+  return new MistletoeError('usage', `${place}${text}`, {
+    hint: isMissingUpstream ? 'Give --upstream http://HOST:PORT, or upstream: in the file.' : hint,
+  });
+}
+
+function describe(issue: z.core.$ZodIssue, name: string, isUnknown: boolean): string {
+  if (isUnknown) return `${name} is not known`;
+  const message = issue.message
+    .replace(/^Invalid (?:input|option): /, '')
+    .replace(/^Too (?:small|big): /, '');
+  return `${name === '' ? 'the configuration' : name}: ${message}`;
+}
+
+/** ":line:column" of the value, or of the key where it is the key that is wrong; of the innermost group that is there. */
+function findPlace({ document, lines }: ParsedFile, path: readonly string[]): string {
+  let node: unknown = document.contents;
+  let offset = 0;
+  for (const [depth, key] of path.entries()) {
+    if (!isCollection(node)) break;
+    if (isMap(node)) {
+      const pair = node.items.find((item) => isScalar(item.key) && String(item.key.value) === key);
+      if (pair === undefined) break;
+      const isLast = depth === path.length - 1;
+      const target = isLast && isNode(pair.value) ? pair.value : pair.key;
+      if (isNode(target)) offset = target.range?.[0] ?? offset;
+      node = pair.value;
+    } else {
+      node = node.get(Number(key), true);
+      if (isNode(node)) offset = node.range?.[0] ?? offset;
+    }
+  }
+  const { line, col } = lines.linePos(offset);
+  return `:${line}:${col}`;
+}

@@ -1,0 +1,132 @@
+/** What an operator can set: one schema for the file and for the flags, with every default. */
+import { z } from 'zod';
+import { formatBytes, parseBytes } from '../core/byte-size.js';
+import { actionNames } from './alarm.js';
+import { formatDuration, parseDuration } from './duration.js';
+import { engineNames } from './request-record.js';
+
+const address = z
+  .string()
+  .refine((text) => /^https?:\/\/[^/?#@]+[^?#@]*$/i.test(text) && URL.canParse(text), {
+    error: 'expected an address such as http://127.0.0.1:8000, without user, password and query',
+  });
+
+const timeForm = 'expected a time with its unit, such as 500ms, 5s, 10m, 1h or 30d, or 0 for none';
+const duration = z
+  .union([z.string(), z.literal(0)], { error: timeForm })
+  .refine((time) => parseDuration(String(time)) !== undefined, { error: timeForm })
+  .transform((time) => parseDuration(String(time))!);
+
+const size = z
+  .string()
+  .refine((text) => parseBytes(text) !== undefined, { error: 'expected a size with its unit, such as 64MB' })
+  .transform((text) => parseBytes(text)!);
+
+/** Actions that a proxy can take; drafters are switched by our own server alone. */
+export const guardActions = actionNames.filter((name) => name !== 'switch-drafter');
+const fieldName = z
+  .string()
+  .regex(/^[\w!#$%&'*+.^`|~-]{1,64}$/, { error: 'expected the name of a header field' });
+const flag = z.boolean();
+
+export const guardSchema = z.strictObject({
+  upstream: address,
+  plainUpstream: address.optional(),
+  host: z.string().min(1).default('127.0.0.1'),
+  port: z.number().int().min(0).max(65_535).default(8100),
+  engine: z.enum(engineNames.filter((name) => name !== 'unknown')).optional(),
+  askForTelemetry: flag.default(false),
+  tenant: z
+    .strictObject({
+      from: z.enum(['all', 'key', 'header']).default('all'),
+      header: fieldName.optional(),
+      limit: z.number().int().min(1).max(100_000).default(1000),
+    })
+    .refine(({ from, header }) => (from === 'header') === (header !== undefined), {
+      path: ['header'],
+      error: 'belongs to tenant.from: header, and has to be there then',
+    })
+    .prefault({}),
+  alarm: z
+    .strictObject({
+      falseAlarms: z.number().gt(0).max(0.5).default(0.01),
+      falseAlarmsPerWeek: z.number().gt(0).max(1e6).default(1),
+    })
+    .prefault({}),
+  mitigation: z
+    .strictObject({
+      action: z.enum(guardActions).default('observe'),
+      requestsPerMinute: z.number().int().min(1).max(1e6).default(6),
+      draftLength: z.number().int().min(0).max(64).default(1),
+    })
+    .prefault({}),
+  records: z
+    .strictObject({
+      folder: z.string().min(1).optional(),
+      segmentSize: size.prefault('64MB'),
+      segmentAge: duration.prefault('1d'),
+      retainSize: size.prefault('2GB'),
+      retainAge: duration.prefault('30d'),
+    })
+    .refine(({ segmentSize, retainSize }) => segmentSize * 2 <= retainSize, {
+      path: ['retainSize'],
+      error: 'expected at least twice segmentSize',
+    })
+    .prefault({}),
+  timeouts: z
+    .strictObject({
+      connect: duration.prefault('5s'),
+      firstByte: duration.prefault('10m'),
+      idle: duration.prefault('5m'),
+      client: duration.prefault('5m'),
+      request: duration.prefault('5m'),
+      shutdown: duration.prefault('30s'),
+    })
+    .prefault({}),
+  limits: z
+    .strictObject({
+      requestSize: size.prefault('64MB'),
+      readSize: size.prefault('4MB'),
+      heldSize: size.prefault('256MB'),
+      headerSize: size.prefault('32KB'),
+    })
+    .prefault({}),
+  metrics: z.strictObject({ tenants: flag.default(false) }).prefault({}),
+  operator: z
+    .strictObject({
+      keyFile: z.string().min(1).optional(),
+      hosts: z.array(z.string().min(1)).max(64).default([]),
+    })
+    .prefault({}),
+  log: z.strictObject({ requests: flag.default(false) }).prefault({}),
+});
+
+/** Times in milliseconds, sizes in bytes. */
+export type GuardConfiguration = z.infer<typeof guardSchema>;
+export type GivenConfiguration = z.input<typeof guardSchema>;
+
+/** As it would stand in a file, for --show-config. */
+export function showConfiguration(configuration: GuardConfiguration): GivenConfiguration {
+  const { records, timeouts, limits } = configuration;
+  const times = (values: Readonly<Record<string, number>>): Record<string, string> =>
+    Object.fromEntries(Object.entries(values).map(([name, value]) => [name, formatDuration(value)]));
+  const sizes = (values: Readonly<Record<string, number>>): Record<string, string> =>
+    Object.fromEntries(Object.entries(values).map(([name, value]) => [name, showSize(value)]));
+  const { folder, segmentSize, segmentAge, retainSize, retainAge } = records;
+  return {
+    ...configuration,
+    records: {
+      ...(folder === undefined ? {} : { folder }),
+      ...sizes({ segmentSize, retainSize }),
+      ...times({ segmentAge, retainAge }),
+    },
+    timeouts: times(timeouts),
+    limits: sizes(limits),
+  };
+}
+
+/** Exactly, where three digits are not enough. */
+function showSize(bytes: number): string {
+  const short = formatBytes(bytes).replace(' bytes', 'B').replace(' ', '');
+  return parseBytes(short) === bytes ? short : `${bytes}B`;
+}
