@@ -15,6 +15,7 @@ import { addDemoCommand } from './demo-command.js';
 import { exitCodes, reportFailure, signalCodes } from './failure.js';
 import { addGenerateCommand } from './generate-command.js';
 import { addInspectCommand } from './inspect-command.js';
+import { addServeCommand } from './serve-command.js';
 import type { Terminal } from './terminal.js';
 import { colorsFor } from './terminal.js';
 
@@ -68,6 +69,7 @@ function createProgram(context: CommandContext): Command {
     })
     .addHelpText('after', programExamples);
   addGenerateCommand(program, context);
+  addServeCommand(program, context);
   addInspectCommand(program, context);
   addBenchCommand(program, context);
   addAuditCommand(program, context);
@@ -82,6 +84,7 @@ Examples:
   mistletoe generate --prompt "Why is the sky blue?"     answer with the bundled model
   mistletoe generate --target ./my-model --prompt "Hi"   answer with a model of your own
   mistletoe generate --drafter eagle3 --prompt "Hi"      the same answer by speculative decoding
+  mistletoe serve --drafter eagle3                       the same over HTTP, with OpenAI’s interface
   mistletoe inspect ./my-model                           what is in this folder, and is it usable?
   mistletoe inspect Qwen/Qwen3-0.6B --download           the same of a model of the Hugging Face hub
   mistletoe demo                                         see it at work

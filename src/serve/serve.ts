@@ -6,6 +6,7 @@ import { createAdaptorServer } from '@hono/node-server';
 import { pino } from 'pino';
 import { nameModel } from '../checkpoint/hub-cache.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
+import { bundledTarget } from '../decode/bundled-models.js';
 import type { EngineLoad } from '../decode/engine.js';
 import { usualConcurrency } from '../decode/engine.js';
 import type { EngineWorkerOptions } from '../decode/engine-worker.js';
@@ -30,7 +31,7 @@ export interface ServeOptions extends EngineWorkerOptions {
   readonly port?: number;
   /** How much to draft where a request does not say: `chain:4` and so on. */
   readonly draft?: string;
-  /** What requests call the model; default the name of its folder. */
+  /** What requests call the model; default the name of its folder, `mistletoe-reference` for the bundled one. */
   readonly modelName?: string;
   /** Whoever shows none of them is refused; without any, anybody may ask. */
   readonly keys?: readonly NamedKey[];
@@ -61,6 +62,8 @@ export interface RunningServer {
   close(options?: { readonly graceMs?: number }): Promise<void>;
 }
 
+/** Its folder is only called `target`. */
+const bundledName = 'mistletoe-reference';
 const usualGraceMs = 10_000;
 /** For what has been answered to reach clients that still read. */
 const flushMs = 2000;
@@ -81,7 +84,7 @@ export async function startServer(options: ServeOptions): Promise<RunningServer>
 
   const worker = await createEngineWorker(engine);
   const model = {
-    name: modelName ?? nameModel(engine.target),
+    name: modelName ?? (engine.target === bundledTarget ? bundledName : nameModel(engine.target)),
     contextLength: worker.target.contextLength,
     drafters: Object.keys(engine.drafters ?? {}),
     draft,
