@@ -215,6 +215,7 @@ describe.skipIf(!hasCompiler)('attention of few rows', () => {
       [1, 2, 300, 1],
       [2, 1, 1100, 1],
       [5, 1, 70, 2],
+      [11, 2, 300, 2],
     ] as const) {
       const draw = { row, lanes: lane, past: length };
       const inputs = drawValues(outputs, draw, {}, `attention ${length}`);

@@ -99,32 +99,37 @@ export interface Writing {
   readonly result: KernelOperand;
 }
 
+/** @param bound threads of a block at most, where the compiler should use all registers that those leave */
 export function writeKernel(
   result: KernelOperand,
   find: FindOperand,
   threads: ThreadNeed,
   write: (writing: Writing) => void,
+  bound?: number,
 ): KernelPlan {
-  return finishKernel([result], threads, (text) => {
+  const writeText = (text: KernelText): void => {
     write({ text, code: new ElementCode(text, find), result });
-  });
+  };
+  return finishKernel([result], threads, writeText, bound);
 }
 
-/**
- * The same with several results, for kernels that find their operands by themselves.
- * @param bound threads of a block at most, where the compiler should use all registers that those leave
- */
+/** The same with several results, for kernels that find their operands by themselves. */
 export function finishKernel(
   results: readonly KernelOperand[],
   threads: ThreadNeed,
   write: (text: KernelText) => void,
-  bound?: number,
+  ...bounds: readonly (number | undefined)[]
 ): KernelPlan {
   const text = new KernelText();
   write(text);
   const written = new Set(results.map(({ key }) => key));
   return {
-    write: (name) => text.finish(name, written, bound),
+    write: (name) =>
+      text.finish(
+        name,
+        written,
+        bounds.filter((bound) => bound !== undefined),
+      ),
     operands: text.operands,
     symbols: text.symbols,
     threads,
