@@ -118,18 +118,13 @@ export function finishKernel(
   results: readonly KernelOperand[],
   threads: ThreadNeed,
   write: (text: KernelText) => void,
-  ...bounds: readonly (number | undefined)[]
+  bound?: number,
 ): KernelPlan {
   const text = new KernelText();
   write(text);
   const written = new Set(results.map(({ key }) => key));
   return {
-    write: (name) =>
-      text.finish(
-        name,
-        written,
-        bounds.filter((bound) => bound !== undefined),
-      ),
+    write: (name) => text.finish(name, written, bound),
     operands: text.operands,
     symbols: text.symbols,
     threads,
