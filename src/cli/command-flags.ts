@@ -73,6 +73,13 @@ export interface DemoFlags extends MachineFlags {
   readonly out?: string;
 }
 
+export interface DoctorFlags {
+  readonly keyEnv?: string;
+  /** In seconds. */
+  readonly timeout: number;
+  readonly format: 'text' | 'json';
+}
+
 export interface GenerateFlags extends SamplingFlags, MachineFlags, TemplateFlags, DownloadFlags {
   readonly target: string;
   readonly prompt?: string;

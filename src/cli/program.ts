@@ -12,6 +12,7 @@ import { addCacheCommand } from './cache-command.js';
 import type { CommandContext } from './command-context.js';
 import { addCompareCommand } from './compare-command.js';
 import { addDemoCommand } from './demo-command.js';
+import { addDoctorCommand } from './doctor-command.js';
 import { exitCodes, reportFailure, signalCodes } from './failure.js';
 import { addGenerateCommand } from './generate-command.js';
 import { addInspectCommand } from './inspect-command.js';
@@ -74,6 +75,7 @@ function createProgram(context: CommandContext): Command {
   addBenchCommand(program, context);
   addAuditCommand(program, context);
   addCompareCommand(program, context);
+  addDoctorCommand(program, context);
   addDemoCommand(program, context);
   addCacheCommand(program, context);
   return program;
@@ -87,6 +89,7 @@ Examples:
   mistletoe serve --drafter eagle3                       the same over HTTP, with OpenAI’s interface
   mistletoe inspect ./my-model                           what is in this folder, and is it usable?
   mistletoe inspect Qwen/Qwen3-0.6B --download           the same of a model of the Hugging Face hub
+  mistletoe doctor http://localhost:8000                 what a running engine tells about its drafts
   mistletoe demo                                         see it at work
 
 Exit codes: 0 done, 1 the program failed, 2 something you gave it is wrong, 3 no usable result,
