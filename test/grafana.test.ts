@@ -3,6 +3,12 @@ import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
+import {
+  createRequest,
+  createSampleState,
+  createSpeculation,
+} from '../src/dashboard/testing/sample-state.js';
+import { createGuardMetrics } from '../src/guard/guard-metrics.js';
 
 const read = (name: string): string =>
   readFileSync(resolve(import.meta.dirname, '../examples/grafana', name), 'utf8');
@@ -45,8 +51,8 @@ const functions = [
   'absent',
   'label_values',
 ];
-const words = new Set([...functions, 'by', 'on', 'group_left', 'and', 'or', 'offset']);
-const labels = new Set(['model', 'route', 'engine', 'reason', 'action', 'le', 'position', 'model_name', 'instance', 'job']); // prettier-ignore
+const words = new Set([...functions, 'by', 'on', 'group_left', 'and', 'or', 'unless', 'offset']);
+const labels = new Set(['model', 'route', 'engine', 'reason', 'action', 'change', 'le', 'position', 'model_name', 'instance', 'job']); // prettier-ignore
 
 interface Expression {
   readonly metrics: readonly string[];
@@ -63,7 +69,7 @@ function readExpression(text: string): Expression {
     .replace(/"(?:[^"\\]|\\.)*"/g, '')
     .replace(/\{[^}]*\}|\[[^\]]*\]/g, ' ')
     .replace(/\b(?:by|on|group_left)\s*\([^)]*\)/g, ' ')
-    .replace(/\boffset\s+\w+/g, ' ');
+    .replace(/\boffset\s+[$\w]+/g, ' ');
   const names = [...bare.matchAll(/[A-Za-z_:][\w:]*/g)].map(([name]) => name);
   return {
     metrics: names.filter((name) => !words.has(name)),
@@ -115,6 +121,25 @@ describe('the reading of expressions', () => {
     expect(readExpression(text)).toEqual({ metrics: ['a_total', 'up'], labels: ['model', 'reason', 'x'] });
     expect(isBalanced(text)).toBe(true);
     expect(isBalanced('sum(rate(a[5m)])')).toBe(false);
+  });
+});
+
+describe('the guard', () => {
+  it('exports what is named here, under these labels', async () => {
+    const metrics = createGuardMetrics();
+    const told = createRequest(1, { speculation: createSpeculation(1, 2, 9) });
+    const { alarms, actions, streams } = createSampleState();
+    for (const record of [told, createRequest(2)]) metrics.ended({ ...record, promptPrint: null });
+    metrics.alarmed(alarms[0]!);
+    metrics.acted(actions[0]!);
+    const text = await metrics.text({ streams, running: 0, lostRecords: 0, tenants: 1 });
+    const samples = [...text.matchAll(/^([a-z_]+)(?:\{(.*)\})? \S+$/gm)];
+    const exported = new Set(samples.map(([, name]) => name!));
+    const named = [...known].filter((name) => name.startsWith('mistletoe_'));
+    expect(named.filter((name) => !exported.has(name))).toEqual([]);
+    const given = new Set(samples.flatMap(([, , inside]) => [...(inside ?? '').matchAll(/(\w+)="/g)].map(([, name]) => name!))); // prettier-ignore
+    for (const name of ['model', 'route', 'engine', 'reason', 'action', 'change', 'le'])
+      expect(given).toContain(name);
   });
 });
 
