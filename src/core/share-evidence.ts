@@ -46,6 +46,13 @@ export class ShareEvidence {
       sum += Math.exp(Math.min(count * this.base[index]! + total * this.slope[index]!, largestLog));
     return sum / this.base.length;
   }
+
+  /** Whether the factor may be above 1: cheaper than the factor, which most of the time is not. */
+  isAboveOne(count: number, total: number): boolean {
+    for (let index = 0; index < this.base.length; index++)
+      if (count * this.base[index]! + total * this.slope[index]! > 0) return true;
+    return false;
+  }
 }
 
 /** Keeps sums of factors finite; nobody needs to be surer than this. */

@@ -1,0 +1,75 @@
+/**
+ * Why a request, a tenant or everybody is out of the usual, as far as counts can tell. The alarm itself is a test with a promised
+ * rate; its cause is a judgement by rules and has none:
+ *
+ *   repetition     above the ceiling: loops and copied text let drafts succeed
+ *   drafter-down   half of all tenants are low at once
+ *   hard-text      low, and one of: not far below what benign requests are known to come to; usual at first and
+ *                  low later; behind a prompt longer than nearly all
+ *   collapse       the rest: far below the whole benign range, from the first steps on; and whatever is low while its
+ *                  prompt is like other flagged ones and unlike usual ones
+ *
+ * A slow attack that stays near the lowest benign requests is called hard-text, and text unlike any that was ever learnt
+ * (another language) is called a collapse if it is as low as one. Neither can be told from counts.
+ */
+import type { AlarmCause } from './alarm.js';
+import type { Likeness } from './prompt-likeness.js';
+import { isFamily } from './prompt-likeness.js';
+
+export interface Symptoms {
+  readonly side: 'low' | 'high';
+  /** Half of all are low at this moment. */
+  readonly isWide: boolean;
+  /** Share of the steps that accepted anything, or what stands for it, and the floor of it. */
+  readonly share: number;
+  readonly floor: number;
+  /** Accepted draft tokens a step in the first steps and in all; null where single steps are not known. */
+  readonly acceptedAtFirst: number | null;
+  readonly accepted: number;
+  readonly promptTokens: number | null;
+  readonly longPrompt: number | undefined;
+  readonly likeness: Likeness | undefined;
+}
+
+export interface Diagnosis {
+  readonly cause: AlarmCause;
+  /** Words to end a sentence with, after a semicolon. */
+  readonly because: string;
+}
+
+/** Below this part of the floor no benign request is near. */
+const farBelow = 0.6;
+/** A request that begins with so many times what it comes to has fallen later. */
+const fallsFrom = 2.5;
+
+export function findCause(symptoms: Symptoms): Diagnosis {
+  const { side, isWide, share, floor, acceptedAtFirst, accepted, promptTokens, longPrompt, likeness } =
+    symptoms;
+  if (side === 'high')
+    return { cause: 'repetition', because: 'drafts succeed as they do in loops and copies' };
+  if (isWide)
+    return {
+      cause: 'drafter-down',
+      because: 'most tenants are low at once, which points to the drafter itself',
+    };
+  if (likeness !== undefined && isFamily(likeness)) {
+    const { alike, flagged } = likeness;
+    const because = `its prompt ends like ${alike} of the last ${flagged} flagged ones, and usual prompts do not`;
+    return { cause: 'collapse', because };
+  }
+  if (promptTokens !== null && longPrompt !== undefined && promptTokens > 4 * longPrompt) {
+    const because = `its prompt has ${promptTokens} tokens, where nearly all have up to ${longPrompt}`;
+    return { cause: 'hard-text', because };
+  }
+  if (acceptedAtFirst !== null && acceptedAtFirst > fallsFrom * Math.max(accepted, leastAccepted))
+    return {
+      cause: 'hard-text',
+      because: 'it began as usual and fell later, as text does that becomes hard',
+    };
+  if (share > farBelow * floor)
+    return { cause: 'hard-text', because: 'it lies not far below the lowest benign requests' };
+  return { cause: 'collapse', because: 'it lies far below all benign requests, from the first steps on' };
+}
+
+/** Accepted tokens a step: with almost none at all, a few at first would be a fall. */
+const leastAccepted = 0.15;

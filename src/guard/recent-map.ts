@@ -1,0 +1,58 @@
+/** A map that forgets what was not asked for longest, so that strangers' names cannot fill the memory. */
+import { MistletoeError } from '../core/errors.js';
+
+export class RecentMap<Value> {
+  /** Oldest first: a Map keeps the order of insertion. */
+  private readonly values = new Map<string, Value>();
+
+  constructor(readonly limit: number) {
+    if (!Number.isInteger(limit) || limit < 1) {
+      throw new MistletoeError(
+        'usage',
+        `The limit of a table is ${limit}; a whole number from 1 was expected.`,
+      );
+    }
+  }
+
+  get size(): number {
+    return this.values.size;
+  }
+
+  /** Without counting as asked for. */
+  peek(key: string): Value | undefined {
+    return this.values.get(key);
+  }
+
+  get(key: string): Value | undefined {
+    const value = this.values.get(key);
+    if (value === undefined) return undefined;
+    this.values.delete(key);
+    this.values.set(key, value);
+    return value;
+  }
+
+  getOrCreate(key: string, create: () => Value): Value {
+    const known = this.get(key);
+    if (known !== undefined) return known;
+    const value = create();
+    this.set(key, value);
+    return value;
+  }
+
+  set(key: string, value: Value): void {
+    this.values.delete(key);
+    this.values.set(key, value);
+    if (this.values.size <= this.limit) return;
+    const { value: oldest } = this.values.keys().next();
+    if (oldest !== undefined) this.values.delete(oldest);
+  }
+
+  delete(key: string): boolean {
+    return this.values.delete(key);
+  }
+
+  /** Oldest first. */
+  entries(): IterableIterator<[string, Value]> {
+    return this.values.entries();
+  }
+}
