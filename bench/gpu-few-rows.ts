@@ -1,7 +1,8 @@
 /**
- * Products of few rows in the shapes of a 7B decoder, with different ways to use the device: threads of a block, lanes
- * along columns, loads on their way. Each launch reads other weights than the last ones, as in a pass. Best ways first.
- * Run: npm run bench:build && node out/bench/bench/gpu-few-rows.js [ROWS] [THREADS,LANES,DEPTH ...]
+ * Products of few rows in the shapes of a 7B decoder, with different ways to use the device: threads of a block, blocks
+ * that a processor has room for, lines of a matrix at once, loads on their way. Each launch reads other weights than the
+ * last ones, as in a pass. Best ways first, and the usual one.
+ * Run: npm run bench:build && node out/bench/bench/gpu-few-rows.js [ROWS] [THREADS,RESIDENT,LINES,DEPTH ...]
  */
 import { matmul } from '../src/graph/operations/contraction.js';
 import { add, multiply, silu } from '../src/graph/operations/elementwise.js';
@@ -11,7 +12,7 @@ import type { Tensor, TensorOf } from '../src/graph/tensor.js';
 import { CudaDevice } from '../src/runtime/cuda/cuda-device.js';
 import type { Address, ElementType } from '../src/runtime/cuda/device.js';
 import type { FewRowsPart, FewRowsTuning, FewRowsWork } from '../src/runtime/cuda/few-rows-kernel.js';
-import { planFewRows } from '../src/runtime/cuda/few-rows-kernel.js';
+import { planFewRows, usualTuning } from '../src/runtime/cuda/few-rows-kernel.js';
 import type { KernelPlan } from '../src/runtime/cuda/kernel-plan.js';
 import { kernelPrelude } from '../src/runtime/cuda/kernel-plan.js';
 import type { KernelOperand } from '../src/runtime/cuda/kernel-text.js';
@@ -22,16 +23,29 @@ const rows = Number(rowsText);
 const launches = 24;
 const rounds = 5;
 /** Far more than what caches hold. */
-const poolBytes = 3 << 30;
+const poolBytes = 3 * 2 ** 30;
+/** Multiprocessors of an H200. */
+const processors = 132;
 
 const tunings: readonly FewRowsTuning[] =
   given.length > 0
     ? given.map((text) => {
-        const [threads, lanes, depth] = text.split(',').map(Number) as [number, number, number];
-        return { threads, lanes, depth };
+        const [threads, resident, lines, depth] = text.split(',').map(Number) as [number, number, number, number]; // prettier-ignore
+        return { threads, blocks: processors * resident, resident, lines, depth };
       })
-    : [128, 256, 512].flatMap((threads) =>
-        [2, 4, 8, 16].flatMap((lanes) => [4, 8].map((depth) => ({ threads, lanes, depth }))),
+    : [256, 512, 1024].flatMap((threads) =>
+        [512, 1024, 2048]
+          .filter((all) => all >= threads)
+          .flatMap((all) =>
+            [1, 2, 4].flatMap((lines) =>
+              [2, 4, 8]
+                .filter((depth) => lines * depth >= 4 && lines * depth <= 16)
+                .map((depth) => {
+                  const resident = all / threads;
+                  return { threads, blocks: processors * resident, resident, lines, depth };
+                }),
+            ),
+          ),
       );
 
 interface Shape {
@@ -145,8 +159,11 @@ async function timePlan({ plan, shape }: { plan: KernelPlan; shape: Shape }): Pr
 
 for (const shape of shapes) {
   const measured: { readonly label: string; readonly time: number }[] = [];
-  for (const tuning of tunings) {
-    const label = `${tuning.threads} threads, ${tuning.lanes} lanes, ${tuning.depth} loads`;
+  const usual = usualTuning(rows, shape.work.parts[0]!.products.length);
+  for (const tuning of [usual, ...tunings]) {
+    const { threads, resident, lines, depth } = tuning;
+    const own = `${threads} threads, ${resident} resident, ${lines} lines, ${depth} loads`;
+    const label = tuning === usual ? `usual: ${own}` : own;
     try {
       const plan = planFewRows(shape.work, shape.find, rows, tuning);
       measured.push({ label, time: await timePlan({ plan, shape }) });
@@ -159,7 +176,7 @@ for (const shape of shapes) {
   printTable([
     ['how', 'us', 'TB/s'],
     ...measured
-      .slice(0, 10)
+      .filter(({ label }, place) => place < 10 || label.startsWith('usual'))
       .map(({ label, time }) => [label, time.toFixed(2), (shape.weightBytes / time / 1e6).toFixed(2)]),
   ]);
 }

@@ -85,7 +85,7 @@ class CudaRuntime implements Runtime {
     for (const place of schedule.places) {
       const { tensor } = place;
       if (tensor.operation === 'weight' && place.origin === 'weight')
-        brought.set(place.key, await this.weights.find(stores, tensor, place.type));
+        brought.set(place.key, await this.weights.find(stores, tensor, place.type, place.isTurned));
       else if (tensor.operation === 'constant' && place.origin === 'constant')
         tables.push(this.bringTable(place, tensor.attributes.values, brought));
     }

@@ -20,19 +20,21 @@ export class DeviceWeights {
     this.placement = new PartPlacement(memory);
   }
 
+  /** @param isTurned with its two axes exchanged */
   async find(
     stores: readonly WeightStore[],
     tensor: TensorOf<'weight'>,
     type: ElementType,
+    isTurned = false,
   ): Promise<Address> {
     const store = findWeight(stores, tensor);
     const { name } = tensor.attributes;
-    const key = `${type} ${name}`;
+    const key = `${type}${isTurned ? ' turned' : ''} ${name}`;
     const ofStore = this.held.get(store) ?? new Map<string, Promise<Allocation>>();
     this.held.set(store, ofStore);
     const known = ofStore.get(key);
     if (known !== undefined) return (await known).address;
-    const bringing = this.bring(store, name, tensor, type as FloatType);
+    const bringing = this.bring(store, name, tensor, { wanted: type as FloatType, isTurned });
     ofStore.set(key, bringing);
     // A failure does not stay: whoever asks next tries again.
     bringing.catch(() => ofStore.delete(key));
@@ -43,18 +45,18 @@ export class DeviceWeights {
     store: WeightStore,
     name: string,
     tensor: TensorOf<'weight'>,
-    wanted: FloatType,
+    { wanted, isTurned }: { readonly wanted: FloatType; readonly isTurned: boolean },
   ): Promise<Allocation> {
     const shape = tensor.shape as readonly number[];
     const allocation = this.memory.take(countElements(shape) * bytesOf(wanted));
     try {
       let firstColumn = 0;
+      // The other way round, parts that are joined along the last axis lie one behind the other.
+      const [width, perColumn] = isTurned ? [shape[0]!, shape[0]!] : [shape.at(-1) ?? 1, 1];
       for (const part of partsOf(store, name, tensor)) {
-        await this.bringPart(part, {
-          to: addressOf(allocation.address, wanted, firstColumn),
-          width: shape.at(-1) ?? 1,
-          wanted,
-        });
+        const to = addressOf(allocation.address, wanted, firstColumn * perColumn);
+        const isTransposed = part.isTransposed !== isTurned;
+        await this.bringPart({ ...part, isTransposed }, { to, width, wanted });
         firstColumn += (part.isTransposed ? part.shape[0] : part.shape.at(-1)) ?? 1;
       }
       return allocation;
@@ -100,24 +102,32 @@ const countElements = (shape: readonly number[]): number =>
 /** What a cache holds is one part, which lies as programs see it. */
 function partsOf(store: WeightStore, name: string, tensor: TensorOf<'weight'>): readonly DirectPart[] {
   if (store.kind === 'checkpoint') return store.tensors.get(name)!.parts;
+  // Whole rows: they may have to be turned.
+  const rowBytes = ((tensor.shape.at(-1) ?? 1) as number) * bytesOf(tensor.dtype);
+  const pieceBytes = Math.max(1, Math.floor(chunkBytes / rowBytes)) * rowBytes;
   const read =
-    store.kind === 'file' ? () => readFile(store, name) : () => cutUp(store.tensors.get(name)!.data);
+    store.kind === 'file'
+      ? () => readFile(store, name, pieceBytes)
+      : () => cutUp(store.tensors.get(name)!.data, pieceBytes);
   const whole = { shape: tensor.shape as readonly number[], isTransposed: false };
   return [{ ...whole, dtype: tensor.dtype as FloatType, read }];
 }
 
-function* cutUp({ buffer, byteOffset, byteLength }: ArrayBufferView): Generator<Uint8Array> {
-  for (let start = 0; start < byteLength; start += chunkBytes)
-    yield new Uint8Array(buffer, byteOffset + start, Math.min(chunkBytes, byteLength - start));
+function* cutUp(
+  { buffer, byteOffset, byteLength }: ArrayBufferView,
+  pieceBytes: number,
+): Generator<Uint8Array> {
+  for (let start = 0; start < byteLength; start += pieceBytes)
+    yield new Uint8Array(buffer, byteOffset + start, Math.min(pieceBytes, byteLength - start));
 }
 
-async function* readFile(store: FileWeights, name: string): AsyncGenerator<Uint8Array> {
+async function* readFile(store: FileWeights, name: string, pieceBytes: number): AsyncGenerator<Uint8Array> {
   const { offsetBytes, sizeBytes } = store.tensors.get(name)!;
   try {
     const file = await open(store.path, 'r');
     try {
-      for (let start = 0; start < sizeBytes; start += chunkBytes) {
-        const piece = new Uint8Array(Math.min(chunkBytes, sizeBytes - start));
+      for (let start = 0; start < sizeBytes; start += pieceBytes) {
+        const piece = new Uint8Array(Math.min(pieceBytes, sizeBytes - start));
         const { bytesRead } = await file.read(piece, 0, piece.length, offsetBytes + start);
         if (bytesRead !== piece.length)
           throw new MistletoeError('checkpoint', `The weight file "${store.path}" ends within "${name}".`);

@@ -1,8 +1,9 @@
 /**
- * Few rows times matrices of weights as one kernel. Nothing but the speed at which weights arrive counts here, so each is
- * loaded once, 16 bytes at a time, and every thread always has several loads on their way. Weights lie as [inner, column]:
- * a block has a strip of columns, `lanes` threads side by side for one line of it and groups of them for different lines,
- * and adds what its groups found in a fixed order at the end.
+ * Few rows times matrices of weights as one kernel. Nothing but the speed at which weights arrive counts here. They lie as
+ * [column, inner], so that all that makes one column follows each other: a warp streams one line, or some lines at once,
+ * 16 bytes a thread, adds up its products, and goes on with other lines until none are left. The next loads, at the end of
+ * a line those of the next one, start before what has arrived is used. Blocks are as many as a large GPU has room for, and
+ * lines that follow each other belong to different blocks: all of its processors end at the same time.
  *
  * The first loads start before the block looks at the rows. Rows may come as they are or through an rmsNorm that each
  * block computes for itself, and what is stored may be anything that needs sums of the same row and column alone: a
@@ -43,20 +44,27 @@ export interface FewRowsWork {
 /** How a launch uses the device. */
 export interface FewRowsTuning {
   readonly threads: number;
-  /** Threads side by side along columns; a power of 2. */
-  readonly lanes: number;
-  /** Loads on their way in each thread for each matrix: lines of weights, which follow each other. */
+  /** Blocks at most, and how many of them one processor of the device shall have room for. */
+  readonly blocks: number;
+  readonly resident: number;
+  /** Lines of each matrix that a warp reads at once: what it has of the rows serves all of them. */
+  readonly lines: number;
+  /** Loads on their way in each thread for each line. */
   readonly depth: number;
 }
 
 export type ChooseTuning = (rows: number, matrices: number) => FewRowsTuning;
 
-/** Sums take registers from loads: the more there are, the less is on its way in each thread. */
-export const usualTuning: ChooseTuning = (rows, matrices) => ({
-  threads: 256,
-  lanes: 4,
-  depth: rows * matrices > 4 ? 4 : 8,
-});
+/**
+ * What arrives takes registers twice, so 64 of them are enough for four loads on their way: 1024 threads then wait for
+ * 64 KiB, twice of what an H200 needs to be busy. With several rows, half of the threads wait for as much, and read two
+ * lines at once, since unpacking the rows would cost more than the products.
+ */
+export const usualTuning: ChooseTuning = (rows, matrices) => {
+  const lines = rows > 1 && matrices === 1 ? 2 : 1;
+  const resident = rows > 1 ? 1 : 2;
+  return { threads: 512, blocks: 132 * resident, resident, lines, depth: 8 / (resident * lines * matrices) };
+};
 
 export const elementsOfLoad = (type: FloatType): number => 16 / bytesOf(type);
 /** Shared memory that a kernel has without asking for more, less what sums over a block take. */
@@ -72,32 +80,32 @@ export function planFewRows(
   rows: number,
   tuning: FewRowsTuning,
 ): KernelPlan {
-  const { type, parts, inner } = work;
-  const { threads, lanes } = tuning;
-  const strip = lanes * elementsOfLoad(type);
-  const matrices = parts[0]!.products.length;
-  const results = parts.map(({ result }) => result);
-  const tiles = parts.map(({ columns }) => Math.ceil(columns / strip));
-  const count = tiles.reduce((sum, each) => sum + each, 0);
-  const sumBytes = (threads / 32) * matrices * rows * strip * 4;
-  const rowBytes = 'operation' in work.left ? rows * inner * bytesOf(type) : 0;
+  const { type, parts, inner, left } = work;
+  const { threads, blocks, resident, lines } = tuning;
+  const counts = parts.map(({ columns }) => Math.ceil(columns / lines));
+  const writingOf = (text: KernelText): FewRowsWriting => ({
+    ...{ text, work, find, rows, counts, ...tuning },
+    loads: inner / elementsOfLoad(type),
+    matrices: parts[0]!.products.length,
+    units: counts.reduce((sum, each) => sum + each, 0),
+    pointers: parts.map(({ products }) => products.map(({ weights }) => text.pointer(weights))),
+  });
+  const units = counts.reduce((sum, each) => sum + each, 0);
   return finishKernel(
-    results,
-    { kind: 'blocks', count, block: threads },
+    parts.map(({ result }) => result),
+    { kind: 'blocks', count: Math.min(blocks, Math.ceil(units / (threads / 32))), block: threads },
     (text) => {
-      text.line(`__shared__ uint4 memory[${Math.ceil(Math.max(sumBytes, rowBytes) / 16)}];`);
+      const writing = writingOf(text);
       text.line(`const int rows = ${text.count(work.leading)};`);
-      text.line(`const int lane = threadIdx.x % ${lanes};`);
-      text.line(`const int group = threadIdx.x / ${lanes};`);
-      const writing = { text, work, find, rows, strip, matrices, ...tuning };
-      choosePart(writing, tiles);
       startLoads(writing);
-      const source = 'operation' in work.left ? writeNorm(writing, work.left) : text.pointer(work.left);
-      addUp(writing, source);
-      shareSums(writing);
-      storeParts(writing);
+      const source = 'operation' in left ? writeNorm(writing, left) : text.pointer(left);
+      text.block(`while (unit < ${writing.units})`, () => {
+        addUp(writing, source);
+        storeParts(writing);
+      });
     },
     threads,
+    resident,
   );
 }
 
@@ -106,147 +114,176 @@ interface FewRowsWriting extends FewRowsTuning {
   readonly work: FewRowsWork;
   readonly find: FindOperand;
   readonly rows: number;
-  readonly strip: number;
   readonly matrices: number;
+  /** Loads that all threads of a warp together take for one line. */
+  readonly loads: number;
+  /** Lines that are read at once, of each part and of all. */
+  readonly counts: readonly number[];
+  readonly units: number;
+  /** [part][matrix] */
+  readonly pointers: readonly (readonly string[])[];
 }
 
 const unroll = '#pragma unroll';
 const range = (count: number): readonly number[] => Array.from({ length: count }, (_, index) => index);
+const lineCount = ({ matrices, lines }: FewRowsWriting): number => matrices * lines;
 
-/** Which part this block has a strip of, and where its weights lie. */
-function choosePart({ text, work, matrices, strip }: FewRowsWriting, tiles: readonly number[]): void {
-  const { parts, type } = work;
-  const pointers = parts.map(({ products }) => products.map(({ weights }) => text.pointer(weights)));
+/** Where a thread would load behind the end of a line. */
+function isInside({ loads, depth }: FewRowsWriting, place: string): string | undefined {
+  return loads % (32 * depth) === 0 ? undefined : `${place} < ${loads}`;
+}
+
+/** The lines of this warp's unit: which part they belong to, and where they begin for this thread. */
+function locate(writing: FewRowsWriting): void {
+  const { text, work, matrices, lines, loads, counts, pointers } = writing;
+  const { parts } = work;
   const isEqual = parts.every(({ columns }) => columns === parts[0]!.columns);
-  text.line('int tile = blockIdx.x;');
-  if (parts.length > 1) text.line('int part = 0;');
-  text.line(`${isEqual ? 'const ' : ''}int columns = ${parts[0]!.columns};`);
   range(matrices).forEach((m) => {
-    text.line(`const uint4* next${m} = (const uint4*)${pointers[0]![m]!};`);
+    text.line(`const uint4* matrix${m} = (const uint4*)${pointers[0]![m]!};`);
   });
-  let first = tiles[0]!;
+  text.line('line = unit;');
+  if (parts.length > 1) text.line('part = 0;');
+  text.line(`columns = ${parts[0]!.columns};`);
+  let first = counts[0]!;
   parts.slice(1).forEach(({ columns }, index) => {
-    text.block(`if (blockIdx.x >= ${first})`, () => {
-      text.line(`tile = blockIdx.x - ${first};`);
+    text.block(`if (unit >= ${first})`, () => {
+      text.line(`line = unit - ${first};`);
       text.line(`part = ${index + 1};`);
       if (!isEqual) text.line(`columns = ${columns};`);
       range(matrices).forEach((m) => {
-        text.line(`next${m} = (const uint4*)${pointers[index + 1]![m]!};`);
+        text.line(`matrix${m} = (const uint4*)${pointers[index + 1]![m]!};`);
       });
     });
-    first += tiles[index + 1]!;
+    first += counts[index + 1]!;
   });
-  const width = elementsOfLoad(type);
-  text.line(`const int stride = columns / ${width};`);
-  // Lanes behind the last column read the first one and are not stored.
-  text.line(
-    `const int column = tile * ${strip} + lane * ${width} < columns ? tile * ${lanesOf(strip, width)} + lane : 0;`,
-  );
-}
-
-const lanesOf = (strip: number, width: number): number => strip / width;
-
-function startLoads({ text, work, matrices, depth }: FewRowsWriting): void {
-  text.line(`int k = group * ${depth};`);
+  if (lines > 1) text.line(`line *= ${lines};`);
   range(matrices).forEach((m) => {
-    text.line(`next${m} += k * stride + column;`);
-    text.line(`uint4 ahead${m}[${depth}];`);
-  });
-  text.block(`if (k < ${work.inner})`, () => {
-    range(matrices).forEach((m) => {
-      text.line(unroll);
-      text.line(`for (int u = 0; u < ${depth}; u++) ahead${m}[u] = loadOnce(next${m} + u * stride);`);
+    range(lines).forEach((l) => {
+      // Lines that are not there repeat the last one and are not stored.
+      const own = l === 0 ? 'line' : `min(line + ${l}, columns - 1)`;
+      text.line(`from${m * lines + l} = matrix${m} + ${own} * ${loads} + lane;`);
     });
   });
 }
 
-/** The normed rows, in shared memory. */
-function writeNorm({ text, work, find, rows }: FewRowsWriting, norm: TensorOf<'rmsNorm'>): string {
+function startLoads(writing: FewRowsWriting): void {
+  const { text, depth, work, units } = writing;
+  text.line('const int lane = threadIdx.x % 32;');
+  text.line('int unit = threadIdx.x / 32 * gridDim.x + blockIdx.x;');
+  if (work.parts.length > 1) text.line('int part = 0;');
+  text.line('int columns = 0;');
+  text.line('int line = 0;');
+  range(lineCount(writing)).forEach((index) => {
+    text.line(`const uint4* from${index} = 0;`);
+    text.line(`uint4 ahead${index}[${depth}];`);
+  });
+  text.block(`if (unit < ${units})`, () => {
+    locate(writing);
+    text.line(unroll);
+    text.block(`for (int u = 0; u < ${depth}; u++)`, () => {
+      const inside = isInside(writing, '32 * u + lane');
+      range(lineCount(writing)).forEach((index) => {
+        const condition = inside === undefined ? '' : `if (${inside}) `;
+        text.line(`${condition}ahead${index}[u] = loadOnce(from${index} + 32 * u);`);
+      });
+    });
+  });
+}
+
+/** The normed rows, in shared memory. What a thread reads of a row stays with it until the row's sum is known. */
+function writeNorm({ text, work, find, rows, threads }: FewRowsWriting, norm: TensorOf<'rmsNorm'>): string {
   const [x, scale] = norm.inputs;
   const { inner, type } = work;
   const code = new ElementCode(text, find);
-  const overRow = `for (int j = threadIdx.x; j < ${inner}; j += blockDim.x)`;
+  const each = Math.ceil(inner / threads);
+  const overRow = (write: () => void): void => {
+    text.line(unroll);
+    text.block(`for (int i = 0; i < ${each}; i++)`, () => {
+      text.line(`const int j = i * ${threads} + threadIdx.x;`);
+      text.block(inner % threads === 0 ? '' : `if (j < ${inner})`, write);
+    });
+  };
+  text.line(`__shared__ uint4 memory[${(rows * inner * bytesOf(type)) / 16}];`);
   text.line(`${storageTypes[type]}* const normed = (${storageTypes[type]}*)memory;`);
+  text.line(`float scale[${each}];`);
+  overRow(() => {
+    text.line(`scale[i] = ${code.element(scale!, { flat: 'j' })};`);
+  });
   text.block(`for (int r = 0; r < ${rows}; r++)`, () => {
     // Rows that are not there repeat the last one and are not stored.
     text.line('const int row = min(r, rows - 1);');
     const leading = axesOf(text, { flat: 'row' }, x!.shape.slice(0, -1));
-    const element = (): string => code.element(x!, { axes: [...leading, 'j'] });
+    text.line(`float kept[${each}] = {};`);
     text.line('float squares = 0.0f;');
-    text.block(overRow, () => {
-      const value = element();
-      text.line(`squares += ${value} * ${value};`);
+    overRow(() => {
+      text.line(`kept[i] = ${code.element(x!, { axes: [...leading, 'j'] })};`);
+      text.line('squares += kept[i] * kept[i];');
     });
     const { epsilon } = norm.attributes;
     text.line(`const float factor = 1.0f / sqrtf(blockSum(squares) / ${inner} + ${Math.fround(epsilon)}f);`);
-    text.block(overRow, () => {
-      const value = `${element()} * factor * ${code.element(scale!, { flat: 'j' })}`;
-      text.line(`normed[r * ${inner} + j] = ${narrow(type, value)};`);
+    overRow(() => {
+      text.line(`normed[r * ${inner} + j] = ${narrow(type, 'kept[i] * factor * scale[i]')};`);
     });
   });
   text.line('__syncthreads();');
   return 'normed';
 }
 
-/** What each group finds in its lines. */
+/** What each thread finds in its share of the lines, while those of the next unit begin to arrive. */
 function addUp(writing: FewRowsWriting, source: string): void {
-  const { text, work, rows, matrices, depth, threads, lanes } = writing;
-  const { inner, type } = work;
+  const { text, work, rows, depth, loads, threads, units } = writing;
+  const { type, left, parts } = work;
   const width = elementsOfLoad(type);
-  const step = (threads / lanes) * depth;
-  range(matrices).forEach((m) => {
-    text.line(`float sum${m}[${rows}][${width}] = {};`);
+  const streams = range(lineCount(writing));
+  text.line('const int ownLine = line;');
+  text.line('const int ownColumns = columns;');
+  if (parts.length > 1) text.line('const int ownPart = part;');
+  streams.forEach((index) => {
+    text.line(`float sum${index}[${rows}] = {};`);
   });
-  text.block(`for (; k < ${inner}; k += ${step})`, () => {
-    text.line(`const bool more = k + ${step} < ${inner};`);
-    range(matrices).forEach((m) => {
-      text.line(`next${m} += ${step} * stride;`);
+  // Twice the text would have twice the loads on their way, and no registers for them.
+  text.line('#pragma unroll 1');
+  text.block(`for (int at = lane; at < ${loads} + lane; at += ${32 * depth})`, () => {
+    text.line(`int next = at - lane + ${32 * depth};`);
+    text.block(`if (next >= ${loads})`, () => {
+      text.line('next = 0;');
+      text.line(`unit += ${threads / 32} * gridDim.x;`);
+      text.block(`if (unit < ${units})`, () => {
+        locate(writing);
+      });
     });
-    text.line(`float value[${rows}][${depth}];`);
-    text.line(unroll);
-    text.block(`for (int r = 0; r < ${rows}; r++)`, () => {
-      const row = 'operation' in work.left ? 'r' : rows === 1 ? '0' : 'min(r, rows - 1)';
-      unpackRow(text, `${source} + ${row} * ${inner} + k`, type, depth);
-    });
+    text.line(`const bool more = unit < ${units};`);
     text.line(unroll);
     text.block(`for (int u = 0; u < ${depth}; u++)`, () => {
-      range(matrices).forEach((m) => {
-        text.line(`const uint4 line${m} = ahead${m}[u];`);
-        text.line(`if (more) ahead${m}[u] = loadOnce(next${m} + u * stride);`);
-        text.line(`const float weight${m}[${width}] = { ${unpackWords(`line${m}`, type).join(', ')} };`);
+      const [inside, nextInside] = ['at + 32 * u', 'next + 32 * u + lane'].map((at) => isInside(writing, at));
+      const condition = nextInside === undefined ? 'more' : `more && ${nextInside}`;
+      streams.forEach((index) => {
+        text.line(`const uint4 words${index} = ahead${index}[u];`);
+        text.line(`if (${condition}) ahead${index}[u] = loadOnce(from${index} + next + 32 * u);`);
+      });
+      text.block(inside === undefined ? '' : `if (${inside})`, () => {
+        streams.forEach((index) => {
+          text.line(
+            `const float weight${index}[${width}] = { ${unpackWords(`words${index}`, type).join(', ')} };`,
+          );
+        });
         text.line(unroll);
-        text.line(
-          `for (int r = 0; r < ${rows}; r++) for (int v = 0; v < ${width}; v++) sum${m}[r][v] += value[r][u] * weight${m}[v];`,
-        );
+        text.block(`for (int r = 0; r < ${rows}; r++)`, () => {
+          const row = 'operation' in left ? 'r' : rows === 1 ? '0' : 'min(r, rows - 1)';
+          text.line(`const uint4 given = ((const uint4*)${source})[${row} * ${loads} + at + 32 * u];`);
+          text.line(`const float value[${width}] = { ${unpackWords('given', type).join(', ')} };`);
+          streams.forEach((index) => {
+            text.line(unroll);
+            text.line(`for (int v = 0; v < ${width}; v++) sum${index}[r] += value[v] * weight${index}[v];`);
+          });
+        });
       });
     });
   });
 }
 
-/** `depth` values of a row, with as few loads as they take. */
-function unpackRow(text: KernelText, from: string, type: FloatType, depth: number): void {
-  const bytes = depth * bytesOf(type);
-  if (bytes === 8) {
-    text.line(`const uint2 words = *(const uint2*)(${from});`);
-    unpackWords('words', type, ['x', 'y']).forEach((value, u) => {
-      text.line(`value[r][${u}] = ${value};`);
-    });
-    return;
-  }
-  range(bytes / 16).forEach((load) => {
-    text.line(`const uint4 words${load} = ((const uint4*)(${from}))[${load}];`);
-    unpackWords(`words${load}`, type).forEach((value, index) => {
-      text.line(`value[r][${load * elementsOfLoad(type) + index}] = ${value};`);
-    });
-  });
-}
-
-function unpackWords(
-  name: string,
-  type: FloatType,
-  fields: readonly string[] = ['x', 'y', 'z', 'w'],
-): string[] {
-  return fields.flatMap((field) => {
+function unpackWords(name: string, type: FloatType): string[] {
+  return ['x', 'y', 'z', 'w'].flatMap((field) => {
     const word = `${name}.${field}`;
     if (type === 'float32') return [`__uint_as_float(${word})`];
     if (type === 'bfloat16')
@@ -258,44 +295,33 @@ function unpackWords(
   });
 }
 
-/** Sums of a warp's groups, then in shared memory those of all warps. */
-function shareSums({ text, work, rows, matrices, lanes, strip }: FewRowsWriting): void {
-  const width = elementsOfLoad(work.type);
-  text.line('__syncthreads();');
-  text.line('float* const sums = (float*)memory;');
-  text.line(unroll);
-  text.block(`for (int r = 0; r < ${rows}; r++)`, () => {
+/** The sums of a warp's threads, and each of its elements by one of them. */
+function storeParts(writing: FewRowsWriting): void {
+  const { text, work, find, rows, matrices, lines } = writing;
+  range(lineCount(writing)).forEach((index) => {
     text.line(unroll);
-    text.block(`for (int v = 0; v < ${width}; v++)`, () => {
-      range(matrices).forEach((m) => {
-        text.line(
-          `for (int step = ${lanes}; step < 32; step <<= 1) sum${m}[r][v] += __shfl_xor_sync(0xffffffffu, sum${m}[r][v], step);`,
-        );
-        const place = `((threadIdx.x / 32 * ${matrices} + ${m}) * ${rows} + r) * ${strip} + lane * ${width} + v`;
-        text.line(`if (threadIdx.x % 32 < ${lanes}) sums[${place}] = sum${m}[r][v];`);
-      });
-    });
+    text.line(
+      `for (int r = 0; r < ${rows}; r++) for (int step = 16; step > 0; step >>= 1) sum${index}[r] += __shfl_xor_sync(0xffffffffu, sum${index}[r], step);`,
+    );
   });
-  text.line('__syncthreads();');
-}
-
-function storeParts({ text, work, find, rows, matrices, strip, threads }: FewRowsWriting): void {
-  text.block(`for (int i = threadIdx.x; i < ${rows * strip}; i += ${threads})`, () => {
-    text.line(`const int row = i / ${strip};`);
-    text.line(`const int place = tile * ${strip} + i % ${strip};`);
-    text.line('if (row >= rows || place >= columns) continue;');
-    text.line('const int at = row * columns + place;');
-    range(matrices).forEach((m) => {
-      text.line(`float total${m} = 0.0f;`);
-      text.line(
-        `for (int warp = 0; warp < ${threads / 32}; warp++) total${m} += sums[(warp * ${matrices} + ${m}) * ${rows * strip} + i];`,
-      );
-    });
+  range(matrices).forEach((m) => {
+    text.line(`float total${m} = sum${m * lines}[0];`);
+    range(rows * lines)
+      .slice(1)
+      .forEach((owner) => {
+        const found = `sum${m * lines + (owner % lines)}[${Math.floor(owner / lines)}]`;
+        text.line(`if (lane == ${owner}) total${m} = ${found};`);
+      });
+  });
+  text.line(`const int row = lane / ${lines};`);
+  text.line(`const int place = ownLine + lane % ${lines};`);
+  text.block(`if (lane < ${rows * lines} && row < rows && place < ownColumns)`, () => {
+    text.line('const int at = row * ownColumns + place;');
     work.parts.forEach(({ products, tensor, result }, index) => {
       const names = new Map(products.map((product, m) => [product.tensor, `total${m}`]));
       const others: FindOperand = (other) => (other === tensor ? undefined : find(other));
       const code = new ElementCode(text, others, { at: 'at', names });
-      text.block(work.parts.length === 1 ? '' : `if (part == ${index})`, () => {
+      text.block(work.parts.length === 1 ? '' : `if (ownPart == ${index})`, () => {
         text.store(result, 'at', code.element(tensor, { flat: 'at' }));
       });
     });

@@ -13,12 +13,12 @@ import type { FewRowsPart, FewRowsWork } from './few-rows-kernel.js';
 import { elementsOfLoad, hasRoomForNorm, planFewRows, usualTuning } from './few-rows-kernel.js';
 import { requireProduct } from './product-shape.js';
 import type { FewRowsStep, KernelStep, Place, PlainStep, ProductStep, Step } from './step.js';
-import { mostFewRows, readsOf, rowForms } from './step.js';
+import { readsOf, rowForms } from './step.js';
 
 /** Beyond two matrices, sums leave no registers for loads. */
 const mostMatrices = 2;
-/** Lines of weights that one thread reads follow each other. */
-const linesTogether = 8;
+/** Up to so many rows a block norms them by itself; more are normed once for all blocks. */
+export const mostNormedRows = 2;
 
 /** Products that make one tensor, and the step that makes it of them, if there is one. */
 interface Unit {
@@ -79,7 +79,9 @@ function findUnits(
   };
   for (const [map, read] of behind) {
     const last = read.at(-1)!;
-    const together = read.filter(({ left, right }) => left === last.left && equalShapes(right.tensor.shape, last.right.tensor.shape)); // prettier-ignore
+    const together = read.filter(
+      (product) => product.left === last.left && columnsOf(product) === columnsOf(last),
+    );
     add(together.slice(-mostMatrices), map);
   }
   for (const product of products) if (!taken.has(product)) add([product]);
@@ -88,20 +90,26 @@ function findUnits(
 
 function isSuitable({ tensor, left, right, result }: ProductStep): boolean {
   if (right.origin !== 'weight' || left.origin !== 'computed' || result.type !== 'float32') return false;
-  const [inner, columns] = right.tensor.shape;
-  if (right.tensor.shape.length !== 2 || typeof inner !== 'number' || typeof columns !== 'number')
-    return false;
+  if (right.tensor.shape.length !== 2) return false;
   const layout = requireProduct(tensor);
+  const [columns, inner] = lieOf(right, layout.right.innerFirst);
   return (
     tensor.attributes.scale === 1 &&
     tensor.inputs[1]!.operation === 'weight' &&
-    layout.right.innerFirst &&
+    layout.right.innerFirst === (right.isTurned ?? false) &&
     !layout.left.innerFirst &&
-    inner % linesTogether === 0 &&
-    columns % elementsOfLoad(right.type as FloatType) === 0 &&
+    inner % elementsOfLoad(right.type as FloatType) === 0 &&
     inner * columns < 2 ** 31
   );
 }
+
+/** The sizes of a matrix of weights as [column, inner]. */
+function lieOf({ tensor }: Place, innerFirst: boolean): readonly [number, number] {
+  const [first, second] = tensor.shape as readonly [number, number];
+  return innerFirst ? [second, first] : [first, second];
+}
+
+const columnsOf = ({ tensor }: ProductStep): number => tensor.shape.at(-1) as number;
 
 /** Whether each element needs, of this product, the element at the same place alone. */
 function needsSamePlace(root: Tensor, product: Tensor, find: FindOperand): boolean {
@@ -149,28 +157,33 @@ function groupUnits(units: readonly Unit[], steps: readonly PlainStep[]): readon
 
 function planGroup(group: readonly Unit[], replaced: readonly PlainStep[], find: FindOperand): FewRowsStep {
   const [{ left, tensor, right }] = group[0]!.products as [ProductStep];
-  const [inner] = right.tensor.shape as [number];
+  const [, inner] = lieOf(right, right.isTurned ?? false);
   const type = right.type as FloatType;
   const leading = tensor.shape.slice(0, -1);
   const parts = group.map(({ products, map }): FewRowsPart => {
     const result = map?.result ?? products[0]!.result;
     return {
       products: products.map((product) => ({ tensor: product.tensor, weights: product.right })),
-      columns: products[0]!.right.tensor.shape[1] as number,
+      columns: columnsOf(products[0]!),
       tensor: result.tensor,
       result,
     };
   });
   const norm = left.tensor;
   const isNormed =
-    norm.operation === 'rmsNorm' && norm.shape.at(-1) === inner && hasRoomForNorm(mostFewRows, inner, type);
-  const work: FewRowsWork = { leading, inner, type, left: isNormed ? norm : left, parts };
+    norm.operation === 'rmsNorm' &&
+    norm.shape.at(-1) === inner &&
+    hasRoomForNorm(mostNormedRows, inner, type);
+  const workOf = (rows: number): FewRowsWork => ({
+    ...{ leading, inner, type, parts },
+    left: isNormed && rows <= mostNormedRows ? norm : left,
+  });
   return {
     ...{ kind: 'few-rows', purpose: 'products' },
     rows: countElements(leading),
     forms: rowForms.map((rows) => ({
       rows,
-      plan: planFewRows(work, find, rows, usualTuning(rows, parts[0]!.products.length)),
+      plan: planFewRows(workOf(rows), find, rows, usualTuning(rows, parts[0]!.products.length)),
     })),
     results: parts.map(({ result }) => result as Place),
     replaced,

@@ -118,13 +118,18 @@ export function finishKernel(
   results: readonly KernelOperand[],
   threads: ThreadNeed,
   write: (text: KernelText) => void,
-  bound?: number,
+  ...bounds: readonly (number | undefined)[]
 ): KernelPlan {
   const text = new KernelText();
   write(text);
   const written = new Set(results.map(({ key }) => key));
   return {
-    write: (name) => text.finish(name, written, bound),
+    write: (name) =>
+      text.finish(
+        name,
+        written,
+        bounds.filter((bound) => bound !== undefined),
+      ),
     operands: text.operands,
     symbols: text.symbols,
     threads,

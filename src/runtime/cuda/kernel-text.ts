@@ -125,17 +125,18 @@ export class KernelText {
 
   /**
    * The whole kernel; its first parameter holds the values of the symbols.
-   * @param threads of a block at most, where the compiler should use all registers that those leave
+   * @param bounds threads of a block at most, and blocks that a processor shall have room for: the compiler uses all
+   * registers that those leave
    */
-  finish(name: string, written: ReadonlySet<object>, threads?: number): string {
-    const bounds = threads === undefined ? '' : `__launch_bounds__(${threads}) `;
+  finish(name: string, written: ReadonlySet<object>, bounds: readonly number[] = []): string {
+    const bound = bounds.length === 0 ? '' : `__launch_bounds__(${bounds.join(', ')}) `;
     const parameters = this.operands.map(
       ({ key, type }, index) =>
         `${written.has(key) ? '' : 'const '}${storageTypes[type]}* __restrict__ p${index}`,
     );
     const symbols = this.symbols.map((_, index) => `  const int s${index} = symbols[${index}];`);
     return [
-      `extern "C" __global__ ${bounds}void ${name}(${['const int* symbols', ...parameters].join(', ')}) {`,
+      `extern "C" __global__ ${bound}void ${name}(${['const int* symbols', ...parameters].join(', ')}) {`,
       ...symbols,
       ...this.scopes[0]!.lines,
       '}',

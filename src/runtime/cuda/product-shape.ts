@@ -35,19 +35,24 @@ export function shapeProduct(
   const rows = isStack ? output[1]! : output.slice(0, -1).reduce((product, each) => product * each, 1);
   const count = (sizes: readonly number[]): number => sizes.reduce((product, each) => product * each, 1);
   const inner = rows === 0 || batch === 0 ? 0 : count(leftSizes) / (batch * rows);
-  const side = (place: Place, { innerFirst, batchInside }: SideLayout, outer: number): LaidOperand => {
+  const side = (place: Place, { batchInside, ...own }: SideLayout, outer: number) => {
+    const innerFirst = own.innerFirst !== (place.isTurned ?? false);
     const [first, lastSize] = innerFirst ? [inner, outer] : [outer, inner];
     return {
       type: place.type,
       rowStride: batchInside ? batch * lastSize : lastSize,
       batchStride: batchInside ? lastSize : first * lastSize,
-      transposed: false,
+      innerFirst,
     };
   };
+  const [{ innerFirst: isLeftTurned, ...laidLeft }, { innerFirst: isRightPlain, ...laidRight }] = [
+    side(left, layout.left, rows),
+    side(right, layout.right, columns),
+  ];
   return {
     ...{ rows, columns, inner, batch, scale: tensor.attributes.scale },
-    left: { ...side(left, layout.left, rows), transposed: layout.left.innerFirst },
-    right: { ...side(right, layout.right, columns), transposed: !layout.right.innerFirst },
+    left: { ...laidLeft, transposed: isLeftTurned },
+    right: { ...laidRight, transposed: !isRightPlain },
     result: { type: result.type, rowStride: columns, batchStride: rows * columns },
   };
 }

@@ -23,9 +23,11 @@ export function planRun(
   wanted: ReadonlyMap<string, OutputKind>,
   sizeOf: (dimension: Dimension) => number,
 ): RunPlan {
-  const chosen = schedule.steps.flatMap((step): readonly Step[] =>
-    step.kind === 'few-rows' && sizeOf(step.rows) > mostFewRows ? step.replaced : [step],
-  );
+  const chosen = schedule.steps.flatMap((step): readonly Step[] => {
+    if (step.kind !== 'few-rows') return [step];
+    const form = step.forms.find(({ rows }) => rows >= sizeOf(step.rows));
+    return form === undefined ? step.replaced : [{ ...step, forms: [form] }];
+  });
   const needed = findNeeded(chosen, schedule, wanted);
   const steps = chosen.filter((step) => needed.has(step));
   const until = new Map<object, number>();
@@ -49,9 +51,9 @@ export function listRows({ steps }: Schedule): readonly Dimension[] {
   return [...new Map(rows.map((each) => [formatDimension(each), each])).values()];
 }
 
-/** Which of them are few: runs that are alike in that have a plan in common. */
+/** How many of each there are, as far as they are few: runs that are alike in that have a plan in common. */
 export const describeRows = (rows: readonly Dimension[], sizeOf: (dimension: Dimension) => number): string =>
-  rows.map((each) => (sizeOf(each) > mostFewRows ? 'many' : 'few')).join();
+  rows.map((each) => Math.min(sizeOf(each), mostFewRows + 1)).join();
 
 /** The steps that the wanted outputs come from. */
 function findNeeded(

@@ -8,6 +8,8 @@ import type { KernelOperand } from './kernel-text.js';
 export interface Place extends KernelOperand {
   readonly tensor: Tensor;
   readonly origin: 'input' | 'weight' | 'constant' | 'computed';
+  /** A matrix of weights whose axes changed places: it lies as [column, inner]. */
+  readonly isTurned?: boolean;
 }
 
 export type Step = PlainStep | FewRowsStep;
@@ -31,8 +33,8 @@ export interface ProductStep {
   readonly result: Place;
 }
 
-/** A kernel for few rows is written for each of these; rows that are not there cost next to nothing. */
-export const rowForms: readonly number[] = [1, 4];
+/** A kernel for few rows is written for some of these; rows that are not there cost next to nothing. */
+export const rowForms: readonly number[] = [1, 2, 4];
 export const mostFewRows = rowForms.at(-1)!;
 
 /** Several steps as one kernel, which is the faster way for few rows. */
@@ -40,7 +42,7 @@ export interface FewRowsStep {
   readonly kind: 'few-rows';
   readonly purpose: 'products' | 'attention';
   readonly rows: Dimension;
-  /** Each for so many rows at most, ascending. */
+  /** Each for so many rows at most, ascending; what they read may differ. */
   readonly forms: readonly { readonly rows: number; readonly plan: KernelPlan }[];
   readonly results: readonly Place[];
   /** What is done for more rows. */
