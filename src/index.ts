@@ -1,8 +1,8 @@
 /**
  * Mistletoe as a library. Every command of the command line is one of these functions away: `generate` is generateText
  * or, with a drafter, generateSpeculatively; `inspect` is inspectCheckpoint, `bench` runBenchmark, `audit` runAudit,
- * `compare` compareRuns, `audit --verify` verifyFinishedRun, and `cache` describeCache, trimCache, clearCache and
- * verifyCache. docs/library.md has an example of each.
+ * `compare` compareRuns, `doctor` examineEngine, `audit --verify` verifyFinishedRun, and `cache` describeCache,
+ * trimCache, clearCache and verifyCache. docs/library.md has an example of each.
  */
 
 // Failures that a user can cause or meet.
@@ -186,6 +186,19 @@ export { readFinishedRun } from './report/finished-run.js';
 /** Whether a run is as it was written: `mistletoe audit --verify`. */
 export { verifyFinishedRun } from './report/verify-run.js';
 export type { RunVerification } from './report/verify-run.js';
+
+/**
+ * What running engines tell about their drafts: of themselves, and in one answer.
+ * @example
+ * const { engine, perRequest } = await examineEngine('http://localhost:8000');
+ * const { speculation } = findSpeculation(await response.json()); // { steps: 41, accepted: 87, ... }
+ */
+export { examineEngine } from './guard/doctor.js';
+export type { ExamineOptions } from './guard/doctor.js';
+export type { EngineReport, Telemetry } from './guard/engine-report.js';
+export { findSpeculation } from './guard/speculation/find-speculation.js';
+export type { Finding } from './guard/speculation/find-speculation.js';
+export type { EngineName, Speculation } from './guard/request-record.js';
 
 /**
  * The model itself, one pass at a time.

@@ -28,8 +28,9 @@ export interface Findings {
 
 const undrafted: Drafting = { isOn: null, method: null, drafter: null, draftLength: null, isTree: null };
 const perRequestFlag = '--per-request-spec-decode-metrics summary';
+const answerField = 'metrics.speculative_decoding of an answer';
 const streamUsage =
-  'in streams it rides on the chunk of the usage: stream_options.include_usage in the request, or --enable-force-include-usage';
+  'In streams it comes with the usage: "stream_options": {"include_usage": true} in the request';
 const fromStream = 'Mistletoe estimates it from streams: tokens of a chunk, gaps between chunks';
 
 /** Counters that appear once something drafts, under a flag or without one. */
@@ -53,21 +54,20 @@ function examineVllm(seen: Seen): Findings {
   );
   const isTold = shown === 'summary' || shown === 'detailed';
   const known = Number(/^0\.(\d+)/.exec(version ?? '')?.[1] ?? 29);
-  const text = `metrics.speculative_decoding of an answer; ${streamUsage}`;
   return {
     version,
     drafting: { ...draftingByCounters(seen), ...readVllmConfiguration(seen.probes) },
     perRequest: isTold
-      ? { state: 'on', text, remedy: null }
+      ? { state: 'on', text: answerField, remedy: null }
       : known < 29
         ? {
             state: 'off',
             text: `vLLM ${version ?? ''} does not tell it`,
             remedy: `vLLM 0.29 or later with ${perRequestFlag}`,
           }
-        : { state: shown === 'none' ? 'off' : 'unseen', text, remedy: perRequestFlag },
+        : { state: shown === 'none' ? 'off' : 'unseen', text: answerField, remedy: perRequestFlag },
     aggregate: countersTelemetry(seen, 'start it without --disable-log-stats'),
-    notes: [],
+    notes: [`${streamUsage}, or --enable-force-include-usage for all.`],
   };
 }
 
@@ -103,13 +103,9 @@ function examineMistletoe(seen: Seen): Findings {
       method: shownText(own.draft),
       drafter: shownText(drafters.join(', ')),
     },
-    perRequest: {
-      state: 'unseen',
-      text: `metrics.speculative_decoding of an answer; in streams on the chunk of the usage`,
-      remedy: perRequestFlag,
-    },
-    aggregate: countersTelemetry(seen, 'nothing: a proxy before it hides /metrics'),
-    notes: [],
+    perRequest: { state: 'unseen', text: answerField, remedy: perRequestFlag },
+    aggregate: countersTelemetry(seen, 'let /metrics through: something before the server hides it'),
+    notes: [`${streamUsage}.`],
   };
 }
 
@@ -183,13 +179,13 @@ function examineLlamaCpp(seen: Seen): Findings {
     perRequest: {
       state: 'on',
       text: 'timings of every answer (draft_n, draft_n_accepted); steps are not counted and follow from the tokens',
-      remedy: '"timings_per_token": true in a request shows it while a stream runs',
+      remedy: null,
     },
     aggregate:
       metricNames === undefined
         ? { state: 'off', text: 'it shows no metrics', remedy: '--metrics' }
         : countersTelemetry(seen, '--metrics'),
-    notes: [],
+    notes: ['"timings_per_token": true in a request shows it while a stream runs.'],
   };
 }
 

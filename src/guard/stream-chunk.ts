@@ -13,7 +13,7 @@ export interface StreamChunk {
   readonly characters: number;
   /** Null where the engine gives nothing to count. */
   readonly tokens: number | null;
-  /** Steps since the engine's last word, of engines that tell as they go. */
+  /** Steps since the engine's last word; an engine that tells only at its end tells everything there, text or not. */
   readonly told: ToldSteps | null;
 }
 
