@@ -4,6 +4,8 @@ import { MistletoeError } from '../core/errors.js';
 export class RecentMap<Value> {
   /** Oldest first: a Map keeps the order of insertion. */
   private readonly values = new Map<string, Value>();
+  /** Goes on where it stood: a new one would walk over all that was deleted since the map last tidied up. */
+  private oldest = this.values.keys();
 
   constructor(readonly limit: number) {
     if (!Number.isInteger(limit) || limit < 1) {
@@ -43,7 +45,11 @@ export class RecentMap<Value> {
     this.values.delete(key);
     this.values.set(key, value);
     if (this.values.size <= this.limit) return;
-    const { value: oldest } = this.values.keys().next();
+    let { value: oldest } = this.oldest.next();
+    if (oldest === undefined) {
+      this.oldest = this.values.keys();
+      ({ value: oldest } = this.oldest.next());
+    }
     if (oldest !== undefined) this.values.delete(oldest);
   }
 

@@ -1,0 +1,99 @@
+import { describe, expect, it } from 'vitest';
+import { createRandom } from '../core/random.js';
+import { EveryoneTest } from './everyone-test.js';
+import { RecentMap } from './recent-map.js';
+import { limitEvidence, mostOfOne, TenantTest, TrafficRate } from './tenant-test.js';
+
+const counts = { steps: 50, accepted: 10 };
+
+describe('the test over a tenant', () => {
+  it('expects no more false alarms than requests over the threshold, over all tenants', () => {
+    const random = createRandom(1, 'tenants');
+    const threshold = 500;
+    let alarms = 0;
+    const requests = 200_000;
+    const test = new TenantTest(1000);
+    for (let index = 0; index < requests; index++) {
+      // Mean 1 exactly, and as wild as a factor may be: 20 or nearly nothing.
+      const factor = random.next() < 0.05 ? 20 : 0;
+      alarms += Number(test.learn(`t${index % 7}`, factor, counts, threshold) !== undefined);
+    }
+    expect(alarms).toBeLessThanOrEqual(requests / threshold + 3 * Math.sqrt(requests / threshold));
+    expect(alarms).toBeGreaterThan(0);
+  });
+
+  it('rings after a few requests of strong evidence, and then holds the tenant for a while', () => {
+    const test = new TenantTest(10);
+    const factor = limitEvidence(1e9, { lowShare: 0.005 });
+    expect(factor).toBeCloseTo(mostOfOne / 1.25, 9);
+    const rang = Array.from({ length: 5 }, () => test.learn('bad', factor, counts, 100_000));
+    expect(rang.findIndex((alarm) => alarm !== undefined)).toBe(3);
+    expect(rang[3]).toMatchObject({ requests: 4, steps: 200, accepted: 40 });
+    expect(test.isHeld('bad')).toBe(true);
+    expect(test.isHeld('good')).toBe(false);
+    for (let index = 0; index < 40; index++) test.learn('bad', 0.5, counts, 100_000);
+    expect(test.isHeld('bad')).toBe(false);
+  });
+
+  it('has room for so many tenants and no more', () => {
+    const test = new TenantTest(1000);
+    for (let index = 0; index < 100_000; index++) test.learn(`tenant-${index}`, 1, counts, 1e9);
+    expect(test.size).toBe(1000);
+    expect(test.save().at(-1)?.[0]).toBe('tenant-99999');
+    const copy = new TenantTest(1000);
+    copy.restore(test.save());
+    expect(copy.save()).toEqual(test.save());
+  });
+});
+
+describe('the traffic of a week', () => {
+  it('is what a steady stream brings, once some of it was seen', () => {
+    const rate = new TrafficRate(100);
+    rate.count(0);
+    expect(rate.perWeek).toBe(100);
+    for (let minute = 1; minute <= 3 * 7 * 1440; minute++) rate.count(minute * 60_000);
+    expect(rate.perWeek).toBeGreaterThan(9900);
+    expect(rate.perWeek).toBeLessThan(10_200);
+    const copy = new TrafficRate(100);
+    copy.restore(rate.save());
+    expect(copy.perWeek).toBe(rate.perWeek);
+  });
+});
+
+describe('the test over everybody', () => {
+  const low = { factor: 40, evidence: 1000, ...counts };
+  const usual = { factor: 0.5, evidence: 0.5, ...counts };
+
+  it('needs half of the tenants, however strong one of them is', () => {
+    const test = new EveryoneTest();
+    for (let index = 0; index < 10; index++) test.learn('m', `good-${index}`, usual, 1e6);
+    const alone = Array.from({ length: 100 }, () => test.learn('m', 'bad', low, 1e6));
+    expect(alone.every((alarm) => alarm === undefined)).toBe(true);
+    const all = Array.from({ length: 10 }, (_, index) => test.learn('m', `good-${index}`, low, 1e6));
+    expect(all.find((alarm) => alarm !== undefined)).toMatchObject({ tenants: 11 });
+    expect(test.isWide('other')).toBe(false);
+  });
+
+  it('goes by requests where all come under one name', () => {
+    const test = new EveryoneTest();
+    const alarms = Array.from({ length: 40 }, () => test.learn('m', 'all', low, 1e6));
+    expect(alarms.findIndex((alarm) => alarm !== undefined)).toBe(31);
+    expect(test.shareLow('m')).toBe(1);
+  });
+});
+
+describe('a map that forgets', () => {
+  it('forgets what was not asked for longest', () => {
+    const map = new RecentMap<number>(3);
+    for (const key of ['a', 'b', 'c']) map.set(key, 1);
+    map.get('a');
+    map.peek('b');
+    map.set('d', 1);
+    expect([...map.entries()].map(([key]) => key)).toEqual(['c', 'a', 'd']);
+    map.delete('c');
+    for (const key of ['e', 'f', 'a', 'g']) map.set(key, 2);
+    expect([...map.entries()].map(([key]) => key)).toEqual(['f', 'a', 'g']);
+    expect(map.getOrCreate('a', () => 9)).toBe(2);
+    expect(() => new RecentMap(0)).toThrow(/limit of a table is 0/);
+  });
+});
