@@ -13,10 +13,12 @@ import type { FewRowsPart, FewRowsWork } from './few-rows-kernel.js';
 import { elementsOfLoad, hasRoomForNorm, planFewRows, usualTuning } from './few-rows-kernel.js';
 import { requireProduct } from './product-shape.js';
 import type { FewRowsStep, KernelStep, Place, PlainStep, ProductStep, Step } from './step.js';
-import { readsOf, rowForms } from './step.js';
+import { mostFewRows, readsOf } from './step.js';
 
 /** Beyond two matrices, sums leave no registers for loads. */
 const mostMatrices = 2;
+/** Products of rows that are not there do cost something. */
+const productForms: readonly number[] = [1, 2, mostFewRows];
 /** Up to so many rows a block norms them by itself; more are normed once for all blocks. */
 export const mostNormedRows = 2;
 
@@ -181,7 +183,7 @@ function planGroup(group: readonly Unit[], replaced: readonly PlainStep[], find:
   return {
     ...{ kind: 'few-rows', purpose: 'products' },
     rows: countElements(leading),
-    forms: rowForms.map((rows) => ({
+    forms: productForms.map((rows) => ({
       rows,
       plan: planFewRows(workOf(rows), find, rows, usualTuning(rows, parts[0]!.products.length)),
     })),

@@ -150,7 +150,7 @@ class Scheduler {
    * the forward pass, so that programs with gradients and without have the same matrix in common.
    */
   private wantsTurned(tensor: Tensor): boolean {
-    const products = this.readersOf(tensor).filter((reader) => reader.operation === 'contract');
+    const products = this.readersOf(tensor).filter(({ operation }) => operation === 'contract');
     const [first] = products;
     const isDirect = products.every(({ inputs }) =>
       inputs.every((side) => side === tensor || rootOf(side) !== tensor),

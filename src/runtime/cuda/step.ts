@@ -33,8 +33,8 @@ export interface ProductStep {
   readonly result: Place;
 }
 
-/** A kernel for few rows is written for some of these; rows that are not there cost next to nothing. */
-export const rowForms: readonly number[] = [1, 2, 4];
+/** A kernel for few rows is written for each of these; rows that are not there cost next to nothing. */
+export const rowForms: readonly number[] = [1, 4];
 export const mostFewRows = rowForms.at(-1)!;
 
 /** Several steps as one kernel, which is the faster way for few rows. */
