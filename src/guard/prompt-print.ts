@@ -35,52 +35,48 @@ export function printPrompt(prompt: string, key: PrintKey): readonly number[] | 
     .slice(-endCharacters);
   const shingles = end.length - shingleCharacters + 1;
   if (shingles < 1) return null;
-  const smallest = new Uint32Array(printLength).fill(0xffffffff);
+  const smallest = new Int32Array(printLength).fill(0x7fffffff);
   for (let start = 0; start < shingles; start++) {
-    const hash = hashCharacters(end, start, start + shingleCharacters, key);
+    const hash = hashShingle(end, start, key);
     for (let order = 0; order < printLength; order++) {
-      const rank = reorder(hash, order);
+      // Odd multipliers and shifts can be undone: each order is another permutation of the 32-bit numbers.
+      let rank = Math.imul(hash ^ orders[order]!, 0x85ebca6b);
+      rank = Math.imul(rank ^ (rank >>> 15), 0xc2b2ae35);
+      rank ^= rank >>> 16;
       if (rank < smallest[order]!) smallest[order] = rank;
     }
   }
-  return Array.from(smallest);
+  return Array.from(smallest, (rank) => rank >>> 0);
 }
 
-/** Another permutation of the 32-bit numbers for each order: odd multipliers and shifts can be undone. */
-function reorder(hash: number, order: number): number {
-  let mixed = Math.imul(hash ^ Math.imul(order + 1, 0x9e3779b9), 0x85ebca6b);
-  mixed = Math.imul(mixed ^ (mixed >>> 15), 0xc2b2ae35);
-  return (mixed ^ (mixed >>> 16)) >>> 0;
-}
+const orders = Int32Array.from({ length: printLength }, (_, order) => Math.imul(order + 1, 0x9e3779b9));
 
-const rotate = (word: number, by: number): number => (word << by) | (word >>> (32 - by));
-
-/** HalfSipHash-2-4 of UTF-16 units, two to a word; the length closes it. */
-function hashCharacters(text: string, from: number, to: number, { low, high }: PrintKey): number {
-  let [v0, v1, v2, v3] = [low, high, 0x6c796765 ^ low, 0x74656462 ^ high];
-  const mix = (rounds: number): void => {
-    for (let round = 0; round < rounds; round++) {
+/** HalfSipHash-2-4 of UTF-16 units, two to a word. Shingles have one length, so that the length need not close it. */
+function hashShingle(text: string, from: number, { low, high }: PrintKey): number {
+  let v0 = low;
+  let v1 = high;
+  let v2 = 0x6c796765 ^ low;
+  let v3 = 0x74656462 ^ high;
+  // The loop is written out in plain variables: this runs some hundred times for every request that passes.
+  for (let at = 0; at < shingleCharacters + 2; at += 2) {
+    const isMessage = at < shingleCharacters;
+    const second = at + 1 < shingleCharacters ? text.charCodeAt(from + at + 1) << 16 : 0;
+    const word = isMessage ? text.charCodeAt(from + at) | second : 0;
+    if (isMessage) v3 ^= word;
+    else v2 ^= 0xff;
+    for (let round = isMessage ? 2 : 4; round > 0; round--) {
       v0 = (v0 + v1) | 0;
-      v1 = rotate(v1, 5) ^ v0;
-      v0 = rotate(v0, 16);
+      v1 = ((v1 << 5) | (v1 >>> 27)) ^ v0;
+      v0 = (v0 << 16) | (v0 >>> 16);
       v2 = (v2 + v3) | 0;
-      v3 = rotate(v3, 8) ^ v2;
+      v3 = ((v3 << 8) | (v3 >>> 24)) ^ v2;
       v0 = (v0 + v3) | 0;
-      v3 = rotate(v3, 7) ^ v0;
+      v3 = ((v3 << 7) | (v3 >>> 25)) ^ v0;
       v2 = (v2 + v1) | 0;
-      v1 = rotate(v1, 13) ^ v2;
-      v2 = rotate(v2, 16);
+      v1 = ((v1 << 13) | (v1 >>> 19)) ^ v2;
+      v2 = (v2 << 16) | (v2 >>> 16);
     }
-  };
-  const absorb = (word: number): void => {
-    v3 ^= word;
-    mix(2);
     v0 ^= word;
-  };
-  for (let at = from; at < to; at += 2)
-    absorb(text.charCodeAt(at) | (at + 1 < to ? text.charCodeAt(at + 1) << 16 : 0));
-  absorb((to - from) << 24);
-  v2 ^= 0xff;
-  mix(4);
+  }
   return v1 ^ v3;
 }
