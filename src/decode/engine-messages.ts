@@ -45,7 +45,7 @@ const rules = ['greedy', 'rejection', 'typical'] as const satisfies readonly Ver
 /** What one answer is asked for with. */
 export const taskSchema = z.strictObject({
   /** A text, a conversation, or token ids. */
-  prompt: z.union([z.string(), z.array(message), z.array(z.number().int().nonnegative())]),
+  prompt: z.union([z.string(), z.array(z.number().int().nonnegative()), z.array(message)]),
   /** A longer prompt is refused. */
   maxPromptTokens: count.exactOptional(),
   drafter: z.string().exactOptional(),

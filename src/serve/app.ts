@@ -11,7 +11,7 @@ import { readCompletionRequest } from './completion-request.js';
 import { respond } from './completions.js';
 import type { EngineHost } from './engine-host.js';
 import { Exchange } from './exchange.js';
-import { readJsonBody } from './limits.js';
+import { checkAgainst, readJsonBody } from './limits.js';
 import type { MetricsLevel } from './request-schema.js';
 import type { ServeMetrics } from './serve-metrics.js';
 
@@ -63,6 +63,7 @@ export function createApp(options: AppOptions): Hono<Variables> {
     const exchange = context.get('exchange');
     const request = read(await readJsonBody(context.req.raw, host.limits));
     checkModel(request.model, host.model.name);
+    checkAgainst(host.limits, request);
     exchange.request = request;
     exchange.drafter = host.draftingFor(request)?.drafter;
     const { signal } = context.req.raw;

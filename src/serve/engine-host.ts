@@ -11,7 +11,7 @@ import type { Generation } from '../decode/plain.js';
 import type { AnswerRequest } from './answer-request.js';
 import { ApiError, badRequest } from './api-error.js';
 import type { ServerLimits } from './limits.js';
-import { checkAgainst, tooBusy } from './limits.js';
+import { tooBusy } from './limits.js';
 import type { Drafting } from './speculation-report.js';
 
 export interface ServedModel {
@@ -164,7 +164,6 @@ export class EngineHost {
     }
     if (request.kind === 'chat' && !this.options.worker.isChat)
       throw badRequest('The model has no chat template; use /v1/completions.', 'messages');
-    checkAgainst(this.limits, request);
     const { concurrency } = this.options;
     const { sequences } = this;
     const asked = request.prompts.length * request.choices;

@@ -87,11 +87,7 @@ export class Exchange {
     if (!this.begin()) return;
     const { log, metrics } = this.context;
     metrics.refused(error.status);
-    const entry = {
-      ...this.entry(status),
-      error: error.code,
-      ...(error.param === null ? {} : { param: error.param }),
-    };
+    const entry = { ...this.entry(status), error: error.code, ...fieldOf(error) };
     // A refusal may quote what was sent; a failure of ours has to be told.
     if (error.status >= 500) log.error({ ...entry, cause: describe(error.cause ?? error) });
     else log.info(entry);
@@ -167,6 +163,11 @@ export class Exchange {
       promptPrint: null,
     });
   }
+}
+
+/** The field at the top: what stands below it, and fields that nobody knows, may be words of the client's. */
+function fieldOf({ param, code }: ApiError): { readonly param?: string } {
+  return param === null || code === 'unknown_field' ? {} : { param: param.split('.')[0]! };
 }
 
 const round = (ms: number): number => Math.round(ms * 100) / 100;

@@ -4,14 +4,11 @@
  */
 import { z } from 'zod';
 import { badRequest } from './api-error.js';
+import type { Content, Prompt } from './field-values.js';
+import { isContent, isMetadata, isPrompt, isSame, isStop, mostStops } from './field-values.js';
 
 export const metricsLevels = ['none', 'summary', 'detailed'] as const;
 export type MetricsLevel = (typeof metricsLevels)[number];
-
-/** Halves of a character cannot be encoded, and no text of a model matches them. */
-export const text = z.string().refine((value) => !/\p{Surrogate}/u.test(value), {
-  error: 'expected whole characters; it holds half of a surrogate pair',
-});
 
 const count = z.number().int().positive();
 
@@ -25,26 +22,12 @@ function only(allowed: readonly unknown[], expected: string) {
     .optional();
 }
 
-/** Looks no deeper than the first of them is. */
-function isSame(allowed: unknown, given: unknown): boolean {
-  if (typeof allowed !== 'object' || allowed === null) return allowed === given;
-  if (typeof given !== 'object' || given === null || Array.isArray(given) !== Array.isArray(allowed))
-    return false;
-  const entries = Object.entries(allowed);
-  return (
-    entries.length === Object.keys(given).length &&
-    entries.every(
-      ([key, value]) => Object.hasOwn(given, key) && isSame(value, given[key as keyof typeof given]),
-    )
-  );
-}
-
 const refused = only([], 'leave it out');
 
 /** They tell the operator of a service something, and change no answer. */
 const harmless = {
   user: z.string().nullish(),
-  metadata: z.record(z.string(), z.string()).nullish(),
+  metadata: z.custom<Readonly<Record<string, string>>>(isMetadata, 'expected names with texts').nullish(),
   safety_identifier: z.string().nullish(),
   prompt_cache_key: z.string().nullish(),
   prompt_cache_retention: z.string().nullish(),
@@ -57,9 +40,6 @@ const unsupported = {
   presence_penalty: only([0], 'leave it out, or give 0'),
   logit_bias: only([{}], 'leave it out'),
 };
-
-const stopText = text.min(1, 'expected at least one character').max(1000, 'expected at most 1000 characters');
-const mostStops = 4;
 
 /** What this server has beyond OpenAI's interface. */
 const own = z.strictObject({
@@ -78,9 +58,7 @@ const common = {
   n: count.nullish(),
   seed: z.number().int().nullish(),
   stop: z
-    .union([stopText, z.array(stopText).max(mostStops, `expected at most ${mostStops} texts`)], {
-      error: `expected a text, or a list of up to ${mostStops} texts, none of them empty`,
-    })
+    .custom<string | string[]>(isStop, `expected a text, or a list of up to ${mostStops} texts, none empty`)
     .nullish(),
   stream: z.boolean().nullish(),
   stream_options: z
@@ -94,10 +72,7 @@ const common = {
   ...unsupported,
 };
 
-const textPart = z.strictObject({ type: z.literal('text'), text });
-const content = z.union([text, z.array(textPart).min(1)], {
-  error: 'expected a text, or a list of parts of type "text"',
-});
+const content = z.custom<Content>(isContent, 'expected a text, or a list of parts of type "text"');
 
 /** What clients send back of an answer they got, empty where there was nothing. */
 const emptied = {
@@ -115,9 +90,15 @@ const message = z.discriminatedUnion('role', [
   z.strictObject({ role: z.literal('assistant'), content, ...emptied }),
 ]);
 
+const mostMessages = 2048;
+
 export const chatSchema = z.strictObject({
   ...common,
-  messages: z.array(message).min(1, 'expected at least one message'),
+  messages: z
+    .array(z.unknown())
+    .min(1, 'expected at least one message')
+    .max(mostMessages, `expected at most ${mostMessages} messages`)
+    .pipe(z.array(message)),
   max_completion_tokens: count.nullish(),
   logprobs: z.boolean().nullish(),
   top_logprobs: z.number().int().min(0).max(20).nullish(),
@@ -136,13 +117,9 @@ export const chatSchema = z.strictObject({
 });
 export type ChatFields = z.infer<typeof chatSchema>;
 
-const tokenIds = z.array(z.number().int().nonnegative()).min(1);
-
 export const completionSchema = z.strictObject({
   ...common,
-  prompt: z.union([text.min(1), tokenIds, z.array(text.min(1)).min(1), z.array(tokenIds).min(1)], {
-    error: 'expected a text, token ids, or a list of either, none of them empty',
-  }),
+  prompt: z.custom<Prompt>(isPrompt, 'expected a text, token ids, or a list of either, none of them empty'),
   logprobs: z.number().int().min(0).max(5).nullish(),
   echo: only([false], 'leave it out, or give false'),
   suffix: refused,

@@ -188,6 +188,7 @@ function write(node: Node): string {
     return text;
   };
   const text = (each: Node, depth: number): string => {
+    left -= 1; // a list that was put into itself has places without end, and no text of its own
     if (left < 0 || depth > 40) return 'null';
     if (each instanceof Raw) return spend(each.text);
     if (Array.isArray(each)) return `[${each.map((item) => text(item, depth + 1)).join(',')}]`;

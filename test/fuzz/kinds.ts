@@ -2,6 +2,7 @@ import type { FuzzKind } from './kind.js';
 import { config } from './kinds/config.js';
 import { prompts } from './kinds/prompts.js';
 import { report } from './kinds/report.js';
+import { request } from './kinds/request.js';
 import { result } from './kinds/result.js';
 import { runFolder } from './kinds/run-folder.js';
 import { safetensors } from './kinds/safetensors.js';
@@ -13,4 +14,5 @@ import { tree } from './kinds/tree.js';
 
 export const fuzzKinds: readonly FuzzKind[] = [
   ...[safetensors, torch, config, shardIndex, tokenizer, template, prompts, tree, runFolder, result, report],
+  request,
 ];

@@ -1,0 +1,44 @@
+import { expect, it } from 'vitest';
+import { parsePrometheusText } from '../guard/prometheus-text.js';
+import { createScriptedApp } from './testing/scripted-app.js';
+
+it('metrics are what happened, under vLLM’s names', async () => {
+  const { chat, app } = createScriptedApp({
+    script(_, tell) {
+      tell(' a', 4);
+      tell(' b', 2);
+      tell(' c', 0);
+    },
+  });
+  await chat({ n: 2 });
+  await chat({ stream: true }).then((response) => response.text());
+  await chat({ mistletoe: { drafter: 'none' }, top_p: 7 });
+  const response = await app.request('/metrics');
+  expect(response.headers.get('content-type')).toMatch(/^text\/plain; version=0\.0\.4/);
+  const { samples, types, skipped } = parsePrometheusText(await response.text());
+  expect(skipped).toBe(0);
+  const values = (name: string): Record<string, number> =>
+    Object.fromEntries(
+      samples
+        .filter((sample) => sample.name === name)
+        .map(({ labels, value }) => {
+          expect([labels.get('model_name'), labels.get('engine')]).toEqual(['tiny', '0']);
+          const own = [...labels].filter(([label]) => label !== 'model_name' && label !== 'engine');
+          return [own.map(([, text]) => text).join(), value];
+        }),
+    );
+  expect(values('vllm:spec_decode_num_drafts_total')).toEqual({ '': 9 });
+  expect(values('vllm:spec_decode_num_draft_tokens_total')).toEqual({ '': 36 });
+  expect(values('vllm:spec_decode_num_accepted_tokens_total')).toEqual({ '': 18 });
+  expect(values('vllm:spec_decode_num_accepted_tokens_per_pos_total')).toEqual({ 0: 6, 1: 6, 2: 3, 3: 3 });
+  expect(values('vllm:prompt_tokens_total')).toEqual({ '': 6 });
+  expect(values('vllm:generation_tokens_total')).toEqual({ '': 9 });
+  expect(values('vllm:request_success_total')).toEqual({ stop: 2 });
+  expect(values('vllm:num_requests_running')).toEqual({ '': 0 });
+  expect(values('vllm:num_requests_waiting')).toEqual({ '': 0 });
+  expect(values('vllm:time_to_first_token_seconds_count')).toEqual({ '': 2 });
+  expect(values('vllm:inter_token_latency_seconds_count')).toEqual({ '': 6 });
+  expect(values('mistletoe_requests_refused_total')).toEqual({ 400: 1 });
+  expect(values('mistletoe_request_accepted_length_sum')).toEqual({ '': 3 });
+  expect(types.get('vllm:spec_decode_num_drafts_total')).toBe('counter');
+});
