@@ -2,10 +2,7 @@
  * The command line: argv to options to one call into the rooms below. Commands import what they run only when they
  * run, so that help, version and refusals are instant.
  */
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { Command, CommanderError } from 'commander';
-import { packageRoot } from '../decode/bundled-models.js';
 import { addAuditCommand } from './audit-command.js';
 import { addBenchCommand } from './bench-command.js';
 import { addCacheCommand } from './cache-command.js';
@@ -15,7 +12,9 @@ import { addDemoCommand } from './demo-command.js';
 import { addDoctorCommand } from './doctor-command.js';
 import { exitCodes, reportFailure, signalCodes } from './failure.js';
 import { addGenerateCommand } from './generate-command.js';
+import { addGuardCommand } from './guard-command.js';
 import { addInspectCommand } from './inspect-command.js';
+import { readVersion } from './package-version.js';
 import { addServeCommand } from './serve-command.js';
 import type { Terminal } from './terminal.js';
 import { colorsFor } from './terminal.js';
@@ -76,6 +75,7 @@ function createProgram(context: CommandContext): Command {
   addAuditCommand(program, context);
   addCompareCommand(program, context);
   addDoctorCommand(program, context);
+  addGuardCommand(program, context);
   addDemoCommand(program, context);
   addCacheCommand(program, context);
   return program;
@@ -95,8 +95,3 @@ Examples:
 Exit codes: 0 done, 1 the program failed, 2 something you gave it is wrong, 3 no usable result,
 130 interrupted (143 by SIGTERM, 129 by SIGHUP).
 `;
-
-function readVersion(): string {
-  const contents = JSON.parse(readFileSync(join(packageRoot, 'package.json'), 'utf8')) as { version: string };
-  return contents.version;
-}

@@ -45,6 +45,14 @@ describe('the configuration', () => {
     [`${upstream}port: 1\nport: 2\n`, /^guard.yaml:3:1: Map keys must be unique/],
     [`${upstream}operator:\n  hosts:\n    - a\n    - 7\n`, /^guard.yaml:5:7: operator.hosts.1: /],
     [`${upstream}mitigation:\n  action: switch-drafter\n`, /^guard.yaml:3:11: mitigation.action/],
+    [
+      `${upstream}mitigation:\n  action: plain-upstream\n`,
+      /^guard.yaml:3:11: mitigation.action: plain-upstream needs/,
+    ],
+    [
+      `${upstream}engine: vllm\nmitigation: {action: shorter-drafts}\n`,
+      /^guard.yaml:3:22: .* needs an engine/,
+    ],
     ['upstream: http://user:pass@host\n', /^guard.yaml:1:11: upstream: expected an address/],
     ['upstream: ftp://host\n', /^guard.yaml:1:11: upstream/],
     ['- a\n', /^guard.yaml:1:1: the file holds no settings/],

@@ -22,9 +22,7 @@ export interface ConfigurationSources {
   readonly flags?: readonly FlagValue[];
 }
 
-interface Tree {
-  [key: string]: unknown;
-}
+type Tree = Record<string, unknown>;
 
 export function readConfiguration({ file, flags = [] }: ConfigurationSources): GuardConfiguration {
   const parsed = file === undefined ? undefined : parseFile(file);

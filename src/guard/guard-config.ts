@@ -1,9 +1,10 @@
 /** What an operator can set: one schema for the file and for the flags, with every default. */
 import { z } from 'zod';
 import { formatBytes, parseBytes } from '../core/byte-size.js';
-import { actionNames } from './alarm.js';
 import { formatDuration, parseDuration } from './duration.js';
+import { guardActions } from './guard-actions.js';
 import { engineNames } from './request-record.js';
+import { canShortenDrafts } from './shorter-drafts.js';
 
 const address = z
   .string()
@@ -22,19 +23,18 @@ const size = z
   .refine((text) => parseBytes(text) !== undefined, { error: 'expected a size with its unit, such as 64MB' })
   .transform((text) => parseBytes(text)!);
 
-/** Actions that a proxy can take; drafters are switched by our own server alone. */
-export const guardActions = actionNames.filter((name) => name !== 'switch-drafter');
 const fieldName = z
   .string()
   .regex(/^[\w!#$%&'*+.^`|~-]{1,64}$/, { error: 'expected the name of a header field' });
 const flag = z.boolean();
 
-export const guardSchema = z.strictObject({
+const settings = z.strictObject({
   upstream: address,
   plainUpstream: address.optional(),
   host: z.string().min(1).default('127.0.0.1'),
   port: z.number().int().min(0).max(65_535).default(8100),
   engine: z.enum(engineNames.filter((name) => name !== 'unknown')).optional(),
+  model: z.string().min(1).max(256).optional(),
   askForTelemetry: flag.default(false),
   tenant: z
     .strictObject({
@@ -56,6 +56,10 @@ export const guardSchema = z.strictObject({
   mitigation: z
     .strictObject({
       action: z.enum(guardActions).default('observe'),
+      forEveryone: z.enum(guardActions).default('observe'),
+      from: z.enum(['tenant', 'request']).default('tenant'),
+      probeEvery: z.number().int().min(1).max(10_000).default(10),
+      probesToLift: z.number().int().min(1).max(1000).default(3),
       requestsPerMinute: z.number().int().min(1).max(1e6).default(6),
       draftLength: z.number().int().min(0).max(64).default(1),
     })
@@ -99,6 +103,20 @@ export const guardSchema = z.strictObject({
     })
     .prefault({}),
   log: z.strictObject({ requests: flag.default(false) }).prefault({}),
+});
+
+/** What does not go together is refused: an action that can never be taken protects nobody. */
+export const guardSchema = settings.superRefine(({ mitigation, plainUpstream, engine }, context) => {
+  for (const name of ['action', 'forEveryone'] as const) {
+    const action = mitigation[name];
+    const refuse = (message: string): void => {
+      context.addIssue({ code: 'custom', path: ['mitigation', name], message });
+    };
+    if (action === 'plain-upstream' && plainUpstream === undefined)
+      refuse('plain-upstream needs plainUpstream');
+    if (action === 'shorter-drafts' && (engine === undefined || !canShortenDrafts(engine)))
+      refuse('shorter-drafts needs an engine that has a field for it: llama-cpp or mistletoe');
+  }
 });
 
 /** Times in milliseconds, sizes in bytes. */
