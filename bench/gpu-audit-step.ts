@@ -1,7 +1,8 @@
 /**
  * One step of the audit's search on a GPU with models of the size that people serve: the gradients of a suffix, and the
  * scores of 512 candidates that change one token each. Random weights in a 7B and a 13B shape, each with an EAGLE-3 head;
- * prompt 64, suffix 20, tail 6, window 20. The same step in PyTorch (bfloat16, sdpa, the prompt's cache) in the same run.
+ * prompt 64, suffix 20, tail 6, window 20. What each kind of launch of one pass over candidates takes, and the same step in
+ * PyTorch (bfloat16, sdpa, the prompt's cache) in the same run.
  * Run: npm run bench:gpu-audit-step [-- SHAPES]
  */
 import { spawnSync } from 'node:child_process';
@@ -19,12 +20,18 @@ import { describeCause } from '../src/core/errors.js';
 import { packageRoot } from '../src/decode/bundled-models.js';
 import type { Target } from '../src/decode/target.js';
 import { loadDrafter } from '../src/draft/load-drafter.js';
+import { createCudaRuntime } from '../src/runtime/cuda/cuda-runtime.js';
+import { CudaDevice } from '../src/runtime/cuda/cuda-device.js';
+import { findDevices } from '../src/runtime/cuda/find-devices.js';
 import { writeRandomEagle3 } from './gpu-checkpoints.js';
-import type { ShapeName } from './gpu-models.js';
+import type { BenchDevice, ShapeName } from './gpu-models.js';
 import { chooseShapes, openBenchDevice, openRandomTarget, shapes } from './gpu-models.js';
+import { tabulate, WatchedDevice } from './launch-times.js';
 import { median, printTable, time } from './stopwatch.js';
 
 const lengths = { prompt: 64, suffix: 20, tail: 6, window: 20 };
+/** Rows of passes whose launches are looked at one by one. */
+const watchedRows = [4096, 12_288];
 const batchRows = [1024, 2048, 3072, 6144, 8192, 12_288, 24_576];
 
 for (const name of chooseShapes(['7B', '13B'])) {
@@ -44,7 +51,7 @@ interface StepTimes {
 
 async function measure(name: ShapeName, count: number): Promise<StepTimes> {
   const folder = mkdtempSync(join(tmpdir(), 'mistletoe-step-'));
-  const { runtime, device, name: deviceName } = openBenchDevice(name);
+  const { runtime, device, name: deviceName, watched } = openWatchedDevice(name);
   const taken = (): string =>
     device === undefined ? '?' : `${((device.totalBytes - device.freeBytes()) / 2 ** 30).toFixed(1)} GiB`;
   try {
@@ -108,11 +115,31 @@ async function measure(name: ShapeName, count: number): Promise<StepTimes> {
       }
     }
     printTable(results);
+    if (watched !== undefined) await lookAtPasses(target, watched, scorerFor);
     await programs.dispose();
     return { gradientMs: gradient.medianMs, scoringMs: measured[0] ?? NaN };
   } finally {
     await runtime.dispose();
     rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** What each kind of launch takes in a pass over the suffix and one over as many candidates as there is room for. */
+async function lookAtPasses(
+  target: Target,
+  watched: WatchedDevice,
+  scorerFor: (rowsPerPass: number) => Scorer,
+): Promise<void> {
+  for (const rows of watchedRows) {
+    const base = drawSuffix(target);
+    const candidates = drawEdits(target, base, Math.floor(rows / rowsBehind(0)), 0);
+    console.log(`\nthe suffix and ${candidates.length} candidates that differ from it in the first token`);
+    try {
+      const launches = await watched.watch(() => scorerFor(rows).score(base, candidates));
+      printTable(await tabulate(watched, launches, 3));
+    } catch (cause) {
+      console.log(describeCause(cause));
+    }
   }
 }
 
@@ -133,9 +160,19 @@ async function timeScoring(target: Target, scorer: Scorer, rowsPerPass: number, 
   return { times, firstMs, rowCount };
 }
 
+/** With the launches of a GPU watched. */
+function openWatchedDevice(name: ShapeName): BenchDevice & { readonly watched: WatchedDevice | undefined } {
+  if (findDevices().devices.length === 0) return { ...openBenchDevice(name), watched: undefined };
+  const watched = new WatchedDevice(CudaDevice.open());
+  const { device } = watched;
+  const runtime = createCudaRuntime(device, { productType: 'bfloat16' });
+  return { runtime, device, name: device.name, watched };
+}
+
+const rowsBehind = (first: number): number => lengths.suffix - first + lengths.tail + lengths.window;
+
 /** Rows that the passes of these candidates have, where passes are full: what lies before an edit is shared. */
 function countRows(candidates: readonly Candidate[], rowsPerPass: number): number {
-  const rowsBehind = (first: number): number => lengths.suffix - first + lengths.tail + lengths.window;
   const size = Math.max(1, Math.floor(rowsPerPass / rowsBehind(0)));
   const firsts = candidates.map(({ first }) => first).sort((left, right) => left - right);
   let rows = lengths.suffix;
@@ -178,9 +215,14 @@ function drawSuffix({ model }: Target): number[] {
   return drawTokens(lengths.suffix, model.configuration.vocabularySize);
 }
 
-function drawEdits({ model }: Target, base: readonly number[], count: number): Candidate[] {
+function drawEdits(
+  { model }: Target,
+  base: readonly number[],
+  count: number,
+  chosen?: number, // where all of them differ
+): Candidate[] {
   return Array.from({ length: count }, () => {
-    const first = Math.floor(Math.random() * base.length);
+    const first = chosen ?? Math.floor(Math.random() * base.length);
     const [token] = drawTokens(1, model.configuration.vocabularySize);
     return { suffixIds: base.with(first, token!), first };
   });

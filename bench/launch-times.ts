@@ -9,6 +9,8 @@ export interface WatchedLaunch {
   readonly kind: string;
   /** What it reads of weights: allocations that begin where one of its arguments points. */
   readonly weightBytes: number;
+  /** Operations of a product; 0 of what is no call of one. */
+  readonly flops: number;
   readonly again: () => void;
 }
 
@@ -49,14 +51,17 @@ export class WatchedDevice {
       compile: (source) => own.compile(source),
       launch: (launch) => {
         const { kernel, grid, block } = launch;
-        this.note(`${kernel.name} ${grid[0]} x ${block}`, launch.arguments.slice(1), () => {
+        const kind = `${kernel.name} ${grid[0]} x ${block}`;
+        this.note({ kind, flops: 0 }, launch.arguments.slice(1), () => {
           own.launch(launch);
         });
       },
       multiply: (product) => {
-        const { rows, inner, columns, batch, left, right } = product;
+        const { rows, inner, columns, batch, left, right, result } = product;
         const stack = batch === 1 ? '' : `${batch} x `;
-        this.note(`product ${stack}[${rows}, ${inner}, ${columns}]`, [left.address, right.address], () => {
+        const kind = `product ${stack}[${rows}, ${inner}, ${columns}] to ${result.type}`;
+        const flops = 2 * batch * rows * inner * columns;
+        this.note({ kind, flops }, [left.address, right.address], () => {
           own.multiply(product);
         });
       },
@@ -95,12 +100,16 @@ export class WatchedDevice {
     return time;
   }
 
-  private note(kind: string, pointers: readonly (Address | number)[], again: () => void): void {
+  private note(
+    what: Pick<WatchedLaunch, 'kind' | 'flops'>,
+    pointers: readonly (Address | number)[],
+    again: () => void,
+  ): void {
     const weightBytes = pointers
       .map((pointer) => (typeof pointer === 'bigint' ? (this.sizes.get(pointer) ?? 0) : 0))
       .filter((bytes) => bytes >= smallestMatrix)
       .reduce((sum, bytes) => sum + bytes, 0);
-    this.launches?.push({ kind, weightBytes, again });
+    this.launches?.push({ ...what, weightBytes, again });
     again();
   }
 }
@@ -120,6 +129,7 @@ export async function tabulate(
   const sum = measured.reduce((total, { time }) => total + time, 0);
   const line = (kind: string, own: readonly WatchedLaunch[], time: number): string[] => {
     const bytes = own.reduce((total, { weightBytes }) => total + weightBytes, 0);
+    const flops = own.reduce((total, launch) => total + launch.flops, 0);
     const isProduct = kind.startsWith('product');
     return [
       kind,
@@ -128,12 +138,13 @@ export async function tabulate(
       time.toFixed(0),
       isProduct ? (bytes / 1e6).toFixed(0) : '',
       isProduct ? (bytes / time / 1e6).toFixed(2) : '',
+      flops > 0 ? (flops / time / 1e6).toFixed(0) : '',
     ];
   };
   return [
-    ['launch', 'times', 'us each', 'us', 'MB of weights', 'TB/s'],
+    ['launch', 'times', 'us each', 'us', 'MB of weights', 'TB/s', 'TFLOP/s'],
     ...measured.map(({ kind, own, time }) => line(kind, own, time)),
-    ['sum of kinds', String(launches.length), '', sum.toFixed(0), '', ''],
-    ['all in their order', String(launches.length), '', whole.toFixed(0), '', ''],
+    ['sum of kinds', String(launches.length), '', sum.toFixed(0), '', '', ''],
+    ['all in their order', String(launches.length), '', whole.toFixed(0), '', '', ''],
   ];
 }
