@@ -1,0 +1,16 @@
+/** The options of `guard rehearse` as commander hands them over. */
+import type { DownloadFlags, MachineFlags, TemplateFlags } from './common-options.js';
+
+export interface RehearseFlags extends MachineFlags, TemplateFlags, DownloadFlags {
+  readonly target: string;
+  readonly drafter: string;
+  readonly draftLength: number;
+  readonly stageRequests: number;
+  readonly upstream?: string;
+  readonly keyEnv?: string;
+  readonly acceptedLength: number;
+  readonly prompts?: string;
+  readonly requests: number;
+  readonly maxNewTokens: number;
+  readonly falseAlarms?: number;
+}
