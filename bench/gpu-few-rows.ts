@@ -74,6 +74,7 @@ function describe(
     const products = Array.from({ length: matrices }, (_, m) => ({
       tensor: matmul(norm, weight(`w${index}.${m}`, [inner, columns])),
       weights: operand('bfloat16'),
+      type: matrices > 1 ? ('bfloat16' as const) : ('float32' as const),
     }));
     const [first, second] = products.map(({ tensor }) => tensor);
     const residual = place(input(`residual${index}`, [rows, columns]), 'float32');

@@ -65,6 +65,11 @@ const cases: readonly Case[] = [
     ...{ launches: 1, norms: { float32: 1, half: 1 } },
   },
   {
+    name: 'a gate that a product reads',
+    outputs: { y: multiply(matmul(multiply(silu(matmul(normed, w('a'))), matmul(normed, w('b'))), weight('down', [wide, 16])), 1 / 16) }, // prettier-ignore
+    ...{ launches: 2, norms: { float32: 1, half: 1 } },
+  },
+  {
     name: 'queries, keys and values of different sizes behind a norm',
     outputs: {
       q: matmul(normed, w('a')),

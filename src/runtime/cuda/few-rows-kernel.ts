@@ -9,7 +9,7 @@
  * block computes for itself, and what is stored may be anything that needs sums of the same row and column alone: a
  * residual added, or a gate times what it lets through, with two matrices read at once. Several such tensors of the same
  * rows (queries, keys and values) lie side by side in one launch. Rounding is that of the products it stands for: rows
- * are rounded to the type of the weights, sums are float32.
+ * are rounded to the type of the weights, sums are float32 and rounded as products by themselves are.
  */
 import type { Shape } from '../../graph/dimension.js';
 import type { Tensor, TensorOf } from '../../graph/tensor.js';
@@ -22,10 +22,17 @@ import { finishKernel } from './kernel-plan.js';
 import type { KernelOperand, KernelText } from './kernel-text.js';
 import { narrow, storageTypes } from './kernel-text.js';
 
+export interface FewRowsProduct {
+  readonly tensor: Tensor;
+  readonly weights: KernelOperand;
+  /** What it would be written as by itself. */
+  readonly type: FloatType;
+}
+
 /** One tensor that a launch makes. */
 export interface FewRowsPart {
   /** The products it is made of, one for each matrix; all parts of a launch have as many. */
-  readonly products: readonly { readonly tensor: Tensor; readonly weights: KernelOperand }[];
+  readonly products: readonly FewRowsProduct[];
   readonly columns: number;
   /** What is stored: a product, or what is computed of products element by element. */
   readonly tensor: Tensor;
@@ -295,6 +302,11 @@ function unpackWords(name: string, type: FloatType): string[] {
   });
 }
 
+function rounded(value: string, type: FloatType): string {
+  if (type === 'float32') return value;
+  return `${type === 'bfloat16' ? 'fromBfloat16' : 'fromFloat16'}(${narrow(type, value)})`;
+}
+
 /** The sums of a warp's threads, and each of its elements by one of them. */
 function storeParts(writing: FewRowsWriting): void {
   const { text, work, find, rows, matrices, lines } = writing;
@@ -318,7 +330,9 @@ function storeParts(writing: FewRowsWriting): void {
   text.block(`if (lane < ${rows * lines} && row < rows && place < ownColumns)`, () => {
     text.line('const int at = row * ownColumns + place;');
     work.parts.forEach(({ products, tensor, result }, index) => {
-      const names = new Map(products.map((product, m) => [product.tensor, `total${m}`]));
+      const names = new Map(
+        products.map((product, m) => [product.tensor, rounded(`total${m}`, product.type)]),
+      );
       const others: FindOperand = (other) => (other === tensor ? undefined : find(other));
       const code = new ElementCode(text, others, { at: 'at', names });
       text.block(work.parts.length === 1 ? '' : `if (ownPart == ${index})`, () => {

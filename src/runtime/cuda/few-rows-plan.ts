@@ -90,8 +90,8 @@ function findUnits(
   return units;
 }
 
-function isSuitable({ tensor, left, right, result }: ProductStep): boolean {
-  if (right.origin !== 'weight' || left.origin !== 'computed' || result.type !== 'float32') return false;
+function isSuitable({ tensor, left, right }: ProductStep): boolean {
+  if (right.origin !== 'weight' || left.origin !== 'computed') return false;
   if (right.tensor.shape.length !== 2) return false;
   const layout = requireProduct(tensor);
   const [columns, inner] = lieOf(right, layout.right.innerFirst);
@@ -165,7 +165,10 @@ function planGroup(group: readonly Unit[], replaced: readonly PlainStep[], find:
   const parts = group.map(({ products, map }): FewRowsPart => {
     const result = map?.result ?? products[0]!.result;
     return {
-      products: products.map((product) => ({ tensor: product.tensor, weights: product.right })),
+      products: products.map((product) => ({
+        ...{ tensor: product.tensor, weights: product.right },
+        type: product.result.type as FloatType,
+      })),
       columns: columnsOf(products[0]!),
       tensor: result.tensor,
       result,

@@ -5,7 +5,7 @@
  * name for the memory of what it reshapes.
  */
 import type { Shape } from '../../graph/dimension.js';
-import type { Tensor, TensorOf } from '../../graph/tensor.js';
+import type { Tensor } from '../../graph/tensor.js';
 import { sortTopologically } from '../../graph/tensor.js';
 import type { NamedTensors } from '../program.js';
 import type { ElementType, FloatType } from './device.js';
@@ -16,9 +16,9 @@ import { rootOf } from './memory-root.js';
 import type { KernelPlan } from './kernel-plan.js';
 import { fuseAttention } from './split-attention-plan.js';
 import { isRowOperation, planMap, planRows, planScatter, planSum } from './kernels.js';
-import { requireProduct } from './product-shape.js';
 import type { PlainStep, Place, Step } from './step.js';
 import { readsOf, resultsOf } from './step.js';
+import { ValueStorage } from './value-storage.js';
 
 export interface Schedule {
   readonly steps: readonly Step[];
@@ -50,6 +50,7 @@ class Scheduler {
   private readonly resident: ReadonlySet<Tensor>;
   private readonly steps: PlainStep[] = [];
   private readonly productType: ProductType;
+  private readonly storage: ValueStorage;
 
   constructor(
     private readonly outputs: NamedTensors,
@@ -61,6 +62,7 @@ class Scheduler {
       for (const input of new Set(tensor.inputs)) this.uses.set(input, (this.uses.get(input) ?? 0) + 1);
     }
     this.resident = this.findResident();
+    this.storage = new ValueStorage(this.order, outputs, this.resident, this.productType);
   }
 
   run(): Schedule {
@@ -114,54 +116,12 @@ class Scheduler {
     if (tensor.operation === 'input' || tensor.operation === 'weight' || this.isTable(tensor)) {
       const origin =
         tensor.operation === 'input' || tensor.operation === 'weight' ? tensor.operation : 'constant';
-      const place = createPlace(tensor, this.storedType(tensor), origin);
-      const isOnlyRead = origin === 'weight' && this.readersOf(tensor).every(({ operation }) => operation === 'contract'); // prettier-ignore
-      const isTurned = isOnlyRead && !this.isOutput(tensor) && this.wantsTurned(tensor);
+      const place = createPlace(tensor, this.storage.typeOf(tensor), origin);
+      const isTurned = origin === 'weight' && this.storage.isTurned(tensor);
       this.places.set(tensor, { ...place, isTurned });
       return;
     }
-    this.places.set(tensor, this.compute(tensor, this.storedType(tensor)));
-  }
-
-  /** What only products read is kept as they read it. */
-  private storedType(tensor: Tensor): ElementType {
-    const type = typeOf(tensor);
-    if (type !== 'float32' || this.productType === 'float32') return type;
-    if (tensor.operation === 'input' || tensor.operation === 'constant') return type;
-    const isOutput = this.isOutput(tensor);
-    const isForProducts = this.readersOf(tensor).every(
-      ({ operation }) => operation === 'contract' || operation === 'reshape',
-    );
-    if (tensor.operation === 'weight') return isForProducts ? this.productType : type;
-    return isForProducts && !isOutput && tensor.operation !== 'contract' ? this.productType : type;
-  }
-
-  private readersOf(tensor: Tensor): readonly Tensor[] {
-    return this.order.filter((reader) => reader.inputs.some((side) => rootOf(side) === tensor));
-  }
-
-  private isOutput(tensor: Tensor): boolean {
-    return Object.values(this.outputs).some((output) => rootOf(output) === tensor);
-  }
-
-  /**
-   * Whether the first product that reads a matrix of weights sums along its first axis. Such a matrix lies the other way
-   * round, as checkpoints have it: what makes one element then follows each other in memory. The first product is one of
-   * the forward pass, so that programs with gradients and without have the same matrix in common.
-   */
-  private wantsTurned(tensor: Tensor): boolean {
-    const products = this.readersOf(tensor).filter(({ operation }) => operation === 'contract');
-    const [first] = products;
-    const isDirect = products.every(({ inputs }) =>
-      inputs.every((side) => side === tensor || rootOf(side) !== tensor),
-    );
-    return (
-      first !== undefined &&
-      isDirect &&
-      tensor.shape.length === 2 &&
-      first.inputs[1] === tensor &&
-      requireProduct(first as TensorOf<'contract'>).right.innerFirst
-    );
+    this.places.set(tensor, this.compute(tensor, this.storage.typeOf(tensor)));
   }
 
   private compute(tensor: Tensor, type: ElementType): Place {
@@ -201,7 +161,7 @@ class Scheduler {
     if (known !== undefined) return known;
     // A weight is brought along in both types; what was computed is converted.
     const origin = place.origin === 'weight' ? 'weight' : 'computed';
-    const isTurned = origin === 'weight' && this.wantsTurned(place.tensor);
+    const isTurned = origin === 'weight' && this.storage.wantsTurned(place.tensor);
     const result = { ...createPlace(place.tensor, this.productType, origin), isTurned };
     this.narrowed.set(place, result);
     if (origin === 'computed') {
