@@ -238,7 +238,10 @@ async function speculate(
     const perLevel = drafter.parameterCount > 0 ? 1 : 0; // looking something up is no pass of anything
     return {
       close: () => undefined, // whoever opened it closes it
-      isDeterministic: inner.isDeterministic === true,
+      // Drafters that take turns (rotating-drafter.ts) are not all alike in this.
+      get isDeterministic() {
+        return inner.isDeterministic === true;
+      },
       get room() {
         return inner.room;
       },
