@@ -116,21 +116,25 @@ const views: { readonly [Name in Tensor['operation']]?: ViewCode<Name> } = {
   concatenate: (code, tensor, index) => {
     const { axis } = tensor.attributes;
     const axes = axesOf(code.text, index, tensor.shape);
-    let start = '0';
-    const parts = tensor.inputs.map((part, place) => {
-      const from = start;
-      const size = code.text.dimension(part.shape[axis]!);
-      start = start === '0' ? size : code.text.define('int', `${start} + ${size}`);
-      return {
-        when: place === tensor.inputs.length - 1 ? undefined : `${axes[axis]!} < ${start}`,
-        then: () => {
-          const own = [...axes];
-          if (from !== '0') own[axis] = code.text.define('int', `${axes[axis]!} - ${from}`);
-          return code.element(part, { axes: own });
-        },
-      };
-    });
-    return code.choose(elementType(tensor), parts);
+    const starts = ['0'];
+    for (const part of tensor.inputs.slice(0, -1)) {
+      const [last, size] = [starts.at(-1)!, code.text.dimension(part.shape[axis]!)];
+      starts.push(last === '0' ? size : code.text.define('int', `${last} + ${size}`));
+    }
+    // By halves: a pass joins what all layers made, and most of its parts would be asked for in vain.
+    const find = (from: number, until: number): string => {
+      if (until - from === 1) {
+        const own = [...axes];
+        if (from > 0) own[axis] = code.text.define('int', `${axes[axis]!} - ${starts[from]!}`);
+        return code.element(tensor.inputs[from]!, { axes: own });
+      }
+      const middle = (from + until) >> 1;
+      return code.choose(elementType(tensor), [
+        { when: `${axes[axis]!} < ${starts[middle]!}`, then: () => find(from, middle) },
+        { when: undefined, then: () => find(middle, until) },
+      ]);
+    };
+    return find(0, tensor.inputs.length);
   },
   gatherRows: (code, { inputs: [table, indices], shape }, index) => {
     const axes = axesOf(code.text, index, shape);

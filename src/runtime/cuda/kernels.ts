@@ -9,7 +9,7 @@ import type { FindOperand } from './element-code.js';
 import { axesOf } from './element-code.js';
 import type { KernelPlan, Writing } from './kernel-plan.js';
 import { writeKernel } from './kernel-plan.js';
-import type { KernelOperand } from './kernel-text.js';
+import type { KernelOperand, KernelText } from './kernel-text.js';
 
 /** Each element of a tensor by itself, into memory. */
 export function planMap(tensor: Tensor, result: KernelOperand, find: FindOperand): KernelPlan {
@@ -25,7 +25,11 @@ export function planMap(tensor: Tensor, result: KernelOperand, find: FindOperand
 type RowOperation =
   'softmax' | 'logSoftmax' | 'rmsNorm' | 'reduceMaximum' | 'argmax' | 'topValues' | 'topIndices';
 
-const overRow = 'for (int j = threadIdx.x; j < width; j += blockDim.x)';
+/** All elements of a row. A thread that has several of them loads some at once. */
+function overRow(text: KernelText, write: () => void): void {
+  text.line('#pragma unroll 4');
+  text.block('for (int j = threadIdx.x; j < width; j += blockDim.x)', write);
+}
 
 interface RowWriting extends Writing {
   /** The element of the row at j. */
@@ -38,7 +42,7 @@ const rowOperations: {
   softmax: (_, writing) => {
     const { text, element, result } = writing;
     const total = writeExponentials(writing);
-    text.block(overRow, () => {
+    overRow(text, () => {
       text.store(result, 'row * width + j', `expf(${element()} - largest) / ${total}`);
     });
   },
@@ -46,18 +50,18 @@ const rowOperations: {
     const { text, element, result } = writing;
     const total = writeExponentials(writing);
     text.line(`const float logarithm = logf(${total});`);
-    text.block(overRow, () => {
+    overRow(text, () => {
       text.store(result, 'row * width + j', `${element()} - largest - logarithm`);
     });
   },
   rmsNorm: ({ attributes: { epsilon }, inputs: [, scale] }, { text, code, element, result }) => {
     text.line('float squares = 0.0f;');
-    text.block(overRow, () => {
+    overRow(text, () => {
       const value = element();
       text.line(`squares += ${value} * ${value};`);
     });
     text.line(`const float factor = 1.0f / sqrtf(blockSum(squares) / width + ${Math.fround(epsilon)}f);`);
-    text.block(overRow, () => {
+    overRow(text, () => {
       const weight = code.element(scale!, { flat: 'j' });
       text.store(result, 'row * width + j', `${element()} * factor * ${weight}`);
     });
@@ -87,7 +91,7 @@ const rowOperations: {
 
 function writeMaximum({ text, element }: RowWriting): void {
   text.line('float part = -INFINITY;');
-  text.block(overRow, () => {
+  overRow(text, () => {
     text.line(`part = fmaxf(part, ${element()});`);
   });
   text.line('const float largest = blockMaximum(part);');
@@ -98,7 +102,7 @@ function writeExponentials(writing: RowWriting): string {
   writeMaximum(writing);
   const { text, element } = writing;
   text.line('float powers = 0.0f;');
-  text.block(overRow, () => {
+  overRow(text, () => {
     text.line(`powers += expf(${element()} - largest);`);
   });
   text.line('const float total = blockSum(powers);');
@@ -113,7 +117,7 @@ function writeRanks(writing: RowWriting, count: number, take: (writing: RowWriti
   text.block(`for (int rank = 0; rank < ${count}; rank++)`, () => {
     text.line('float best = -INFINITY;');
     text.line('int place = 0x7fffffff;');
-    text.block(overRow, () => {
+    overRow(text, () => {
       const value = element();
       text.line(
         `if ((rank == 0 || comesBefore(bound, last, ${value}, j)) && comesBefore(${value}, j, best, place)) { best = ${value}; place = j; }`,
@@ -163,7 +167,7 @@ export function planSum(tensor: TensorOf<'sum'>, result: KernelOperand, find: Fi
     text.block(`for (int row = blockIdx.x; row < ${text.count(tensor.shape)}; row += gridDim.x)`, () => {
       text.line('float part = 0.0f;');
       const kept = axesOf(text, { flat: 'row' }, tensor.shape);
-      text.block(overRow, () => {
+      overRow(text, () => {
         const inner = axesOf(text, { flat: 'j' }, summed);
         const index = x!.shape.map((_, axis) => {
           const place = axes.indexOf(axis);
