@@ -11,7 +11,7 @@ const mostActions = 200;
 export class GuardMemory {
   running = 0;
   private readonly startedMs = Date.now();
-  private readonly requests: ShownRequest[] = [];
+  private readonly requests: { readonly record: RequestRecord; readonly verdict: Verdict }[] = [];
   private readonly actions: ActionEvent[] = [];
   private readonly counts = { requests: 0, withoutTelemetry: 0, failed: 0 };
 
@@ -21,11 +21,8 @@ export class GuardMemory {
   ) {}
 
   addRequest(record: RequestRecord, verdict: Verdict): void {
-    const shown: Omit<RequestRecord, 'promptPrint'> & { promptPrint?: unknown } = { ...record };
-    delete shown.promptPrint;
-    const { speculation, status, ending, upstream } = shown;
-    const acceptedLength = speculation === null ? null : meanAcceptedLength(speculation);
-    this.requests.push({ ...shown, verdict, acceptedLength });
+    const { speculation, status, ending, upstream } = record;
+    this.requests.push({ record, verdict });
     if (this.requests.length > 2 * mostRequests) this.requests.splice(0, mostRequests);
     this.counts.requests++;
     const isAnswer = status >= 200 && status < 300;
@@ -49,11 +46,19 @@ export class GuardMemory {
       streams,
       requests: this.requests
         .slice(-mostRequests)
-        .filter(({ endedMs }) => endedMs > sinceMs)
+        .filter(({ record }) => record.endedMs > sinceMs)
+        .map(({ record, verdict }) => show(record, verdict))
         .reverse(),
       alarms: alarms.filter(({ atMs }) => atMs > sinceMs),
       actions: this.actions.filter(({ atMs }) => atMs > sinceMs).reverse(),
       counts: { ...this.counts, running: this.running },
     };
   }
+}
+
+function show(record: RequestRecord, verdict: Verdict): ShownRequest {
+  const { speculation } = record;
+  const shown: Omit<RequestRecord, 'promptPrint'> & { promptPrint?: unknown } = { ...record };
+  delete shown.promptPrint;
+  return { ...shown, verdict, acceptedLength: speculation === null ? null : meanAcceptedLength(speculation) };
 }

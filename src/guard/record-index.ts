@@ -203,7 +203,9 @@ function openDatabase(path: string): SqliteDatabase {
   const database = new sqlite.Database(path);
   try {
     // It can be made anew from the segments, so that nothing needs to wait for the disk.
-    database.exec('PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF; PRAGMA cache_size = -8192;');
+    database.exec(
+      'PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF; PRAGMA cache_size = -8192;',
+    );
     const { user_version: found } = database.get('PRAGMA user_version') as unknown as {
       readonly user_version: number;
     };

@@ -1,4 +1,12 @@
-import { appendFileSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  appendFileSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import type { FileHandle } from 'node:fs/promises';
 import { open } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -129,6 +137,24 @@ describe('the log', () => {
     expect(notices[0]).toContain('ENOSPC');
     expect(notices[1]).toContain('4 were lost');
   });
+
+  it.skipIf(!existsSync('/dev/full'))(
+    'goes on where the system itself says that the disk is full',
+    async () => {
+      const notices: string[] = [];
+      const openFile = (): Promise<FileHandle> => open('/dev/full', 'w');
+      const onNotice = (message: string): void => void notices.push(message);
+      const log = await RecordLog.open(optionsFor(freshFolder(), { openFile, onNotice }));
+      for (const index of count(3)) {
+        log.add(entryOf(index));
+        await log.flush();
+      }
+      await log.close();
+      expect(log.lost).toBe(3);
+      expect(notices).toHaveLength(1);
+      expect(notices[0]).toContain('no space left on device');
+    },
+  );
 
   it('bounds what waits for a disk that hangs', async () => {
     const folder = freshFolder();

@@ -3,7 +3,7 @@
  * everybody as one. A key itself is never kept: it is hashed under a secret of this installation, so that not even a
  * guessed key can be recognised in the records. Names are bounded in length and number; who finds no place is `other`.
  */
-import { createHmac, randomBytes } from 'node:crypto';
+import { hash, randomBytes } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { isMissing } from '../core/bounded-file.js';
@@ -50,7 +50,7 @@ function nameKey(rawHeaders: RawHeaders, secret: string): string {
   const key = valuesOf(rawHeaders, 'authorization')[0] ?? valuesOf(rawHeaders, 'x-api-key')[0];
   const bare = key?.replace(/^bearer\s+/i, '').trim() ?? '';
   if (bare === '') return nobody;
-  return `key-${createHmac('sha256', secret).update(bare).digest('hex').slice(0, 12)}`;
+  return `key-${hash('sha256', `${secret} ${bare}`).slice(0, 12)}`;
 }
 
 function nameHeader(rawHeaders: RawHeaders, header: string): string {

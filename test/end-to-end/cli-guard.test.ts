@@ -1,0 +1,159 @@
+/** The guard as a command: what it refuses, how it ends, and what a kill leaves behind. */
+import type { ChildProcess } from 'node:child_process';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { afterAll, afterEach, describe, expect, it } from 'vitest';
+import { run } from '../../src/cli/program.js';
+import { readRecords } from '../../src/guard/record-segments.js';
+import type { FakeEngine } from '../../src/guard/testing/fake-engine.js';
+import { startFakeEngine } from '../../src/guard/testing/fake-engine.js';
+import type { FakeTerminalOptions } from '../support/fake-terminal.js';
+import { createFakeTerminal } from '../support/fake-terminal.js';
+import type { Outcome } from '../support/run-command.js';
+import { transpileForTests } from '../support/transpiled-sources.js';
+
+const folder = mkdtempSync(join(tmpdir(), 'cli-guard-'));
+const { main } = transpileForTests('cli-guard');
+const engines: FakeEngine[] = [];
+afterEach(async () => {
+  for (const engine of engines.splice(0)) await engine.close();
+});
+afterAll(() => {
+  rmSync(folder, { recursive: true });
+});
+
+async function guard(argv: readonly string[], options: FakeTerminalOptions = {}): Promise<Outcome> {
+  const terminal = createFakeTerminal(options);
+  const code = await run(['guard', ...argv], terminal);
+  return { code, ...terminal.written };
+}
+
+async function startEngine(): Promise<FakeEngine> {
+  const engine = await startFakeEngine();
+  engines.push(engine);
+  return engine;
+}
+
+const body = JSON.stringify({ model: 'm', messages: [{ role: 'user', content: 'hi' }] });
+const ask = (url: string): Promise<Response> => fetch(`${url}/v1/chat/completions`, { method: 'POST', body });
+const addressIn = (text: string): string | undefined => /^guard +(http:\S+)$/m.exec(text)?.[1];
+
+describe('mistletoe guard', () => {
+  it('shows what is in force, flags before the file', async () => {
+    const file = join(folder, 'guard.yaml');
+    writeFileSync(file, 'upstream: http://127.0.0.1:9\nport: 1\n');
+    const { code, out } = await guard([
+      '-c',
+      file,
+      '--port',
+      '7',
+      '--tenant',
+      'header:X-Team',
+      '--show-config',
+    ]);
+    expect(code).toBe(0);
+    expect(out).toContain('upstream: http://127.0.0.1:9\n');
+    expect(out).toContain('port: 7\n');
+    expect(out).toContain('  from: header\n  header: X-Team\n');
+  });
+
+  it.each([
+    [[], 'Give --upstream'],
+    [['-u', 'nowhere'], '--upstream: upstream: expected an address'],
+    [['-u', 'http://a', '--tenant', 'cookie'], 'all, key or header:NAME'],
+    [['-u', 'http://a', '--action', 'plain-upstream'], 'needs plainUpstream'],
+    [['--scrape', 'http://a', '-u', 'http://b'], 'beside --scrape'],
+    [['-c', '/nowhere/guard.yaml'], '/nowhere/guard.yaml'],
+  ])('%j is refused', async (argv, expected) => {
+    const { code, err } = await guard(argv);
+    expect(code).toBe(2);
+    expect(err).toContain(expected);
+  });
+
+  it('refuses a file with its line and column', async () => {
+    const file = join(folder, 'wrong.yaml');
+    writeFileSync(file, 'upstream: http://127.0.0.1:9\nlimits:\n  readSize: much\n');
+    const { code, err } = await guard(['-c', file]);
+    expect(code).toBe(2);
+    expect(err).toContain(`${file}:3:13: limits.readSize: expected a size`);
+  });
+
+  it('passes requests on, tells them, and ends when asked to', async () => {
+    const engine = await startEngine();
+    let answered: Promise<number> | undefined;
+    const { code, out, err } = await guard(['-u', engine.url, '--port', '0', '--log-requests'], {
+      onError(text, { interrupt }) {
+        const url = addressIn(text);
+        if (url === undefined) return;
+        answered = ask(url).then(async (response) => {
+          await response.text();
+          const page = await fetch(`${url}/mistletoe`);
+          expect(await page.text()).toContain('<html');
+          interrupt();
+          return response.status;
+        });
+      },
+    });
+    expect(await answered).toBe(200);
+    expect(code).toBe(0);
+    expect(JSON.parse(out)).toMatchObject({ event: 'request-end', 'gen_ai.request.model': 'm' });
+    expect(err).toContain('Shuts down');
+  });
+});
+
+describe('kill -9', () => {
+  it('loses nothing that was written a second before, and the next start goes on', async () => {
+    const engine = await startEngine();
+    const records = join(folder, 'records');
+    let written = 0;
+    for (let round = 0; round < 2; round++) {
+      const { child, url } = await spawnGuard(engine.url, records);
+      for (let count = 0; count < 20; count++) expect((await ask(url)).status).toBe(200);
+      written += 20;
+      await until(async () => (await countRecords(records)) === written);
+      // One more, which may be lost: the kill comes within its second.
+      await (await ask(url)).text();
+      const ended = once(child, 'exit');
+      child.kill('SIGKILL');
+      await ended;
+      const left = await countRecords(records);
+      expect([written, written + 1]).toContain(left);
+      written = left;
+    }
+    const { child, url } = await spawnGuard(engine.url, records);
+    const found = await fetch(`${url}/mistletoe/api/records?limit=1000`);
+    const { entries } = (await found.json()) as { entries: object[] };
+    expect(entries).toHaveLength(written);
+    const ended = once(child, 'exit');
+    child.kill('SIGTERM');
+    await ended;
+  });
+});
+
+async function spawnGuard(upstream: string, records: string): Promise<{ child: ChildProcess; url: string }> {
+  const words = ['guard', '-u', upstream, '--port', '0', '--records', records];
+  const child = spawn(process.execPath, [main, ...words], { stdio: ['ignore', 'ignore', 'pipe'] });
+  let seen = '';
+  for await (const line of createInterface({ input: child.stderr })) {
+    seen += `${line}\n`;
+    if (line.startsWith('page')) break;
+  }
+  const url = addressIn(seen);
+  if (url === undefined) throw new Error(seen);
+  return { child, url };
+}
+
+async function countRecords(path: string): Promise<number> {
+  let count = 0;
+  for await (const entry of readRecords(path)) if (entry.kind === 'request') count++;
+  return count;
+}
+
+/** The log is written every second; how long that takes is not looked at. */
+async function until(holds: () => Promise<boolean>): Promise<void> {
+  while (!(await holds())) await new Promise((resolve) => setTimeout(resolve, 50));
+}
