@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { WorkerTokenEvent } from '../../src/decode/engine-messages.js';
 import type * as engineWorker from '../../src/decode/engine-worker.js';
 import { bundledTarget } from '../../src/decode/bundled-models.js';
 import { findDrafter } from '../../src/decode/find-drafter.js';
@@ -108,6 +109,79 @@ describe('an engine in a thread', () => {
       expect(streams[index]).toEqual({ ids: alone.tokenIds, text: alone.text });
       expect('acceptance' in answer).toBe(one.drafter !== undefined);
     }
+  });
+
+  it('gives several answers to one prompt, each that of its own seed, whether the prompt is long or short', async () => {
+    const long = `Name the largest of these: ${'cat, dog, elephant, mouse, '.repeat(8)}`;
+    for (const [prompt, drafter] of [
+      [long, 'head'],
+      [long, undefined],
+      ['Why?', 'small'],
+    ] as const) {
+      const options = {
+        ...{ maxNewTokens: 10, sampling: { temperature: 1.5 }, seed: 3 },
+        ...(drafter === undefined ? {} : { drafter, policy: 'chain:3' }),
+      };
+      const told = new Map<number, number[]>();
+      const several = await worker.generateSeveral(prompt, 3, {
+        ...options,
+        onProgress: ({ tokens }, index) => {
+          told.set(index, [...(told.get(index) ?? []), ...tokens.map(({ id }) => id)]);
+        },
+      });
+      expect(several).toHaveLength(3);
+      for (const [index, { tokenIds }] of several.entries()) {
+        const alone = await worker.generate(prompt, { ...options, seed: 3 + index });
+        expect(tokenIds).toEqual(alone.tokenIds);
+        expect(told.get(index)).toEqual(tokenIds);
+      }
+    }
+  });
+
+  it('tells all that a pass brought at once', async () => {
+    const passes: { tokens: number; accepted: number[] }[] = [];
+    const answer = await worker.generate(asked[1]!.prompt, {
+      ...{ drafter: 'head', policy: 'chain:4', maxNewTokens: 40 },
+      onProgress: ({ tokens, steps }) => {
+        passes.push({ tokens: tokens.length, accepted: steps.map(({ accepted }) => accepted) });
+      },
+    });
+    const [first, ...later] = passes;
+    expect(first).toEqual({ tokens: 1, accepted: [] });
+    const { acceptance } = answer as Extract<typeof answer, { acceptance: unknown }>;
+    expect(later.map(({ accepted }) => accepted[0]! + 1)).toEqual(acceptance.acceptedLengths);
+    // The answer may end within what the last pass accepted.
+    for (const { tokens, accepted } of later.slice(0, -1)) expect(tokens).toBe(accepted[0]! + 1);
+  });
+
+  it('gives the likelihoods of tokens, spelled out, and takes token ids as a prompt', async () => {
+    const promptIds = await target.tokenizer.encode('Once upon');
+    const tokens: WorkerTokenEvent[] = [];
+    const { tokenIds } = await worker.generate(promptIds, {
+      ...{ maxNewTokens: 6, topLikelihoods: 2 },
+      onToken: (event) => tokens.push(event),
+    });
+    expect(tokens.map(({ likelihood }) => likelihood!.id)).toEqual(tokenIds);
+    expect(tokens.every(({ likelihood }) => likelihood!.top[0]!.logprob === likelihood!.logprob)).toBe(true);
+    expect(tokens.map(({ likelihood }) => likelihood!.top.length)).toEqual([2, 2, 2, 2, 2, 2]);
+    await expect(worker.generate(promptIds, { maxPromptTokens: 1 })).rejects.toMatchObject({
+      code: 'context',
+    });
+  });
+
+  it('knows who runs and who waits', async () => {
+    const controller = new AbortController();
+    const long = { maxNewTokens: 400, signal: controller.signal, sampling: { temperature: 2 } };
+    const running = worker.generateSeveral('Tell me a story.', 6, long);
+    const seen: unknown[] = [];
+    while (seen.length === 0) {
+      const { running, waiting } = await worker.load();
+      if (running > 0) seen.push([running, waiting]);
+    }
+    expect(seen).toEqual([[4, 2]]);
+    controller.abort();
+    await running;
+    expect(await worker.load()).toEqual({ running: 0, waiting: 0, usedBytes: 0 });
   });
 
   it('leaves this thread free to turn while it works', async () => {
