@@ -33,19 +33,15 @@ const tunings: readonly FewRowsTuning[] =
         const [threads, resident, lines, depth] = text.split(',').map(Number) as [number, number, number, number]; // prettier-ignore
         return { threads, blocks: processors * resident, resident, lines, depth };
       })
-    : [256, 512, 1024].flatMap((threads) =>
-        [512, 1024, 2048]
-          .filter((all) => all >= threads)
-          .flatMap((all) =>
-            [1, 2, 4].flatMap((lines) =>
-              [2, 4, 8]
-                .filter((depth) => lines * depth >= 4 && lines * depth <= 16)
-                .map((depth) => {
-                  const resident = all / threads;
-                  return { threads, blocks: processors * resident, resident, lines, depth };
-                }),
-            ),
+    : [256, 512].flatMap((threads) =>
+        [512, 1024].flatMap((all) =>
+          [1, 2].flatMap((lines) =>
+            [4, 8].map((loads) => {
+              const resident = all / threads;
+              return { threads, blocks: processors * resident, resident, lines, depth: loads / lines };
+            }),
           ),
+        ),
       );
 
 interface Shape {
