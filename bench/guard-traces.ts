@@ -1,0 +1,167 @@
+/**
+ * Steps of benign and of attacked requests, for benches of the guard. Decoding takes minutes and looking at steps takes
+ * seconds, so the steps are kept as JSONL under out/guard-traces, one file for each drafter, and only what is missing is
+ * decoded.
+ *
+ * Benign prompts are those of the three sets and the bundled ones. Half of them is for calibration, the other half is held
+ * out; prompts that some suffix was made for are always held out. Where the folder of the sets has training questions, some
+ * of them are further calibration: an operator has more than a hundred requests to learn from.
+ */
+import { existsSync, mkdirSync, readFileSync } from 'node:fs';
+import { appendFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { BundledDrafter } from '../src/decode/bundled-drafters.js';
+import { bundledDrafterFolder } from '../src/decode/bundled-drafters.js';
+import { bundledPrompts, bundledTarget, packageRoot } from '../src/decode/bundled-models.js';
+import { Engine } from '../src/decode/engine.js';
+import { always, decodeSpeculative } from '../src/decode/speculative.js';
+import type { Target } from '../src/decode/target.js';
+import { openTarget, requestFor } from '../src/decode/target.js';
+import { resolvePolicy } from '../src/draft/grow-tree.js';
+import { loadDrafter } from '../src/draft/load-drafter.js';
+import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
+import { loadPrompts } from '../src/text/prompt-set.js';
+import { promptSets } from './saved-audit.js';
+
+export const draftLength = 4;
+export const newTokens = 128;
+export const traceFolder = join(packageRoot, 'out/guard-traces');
+
+export type TraceKind = 'benign' | 'same-answer' | 'slow-answer';
+
+export interface TracePlan {
+  /** Unique among the requests of a drafter. */
+  readonly id: string;
+  readonly prompt: string;
+  readonly set: string;
+  readonly kind: TraceKind;
+  readonly half: 'calibration' | 'held-out';
+  /** The drafter that the suffix was made for; null for benign prompts. */
+  readonly madeFor: BundledDrafter | null;
+  readonly text: string;
+}
+
+export interface Trace extends Omit<TracePlan, 'text'> {
+  readonly promptTokens: number;
+  readonly tokens: number;
+  /** [step] */
+  readonly accepted: readonly number[];
+  readonly proposed: readonly number[];
+}
+
+export interface Attack {
+  readonly drafter: BundledDrafter;
+  readonly prompt: string;
+  readonly kind: 'same-answer' | 'slow-answer';
+  readonly suffix: string;
+}
+
+export const attacks = readLines(join(packageRoot, 'bench/guard-attacks.jsonl')) as readonly Attack[];
+
+/** The same prompts for every drafter, with so many of the training questions. */
+export async function planBenign(trainingQuestions: number): Promise<readonly TracePlan[]> {
+  const folder = join(packageRoot, '../shared/data');
+  const attacked = new Set(attacks.map(({ prompt }) => prompt));
+  const shared = { kind: 'benign', madeFor: null } as const;
+  const sources = [...promptSets.map((set) => [set, set] as const), ['bundled', bundledPrompts] as const];
+  const plans: TracePlan[] = [];
+  for (const [set, source] of sources) {
+    for (const { id, text } of await loadPrompts(source, { folder })) {
+      const prompt = `${set}-${id}`;
+      plans.push({ ...shared, id: prompt, prompt, set, half: 'held-out', text });
+    }
+  }
+  // Every other of those without a suffix, until calibration has half of all.
+  const free = plans.filter(({ prompt }) => !attacked.has(prompt));
+  const wanted = Math.floor(plans.length / 2);
+  const chosen = new Set(
+    free.filter(
+      (_, index) =>
+        Math.floor((index * wanted) / free.length) < Math.floor(((index + 1) * wanted) / free.length),
+    ),
+  );
+  const training = join(folder, 'train.jsonl');
+  const questions = existsSync(training) ? (await loadPrompts(training)).slice(0, trainingQuestions) : [];
+  return [
+    ...plans.map((plan) => (chosen.has(plan) ? { ...plan, half: 'calibration' as const } : plan)),
+    ...questions.map(({ id, text }): TracePlan => {
+      const prompt = `train-${id}`;
+      return { ...shared, id: prompt, prompt, set: 'train', half: 'calibration', text };
+    }),
+  ];
+}
+
+/** The suffixes that were made for one drafter, behind their prompts. */
+export function planAttacks(benign: readonly TracePlan[], madeFor: BundledDrafter): readonly TracePlan[] {
+  const texts = new Map(benign.map((plan) => [plan.prompt, plan]));
+  return attacks
+    .filter(({ drafter }) => drafter === madeFor)
+    .flatMap(({ prompt, kind, suffix }): TracePlan[] => {
+      const clean = texts.get(prompt);
+      if (clean === undefined) return [];
+      const id = `${prompt}+${kind}-${madeFor}`;
+      return [
+        { ...{ id, prompt, kind, madeFor }, set: clean.set, half: 'held-out', text: clean.text + suffix },
+      ];
+    });
+}
+
+/** Reads what is kept and decodes the rest. */
+export async function traceAll(
+  drafter: BundledDrafter,
+  plans: readonly TracePlan[],
+): Promise<readonly Trace[]> {
+  mkdirSync(traceFolder, { recursive: true });
+  const path = join(traceFolder, `${drafter}.jsonl`);
+  const kept = new Map(
+    (existsSync(path) ? (readLines(path) as readonly Trace[]) : []).map((trace) => [trace.id, trace]),
+  );
+  const missing = plans.filter(({ id }) => !kept.has(id));
+  if (missing.length > 0) {
+    process.stderr.write(`${drafter}: ${missing.length} requests to decode\n`);
+    await decodeTraces(drafter, missing, async (trace) => {
+      kept.set(trace.id, trace);
+      await appendFile(path, `${JSON.stringify(trace)}\n`);
+    });
+  }
+  // The halves are the plan's: which prompts are attacked may have changed since they were decoded.
+  return plans.map(({ id, half }) => ({ ...kept.get(id)!, half }));
+}
+
+async function decodeTraces(
+  name: BundledDrafter,
+  plans: readonly TracePlan[],
+  keep: (trace: Trace) => Promise<void>,
+): Promise<void> {
+  const runtime = createOnnxRuntime({ threads: 2 });
+  const target: Target = await openTarget(bundledTarget, { runtime });
+  const drafter = await loadDrafter(bundledDrafterFolder(name), {
+    target: target.model,
+    tokenizer: target.tokenizer,
+  });
+  const policy = always(resolvePolicy({ kind: 'chain', length: draftLength }, drafter));
+  const engine = new Engine({ concurrency: 8 });
+  await Promise.all(
+    plans.map(async ({ text, ...plan }) => {
+      const request = await requestFor(target, text, { maxNewTokens: newTokens });
+      const { steps, tokenIds } = await engine.run((meeting) =>
+        decodeSpeculative(target.model, drafter, { ...request, policy, mustDraft: true, meeting }),
+      );
+      await keep({
+        ...plan,
+        promptTokens: request.promptIds.length,
+        tokens: tokenIds.length,
+        accepted: steps.map(({ accepted }) => accepted),
+        proposed: steps.map(({ proposed }) => proposed),
+      });
+    }),
+  );
+  await runtime.dispose();
+}
+
+function readLines(path: string): readonly unknown[] {
+  return readFileSync(path, 'utf8')
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => JSON.parse(line) as unknown);
+}
