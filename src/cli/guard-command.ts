@@ -2,8 +2,9 @@ import { type Command, InvalidArgumentError, Option } from 'commander';
 import { guardActions } from '../guard/guard-actions.js';
 import { engineNames } from '../guard/request-record.js';
 import type { CommandContext } from './command-context.js';
-import type { GuardFlags } from './guard-flags.js';
+import type { GuardFlags, ReplayFlags } from './guard-flags.js';
 import { number, wholeNumber } from './option-values.js';
+import { addRehearseCommand } from './rehearse-command.js';
 
 export function addGuardCommand(program: Command, context: CommandContext): void {
   const command = program
@@ -13,6 +14,7 @@ export function addGuardCommand(program: Command, context: CommandContext): void
       'A reverse proxy in front of an OpenAI-compatible engine (vLLM, SGLang, TensorRT-LLM, llama.cpp, mistletoe serve). Requests and answers pass untouched; how drafts fare is read from the answers, learnt, and watched. With --scrape it reads an engine’s metrics instead and passes nothing.',
     )
     .helpOption('-h, --help', 'print this help')
+    .enablePositionalOptions() // what stands behind replay and rehearse is theirs
     .optionsGroup('What to watch:')
     .option('-u, --upstream <url>', 'the engine, as http://127.0.0.1:8000')
     .option('--plain-upstream <url>', 'an engine of the same model without speculative decoding')
@@ -35,11 +37,7 @@ export function addGuardCommand(program: Command, context: CommandContext): void
     )
     .optionsGroup('Alarms, and what follows:')
     .option('--tenant <rule>', 'who asked: all, key, or header:NAME (default: all)', readTenant)
-    .option(
-      '--false-alarms <share>',
-      'share of benign requests that may ring (default: 0.01)',
-      number({ above: 0, most: 0.5, expected: 'a number above 0 and up to 0.5' }),
-    )
+    .option('--false-alarms <share>', 'share of benign requests that may ring (default: 0.01)', falseAlarms)
     .addOption(
       new Option('--action <name>', 'what is done about a tenant in alarm (default: observe)').choices(
         guardActions,
@@ -57,8 +55,37 @@ export function addGuardCommand(program: Command, context: CommandContext): void
     const { runGuard } = await import('./guard-action.js');
     context.exitCode = await runGuard(flags, context.terminal);
   });
+  addReplayCommand(command, context);
+  addRehearseCommand(command, context);
 }
 
+function addReplayCommand(guard: Command, context: CommandContext): void {
+  const command = guard
+    .command('replay')
+    .summary('what would have rung on recorded requests')
+    .description(
+      'Sends recorded requests through a monitor that begins knowing nothing, in their order, and tells what rang. With other rates of false alarms it answers what they would have cost.',
+    )
+    .helpOption('-h, --help', 'print this help')
+    .argument('<file>', 'a file of records, or the folder of a guard')
+    .option('--false-alarms <share>', 'share of benign requests that may ring (default: 0.01)', falseAlarms)
+    .option(
+      '--false-alarms-per-week <number>',
+      'alarms about tenants, or everybody, without a cause (default: 1)',
+      number({ above: 0, most: 1e6, expected: 'a number above 0 and up to 1000000' }),
+    )
+    .addOption(
+      new Option('--format <format>', 'text for people, json for programs')
+        .choices(['text', 'json'])
+        .default('text'),
+    );
+  command.action(async (file: string, flags: ReplayFlags) => {
+    const { runReplay } = await import('./guard-replay.js');
+    context.exitCode = await runReplay(file, flags, context.terminal);
+  });
+}
+
+const falseAlarms = number({ above: 0, most: 0.5, expected: 'a number above 0 and up to 0.5' });
 const seconds = number({ least: 1, most: 86_400, expected: 'a number from 1 to 86400' });
 
 function readTenant(text: string): GuardFlags['tenant'] {
@@ -76,6 +103,7 @@ Examples:
                                                               a tenant in alarm goes where nothing is drafted
   mistletoe guard --scrape http://127.0.0.1:8000/metrics      no proxy: counters alone
   mistletoe guard --config guard.yaml --show-config           is the file right?
+  mistletoe guard replay ./guard --false-alarms 0.001         what would have rung?
 
 The page is at /mistletoe, metrics for Prometheus at /mistletoe/metrics. Alarms, actions and requests go to stdout, one
 line of JSON each, under OpenTelemetry’s names; everything else to stderr. Ctrl-C takes no new requests and lets

@@ -44,3 +44,9 @@ export function flagValues(flags: GuardFlags): FlagValue[] {
   ];
   return all.filter(({ value }) => value !== undefined);
 }
+
+export interface ReplayFlags {
+  readonly falseAlarms?: number;
+  readonly falseAlarmsPerWeek?: number;
+  readonly format: 'text' | 'json';
+}

@@ -105,6 +105,31 @@ describe('mistletoe guard', () => {
   });
 });
 
+describe('mistletoe guard replay', () => {
+  it('reads what the guard wrote', async () => {
+    const engine = await startEngine();
+    const records = join(folder, 'to-replay');
+    let asked: Promise<void> | undefined;
+    await guard(['-u', engine.url, '--port', '0', '--records', records], {
+      onError(text, { interrupt }) {
+        const url = addressIn(text);
+        if (url === undefined) return;
+        asked = (async () => {
+          for (let count = 0; count < 12; count++) await (await ask(url)).text();
+          interrupt();
+        })();
+      },
+    });
+    await asked;
+    const { code, out, err } = await guard(['replay', records, '--false-alarms', '0.02']);
+    expect([code, err]).toEqual([0, '']);
+    expect(out).toContain('12 requests');
+    const asJson = await guard(['replay', records, '--format', 'json']);
+    expect(JSON.parse(asJson.out)).toMatchObject({ requests: 12, unread: 0, alarmCount: 0 });
+    expect((await guard(['replay', join(folder, 'none')])).code).toBe(2);
+  });
+});
+
 describe('kill -9', () => {
   it('loses nothing that was written a second before, and the next start goes on', async () => {
     const engine = await startEngine();
