@@ -169,7 +169,9 @@ function openWatchedDevice(name: ShapeName): BenchDevice & { readonly watched: W
   return { runtime, device, name: device.name, watched };
 }
 
-const rowsBehind = (first: number): number => lengths.suffix - first + lengths.tail + lengths.window;
+function rowsBehind(first: number): number {
+  return lengths.suffix - first + lengths.tail + lengths.window;
+}
 
 /** Rows that the passes of these candidates have, where passes are full: what lies before an edit is shared. */
 function countRows(candidates: readonly Candidate[], rowsPerPass: number): number {
