@@ -51,6 +51,8 @@ export interface Guard {
 
 const saveEveryMs = 60_000;
 const indexEveryMs = 5000;
+/** Some hundredths of the time, and what somebody who asks may wait for. */
+const [linesInPassing, linesForQuery] = [2000, 20_000];
 
 /**
  * @example
@@ -70,6 +72,7 @@ export async function startGuard(
   const secret = readSecret(configuration.records.folder);
   const metrics = createGuardMetrics(configuration.metrics);
   const memory = new GuardMemory(monitor, {
+    kind: 'guard',
     version: options.version ?? 'unknown',
     upstream: configuration.upstream,
   });
@@ -121,8 +124,8 @@ export async function startGuard(
         ? undefined
         : async (query) => {
             await disk.log.flush();
-            await disk.index.catchUp();
-            return disk.index.find(query);
+            await disk.index.catchUp(linesForQuery);
+            return { entries: await disk.index.find(query), isBehind: disk.index.isBehind };
           },
   });
   const desk = new GuardDesk({
@@ -192,7 +195,7 @@ async function openDisk(
   await restoreMonitor(monitor, folder, onNotice);
   const timers = [
     setInterval(() => void saveMonitor(monitor, folder), saveEveryMs),
-    setInterval(() => void index.catchUp().catch(ignore), indexEveryMs),
+    setInterval(() => void index.catchUp(linesInPassing).catch(ignore), indexEveryMs),
   ];
   for (const timer of timers) timer.unref();
   return {

@@ -20,13 +20,19 @@ export interface PageAnswer {
 /** Undefined where the path is not the page's. */
 export type PageHandler = (path: string, method: string) => PageAnswer | undefined;
 
+export interface FoundRecords {
+  readonly entries: readonly LogEntry[];
+  /** There is more than the index knows yet. */
+  readonly isBehind: boolean;
+}
+
 export interface OwnSources {
   readonly access: OperatorAccess;
   readonly page?: PageHandler | undefined;
   readonly state: (sinceMs: number) => PageState;
   readonly metrics: { readonly contentType: string; text(): Promise<string> };
   /** Undefined where no records are kept. */
-  readonly find: ((query: RecordQuery) => Promise<readonly LogEntry[]>) | undefined;
+  readonly find: ((query: RecordQuery) => Promise<FoundRecords>) | undefined;
 }
 
 const safety = [
@@ -92,8 +98,8 @@ async function answer(
       return;
     case '/mistletoe/api/records': {
       if (sources.find === undefined) break;
-      const entries = await sources.find(readQuery(searchParams));
-      send(response, method, 'application/json', JSON.stringify({ entries }));
+      const found = await sources.find(readQuery(searchParams));
+      send(response, method, 'application/json', JSON.stringify(found));
       return;
     }
     default:

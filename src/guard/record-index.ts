@@ -1,7 +1,8 @@
 /**
  * An index of the segments, to find requests by time, model, tenant and verdict without reading everything. The segments
- * are the truth: the index holds where a line lies and what it is looked up by, lags behind by a moment, and is made anew
- * where it is missing, broken, or of another version. SQLite runs in this thread, so it is filled a few lines at a time.
+ * are the truth: the index holds where a line lies and what it is looked up by, and is made anew where it is missing,
+ * broken, or of another version. SQLite runs in this thread and a line costs it as much as passing a request on, so it is
+ * filled a few lines at a time and only so many at once: after a rush it lags behind for a while.
  */
 import { open, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -41,6 +42,7 @@ const mostFound = 1000;
 export class RecordIndex {
   private working: Promise<void> | undefined;
   private isClosed = false;
+  private hasMore = false;
 
   private constructor(
     private readonly folder: string,
@@ -59,9 +61,16 @@ export class RecordIndex {
     }
   }
 
-  /** Reads what the segments have gained, and forgets those that are gone. Calls that meet are one. */
-  async catchUp(): Promise<void> {
-    this.working ??= this.read().finally(() => {
+  /** Whether there are lines that it has not read. */
+  get isBehind(): boolean {
+    return this.hasMore;
+  }
+
+  /** Reads what the segments have gained, so many lines at most, and forgets segments that are gone. */
+  async catchUp(mostLines = Infinity): Promise<void> {
+    while (this.working !== undefined) await this.working;
+    if (this.isClosed) return;
+    this.working = this.read(mostLines).finally(() => {
       this.working = undefined;
     });
     await this.working;
@@ -99,7 +108,7 @@ export class RecordIndex {
     this.database.close();
   }
 
-  private async read(): Promise<void> {
+  private async read(mostLines: number): Promise<void> {
     const segments = await listSegments(this.folder);
     const known = new Map(
       (
@@ -122,23 +131,31 @@ export class RecordIndex {
       this.database.run('DELETE FROM entries WHERE segment = ?', id);
       this.database.run('DELETE FROM segments WHERE id = ?', id);
     }
-    for (const { name, path, bytes } of segments) {
+    let left = mostLines;
+    // The newest first: they are what is asked for.
+    for (const { name, path, bytes } of segments.toReversed()) {
       const { id, indexed } = known.get(name)!;
-      if (bytes > indexed) await this.readFrom(path, id, indexed);
+      if (bytes > indexed && left > 0) left -= await this.readFrom(path, id, indexed, left);
     }
+    this.hasMore = left <= 0;
   }
 
-  private async readFrom(path: string, segment: number, start: number): Promise<void> {
+  /** Returns how many lines it has read. */
+  private async readFrom(path: string, segment: number, start: number, mostLines: number): Promise<number> {
     let batch: ReadEntry[] = [];
+    let lines = 0;
     for await (const entry of readSegment(path, start)) {
-      if (this.isClosed) return;
+      if (this.isClosed) return lines;
       batch.push(entry);
+      lines++;
+      if (lines >= mostLines) break;
       if (batch.length < linesAtOnce) continue;
       this.insert(segment, batch);
       batch = [];
       await new Promise((resolve) => setImmediate(resolve));
     }
     if (!this.isClosed) this.insert(segment, batch);
+    return lines;
   }
 
   private insert(segment: number, batch: readonly ReadEntry[]): void {

@@ -247,6 +247,26 @@ describe('the index', () => {
     expect(left.length).toBeLessThan(20);
   });
 
+  it('reads only so many lines at once, and all in the end', async () => {
+    const folder = freshFolder();
+    const log = await RecordLog.open(optionsFor(folder));
+    for (const id of count(130)) log.add(entryOf(id));
+    await log.close();
+    const index = await RecordIndex.open(folder);
+    const seen: [number, boolean][] = [];
+    for (let round = 0; round < 4; round++) {
+      await index.catchUp(60);
+      seen.push([(await index.find({ limit: 1000 })).length, index.isBehind]);
+    }
+    expect(seen).toEqual([
+      [60, true],
+      [120, true],
+      [130, false],
+      [130, false],
+    ]);
+    await index.close();
+  });
+
   it('waits for the rest of a line that is being written', async () => {
     const folder = freshFolder();
     await (await RecordLog.open(optionsFor(folder))).close();
