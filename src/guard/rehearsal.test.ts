@@ -31,7 +31,7 @@ describe('a rehearsal', () => {
       ...{ model, drafter, prompts, ...short, spoiledShares: [0.5, 1] },
       onRequest: (done, total) => {
         told.push(done);
-        expect(total).toBe(45 + 2 * 3);
+        expect(total).toBe(3 + 45 + 2 * 3);
       },
     }))!;
     expect(rehearsal.usual.meanAcceptedLength).toBeGreaterThan(2.8);
@@ -46,13 +46,20 @@ describe('a rehearsal', () => {
     expect(first!.alarm.seen).toBeLessThan(first!.alarm.expected.low);
     expect(rehearsal.areAnswersKept).toBe(true);
     expect(rehearsal.plainTokensPerSecond).toBeGreaterThan(0);
-    expect(told).toHaveLength(45 + 2 * 3);
+    expect(told).toHaveLength(3 + 45 + 2 * 3);
   });
 
   it('says when there was too little to learn from', async () => {
     const { target: model, drafter } = pair;
     await expect(rehearse({ model, drafter, prompts, ...short, usualRequests: 5 })).rejects.toThrow(
       'After 5 requests',
+    );
+  });
+
+  it('says when answers are too short to be judged', async () => {
+    const { target: model, drafter } = pair;
+    await expect(rehearse({ model, drafter, prompts, ...short, newTokens: 12 })).rejects.toThrow(
+      'None of 3 prompts',
     );
   });
 

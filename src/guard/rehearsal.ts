@@ -16,11 +16,12 @@ import type { Alarm } from './alarm.js';
 import { Monitor } from './monitor.js';
 import { spoilDrafter } from './rehearsal-drafter.js';
 import type { RequestRecord } from './request-record.js';
+import { leastSteps } from './sequential-test.js';
 
 export interface RehearsalOptions {
   readonly model: CausalModel;
   readonly drafter: Drafter;
-  /** As token ids. Usual requests go through them in turn. */
+  /** As token ids. Those whose answers are long enough to be judged are asked in turn. */
   readonly prompts: readonly (readonly number[])[];
   readonly stopIds?: readonly number[];
   readonly draftLength?: number;
@@ -72,6 +73,8 @@ export const usualRehearsal = {
   falseAlarms: 0.01,
 } as const;
 
+/** More would only make the beginning longer. */
+const mostPrompts = 32;
 const stream = { model: 'rehearsal', route: 'rehearsal' } as const;
 /** On the monitor's clock. Longer than what a request waits before it is learnt from. */
 const spacingMs = 660_000;
@@ -79,13 +82,14 @@ const spacingMs = 660_000;
 /** Undefined if it was aborted. */
 export async function rehearse(options: RehearsalOptions): Promise<Rehearsal | undefined> {
   const settings = { ...usualRehearsal, ...options };
-  const { model, prompts, draftLength, newTokens, usualRequests, stageRequests, spoiledShares } = settings;
+  const { model, draftLength, newTokens, usualRequests, stageRequests, spoiledShares } = settings;
+  let prompts = settings.prompts.slice(0, mostPrompts);
   if (prompts.length === 0)
     throw new MistletoeError('usage', 'A rehearsal needs a prompt at least; none was given.');
   const drafter = spoilDrafter(settings.drafter, createRandom(settings.seed ?? 0, 'rehearsal'));
   const policy = always(resolvePolicy({ kind: 'chain', length: draftLength }, drafter));
   const monitor = new Monitor({ falseAlarms: settings.falseAlarms });
-  const total = usualRequests + stageRequests * (1 + spoiledShares.length);
+  const total = prompts.length + usualRequests + stageRequests * (1 + spoiledShares.length);
   let done = 0;
 
   const requestOf = (index: number): GenerationRequest => ({
@@ -130,6 +134,20 @@ export async function rehearse(options: RehearsalOptions): Promise<Rehearsal | u
     return { generations, stage: { spoiledShare, requests, ...summarise(generations), alarms } };
   }
 
+  // Also a warming up, before anything is timed.
+  const long: (readonly number[])[] = [];
+  for (const [index, prompt] of prompts.entries()) {
+    if (isOver()) return undefined;
+    const { steps } = await decodeSpeculative(model, drafter, {
+      ...requestOf(index),
+      policy,
+      mustDraft: true,
+    });
+    if (steps.length >= leastSteps) long.push(prompt);
+    count();
+  }
+  requireLong(long, prompts.length);
+  prompts = long;
   const usual = await runStage(0, usualRequests);
   if (isOver()) return undefined;
   requireBaseline(monitor, usual.stage);
@@ -156,12 +174,21 @@ interface Played {
   readonly stage: RehearsalStage;
 }
 
+function requireLong(long: readonly unknown[], asked: number): void {
+  if (long.length > 0) return;
+  throw new MistletoeError(
+    'incomplete',
+    `None of ${asked} prompts has an answer of ${leastSteps} steps, which is the least that can be judged.`,
+    { hint: 'Ask for longer answers (--max-new-tokens), or give other prompts (--prompts).' },
+  );
+}
+
 function requireBaseline(monitor: Monitor, { meanAcceptedLength, requests }: RehearsalStage): void {
   if (monitor.snapshot().streams.some(({ baseline }) => baseline !== null)) return;
   throw new MistletoeError(
     'incomplete',
-    `After ${requests} requests with a mean accepted length of ${meanAcceptedLength.toFixed(2)} nothing can be expected yet: answers of fewer than 16 steps teach nothing, and 40 others are needed.`,
-    { hint: 'Ask for more requests (--requests) or longer answers (--max-new-tokens).' },
+    `After ${requests} requests with a mean accepted length of ${meanAcceptedLength.toFixed(2)} nothing can be expected yet.`,
+    { hint: 'Ask for more requests (--requests); about 45 are needed.' },
   );
 }
 
