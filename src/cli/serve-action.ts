@@ -3,9 +3,11 @@ import { nameModel } from '../checkpoint/hub-cache.js';
 import { parseHubId } from '../checkpoint/hub-id.js';
 import { MistletoeError } from '../core/errors.js';
 import { findDrafter } from '../decode/find-drafter.js';
+import { pageHandler } from '../dashboard/page-handler.js';
 import { findWeightless } from '../draft/systems.js';
 import type { NamedKey } from '../serve/access.js';
 import { parseKeys, readKeys } from '../serve/access.js';
+import { watchRecords } from '../serve/record-watch.js';
 import type { RunningServer, ServeOptions } from '../serve/serve.js';
 import { startServer } from '../serve/serve.js';
 import { cacheOf, templateOf } from './common-options.js';
@@ -13,6 +15,7 @@ import { exitCodes } from './failure.js';
 import type { ModelFinder } from './model-source.js';
 import { createModelFinder } from './model-source.js';
 import { createNotice } from './notice.js';
+import { readVersion } from './package-version.js';
 import type { ServeFlags } from './serve-flags.js';
 import type { Terminal } from './terminal.js';
 
@@ -26,12 +29,17 @@ export async function runServe(flags: ServeFlags, terminal: Terminal): Promise<n
   const findModel = createModelFinder(flags, terminal);
   const drafters = await nameDrafters(flags.drafter, findModel);
   const target = await findModel(flags.target);
+  const notice = createNotice(terminal);
   const server = await startServer({
     ...{ target, drafters, keys, ...nameOf(flags) },
+    ...watchRecords(readVersion(), ({ text }) => {
+      notice(text);
+    }),
+    page: pageHandler,
     ...optionsOf(flags),
     ...cacheOf(flags),
     ...templateOf(flags),
-    onNotice: createNotice(terminal),
+    onNotice: notice,
     onLog: (line) => {
       terminal.stdout.writeData(line);
     },
@@ -113,9 +121,11 @@ function describe(
     model: modelName,
     messages: [{ role: 'user', content: 'Why is the sky blue?' }],
   });
+  const page = `Page: ${url}/mistletoe\n`;
   return (
     `Serves ${modelName}, ${drafting}${policy}, on ${device}, at ${url}\n` +
-    `Try: curl ${url}/v1/chat/completions${key} -H 'Content-Type: application/json' -d '${body}'\n`
+    `Try: curl ${url}/v1/chat/completions${key} -H 'Content-Type: application/json' -d '${body}'\n` +
+    page
   );
 }
 

@@ -17,7 +17,7 @@ export class GuardMemory {
 
   constructor(
     private readonly monitor: Monitor,
-    private readonly about: Pick<PageState, 'version' | 'upstream'>,
+    private readonly about: Pick<PageState, 'kind' | 'version' | 'upstream'>,
   ) {}
 
   addRequest(record: RequestRecord, verdict: Verdict): void {
@@ -40,7 +40,6 @@ export class GuardMemory {
     const { streams, alarms } = this.monitor.snapshot();
     return {
       ...this.about,
-      kind: 'guard',
       nowMs: Date.now(),
       startedMs: this.startedMs,
       streams,

@@ -15,6 +15,9 @@ import { checkAgainst, readJsonBody } from './limits.js';
 import type { MetricsLevel } from './request-schema.js';
 import type { ServeMetrics } from './serve-metrics.js';
 
+/** What the page is told of requests later than a time, where so many run now. */
+export type ReadPageState = (sinceMs: number | undefined, running: number) => unknown;
+
 /** A page beside the interface, from whoever has one. */
 export type PageHandler = (
   path: string,
@@ -40,7 +43,7 @@ export interface AppOptions {
   /** At /mistletoe; holds no data, so that it needs no key. */
   readonly page?: PageHandler | undefined;
   /** What the page asks for, at /mistletoe/api/state. */
-  readonly pageState?: ((sinceMs: number | undefined) => unknown) | undefined;
+  readonly pageState?: ReadPageState | undefined;
 }
 
 interface Variables {
@@ -89,9 +92,10 @@ export function createApp(options: AppOptions): Hono<Variables> {
     return context.body(text, 200, { 'content-type': metrics.contentType });
   });
   if (pageState !== undefined) {
-    app.get('/mistletoe/api/state', (context) => {
+    app.get('/mistletoe/api/state', async (context) => {
       const since = Number(context.req.query('since'));
-      return Response.json(pageState(Number.isFinite(since) ? since : undefined));
+      const { running } = await host.load();
+      return Response.json(pageState(Number.isFinite(since) ? since : undefined, running));
     });
   }
   if (page !== undefined) {

@@ -16,7 +16,7 @@ import type { RequestRecord } from '../guard/request-record.js';
 import { describeMachine } from '../measure/machine.js';
 import type { NamedKey } from './access.js';
 import { createAccess } from './access.js';
-import type { PageHandler } from './app.js';
+import type { PageHandler, ReadPageState } from './app.js';
 import { createApp } from './app.js';
 import { EngineHost } from './engine-host.js';
 import type { ServerLimits } from './limits.js';
@@ -47,7 +47,7 @@ export interface ServeOptions extends EngineWorkerOptions {
   /** Hears of every request that ended, in the guard's words. */
   readonly onRecord?: (record: RequestRecord) => void;
   readonly page?: PageHandler;
-  readonly pageState?: (sinceMs: number | undefined) => unknown;
+  readonly pageState?: ReadPageState;
 }
 
 export interface RunningServer {

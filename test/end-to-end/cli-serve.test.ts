@@ -84,10 +84,22 @@ describe('mistletoe serve', () => {
     },
   );
 
-  it('takes keys from the environment', async () => {
+  it('takes keys from the environment, and shows its requests on a page to those who have one', async () => {
     const { process: child, url } = await start([], { MISTLETOE_KEYS: `${key},other-key-4567` });
     const statuses = [await ask(url), await ask(url, { authorization: 'Bearer other-key-4567' })];
     expect(statuses.map(({ status }) => status)).toEqual([401, 200]);
+    const page = await fetch(`${url}/mistletoe`);
+    expect([page.status, await page.text()]).toEqual([
+      200,
+      expect.stringContaining('<!doctype html>') as string,
+    ]);
+    expect((await fetch(`${url}/mistletoe/api/state`)).status).toBe(401);
+    const state = await fetch(`${url}/mistletoe/api/state`, { headers: { authorization: `Bearer ${key}` } });
+    expect(await state.json()).toMatchObject({
+      kind: 'serve',
+      requests: [{ engine: 'mistletoe', route: '/v1/chat/completions', status: 200, verdict: 'unknown' }],
+      counts: { requests: 1, running: 0 },
+    });
     child.kill('SIGINT');
     await once(child, 'exit');
   });
