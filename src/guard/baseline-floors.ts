@@ -18,7 +18,7 @@ export interface WeightedShares {
 
 export interface Floors {
   readonly floors: readonly number[];
-  /** The floors are ranks of what was seen, not below it. */
+  /** There are requests enough for the floors to be ranks of them. */
   readonly isGrown: boolean;
 }
 
@@ -52,7 +52,9 @@ export function findFloors(
   const bottom = new Set(ranked.map((order) => order[0]!));
   const bottomMass = [...bottom].reduce((sum, { weight }) => sum + weight, 0);
   const part = Math.min(1, Math.sqrt(budget / bottomMass));
-  return { floors: ranked.map((order, share) => part * order[0]!.shares[share]!), isGrown: false };
+  // Flagged requests may leave too little of the allowance for a rank where there are requests enough.
+  const isGrown = bottomMass <= allowance * total;
+  return { floors: ranked.map((order, share) => part * order[0]!.shares[share]!), isGrown };
 }
 
 /** The values below which these shares of the weight lie; they need not be sorted. */

@@ -4,7 +4,8 @@
  * from teaching it: a request enters only after its verdict, never when it was flagged or came near it; it waits behind
  * sixteen others or ten minutes, and is dropped if its tenant rang meanwhile; and bursts are thinned (baseline-cell.ts).
  *
- * What it cannot see: many tenants that each lower their requests a little, over days, and never ring. And it begins with
+ * What it cannot see: many tenants that each lower their requests a little, over days, and never ring; or a new name for each
+ * attack, as long as these stay below a tenth of the traffic (sensitivity.ts). And it begins with
  * the traffic it is given: learnt under attack from the first request on, it takes the attack for usual.
  */
 import type { Band, HalfLives, Lesson, SavedCell, Side } from './baseline-cell.js';
@@ -24,6 +25,8 @@ export interface Expectation {
   readonly from: 'route' | 'model' | 'everything';
   /** False while floors are a rule of thumb. */
   readonly isGrown: boolean;
+  /** The sharp floors, under many more requests than the others, are good enough to ring on (sensitivity.ts). */
+  readonly isSharp: boolean;
   readonly longPrompt: () => number | undefined;
   band(steps?: number): Band;
 }
@@ -54,6 +57,7 @@ const mostCells = 256;
 /** Own requests before a young stream is tested by a rule of thumb, and before it can be likened to others. */
 const leastAlone = 40;
 const leastLikened = 8;
+const leastSharp = 200;
 
 export class Baseline {
   private readonly levels: AlarmLevels;
@@ -164,6 +168,7 @@ function describe(
     hypothesis,
     from,
     isGrown: hypothesis.isGrown,
+    isSharp: cell.size >= leastSharp,
     longPrompt: () => cell.longPrompt(levels),
     band: (steps) => cell.band(levels, steps)!,
   };

@@ -81,6 +81,16 @@ describe('the monitor on benign traffic', () => {
     expect(rang / 2000).toBeLessThan(bound(0.05, 2000));
   });
 
+  it('rings for no more while it is young', () => {
+    let rang = 0;
+    for (let seed = 0; seed < 8; seed++) {
+      const world = new World(new Monitor(), 100 + seed);
+      for (let index = 0; index < 400; index++)
+        rang += Number(rings(world.monitor.observe(world.benign()).alarms, 'request'));
+    }
+    expect(rang / 3200).toBeLessThan(bound(0.01, 3200));
+  });
+
   it('follows a slow drift without ringing more', () => {
     const world = new World(new Monitor({ falseAlarms: 0.02 }), 4).learn(1000);
     const before = world.monitor.snapshot().streams[0]!.baseline!;
@@ -179,6 +189,38 @@ describe('the monitor under attack', () => {
       () => world.monitor.observe(world.low(1.1, { tenant: 'new' }, 200)).verdict,
     );
     expect(late.filter((verdict) => verdict === 'low').length).toBeGreaterThan(90);
+  });
+
+  it('is not taught by one that comes under a new name each time, either', () => {
+    const world = new World(new Monitor(), 18).learn(1500);
+    const before = world.monitor.snapshot().streams[0]!.baseline!;
+    for (let index = 0; index < 2500; index++) {
+      const isAttack = world.random.next() < 0.3;
+      const length = 16 + world.random.nextInteger(150);
+      world.monitor.observe(isAttack ? world.low(1.1, { tenant: `new-${index}` }, length) : world.benign());
+    }
+    expect(world.monitor.snapshot().streams[0]!.baseline!.low).toBeGreaterThan(before.low - 0.1);
+    const late = Array.from(
+      { length: 100 },
+      (_, index) => world.monitor.observe(world.low(1.1, { tenant: `newest-${index}` }, 200)).verdict,
+    );
+    expect(late.filter((verdict) => verdict === 'low').length).toBeGreaterThan(90);
+  });
+
+  it('believes the engine where an estimate rang before', () => {
+    const world = new World(new Monitor(), 19).learn(1000);
+    const estimated = (record: RequestRecord): RequestRecord => ({
+      ...record,
+      speculation: { ...record.speculation!, evidence: 'estimated' },
+    });
+    for (let index = 0; index < 1000; index++) world.monitor.observe(estimated(world.benign()));
+    const record = world.record(drawSteps(world.random, { rate: 0.7, steps: 80 }));
+    const watch = world.monitor.begin(stream, record.tenant, record.id, { evidence: 'estimated' });
+    const alarms = Array.from({ length: 60 }, () => watch.step(0, null, record.endedMs)).filter(
+      (alarm) => alarm !== undefined,
+    );
+    expect(alarms).toHaveLength(1);
+    expect(watch.finish(record)).toEqual({ alarms: [], verdict: 'usual' });
   });
 
   it('rings about a tenant whose requests are each too little to ring', () => {

@@ -59,8 +59,11 @@ export interface MonitorSnapshot {
 }
 
 const mostAlarms = 200;
-/** Evidence from which a request that did not ring is not learnt from, either. */
-const suspicious = 3;
+/**
+ * Evidence from which a request that did not ring is not learnt from, either: against the floors, and against the sharp
+ * ones, whose threshold a flood of alarms can raise.
+ */
+const suspicious = { low: 3, sharp: 100 };
 
 export class Monitor {
   private readonly levels: AlarmLevels;
@@ -152,10 +155,10 @@ export class Monitor {
 
   private watch(population: Population, tenant: string, id: string, facts: RequestFacts): StepWatch {
     const { model, route } = population;
+    const expectation = this.baseline.expect(population);
     return new StepWatch({
-      ...{ stream: { model, route }, tenant, id, facts, levels: this.levels },
-      expectation: this.baseline.expect(population),
-      threshold: this.sensitivity.threshold(nameOf(population)),
+      ...{ stream: { model, route }, tenant, id, facts, levels: this.levels, expectation },
+      threshold: expectation?.isSharp === true ? this.sensitivity.threshold(nameOf(population)) : Infinity,
       isWide: () => this.groups.everyone.isWide(model),
       likenessOf: (print) => this.likeness.flag(print),
       ring: (alarm) => this.ring(alarm),
@@ -181,7 +184,7 @@ export class Monitor {
     const known = { promptTokens: record.promptTokens, promptPrint, ...facts };
     const watched = isSame ? begun : this.watch(population, tenant, id, known);
     // What rang on an estimate while the answer ran does not ring again when the engine's own counts agree.
-    if (!isSame && begun !== undefined) Object.assign(watched.hasRung, begun.hasRung);
+    if (!isSame && begun !== undefined) Object.assign(watched.isTold, begun.hasRung);
     const steps = isDrafted && !isSame ? stepsOf(speculation) : undefined;
     const alarms: Alarm[] = [];
     for (const step of steps ?? []) {
@@ -206,8 +209,8 @@ export class Monitor {
           : hasRung.high
             ? 'high'
             : 'usual';
-    if (expectation?.isGrown === true && !this.groups.tenants.isHeld(tenant))
-      this.sensitivity.learn(nameOf(population), hasRung.low);
+    if (expectation?.isSharp === true && !this.groups.tenants.isHeld(tenant))
+      this.sensitivity.learn(nameOf(population), hasRung.low, hasRung.low || isSuspicious(peak));
     if (verdict !== 'unknown') alarms.push(...this.judgeGroups(record, counts, last!, expectation!));
     this.learn(record, population, counts, verdict, peak);
     return { alarms, verdict };
@@ -221,9 +224,9 @@ export class Monitor {
     peak: Evidence | undefined,
   ): void {
     if (verdict === 'low') this.groups.tenants.hold(tenant);
+    if (this.sensitivity.isBesieged(nameOf(population))) return;
     if (verdict === 'high') this.baseline.flag(population, endedMs, 'high');
-    else if (verdict === 'low' || (peak !== undefined && peak.low >= suspicious))
-      this.baseline.flag(population, endedMs, 'low');
+    else if (verdict === 'low' || isSuspicious(peak)) this.baseline.flag(population, endedMs, 'low');
     else if (!this.groups.tenants.isHeld(tenant)) {
       const { steps, accepted } = counts;
       const shares = counts.sums.map((sum) => sum / steps);
@@ -251,6 +254,10 @@ export class Monitor {
     if (this.alarms.length > mostAlarms) this.alarms.shift();
     return numbered;
   }
+}
+
+function isSuspicious(peak: Evidence | undefined): boolean {
+  return peak !== undefined && (peak.low >= suspicious.low || peak.sharp >= suspicious.sharp);
 }
 
 const nameOf = ({ sort, model, route }: Population): string => JSON.stringify([sort, model, route]);

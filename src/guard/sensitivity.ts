@@ -11,6 +11,10 @@
  * since every other ring was paid for by silent requests before it. An attack that rings without end can raise the
  * threshold until the sharp test is deaf; the strict one remains as it was. The threshold never falls below
  * `leastEvidence`: a request rings on evidence, not on the patience of others. Requests of tenants that rang lately move nothing.
+ *
+ * Where more than a tenth of what is left are flagged, the stream is under siege: neither the threshold nor the
+ * baseline moves until that has passed, so that even an attacker with a new name for each request teaches nothing. Below a tenth,
+ * such an attacker cannot be told from text that became harder, and is learnt in the end.
  */
 import { RecentMap } from './recent-map.js';
 
@@ -19,32 +23,56 @@ export const leastEvidence = 5;
 const mostLog = 12;
 const firstLog = 6;
 
+interface Standing {
+  /** Of the threshold. */
+  log: number;
+  /** Share of flagged requests, a decaying mean. */
+  flagged: number;
+  isBesieged: boolean;
+}
+
+const siegeBegins = 0.1;
+const siegeEnds = 0.05;
+const shareDecay = 0.98;
+
 export class Sensitivity {
-  /** [population] logarithm of the threshold. */
-  private logs = new RecentMap<number>(mostPopulations);
+  private populations = new RecentMap<Standing>(mostPopulations);
 
   constructor(private readonly rate: number) {}
 
   threshold(population: string): number {
-    return Math.exp(this.logs.peek(population) ?? firstLog);
+    return Math.exp(this.populations.peek(population)?.log ?? firstLog);
   }
 
-  learn(population: string, hasRung: boolean): void {
-    const log = (this.logs.get(population) ?? firstLog) + Number(hasRung) - this.rate;
-    this.logs.set(population, Math.min(mostLog, Math.max(Math.log(leastEvidence), log)));
+  isBesieged(population: string): boolean {
+    return this.populations.peek(population)?.isBesieged ?? false;
+  }
+
+  /** `isFlagged`: it rang, or came so near that nothing is learnt from it. */
+  learn(population: string, hasRung: boolean, isFlagged: boolean): void {
+    const standing = this.populations.getOrCreate(population, () => ({
+      ...{ log: firstLog, flagged: 0, isBesieged: false },
+    }));
+    standing.flagged += (1 - shareDecay) * (Number(isFlagged) - standing.flagged);
+    standing.isBesieged = standing.flagged > (standing.isBesieged ? siegeEnds : siegeBegins);
+    if (standing.isBesieged) return;
+    const log = standing.log + Number(hasRung) - this.rate;
+    standing.log = Math.min(mostLog, Math.max(Math.log(leastEvidence), log));
   }
 
   forget(): void {
-    this.logs = new RecentMap(mostPopulations);
+    this.populations = new RecentMap(mostPopulations);
   }
 
+  /** Thresholds; a siege is seen anew. */
   save(): readonly (readonly [string, number])[] {
-    return [...this.logs.entries()];
+    return [...this.populations.entries()].map(([population, { log }]) => [population, log] as const);
   }
 
   restore(saved: readonly (readonly [string, number])[]): void {
     this.forget();
-    for (const [population, log] of saved) this.logs.set(population, log);
+    for (const [population, log] of saved)
+      this.populations.set(population, { log, flagged: 0, isBesieged: false });
   }
 }
 

@@ -37,6 +37,8 @@ export interface WatchContext {
 
 export class StepWatch {
   readonly hasRung = { low: false, high: false };
+  /** Sides about which an alarm was told already, on another count of the same request. */
+  readonly isTold = { low: false, high: false };
   private readonly test: RequestTest | undefined;
 
   constructor(private readonly context: WatchContext) {
@@ -88,6 +90,7 @@ export class StepWatch {
     const side = isLow ? 'low' : evidence.high >= 1 / levels.highLevel ? 'high' : undefined;
     if (side === undefined || this.hasRung[side]) return undefined;
     this.hasRung[side] = true;
+    if (this.isTold[side]) return undefined;
     return this.ring(
       side,
       side === 'low' ? Math.max(evidence.low, evidence.sharp) : evidence.high,
