@@ -23,7 +23,10 @@ export interface Alarm extends Stream {
   readonly steps: number;
   /** What the baseline led to expect: middle and band of requests of this kind. */
   readonly expected: { readonly middle: number; readonly low: number; readonly high: number };
-  /** Evidence against the baseline, as a factor: 1 / eValue bounds the chance of a false alarm however often one looks. */
+  /**
+   * Evidence against the baseline, as a factor. Where it is that of the strict test, 1 / eValue bounds the chance of a false
+   * alarm however often one looks; where it is that of the test fitted to the traffic, the text gives its rate instead.
+   */
   readonly eValue: number;
   /** One sentence: what was seen, what was expected, how sure. */
   readonly text: string;

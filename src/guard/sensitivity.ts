@@ -6,9 +6,10 @@
  * request that stays silent lowers its logarithm by `rate`, each that rings, by either test, raises it by 1 - rate.
  * It begins high, and whatever the traffic does,
  *
- *   rings  <=  rate x requests  +  rings of the strict test
+ *   rings  <=  rate x requests  +  rings of the strict test  +  6
  *
- * since every other ring was paid for by silent requests before it. An attack that rings without end can raise the
+ * since every other ring was paid for by silent requests before it, but for what the way from where it begins to its cap is
+ * worth; at the cap and under siege (below) rings are not counted. An attack that rings without end can raise the
  * threshold until the sharp test is deaf; the strict one remains as it was. The threshold never falls below
  * `leastEvidence`: a request rings on evidence, not on the patience of others. Requests of tenants that rang lately move nothing.
  *
