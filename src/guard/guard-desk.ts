@@ -37,6 +37,7 @@ export interface DeskOptions {
 }
 
 const mostHabits = 256;
+const mostPaths = 256;
 const noBody = new Uint8Array();
 const noWatcher: Watcher = { onStart: ignore, onBytes: ignore, onEnd: ignore };
 const verdictHeader = ['x-mistletoe-verdict', 'low'];
@@ -44,6 +45,8 @@ const encodings: ReadonlySet<string> = new Set(['accept-encoding']);
 
 export class GuardDesk implements Desk {
   private readonly habits = new RecentMap<Habit>(mostHabits);
+  /** Whether answers are generated there. */
+  private readonly paths = new Map<string, boolean>();
   private readonly idPrefix = randomBytes(4).toString('hex');
   private count = 0;
   /** As the last answer showed it, where the operator does not say. */
@@ -60,8 +63,13 @@ export class GuardDesk implements Desk {
   }
 
   wantsBody({ method, path }: RequestHead): boolean {
-    const { printKey } = this.options;
-    return method === 'POST' && readRequest({ path, body: noBody }, printKey).isGeneration;
+    if (method !== 'POST') return false;
+    const known = this.paths.get(path);
+    if (known !== undefined) return known;
+    const { isGeneration } = readRequest({ path, body: noBody }, this.options.printKey);
+    if (this.paths.size >= mostPaths) this.paths.clear(); // clients make paths up
+    this.paths.set(path, isGeneration);
+    return isGeneration;
   }
 
   decide(head: RequestHead, body: Buffer | undefined): Route {
