@@ -4,8 +4,12 @@ import { MistletoeError } from '../core/errors.js';
 export class RecentMap<Value> {
   /** Oldest first: a Map keeps the order of insertion. */
   private readonly values = new Map<string, Value>();
-  /** Goes on where it stood: a new one would walk over all that was deleted since the map last tidied up. */
+  /**
+   * Goes on where it stood: a new one would walk over all that was deleted since the map last tidied up. It keeps every
+   * table alive that the map has outgrown since, so it is made anew after as many moves as there is room for.
+   */
   private oldest = this.values.keys();
+  private moves = 0;
 
   constructor(readonly limit: number) {
     if (!Number.isInteger(limit) || limit < 1) {
@@ -28,8 +32,7 @@ export class RecentMap<Value> {
   get(key: string): Value | undefined {
     const value = this.values.get(key);
     if (value === undefined) return undefined;
-    this.values.delete(key);
-    this.values.set(key, value);
+    this.putLast(key, value);
     return value;
   }
 
@@ -42,8 +45,7 @@ export class RecentMap<Value> {
   }
 
   set(key: string, value: Value): void {
-    this.values.delete(key);
-    this.values.set(key, value);
+    this.putLast(key, value);
     if (this.values.size <= this.limit) return;
     let { value: oldest } = this.oldest.next();
     if (oldest === undefined) {
@@ -51,6 +53,15 @@ export class RecentMap<Value> {
       ({ value: oldest } = this.oldest.next());
     }
     if (oldest !== undefined) this.values.delete(oldest);
+  }
+
+  private putLast(key: string, value: Value): void {
+    this.values.delete(key);
+    this.values.set(key, value);
+    this.moves += 1;
+    if (this.moves < this.limit) return;
+    this.moves = 0;
+    this.oldest = this.values.keys();
   }
 
   delete(key: string): boolean {
