@@ -6,6 +6,7 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import { isIP } from 'node:net';
+import { isLoopback } from '../core/loopback.js';
 
 export interface OperatorAccess {
   readonly key: string | undefined;
@@ -27,7 +28,8 @@ export function refuseOperator(
     if (given !== undefined && equalKeys(given, key)) return undefined;
     return { status: 401, message: 'The operator’s key is needed, as Authorization: Bearer KEY.' };
   }
-  if (!isLoopback(request.socket.remoteAddress ?? '')) {
+  // An IPv4 address on a socket for both is written as one of IPv6.
+  if (!isLoopback((request.socket.remoteAddress ?? '').replace(/^::ffff:/, ''))) {
     return {
       status: 403,
       message: 'Without an operator’s key this is shown on the guard’s own machine only.',
@@ -47,8 +49,4 @@ export function refuseOperator(
 export function equalKeys(one: string, other: string): boolean {
   const hash = (text: string): Buffer => createHash('sha256').update(text).digest();
   return timingSafeEqual(hash(one), hash(other));
-}
-
-export function isLoopback(address: string): boolean {
-  return /^(?:::ffff:)?127\./.test(address) || address === '::1' || address === 'localhost';
 }

@@ -4,18 +4,19 @@ import type { IncomingMessage } from 'node:http';
 import { createServer, request as requestHttp } from 'node:http';
 import type { Socket } from 'node:net';
 import { connect } from 'node:net';
-import { afterEach, describe, expect, it } from 'vitest';
-import { createSignal, listen, readAll, startHttp, startRaw, talk } from './testing/fake-upstream.js';
+import { describe, expect, it } from 'vitest';
+import {
+  closeAfterEach,
+  createSignal,
+  listen,
+  readAll,
+  startHttp,
+  startRaw,
+  talk,
+} from './testing/fake-upstream.js';
 import { startPlainProxy, testSettings } from './testing/plain-proxy.js';
 
-const open: { close(): Promise<void> }[] = [];
-afterEach(async () => {
-  for (const each of open.splice(0).reverse()) await each.close();
-});
-function keep<T extends { close(): Promise<void> }>(listening: T): T {
-  open.push(listening);
-  return listening;
-}
+const keep = closeAfterEach();
 
 async function post(
   url: string,

@@ -2,18 +2,11 @@
 import type { IncomingMessage } from 'node:http';
 import { Agent, request as requestHttp } from 'node:http';
 import fc from 'fast-check';
-import { afterEach, describe, expect, it } from 'vitest';
-import { startHttp, startRaw, readAll, talk } from './testing/fake-upstream.js';
+import { describe, expect, it } from 'vitest';
+import { closeAfterEach, readAll, startHttp, startRaw, talk } from './testing/fake-upstream.js';
 import { startPlainProxy } from './testing/plain-proxy.js';
 
-const open: { close(): Promise<void> }[] = [];
-afterEach(async () => {
-  for (const each of open.splice(0).reverse()) await each.close();
-});
-function keep<T extends { close(): Promise<void> }>(listening: T): T {
-  open.push(listening);
-  return listening;
-}
+const keep = closeAfterEach();
 
 interface Message {
   readonly method: string;

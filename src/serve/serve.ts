@@ -6,6 +6,7 @@ import { createAdaptorServer } from '@hono/node-server';
 import { pino } from 'pino';
 import { nameModel } from '../checkpoint/hub-cache.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
+import { isLoopback } from '../core/loopback.js';
 import { bundledTarget } from '../decode/bundled-models.js';
 import type { EngineLoad } from '../decode/engine.js';
 import { usualConcurrency } from '../decode/engine.js';
@@ -170,10 +171,6 @@ async function closeServer(server: Server, host: EngineHost, graceMs: number): P
   server.closeIdleConnections();
   await closed;
   clearTimeout(timer);
-}
-
-function isLoopback(hostname: string): boolean {
-  return hostname === 'localhost' || hostname === '::1' || /^127(\.\d{1,3}){3}$/.test(hostname);
 }
 
 function openToAll(hostname: string): MistletoeError {

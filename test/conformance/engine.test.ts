@@ -17,20 +17,16 @@ import { always, decodeSpeculative } from '../../src/decode/speculative.js';
 import type { Drafter } from '../../src/draft/drafter.js';
 import type { CausalModel } from '../../src/model/causal-model.js';
 import { tiny } from '../support/tiny-checkpoints.js';
-import { drafterVariants, ngramVariant } from '../support/tiny-drafters.js';
 import { randomTokens, resolveText, TinyModels } from '../support/tiny-pair.js';
 
 const models = new TinyModels(tiny);
 afterAll(() => models.dispose());
 
 let target: CausalModel;
-const drafters: Drafter[] = [];
+let drafters: readonly Drafter[];
 beforeAll(async () => {
   ({ target } = await models.loadTarget());
-  for (const variant of [...drafterVariants, ngramVariant]) {
-    if (variant.name.includes('shards')) continue; // that is another target
-    drafters.push(await models.loadDrafter(variant.write(models.freshFolder(), tiny), target));
-  }
+  drafters = await models.loadEveryDrafter(target);
 });
 
 type Decode = (request: Partial<GenerationRequest>) => Promise<Generation | SpeculativeGeneration>;

@@ -25,7 +25,6 @@ import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import type { MixedValues, Runtime } from '../../src/runtime/program.js';
 import { createEmulatedDevice, findCompiler } from '../support/emulated-device.js';
 import { decoderTensors, llamaConfig, tiny, writeCheckpoint } from '../support/tiny-checkpoints.js';
-import { drafterVariants, ngramVariant } from '../support/tiny-drafters.js';
 import { randomTokens, resolveText, TinyModels } from '../support/tiny-pair.js';
 
 const sizes = { ...tiny, contextLength: 256 };
@@ -123,13 +122,10 @@ describe.each(runtimes)('forks on %s', (_, createRuntime) => {
 describe('an engine', () => {
   const models = new TinyModels(sizes);
   let target: CausalModel;
-  const drafters: Drafter[] = [];
+  let drafters: readonly Drafter[];
   beforeAll(async () => {
     ({ target } = await models.loadTarget());
-    for (const variant of [...drafterVariants, ngramVariant]) {
-      if (variant.name.includes('shards')) continue; // that is another target
-      drafters.push(await models.loadDrafter(variant.write(models.freshFolder(), sizes), target));
-    }
+    drafters = await models.loadEveryDrafter(target);
   });
   afterAll(() => models.dispose());
 

@@ -4,25 +4,18 @@
  * script but its own, so nothing could be put into the report itself.
  */
 import { spawn } from 'node:child_process';
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { browserPath } from '../../src/dashboard/testing/browser-session.js';
 import { escapeMarkup } from '../../src/report/escape.js';
 import { renderHtml } from '../../src/report/html/page.js';
 import { createSampleAudit } from '../../src/report/testing/sample-audit.js';
 import { judge } from '../../src/report/verdict.js';
 
-const browser = [
-  process.env.CHROME_PATH ?? '',
-  '/usr/bin/chromium',
-  '/usr/bin/chromium-browser',
-  '/usr/bin/google-chrome',
-  '/usr/bin/google-chrome-stable',
-  '/Applications/Google Chrome.app/Contents/MacOS/Google Chrome',
-].find((path) => path !== '' && existsSync(path));
-if (browser === undefined)
+if (browserPath === undefined)
   console.log('No Chromium or Chrome found (CHROME_PATH): skipping the report in a browser.');
 
 interface Seen {
@@ -86,7 +79,7 @@ if (frame.contentDocument.readyState === 'complete' && frame.contentDocument.get
 else frame.addEventListener('load', look);
 `;
 
-describe.skipIf(browser === undefined)('the HTML report in a browser', () => {
+describe.skipIf(browserPath === undefined)('the HTML report in a browser', () => {
   let folder = '';
   beforeAll(() => {
     folder = mkdtempSync(join(tmpdir(), 'mistletoe-browser-'));
@@ -189,7 +182,7 @@ function runBrowser(folder: string, args: readonly string[]): Promise<{ out: str
     '--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking ' +
     '--disable-component-update --disable-sync --disable-dev-shm-usage --enable-logging=stderr --virtual-time-budget=2000';
   return new Promise((resolve, reject) => {
-    const child = spawn(browser!, [
+    const child = spawn(browserPath!, [
       ...quiet.split(' '),
       '--window-size=1300,1000',
       `--user-data-dir=${mkdtempSync(join(folder, 'profile-'))}`,

@@ -16,6 +16,7 @@ import type { Tokenizer } from '../../src/text/tokenizer.js';
 import { loadTokenizer } from '../../src/text/tokenizer.js';
 import type { TinySizes } from './tiny-checkpoints.js';
 import { writeDecoder, writeLetterTokenizer } from './tiny-checkpoints.js';
+import { drafterVariants, ngramVariant } from './tiny-drafters.js';
 
 export interface TinyPair {
   readonly target: CausalModel;
@@ -50,6 +51,16 @@ export class TinyModels {
   async load(drafterFolder: string): Promise<TinyPair> {
     const { target, tokenizer } = await this.loadTarget();
     return { target, tokenizer, drafter: await this.loadDrafter(drafterFolder, target, tokenizer) };
+  }
+
+  /** One of every kind of drafter that fits this target. */
+  async loadEveryDrafter(target: CausalModel): Promise<Drafter[]> {
+    const drafters: Drafter[] = [];
+    for (const variant of [...drafterVariants, ngramVariant]) {
+      if (variant.name.includes('shards')) continue; // that is another target
+      drafters.push(await this.loadDrafter(variant.write(this.freshFolder(), this.sizes), target));
+    }
+    return drafters;
   }
 
   async loadTarget(): Promise<Pick<TinyPair, 'target' | 'tokenizer'>> {

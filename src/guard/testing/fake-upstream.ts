@@ -4,6 +4,7 @@ import type { IncomingMessage, Server as HttpServer, ServerResponse } from 'node
 import { createServer as createHttpServer } from 'node:http';
 import type { AddressInfo, Server, Socket } from 'node:net';
 import { connect, createServer } from 'node:net';
+import { afterEach } from 'vitest';
 
 export interface Listening {
   readonly url: string;
@@ -84,4 +85,16 @@ export function createSignal<T = void>(): Signal<T> {
     resolve = given;
   });
   return { promise, resolve };
+}
+
+/** What is kept is closed after each test, the last first. */
+export function closeAfterEach(): <T extends { close(): Promise<void> }>(listening: T) => T {
+  const open: { close(): Promise<void> }[] = [];
+  afterEach(async () => {
+    for (const each of open.splice(0).reverse()) await each.close();
+  });
+  return (listening) => {
+    open.push(listening);
+    return listening;
+  };
 }
