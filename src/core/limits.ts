@@ -22,6 +22,10 @@ export const fileLimits = {
   /** The header of a safetensors file; the reference implementation reads 100,000,000 bytes. */
   safetensorsHeader: 32 * mebibyte,
   promptSet: 64 * mebibyte,
+  /** Conversations to train on, and the answers to them: the whole of ShareGPT has some 700 MB. */
+  conversations: 4096 * mebibyte,
+  /** One of them. */
+  conversation: 16 * mebibyte,
   suffixes: 1_000_000,
   /** result.json and the other files of a run. */
   auditResult: 512 * mebibyte,
