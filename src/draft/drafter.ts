@@ -114,6 +114,8 @@ export interface TeacherForcing {
 
 export interface DraftedLogits {
   readonly logits: readonly Tensor[]; // [depth] -> [batch, position - 1 - depth - firstRow, draft vocabulary]
+  /** Where a drafter predicts the target's features: row t of the first depth is that of position t + 1. */
+  readonly features?: Tensor; // [batch, position - 1, hidden]
   /** New rows of the drafter's attention, for filling its cache. */
   readonly rows: readonly KeyValueRows[];
 }

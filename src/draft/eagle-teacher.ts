@@ -23,6 +23,7 @@ export function draftEagleLogits(
   const logits: Tensor[] = [];
   const diagonal: KeyValueRows[] = [];
   let first: KeyValueRows | undefined;
+  let predicted: Tensor | undefined;
   let features = head.fuse(dropLast(states, 1));
   for (let level = 0; level < depth; level++) {
     const cut = level + 1; // rows that end too early for this level, counted from the positions given
@@ -43,12 +44,13 @@ export function draftEagleLogits(
             },
           }),
     });
+    predicted ??= step.features;
     if (first === undefined) first = step.rows;
     else diagonal.push(step.rows);
     logits.push(head.score(dropFirst(step.features, teacher.firstRow)));
     features = dropLast(step.features, 1);
   }
-  return { logits, rows: [first!] };
+  return { logits, features: predicted!, rows: [first!] };
 }
 
 function cutRows(rows: KeyValueRows, count: number): KeyValueRows {

@@ -1,0 +1,207 @@
+/**
+ * A drafter that learns, batch by batch: the target reads the texts, one program adds the gradients of a batch to their
+ * sums, another updates all parameters in place. Nothing but losses comes back to the host.
+ */
+import { createRandom } from '../core/random.js';
+import { add } from '../graph/operations/elementwise.js';
+import { input } from '../graph/operations/leaves.js';
+import type { Tensor } from '../graph/tensor.js';
+import { feedWeights, listWeights, weightGradients } from '../graph/weight-gradients.js';
+import { requireGraph } from '../draft/checks.js';
+import type { MixedValues, NamedTensors, Program, TensorValue } from '../runtime/program.js';
+import { float32, floatsOf, int32, integersOf } from '../runtime/program.js';
+import type { AdamOptions } from './adamw.js';
+import { buildUpdate, updateInputs } from './adamw.js';
+import type { Objective } from './losses.js';
+import { buildChoices, buildLoss, labelInputs } from './losses.js';
+import { allSlots, keptSlots, ParameterBuffers, slotName } from './parameter-buffers.js';
+import type { ParameterValues } from './parameter-buffers.js';
+import { TeacherStates } from './teacher-states.js';
+import type { Pair, TextBatch } from './training-graph.js';
+import { contextInputs } from './training-graph.js';
+
+export interface TrainerOptions {
+  readonly objective: Objective;
+  readonly adam: AdamOptions;
+  /** Of the noise on features. */
+  readonly seed: number;
+}
+
+export interface BatchLoss {
+  /** Tokens that were learnt from. */
+  readonly count: number;
+  /** The objective, of all of them together. */
+  readonly loss: number;
+  /** [level] cross-entropy, of all of them together. */
+  readonly levels: readonly number[];
+}
+
+export class Trainer {
+  readonly buffers: ParameterBuffers;
+  private readonly choosers = new Map<number, Promise<Program>>(); // [depth]
+  private learnt = 0; // tokens in the sums of gradients
+
+  private constructor(
+    private readonly pair: Pair,
+    private readonly options: TrainerOptions,
+    private readonly teacher: TeacherStates,
+    private readonly gradients: Program,
+    private readonly updater: Program,
+    shapes: ReadonlyMap<string, readonly number[]>,
+  ) {
+    this.buffers = new ParameterBuffers(pair.target.runtime, shapes);
+  }
+
+  /** `values` are the drafter's own weights; those that the loss reads are trained. */
+  static async create(
+    pair: Pair,
+    values: ReadonlyMap<string, ParameterValues>,
+    options: TrainerOptions,
+  ): Promise<Trainer> {
+    const { loss, levels } = buildLoss(pair, options.objective);
+    const names = listWeights([loss])
+      .map(({ attributes }) => attributes.name)
+      .filter((name) => values.has(name) && !isFrozen(name, pair));
+    const shapes = new Map(names.map((name) => [name, values.get(name)!.shape]));
+    const outputs = { loss, ...nameLevels(levels), ...sumGradients(loss, names) };
+    const trainer = new Trainer(
+      pair,
+      options,
+      await TeacherStates.create(pair),
+      await compileFed(pair, outputs, names),
+      await pair.target.runtime.compile(buildUpdate(shapes, options.adam)),
+      shapes,
+    );
+    trainer.buffers.write(
+      new Map(names.map((name) => [slotName('parameter', name), values.get(name)!.data])),
+    );
+    return trainer;
+  }
+
+  /** Adds the gradients of a batch to the sums. `step` tells the noise of one batch from that of another. */
+  async accumulate(batch: TextBatch, step: number): Promise<BatchLoss> {
+    const { objective, seed } = this.options;
+    const states = await this.teacher.read(int32(batch.tokens, batch.shape));
+    const inputs = {
+      ...{ ...this.batchInputs(batch), ...states, ...labelInputs(this.pair, batch) },
+      ...(objective.noise > 0
+        ? { noise: drawNoise(states.features!.shape, objective.noise, seed, step) }
+        : {}),
+      ...this.buffers.residents(['parameter', 'gradient']),
+    };
+    const levels = levelNames(objective.depth);
+    const outputs = await this.gradients.run(pickInputs(this.gradients, inputs), {
+      ...Object.fromEntries(['loss', ...levels].map((name) => [name, 'host' as const])),
+      ...this.buffers.destinations(['gradient']),
+    });
+    freeStates(states);
+    const count = batch.weights.reduce((sum, weight) => sum + weight, 0);
+    this.learnt += count;
+    return {
+      count,
+      loss: floatsOf(outputs, 'loss')[0]!,
+      levels: levels.map((name) => floatsOf(outputs, name)[0]!),
+    };
+  }
+
+  /** Updates all parameters by the sums, which begin anew. The length of the mean gradient, before clipping. */
+  async update(update: number, rate: number): Promise<number> {
+    const scalars = updateInputs({ rate, update, count: Math.max(1, this.learnt) }, this.options.adam);
+    const inputs = { ...scalars, ...this.buffers.residents(allSlots) };
+    const outputs = await this.updater.run(inputs, {
+      ...{ norm: 'host' as const },
+      ...this.buffers.destinations(keptSlots),
+    });
+    this.forgetGradients();
+    return floatsOf(outputs, 'norm')[0]!;
+  }
+
+  forgetGradients(): void {
+    this.buffers.clearGradients();
+    this.learnt = 0;
+  }
+
+  /** [level] the most likely draft at each row, in the drafter's vocabulary. [batch, row - 2 - level] */
+  async choose(batch: TextBatch, depth: number): Promise<readonly Int32Array[]> {
+    const program = await this.compileChooser(depth);
+    const states = await this.teacher.read(int32(batch.tokens, batch.shape));
+    const inputs = { ...this.batchInputs(batch), ...states, ...this.buffers.residents(['parameter']) };
+    const names = levelNames(depth);
+    const outputs = await program.run(pickInputs(program, inputs), names);
+    freeStates(states);
+    return names.map((name) => integersOf(outputs, name));
+  }
+
+  async dispose(): Promise<void> {
+    const choosers = await Promise.all(this.choosers.values());
+    for (const program of [this.gradients, this.updater, ...choosers]) await program.dispose();
+    await this.teacher.dispose();
+    this.buffers.free();
+  }
+
+  private batchInputs({ tokens, weights, shape }: TextBatch): MixedValues {
+    const attention = this.pair.drafter.graph?.attention;
+    return {
+      tokens: int32(tokens, shape),
+      weights: float32(weights, shape),
+      ...contextInputs('draft.', attention?.rotary, shape[1], attention?.window),
+    };
+  }
+
+  private compileChooser(depth: number): Promise<Program> {
+    const known = this.choosers.get(depth);
+    if (known !== undefined) return known;
+    const names = [...this.buffers.shapes.keys()];
+    const program = compileFed(this.pair, nameLevels(buildChoices(this.pair, depth)), names);
+    this.choosers.set(depth, program);
+    return program;
+  }
+}
+
+/** Heads borrow the target's embeddings; where one has a copy of its own, it stays as it is, as its authors do it. */
+function isFrozen(name: string, { drafter }: Pair): boolean {
+  return drafter.system !== 'speculative-sampling' && name.endsWith('embed_tokens.weight');
+}
+
+/** Gradients on top of what was summed before. */
+function sumGradients(loss: Tensor, names: readonly string[]): NamedTensors {
+  const sums: Record<string, Tensor> = {};
+  for (const [name, gradient] of weightGradients(loss, names)) {
+    const slot = slotName('gradient', name);
+    sums[slot] = add(input(slot, gradient.shape), gradient);
+  }
+  return sums;
+}
+
+/** The trained weights come from buffers, the others from their stores. */
+function compileFed(
+  { target, drafter }: Pair,
+  outputs: NamedTensors,
+  names: readonly string[],
+): Promise<Program> {
+  const fed = new Map(names.map((name) => [name, slotName('parameter', name)]));
+  const stores = [...new Set([target.weights, ...requireGraph(drafter).weights])];
+  return target.runtime.compile(feedWeights(outputs, fed), stores);
+}
+
+const levelNames = (depth: number): string[] => Array.from({ length: depth }, (_, level) => `level${level}`);
+
+const nameLevels = (levels: readonly Tensor[]): NamedTensors =>
+  Object.fromEntries(levels.map((level, index) => [`level${index}`, level]));
+
+/** A drafter need not read everything that a batch has. */
+function pickInputs(program: Program, given: MixedValues): MixedValues {
+  return Object.fromEntries(program.inputs.map(({ name }) => [name, given[name]!]));
+}
+
+function freeStates(states: MixedValues): void {
+  for (const value of Object.values(states)) if ('buffer' in value) value.buffer.free();
+}
+
+/** Uniform, as EAGLE was trained. */
+function drawNoise(shape: readonly number[], width: number, seed: number, step: number): TensorValue {
+  const random = createRandom(seed, `noise ${step}`);
+  const values = new Float32Array(shape.reduce((product, size) => product * size, 1));
+  for (let index = 0; index < values.length; index++) values[index] = (random.next() - 0.5) * width;
+  return float32(values, shape);
+}
