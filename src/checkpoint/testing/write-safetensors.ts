@@ -1,19 +1,13 @@
 import { writeFileSync } from 'node:fs';
+import { layOutSafetensors } from '../write-safetensors.js';
 import { encodeValues } from './encode-values.js';
 import type { WritableTensors } from './encode-values.js';
 
+/** The product's layout over values that are encoded without it. */
 export function encodeSafetensors(tensors: WritableTensors): Buffer {
-  const header: Record<string, unknown> = { __metadata__: { format: 'pt' } };
-  const blocks: Uint8Array[] = [];
-  let offset = 0;
-  for (const [name, tensor] of Object.entries(tensors)) {
-    const block = encodeValues(tensor);
-    const end = offset + block.byteLength;
-    header[name] = { dtype: tensor.dtype, shape: tensor.shape, data_offsets: [offset, end] };
-    blocks.push(block);
-    offset = end;
-  }
-  return joinSafetensors(JSON.stringify(header), Buffer.concat(blocks));
+  const named = Object.entries(tensors).map(([name, tensor]) => ({ name, ...tensor }));
+  const { header, tensors: ordered } = layOutSafetensors(named);
+  return Buffer.concat([header, ...ordered.map(encodeValues)]);
 }
 
 /** Any header over any data, right or wrong. */

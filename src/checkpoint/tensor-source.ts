@@ -1,0 +1,117 @@
+/** Tensors on their way into a file: what they are called and are, and their bytes when they are asked for. */
+import { MistletoeError } from '../core/errors.js';
+import type { HalfType } from '../core/half-floats.js';
+import { encodeHalves } from '../core/half-floats.js';
+import { readExactly, withFile } from './binary-file.js';
+import { requireLittleEndian } from './element-decoding.js';
+import { readFloat32, readIntegers, requireWithin } from './read-tensor.js';
+import type { StoredDType, StoredTensor } from './stored-tensor.js';
+import { bytesPerElement, countElements, formatShape, isFloatDType, quote, refuse } from './stored-tensor.js';
+
+export interface TensorSource {
+  readonly name: string;
+  readonly dtype: StoredDType;
+  readonly shape: readonly number[];
+  /** All elements in order, little-endian; a piece is good until the next is asked for. */
+  readonly read: () => AsyncIterable<Uint8Array>;
+}
+
+/** Types that values of weights are written in. */
+export type WrittenFloat = 'F32' | 'F16' | 'BF16';
+
+const halfTypes: Readonly<Record<'F16' | 'BF16', HalfType>> = { F16: 'float16', BF16: 'bfloat16' };
+const pieceElements = 1024 * 1024;
+
+/** `make` is called when the tensor's turn comes, so that only one has to be in memory. */
+export function floatSource(
+  { name, shape, dtype }: Pick<TensorSource, 'name' | 'shape'> & { readonly dtype: WrittenFloat },
+  make: () => Promise<Float32Array> | Float32Array,
+): TensorSource {
+  return {
+    name,
+    dtype,
+    shape,
+    async *read() {
+      requireLittleEndian();
+      const values = await make();
+      requireCount(name, shape, values.length);
+      for (let start = 0; start < values.length; start += pieceElements) {
+        const piece = values.subarray(start, start + pieceElements);
+        requireFinite(name, piece, dtype);
+        yield bytesOf(dtype === 'F32' ? piece : encodeHalves(piece, halfTypes[dtype]));
+      }
+    },
+  };
+}
+
+/** Token ids, offsets and masks. */
+export function integerSource(name: string, dtype: 'I64' | 'BOOL', values: Int32Array): TensorSource {
+  return {
+    name,
+    dtype,
+    shape: [values.length],
+    // eslint-disable-next-line @typescript-eslint/require-await
+    async *read() {
+      requireLittleEndian();
+      yield bytesOf(
+        dtype === 'I64'
+          ? BigInt64Array.from(values, BigInt)
+          : Uint8Array.from(values, (value) => +(value !== 0)),
+      );
+    },
+  };
+}
+
+/** The tensor as it lies in its file; rows that torch stored in another order are put in order. */
+export function storedSource(tensor: StoredTensor): TensorSource {
+  const { name, shape, dtype } = tensor;
+  if (tensor.strides === undefined) return { name, dtype, shape, read: () => readBytesOf(tensor) };
+  if (isFloatDType(dtype)) {
+    const written = dtype === 'F64' ? 'F32' : (dtype as WrittenFloat);
+    return floatSource({ name, shape, dtype: written }, () => readFloat32(tensor));
+  }
+  const written = dtype === 'BOOL' ? 'BOOL' : 'I64';
+  const read = async function* (): AsyncGenerator<Uint8Array> {
+    yield* integerSource(name, written, await readIntegers(tensor)).read();
+  };
+  return { name, dtype: written, shape, read };
+}
+
+async function* readBytesOf(tensor: StoredTensor): AsyncGenerator<Uint8Array> {
+  const sizeBytes = countElements(tensor.shape)! * bytesPerElement(tensor.dtype);
+  const buffer = new Uint8Array(Math.min(sizeBytes, 4 * pieceElements));
+  for (let start = 0; start < sizeBytes; start += buffer.byteLength) {
+    const piece = buffer.subarray(0, Math.min(buffer.byteLength, sizeBytes - start));
+    await withFile(tensor.file, async (file) => {
+      requireWithin(tensor, file);
+      await readExactly(file, tensor.offsetBytes + start, piece);
+    });
+    yield piece;
+  }
+}
+
+function bytesOf({ buffer, byteOffset, byteLength }: ArrayBufferView): Uint8Array {
+  return new Uint8Array(buffer as ArrayBuffer, byteOffset, byteLength);
+}
+
+function requireCount(name: string, shape: readonly number[], count: number): void {
+  if (countElements(shape) === count) return;
+  throw new MistletoeError(
+    'shape',
+    `Tensor ${quote(name)} was given ${count} values, its shape is ${formatShape(shape)}.`,
+  );
+}
+
+/** From here on a half float is infinite. */
+const beyondHalf = 65520;
+
+/** A file with one NaN in it looks like any other, and everything that is computed from it is NaN. */
+function requireFinite(name: string, values: Float32Array, dtype: WrittenFloat): void {
+  const largest = dtype === 'F16' ? beyondHalf : Infinity;
+  const wrong = values.find((value) => !(Math.abs(value) < largest));
+  if (wrong === undefined) return;
+  throw refuse(
+    `tensor ${quote(name)} holds ${wrong}, which ${dtype} cannot keep`,
+    Number.isFinite(wrong) ? 'Write it as float32.' : 'Go back to weights from before they were lost.',
+  );
+}
