@@ -1,17 +1,20 @@
 /**
- * A print of a prompt's end, by which prompts that end alike are found and from which none is read back: the smallest of
- * the hashes of its shingles (runs of five characters), under each of 16 orders (Broder's min-hash). The share of places in
- * which two prints agree estimates the share of shingles that two ends have in common. The end alone is taken, because
- * that is where a suffix stands: in a whole prompt it would drown.
+ * A print of a prompt's end, by which prompts that end alike are found and from which none is read back. The end's
+ * shingles (runs of five characters) are put into one order and dealt to 16 places, and each place keeps its first
+ * (min-hash in one permutation: Li, Owen and Zhang, 2012). The share of places in which two prints agree estimates the
+ * share of shingles that two ends have in common. The end alone is taken, because that is where a suffix stands: in a
+ * whole prompt it would drown.
  *
- * The hash is HalfSipHash-2-4 (Aumasson and Bernstein, the 32-bit sibling of SipHash) under a key that is drawn for the
- * process or made from the operator's secret: without the key, guessing texts leads nowhere.
+ * What is kept of a first shingle is its HalfSipHash-2-4 (Aumasson and Bernstein, the 32-bit sibling of SipHash) under a
+ * key that is drawn for the process or made from the operator's secret: without the key, guessing texts leads nowhere.
+ * Every request that passes is printed, so all shingles get a cheap hash, and only the 16 that are kept a good one.
  */
 import { createHash, randomBytes } from 'node:crypto';
 
 export const printLength = 16;
 /** Characters of the end that are looked at, and of one shingle. */
 const [endCharacters, shingleCharacters] = [200, 5];
+const nowhere = 0x7fffffff;
 
 export interface PrintKey {
   readonly low: number;
@@ -26,42 +29,72 @@ export function createPrintKey(secret?: string): PrintKey {
 
 /** Null for an end too short to be compared. */
 export function printPrompt(prompt: string, key: PrintKey): readonly number[] | null {
-  // Blanks and case are what a copy changes first.
-  const end = prompt
-    .slice(-2 * endCharacters)
-    .replace(/\s+/g, ' ')
-    .trim()
-    .toLowerCase()
-    .slice(-endCharacters);
-  const shingles = end.length - shingleCharacters + 1;
-  if (shingles < 1) return null;
-  const smallest = new Int32Array(printLength).fill(0x7fffffff);
-  for (let start = 0; start < shingles; start++) {
-    const hash = hashShingle(end, start, key);
-    for (let order = 0; order < printLength; order++) {
-      // Odd multipliers and shifts can be undone: each order is another permutation of the 32-bit numbers.
-      let rank = Math.imul(hash ^ orders[order]!, 0x85ebca6b);
-      rank = Math.imul(rank ^ (rank >>> 15), 0xc2b2ae35);
-      rank ^= rank >>> 16;
-      if (rank < smallest[order]!) smallest[order] = rank;
-    }
+  const end = endOfLast;
+  const [start, stop] = readEnd(prompt);
+  if (stop - start < shingleCharacters) return null;
+  const ranks = new Int32Array(printLength).fill(nowhere);
+  const firsts = new Int32Array(printLength);
+  let shingle = 0;
+  for (let at = start; at < stop; at++) {
+    // A number in a base, modulo 2^32: the next shingle is the last one less its first character, moved by one.
+    const gone = at - start < shingleCharacters ? 0 : Math.imul(end[at - shingleCharacters]!, baseToShingle);
+    shingle = (Math.imul(shingle, base) + end[at]! - gone) | 0;
+    if (at - start < shingleCharacters - 1) continue;
+    // Odd multipliers and shifts can be undone: another key is another permutation.
+    let rank = Math.imul(shingle ^ key.low, 0x85ebca6b);
+    rank = Math.imul(rank ^ (rank >>> 15), 0xc2b2ae35);
+    rank ^= rank >>> 16;
+    const place = rank >>> 28;
+    rank &= 0x0fffffff;
+    if (rank >= ranks[place]!) continue;
+    ranks[place] = rank;
+    firsts[place] = shingle;
   }
-  return Array.from(smallest, (rank) => rank >>> 0);
+  const print: number[] = [];
+  for (let place = 0; place < printLength; place++) {
+    // A place to which nothing was dealt borrows from the next that has something, and says from how far: that keeps the
+    // estimate true for ends of few shingles (Shrivastava and Li, 2014).
+    let distance = 0;
+    while (ranks[(place + distance) % printLength] === nowhere) distance++;
+    print.push(hashWords(firsts[(place + distance) % printLength]!, distance, key) >>> 0);
+  }
+  return print;
 }
 
-const orders = Int32Array.from({ length: printLength }, (_, order) => Math.imul(order + 1, 0x9e3779b9));
+const base = 0x9e3779b1;
+const baseToShingle = Array.from({ length: shingleCharacters }).reduce<number>(
+  (power) => Math.imul(power, base),
+  1,
+);
 
-/** HalfSipHash-2-4 of UTF-16 units, two to a word. Shingles have one length, so that the length need not close it. */
-function hashShingle(text: string, from: number, { low, high }: PrintKey): number {
+/** One for all prints, as they are made one after the other; in lower case a character may become three. */
+const endOfLast = new Uint16Array(6 * endCharacters);
+
+/** Where in `endOfLast` it lies, without what a copy changes first: case, and how wide blanks are. */
+function readEnd(prompt: string): readonly [start: number, stop: number] {
+  const text = prompt.slice(-2 * endCharacters).toLowerCase();
+  const codes = endOfLast;
+  let length = 0;
+  let isBlank = true;
+  for (let at = 0; at < text.length; at++) {
+    const code = text.charCodeAt(at);
+    const isNext = code <= 0x20 || code === 0xa0 || code === 0x3000;
+    if (!isNext || !isBlank) codes[length++] = isNext ? 0x20 : code;
+    isBlank = isNext;
+  }
+  if (isBlank && length > 0) length--;
+  return [Math.max(0, length - endCharacters), length];
+}
+
+/** HalfSipHash-2-4 of two words. All messages have one length, so that the length need not close them. */
+function hashWords(first: number, second: number, { low, high }: PrintKey): number {
   let v0 = low;
   let v1 = high;
   let v2 = 0x6c796765 ^ low;
   let v3 = 0x74656462 ^ high;
-  // The loop is written out in plain variables: this runs some hundred times for every request that passes.
-  for (let at = 0; at < shingleCharacters + 2; at += 2) {
-    const isMessage = at < shingleCharacters;
-    const second = at + 1 < shingleCharacters ? text.charCodeAt(from + at + 1) << 16 : 0;
-    const word = isMessage ? text.charCodeAt(from + at) | second : 0;
+  for (let part = 0; part < 3; part++) {
+    const isMessage = part < 2;
+    const word = part === 0 ? first : part === 1 ? second : 0;
     if (isMessage) v3 ^= word;
     else v2 ^= 0xff;
     for (let round = isMessage ? 2 : 4; round > 0; round--) {
