@@ -8,22 +8,20 @@ import type { Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { isLoopback } from '../core/loopback.js';
-import { makeFolder } from '../core/make-folder.js';
 import type { ActionEvent, Alarm } from './alarm.js';
 import type { GuardConfiguration } from './guard-config.js';
 import { GuardDesk } from './guard-desk.js';
+import { openDisk } from './guard-disk.js';
 import { GuardMemory } from './guard-memory.js';
 import { createGuardMetrics } from './guard-metrics.js';
 import type { Decision } from './mitigation.js';
 import { Mitigation } from './mitigation.js';
 import { Monitor } from './monitor.js';
-import { restoreMonitor, saveMonitor } from './monitor-file.js';
 import type { PageHandler } from './own-endpoints.js';
 import { createOwnEndpoints } from './own-endpoints.js';
 import { createPrintKey } from './prompt-print.js';
 import { closeProxy, createProxy } from './proxy.js';
-import { RecordIndex } from './record-index.js';
-import { RecordLog } from './record-log.js';
+import { lookUpHere, lookUpInThread } from './record-lookup.js';
 import type { EndedRequest } from './request-watch.js';
 import type { Attributes } from './telemetry-names.js';
 import { actionAttributes, alarmAttributes, requestAttributes } from './telemetry-names.js';
@@ -37,6 +35,11 @@ export interface GuardOptions {
   /** For the guard's own pages; overrides operator.keyFile. */
   readonly operatorKey?: string | undefined;
   readonly page?: PageHandler;
+  /**
+   * The index of records is kept in this thread rather than in one of its own: for programs that are bundled into a single
+   * file, beside which there is none to start a thread from.
+   */
+  readonly isIndexedHere?: boolean;
   /** Lines of the event log, under the names of OpenTelemetry. */
   readonly onEvent?: (name: GuardEventName, attributes: Attributes, text: string) => void;
   readonly onNotice?: (message: string) => void;
@@ -48,11 +51,6 @@ export interface Guard {
   /** Lets running requests end, writes what is to be written, and closes. */
   close(): Promise<void>;
 }
-
-const saveEveryMs = 60_000;
-const indexEveryMs = 5000;
-/** Some hundredths of the time, and what somebody who asks may wait for. */
-const [linesInPassing, linesForQuery] = [2000, 20_000];
 
 /**
  * @example
@@ -68,7 +66,8 @@ export async function startGuard(
   const key = options.operatorKey ?? readKey(configuration.operator.keyFile);
   const monitor = new Monitor({ ...configuration.alarm, tenantLimit: tenant.limit });
   const mitigation = new Mitigation({ ...configuration.mitigation, tenantLimit: tenant.limit });
-  const disk = await openDisk(configuration, monitor, onNotice);
+  const openLookup = options.isIndexedHere === true ? lookUpHere : lookUpInThread;
+  const disk = await openDisk(configuration.records, { monitor, openLookup, onNotice });
   const secret = readSecret(configuration.records.folder);
   const metrics = createGuardMetrics(configuration.metrics);
   const memory = new GuardMemory(monitor, {
@@ -119,14 +118,7 @@ export async function startGuard(
         return metrics.text({ streams, tenants, running: memory.running, lostRecords: disk?.log.lost ?? 0 });
       },
     },
-    find:
-      disk === undefined
-        ? undefined
-        : async (query) => {
-            await disk.log.flush();
-            await disk.index.catchUp(linesForQuery);
-            return { entries: await disk.index.find(query), isBehind: disk.index.isBehind };
-          },
+    find: disk?.find,
   });
   const desk = new GuardDesk({
     ...{ configuration, speculative, plain, monitor, mitigation, answerOwn, onAlarm, onEnd, onFault },
@@ -165,47 +157,6 @@ export async function startGuard(
       speculative.close();
       plain?.close();
       await disk?.close();
-    },
-  };
-}
-
-interface Disk {
-  readonly log: RecordLog;
-  readonly index: RecordIndex;
-  close(): Promise<void>;
-}
-
-async function openDisk(
-  { records }: GuardConfiguration,
-  monitor: Monitor,
-  onNotice: (message: string) => void,
-): Promise<Disk | undefined> {
-  const { folder } = records;
-  if (folder === undefined) return undefined;
-  await makeFolder(folder);
-  const log = await RecordLog.open({
-    folder,
-    segmentBytes: records.segmentSize,
-    segmentMs: records.segmentAge,
-    retainBytes: records.retainSize,
-    retainMs: records.retainAge,
-    onNotice,
-  });
-  const index = await RecordIndex.open(folder);
-  await restoreMonitor(monitor, folder, onNotice);
-  const timers = [
-    setInterval(() => void saveMonitor(monitor, folder), saveEveryMs),
-    setInterval(() => void index.catchUp(linesInPassing).catch(ignore), indexEveryMs),
-  ];
-  for (const timer of timers) timer.unref();
-  return {
-    log,
-    index,
-    async close() {
-      for (const timer of timers) clearInterval(timer);
-      await log.close();
-      await saveMonitor(monitor, folder);
-      await index.close();
     },
   };
 }

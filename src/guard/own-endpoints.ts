@@ -8,8 +8,8 @@ import { answerError } from './error-answer.js';
 import type { OperatorAccess } from './operator-access.js';
 import { refuseOperator } from './operator-access.js';
 import type { PageState } from './page-state.js';
-import type { LogEntry } from './record-entry.js';
 import type { RecordQuery } from './record-index.js';
+import type { FoundRecords } from './record-lookup.js';
 
 export interface PageAnswer {
   readonly status: number;
@@ -19,12 +19,6 @@ export interface PageAnswer {
 
 /** Undefined where the path is not the page's. */
 export type PageHandler = (path: string, method: string) => PageAnswer | undefined;
-
-export interface FoundRecords {
-  readonly entries: readonly LogEntry[];
-  /** There is more than the index knows yet. */
-  readonly isBehind: boolean;
-}
 
 export interface OwnSources {
   readonly access: OperatorAccess;

@@ -1,8 +1,8 @@
 /**
  * An index of the segments, to find requests by time, model, tenant and verdict without reading everything. The segments
  * are the truth: the index holds where a line lies and what it is looked up by, and is made anew where it is missing,
- * broken, or of another version. SQLite runs in this thread and a line costs it as much as passing a request on, so it is
- * filled a few lines at a time and only so many at once: after a rush it lags behind for a while.
+ * broken, or of another version. SQLite runs in the thread that asks and a line costs it as much as passing a request on,
+ * so it is filled a few lines at a time and only so many at once: after a rush it lags behind for a while.
  */
 import { open, rm } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -109,18 +109,11 @@ describe('mistletoe guard replay', () => {
   it('reads what the guard wrote', async () => {
     const engine = await startEngine();
     const records = join(folder, 'to-replay');
-    let asked: Promise<void> | undefined;
-    await guard(['-u', engine.url, '--port', '0', '--records', records], {
-      onError(text, { interrupt }) {
-        const url = addressIn(text);
-        if (url === undefined) return;
-        asked = (async () => {
-          for (let count = 0; count < 12; count++) await (await ask(url)).text();
-          interrupt();
-        })();
-      },
-    });
-    await asked;
+    const { child, url } = await spawnGuard(engine.url, records);
+    for (let count = 0; count < 12; count++) await (await ask(url)).text();
+    const ended = once(child, 'exit');
+    child.kill('SIGTERM');
+    expect(await ended).toEqual([0, null]);
     const { code, out, err } = await guard(['replay', records, '--false-alarms', '0.02']);
     expect([code, err]).toEqual([0, '']);
     expect(out).toContain('12 requests');
