@@ -1,0 +1,66 @@
+/**
+ * The accepted length on texts that were not trained on, without decoding any of them. The texts are the target's own
+ * greedy answers, so a draft token is accepted exactly where it is the text's; along accepted tokens a chain drafted at
+ * a position is what the graph drafts there. Walking an answer by these drafts is therefore what greedy decoding with a
+ * chain would do, step for step. Behind answers that were drawn or given it is an estimate.
+ */
+import type { TextBatch } from './training-graph.js';
+
+export interface HeldOutLength {
+  readonly steps: number;
+  readonly accepted: number;
+  /** [level] how many steps accepted the draft up to this level. */
+  readonly reached: readonly number[];
+}
+
+/** Tokens a step, with the one that the target adds. */
+export const meanLength = ({ steps, accepted }: HeldOutLength): number =>
+  steps === 0 ? 1 : 1 + accepted / steps;
+
+export function addLengths(left: HeldOutLength, right: HeldOutLength): HeldOutLength {
+  return {
+    steps: left.steps + right.steps,
+    accepted: left.accepted + right.accepted,
+    reached: left.reached.map((count, level) => count + right.reached[level]!),
+  };
+}
+
+/** `choices`: [level] the most likely draft at each row, as tokens of the target. [batch, position - 2 - level] */
+export function walkAnswers(
+  { tokens, weights, shape }: TextBatch,
+  choices: readonly Int32Array[],
+): HeldOutLength {
+  const [count, length] = shape;
+  const reached = choices.map(() => 0);
+  let [steps, accepted] = [0, 0];
+  for (let text = 0; text < count; text++) {
+    const start = text * length;
+    for (const { first, end } of listAnswers(weights.subarray(start, start + length))) {
+      // The first token is the prefill's. The draft behind the token at `root` stands in the row before it.
+      for (let root = Math.max(first, 1); root < end - 1;) {
+        let kept = 0;
+        const isHit = (level: number): boolean => {
+          const width = length - 2 - level;
+          return choices[level]![text * width + root - 1] === tokens[start + root + 1 + level];
+        };
+        while (kept < choices.length && root + 1 + kept < end && isHit(kept)) reached[kept++]! += 1;
+        steps += 1;
+        accepted += kept;
+        root += kept + 1;
+      }
+    }
+  }
+  return { steps, accepted, reached };
+}
+
+/** Stretches of learnt tokens: `first` to before `end`. */
+function listAnswers(weights: Float32Array): { readonly first: number; readonly end: number }[] {
+  const answers: { first: number; end: number }[] = [];
+  for (let position = 0; position < weights.length; position++) {
+    if (weights[position] === 0) continue;
+    const first = position;
+    while (position < weights.length && weights[position] !== 0) position += 1;
+    answers.push({ first, end: position });
+  }
+  return answers;
+}
