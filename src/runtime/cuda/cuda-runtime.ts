@@ -5,6 +5,8 @@ import { planContraction } from '../../graph/contraction-plan.js';
 import { spellOutAttention } from '../../graph/operations/attention.js';
 import type { RewriteRule } from '../../graph/rewrite.js';
 import { simplify } from '../../graph/simplify.js';
+import type { TensorOf } from '../../graph/tensor.js';
+import { sortTopologically } from '../../graph/tensor.js';
 import { ignoreLoss } from '../device-failures.js';
 import { listInputs } from '../program-inputs.js';
 import type { CompileOptions, NamedTensors, Program, Runtime } from '../program.js';
@@ -19,14 +21,12 @@ import { DeviceWeights } from './device-weights.js';
 import type { Address, Device, ElementType, Kernel, KernelModule } from './device.js';
 import type { KernelPlan } from './kernel-plan.js';
 import { kernelPrelude } from './kernel-plan.js';
+import { rootOf } from './memory-root.js';
 import type { ProductType, Schedule } from './schedule.js';
 import { scheduleGraph } from './schedule.js';
 import type { Place } from './step.js';
 import { plansOf } from './step.js';
-
-/** Programs that run often on few rows keep the attention that a kernel can do. */
-const spellOutOthers: RewriteRule = (tensor) =>
-  tensor.operation === 'attention' && isAttentionFusable(tensor) ? undefined : spellOutAttention(tensor);
+import { isTileable } from './tile-attention-kernel.js';
 
 /** Products over so many rows keep all of a large GPU busy, and what a pass over them computes takes two or three gigabytes. */
 const rowsPerPass = 4096;
@@ -71,14 +71,15 @@ class CudaRuntime implements Runtime {
   ): Promise<Program> {
     if (this.isDisposed)
       throw new MistletoeError('runtime', 'The runtime was asked for a program after it was disposed of.');
-    const graph = simplify(outputs, [
-      options.packed === true ? spellOutOthers : spellOutAttention,
-      planContraction,
-    ]);
-    const schedule = scheduleGraph(graph, {
-      productType: this.productType,
-      fewRows: options.packed === true,
-    });
+    const fewRows = options.packed === true;
+    const tensorCores = this.productType !== 'float32' && this.device.computeCapability[0] >= 8;
+    const keepsAttention = (attention: TensorOf<'attention'>): boolean =>
+      fewRows ? isAttentionFusable(attention) : tensorCores && isTileable(attention);
+    const isKept = fewRows || !needsWeights(outputs) ? keepsAttention : () => false;
+    const spellOutOthers: RewriteRule = (tensor) =>
+      tensor.operation === 'attention' && isKept(tensor) ? undefined : spellOutAttention(tensor);
+    const graph = simplify(outputs, [spellOutOthers, planContraction]);
+    const schedule = scheduleGraph(graph, { productType: this.productType, fewRows, tensorCores });
     const kernels = this.compileKernels(schedule);
     const brought = new Map<object, Address>();
     const tables: Allocation[] = [];
@@ -139,6 +140,19 @@ class CudaRuntime implements Runtime {
       this.device.dispose();
     }
   }
+}
+
+/** Whether gradients compute how much attention weighs what it sees: spelled out, it has a use for that as well. */
+function needsWeights(outputs: NamedTensors): boolean {
+  const all = sortTopologically(Object.values(outputs));
+  const keys = new Set(
+    all.flatMap((tensor) =>
+      tensor.operation === 'attention' ? tensor.inputs.slice(2).map((side) => rootOf(side)) : [],
+    ),
+  );
+  return all.some(
+    ({ operation, inputs }) => operation === 'contract' && inputs.some((side) => keys.has(rootOf(side))),
+  );
 }
 
 function encodeTable(type: ElementType, values: readonly number[]): ArrayBufferView {

@@ -5,7 +5,7 @@
  * name for the memory of what it reshapes.
  */
 import type { Shape } from '../../graph/dimension.js';
-import type { Tensor } from '../../graph/tensor.js';
+import type { Tensor, TensorOf } from '../../graph/tensor.js';
 import { sortTopologically } from '../../graph/tensor.js';
 import type { NamedTensors } from '../program.js';
 import type { ElementType, FloatType } from './device.js';
@@ -18,6 +18,7 @@ import { fuseAttention } from './split-attention-plan.js';
 import { isRowOperation, planMap, planRows, planScatter, planSum } from './kernels.js';
 import type { PlainStep, Place, Step } from './step.js';
 import { readsOf, resultsOf } from './step.js';
+import { isTileable, planTileAttention } from './tile-attention-kernel.js';
 import { ValueStorage } from './value-storage.js';
 
 export interface Schedule {
@@ -36,6 +37,8 @@ export interface ScheduleOptions {
   readonly productType: ProductType;
   /** Runs are often of few rows: products and what goes with them get kernels for that. */
   readonly fewRows: boolean;
+  /** Attention of many rows may round what it reads, as products do. */
+  readonly tensorCores: boolean;
 }
 
 export function scheduleGraph(outputs: NamedTensors, options: ScheduleOptions): Schedule {
@@ -62,7 +65,10 @@ class Scheduler {
       for (const input of new Set(tensor.inputs)) this.uses.set(input, (this.uses.get(input) ?? 0) + 1);
     }
     this.resident = this.findResident();
-    this.storage = new ValueStorage(this.order, outputs, this.resident, this.productType);
+    this.storage = new ValueStorage(this.order, outputs, this.resident, {
+      productType: this.productType,
+      narrowsAttention: options.tensorCores && !options.fewRows,
+    });
   }
 
   run(): Schedule {
@@ -141,17 +147,28 @@ class Scheduler {
     } else if (tensor.operation === 'sum') {
       push(planSum(tensor, result, find));
     } else if (tensor.operation === 'attention') {
-      const [plan, many] = (['few', 'many'] as const).map((form) =>
-        planAttention(tensor, result, find, form),
-      );
-      const other = { plan: many!, from: manyRows, length: tensor.shape[1]! };
-      this.steps.push({ kind: 'kernel', plan: plan!, other, result, isMap: false });
+      this.steps.push(this.computeAttention(tensor, result));
     } else if (tensor.operation === 'scatterAddRows') {
       push(planScatter(tensor, result, find));
     } else {
       push(planMap(tensor, result, find), true);
     }
     return result;
+  }
+
+  private computeAttention(tensor: TensorOf<'attention'>, result: Place): PlainStep {
+    const { find } = this;
+    const { fewRows, tensorCores } = this.options;
+    const isTiled = tensorCores && isTileable(tensor);
+    if (isTiled && !fewRows) {
+      const plan = planTileAttention(tensor, result, find, 'many sequences');
+      return { kind: 'kernel', plan, result, isMap: false };
+    }
+    const plan = isTiled
+      ? planTileAttention(tensor, result, find, 'one sequence')
+      : planAttention(tensor, result, find, 'many');
+    const other = { plan, from: manyRows, length: tensor.shape[1]! };
+    return { kind: 'kernel', plan: planAttention(tensor, result, find, 'few'), other, result, isMap: false };
   }
 
   /** The same values in the type that products read, made once. */

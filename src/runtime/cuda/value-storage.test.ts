@@ -20,7 +20,7 @@ const down = matmul(multiply(silu(gate), up), weight('down', [32, 16]));
 /** [weight] what products with it are written as. */
 function typesOf(outputs: NamedTensors, productType: FloatType): Readonly<Record<string, string>> {
   const graph = simplify(outputs, [planContraction]);
-  const { steps } = scheduleGraph(graph, { productType, fewRows: false });
+  const { steps } = scheduleGraph(graph, { productType, fewRows: false, tensorCores: false });
   const products = steps.filter((step): step is ProductStep => step.kind === 'product');
   return Object.fromEntries(
     products.map(({ right: { tensor }, result }) => [

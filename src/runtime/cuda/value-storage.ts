@@ -12,8 +12,16 @@ import { requireProduct } from './product-shape.js';
 
 const movesElements: ReadonlySet<string> = new Set(['transpose', 'slice', 'concatenate', 'broadcast']);
 
+export interface StorageOptions {
+  readonly productType: FloatType;
+  /** Attention reads queries, keys and values as products do. */
+  readonly narrowsAttention: boolean;
+}
+
 export class ValueStorage {
   private readonly outputs: ReadonlySet<Tensor>;
+  private readonly productType: FloatType;
+  private readonly narrowsAttention: boolean;
 
   /**
    * @param order all tensors, each behind its inputs
@@ -23,8 +31,10 @@ export class ValueStorage {
     private readonly order: readonly Tensor[],
     outputs: NamedTensors,
     private readonly resident: ReadonlySet<Tensor>,
-    private readonly productType: FloatType,
+    { productType, narrowsAttention }: StorageOptions,
   ) {
+    this.productType = productType;
+    this.narrowsAttention = narrowsAttention;
     this.outputs = new Set(Object.values(outputs).map(rootOf));
   }
 
@@ -33,7 +43,10 @@ export class ValueStorage {
     if (dtype !== 'float32' || this.productType === 'float32') return dtype;
     if (operation === 'input' || operation === 'constant') return dtype;
     const isForProducts = this.readersOf(tensor).every(
-      (reader) => reader.operation === 'contract' || reader.operation === 'reshape',
+      (reader) =>
+        reader.operation === 'contract' ||
+        reader.operation === 'reshape' ||
+        (reader.operation === 'attention' && this.isNarrowIn(reader, tensor)),
     );
     if (operation === 'weight') return isForProducts ? this.productType : dtype;
     // What a float16 cannot hold may still be made small before it is kept.
@@ -74,14 +87,24 @@ export class ValueStorage {
   /** Whether all that is made of a tensor, element by element, is kept as products read it. */
   private isRounded(tensor: Tensor): boolean {
     const readers = this.order.filter(({ inputs }) => inputs.includes(tensor));
+    const isKept = (reader: Tensor): boolean =>
+      isElementwise(reader) ||
+      movesElements.has(reader.operation) ||
+      (this.narrowsAttention && reader.operation === 'rotate' && reader.inputs[0] === tensor);
     return (
       readers.length > 0 &&
-      readers.every(
-        (reader) =>
-          (isElementwise(reader) || movesElements.has(reader.operation)) &&
-          (this.resident.has(reader) ? this.typeOf(reader) === this.productType : this.isRounded(reader)),
+      readers.every((reader) =>
+        reader.operation === 'attention'
+          ? this.isNarrowIn(reader, tensor)
+          : isKept(reader) &&
+            (this.resident.has(reader) ? this.typeOf(reader) === this.productType : this.isRounded(reader)),
       )
     );
+  }
+
+  /** Whether attention rounds what it reads of this: everything but the mask. */
+  private isNarrowIn({ inputs: [, mask] }: Tensor, tensor: Tensor): boolean {
+    return this.narrowsAttention && rootOf(mask!) !== tensor;
   }
 
   private readersOf(tensor: Tensor): readonly Tensor[] {

@@ -1,0 +1,48 @@
+/**
+ * Tensor cores in CUDA code: products of a tile of 16 rows by 8 columns, whose inputs are floats of which 10 bits behind
+ * the point count (TF32) and whose sums are float32. Where no tensor cores are, lanes ask each other for what they need.
+ *
+ * Lane 4 g + t holds rows g and g + 8 of the left side at places t and t + 4, column g of the right side at the same
+ * places, and of the sums rows g and g + 8 at columns 2 t and 2 t + 1. In which order places are added does not matter, so
+ * kernels choose it as they read best.
+ */
+export const tensorCoreCode = `
+// To the nearest that a tensor core reads.
+__device__ float toTensorCore(float value) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  unsigned rounded;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(value));
+  return __uint_as_float(rounded);
+#else
+  Bits wide;
+  wide.value = value;
+  if ((wide.bits & 0x7f800000u) == 0x7f800000u) return value;
+  wide.bits = (wide.bits + 0x1000u) & 0xffffe000u;
+  return wide.value;
+#endif
+}
+
+// sums[0 1] of row g, sums[2 3] of row g + 8; left of rows g and g + 8 at the first place, then at the second.
+__device__ void multiplyTile(float (&sums)[4], float left0, float left1, float left2, float left3, float right0, float right1) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+      : "r"(__float_as_uint(left0)), "r"(__float_as_uint(left1)), "r"(__float_as_uint(left2)), "r"(__float_as_uint(left3)),
+        "r"(__float_as_uint(right0)), "r"(__float_as_uint(right1)));
+#else
+  const int lane = threadIdx.x % 32;
+  for (int place = 0; place < 8; place++) {
+    const int row = lane / 4 * 4 + place % 4;
+    const int column = lane % 4 * 8 + place % 4;
+    const float upper = __shfl_sync(0xffffffffu, place < 4 ? left0 : left2, row);
+    const float lower = __shfl_sync(0xffffffffu, place < 4 ? left1 : left3, row);
+    const float first = __shfl_sync(0xffffffffu, place < 4 ? right0 : right1, column);
+    const float second = __shfl_sync(0xffffffffu, place < 4 ? right0 : right1, column + 4);
+    sums[0] += upper * first;
+    sums[1] += upper * second;
+    sums[2] += lower * first;
+    sums[3] += lower * second;
+  }
+#endif
+}
+`;

@@ -1,0 +1,334 @@
+/**
+ * Attention of many rows on tensor cores: a warp has 16 rows of a head and goes over the columns 32 at a time, with one
+ * softmax that is computed while they go by (Dao, FlashAttention-2, 2307.08691). Keys and values come from memory as the
+ * tensor cores want them, since neither the order of a head's places in a sum nor that of the result's columns matters to
+ * it: each lane reads four places that follow each other. Where there are few rows, the warps of a block share the columns
+ * of the same rows and join what they have at the end.
+ *
+ * Queries, keys, values and weights are rounded to 10 bits behind the point, and everything else is float32.
+ */
+import type { Tensor, TensorOf } from '../../graph/tensor.js';
+import { countElements, multiplyDimensions } from '../../graph/dimension.js';
+import { lanesOf } from '../../graph/operations/attention-view.js';
+import type { ElementCode, FindOperand } from './element-code.js';
+import type { KernelPlan } from './kernel-plan.js';
+import { writeKernel } from './kernel-plan.js';
+import type { KernelOperand, KernelText } from './kernel-text.js';
+import { narrow } from './kernel-text.js';
+import { rootOf } from './memory-root.js';
+
+/** Rows of a warp, and columns that it weighs at once. */
+const [tileRows, chunk] = [16, 32];
+/** Tiles from which on the device is busy without sharing the columns of one among warps. */
+const busyTiles = 512;
+/** What fits into the registers of a thread. */
+const largestSize = 128;
+
+export type TileForm = keyof typeof forms;
+const forms = {
+  /** One sequence or a few: what is read ahead counts. */
+  'one sequence': { warps: 8, skipsEmpty: false },
+  /** Many short sequences: what is computed in vain counts. */
+  'many sequences': { warps: 4, skipsEmpty: true },
+} as const;
+
+export function isTileable({ attributes: { segments }, shape }: TensorOf<'attention'>): boolean {
+  const size = shape.at(-1)!;
+  return (
+    segments.every((kind) => kind !== 'diagonal') &&
+    typeof size === 'number' &&
+    size % chunk === 0 &&
+    size <= largestSize
+  );
+}
+
+interface TileWriting {
+  readonly text: KernelText;
+  readonly code: ElementCode;
+  readonly tensor: TensorOf<'attention'>;
+  readonly result: KernelOperand;
+  readonly size: number;
+  readonly place: (side: Tensor) => KernelOperand;
+}
+
+export function planTileAttention(
+  tensor: TensorOf<'attention'>,
+  result: KernelOperand,
+  find: FindOperand,
+  form: TileForm,
+): KernelPlan {
+  const [batch, position, heads, size] = tensor.shape;
+  const { warps, skipsEmpty } = forms[form];
+  const parts = { length: position!, each: tileRows, most: Infinity };
+  const count = countElements([batch!, heads!]);
+  const need = { kind: 'blocks', count, block: 32 * warps, parts } as const;
+  return writeKernel(
+    result,
+    find,
+    need,
+    ({ text, code }) => {
+      const place = (side: Tensor): KernelOperand => find(rootOf(side))!;
+      const writing: TileWriting = { text, code, tensor, result, size: size as number, place };
+      declare(writing, warps);
+      text.block('for (int item = blockIdx.x; item < items; item += gridDim.x)', () => {
+        declareItem(writing);
+        text.block('if (isBusy)', () => {
+          writeQueries(writing);
+          text.line('int before = 0;');
+          text.line('int chunksBefore = 0;');
+          tensor.attributes.segments.forEach((_, index) => {
+            writeSegment(writing, index, skipsEmpty);
+          });
+        });
+        joinParts(writing);
+        storeRows(writing);
+      });
+    },
+    32 * warps,
+  );
+}
+
+function declare({ text, tensor, size }: TileWriting, warps: number): void {
+  const [batch, position, heads] = tensor.shape;
+  const [, mask] = tensor.inputs;
+  const { keyValueHeads } = tensor.attributes;
+  text.line(`__shared__ float joined[${warps / 2}][${(size / 2 + 4) * 32}];`);
+  text.line(`const int rows = ${text.dimension(position!)};`);
+  text.line(`const int heads = ${text.dimension(heads!)};`);
+  text.line(`const int keyHeads = ${text.dimension(multiplyDimensions(lanesOf(mask!), keyValueHeads))};`);
+  text.line(`const int columns = ${text.dimension(mask!.shape.at(-1)!)};`);
+  text.line('const int warp = threadIdx.x / 32;');
+  text.line('const int lane = threadIdx.x % 32;');
+  text.line('const int g = lane / 4;');
+  text.line('const int t = lane % 4;');
+  text.line(`const int tiles = (rows + ${tileRows - 1}) / ${tileRows};`);
+  const all = `${text.dimension(batch!)} * heads`;
+  text.line(`const int tilesOfBlock = ${all} * tiles < ${busyTiles} ? 1 : min(tiles, ${warps});`);
+  text.line(`int parts = ${warps};`);
+  text.line(`while (parts * tilesOfBlock > ${warps}) parts /= 2;`);
+  text.line('const int groups = (tiles + tilesOfBlock - 1) / tilesOfBlock;');
+  text.line(`const int items = ${all} * groups;`);
+}
+
+function declareItem({ text, tensor, size }: TileWriting): void {
+  const { heads: headsOfLane, keyValueHeads } = tensor.attributes;
+  const [, mask] = tensor.inputs;
+  text.line('const int head = item % heads;');
+  text.line('const int sequence = item / (heads * groups);');
+  text.line('const int tile = item / heads % groups * tilesOfBlock + warp % tilesOfBlock;');
+  text.line('const int part = warp / tilesOfBlock;');
+  text.line('const bool isBusy = part < parts && tile < tiles;');
+  text.line(`const int row0 = ${tileRows} * tile + g;`);
+  text.line('const int row1 = row0 + 8;');
+  // Rows that are not there repeat the last one and are not stored.
+  text.line('const int read0 = min(row0, rows - 1);');
+  text.line('const int read1 = min(row1, rows - 1);');
+  text.line(`const int laneOf = head / ${headsOfLane};`);
+  text.line(`const int commonHead = (head % ${headsOfLane}) / ${headsOfLane / keyValueHeads};`);
+  text.line(`const int keyHead = laneOf * ${keyValueHeads} + commonHead;`);
+  for (const r of [0, 1]) {
+    const row = mask!.shape.length === 4 ? `(laneOf * rows + read${r})` : `read${r}`;
+    text.line(`const long long mask${r} = (long long)${row} * columns;`);
+  }
+  text.line('float top[2] = {-INFINITY, -INFINITY};');
+  text.line('float powers[2] = {};');
+  text.line(`float mixed[${size / 8}][4] = {};`);
+}
+
+/** [16 places, four of which a lane has][which][row] */
+function writeQueries({ text, code, tensor, size }: TileWriting): void {
+  text.line(`float query[${size / 16}][4][2];`);
+  text.line('#pragma unroll');
+  text.block(`for (int i = 0; i < ${size / 16}; i++)`, () => {
+    text.line('#pragma unroll');
+    text.block('for (int c = 0; c < 4; c++)', () => {
+      text.line('const int place = 16 * i + 4 * t + c;');
+      for (const r of [0, 1]) {
+        const value = code.element(tensor.inputs[0]!, { axes: ['sequence', `read${r}`, 'head', 'place'] });
+        text.line(`query[i][c][${r}] = toTensorCore(${value} * ${Math.fround(tensor.attributes.scale)}f);`);
+      }
+    });
+  });
+}
+
+function writeSegment(writing: TileWriting, index: number, skipsEmpty: boolean): void {
+  const { text, tensor, size, place } = writing;
+  const { segments, keyValueHeads } = tensor.attributes;
+  const [keys, values] = [tensor.inputs[2 + 2 * index]!, tensor.inputs[3 + 2 * index]!];
+  const kind = segments[index]!;
+  const [stride, own] = kind === 'common' ? [keyValueHeads, 'commonHead'] : ['keyHeads', 'keyHead'];
+  const start = kind === 'own' ? `sequence * length + ` : '';
+  /** Where the four places begin that follow so many of a row. */
+  const fours = (column: string, offset: string): string =>
+    `((long long)(${start}${column}) * ${stride} + ${own}) * ${size / 4} + ${offset}`;
+  const eachGroup = (write: () => void): void => {
+    text.line('#pragma unroll');
+    text.block(`for (int n = 0; n < ${chunk / 8}; n++)`, () => {
+      if (skipsEmpty) text.block('if (first + 8 * n < length)', write);
+      else write();
+    });
+  };
+  text.block('', () => {
+    text.line(`const int length = ${text.dimension(keys.shape.at(-3)!)};`);
+    text.line('const int skipped = (part + parts - chunksBefore % parts) % parts;');
+    text.block(`for (int first = ${chunk} * skipped; first < length; first += ${chunk} * parts)`, () => {
+      text.line(`float score[${chunk / 8}][4] = {};`);
+      eachGroup(() => {
+        text.line('const int column = min(first + 8 * n + g, length - 1);');
+        text.line('#pragma unroll');
+        text.block(`for (int i = 0; i < ${size / 16}; i++)`, () => {
+          const key = loadFour(text, place(keys), fours('column', '4 * i + t'));
+          for (const step of [0, 2]) {
+            const query = [step, step + 1].flatMap((c) => [0, 1].map((r) => `query[i][${c}][${r}]`));
+            text.line(`multiplyTile(score[n], ${query.join(', ')}, ${key[step]!}, ${key[step + 1]!});`);
+          }
+        });
+      });
+      writeSoftmax(writing);
+      eachGroup(() => {
+        text.line('const int column = first + 8 * n + 2 * t;');
+        text.line('#pragma unroll');
+        text.block(`for (int j = 0; j < ${size / 32}; j++)`, () => {
+          const [even, odd] = ['column', 'column + 1'].map((each) =>
+            loadFour(text, place(values), fours(`min(${each}, length - 1)`, '8 * j + g')),
+          );
+          for (let e = 0; e < 4; e++)
+            text.line(
+              `multiplyTile(mixed[4 * j + ${e}], score[n][0], score[n][2], score[n][1], score[n][3], ${even![e]!}, ${odd![e]!});`,
+            );
+        });
+      });
+    });
+    text.line(`chunksBefore += (length + ${chunk - 1}) / ${chunk};`);
+    text.line('before += length;');
+  });
+}
+
+/** Scores become powers below the largest so far, and what was mixed before shrinks with it. */
+function writeSoftmax({ text, tensor, size, place }: TileWriting): void {
+  const mask = place(tensor.inputs[1]!);
+  const each = (write: () => void): void => {
+    text.line('#pragma unroll');
+    text.block(`for (int n = 0; n < ${chunk / 8}; n++)`, () => {
+      text.line('#pragma unroll');
+      text.block('for (int e = 0; e < 2; e++)', write);
+    });
+  };
+  text.line('float higher[2] = {top[0], top[1]};');
+  each(() => {
+    text.line('const int column = first + 8 * n + 2 * t + e;');
+    text.line('const int at = before + min(column, length - 1);');
+    for (const r of [0, 1]) {
+      const masked = `score[n][${2 * r} + e] + ${text.load(mask, `mask${r} + at`)}`;
+      text.line(`score[n][${2 * r} + e] = column < length ? ${masked} : -INFINITY;`);
+      text.line(`higher[${r}] = fmaxf(higher[${r}], score[n][${2 * r} + e]);`);
+    }
+  });
+  text.line('float shrink[2], zero[2];');
+  text.line('#pragma unroll');
+  text.block('for (int r = 0; r < 2; r++)', () => {
+    for (const step of [1, 2])
+      text.line(`higher[r] = fmaxf(higher[r], __shfl_xor_sync(0xffffffffu, higher[r], ${step}));`);
+    // A row may have seen nothing yet.
+    text.line('zero[r] = higher[r] == -INFINITY ? 0.0f : higher[r];');
+    text.line('shrink[r] = expf(top[r] - zero[r]);');
+    text.line('top[r] = higher[r];');
+    text.line('powers[r] *= shrink[r];');
+  });
+  each(() => {
+    for (const r of [0, 1]) {
+      text.line(`const float power${r} = expf(score[n][${2 * r} + e] - zero[${r}]);`);
+      text.line(`powers[${r}] += power${r};`);
+      text.line(`score[n][${2 * r} + e] = toTensorCore(power${r});`);
+    }
+  });
+  text.line('#pragma unroll');
+  text.line(`for (int i = 0; i < ${size / 8}; i++)`);
+  text.line('  for (int e = 0; e < 4; e++) mixed[i][e] *= shrink[e / 2];');
+}
+
+/** Halves of the warps that share rows hand what they have to the other half, until one of them has it all. */
+function joinParts({ text, size }: TileWriting): void {
+  const slot = 'joined[(part - half) * tilesOfBlock + warp % tilesOfBlock]';
+  const other = 'joined[part * tilesOfBlock + warp % tilesOfBlock]';
+  text.block('for (int half = parts / 2; half > 0; half /= 2)', () => {
+    text.block('if (isBusy && part >= half && part < 2 * half)', () => {
+      text.line('#pragma unroll');
+      text.line(`for (int i = 0; i < ${size / 2}; i++) ${slot}[32 * i + lane] = mixed[i / 4][i % 4];`);
+      text.block('for (int r = 0; r < 2; r++)', () => {
+        text.line(`${slot}[32 * (${size / 2} + r) + lane] = top[r];`);
+        text.line(`${slot}[32 * (${size / 2 + 2} + r) + lane] = powers[r];`);
+      });
+    });
+    text.line('__syncthreads();');
+    text.block('if (isBusy && part < half)', () => {
+      text.line('float own[2], others[2];');
+      text.line('#pragma unroll');
+      text.block('for (int r = 0; r < 2; r++)', () => {
+        text.line(`const float theirs = ${other}[32 * (${size / 2} + r) + lane];`);
+        text.line('const float higher = fmaxf(top[r], theirs);');
+        text.line('const float zero = higher == -INFINITY ? 0.0f : higher;');
+        text.line('own[r] = expf(top[r] - zero);');
+        text.line('others[r] = expf(theirs - zero);');
+        text.line(
+          `powers[r] = powers[r] * own[r] + ${other}[32 * (${size / 2 + 2} + r) + lane] * others[r];`,
+        );
+        text.line('top[r] = higher;');
+      });
+      text.line('#pragma unroll');
+      text.block(`for (int i = 0; i < ${size / 2}; i++)`, () => {
+        text.line(`const float theirs = ${other}[32 * i + lane] * others[i % 4 / 2];`);
+        text.line('mixed[i / 4][i % 4] = mixed[i / 4][i % 4] * own[i % 4 / 2] + theirs;');
+      });
+    });
+    text.line('__syncthreads();');
+  });
+}
+
+/** A lane has eight places of its rows that follow each other, of every 32. */
+function storeRows({ text, result, size }: TileWriting): void {
+  text.block('if (isBusy && part == 0)', () => {
+    text.line('#pragma unroll');
+    text.block('for (int r = 0; r < 2; r++)', () => {
+      for (const step of [1, 2]) text.line(`powers[r] += __shfl_xor_sync(0xffffffffu, powers[r], ${step});`);
+      text.line('const int row = r == 0 ? row0 : row1;');
+      text.line('if (row >= rows) continue;');
+      text.line('const float share = 1.0f / powers[r];');
+      text.line(
+        `const long long to = ((long long)(sequence * rows + row) * heads + head) * ${size} + 8 * t;`,
+      );
+      text.line('#pragma unroll');
+      text.block(`for (int j = 0; j < ${size / 32}; j++)`, () => {
+        const values = Array.from(
+          { length: 8 },
+          (_, e) => `mixed[4 * j + ${e % 4}][2 * r + ${Math.floor(e / 4)}] * share`,
+        );
+        storeEight(text, result, 'to + 32 * j', values);
+      });
+    });
+  });
+}
+
+/** Four values that follow each other, as tensor cores read them; halves are nothing but that already. */
+function loadFour(text: KernelText, operand: KernelOperand, at: string): readonly string[] {
+  const name = text.name('four');
+  if (operand.type === 'float32') {
+    text.line(`const float4 ${name} = ((const float4*)${text.pointer(operand)})[${at}];`);
+    return ['x', 'y', 'z', 'w'].map((field) => `toTensorCore(${name}.${field})`);
+  }
+  const convert = operand.type === 'bfloat16' ? 'fromBfloat16' : 'fromFloat16';
+  text.line(`const uint2 ${name} = ((const uint2*)${text.pointer(operand)})[${at}];`);
+  return ['x', 'x >> 16', 'y', 'y >> 16'].map((field) => `${convert}((unsigned short)(${name}.${field}))`);
+}
+
+function storeEight(text: KernelText, operand: KernelOperand, at: string, values: readonly string[]): void {
+  const pointer = text.pointer(operand);
+  if (operand.type === 'float32') {
+    text.line(`*(float4*)(${pointer} + ${at}) = float4{${values.slice(0, 4).join(', ')}};`);
+    text.line(`*(float4*)(${pointer} + ${at} + 4) = float4{${values.slice(4).join(', ')}};`);
+    return;
+  }
+  const pair = (first: number): string =>
+    `(unsigned)${narrow(operand.type, values[first]!)} | (unsigned)${narrow(operand.type, values[first + 1]!)} << 16`;
+  text.line(`*(uint4*)(${pointer} + ${at}) = uint4{${[0, 2, 4, 6].map(pair).join(', ')}};`);
+}
