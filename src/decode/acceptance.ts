@@ -13,6 +13,8 @@ export interface StepRecord {
   readonly accepted: number;
   /** Deepest draft level proposed; for a chain the same as `proposed`. */
   readonly depth: number;
+  /** Of drafters that take turns, the place of the one that drafted. */
+  readonly drafter?: number;
 }
 
 export interface AcceptanceRecord {

@@ -42,6 +42,8 @@ interface Ask {
   readonly program: LaneProgram;
   readonly run: LaneRun;
   readonly outputs: readonly string[];
+  /** Of the sequence that asks. */
+  readonly passes: { ms: number };
   readonly resolve: (values: MixedValues) => void;
   readonly reject: (cause: unknown) => void;
 }
@@ -97,9 +99,10 @@ export class Engine {
    * @example
    * const engine = new Engine({ concurrency: 4 });
    * await Promise.all(requests.map((request) => engine.run((meeting) => decodePlain(model, { ...request, meeting }))));
+   * @param decode hears what its passes have taken, too, however many had a part in them
    */
   async run<Result>(
-    decode: (meeting: Meeting) => Promise<Result>,
+    decode: (meeting: Meeting, passes: { readonly ms: number }) => Promise<Result>,
     { bytes = 0, signal }: SequenceOptions = {},
   ): Promise<Result> {
     if (bytes > this.memoryBytes) {
@@ -111,15 +114,16 @@ export class Engine {
     }
     const isAdmitted = await this.waitForRoom(bytes, signal);
     const sequence = { hasJoined: false };
+    const passes = { ms: 0 };
     const meeting: Meeting = {
       run: (program, run, outputs) => {
         if (!sequence.hasJoined) this.joined += 1;
         sequence.hasJoined = true;
-        return this.ask(program, run, outputs);
+        return this.ask({ program, run, outputs, passes });
       },
     };
     try {
-      return await decode(meeting);
+      return await decode(meeting, passes);
     } finally {
       if (isAdmitted) {
         this.running -= 1;
@@ -165,9 +169,9 @@ export class Engine {
     }
   }
 
-  private ask(program: LaneProgram, run: LaneRun, outputs: readonly string[]): Promise<MixedValues> {
+  private ask(asked: Omit<Ask, 'resolve' | 'reject'>): Promise<MixedValues> {
     return new Promise((resolve, reject) => {
-      this.asks.push({ program, run, outputs, resolve, reject });
+      this.asks.push({ ...asked, resolve, reject });
       this.stepIfReady();
     });
   }
@@ -204,8 +208,10 @@ export class Engine {
         group.map(({ run }) => run),
         outputs,
       );
-      this.counted.programMs += performance.now() - startMs;
-      group.forEach(({ resolve }, index) => {
+      const passMs = performance.now() - startMs;
+      this.counted.programMs += passMs;
+      group.forEach(({ resolve, passes }, index) => {
+        passes.ms += passMs;
         resolve(results[index]!);
       });
     } catch (cause) {

@@ -4,14 +4,18 @@
  * collapse the next rung is taken: another drafter, a shorter chain, and behind the last rung plain steps. From there
  * the first rung is probed again, in short bursts and ever more rarely while they do not pay.
  *
- * Beside the test, which needs some steps to be sure, there is an account that needs nothing to be believed. Every token is worth
- * (1 + slowdown) plain steps to it, every step costs what it took, and no draft is begun that the account could not pay
- * for if not a single draft token were accepted. It begins with `grant` plain steps, an equal part for each rung, and a rung
- * that has used up its part is left. Hence at every moment
+ * Beside the test, which needs some steps to be sure and a floor to hold them against, there is an account that needs neither.
+ * Every token is worth (1 + slowdown) plain steps to it, every step costs what it took in plain steps (step-prices.ts), and no
+ * draft is begun that the account could not pay for if not a single draft token were accepted. It begins with `grant` plain
+ * steps, half of them for the first rung, and a rung that has used up its part is left. Hence at every moment
  *
- *   time so far  <=  (1 + slowdown) x tokens x plain step  +  grant x plain step  +  what one step took beyond its price
+ *   cost of all steps  <=  (1 + slowdown) x tokens  +  grant  +  cost of the dearest step        in plain steps
  *
- * whatever the drafts do; plain steps are priced by plain steps, measured now and then at the pace of the moment (step-costs.ts).
+ * whatever the drafts do. The dearest step is there because what a step costs is known when it has been made; reading the prompt
+ * is not counted. A plain step is one that the same request would make at the same moment: in an engine what counts are the
+ * passes that the request has a part in, with whoever else is in them, and not what it waits for. The promise is as good as the
+ * clock: exact where passes of a kind take the same time, and otherwise off by a part no larger than that by which they scatter. Where
+ * others come and go, what a draft costs changes and is seen with the next plain step, which comes the sooner the less drafts bring.
  * What drafts earn is kept only up to a limit: a long good beginning does not pay for a long attack.
  * It holds one request's state: make one for each.
  */
@@ -19,17 +23,21 @@ import { MistletoeError } from '../core/errors.js';
 import { ShareEvidence } from '../core/share-evidence.js';
 import type { ResolvedPolicy } from '../draft/grow-tree.js';
 import type { DraftChoice, PolicyChooser, StepOutcome } from './speculative.js';
-import { StepCosts } from './step-costs.js';
+import { leastMeasures, StepPrices } from './step-prices.js';
 
 export interface Rung {
   readonly policy: ResolvedPolicy;
   /** Of a rotating drafter, the place of the one that drafts. */
   readonly drafter?: number;
+  /** The share of its steps that accept a draft token at all, in the lowest of usual requests; 0 where nobody knows. */
+  readonly floor?: number;
+  /** What its drafter takes to read a prompt, as a part of what the target takes; 0 unless given. */
+  readonly readingShare?: number;
 }
 
 export interface GuardedOptions {
-  /** The share of steps that accept a draft token at all, in the lowest of usual requests. */
-  readonly floor: number;
+  /** Of rungs that have none of their own; 0 leaves the decision to the account. */
+  readonly floor?: number;
   /** The chance that a usual request leaves a rung for nothing. */
   readonly level?: number;
   /** By which part a request may be slower than plain decoding. */
@@ -42,24 +50,30 @@ export interface GuardedOptions {
   readonly onSwitch?: (change: RungChange) => void;
 }
 
+export const switchReasons = ['evidence', 'account', 'probe', 'probe-failed'] as const;
+
 export interface RungChange {
   readonly from: number | undefined;
   readonly to: number | undefined;
+  /** From 1, the step that is made on the new rung. */
   readonly step: number;
-  readonly reason: 'evidence' | 'account' | 'probe' | 'probe-failed';
+  readonly reason: (typeof switchReasons)[number];
 }
 
 interface Choice extends DraftChoice {
   readonly rung: number | undefined;
-  readonly isTrial: boolean;
   /** Steps that the drafter has not drafted in and has to read now, which is not the price of a draft. */
   readonly missed: number;
 }
 
-const plain = -1;
-const leastTrials = 3;
-const plainEvery = 64;
+/** Plain steps, which measure what drafts are compared with, come at least so often; sooner where drafts bring little. */
+const plainEvery = { paying: 64, doubtful: 12 };
+const firstPlainEvery = { paying: 6, doubtful: 1 };
+/** Plain steps that a step has to earn to be beyond doubt. */
+const clearGain = 0.5;
 const burst = 8;
+/** A burst that begins with so many failures has failed. */
+const burstFailures = 3;
 const firstProbe = 32;
 const latestProbe = 1024;
 /** How many grants the account may hold. */
@@ -67,112 +81,104 @@ const mostGrants = 4;
 /** What a rung is taken to cost before its first step, in plain steps. */
 const unknownCost = 2;
 
-export function createGuardedPolicy(ladder: readonly Rung[], options: GuardedOptions): PolicyChooser {
-  const { floor, level = 0.01, slowdown = 0.05, grant = 8, use, onSwitch } = options;
+export function createGuardedPolicy(ladder: readonly Rung[], options: GuardedOptions = {}): PolicyChooser {
+  const { floor = 0, level = 0.01, slowdown = 0.05, grant = 8, use, onSwitch } = options;
   checkOptions({ level, slowdown, grant });
-  const evidence = new ShareEvidence(floor);
-  const costs = new StepCosts<number>();
-  const tried = new Map<number, number>();
-  /** [drafter] Its last step, and what a step that it missed costs it when it drafts again, in plain steps. */
+  const evidences = ladder.map((rung) => new ShareEvidence(rung.floor ?? floor));
+  const prices = new StepPrices();
+  /** [drafter] Its last step. */
   const lastSteps = new Map<number, number>();
-  const catchUps = new Map<number, number>();
   const test = { steps: 0, accepted: 0 };
-  const probe = { left: 0, tokens: 0, ms: 0, wait: firstProbe, next: Infinity };
+  const since = { steps: 0, gain: 0 }; // the last plain step
+  const probe = { left: 0, tokens: 0, cost: 0, wait: firstProbe, next: Infinity };
   let rung: number | undefined = ladder.length > 0 ? 0 : undefined;
   let account = grant; // in plain steps
-  const unsettled = { tokens: 0, ms: 0 }; // until a plain step has been seen
   let step = 0;
-  let lastDrafted = true; // the drafter has read the prompt with the target
-  let sincePlain = 0;
+  let readMs = 0;
 
   const drafterOf = (place: number): number => ladder[place]?.drafter ?? 0;
   const missedBy = (place: number): number => step - 1 - (lastSteps.get(drafterOf(place)) ?? 0);
-  const priceOf = (kind: number): number => {
-    const price = costs.costOf(kind) / costs.costOf(plain);
-    const known = Number.isFinite(price) ? price : unknownCost;
-    return known + missedBy(kind) * (catchUps.get(drafterOf(kind)) ?? 0);
+  /** What a drafter has to read first: the whole prompt where it has not drafted before, but for the one that begins. */
+  const readingOf = (place: number): number => {
+    const drafter = drafterOf(place);
+    const isUnread = !lastSteps.has(drafter) && drafter !== drafterOf(0);
+    const prompt = isUnread
+      ? (readMs * (ladder[place]!.readingShare ?? 0)) / (prices.plainMs ?? Infinity)
+      : 0;
+    return prompt + missedBy(place) * prices.readingOf(place);
   };
+  const priceOf = (place: number): number => (prices.priceOf(place) ?? unknownCost) + readingOf(place);
   /** The worst a draft can bring is the one token that a plain step brings, too. */
-  const canPay = (kind: number, reserve: number): boolean =>
-    account - reserve >= priceOf(kind) - (1 + slowdown);
+  const canPay = (place: number, reserve: number): boolean =>
+    account - reserve >= priceOf(place) - (1 + slowdown);
   /** What is left for the rungs behind this one. */
-  const reserveOf = (place: number): number => grant * (1 - (place + 1) / ladder.length);
-  const settle = (tokens: number, ms: number, plainMs: number): void => {
-    unsettled.tokens += tokens;
-    unsettled.ms += ms;
-    if (!Number.isFinite(plainMs)) return;
-    const gained = (1 + slowdown) * unsettled.tokens - unsettled.ms / plainMs;
-    account = Math.min(account + gained, mostGrants * grant);
-    Object.assign(unsettled, { tokens: 0, ms: 0 });
-  };
+  const reserveOf = (place: number): number =>
+    place + 1 === ladder.length ? 0 : (grant / 2) * (1 - place / (ladder.length - 1));
   const move = (to: number | undefined, reason: RungChange['reason']): void => {
     onSwitch?.({ from: rung, to, step, reason });
     rung = to;
     Object.assign(test, { steps: 0, accepted: 0 });
-  };
-  const waitForProbe = (): void => {
-    probe.next = step + probe.wait;
-    probe.wait = Math.min(2 * probe.wait, latestProbe);
   };
   const leave = (reason: 'evidence' | 'account' | 'probe-failed'): void => {
     const isProbe = probe.left > 0;
     probe.left = 0;
     const next = isProbe || rung === undefined || rung + 1 >= ladder.length ? undefined : rung + 1;
     move(next, isProbe ? 'probe-failed' : reason);
-    if (next === undefined) waitForProbe();
+    if (next !== undefined) return;
+    probe.next = step + probe.wait;
+    probe.wait = Math.min(2 * probe.wait, latestProbe);
+  };
+  const isPlainDue = (place: number): boolean => {
+    const measures = prices.measuredBy(place);
+    const { paying, doubtful } = measures >= leastMeasures ? plainEvery : firstPlainEvery;
+    if (since.steps >= paying || (measures === 0 && since.steps > 0)) return true;
+    return since.steps >= doubtful && since.gain < clearGain * since.steps;
   };
 
   return {
     chainLengths: ladder.flatMap(({ policy }) => (policy.kind === 'chain' ? [policy.length] : [])),
+    begin(promptMs) {
+      readMs = promptMs;
+    },
     choose(): Choice {
       step += 1;
-      if (rung === undefined && ladder.length > 0 && step >= probe.next) {
-        Object.assign(probe, { left: burst, tokens: 0, ms: 0, next: Infinity });
+      if (rung === undefined && step >= probe.next && canPay(0, 0)) {
+        Object.assign(probe, { left: burst, tokens: 0, cost: 0, next: Infinity });
         move(0, 'probe');
       }
-      if (rung !== undefined && probe.left === 0 && !canPay(rung, reserveOf(rung))) leave('account');
-      const isDue = ((tried.get(plain) ?? 0) < 1 && step > 1) || sincePlain >= plainEvery;
-      if (rung === undefined || !canPay(rung, 0) || isDue) {
-        const isTrial = rung !== undefined && lastDrafted;
-        return { policy: undefined, rung: undefined, isTrial, missed: 0 };
-      }
+      while (rung !== undefined && !canPay(rung, probe.left > 0 ? 0 : reserveOf(rung))) leave('account');
+      if (rung === undefined || isPlainDue(rung)) return { policy: undefined, rung: undefined, missed: 0 };
       const { policy, drafter } = ladder[rung]!;
       if (drafter !== undefined) use?.(drafter);
-      const isTrial = (tried.get(rung) ?? 0) < leastTrials;
-      return { policy, rung, isTrial, missed: missedBy(rung) };
+      return { policy, rung, missed: missedBy(rung), ...(drafter === undefined ? {} : { drafter }) };
     },
     learn(made: DraftChoice, outcome: StepOutcome) {
       const choice = made as Choice;
-      const kind = choice.rung ?? plain;
-      const ms = outcome.draftMs + outcome.verifyMs;
-      if (choice.missed === 0) {
-        if (choice.isTrial) costs.measure(kind, ms);
-        else costs.keepPace(kind, ms);
-        tried.set(kind, (tried.get(kind) ?? 0) + 1);
-      }
-      lastDrafted = choice.rung !== undefined;
-      sincePlain = lastDrafted ? sincePlain + 1 : 0;
-      const plainMs = costs.costOf(plain) * costs.pace;
-      settle(outcome.accepted + 1, ms, plainMs);
-      if (choice.missed > 0) {
-        const beyond = Math.max(0, ms / plainMs - costs.costOf(kind) / costs.costOf(plain));
-        if (Number.isFinite(beyond)) catchUps.set(drafterOf(kind), beyond / choice.missed);
-      }
-      if (choice.rung !== undefined) lastSteps.set(drafterOf(kind), step);
+      const cost = prices.learn(choice.rung, outcome.own ?? outcome, outcome.proposed, choice.missed);
+      const gain = (1 + slowdown) * (outcome.accepted + 1) - cost;
+      account = Math.min(account + gain, mostGrants * grant);
+      Object.assign(
+        since,
+        choice.rung === undefined
+          ? { steps: 0, gain: 0 }
+          : { steps: since.steps + 1, gain: since.gain + gain },
+      );
+      if (choice.rung !== undefined) lastSteps.set(drafterOf(choice.rung), step);
       if (choice.rung === undefined || choice.rung !== rung || outcome.proposed === 0) return;
       test.steps += 1;
       test.accepted += Math.min(outcome.accepted, 1);
-      if (evidence.value(test.steps, test.accepted) >= 1 / level) {
+      if (evidences[rung]!.value(test.steps, test.accepted) >= 1 / level) {
         leave('evidence');
         return;
       }
       if (probe.left === 0) return;
       probe.left -= 1;
       probe.tokens += outcome.accepted + 1;
-      probe.ms += choice.missed > 0 ? costs.costOf(kind) * costs.pace : ms;
-      if (probe.left > 0) return;
+      probe.cost += Math.min(cost, prices.priceOf(rung) ?? cost);
+      const hasFailed = test.steps === burstFailures && test.accepted === 0;
+      if (probe.left > 0 && !hasFailed) return;
       // A burst that pays keeps its rung, and the next fall is probed soon again.
-      if (probe.tokens * plainMs > probe.ms) probe.wait = firstProbe;
+      if (!hasFailed && probe.tokens > probe.cost) probe.wait = firstProbe;
       else {
         probe.left = 1; // leave as a probe
         leave('probe-failed');

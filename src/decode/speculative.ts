@@ -39,12 +39,16 @@ export interface SpeculativeRequest extends GenerationRequest {
   readonly onNotice?: (message: string) => void;
   /** Hears of every step before its tokens. */
   readonly onStep?: (step: StepRecord) => void;
+  /** What the passes took that it has had a part in, where others may run beside it (engine.ts). */
+  readonly passes?: { readonly ms: number } | undefined;
 }
 
 /** Decides how much to draft, step by step; a fixed policy always says the same. */
 export interface PolicyChooser {
   /** Lengths of the chains that it may ask for. */
   readonly chainLengths: readonly number[];
+  /** Hears what reading the prompt took, behind its first choice. */
+  begin?(promptMs: number): void;
   choose(): DraftChoice;
   /** Hears what a step cost and brought, with the choice that it made for it: steps of several requests interleave. */
   learn(choice: DraftChoice, outcome: StepOutcome): void;
@@ -53,11 +57,15 @@ export interface PolicyChooser {
 export interface DraftChoice {
   /** `undefined` asks for one plain step. */
   readonly policy: ResolvedPolicy | undefined;
+  /** Of drafters that take turns, the place of the one that drafts. */
+  readonly drafter?: number;
 }
 
 export interface StepOutcome extends StepRecord {
   readonly draftMs: number;
   readonly verifyMs: number;
+  /** The same without waiting for others, where others may run beside it: what the passes took that it had a part in. */
+  readonly own?: { readonly draftMs: number; readonly verifyMs: number };
 }
 
 export const always = (policy: ResolvedPolicy): PolicyChooser => ({
@@ -105,7 +113,7 @@ async function speculate(
   request: SpeculativeRequest,
   { cache, session: started }: SequenceState,
 ): Promise<SpeculativeGeneration> {
-  const { promptIds, sampling, policy, seed, held, meeting, signal } = request;
+  const { promptIds, sampling, policy, seed, held, meeting, signal, passes } = request;
   const rule = request.rule ?? (sampling.temperature === 0 ? 'greedy' : 'rejection');
   checkRule(rule, sampling);
   const { contextLength, vocabularySize } = model.configuration;
@@ -146,6 +154,7 @@ async function speculate(
   if (read === undefined) answer.end('aborted');
   else if (choice.policy !== undefined && session.room > 0) await session.catchUp?.();
   const firstMs = performance.now();
+  policy.begin?.(firstMs - startMs);
 
   let origin: TokenOrigin = 'target';
   let likelihood = read && likelihoods.read(read, 0, root);
@@ -153,6 +162,7 @@ async function speculate(
   while (answer.push(root, origin, likelihood)) {
     // 1. Draft behind the root, as deep as context and answer have room for.
     const draftStart = performance.now();
+    const passesAtDraft = passes?.ms ?? 0;
     const room = contextLength - cache.length;
     if (room < 1) {
       answer.end('context');
@@ -179,6 +189,7 @@ async function speculate(
     }
     // 2. The target reads the whole tree in one pass.
     const verifyStart = performance.now();
+    const passesAtVerify = passes?.ms ?? 0;
     const result = await model.forward({
       tokens: tree.tokens,
       parents: tree.parents,
@@ -202,6 +213,10 @@ async function speculate(
       depth: tree.depths.reduce((deepest, depth) => Math.max(deepest, depth), 0),
       draftMs: verifyStart - draftStart,
       verifyMs: verifyEnd - verifyStart,
+      ...(passes === undefined
+        ? {}
+        : { own: { draftMs: passesAtVerify - passesAtDraft, verifyMs: passes.ms - passesAtVerify } }),
+      ...(choice.drafter === undefined ? {} : { drafter: choice.drafter }),
     };
     if (session !== undefined) policy.learn(choice, outcome);
     steps.push(outcome);
