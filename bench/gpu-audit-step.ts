@@ -10,6 +10,7 @@ import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { AuditPrompt } from '../src/audit/audit-prompt.js';
+import { fillPasses, groupByBeginning, roundCopies } from '../src/audit/candidate-groups.js';
 import type { Candidate } from '../src/audit/candidates.js';
 import { createObjective } from '../src/audit/objectives.js';
 import { PassRows } from '../src/audit/pass-rows.js';
@@ -31,8 +32,8 @@ import { median, printTable, time } from './stopwatch.js';
 
 const lengths = { prompt: 64, suffix: 20, tail: 6, window: 20 };
 /** Rows of passes whose launches are looked at one by one. */
-const watchedRows = [4096, 12_288];
-const batchRows = [1024, 2048, 3072, 6144, 8192, 12_288, 24_576];
+const watchedRows = [3072];
+const batchRows = [2048, 4096, 6144, 12_288];
 
 for (const name of chooseShapes(['7B', '13B'])) {
   const candidates = name === 'tiny' ? 12 : 512;
@@ -175,12 +176,12 @@ function rowsBehind(first: number): number {
 
 /** Rows that the passes of these candidates have, where passes are full: what lies before an edit is shared. */
 function countRows(candidates: readonly Candidate[], rowsPerPass: number): number {
-  const size = Math.max(1, Math.floor(rowsPerPass / rowsBehind(0)));
-  const firsts = candidates.map(({ first }) => first).sort((left, right) => left - right);
-  let rows = lengths.suffix;
-  for (let start = 0; start < firsts.length; start += size)
-    rows += Math.min(size, firsts.length - start) * rowsBehind(firsts[start]!);
-  return rows;
+  const sizeOf = fillPasses((first) => Math.floor(rowsPerPass / rowsBehind(first)));
+  const groups = groupByBeginning(candidates, sizeOf);
+  return groups.reduce(
+    (rows, group) => rows + roundCopies(group.length) * rowsBehind(group[0]!.first),
+    lengths.suffix,
+  );
 }
 
 /** Of the target's matrices and of the head's, without attention and without what is as wide as the vocabulary. */

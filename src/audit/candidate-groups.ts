@@ -5,6 +5,9 @@
  */
 import type { Candidate } from './candidates.js';
 
+/** Sequences of a device's pass are so many times a number. */
+const step = 8;
+
 /** Candidates of one group: fewer share more of the base, many share the cost of a pass. */
 export interface GroupSize {
   readonly fewest: number;
@@ -12,26 +15,37 @@ export interface GroupSize {
   readonly most: number;
 }
 
-export const processorGroups: GroupSize = { fewest: 8, most: Infinity };
+/** How large a group may be whose candidates share everything before this position. */
+export type SizeGroup = (first: number) => GroupSize;
+
+export const processorGroups: SizeGroup = () => ({ fewest: 8, most: Infinity });
+
+/** Full passes: so many rows fit into one, and a candidate has the fewer the later it begins. */
+export function fillPasses(copiesOf: (first: number) => number): SizeGroup {
+  return (first) => {
+    const most = copiesOf(first);
+    const full = most < step ? most : Math.floor(most / step) * step;
+    return { fewest: full, most: full };
+  };
+}
 
 /** Groups of candidates whose first edits lie close together, so that little before them is read again. */
-export function groupByBeginning(
-  candidates: readonly Candidate[],
-  { fewest, most }: GroupSize,
-): Candidate[][] {
+export function groupByBeginning(candidates: readonly Candidate[], sizeOf: SizeGroup): Candidate[][] {
   const sorted = [...candidates].sort((left, right) => left.first - right.first);
   const groups: Candidate[][] = [];
   for (const candidate of sorted) {
     const last = groups.at(-1);
-    const isSmall = last !== undefined && last.length < fewest;
-    const isAlike = last?.[0]!.first === candidate.first && last.length < most;
-    if (isSmall || isAlike) last.push(candidate);
+    if (last !== undefined && hasRoom(last, candidate)) last.push(candidate);
     else groups.push([candidate]);
   }
   return groups;
-}
 
-const step = 8;
+  function hasRoom(group: readonly Candidate[], { first }: Candidate): boolean {
+    const own = group[0]!.first;
+    const { fewest, most } = sizeOf(own);
+    return group.length < (own === first ? Math.max(fewest, most) : fewest);
+  }
+}
 
 /** Sequences that a device's pass has for so many candidates; nobody looks at those that are too many. */
 export function roundCopies(count: number): number {

@@ -2,6 +2,7 @@
  * Scores of many suffixes. All share the prompt's caches; candidates that first differ from the base at the same
  * position also share the base's rows up to there, so only what follows the edit is computed.
  */
+import { runAhead } from '../core/run-ahead.js';
 import type { NamedValues } from '../runtime/program.js';
 import { bufferOf, float32, floatsOf, int32 } from '../runtime/program.js';
 import type { Target } from '../decode/target.js';
@@ -9,8 +10,8 @@ import type { AuditPrompt } from './audit-prompt.js';
 import { joinPrompt, keepRoundTrips } from './audit-prompt.js';
 import type { Candidate } from './candidates.js';
 import { keyOf } from './candidates.js';
-import type { GroupSize } from './candidate-groups.js';
-import { groupByBeginning, processorGroups, roundCopies } from './candidate-groups.js';
+import type { SizeGroup } from './candidate-groups.js';
+import { fillPasses, groupByBeginning, processorGroups, roundCopies } from './candidate-groups.js';
 import { countDraftsAlong } from './drafts-along.js';
 import { answerInputs } from './held-answer.js';
 import { PassRows } from './pass-rows.js';
@@ -54,20 +55,20 @@ export class Scorer implements SuffixScorer {
     const saved = groups.reduce((total, group) => total + group.length * group[0]!.first, 0);
     const isShared = saved > base.length;
     const shared = isShared ? await this.readBase(base) : this.state;
-    const scored: Scored[] = [];
-    for (const group of groups) {
+    const passes = groups.map((group) => () => {
       const first = isShared ? group[0]!.first : 0;
       const rows = this.rowsBehind(first, base.length);
       const score = (some: readonly Candidate[]) => this.scoreGroup(shared, base, first, some);
-      scored.push(...(await this.passRows.runAll(group, rows, score)));
-    }
-    return scored;
+      return this.passRows.runAll(group, rows, score);
+    });
+    // A device goes on with the next pass while the host reads what it made of the last one.
+    const mayOverlap = this.isOnDevice && this.models.drafter.graph !== undefined;
+    return (await runAhead(passes, mayOverlap ? 2 : 1)).flat();
   }
 
-  private groupSize(suffixLength: number): GroupSize {
+  private groupSize(suffixLength: number): SizeGroup {
     if (!this.isOnDevice) return processorGroups;
-    const full = this.passRows.countCopies(this.rowsBehind(0, suffixLength));
-    return { fewest: full, most: full };
+    return fillPasses((first) => this.passRows.countCopies(this.rowsBehind(first, suffixLength)));
   }
 
   /** A step scores single edits and then merged ones on the same base; the next step's takes the place of this one's. */

@@ -28,8 +28,8 @@ import type { Place } from './step.js';
 import { plansOf } from './step.js';
 import { isTileable } from './tile-attention-kernel.js';
 
-/** Products over so many rows keep all of a large GPU busy, and what a pass over them computes takes two or three gigabytes. */
-const rowsPerPass = 4096;
+/** Products over so many rows keep all of a large GPU busy; more of them would share less of what lies before an edit. */
+const rowsPerPass = 3072;
 
 export interface CudaRuntimeOptions {
   /** In which type products read what they multiply; float32 unless told. */
