@@ -13,7 +13,7 @@ import { formatHubId } from './hub-id.js';
 import { quote, refuse } from './stored-tensor.js';
 
 /** With those that only transformers and vLLM read: they use the same cache. */
-const describingNames: readonly string[] = [
+export const describingNames: readonly string[] = [
   ...['config.json', 'generation_config.json'],
   ...['tokenizer.json', 'tokenizer.model', 'tokenizer_config.json'],
   ...['special_tokens_map.json', 'added_tokens.json', 'vocab.json', 'merges.txt'],

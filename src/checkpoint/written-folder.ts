@@ -1,0 +1,123 @@
+/**
+ * A checkpoint's folder that is replaced as a whole. It is written beside the old one, NAME.PID.HOST.RANDOM.new, and put
+ * in its place by two renames, because no file system that is at hand swaps folders in one: the old one steps aside as
+ * .old, the new one steps in. A process that is killed between the two leaves an .old that `restoreFolder` puts back;
+ * at any other moment the folder is there, old or new. What dead processes left is removed at the next write.
+ */
+import { mkdir, readdir, realpath, rename, rm, stat } from 'node:fs/promises';
+import { basename, dirname, join, resolve } from 'node:path';
+import { MistletoeError } from '../core/errors.js';
+import { makeFolderSync } from '../core/make-folder.js';
+import { hostTag, isRunning, makeProcessTag } from '../core/process-tag.js';
+import { describingNames } from './hub-files.js';
+import { quote } from './stored-tensor.js';
+import { explainWriting, syncFolder } from './written-file.js';
+
+/** Of this process, by what their names begin with: its own id says nothing where it is always the same. */
+const beingWritten = new Set<string>();
+
+/** Refuses a folder that holds anything else than a checkpoint: it would be lost. */
+export async function writeWholeFolder(path: string, fill: (folder: string) => Promise<void>): Promise<void> {
+  const given = resolve(path);
+  const place = await realpath(given).catch(() => given); // a link stays, what it leads to is replaced
+  await restoreFolder(place);
+  await requireReplaceable(place);
+  const tagged = `${place}.${makeProcessTag()}`;
+  const [fresh, aside] = [`${tagged}.new`, `${tagged}.old`];
+  beingWritten.add(tagged);
+  try {
+    await explainWriting(place, async () => {
+      makeFolderSync(dirname(place));
+      await mkdir(fresh);
+    });
+    await fill(fresh);
+    await syncFolder(fresh);
+    await explainWriting(place, () => stepIn(place, fresh, aside));
+  } catch (failure) {
+    await rm(fresh, { recursive: true, force: true }).catch(() => undefined);
+    throw failure;
+  } finally {
+    beingWritten.delete(tagged);
+  }
+  await syncFolder(dirname(place));
+  // Only room is lost where this fails.
+  await rm(aside, { recursive: true, force: true }).catch(() => undefined);
+}
+
+async function stepIn(place: string, fresh: string, aside: string): Promise<void> {
+  const isThere = await rename(place, aside).then(
+    () => true,
+    async (cause: unknown) => {
+      if (await exists(place)) throw cause;
+      return false;
+    },
+  );
+  try {
+    await rename(fresh, place);
+  } catch (cause) {
+    if (isThere) await rename(aside, place);
+    throw cause;
+  }
+}
+
+/** Puts back what a process that was killed had moved aside, and removes what it left unfinished. */
+export async function restoreFolder(path: string): Promise<void> {
+  const place = resolve(path);
+  for (const { remains, kind, isForeign } of await listRemains(place)) {
+    if (kind === 'old' && !(await exists(place))) await explainWriting(place, () => rename(remains, place));
+    else if (!isForeign) await rm(remains, { recursive: true, force: true }).catch(() => undefined);
+  }
+}
+
+interface Remains {
+  readonly remains: string;
+  readonly kind: 'old' | 'new';
+  /** Of another host, whose processes cannot be asked. */
+  readonly isForeign: boolean;
+}
+
+/** Without those of processes that are known to run. */
+async function listRemains(place: string): Promise<readonly Remains[]> {
+  const names = await readdir(dirname(place)).catch(() => []);
+  const opening = `${basename(place)}.`;
+  const form = /^((\d+)\.([0-9a-f]{16})\.[0-9a-f]{16})\.(old|new)$/;
+  return names.flatMap((name): Remains[] => {
+    const [, tag, pid, host, kind] =
+      form.exec(name.startsWith(opening) ? name.slice(opening.length) : '') ?? [];
+    if (tag === undefined) return [];
+    const isForeign = host !== hostTag();
+    if (!isForeign && isWriting(Number(pid), `${place}.${tag}`)) return [];
+    return [{ remains: join(dirname(place), name), kind: kind as Remains['kind'], isForeign }];
+  });
+}
+
+function isWriting(pid: number, tagged: string): boolean {
+  return pid === process.pid ? beingWritten.has(tagged) : isRunning(pid);
+}
+
+async function exists(path: string): Promise<boolean> {
+  return stat(path).then(
+    () => true,
+    () => false,
+  );
+}
+
+async function requireReplaceable(place: string): Promise<void> {
+  const status = await stat(place).catch(() => undefined);
+  if (status === undefined) return;
+  const hint = 'Choose a folder that does not exist yet.';
+  if (!status.isDirectory()) {
+    throw new MistletoeError('usage', `${place} is a file; a folder for a drafter was expected.`, { hint });
+  }
+  const entries = await explainWriting(place, () => readdir(place, { withFileTypes: true }));
+  const other = entries.find((entry) => entry.isDirectory() || !isOfCheckpoint(entry.name));
+  if (other === undefined) return;
+  throw new MistletoeError(
+    'usage',
+    `${place} holds ${quote(other.name)}, which is no part of a drafter, and would be replaced as a whole.`,
+    { hint },
+  );
+}
+
+const isOfCheckpoint = (name: string): boolean =>
+  describingNames.includes(name) || /\.(safetensors|bin|pt)(\.index\.json)?$/.test(name);
