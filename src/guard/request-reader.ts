@@ -46,8 +46,7 @@ const routes: readonly string[] = [
 const mostNameCharacters = 256;
 
 export function readRequest(given: GivenRequest, key: PrintKey): RequestFacts {
-  const path = given.path.split(/[?#]/, 1)[0] ?? '';
-  const route = routes.find((known) => path.endsWith(known)) ?? 'other';
+  const route = findRoute(given.path);
   const body = route === 'other' ? undefined : parseBody(given);
   const silent = { route, isGeneration: route !== 'other', promptPrint: null, promptCharacters: null };
   if (body === undefined) return { ...silent, model: null, isStream: false, maxTokens: null };
@@ -69,13 +68,21 @@ export function readRequest(given: GivenRequest, key: PrintKey): RequestFacts {
   };
 }
 
+function findRoute(target: string): string {
+  const end = target.search(/[?#]/);
+  const path = end < 0 ? target : target.slice(0, end);
+  for (const route of routes) if (path.endsWith(route)) return route;
+  return 'other';
+}
+
 function parseBody({ body, contentType = '', contentEncoding = '' }: GivenRequest): JsonObject | undefined {
-  const isPlain = /^(?:identity)?$/i.test(contentEncoding.trim());
+  const isPlain = contentEncoding === '' || /^\s*(?:identity)?\s*$/i.test(contentEncoding);
   // Many clients send JSON under no type, or that of a form.
-  const isOther = /^(?:multipart|image|audio|video)\//i.test(contentType.trim());
+  const isOther = /^\s*(?:multipart|image|audio|video)\//i.test(contentType);
   if (body.length === 0 || !isPlain || isOther) return undefined;
+  const bytes = Buffer.isBuffer(body) ? body : Buffer.from(body.buffer, body.byteOffset, body.byteLength);
   try {
-    return asObject(JSON.parse(Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString()));
+    return asObject(JSON.parse(bytes.toString()));
   } catch {
     return undefined;
   }

@@ -136,7 +136,12 @@ function readBody(limits: ReaderLimits): ResponseReader {
       const close = (unread: string | null): ReadResponse =>
         facts.close({ estimate: null, bytes, chunks: 0, isWhole: unread === null, unread });
       if (bytes > bodyBytes) return close(`The answer has more than ${bodyBytes} bytes.`);
-      const body = parse(Buffer.concat(pieces).toString());
+      const [first] = pieces;
+      const whole =
+        pieces.length === 1
+          ? Buffer.from(first!.buffer, first!.byteOffset, first!.length)
+          : Buffer.concat(pieces);
+      const body = parse(whole.toString());
       if (body === undefined) return close('The answer is not JSON.');
       facts.take(body);
       return close(null);
