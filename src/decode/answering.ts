@@ -4,18 +4,17 @@
  */
 import { MistletoeError } from '../core/errors.js';
 import type { Drafter } from '../draft/drafter.js';
-import type { TokenSpelling } from '../text/token-spelling.js';
 import { spellToken } from '../text/token-spelling.js';
-import type { StepRecord } from './acceptance.js';
-import type { TokenEvent } from './answer.js';
 import type { Engine } from './engine.js';
-import type { AnswerProgress, EngineTask, SpelledLikelihood, WorkerTokenEvent } from './engine-messages.js';
+import type { AnswerProgress, EngineTask } from './engine-messages.js';
+import type { GuardedDrafting, GuardedRequest } from './guarded-drafting.js';
 import type { Generation, GenerationRequest } from './plain.js';
 import { decodePlain } from './plain.js';
 import type { ReadPrefix } from './prefix.js';
 import { readPrefix } from './prefix.js';
+import { ProgressReport } from './progress-report.js';
 import { sequenceBytes } from './sequence-bytes.js';
-import type { PolicyChooser } from './speculative.js';
+import type { PolicyChooser, SpeculativeRequest } from './speculative.js';
 import { decodeSpeculative } from './speculative.js';
 import { choosePolicy } from './speculative-text.js';
 import type { Target } from './target.js';
@@ -24,6 +23,7 @@ import { completeRequest, requestFor } from './target.js';
 export interface OpenedModels {
   readonly target: Target;
   readonly drafters: ReadonlyMap<string, Drafter>;
+  readonly guarding: GuardedDrafting;
 }
 
 /** One of the answers to a task. */
@@ -33,9 +33,21 @@ export interface AnswerListener {
   readonly onNotice: (text: string) => void;
 }
 
+interface Drafting {
+  readonly drafter: Drafter;
+  /** All that keep what they have read. */
+  readonly members: readonly Drafter[];
+  /** For one answer; `end` where it is guarded. */
+  readonly begin: (
+    hasSharedPrompt: boolean,
+  ) => Pick<SpeculativeRequest, 'policy'> & { readonly drafter: Drafter } & Partial<
+      Pick<GuardedRequest, 'end'>
+    >;
+}
+
 interface PreparedTask {
   readonly request: GenerationRequest;
-  readonly drafting: { readonly drafter: Drafter; readonly policy: PolicyChooser } | undefined;
+  readonly drafting: Drafting | undefined;
   readonly task: EngineTask;
 }
 
@@ -87,7 +99,25 @@ export class Answering {
       );
     }
     if (name === undefined || drafter === undefined) return { request, drafting: undefined, task };
-    return { request, drafting: { drafter, policy: this.findPolicy(name, drafter, policy, options) }, task };
+    if (task.guarded === true) return { request, drafting: this.guard(name, drafter, policy, request), task };
+    const chooser = this.findPolicy(name, drafter, policy, options);
+    const drafting = { drafter, members: [drafter], begin: () => ({ drafter, policy: chooser }) };
+    return { request, drafting, task };
+  }
+
+  private guard(
+    name: string,
+    drafter: Drafter,
+    policy: string | undefined,
+    { sampling }: GenerationRequest,
+  ): Drafting {
+    const { guarding } = this.models;
+    const isGreedy = sampling.temperature === 0;
+    return {
+      drafter,
+      members: guarding.membersOf(name),
+      begin: (hasSharedPrompt) => guarding.begin({ name, policy, isGreedy, hasSharedPrompt }),
+    };
   }
 
   /** Without the prompt's last token, whose scores each answer needs for itself. */
@@ -101,7 +131,11 @@ export class Answering {
     const signal = whenAll(listeners.map((listener) => listener.signal));
     const { model } = this.models.target;
     const reader = drafting?.drafter ?? { reads: 'tokens', taps: [] };
-    const bytes = sequenceBytes({ promptIds: tokenIds, maxNewTokens: 0 }, model, drafting?.drafter);
+    const bytes = sequenceBytes(
+      { promptIds: tokenIds, maxNewTokens: 0 },
+      model,
+      ...(drafting?.members ?? []),
+    );
     const read = await this.engine.run(
       (meeting) => readPrefix(model, reader, tokenIds, { meeting, signal }),
       {
@@ -123,13 +157,15 @@ export class Answering {
       ...{ ...request, seed: request.seed + index, prefix, signal },
       onToken: report.addToken,
     };
-    const room = { bytes: sequenceBytes(request, model, drafting?.drafter), signal };
-    const generation = await this.engine.run((meeting) => {
+    const room = { bytes: sequenceBytes(request, model, ...(drafting?.members ?? [])), signal };
+    const generation = await this.engine.run(async (meeting, passes) => {
       if (drafting === undefined) return decodePlain(model, { ...own, meeting });
-      return decodeSpeculative(model, drafting.drafter, {
-        ...{ ...own, meeting, policy: drafting.policy, onNotice, onStep: report.addStep },
+      const { drafter, policy, end } = drafting.begin(prefix !== undefined);
+      const drafted = await decodeSpeculative(model, drafter, {
+        ...{ ...own, meeting, passes, policy, onNotice, onStep: report.addStep },
         ...(rule === undefined ? {} : { rule }),
       });
+      return end === undefined ? drafted : { ...drafted, guarding: end(drafted.steps) };
     }, room);
     report.flush();
     return generation;
@@ -161,57 +197,6 @@ export class Answering {
     throw new MistletoeError('usage', `The engine was opened without a drafter "${name}". ${known}`, {
       hint: 'Name it in the drafters of createEngineWorker.',
     });
-  }
-}
-
-/**
- * Gathers what one pass brings into one report. A pass's tokens are handed over in one stretch of code without a wait, so
- * the end of that stretch is the end of the pass.
- */
-class ProgressReport {
-  private tokens: WorkerTokenEvent[] = [];
-  private steps: StepRecord[] = [];
-
-  constructor(
-    private readonly send: AnswerListener['onProgress'],
-    private readonly spell: (id: number) => TokenSpelling,
-  ) {}
-
-  readonly addToken = (event: TokenEvent): void => {
-    this.plan();
-    const { likelihood, ...rest } = event;
-    this.tokens.push({
-      ...rest,
-      ...(likelihood === undefined ? {} : { likelihood: this.spellLikelihood(event.id, likelihood) }),
-    });
-  };
-
-  readonly addStep = ({ proposed, accepted, depth }: StepRecord): void => {
-    this.plan();
-    this.steps.push({ proposed, accepted, depth });
-  };
-
-  flush(): void {
-    const { tokens, steps } = this;
-    if (tokens.length === 0 && steps.length === 0) return;
-    [this.tokens, this.steps] = [[], []];
-    this.send({ tokens, steps });
-  }
-
-  private plan(): void {
-    if (this.tokens.length > 0 || this.steps.length > 0) return;
-    queueMicrotask(() => {
-      this.flush();
-    });
-  }
-
-  private spellLikelihood(id: number, likelihood: NonNullable<TokenEvent['likelihood']>): SpelledLikelihood {
-    const spell = (token: number, logprob: number) => {
-      const { text, bytes } = this.spell(token);
-      return { id: token, text, bytes: bytes === null ? null : [...bytes], logprob };
-    };
-    const top = likelihood.top.map((other) => spell(other.id, other.logprob));
-    return { ...spell(id, likelihood.logprob), top };
   }
 }
 

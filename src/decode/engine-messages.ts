@@ -35,6 +35,14 @@ export const settingsSchema = z.strictObject({
   chat: z.boolean().exactOptional(),
   chatTemplate: z.union([z.string(), templateText]).exactOptional(),
   date: z.string().exactOptional(),
+  /** Of tasks that are guarded (guarded-drafting.ts). */
+  guarding: z
+    .strictObject({
+      slowdown: z.number().positive().exactOptional(),
+      floor: z.number().min(0).max(1).exactOptional(),
+      ladder: z.array(z.string()).exactOptional(),
+    })
+    .exactOptional(),
 });
 export type EngineSettings = z.infer<typeof settingsSchema>;
 
@@ -51,6 +59,8 @@ export const taskSchema = z.strictObject({
   drafter: z.string().exactOptional(),
   policy: z.string().exactOptional(),
   rule: z.enum(rules).exactOptional(),
+  /** Whether other drafters, and plain steps, take over where drafts do not pay. */
+  guarded: z.boolean().exactOptional(),
   maxNewTokens: count.max(mostNewTokens).exactOptional(),
   sampling: z
     .strictObject({
@@ -110,7 +120,11 @@ const tokenEvent = z.strictObject({
 });
 export type WorkerTokenEvent = z.infer<typeof tokenEvent>;
 
-const step = z.object({ proposed: z.number(), accepted: z.number(), depth: z.number() });
+const step = z.object({
+  ...{ proposed: z.number(), accepted: z.number(), depth: z.number() },
+  /** Of a guarded answer, the rung of its ladder. */
+  drafter: z.number().exactOptional(),
+});
 
 /** What one pass brought: the tokens that became certain with it, and what it drafted, if it did. */
 const progress = z.strictObject({ tokens: z.array(tokenEvent), steps: z.array(step) });

@@ -16,6 +16,7 @@ import type { EngineAnswer, EngineSettings, EngineTask } from './engine-messages
 import { describeFailure, requestSchema, settingsSchema } from './engine-messages.js';
 import { findDrafter } from './find-drafter.js';
 import { settleDevice } from './gpu-room.js';
+import { GuardedDrafting } from './guarded-drafting.js';
 import type { Generation } from './plain.js';
 import { openTarget } from './target.js';
 
@@ -42,7 +43,10 @@ async function openModels(settings: EngineSettings, runtime: Runtime, post: Repo
     const options = { target: target.model, tokenizer: target.tokenizer, ...loading };
     drafters.set(name, await loadDrafter(findDrafter(source), options));
   }
-  return { target, drafters };
+  const guarding = new GuardedDrafting(drafters, target.model, settings.guarding);
+  // Whoever set them up wants to know; for others a request may still ask to be guarded.
+  if (settings.guarding !== undefined) for (const text of guarding.misfits) post({ kind: 'notice', text });
+  return { target, drafters, guarding };
 }
 
 /** Who is being answered, by the ids of the requests. */

@@ -22,6 +22,7 @@
 import { MistletoeError } from '../core/errors.js';
 import { ShareEvidence } from '../core/share-evidence.js';
 import type { ResolvedPolicy } from '../draft/grow-tree.js';
+import type { SwitchReason } from './guarding.js';
 import type { DraftChoice, PolicyChooser, StepOutcome } from './speculative.js';
 import { leastMeasures, StepPrices } from './step-prices.js';
 
@@ -50,14 +51,12 @@ export interface GuardedOptions {
   readonly onSwitch?: (change: RungChange) => void;
 }
 
-export const switchReasons = ['evidence', 'account', 'probe', 'probe-failed'] as const;
-
 export interface RungChange {
   readonly from: number | undefined;
   readonly to: number | undefined;
   /** From 1, the step that is made on the new rung. */
   readonly step: number;
-  readonly reason: (typeof switchReasons)[number];
+  readonly reason: SwitchReason;
 }
 
 interface Choice extends DraftChoice {

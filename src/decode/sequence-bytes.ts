@@ -5,17 +5,17 @@ import type { CausalModel } from '../model/causal-model.js';
 import type { GenerationRequest } from './plain.js';
 
 /**
- * Bytes of keys and values of prompt and answer, in the target and in the drafter's own attention. At most: rows that it
+ * Bytes of keys and values of prompt and answer, in the target and in the drafters' own attention. At most: rows that it
  * shares with other forks of a prefix count for each.
  */
 export function sequenceBytes(
   { promptIds, maxNewTokens }: Pick<GenerationRequest, 'promptIds' | 'maxNewTokens'>,
   { configuration }: Pick<CausalModel, 'configuration'>,
-  drafter?: Drafter,
+  ...drafters: readonly Drafter[]
 ): number {
   const positions = Math.min(promptIds.length + maxNewTokens, configuration.contextLength);
-  const drafting = drafter?.graph?.attention?.sizes;
-  return positions * (bytesPerPosition(configuration) + (drafting ? bytesPerPosition(drafting) : 0));
+  const drafting = drafters.flatMap(({ graph }) => graph?.attention?.sizes ?? []);
+  return positions * [configuration, ...drafting].reduce((sum, sizes) => sum + bytesPerPosition(sizes), 0);
 }
 
 const bytesPerPosition = ({ layerCount, keyValueHeadCount, headSize }: CacheSizes): number =>

@@ -17,6 +17,7 @@ import type { AcceptanceRecord, StepRecord } from './acceptance.js';
 import { summariseAcceptance } from './acceptance.js';
 import type { TokenOrigin } from './answer.js';
 import { Answer } from './answer.js';
+import type { Guarding } from './guarding.js';
 import type { Generation, GenerationRequest } from './plain.js';
 import { createChooser, finishGeneration } from './plain.js';
 import { prefill } from './prefill.js';
@@ -85,6 +86,8 @@ export interface SpeculativeGeneration extends Generation {
   /** decodeMs without the two: verification rules, bookkeeping, streaming. */
   readonly overheadMs: number;
   readonly drafterFailed: boolean;
+  /** Where drafts were guarded (guarded-drafting.ts). */
+  readonly guarding?: Guarding;
 }
 
 export async function decodeSpeculative(
