@@ -109,7 +109,7 @@ export class RunFolder {
   static resume(path: string, options: ResumeOptions = {}): { folder: RunFolder; config: unknown } {
     const config = readRunConfig(path);
     options.check?.(config);
-    const lock = explainFailure(join(path, lockName), () => lockRun(path));
+    const lock = explainFailure(join(path, lockName), 'audit', () => lockRun(path));
     return openOrRelease(lock, () => {
       const folder = new RunFolder(path, lock, options);
       folder.recover();
@@ -228,7 +228,7 @@ export class RunFolder {
       const parsed = elapsedSchema.safeParse(value);
       if (parsed.success) this.earlierMs = parsed.data.elapsedMs;
     }
-    explainFailure(join(this.path, unitsFile), () => {
+    explainFailure(join(this.path, unitsFile), 'audit', () => {
       cutToLines(join(this.path, unitsFile), lines);
       cutToLines(join(this.path, stepsFile), steps);
       cutToLines(timings, readLines(timings));

@@ -184,6 +184,6 @@ function refuseHeld(folder: string, path: string, { pid, host, since }: Holder):
   }
   const who = pid === process.pid ? `this process (${pid})` : `process ${pid}`;
   throw new MistletoeError('usage', `${folder} is open: ${who} has been working on it since ${since}.`, {
-    hint: 'Wait until it ends, or stop it, and then resume; or audit into another folder.',
+    hint: 'Wait until it ends, or stop it, and then resume; or work in another folder.',
   });
 }

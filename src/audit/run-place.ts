@@ -5,9 +5,10 @@ import { describeCause, MistletoeError } from '../core/errors.js';
 import { quoteWord } from '../core/shown-words.js';
 import { isLockFile } from './run-lock.js';
 import { configFile } from './run-units.js';
+import type { RunCommand } from './run-writes.js';
 import { codeOf } from './run-writes.js';
 
-export function refuseUsedFolder(path: string): void {
+export function refuseUsedFolder(path: string, command: RunCommand = 'audit'): void {
   if (!existsSync(path)) return;
   if (existsSync(join(path, configFile))) {
     throw new MistletoeError('usage', `${path} already holds a run.`, {
@@ -17,7 +18,7 @@ export function refuseUsedFolder(path: string): void {
   // What a run leaves that was killed before it began is no obstacle.
   const isLeftover = (name: string): boolean => name === `${configFile}.part` || isLockFile(name);
   if (!statSync(path).isDirectory() || !readdirSync(path).every(isLeftover)) {
-    throw new MistletoeError('usage', `${path} already exists and is no run of mistletoe audit.`, {
+    throw new MistletoeError('usage', `${path} already exists and is no run of mistletoe ${command}.`, {
       hint: 'Choose another folder, or an empty one.',
     });
   }

@@ -4,9 +4,16 @@ import { basename, dirname } from 'node:path';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { quoteWord } from '../core/shown-words.js';
 
+/** Commands whose runs are folders that can be resumed. */
+export type RunCommand = 'audit' | 'train';
+
 /** Appends, and with `durable` returns only once the line is on the disk. */
-export function appendText(path: string, text: string, { durable = false } = {}): void {
-  explainFailure(path, () => {
+export function appendText(
+  path: string,
+  text: string,
+  { durable = false, command = 'audit' }: { durable?: boolean; command?: RunCommand } = {},
+): void {
+  explainFailure(path, command, () => {
     const isNew = !existsSync(path);
     const file = openSync(path, 'a');
     try {
@@ -19,9 +26,9 @@ export function appendText(path: string, text: string, { durable = false } = {})
   });
 }
 
-export function syncFile(path: string): void {
+export function syncFile(path: string, command: RunCommand = 'audit'): void {
   if (!existsSync(path)) return;
-  explainFailure(path, () => {
+  explainFailure(path, command, () => {
     const file = openSync(path, 'r+');
     try {
       fsyncSync(file);
@@ -32,8 +39,8 @@ export function syncFile(path: string): void {
 }
 
 /** Whole or not at all, under a name that nobody reads until it is finished. */
-export function writeAtomically(path: string, contents: string): void {
-  explainFailure(path, () => {
+export function writeAtomically(path: string, contents: string, command: RunCommand = 'audit'): void {
+  explainFailure(path, command, () => {
     const part = `${path}.part`;
     const file = openSync(part, 'w');
     try {
@@ -73,7 +80,7 @@ const remedies: Readonly<Record<string, string>> = {
 };
 
 /** A full disk or a missing right is no bug of ours: it stops the run, and loses nothing that was finished. */
-export function explainFailure<Result>(path: string, write: () => Result): Result {
+export function explainFailure<Result>(path: string, command: RunCommand, write: () => Result): Result {
   try {
     return write();
   } catch (cause) {
@@ -82,9 +89,9 @@ export function explainFailure<Result>(path: string, write: () => Result): Resul
     const folder = dirname(path);
     throw new MistletoeError(
       'runtime',
-      `${basename(path)} of the run in ${folder} could not be written: ${describeCause(cause)}; every finished unit is safe.`,
+      `${basename(path)} of the run in ${folder} could not be written: ${describeCause(cause)}; what was finished is safe.`,
       {
-        hint: `${remedies[code] ?? 'Mend that'}, then go on with: mistletoe audit --resume ${quoteWord(folder)}`,
+        hint: `${remedies[code] ?? 'Mend that'}, then go on with: mistletoe ${command} --resume ${quoteWord(folder)}`,
         cause,
       },
     );

@@ -1,0 +1,81 @@
+/** The folder of a training run: begun once, open in one process at a time, and only gone on with as it was begun. */
+import { join } from 'node:path';
+import { readVersion } from '../audit/create-request.js';
+import { identifyModel } from '../audit/identity.js';
+import type { RunLock } from '../audit/run-lock.js';
+import { lockRun } from '../audit/run-lock.js';
+import { asCreation, refuseUsedFolder } from '../audit/run-place.js';
+import { configFile } from '../audit/run-units.js';
+import { explainFailure, readIfThere, syncFolder, writeAtomically } from '../audit/run-writes.js';
+import { describeCause, MistletoeError } from '../core/errors.js';
+import { parseJsonText } from '../core/json-text.js';
+import { makeFolderSync } from '../core/make-folder.js';
+import type { TrainRequest } from './train-request.js';
+import { hashData, requestSchema } from './train-request.js';
+
+/** Refuses a folder that holds anything. */
+export function createRunFolder(path: string, request: TrainRequest): RunLock {
+  refuseUsedFolder(path, 'train');
+  return asCreation(path, () => {
+    makeFolderSync(path);
+    syncFolder(join(path, '..'));
+    const lock = lockRun(path);
+    try {
+      refuseUsedFolder(path, 'train'); // again: another process may have come and gone before the lock was ours
+      writeAtomically(join(path, configFile), `${JSON.stringify(request, null, 1)}\n`, 'train');
+    } catch (cause) {
+      lock.release();
+      throw cause;
+    }
+    return lock;
+  });
+}
+
+export async function openRunFolder(
+  path: string,
+  cacheFolder?: string,
+): Promise<{ readonly request: TrainRequest; readonly lock: RunLock }> {
+  const request = readRequest(path);
+  const own = readVersion();
+  if (request.version !== own) {
+    throw changed(path, `was begun by Mistletoe ${request.version}; this is ${own}`);
+  }
+  const models = [
+    { folder: request.targetFolder, sha256: request.target.sha256 },
+    ...(request.from === undefined ? [] : [request.from]),
+  ];
+  for (const { folder, sha256 } of models) {
+    const now = await identifyModel(folder, cacheFolder);
+    if (now.sha256 !== sha256) throw changed(path, `was begun with another model in ${folder}`);
+  }
+  const { file, sha256 } = request.data;
+  if ((await hashData(file)) !== sha256) throw changed(path, `was begun with other data in ${file}`);
+  return { request, lock: explainFailure(join(path, configFile), 'train', () => lockRun(path)) };
+}
+
+function readRequest(path: string): TrainRequest {
+  const text = readIfThere(join(path, configFile));
+  if (text === undefined) {
+    throw new MistletoeError('usage', `${path} is no run of mistletoe train: it has no ${configFile}.`, {
+      hint: 'Name the folder that --out named.',
+    });
+  }
+  try {
+    return requestSchema.parse(parseJsonText(text));
+  } catch (cause) {
+    throw new MistletoeError(
+      'usage',
+      `${configFile} of ${path} is not a training run's: ${describeCause(cause)}.`,
+      {
+        hint: 'Begin a new run in another folder.',
+        cause,
+      },
+    );
+  }
+}
+
+function changed(path: string, what: string): MistletoeError {
+  return new MistletoeError('usage', `The run in ${path} ${what}.`, {
+    hint: 'Put the old one back, or begin a new run in another folder: two of them in one run are neither.',
+  });
+}

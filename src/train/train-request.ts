@@ -1,0 +1,192 @@
+/**
+ * What a training run is asked to do, as it is kept in its run.json: a resumed run reads this and nothing else. Models
+ * and data are named with their hashes, so that a run never goes on with others than it began with.
+ */
+import { createHash } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import { availableParallelism } from 'node:os';
+import { resolve } from 'node:path';
+import { z } from 'zod';
+import { readVersion } from '../audit/create-request.js';
+import { identifyModel } from '../audit/identity.js';
+import { deviceSchema } from '../audit/run-device.js';
+import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
+import { describeCause, MistletoeError } from '../core/errors.js';
+import { mostThreads } from '../core/limits.js';
+import { bundledTarget } from '../decode/bundled-models.js';
+import { findDrafter } from '../decode/find-drafter.js';
+import { settleDevice } from '../decode/gpu-room.js';
+import { refuseAtOnce } from '../draft/draft-system.js';
+import { findWeightless, recogniseCheckpoint } from '../draft/systems.js';
+import type { DeviceWish } from '../runtime/device-choice.js';
+import { chooseDevice, recordDevice } from '../runtime/device-choice.js';
+import { today } from '../text/calendar-day.js';
+import type { TrainSettings } from './settings.js';
+import { defaultSettings, settingsSchema } from './settings.js';
+
+const identitySchema = z.object({ name: z.string(), parameterCount: z.number(), sha256: z.string() });
+const count = z.int().positive();
+
+/** Sizes of a drafter that begins with fresh weights; what is not given follows from the target. */
+export const shapeSchema = z.strictObject({
+  /** Of Medusa and Hydra. */
+  heads: count.exactOptional(),
+  /** Of a draft model, or blocks of a head. */
+  layers: count.exactOptional(),
+  /** Width of a draft model. */
+  hiddenSize: count.exactOptional(),
+  /** Tokens that EAGLE-3 can propose. */
+  draftVocabulary: count.exactOptional(),
+  /** Hydra++: a layer of its own before the heads. */
+  prefixLayer: z.boolean().exactOptional(),
+});
+export type DrafterShape = z.infer<typeof shapeSchema>;
+
+export const trainableSystems = ['speculative-sampling', 'medusa', 'hydra', 'eagle', 'eagle3'] as const;
+export type TrainableSystem = (typeof trainableSystems)[number];
+
+export const requestSchema = z.strictObject({
+  schema: z.literal('mistletoe.training-run/1'),
+  version: z.string(),
+  node: z.string(),
+  targetFolder: z.string(),
+  target: identitySchema,
+  system: z.enum(trainableSystems),
+  /** The drafter to go on from. */
+  from: identitySchema.extend({ folder: z.string() }).exactOptional(),
+  /** Of fresh weights, where there is none. */
+  shape: shapeSchema,
+  data: z.strictObject({ file: z.string(), sha256: z.string() }),
+  settings: settingsSchema,
+  /** What a chat template that asks for the date is told. */
+  date: z.iso.date(),
+  threads: count,
+  device: deviceSchema,
+});
+export type TrainRequest = Readonly<z.infer<typeof requestSchema>>;
+
+export interface TrainPlan extends DeviceWish {
+  /** Folder of the target; the bundled one by default. */
+  readonly target?: string | undefined;
+  /** What to make; told by the drafter where one is gone on from. */
+  readonly system?: string | undefined;
+  /** Folder or bundled name of a drafter to go on from; fresh weights without it. */
+  readonly from?: string | undefined;
+  readonly shape?: DrafterShape | undefined;
+  /** JSON lines of conversations (conversations.ts). */
+  readonly data: string;
+  readonly settings?: Partial<TrainSettings> | undefined;
+  readonly threads?: number | undefined;
+  readonly cacheFolder?: string | undefined;
+  readonly onNotice?: ((message: string) => void) | undefined;
+}
+
+/**
+ * @example
+ * const request = await createTrainRequest({ system: 'eagle3', data: 'questions.jsonl', settings: { steps: 500 } });
+ * const outcome = await startTraining('runs/eagle3', request);
+ */
+export async function createTrainRequest(plan: TrainPlan): Promise<TrainRequest> {
+  const { shape = {}, cacheFolder } = plan;
+  const from = plan.from === undefined ? undefined : findStart(plan.from);
+  const { system, heads } = from === undefined ? chooseSystem(plan) : await describeStart(from, plan);
+  const maximumDepth = heads ?? Infinity;
+  const settings = completeSettings({ ...defaultSettings({ system, maximumDepth }), ...plan.settings });
+  if (settings.depth > maximumDepth || settings.chain > maximumDepth) {
+    throw new MistletoeError(
+      'usage',
+      `The drafter has ${maximumDepth} heads; drafts of ${Math.max(settings.depth, settings.chain)} tokens were asked for.`,
+      { hint: 'Lower --depth and --chain, or make a drafter with more --heads.' },
+    );
+  }
+  const targetFolder = resolve(plan.target ?? bundledTarget);
+  const folders = [targetFolder, ...(from === undefined ? [] : [from])];
+  const device = await settleDevice(await chooseDevice(plan), folders, plan.onNotice);
+  return {
+    ...{ schema: 'mistletoe.training-run/1', version: readVersion(), node: process.version },
+    ...{ targetFolder, target: await identifyModel(targetFolder, cacheFolder), system, shape },
+    ...(from === undefined ? {} : { from: { ...(await identifyModel(from, cacheFolder)), folder: from } }),
+    data: { file: resolve(plan.data), sha256: await hashData(plan.data) },
+    ...{ settings, date: today(), device: recordDevice(device) },
+    threads: plan.threads ?? Math.min(availableParallelism(), mostThreads),
+  };
+}
+
+interface DescribedStart {
+  readonly system: TrainableSystem;
+  readonly heads: number | undefined;
+}
+
+const usualHeads = 4;
+
+function chooseSystem({ system, shape }: TrainPlan): DescribedStart {
+  const found = trainableSystems.find((name) => name === system);
+  if (found === undefined) {
+    throw new MistletoeError(
+      'usage',
+      system === undefined
+        ? 'There is nothing to train: neither a system nor a drafter to go on from was named.'
+        : `No drafter of the system "${system}" can be trained.`,
+      { hint: `Choose one of ${trainableSystems.join(', ')}.` },
+    );
+  }
+  const hasHeads = found === 'medusa' || found === 'hydra';
+  return { system: found, heads: hasHeads ? (shape?.heads ?? usualHeads) : undefined };
+}
+
+function findStart(given: string): string {
+  if (findWeightless(given) === undefined) return resolve(findDrafter(given));
+  throw new MistletoeError('usage', `${given} has no weights: there is nothing to train.`, {
+    hint: 'Give the folder of a drafter, or name a system to begin with fresh weights.',
+  });
+}
+
+async function describeStart(folder: string, plan: TrainPlan): Promise<DescribedStart> {
+  const checkpoint = await openCheckpoint(folder);
+  const { system } = recogniseCheckpoint(checkpoint);
+  const known = trainableSystems.find((name) => name === system?.name);
+  if (system === undefined || known === undefined) {
+    throw new MistletoeError('drafter', `${folder} holds no drafter that can be trained.`, {
+      hint: '`mistletoe inspect` shows what it holds.',
+    });
+  }
+  if (plan.system !== undefined && plan.system !== known) {
+    throw new MistletoeError('usage', `${folder} holds ${system.title}; "${plan.system}" was asked for.`, {
+      hint: 'Leave the system out where a drafter is gone on from.',
+    });
+  }
+  if (Object.keys(plan.shape ?? {}).length > 0) {
+    throw new MistletoeError(
+      'usage',
+      'Sizes are those of the drafter that is gone on from; others cannot be had.',
+      {
+        hint: 'Leave them out, or begin with fresh weights.',
+      },
+    );
+  }
+  return { system: known, heads: system.describe(checkpoint, refuseAtOnce).facts.heads };
+}
+
+function completeSettings(given: Readonly<Record<string, unknown>>): TrainSettings {
+  const parsed = settingsSchema.safeParse(given);
+  if (parsed.success) return parsed.data;
+  const [issue] = parsed.error.issues;
+  const name = issue?.path.join('.') ?? '';
+  throw new MistletoeError(
+    'usage',
+    `The setting "${name}" is ${JSON.stringify(given[name])}: ${issue?.message ?? 'it cannot be used'}.`,
+  );
+}
+
+export async function hashData(path: string): Promise<string> {
+  try {
+    return createHash('sha256')
+      .update(await readFile(path))
+      .digest('hex');
+  } catch (cause) {
+    throw new MistletoeError('usage', `${path} cannot be read: ${describeCause(cause)}.`, {
+      hint: 'Give a file with one conversation a line.',
+      cause,
+    });
+  }
+}

@@ -1,0 +1,124 @@
+/** The named algorithm of this room: batches, gradients, updates, and now and then a look at texts that are held out. */
+import { MistletoeError } from '../core/errors.js';
+import type { BatchPlan } from './batches.js';
+import type { HeldOutLength } from './held-out-length.js';
+import { addLengths, meanLength, walkAnswers } from './held-out-length.js';
+import { learningRate } from './learning-rate.js';
+import type { TrainSettings } from './settings.js';
+import type { Trainer } from './trainer.js';
+import type { Pair, TextBatch } from './training-graph.js';
+import type { LogLine } from './training-log.js';
+import type { TrainingProgress } from './training-state.js';
+
+export interface TrainingWork {
+  readonly pair: Pair;
+  readonly trainer: Trainer;
+  readonly settings: TrainSettings;
+  readonly plan: BatchPlan;
+  /** Held-out texts. */
+  readonly validation: readonly TextBatch[];
+  readonly signal?: AbortSignal | undefined;
+  readonly onLine: (line: LogLine) => void;
+  /** Told after a measurement that is the best so far. */
+  readonly keepBest: () => Promise<void>;
+  /** Told whenever the run can be gone on from here. */
+  readonly save: (progress: TrainingProgress) => Promise<void>;
+}
+
+export type TrainingEnd = 'steps' | 'patience' | 'interrupted';
+
+/** Goes on from `start`, whose state the trainer holds already, to the end or to an interruption. */
+export async function trainSteps(work: TrainingWork, start: TrainingProgress): Promise<TrainingEnd> {
+  const { trainer, settings, plan, signal } = work;
+  const { steps, accumulation, validateEvery, saveEvery, patience } = settings;
+  const began = performance.now();
+  let { update, best, sinceBest } = start;
+  const progress = (): TrainingProgress => ({
+    ...{ update, best, sinceBest },
+    elapsedMs: start.elapsedMs + performance.now() - began,
+  });
+  const measure = async (): Promise<void> => {
+    if (work.validation.length === 0) return;
+    const length = await measureLength(work);
+    work.onLine(describeLength(update, length));
+    const isBest = best === null || meanLength(length) > best.length;
+    sinceBest = isBest ? 0 : sinceBest + 1;
+    if (!isBest) return;
+    best = { update, length: meanLength(length) };
+    await work.keepBest();
+  };
+
+  if (update === 0) {
+    await measure();
+    await work.save(progress());
+  }
+  while (update < steps) {
+    if (signal?.aborted === true) break;
+    if (patience > 0 && sinceBest >= patience) return 'patience';
+    const rate = learningRate(update, {
+      ...{ peak: settings.rate, warmupSteps: settings.warmupSteps },
+      ...{ steps, floor: settings.rateFloor },
+    });
+    let [tokens, loss] = [0, 0];
+    const levels = new Array<number>(settings.depth).fill(0);
+    for (let part = 0; part < accumulation; part++) {
+      const step = update * accumulation + part;
+      const batch = plan.batchAt(step);
+      const own = await trainer.accumulate(batch, step);
+      if (!Number.isFinite(own.loss)) throw brokenLoss(update, own.loss, batch.exampleIds);
+      tokens += own.count;
+      loss += own.loss;
+      own.levels.forEach((value, level) => (levels[level]! += value));
+    }
+    const norm = await trainer.update(update, rate);
+    if (!Number.isFinite(norm))
+      throw brokenLoss(update, norm, plan.batchAt(update * accumulation).exampleIds);
+    update += 1;
+    const perToken = (value: number): number => value / Math.max(1, tokens);
+    work.onLine({
+      ...{ kind: 'update', update, loss: perToken(loss), levels: levels.map(perToken) },
+      ...{ norm, rate, tokens },
+    });
+    const isLast = update === steps;
+    const isMeasured = isLast || update % validateEvery === 0;
+    if (isMeasured) await measure();
+    if (isMeasured || update % saveEvery === 0) await work.save(progress());
+  }
+  if (update === steps) return 'steps';
+  await work.save(progress());
+  return 'interrupted';
+}
+
+async function measureLength({ pair, trainer, settings, validation }: TrainingWork): Promise<HeldOutLength> {
+  const targetTokens = pair.drafter.graph?.targetTokens;
+  let sum: HeldOutLength = { steps: 0, accepted: 0, reached: new Array<number>(settings.chain).fill(0) };
+  for (const batch of validation) {
+    const choices = await trainer.choose(batch, settings.chain);
+    const tokens =
+      targetTokens === undefined
+        ? choices
+        : choices.map((level) => level.map((place) => targetTokens[place]!));
+    sum = addLengths(sum, walkAnswers(batch, tokens));
+  }
+  return sum;
+}
+
+function describeLength(update: number, length: HeldOutLength): LogLine {
+  const { steps, reached } = length;
+  return {
+    ...{ kind: 'length', update, length: meanLength(length), steps },
+    reached: reached.map((count) => count / Math.max(1, steps)),
+  };
+}
+
+function brokenLoss(update: number, value: number, exampleIds: readonly string[]): MistletoeError {
+  const shown = exampleIds.slice(0, 8).join(', ');
+  const more = exampleIds.length > 8 ? ` and ${exampleIds.length - 8} more` : '';
+  return new MistletoeError(
+    'runtime',
+    `The loss became ${value} at update ${update + 1}, on the texts ${shown}${more}; the state before it is saved.`,
+    {
+      hint: 'Lower the learning rate, or look at these texts; then begin a new run from the drafter in last/.',
+    },
+  );
+}
