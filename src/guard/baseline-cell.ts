@@ -5,6 +5,7 @@
  * the two half-lives fit together, so that a burst weighs no more than the minute it lasted.
  */
 import { findFloors, findQuantiles } from './baseline-floors.js';
+import { RankTable } from './rank-table.js';
 import type { AlarmLevels, NullHypothesis } from './sequential-test.js';
 
 /** What is kept of a request. */
@@ -47,7 +48,9 @@ const mostFlagged = 64;
 /** From so many on, what is learnt is thinned. */
 const plenty = 1024;
 /** Answers of similar length, by steps; bands are those of a class where it has been seen often enough. */
-const lengthClasses = [64, 256, Infinity];
+const stepClasses = [64, 256, Infinity];
+/** By tokens. Ranks must not go by steps: the same answer takes more of them where less is accepted. */
+const answerClasses = [96, 384, Infinity];
 const leastOfClass = 30;
 const bandEnds = { low: 0.05, high: 0.95 };
 
@@ -58,6 +61,7 @@ export class BaselineCell {
   private lastMs = -Infinity;
   private standing: Standing | undefined;
   private bands: readonly (Band | undefined)[] | undefined;
+  private ranks: readonly (RankTable | undefined)[] | undefined;
   private longest: number | undefined;
   private staleness = Infinity;
 
@@ -98,8 +102,15 @@ export class BaselineCell {
   /** What requests with so many steps come to; of any length where such ones are rare. */
   band(levels: AlarmLevels, steps?: number): Band | undefined {
     this.refresh(levels);
-    const index = steps === undefined ? -1 : lengthClasses.findIndex((limit) => steps < limit);
+    const index = steps === undefined ? -1 : stepClasses.findIndex((limit) => steps < limit);
     return this.bands?.[index] ?? this.bands?.at(-1);
+  }
+
+  /** Where a request's mean accepted length stands among those with answers of similar length. */
+  rank(levels: AlarmLevels, { length, steps }: Pick<Lesson, 'length' | 'steps'>): number | undefined {
+    this.refresh(levels);
+    const index = answerClasses.findIndex((limit) => steps * length < limit);
+    return (this.ranks?.[index] ?? this.ranks?.at(-1))?.rank(length);
   }
 
   /** Tokens of a prompt that is longer than nearly all; undefined where too few are known. */
@@ -162,13 +173,25 @@ export class BaselineCell {
       promptTokens === null ? [] : [{ value: promptTokens, weight }],
     );
     this.longest = prompts.length < leastOfClass ? undefined : findQuantiles(prompts, [bandEnds.high])[0];
-    this.bands = [...lengthClasses, undefined].map((limit, index) => {
-      const least = lengthClasses[index - 1] ?? 0;
-      const like = weighed.filter(({ steps }) => limit === undefined || (steps < limit && steps >= least));
-      if (limit !== undefined && like.length < leastOfClass) return undefined;
-      return like.length === 0 ? undefined : findBand(like);
-    });
+    this.bands = divide(weighed, ({ steps }) => steps, stepClasses).map((like) => like && findBand(like));
+    this.ranks = divide(weighed, ({ steps, length }) => steps * length, answerClasses).map(
+      (like) => like && new RankTable(like.map(({ length, weight }) => ({ value: length, weight }))),
+    );
   }
+}
+
+/** [class] what lies in it, if that is enough, and at last all there is. */
+function divide<Item>(
+  items: readonly Item[],
+  sizeOf: (item: Item) => number,
+  limits: readonly number[],
+): readonly (readonly Item[] | undefined)[] {
+  const classes = limits.map((limit, index) => {
+    const least = limits[index - 1] ?? 0;
+    const like = items.filter((item) => sizeOf(item) < limit && sizeOf(item) >= least);
+    return like.length < leastOfClass ? undefined : like;
+  });
+  return [...classes, items.length === 0 ? undefined : items];
 }
 
 function findBand(lessons: readonly { readonly length: number; readonly weight: number }[]): Band {

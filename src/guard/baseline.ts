@@ -29,6 +29,8 @@ export interface Expectation {
   readonly isSharp: boolean;
   readonly longPrompt: () => number | undefined;
   band(steps?: number): Band;
+  /** Where a request's mean accepted length stands among those of benign ones with answers of similar length: 0 to 1. */
+  rank(request: Pick<Lesson, 'length' | 'steps'>): number;
 }
 
 export interface SavedBaseline {
@@ -171,6 +173,7 @@ function describe(
     isSharp: cell.size >= leastSharp,
     longPrompt: () => cell.longPrompt(levels),
     band: (steps) => cell.band(levels, steps)!,
+    rank: (request) => cell.rank(levels, request)!,
   };
 }
 
