@@ -5,7 +5,7 @@
  *   repetition     above the ceiling: loops and copied text let drafts succeed
  *   drafter-down   half of all tenants are low at once
  *   hard-text      low, and one of: not far below what benign requests are known to come to; usual at first and
- *                  low later; behind a prompt longer than nearly all
+ *                  low later; behind a prompt longer than nearly all; a tenant's requests that are low together only
  *   collapse       the rest: far below the whole benign range, from the first steps on; and whatever is low while its
  *                  prompt is like other flagged ones and unlike usual ones
  *
@@ -29,6 +29,8 @@ export interface Symptoms {
   readonly promptTokens: number | null;
   readonly longPrompt: number | undefined;
   readonly likeness: Likeness | undefined;
+  /** Where a tenant rang by the mean rank of its requests (tenant-levels.ts), and not by single ones. */
+  readonly level?: { readonly meanRank: number; readonly floor: number } | undefined;
 }
 
 export interface Diagnosis {
@@ -43,8 +45,8 @@ const farBelow = 0.6;
 const fallsFrom = 2.5;
 
 export function findCause(symptoms: Symptoms): Diagnosis {
-  const { side, isWide, share, floor, acceptedAtFirst, accepted, promptTokens, longPrompt, likeness } =
-    symptoms;
+  const { side, isWide, share, floor, acceptedAtFirst, accepted, level } = symptoms;
+  const { promptTokens, longPrompt, likeness } = symptoms;
   if (side === 'high')
     return { cause: 'repetition', because: 'drafts succeed as they do in loops and copies' };
   if (isWide)
@@ -66,10 +68,19 @@ export function findCause(symptoms: Symptoms): Diagnosis {
       cause: 'hard-text',
       because: 'it began as usual and fell later, as text does that becomes hard',
     };
+  if (level !== undefined)
+    return {
+      cause: 'hard-text',
+      because:
+        `each of them may be usual, but they lie above ${percent(level.meanRank)} of benign requests on average, ` +
+        `where ${percent(level.floor)} or more were expected of this tenant`,
+    };
   if (share > farBelow * floor)
     return { cause: 'hard-text', because: 'it lies not far below the lowest benign requests' };
   return { cause: 'collapse', because: 'it lies far below all benign requests, from the first steps on' };
 }
+
+const percent = (share: number): string => `${Math.round(100 * share)} %`;
 
 /** Accepted tokens a step: with almost none at all, a few at first would be a fall. */
 const leastAccepted = 0.15;

@@ -17,6 +17,15 @@ export interface EveryoneAlarm {
   readonly tenants: number;
 }
 
+export interface SavedEveryone {
+  readonly evidence: number;
+  readonly requests: number;
+  readonly steps: number;
+  readonly accepted: number;
+  readonly latest: readonly (readonly [string, boolean])[];
+  readonly recent: readonly boolean[];
+}
+
 interface Standing {
   evidence: number;
   requests: number;
@@ -72,6 +81,27 @@ export class EveryoneTest {
       share: this.shareLow(model),
       tenants: standing.latest.size,
     };
+  }
+
+  /** After a change of its drafter or deployment. */
+  forget(model: string): void {
+    this.models.delete(model);
+  }
+
+  save(): readonly (readonly [string, SavedEveryone])[] {
+    return [...this.models.entries()].map(([model, standing]) => {
+      const { latest, recent, ...sums } = standing;
+      return [model, { ...sums, latest: [...latest.entries()], recent: [...recent] }] as const;
+    });
+  }
+
+  restore(saved: readonly (readonly [string, SavedEveryone])[]): void {
+    this.models = new RecentMap(mostModels);
+    for (const [model, { latest, recent, ...sums }] of saved) {
+      const standing = { ...createStanding(), ...sums, recent: recent.slice(-latestRequests) };
+      for (const [tenant, isLow] of latest) standing.latest.set(tenant, isLow);
+      this.models.set(model, standing);
+    }
   }
 
   /** Whether so many are low now that no single tenant can be the reason. */

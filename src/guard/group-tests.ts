@@ -6,11 +6,16 @@ import type { Alarm } from './alarm.js';
 import { describeEveryoneAlarm, describeTenantAlarm } from './alarm-text.js';
 import type { Expectation } from './baseline.js';
 import { findCause } from './causes.js';
+import type { EveryoneAlarm, SavedEveryone } from './everyone-test.js';
 import { EveryoneTest } from './everyone-test.js';
 import type { RequestCounts } from './request-counts.js';
 import type { RequestRecord } from './request-record.js';
-import type { SavedTraffic, TenantStanding } from './tenant-test.js';
-import { TenantTest, TrafficRate } from './tenant-test.js';
+import type { SavedLevels } from './tenant-levels.js';
+import { TenantLevels } from './tenant-levels.js';
+import type { SavedStanding, TenantAlarm } from './tenant-test.js';
+import { TenantTest } from './tenant-test.js';
+import type { SavedTraffic } from './traffic-rate.js';
+import { TrafficRate } from './traffic-rate.js';
 
 export interface GroupOptions {
   readonly falseAlarmsPerWeek: number;
@@ -28,7 +33,9 @@ export interface JudgedRequest {
 }
 
 export interface SavedGroups {
-  readonly tenants: readonly (readonly [string, TenantStanding])[];
+  readonly tenants: readonly (readonly [string, SavedStanding])[];
+  readonly levels: SavedLevels;
+  readonly everyone: readonly (readonly [string, SavedEveryone])[];
   readonly traffic: SavedTraffic;
 }
 
@@ -36,6 +43,7 @@ type Unnumbered = Omit<Alarm, 'id'>;
 
 export class GroupTests {
   readonly tenants: TenantTest;
+  private readonly levels: TenantLevels;
   readonly everyone = new EveryoneTest();
   private readonly traffic: TrafficRate;
   private readonly perWeek: number;
@@ -43,6 +51,7 @@ export class GroupTests {
   constructor({ falseAlarmsPerWeek, leastRequestsPerWeek, tenantLimit }: GroupOptions) {
     this.perWeek = falseAlarmsPerWeek;
     this.tenants = new TenantTest(tenantLimit);
+    this.levels = new TenantLevels(tenantLimit);
     this.traffic = new TrafficRate(leastRequestsPerWeek);
   }
 
@@ -52,28 +61,45 @@ export class GroupTests {
     this.traffic.count(endedMs);
     const threshold = (2 * this.traffic.perWeek) / this.perWeek;
     const everyone = this.everyone.learn(model, tenant, { ...counts, factor, evidence }, threshold);
-    const low = this.tenants.learn(tenant, factor, counts, threshold);
+    const { steps, accepted } = counts;
+    const rank = expectation.isSharp ? rankOf(counts, expectation) : undefined;
+    const floor = this.levels.floor(tenant);
+    const level = rank === undefined || floor === undefined ? undefined : { rank, floor };
+    if (rank !== undefined) this.levels.see(tenant, rank);
+    const low = this.tenants.learn(tenant, { steps, accepted, factor, level }, threshold);
+    if (low !== undefined) this.levels.forget(tenant);
     return [
-      ...(low === undefined ? [] : [this.describeTenant(request, expectation, low)]),
+      ...(low === undefined ? [] : [this.describeTenant(request, expectation, { ...low, floor })]),
       ...(everyone === undefined ? [] : [describeEveryone(request, expectation, everyone)]),
     ];
   }
 
-  save(): SavedGroups {
-    return { tenants: this.tenants.save(), traffic: this.traffic.save() };
+  /** From a request that the baseline learns from, too. */
+  learnLevel({ tenant }: RequestRecord, counts: RequestCounts, expectation: Expectation): void {
+    if (expectation.isSharp) this.levels.learn(tenant, rankOf(counts, expectation));
   }
 
-  restore({ tenants, traffic }: SavedGroups): void {
+  save(): SavedGroups {
+    return {
+      ...{ tenants: this.tenants.save(), levels: this.levels.save() },
+      ...{ everyone: this.everyone.save(), traffic: this.traffic.save() },
+    };
+  }
+
+  restore({ tenants, levels, everyone, traffic }: SavedGroups): void {
     this.tenants.restore(tenants);
+    this.levels.restore(levels);
+    this.everyone.restore(everyone);
     this.traffic.restore(traffic);
   }
 
   private describeTenant(
     { record, counts }: JudgedRequest,
     expectation: Expectation,
-    { evidence, requests, steps, accepted }: NonNullable<ReturnType<TenantTest['learn']>>,
+    low: TenantAlarm & { readonly floor: number | undefined },
   ): Unnumbered {
     const { model, route, tenant, endedMs } = record;
+    const { evidence, requests, steps, accepted, meanRank, floor: rankFloor } = low;
     const length = { seen: 1 + accepted / steps, steps, expected: expectation.band() };
     const { cause, because } = findCause({
       ...{ side: 'low', isWide: this.everyone.isWide(model), acceptedAtFirst: null },
@@ -81,6 +107,7 @@ export class GroupTests {
       floor: expectation.hypothesis.floors[0]!,
       accepted: accepted / steps,
       ...{ promptTokens: null, longPrompt: undefined, likeness: undefined },
+      level: meanRank === undefined || rankFloor === undefined ? undefined : { meanRank, floor: rankFloor },
     });
     return {
       ...{ model, route, atMs: endedMs, scope: 'tenant', cause, tenant, requestId: null, eValue: evidence },
@@ -90,10 +117,13 @@ export class GroupTests {
   }
 }
 
+const rankOf = ({ steps, accepted }: RequestCounts, expectation: Expectation): number =>
+  expectation.rank({ length: 1 + accepted / steps, steps });
+
 function describeEveryone(
   { record }: JudgedRequest,
   expectation: Expectation,
-  { evidence, steps, accepted, share, tenants }: NonNullable<ReturnType<EveryoneTest['learn']>>,
+  { evidence, steps, accepted, share, tenants }: EveryoneAlarm,
 ): Unnumbered {
   const { model, route, endedMs } = record;
   const length = { seen: 1 + accepted / steps, steps, expected: expectation.band() };

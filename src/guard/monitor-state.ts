@@ -1,6 +1,10 @@
-/** What a monitor keeps over a restart, as JSON. The file lies on a disk, so it is checked before it is believed. */
+/**
+ * What a monitor keeps over a restart, as JSON. The file lies on a disk, so it is checked before it is believed. Files of the first
+ * version are read, too: what they do not know begins anew.
+ */
 import { z } from 'zod';
 import { MistletoeError } from '../core/errors.js';
+import { nothingLow } from './tenant-test.js';
 
 const count = z.number().int().nonnegative();
 const share = z.number().min(0).max(1);
@@ -32,7 +36,37 @@ const tenant = z.object({
   accepted: z.number().nonnegative(),
   since: count,
   heldUntil: count,
+  // Not in files of the first version.
+  bets: z.array(z.number().nonnegative()).max(16).default([]),
+  low: z
+    .object({
+      requests: count,
+      steps: z.number().nonnegative(),
+      accepted: z.number().nonnegative(),
+      ranks: z.number().nonnegative(),
+    })
+    .default(nothingLow),
 });
+
+const level = z.object({ weight: z.number().nonnegative(), mean: share });
+
+const everyone = z.object({
+  evidence: z.number().nonnegative(),
+  requests: count,
+  steps: z.number().nonnegative(),
+  accepted: z.number().nonnegative(),
+  latest: z.array(z.tuple([z.string(), z.boolean()])).max(1024),
+  recent: z.array(z.boolean()).max(1024),
+});
+
+/** Files of the first version have the number alone. */
+const sensitivity = z.union([
+  z.object({ log: z.number(), flagged: share, isBesieged: z.boolean() }),
+  z.number().transform((log) => ({ log, flagged: 0, isBesieged: false })),
+]);
+
+/** What is known by name; the tables that take it up are bounded by themselves. */
+const named = <Value extends z.ZodType>(value: Value) => z.array(z.tuple([z.string(), value]));
 
 const alarm = z.object({
   id: z.string(),
@@ -51,11 +85,16 @@ const alarm = z.object({
 });
 
 const state = z.object({
-  version: z.literal(1),
-  baseline: z.object({ cells: z.array(z.tuple([z.string(), cell])).max(1024) }),
-  tenants: z.array(z.tuple([z.string(), tenant])),
+  version: z.union([z.literal(1), z.literal(2)]).transform(() => 2 as const),
+  baseline: z.object({ cells: named(cell).max(1024) }),
+  tenants: named(tenant),
+  levels: z
+    .object({ tenants: named(level), latest: named(share).max(1024) })
+    .default({ tenants: [], latest: [] }),
+  caution: named(z.number().nonnegative().max(100)).default([]),
+  everyone: named(everyone).max(1024).default([]),
   traffic: z.object({ requests: z.number(), firstMs: z.number().nullable(), lastMs: z.number() }),
-  sensitivity: z.array(z.tuple([z.string(), z.number()])).max(1024),
+  sensitivity: named(sensitivity).max(1024),
   alarmCount: count,
   alarms: z.array(alarm).max(1024),
 });

@@ -239,6 +239,53 @@ describe('the monitor under attack', () => {
     });
   });
 
+  it('rings about a tenant whose requests are each as benign ones may be, but all of them low', () => {
+    const world = new World(new Monitor(), 20).learn(2500);
+    const alarms: Alarm[] = [];
+    for (let index = 0; index < 120 && !rings(alarms, 'tenant'); index++) {
+      alarms.push(...world.monitor.observe(world.low(1.65, { tenant: 'attacker' }, 60)).alarms);
+      for (let other = 0; other < 4; other++) world.monitor.observe(world.benign());
+    }
+    expect(alarms.find(({ scope }) => scope === 'tenant')).toMatchObject({
+      ...{ tenant: 'attacker', cause: 'hard-text' },
+      text: expect.stringMatching(/above \d+ % of benign requests on average, where \d+ % or more/) as string,
+    });
+  });
+
+  it('leaves tenants alone that were always low, and rings when one that was not becomes like them', () => {
+    const world = new World(new Monitor(), 21);
+    // Four of twenty ask for nothing but prose.
+    const draw = (tenant: number, isProse: boolean): RequestRecord =>
+      isProse ? world.low(1.7, { tenant: `t${tenant}` }) : world.benign({ tenant: `t${tenant}` });
+    const alarms: Alarm[] = [];
+    const serve = (count: number, isProse: (tenant: number) => boolean): void => {
+      for (let index = 0; index < count; index++) {
+        const tenant = world.random.nextInteger(20);
+        alarms.push(...world.monitor.observe(draw(tenant, isProse(tenant))).alarms);
+      }
+    };
+    serve(4000, (tenant) => tenant < 4);
+    expect(rings(alarms, 'tenant')).toBe(false);
+    serve(2000, (tenant) => tenant < 5);
+    const accused = new Set(alarms.flatMap(({ scope, tenant }) => (scope === 'tenant' ? [tenant] : [])));
+    expect([...accused]).toEqual(['t4']);
+  });
+
+  it('keeps the rate for a tenant with a hard question of its own, and a collapse of it rings', () => {
+    const world = new World(new Monitor(), 22).learn(1500);
+    let rang = 0;
+    const count = 600;
+    for (let index = 0; index < count; index++) {
+      const tenant = { tenant: 'hard' };
+      const record = index % 6 === 0 ? world.low(1.22, tenant, 60) : world.benign(tenant);
+      rang += Number(rings(world.monitor.observe(record).alarms, 'request'));
+      for (let other = 0; other < 3; other++) world.monitor.observe(world.benign());
+    }
+    expect(rang).toBeGreaterThan(2);
+    expect(rang / count).toBeLessThan(0.03);
+    expect(world.monitor.observe(world.low(1.01, { tenant: 'hard' }, 120)).verdict).toBe('low');
+  });
+
   it('tells a drafter that died from one tenant that attacks', () => {
     const attacked = new World(new Monitor(), 11).learn(1500);
     const scopes = new Set<string>();
@@ -299,7 +346,7 @@ describe('the monitor as a thing with a lifetime', () => {
     const record = world.low(1.1, { tenant: 'attacker' });
     expect(copy.observe(record)).toEqual(world.monitor.observe(record));
     expect(() => {
-      copy.restore({ version: 2 });
+      copy.restore({ version: 3 });
     }).toThrow(/not usable/);
     expect(() => {
       copy.restore('x');

@@ -2,24 +2,22 @@
  * Watches requests and says which are out of the usual. Nothing here knows of a network or a clock: the same records in the same
  * order give the same alarms. A request is judged within itself (sequential-test.ts), with the others of its tenant
  * (tenant-test.ts) and with those of everybody (everyone-test.ts), against what was learnt from the operator's own
- * traffic (baseline.ts). Memory is bounded however many tenants, streams and requests there are.
+ * traffic (learning.ts). Memory is bounded however many tenants, streams and requests there are.
  */
 import { MistletoeError } from '../core/errors.js';
 import type { Alarm } from './alarm.js';
 import type { Expectation, Population } from './baseline.js';
-import { Baseline } from './baseline.js';
 import type { HalfLives } from './baseline-cell.js';
 import { GroupTests } from './group-tests.js';
+import { Learning } from './learning.js';
 import type { SavedMonitor } from './monitor-state.js';
 import { parseMonitorState } from './monitor-state.js';
 import type { StreamState, Verdict } from './page-state.js';
-import { PromptLikeness } from './prompt-likeness.js';
 import type { RequestCounts } from './request-counts.js';
 import { countRequest, stepsOf } from './request-counts.js';
 import type { Evidence as Measured, RequestRecord, Stream } from './request-record.js';
 import type { AlarmLevels, Evidence } from './sequential-test.js';
 import { divideFalseAlarms, leastSteps } from './sequential-test.js';
-import { Sensitivity } from './sensitivity.js';
 import { StreamHistory } from './stream-history.js';
 import { limitEvidence } from './tenant-test.js';
 import type { RequestFacts } from './watch.js';
@@ -59,18 +57,11 @@ export interface MonitorSnapshot {
 }
 
 const mostAlarms = 200;
-/**
- * Evidence from which a request that did not ring is not learnt from, either: against the floors, and against the sharp
- * ones, whose threshold a flood of alarms can raise.
- */
-const suspicious = { low: 3, sharp: 100 };
 
 export class Monitor {
   private readonly levels: AlarmLevels;
-  private readonly baseline: Baseline;
-  private readonly sensitivity: Sensitivity;
+  private readonly learning: Learning;
   private readonly groups: GroupTests;
-  private readonly likeness = new PromptLikeness();
   private readonly history = new StreamHistory();
   private alarms: Alarm[] = [];
   private alarmCount = 0;
@@ -80,13 +71,10 @@ export class Monitor {
     checkRate('The share of benign requests that may ring', falseAlarms, 0.5);
     checkRate('The number of false alarms a week', falseAlarmsPerWeek, 1e6);
     this.levels = divideFalseAlarms(falseAlarms);
-    const { lowShare, lowLevel } = this.levels;
-    this.sensitivity = new Sensitivity(lowShare + lowLevel);
-    const { leastRequestsPerWeek = 10_000 } = options;
+    const { leastRequestsPerWeek = 10_000, halfLives } = options;
     this.groups = new GroupTests({ falseAlarmsPerWeek, leastRequestsPerWeek, tenantLimit });
-    this.baseline = new Baseline({
-      levels: this.levels,
-      ...(options.halfLives === undefined ? {} : { halfLives: options.halfLives }),
+    this.learning = new Learning({
+      ...{ levels: this.levels, tenantLimit, halfLives },
       isHeld: (tenant) => this.groups.tenants.isHeld(tenant),
     });
   }
@@ -112,16 +100,16 @@ export class Monitor {
 
   /** After a change of drafter or model: begins to learn anew. */
   forget(model: string): void {
-    this.baseline.forget(model);
-    this.sensitivity.forget();
+    this.learning.forget(model);
+    this.groups.everyone.forget(model);
   }
 
   snapshot(): MonitorSnapshot {
-    const known = this.baseline.populations();
+    const known = this.learning.populations();
     const streams = this.history.list().map(({ model, route, history }): StreamState => {
       const own = known.filter((population) => population.model === model && population.route === route);
       const [most] = own.sort((left, right) => right.learnt - left.learnt);
-      const band = most && this.baseline.expect(most)?.band();
+      const band = most && this.learning.expect(most)?.band();
       return { model, route, history, baseline: band ?? null, learnt: most?.learnt ?? 0 };
     });
     const models = [...new Set(streams.map(({ model }) => model))];
@@ -136,9 +124,9 @@ export class Monitor {
   save(): SavedMonitor {
     const { alarmCount, alarms } = this;
     return {
-      version: 1,
-      ...{ baseline: this.baseline.save(), ...this.groups.save() },
-      sensitivity: this.sensitivity.save(),
+      version: 2,
+      ...this.learning.save(),
+      ...this.groups.save(),
       ...{ alarmCount, alarms },
     };
   }
@@ -146,21 +134,21 @@ export class Monitor {
   /** Takes what `save` gave, as read from a file. */
   restore(saved: unknown): void {
     const state = parseMonitorState(saved);
-    this.baseline.restore(state.baseline);
+    this.learning.restore(state);
     this.groups.restore(state);
-    this.sensitivity.restore(state.sensitivity);
     this.alarmCount = state.alarmCount;
     this.alarms = [...state.alarms];
   }
 
   private watch(population: Population, tenant: string, id: string, facts: RequestFacts): StepWatch {
     const { model, route } = population;
-    const expectation = this.baseline.expect(population);
+    const expectation = this.learning.expect(population);
     return new StepWatch({
       ...{ stream: { model, route }, tenant, id, facts, levels: this.levels, expectation },
-      threshold: expectation?.isSharp === true ? this.sensitivity.threshold(nameOf(population)) : Infinity,
+      threshold: this.learning.threshold(population, expectation),
+      caution: this.learning.cautionOf(tenant),
       isWide: () => this.groups.everyone.isWide(model),
-      likenessOf: (print) => this.likeness.flag(print),
+      likenessOf: (print) => this.learning.likenessOf(print),
       ring: (alarm) => this.ring(alarm),
     });
   }
@@ -198,10 +186,10 @@ export class Monitor {
       last = peak = weighed.evidence;
       if (weighed.alarm !== undefined) alarms.push(weighed.alarm);
     }
-    const expectation = this.baseline.expect(population);
+    const expectation = this.learning.expect(population);
     this.history.add(record, endedMs, counts, expectation?.band());
     const { hasRung } = watched;
-    const verdict =
+    const verdict: Verdict =
       expectation === undefined || last === undefined || peak === undefined
         ? 'unknown'
         : hasRung.low
@@ -209,31 +197,13 @@ export class Monitor {
           : hasRung.high
             ? 'high'
             : 'usual';
-    if (expectation?.isSharp === true && !this.groups.tenants.isHeld(tenant))
-      this.sensitivity.learn(nameOf(population), hasRung.low, hasRung.low || isSuspicious(peak));
+    const judged = { record, population, counts, verdict, hasRungLow: hasRung.low, peak, expectation };
+    this.learning.tune(judged);
     if (verdict !== 'unknown') alarms.push(...this.judgeGroups(record, counts, last!, expectation!));
-    this.learn(record, population, counts, verdict, peak);
-    return { alarms, verdict };
-  }
-
-  private learn(
-    { tenant, endedMs, promptTokens, promptPrint }: RequestRecord,
-    population: Population,
-    counts: RequestCounts,
-    verdict: Verdict,
-    peak: Evidence | undefined,
-  ): void {
     if (verdict === 'low') this.groups.tenants.hold(tenant);
-    if (this.sensitivity.isBesieged(nameOf(population))) return;
-    if (verdict === 'high') this.baseline.flag(population, endedMs, 'high');
-    else if (verdict === 'low' || isSuspicious(peak)) this.baseline.flag(population, endedMs, 'low');
-    else if (!this.groups.tenants.isHeld(tenant)) {
-      const { steps, accepted } = counts;
-      const shares = counts.sums.map((sum) => sum / steps);
-      const lesson = { atMs: endedMs, steps, length: 1 + accepted / steps, shares, promptTokens };
-      this.baseline.offer(population, tenant, lesson);
-      if (promptPrint !== null) this.likeness.learnUsual(promptPrint);
-    }
+    if (this.learning.learn(judged) && expectation !== undefined)
+      this.groups.learnLevel(record, counts, expectation);
+    return { alarms, verdict };
   }
 
   private judgeGroups(
@@ -242,9 +212,10 @@ export class Monitor {
     { low }: Evidence,
     expectation: Expectation,
   ): Alarm[] {
-    return this.groups
-      .learn({ record, counts, evidence: low, factor: limitEvidence(low, this.levels) }, expectation)
-      .map((alarm) => this.ring(alarm));
+    const factor = limitEvidence(low, this.levels);
+    const alarms = this.groups.learn({ record, counts, evidence: low, factor }, expectation);
+    if (alarms.some(({ scope }) => scope === 'tenant')) this.learning.accuse(record.tenant);
+    return alarms.map((alarm) => this.ring(alarm));
   }
 
   private ring(alarm: Omit<Alarm, 'id'>): Alarm {
@@ -255,12 +226,6 @@ export class Monitor {
     return numbered;
   }
 }
-
-function isSuspicious(peak: Evidence | undefined): boolean {
-  return peak !== undefined && (peak.low >= suspicious.low || peak.sharp >= suspicious.sharp);
-}
-
-const nameOf = ({ sort, model, route }: Population): string => JSON.stringify([sort, model, route]);
 
 const sortOf = (evidence: Measured, kind: RequestCounts['kind']): string => `${evidence}:${kind}`;
 

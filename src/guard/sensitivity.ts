@@ -24,7 +24,7 @@ export const leastEvidence = 5;
 const mostLog = 12;
 const firstLog = 6;
 
-interface Standing {
+export interface Standing {
   /** Of the threshold. */
   log: number;
   /** Share of flagged requests, a decaying mean. */
@@ -65,15 +65,13 @@ export class Sensitivity {
     this.populations = new RecentMap(mostPopulations);
   }
 
-  /** Thresholds; a siege is seen anew. */
-  save(): readonly (readonly [string, number])[] {
-    return [...this.populations.entries()].map(([population, { log }]) => [population, log] as const);
+  save(): readonly (readonly [string, Readonly<Standing>])[] {
+    return [...this.populations.entries()].map(([population, standing]) => [population, { ...standing }]);
   }
 
-  restore(saved: readonly (readonly [string, number])[]): void {
+  restore(saved: readonly (readonly [string, Readonly<Standing>])[]): void {
     this.forget();
-    for (const [population, log] of saved)
-      this.populations.set(population, { log, flagged: 0, isBesieged: false });
+    for (const [population, standing] of saved) this.populations.set(population, { ...standing });
   }
 }
 

@@ -2,9 +2,11 @@ import { describe, expect, it } from 'vitest';
 import { createRandom } from '../core/random.js';
 import { EveryoneTest } from './everyone-test.js';
 import { RecentMap } from './recent-map.js';
-import { limitEvidence, mostOfOne, TenantTest, TrafficRate } from './tenant-test.js';
+import { limitEvidence, mostOfOne, TenantTest } from './tenant-test.js';
+import { TrafficRate } from './traffic-rate.js';
 
 const counts = { steps: 50, accepted: 10 };
+const request = (factor: number, level?: { rank: number; floor: number }) => ({ ...counts, factor, level });
 
 describe('the test over a tenant', () => {
   it('expects no more false alarms than requests over the threshold, over all tenants', () => {
@@ -16,7 +18,7 @@ describe('the test over a tenant', () => {
     for (let index = 0; index < requests; index++) {
       // Mean 1 exactly, and as wild as a factor may be: 20 or nearly nothing.
       const factor = random.next() < 0.05 ? 20 : 0;
-      alarms += Number(test.learn(`t${index % 7}`, factor, counts, threshold) !== undefined);
+      alarms += Number(test.learn(`t${index % 7}`, request(factor), threshold) !== undefined);
     }
     expect(alarms).toBeLessThanOrEqual(requests / threshold + 3 * Math.sqrt(requests / threshold));
     expect(alarms).toBeGreaterThan(0);
@@ -26,18 +28,44 @@ describe('the test over a tenant', () => {
     const test = new TenantTest(10);
     const factor = limitEvidence(1e9, { lowShare: 0.005 });
     expect(factor).toBeCloseTo(mostOfOne / 1.25, 9);
-    const rang = Array.from({ length: 5 }, () => test.learn('bad', factor, counts, 100_000));
+    const rang = Array.from({ length: 5 }, () => test.learn('bad', request(factor), 100_000));
     expect(rang.findIndex((alarm) => alarm !== undefined)).toBe(3);
     expect(rang[3]).toMatchObject({ requests: 4, steps: 200, accepted: 40 });
     expect(test.isHeld('bad')).toBe(true);
     expect(test.isHeld('good')).toBe(false);
-    for (let index = 0; index < 40; index++) test.learn('bad', 0.5, counts, 100_000);
+    for (let index = 0; index < 40; index++) test.learn('bad', request(0.5), 100_000);
     expect(test.isHeld('bad')).toBe(false);
+  });
+
+  it('keeps the same promise for levels, of which none lies below its floor', () => {
+    const random = createRandom(2, 'levels');
+    const [threshold, requests] = [200, 100_000];
+    const test = new TenantTest(100);
+    let alarms = 0;
+    for (let index = 0; index < requests; index++) {
+      // At the floor exactly, with the widest spread that ranks can have.
+      const level = { rank: Number(random.next() < 0.45), floor: 0.45 };
+      alarms += Number(test.learn(`t${index % 20}`, request(0, level), threshold) !== undefined);
+    }
+    expect(alarms).toBeLessThanOrEqual(requests / threshold);
+    expect(alarms).toBeGreaterThan(0);
+  });
+
+  it('rings on a level far below the floor, and says how low it was', () => {
+    const random = createRandom(3, 'levels');
+    const test = new TenantTest(100);
+    const learn = (mean: number): ReturnType<TenantTest['learn']> =>
+      test.learn('t', request(0.7, { rank: 2 * mean * random.next(), floor: 0.45 }), 20_000);
+    for (let index = 0; index < 500; index++) expect(learn(0.5)).toBeUndefined();
+    const rang = Array.from({ length: 60 }, () => learn(0.25)).filter((alarm) => alarm !== undefined);
+    expect(rang.length).toBeGreaterThan(0);
+    expect(rang[0]!.meanRank).toBeGreaterThan(0.15);
+    expect(rang[0]!.meanRank).toBeLessThan(0.35);
   });
 
   it('has room for so many tenants and no more', () => {
     const test = new TenantTest(1000);
-    for (let index = 0; index < 100_000; index++) test.learn(`tenant-${index}`, 1, counts, 1e9);
+    for (let index = 0; index < 100_000; index++) test.learn(`tenant-${index}`, request(1), 1e9);
     expect(test.size).toBe(1000);
     expect(test.save().at(-1)?.[0]).toBe('tenant-99999');
     const copy = new TenantTest(1000);

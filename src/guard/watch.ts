@@ -29,6 +29,8 @@ export interface WatchContext {
   readonly levels: AlarmLevels;
   /** Evidence against the sharp floors from which a request rings. */
   readonly threshold: number;
+  /** How many times the evidence that rings for others is needed (tenant-caution.ts). */
+  readonly caution: number;
   readonly expectation: Expectation | undefined;
   isWide(): boolean;
   likenessOf(print: readonly number[]): Likeness;
@@ -85,8 +87,8 @@ export class StepWatch {
     acceptedAtFirst: number | null,
     atMs: number,
   ): Alarm | undefined {
-    const { threshold, levels } = this.context;
-    const isLow = evidence.low >= 1 / levels.lowLevel || evidence.sharp >= threshold;
+    const { threshold, levels, caution } = this.context;
+    const isLow = evidence.low >= caution / levels.lowLevel || evidence.sharp >= caution * threshold;
     const side = isLow ? 'low' : evidence.high >= 1 / levels.highLevel ? 'high' : undefined;
     if (side === undefined || this.hasRung[side]) return undefined;
     this.hasRung[side] = true;
