@@ -12,28 +12,18 @@ import { join } from 'node:path';
 import { findSameDevice, requireSameKind } from '../audit/run-device.js';
 import { writeAtomically } from '../audit/run-writes.js';
 import { openTarget } from '../decode/target.js';
-import { loadDrafter } from '../draft/load-drafter.js';
 import { describeMachine } from '../measure/machine.js';
 import { openRuntime } from '../runtime/create-runtime.js';
 import { nameDevice } from '../runtime/device-choice.js';
 import type { Runtime } from '../runtime/program.js';
-import { adamDefaults } from './adamw.js';
 import type { AnswersProgress } from './answers.js';
-import { slotName } from './parameter-buffers.js';
-import { readParameters } from './parameters.js';
-import { saveDrafter } from './saved-drafter.js';
-import { objectiveOf } from './settings.js';
+import type { TrainedDrafter } from './train-drafter.js';
+import { trainDrafter } from './train-drafter.js';
 import { createRunFolder, openRunFolder } from './train-folder.js';
 import type { TrainRequest } from './train-request.js';
-import { Trainer } from './trainer.js';
 import type { LogLine } from './training-log.js';
-import { TrainingLog } from './training-log.js';
-import type { TrainingEnd } from './training-loop.js';
-import { trainSteps } from './training-loop.js';
 import type { TrainingResult } from './training-result.js';
 import { findLengths, resultVersion } from './training-result.js';
-import type { TrainingProgress } from './training-state.js';
-import { freshProgress, loadState, saveState } from './training-state.js';
 import type { TrainingStart } from './training-start.js';
 import { prepareStart } from './training-start.js';
 import type { TrainingTexts } from './training-texts.js';
@@ -118,68 +108,21 @@ async function trainOn(
   const texts = await prepareTexts(target, request, { folder, signal, onAnswers: events.onAnswers });
   if (texts === undefined) return { status: 'interrupted', folder };
   const start = await prepareStart(folder, target, request, texts, onNotice);
-  const drafter = await loadDrafter(start.folder, {
-    ...{ target: target.model, tokenizer: target.tokenizer },
-    ...cache,
+  const trained = await trainDrafter({
+    ...{ target, start: start.folder, settings, folder, cache, signal },
+    ...{ plan: texts.plan, validation: texts.validation, onLine: events.onLine },
+    onStart: (started) => events.onStart?.({ request, texts, ...started }),
   });
-  const pair = { target: target.model, drafter };
-  const values = await readParameters(drafter);
-  const { weightDecay, clip, seed } = settings;
-  const trainer = await Trainer.create(pair, values, {
-    ...{ objective: objectiveOf(settings), adam: { ...adamDefaults, weightDecay, clip }, seed },
-  });
-  try {
-    const stateFile = join(folder, 'state.safetensors');
-    const saved = await loadState(stateFile);
-    if (saved !== undefined) trainer.buffers.write(saved.values);
-    let progress = saved?.progress ?? freshProgress;
-    const log = TrainingLog.open(join(folder, 'log.jsonl'), progress.update);
-    const { parameterCount } = drafter;
-    events.onStart?.({ request, texts, parameterCount, update: progress.update });
-    const keep = async (name: string): Promise<void> => {
-      const parameters = await trainer.buffers.read(['parameter']);
-      // Weights that are not trained stay as they were.
-      const current = new Map(
-        [...values].map(([key, { data }]) => [key, parameters.get(slotName('parameter', key)) ?? data]),
-      );
-      await saveDrafter({ from: start.folder, to: join(folder, name), values: current });
-    };
-    const ended = await trainSteps(
-      {
-        ...{ pair, trainer, settings, plan: texts.plan, validation: texts.validation, signal },
-        onLine(line) {
-          log.add(line);
-          events.onLine?.(line);
-        },
-        keepBest: () => keep('best'),
-        async save(now) {
-          log.sync();
-          await saveState(stateFile, { progress: now, values: await trainer.buffers.read() });
-          progress = now;
-        },
-      },
-      progress,
-    );
-    await keep('last');
-    if (texts.validation.length === 0) await keep('best');
-    if (ended === 'interrupted') return { status: 'interrupted', folder };
-    const made = { request, texts, start, ended, progress, parameterCount, log: log.lines };
-    const result = describeResult(made);
-    writeAtomically(join(folder, 'result.json'), `${JSON.stringify(result, null, 1)}\n`, 'train');
-    return { status: 'complete', folder, result };
-  } finally {
-    await trainer.dispose();
-  }
+  if (trained.ended === 'interrupted') return { status: 'interrupted', folder };
+  const result = describeResult({ request, texts, start, ...trained });
+  writeAtomically(join(folder, 'result.json'), `${JSON.stringify(result, null, 1)}\n`, 'train');
+  return { status: 'complete', folder, result };
 }
 
-interface Made {
+interface Made extends TrainedDrafter {
   readonly request: TrainRequest;
   readonly texts: TrainingTexts;
   readonly start: TrainingStart;
-  readonly ended: TrainingEnd;
-  readonly progress: TrainingProgress;
-  readonly parameterCount: number;
-  readonly log: readonly LogLine[];
 }
 
 function describeResult(made: Made): TrainingResult {

@@ -1,0 +1,93 @@
+/** Trains a drafter on given texts, in a folder that holds its state, its log and the drafters that come of it. */
+import { join } from 'node:path';
+import type { CacheOptions } from '../checkpoint/weight-cache.js';
+import type { Target } from '../decode/target.js';
+import { loadDrafter } from '../draft/load-drafter.js';
+import { adamDefaults } from './adamw.js';
+import type { BatchPlan } from './batches.js';
+import { slotName } from './parameter-buffers.js';
+import { readParameters } from './parameters.js';
+import { saveDrafter } from './saved-drafter.js';
+import type { TrainSettings } from './settings.js';
+import { objectiveOf } from './settings.js';
+import { Trainer } from './trainer.js';
+import type { TextBatch } from './training-graph.js';
+import type { LogLine } from './training-log.js';
+import { TrainingLog } from './training-log.js';
+import type { TrainingEnd } from './training-loop.js';
+import { trainSteps } from './training-loop.js';
+import type { TrainingProgress } from './training-state.js';
+import { freshProgress, loadState, saveState } from './training-state.js';
+
+export interface DrafterTraining {
+  readonly target: Target;
+  /** The drafter to begin with. */
+  readonly start: string;
+  readonly plan: BatchPlan;
+  /** Held-out texts. */
+  readonly validation: readonly TextBatch[];
+  readonly settings: TrainSettings;
+  /** state.safetensors, log.jsonl, best/ and last/ lie in it; where there is a state, it is gone on from. */
+  readonly folder: string;
+  readonly cache: CacheOptions;
+  readonly signal?: AbortSignal | undefined;
+  readonly onStart?:
+    ((start: { readonly parameterCount: number; readonly update: number }) => void) | undefined;
+  readonly onLine?: ((line: LogLine) => void) | undefined;
+}
+
+export interface TrainedDrafter {
+  readonly ended: TrainingEnd;
+  readonly progress: TrainingProgress;
+  readonly parameterCount: number;
+  readonly log: readonly LogLine[];
+}
+
+export async function trainDrafter(training: DrafterTraining): Promise<TrainedDrafter> {
+  const { target, start, plan, validation, settings, folder, cache, signal } = training;
+  const drafter = await loadDrafter(start, { target: target.model, tokenizer: target.tokenizer, ...cache });
+  const pair = { target: target.model, drafter };
+  const values = await readParameters(drafter);
+  const { weightDecay, clip, seed } = settings;
+  const trainer = await Trainer.create(pair, values, {
+    ...{ objective: objectiveOf(settings), adam: { ...adamDefaults, weightDecay, clip }, seed },
+  });
+  const keep = async (name: string): Promise<void> => {
+    const trained = await trainer.buffers.read(['parameter']);
+    // Weights that are not trained stay as they were.
+    const current = new Map(
+      [...values].map(([key, { data }]) => [key, trained.get(slotName('parameter', key)) ?? data]),
+    );
+    await saveDrafter({ from: start, to: join(folder, name), values: current });
+  };
+  try {
+    const stateFile = join(folder, 'state.safetensors');
+    const saved = await loadState(stateFile);
+    if (saved !== undefined) trainer.buffers.write(saved.values);
+    let progress = saved?.progress ?? freshProgress;
+    const log = TrainingLog.open(join(folder, 'log.jsonl'), progress.update);
+    const { parameterCount } = drafter;
+    training.onStart?.({ parameterCount, update: progress.update });
+    const ended = await trainSteps(
+      {
+        ...{ pair, trainer, settings, plan, validation, signal },
+        onLine(line) {
+          log.add(line);
+          training.onLine?.(line);
+        },
+        keepBest: () => keep('best'),
+        async save(now) {
+          log.sync();
+          await saveState(stateFile, { progress: now, values: await trainer.buffers.read() });
+          progress = now;
+        },
+      },
+      progress,
+    );
+    await keep('last');
+    if (validation.length === 0) await keep('best');
+    return { ended, progress, parameterCount, log: log.lines };
+  } finally {
+    await trainer.dispose();
+  }
+}
