@@ -1,0 +1,46 @@
+/** A drafter's checkpoint on its way to the disk. */
+import { copyFile, open } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import type { TensorSource } from '../checkpoint/tensor-source.js';
+import { writeSafetensors } from '../checkpoint/write-safetensors.js';
+import { explainWriting, writeWholeFile } from '../checkpoint/written-file.js';
+import { writeWholeFolder } from '../checkpoint/written-folder.js';
+
+export interface NewCheckpoint {
+  readonly config: Readonly<Record<string, unknown>>;
+  /** Of the weights. */
+  readonly file: string;
+  readonly tensors: readonly TensorSource[];
+  /** Files that lie elsewhere and belong to it; those that are not there are left out. */
+  readonly copies?: CopiedFiles | undefined;
+}
+
+export interface CopiedFiles {
+  readonly folder: string;
+  readonly names: readonly string[];
+}
+
+/** The folder is there whole or as it was before. */
+export async function writeCheckpoint(
+  folder: string,
+  { config, file, tensors, copies }: NewCheckpoint,
+): Promise<void> {
+  await writeWholeFolder(folder, async (fresh) => {
+    await writeSafetensors(join(fresh, file), tensors);
+    if (copies !== undefined) await copyFiles(copies, fresh);
+    const text = `${JSON.stringify(config, undefined, 2)}\n`;
+    await writeWholeFile(join(fresh, 'config.json'), (append) => append(Buffer.from(text)));
+  });
+}
+
+async function copyFiles({ folder, names }: CopiedFiles, to: string): Promise<void> {
+  for (const name of names.filter((name) => existsSync(join(folder, name)))) {
+    const path = join(to, name);
+    await explainWriting(path, async () => {
+      await copyFile(join(folder, name), path);
+      const file = await open(path, 'r+');
+      await file.sync().finally(() => file.close());
+    });
+  }
+}

@@ -1,0 +1,231 @@
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import { writePublished } from '../../test/published/published-layouts.js';
+import { publishedTargets } from '../../test/published/published-targets.js';
+import { tiny, writeDecoder, writeLetterTokenizer } from '../../test/support/tiny-checkpoints.js';
+import { randomTokens, resolveText } from '../../test/support/tiny-pair.js';
+import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
+import { readFloat32, readIntegers } from '../checkpoint/read-tensor.js';
+import { makeTemporaryFolder } from '../checkpoint/testing/temporary-folder.js';
+import { bundledTarget } from '../decode/bundled-models.js';
+import { decodePlain } from '../decode/plain.js';
+import { always, decodeSpeculative } from '../decode/speculative.js';
+import { inspectCheckpoint } from '../draft/inspection.js';
+import { loadDrafter } from '../draft/load-drafter.js';
+import type { CausalModel } from '../model/causal-model.js';
+import { loadModel } from '../model/causal-model.js';
+import { createOnnxRuntime } from '../runtime/onnx/onnx-runtime.js';
+import { loadTokenizer } from '../text/tokenizer.js';
+import type { NewDrafter } from './new-drafter.js';
+import { createDrafterFolder, trainableSystems } from './new-drafter.js';
+
+const temporary = makeTemporaryFolder();
+const runtime = createOnnxRuntime({ threads: 1 });
+afterAll(async () => {
+  await runtime.dispose();
+  temporary.remove();
+});
+
+let count = 0;
+const freshFolder = (): string => join(temporary.path, String((count += 1)));
+const cacheFolder = join(temporary.path, 'cache');
+const tinyTarget = writeDecoder(join(temporary.path, 'target'));
+writeLetterTokenizer(tinyTarget, tiny);
+
+const draftTokens = Int32Array.of(0, 3, 4, 9, 17, 23);
+const drafters: readonly (NewDrafter & { readonly title: string; readonly layout: string })[] = [
+  { title: 'a draft model', system: 'speculative-sampling', layout: 'language model' },
+  {
+    ...{ title: 'a draft model of given sizes', system: 'speculative-sampling', layout: 'language model' },
+    ...{ layers: 3, headCount: 3, keyValueHeadCount: 1, hiddenSize: 10, intermediateSize: 14 },
+  },
+  { title: 'Medusa', system: 'medusa', layout: 'Medusa-1 heads' },
+  { title: 'Medusa of two layers', system: 'medusa', heads: 3, layers: 2, layout: 'Medusa-1 heads' },
+  { title: 'Hydra', system: 'hydra', layout: 'Hydra (mlp)' },
+  { title: 'Hydra of three layers', system: 'hydra', heads: 2, layers: 3, layout: 'Hydra (mlp)' },
+  { title: 'Hydra++', system: 'hydra', hasPrefix: true, layout: 'Hydra++ (prefix-mlp)' },
+  { title: 'EAGLE', system: 'eagle', layout: 'EAGLE-1/-2 head' },
+  { title: 'EAGLE-3', system: 'eagle3', layout: 'EAGLE-3 head' },
+  { title: 'EAGLE-3 over some tokens', system: 'eagle3', draftTokens, layout: 'EAGLE-3 head' },
+];
+
+async function create(target: string, drafter: NewDrafter, seed = 1): Promise<string> {
+  const folder = freshFolder();
+  await createDrafterFolder({ target, drafter, folder, seed });
+  return folder;
+}
+
+function openModel(folder: string): Promise<CausalModel> {
+  return loadModel(folder, { runtime, cacheFolder });
+}
+
+async function contentsOf(folder: string): Promise<Map<string, Float32Array | Int32Array>> {
+  const { tensors } = await openCheckpoint(folder);
+  const contents = new Map<string, Float32Array | Int32Array>();
+  for (const [name, tensor] of tensors)
+    contents.set(name, await (/^[dt]2[dt]$/.test(name) ? readIntegers(tensor) : readFloat32(tensor)));
+  return contents;
+}
+
+it('has a row for every system that can be trained', () => {
+  expect(new Set(drafters.map(({ system }) => system))).toEqual(new Set(trainableSystems));
+});
+
+describe.each(drafters)('$title', ({ layout, title, ...drafter }) => {
+  it('is a drafter without problems that drafts for its target without changing an answer', async () => {
+    const folder = await create(tinyTarget, drafter);
+    const inspection = await inspectCheckpoint(folder);
+    expect(inspection.problems).toEqual([]);
+    expect(inspection.notes).toEqual([]);
+    expect(inspection.layout).toBe(layout);
+    const target = await openModel(tinyTarget);
+    const tokenizer = await loadTokenizer(tinyTarget);
+    const loaded = await loadDrafter(folder, { target, tokenizer, cacheFolder });
+    expect(loaded.system).toBe(drafter.system);
+    for (const policy of ['chain:2', 'dynamic:12,1,3']) {
+      const request = {
+        ...{ promptIds: randomTokens(title, 7, tiny.vocabularySize), maxNewTokens: 16, stopIds: [] },
+        ...{ tokenizer, sampling: { temperature: 0 }, seed: 0 },
+      };
+      const plain = await decodePlain(target, request);
+      const speculative = await decodeSpeculative(target, loaded, {
+        ...request,
+        policy: always(resolveText(policy, loaded)),
+      });
+      expect(speculative.tokenIds).toEqual(plain.tokenIds);
+      expect(speculative.drafterFailed).toBe(false);
+    }
+  });
+
+  it('is the same for the same seed, and another for another', async () => {
+    const first = await contentsOf(await create(tinyTarget, drafter));
+    expect(await contentsOf(await create(tinyTarget, drafter))).toEqual(first);
+    const other = await contentsOf(await create(tinyTarget, drafter, 2));
+    expect([...other.keys()]).toEqual([...first.keys()]);
+    // Nothing of Medusa's heads is random.
+    if (drafter.system === 'medusa') expect(other).toEqual(first);
+    else expect(other).not.toEqual(first);
+  });
+});
+
+const oneOfEach: readonly NewDrafter[] = [
+  { system: 'speculative-sampling' },
+  { system: 'medusa' },
+  { system: 'hydra', hasPrefix: true },
+  { system: 'eagle' },
+  { system: 'eagle3' },
+];
+
+it.each(publishedTargets)('fits $name, whatever its family', async ({ name, folder }) => {
+  const path = writePublished(join(temporary.path, name), folder);
+  const target = await openModel(path);
+  const { rotaryBase, rotaryScaling } = target.configuration;
+  for (const drafter of oneOfEach) {
+    const created = await create(path, drafter);
+    const { problems, drafter: facts, model } = await inspectCheckpoint(created);
+    expect(problems).toEqual([]);
+    const loaded = await loadDrafter(created, { target, cacheFolder });
+    expect(loaded.system).toBe(drafter.system);
+    if (drafter.system === 'eagle' || drafter.system === 'eagle3')
+      expect(facts!.rotary!.base).toBe(rotaryBase);
+    if (drafter.system === 'speculative-sampling') expect(model).toMatchObject({ rotaryBase, rotaryScaling });
+  }
+});
+
+describe('what drafters begin with', () => {
+  it('heads of Medusa propose what the target does, each of them', async () => {
+    const target = await openModel(tinyTarget);
+    const folder = await create(tinyTarget, { system: 'medusa', heads: 3 });
+    const drafter = await loadDrafter(folder, { target, cacheFolder });
+    const tokens = Int32Array.from(randomTokens('medusa', 9, tiny.vocabularySize));
+    const cache = target.createCache();
+    const { argmax, features } = await target.forward({ tokens, cache, want: ['argmax', 'features'] });
+    const session = drafter.startSession();
+    const next = argmax!.at(-1)!;
+    session.observe({ tokens, states: features, next });
+    expect(await session.draftChain!(3)).toEqual([next, next, next]);
+    session.close();
+  });
+
+  it('outputs are the rows of the target, blocks that add begin at 0, norms at 1', async () => {
+    const output = await readFloat32((await openCheckpoint(tinyTarget)).tensors.get('lm_head.weight')!);
+    const { hiddenSize } = tiny;
+    const eagle3 = await contentsOf(await create(tinyTarget, { system: 'eagle3', draftTokens }));
+    for (const [draft, token] of draftTokens.entries()) {
+      const row = (values: Float32Array | Int32Array, at: number) =>
+        values.slice(at * hiddenSize, (at + 1) * hiddenSize);
+      expect(row(eagle3.get('lm_head.weight')!, draft)).toEqual(row(output, token));
+      expect(draft + eagle3.get('d2t')![draft]!).toBe(token);
+    }
+    expect([...eagle3.get('t2d')!.keys()].filter((token) => eagle3.get('t2d')![token] === 1)).toEqual([
+      ...draftTokens,
+    ]);
+    expect(new Set(eagle3.get('midlayer.hidden_norm.weight'))).toEqual(new Set([1]));
+    const hydra = await contentsOf(await create(tinyTarget, { system: 'hydra', layers: 2 }));
+    expect(hydra.get('hydra_lm_head.3.weight')).toEqual(output);
+    for (const name of ['hydra_lm_head.3.bias', 'hydra_mlp.1.0.linear.weight', 'hydra_mlp.1.1.linear.weight'])
+      expect(new Set(hydra.get(name))).toEqual(new Set([0]));
+  });
+
+  it('random weights have the deviation that the target says, or the usual one', async () => {
+    const deviationOf = async (target: string): Promise<number> => {
+      const contents = await contentsOf(await create(target, { system: 'eagle3' }));
+      const values = contents.get('fc.weight') as Float32Array;
+      return Math.sqrt(values.reduce((sum, value) => sum + value * value, 0) / values.length);
+    };
+    expect(await deviationOf(tinyTarget)).toBeCloseTo(0.02, 2);
+    const wide = writeDecoder(freshFolder());
+    const config = JSON.parse(readFileSync(join(wide, 'config.json'), 'utf8')) as object;
+    writeFileSync(join(wide, 'config.json'), JSON.stringify({ ...config, initializer_range: 0.3 }));
+    expect(await deviationOf(wide)).toBeGreaterThan(0.25);
+  });
+
+  it('a draft model is to the bundled target what the bundled one is', async () => {
+    const folder = await create(bundledTarget, { system: 'speculative-sampling' });
+    const created = (await openCheckpoint(folder)).config;
+    const bundled = (await openCheckpoint(join(bundledTarget, '..', 'sps'))).config;
+    for (const key of [
+      'hidden_size',
+      'intermediate_size',
+      'num_hidden_layers',
+      'num_attention_heads',
+      'head_dim',
+    ])
+      expect([key, created[key]]).toEqual([key, bundled[key]]);
+    expect(readdirSync(folder)).toContain('tokenizer.json');
+  });
+});
+
+describe('createDrafterFolder refuses', () => {
+  it.each<[string, NewDrafter, RegExp]>([
+    ['no heads', { system: 'medusa', heads: 0 }, /cannot have 0 for heads/],
+    ['half a layer', { system: 'hydra', layers: 1.5 }, /cannot have 1.5 for layers/],
+    [
+      'heads that do not group',
+      { system: 'speculative-sampling', headCount: 3, keyValueHeadCount: 2 },
+      /3 heads for 2/,
+    ],
+    ['a draft vocabulary of nothing', { system: 'eagle3', draftTokens: new Int32Array(0) }, /has none/],
+    ['one that is not sorted', { system: 'eagle3', draftTokens: Int32Array.of(2, 2) }, /has 2 at place 1/],
+    [
+      'tokens that the target lacks',
+      { system: 'eagle3', draftTokens: Int32Array.of(24) },
+      /has 24 at place 0/,
+    ],
+  ])('%s, and leaves nothing', async (_, drafter, message) => {
+    const before = readdirSync(temporary.path).length;
+    await expect(create(tinyTarget, drafter)).rejects.toThrow(message);
+    expect(readdirSync(temporary.path)).toHaveLength(before);
+  });
+
+  it('a target that is too shallow to be tapped, and a folder that holds other things', async () => {
+    const shallow = writeDecoder(freshFolder(), { ...tiny, layerCount: 2 });
+    await expect(create(shallow, { system: 'eagle3' })).rejects.toThrow(/taps/);
+    const folder = freshFolder();
+    mkdirSync(folder);
+    writeFileSync(join(folder, 'notes.txt'), '');
+    const request = { target: tinyTarget, drafter: { system: 'eagle' }, folder, seed: 1 } as const;
+    await expect(createDrafterFolder(request)).rejects.toThrow(/holds "notes.txt"/);
+  });
+});
