@@ -1,8 +1,9 @@
 /**
  * Mistletoe as a library. Every command of the command line is one of these functions away: `generate` is generateText
  * or, with a drafter, generateSpeculatively; `inspect` is inspectCheckpoint, `bench` runBenchmark, `audit` runAudit,
- * `compare` compareRuns, `doctor` examineEngine, `audit --verify` verifyFinishedRun, and `cache` describeCache,
- * trimCache, clearCache and verifyCache. docs/library.md has an example of each.
+ * `compare` compareRuns, `doctor` examineEngine, `guard` startGuard, `guard --scrape` watchMetrics, `guard replay`
+ * replayFile, `guard rehearse` rehearse and rehearseUpstream, `audit --verify` verifyFinishedRun, and `cache`
+ * describeCache, trimCache, clearCache and verifyCache. docs/library.md has an example of each.
  */
 
 // Failures that a user can cause or meet.
@@ -199,6 +200,39 @@ export type { EngineReport, Telemetry } from './guard/engine-report.js';
 export { findSpeculation } from './guard/speculation/find-speculation.js';
 export type { Finding } from './guard/speculation/find-speculation.js';
 export type { EngineName, Speculation } from './guard/request-record.js';
+
+/**
+ * Watching an engine in production: a proxy in front of it, its counters alone, or what was recorded.
+ * @example
+ * const guard = await startGuard(configureGuard({ upstream: 'http://127.0.0.1:8000', records: { folder: './guard' } }));
+ * guard.url; // where clients connect from now on
+ * await guard.close();
+ * const { alarms } = await replayFile('./guard', { falseAlarms: 0.001 });
+ */
+export { startGuard } from './guard/guard.js';
+export type { Guard, GuardEventName, GuardOptions } from './guard/guard.js';
+export { configureGuard, readConfiguration as readGuardConfiguration } from './guard/config-file.js';
+export type { ConfigurationSources } from './guard/config-file.js';
+export type { GivenConfiguration as GuardSettings, GuardConfiguration } from './guard/guard-config.js';
+export { pageHandler as guardPage } from './dashboard/page-handler.js';
+export { watchMetrics } from './guard/watch-metrics.js';
+export type { WatchedMetrics, WatchedWindow } from './guard/watch-metrics.js';
+export type { ScrapeOptions } from './guard/scrape.js';
+export { describeReplay, replayFile, replayRecords } from './guard/replay.js';
+export type { Replay, ReplayOptions } from './guard/replay.js';
+export type { ActionEvent, Alarm } from './guard/alarm.js';
+export type { RequestRecord as GuardRecord } from './guard/request-record.js';
+
+/**
+ * A collapse without an attack: what it costs, and whether the alarm rings.
+ * @example
+ * const rehearsal = await rehearse({ model: target.model, drafter, prompts: [await encodePrompt(target, 'Hello')] });
+ * rehearsal?.stages.map(({ tokensPerSecond }) => tokensPerSecond);
+ */
+export { rehearse } from './guard/rehearsal.js';
+export type { Rehearsal, RehearsalAlarm, RehearsalOptions, RehearsalStage } from './guard/rehearsal.js';
+export { describeSwitch, rehearseUpstream } from './guard/rehearsal-upstream.js';
+export type { RehearsedRequest, UpstreamEvent, UpstreamRehearsal } from './guard/rehearsal-upstream.js';
 
 /**
  * The model itself, one pass at a time.

@@ -28,10 +28,22 @@ export function readConfiguration({ file, flags = [] }: ConfigurationSources): G
   const parsed = file === undefined ? undefined : parseFile(file);
   const tree = parsed?.tree ?? {};
   for (const { path, value } of flags) set(tree, path, value);
+  return check(tree, flags, parsed);
+}
+
+/**
+ * The same settings as a file has, for programs.
+ * @example configureGuard({ upstream: 'http://127.0.0.1:8000', timeouts: { idle: '2m' } }).timeouts.idle // 120000
+ */
+export function configureGuard(settings: GivenConfiguration): GuardConfiguration {
+  return check(settings, [], undefined);
+}
+
+function check(tree: unknown, flags: readonly FlagValue[], file: ParsedFile | undefined): GuardConfiguration {
   const result = guardSchema.safeParse(tree);
   if (result.success) return result.data;
   const [issue] = result.error.issues;
-  throw describeIssue(issue!, flags, parsed);
+  throw describeIssue(issue!, flags, file);
 }
 
 /** The effective configuration as a file. */

@@ -2,6 +2,9 @@
  * What would have rung: recorded requests through a monitor that begins knowing nothing, in the order of the file. With other rates
  * than those in use it answers what they would have cost; with yesterday's log it makes a baseline for tomorrow.
  */
+import { createReadStream } from 'node:fs';
+import { stat } from 'node:fs/promises';
+import { createInterface } from 'node:readline';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { parseJsonText } from '../core/json-text.js';
 import type { Alarm } from './alarm.js';
@@ -9,6 +12,7 @@ import type { MonitorOptions, MonitorSnapshot } from './monitor.js';
 import { Monitor } from './monitor.js';
 import type { Verdict } from './page-state.js';
 import { readRecordLine } from './record-schema.js';
+import { listSegments } from './record-segments.js';
 
 export interface Replay {
   readonly requests: number;
@@ -69,6 +73,20 @@ export async function replayRecords(
     );
   }
   return { requests, verdicts, alarms, alarmCount, unread, firstFault, snapshot: monitor.snapshot() };
+}
+
+/**
+ * What a guard has written: one of its files, or the folder with all of them, oldest first.
+ * @example (await replayFile('./guard', { falseAlarms: 0.001 })).alarmCount
+ */
+export function replayFile(path: string, options: ReplayOptions = {}): Promise<Replay> {
+  return replayRecords(linesOf(path), options);
+}
+
+async function* linesOf(path: string): AsyncGenerator<string> {
+  const isFolder = (await stat(path)).isDirectory();
+  const files = isFolder ? (await listSegments(path)).map((segment) => segment.path) : [path];
+  for (const file of files) yield* createInterface({ input: createReadStream(file), crlfDelay: Infinity });
 }
 
 /** The replay in lines of text. */

@@ -24,7 +24,7 @@ console.log('\\n' + JSON.stringify({
   summaries: benchmark.summaries.map(({ system, policy, requests }) => ({ system, policy, requests })),
   status: outcome.status, verified: verified.result,
   differences: comparison.differences, compared: comparison.drafters.length,
-  cached: contents.totalBytes, compiled,
+  cached: contents.totalBytes, compiled, guarded: guarded.status, replayed: replay.requests,
 }));`;
 
 interface Report {
@@ -62,6 +62,7 @@ describe('docs/library.md', () => {
         { system: 'eagle3', policy: 'chain:4', requests: 2 },
       ],
       ...{ status: 'complete', verified: 'follows', differences: [], compared: 1, compiled: 1 },
+      ...{ guarded: 200, replayed: 1 },
     });
     expect(report.plain.startsWith(report.answers[0]!)).toBe(true);
     expect(report.length).toBeGreaterThan(1);
