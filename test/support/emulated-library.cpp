@@ -96,11 +96,14 @@ std::vector<float> readMatrix(const Matrix& matrix, int64_t batch, int64_t rows,
 struct Product {
   int64_t rows, columns, inner, batch;
   Matrix left, right, result;
+  uint64_t addend;  // 0: nothing is added
   float scale;
 };
 
 EXPORTED void multiplyMatrices(const Product* product) {
-  const auto [rows, columns, inner, batches, left, right, result, scale] = *product;
+  const auto [rows, columns, inner, batches, left, right, result, addend, scale] = *product;
+  Matrix added = result;
+  added.address = addend;
   std::vector<float> sums(columns);
   for (int64_t batch = 0; batch < batches; batch++) {
     const std::vector<float> leftValues = readMatrix(left, batch, rows, inner);
@@ -110,8 +113,10 @@ EXPORTED void multiplyMatrices(const Product* product) {
       for (int64_t index = 0; index < inner; index++)
         for (int64_t column = 0; column < columns; column++)
           sums[column] += leftValues[row * inner + index] * rightValues[index * columns + column];
-      for (int64_t column = 0; column < columns; column++)
-        writeElement(result, batch * result.batchStride + row * result.rowStride + column, scale * sums[column]);
+      for (int64_t column = 0; column < columns; column++) {
+        const int64_t index = batch * result.batchStride + row * result.rowStride + column;
+        writeElement(result, index, scale * sums[column] + (addend == 0 ? 0.0f : readElement(added, index)));
+      }
     }
   }
 }

@@ -52,6 +52,19 @@ describeEmulated('products of the emulated device', (bench) => {
     };
   }
 
+  it('add what is given to the product', async () => {
+    const product = createProduct('bfloat16', 'float32');
+    const length = sizes.batch * sizes.rows * sizes.columns;
+    bench.device.multiply(product);
+    const plain = await readResult(product.result, length);
+    const addend = bench.place(floats(length, (index) => index));
+    bench.device.multiply({ ...product, addend });
+    expect(await readResult(product.result, length)).toEqual(plain.map((value, index) => value + index));
+    expect(() => {
+      bench.device.multiply({ ...product, addend: product.result.address });
+    }).toThrow('written over what is added');
+  });
+
   const types: readonly (readonly [FloatType, FloatType])[] = [
     ['float32', 'float32'],
     ['bfloat16', 'float32'],

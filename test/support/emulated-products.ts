@@ -38,7 +38,12 @@ export function createEmulatedProducts(
     const written = checkOperand({ ...result, name: 'result', rows, columns }, batch, memory);
     if (batch > 1 && result.batchStride < columns)
       throw failure(`results of a stack overlap: their batch stride is ${result.batchStride}`);
-    multiply({ ...product, left: toNumbers(left), right: toNumbers(right), result: toNumbers(result) });
+    const { addend = 0n } = product;
+    if (addend === result.address) throw failure('the result is written over what is added to it');
+    if (addend !== 0n)
+      checkOperand({ ...result, address: addend, name: 'addend', rows, columns }, batch, memory);
+    const sides = { left: toNumbers(left), right: toNumbers(right), result: toNumbers(result) };
+    multiply({ ...product, ...sides, addend });
     memory.checkGuards('multiply', written);
   };
 }
@@ -87,6 +92,7 @@ function bindMultiply(library: LibraryHandle): (product: object) => void {
     left: matrix,
     right: matrix,
     result: matrix,
+    addend: 'uint64_t',
     scale: 'float',
   });
   return library.func('multiplyMatrices', 'void', [koffi.pointer(product)]);

@@ -69,6 +69,7 @@ describe('products by columns', () => {
     [change({ result: { ...change({}).result, type: 'float16' } }), "float32 or of its operands' type"],
     [change({ left: { ...change({}).left, rowStride: 2 } }), 'rows of 6 elements overlap, 2 apart'],
     [change({ batch: 2, result: { ...change({}).result, batchStride: 0 } }), 'a stack would overlap'],
+    [change({ addend: 0n }), 'written over what is added to it'],
   ])('are refused where they make no sense (%#)', (product, reason) => {
     expect(() => toColumnMajor(product)).toThrow(reason);
   });
@@ -86,6 +87,7 @@ describe('the key of a product', () => {
 
   it.each([
     { left: { ...left, address: 16n } },
+    { addend: 16n },
     { left: { ...left, rowStride: 9 } },
     { left: { ...left, transposed: true } },
     { rows: 4 },

@@ -38,10 +38,13 @@ export function toColumnMajor(product: Product): ColumnMajorProduct {
     refuse(product, "the result must be float32 or of its operands' type");
   }
   if (batch > 1 && result.batchStride < columns) refuse(product, 'the results of a stack would overlap');
+  if (product.addend === result.address)
+    refuse(product, 'the result would be written over what is added to it');
+  const d = readByColumns(product, result, rows, columns);
   return {
     a: readByColumns(product, right, inner, columns),
     b: readByColumns(product, left, rows, inner),
-    d: readByColumns(product, result, rows, columns),
+    d: { ...d, alignment: Math.min(d.alignment, alignmentOf(product.addend ?? 0n)) },
     batch,
   };
 }

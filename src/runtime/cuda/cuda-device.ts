@@ -152,9 +152,12 @@ export class CudaDevice implements Device {
       return;
     }
     const size = bytesOf(result.type);
+    const { addend } = product;
     for (let index = 0; index < batch * rows; index++) {
       const start = Math.floor(index / rows) * result.batchStride + (index % rows) * result.rowStride;
-      this.clear(result.address + BigInt(start * size), columns * size);
+      const offset = BigInt(start * size);
+      if (addend === undefined) this.clear(result.address + offset, columns * size);
+      else this.copy(result.address + offset, addend + offset, columns * size);
     }
   }
 

@@ -201,6 +201,7 @@ export class CudaProgram implements Program {
       left: { ...product.left, address: left! },
       right: { ...product.right, address: right! },
       result: { ...product.result, address: result! },
+      ...(places.addend === undefined ? {} : { addend: addressOf(places.addend) }),
     });
   }
 

@@ -78,7 +78,9 @@ export interface MatrixOperand {
   readonly transposed: boolean;
 }
 
-/** result = scale * left * right, with sums in float32: [batch][rows][columns] = [batch][rows][inner] [batch][inner][columns] */
+/**
+ * result = scale * left * right, with sums in float32: [batch][rows][columns] = [batch][rows][inner] [batch][inner][columns]
+ */
 export interface Product {
   readonly rows: number;
   readonly columns: number;
@@ -89,4 +91,6 @@ export interface Product {
   readonly right: MatrixOperand;
   /** float32 or a half type; never transposed. */
   readonly result: Omit<MatrixOperand, 'transposed'>;
+  /** Added to it: of its type, lying as it does elsewhere. */
+  readonly addend?: Address;
 }

@@ -6,6 +6,7 @@
  */
 import { countElements, equalDimensions, equalShapes } from '../../graph/dimension.js';
 import type { Tensor } from '../../graph/tensor.js';
+import { fuseAddends } from './addend-plan.js';
 import type { FloatType } from './device.js';
 import type { FindOperand } from './element-code.js';
 import { isElementwise } from './element-code.js';
@@ -33,7 +34,7 @@ interface Unit {
 export function fuseFewRows(
   steps: readonly PlainStep[],
   outputs: ReadonlySet<Place>,
-  find: FindOperand,
+  find: (tensor: Tensor) => Place | undefined,
 ): readonly Step[] {
   const positions = new Map<PlainStep, number>(steps.map((step, at) => [step, at]));
   const units = findUnits(steps, positions, outputs, find);
@@ -43,7 +44,7 @@ export function fuseFewRows(
     const replaced = group.flatMap(unitSteps).sort((a, b) => positions.get(a)! - positions.get(b)!);
     for (const step of replaced) gone.add(step);
     const at = group.length === 1 ? group[0]!.last : Math.min(...group.map(({ first }) => first));
-    fused.set(at, planGroup(group, replaced, find));
+    fused.set(at, planGroup(group, fuseAddends(replaced, outputs, find, steps), find));
   }
   return steps.flatMap((step, at): Step[] => {
     const kernel = fused.get(at);

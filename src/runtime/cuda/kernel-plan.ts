@@ -18,7 +18,12 @@ export interface KernelPlan {
 
 /** How many threads a kernel can use: one for each element, a block for each row of some width, or blocks of a size. */
 export type ThreadNeed =
-  | { readonly kind: 'elements'; readonly count: Dimension }
+  | {
+      readonly kind: 'elements';
+      readonly count: Dimension;
+      /** Elements of a thread at a time; one unless told. */
+      readonly each?: number;
+    }
   | { readonly kind: 'rows'; readonly count: Dimension; readonly width: Dimension }
   | {
       readonly kind: 'blocks';

@@ -10,9 +10,12 @@ import { axesOf } from './element-code.js';
 import type { KernelPlan, Writing } from './kernel-plan.js';
 import { writeKernel } from './kernel-plan.js';
 import type { KernelOperand, KernelText } from './kernel-text.js';
+import { planWideMap, planWideNorm } from './wide-kernels.js';
 
 /** Each element of a tensor by itself, into memory. */
 export function planMap(tensor: Tensor, result: KernelOperand, find: FindOperand): KernelPlan {
+  const wide = planWideMap(tensor, result, find);
+  if (wide !== undefined) return wide;
   const count = countElements(tensor.shape);
   return writeKernel(result, find, { kind: 'elements', count }, ({ text, code }) => {
     const loop = `for (int at = blockIdx.x * blockDim.x + threadIdx.x; at < ${text.count(tensor.shape)}; at += gridDim.x * blockDim.x)`;
@@ -138,6 +141,8 @@ export const isRowOperation = (tensor: Tensor): tensor is RowTensor => tensor.op
 
 /** An operation that looks at rows along the last axis, each by a block of threads. */
 export function planRows(tensor: RowTensor, result: KernelOperand, find: FindOperand): KernelPlan {
+  const wide = tensor.operation === 'rmsNorm' ? planWideNorm(tensor, result, find) : undefined;
+  if (wide !== undefined) return wide;
   const [x] = tensor.inputs;
   const [leading, width] = [x!.shape.slice(0, -1), x!.shape.at(-1)!];
   const count = countElements(leading);

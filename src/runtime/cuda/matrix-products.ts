@@ -102,7 +102,6 @@ export class MatrixProducts {
     this.#setPreference(preference.reductionSchemes, Uint32Array.of(reduceInComputeType));
     this.#scales = native.allocate(8);
     this.#scaleValues = new Float32Array(native.view(this.#scales, 8));
-    this.#scaleValues[1] = 0;
   }
 
   /** Sizes of 0 are the caller's to handle. */
@@ -114,10 +113,11 @@ export class MatrixProducts {
 
   #start(
     { description, layouts, algorithm }: Plan,
-    { scale }: Product,
+    { scale, addend }: Product,
     { a, b, d }: ColumnMajorProduct,
   ): number {
     this.#scaleValues[0] = scale;
+    this.#scaleValues[1] = addend === undefined ? 0 : 1;
     return this.#functions.cublasLtMatmul(
       this.#handle,
       description,
@@ -127,7 +127,7 @@ export class MatrixProducts {
       b.address,
       layouts[1],
       this.#scales + 4n,
-      d.address,
+      addend ?? d.address,
       layouts[2],
       d.address,
       layouts[2],

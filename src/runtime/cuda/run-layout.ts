@@ -15,7 +15,7 @@ import { alignBytes, planMemory } from './memory-plan.js';
 import type { ProductShape } from './product-shape.js';
 import { shapeProduct } from './product-shape.js';
 import type { RunPlan } from './run-plan.js';
-import type { FewRowsStep, KernelStep, Place } from './step.js';
+import type { FewRowsStep, KernelStep, Place, ProductStep } from './step.js';
 import { resultsOf } from './step.js';
 
 export interface RunLayout {
@@ -45,7 +45,7 @@ export type LaidStep =
     }
   | {
       readonly kind: 'product';
-      readonly places: { readonly left: Place; readonly right: Place; readonly result: Place };
+      readonly places: Pick<ProductStep, 'left' | 'right' | 'addend' | 'result'>;
       readonly product: ProductShape;
     };
 
@@ -86,9 +86,8 @@ export function layOutRun(
   const laid = steps.flatMap((step): LaidStep[] => {
     if (resultsOf(step).every(({ tensor }) => measure.count(tensor.shape) === 0)) return [];
     if (step.kind === 'product') {
-      const { left, right, result } = step;
-      const product = shapeProduct(step.tensor, [left, right, result], measure.sizes);
-      return [{ kind: 'product', places: { left, right, result }, product }];
+      const product = shapeProduct(step.tensor, [step.left, step.right, step.result], measure.sizes);
+      return [{ kind: 'product', places: step, product }];
     }
     const plan = choosePlan(step, measure.size);
     return [
@@ -129,7 +128,8 @@ function chooseThreads(need: ThreadNeed, size: (dimension: Dimension) => number)
   const count = size(need.count);
   if (need.kind === 'elements') {
     const block = 256;
-    return { block, grid: [Math.max(1, Math.min(most, Math.ceil(count / block))), 1, 1] as const };
+    const own = Math.ceil(count / (block * (need.each ?? 1)));
+    return { block, grid: [Math.max(1, Math.min(most, own)), 1, 1] as const };
   }
   if (need.kind === 'blocks') {
     const { block, parts } = need;

@@ -11,6 +11,7 @@ import type { NamedTensors } from '../program.js';
 import type { ElementType, FloatType } from './device.js';
 import { isWrittenInPlace } from './element-code.js';
 import { manyRows, planAttention } from './attention-kernel.js';
+import { fuseAddends } from './addend-plan.js';
 import { fuseFewRows } from './few-rows-plan.js';
 import { rootOf } from './memory-root.js';
 import type { KernelPlan } from './kernel-plan.js';
@@ -86,7 +87,7 @@ class Scheduler {
     const { find } = this;
     const steps = this.options.fewRows
       ? fuseAttention(fuseFewRows(this.steps, taken, find), find)
-      : this.steps;
+      : fuseAddends(this.steps, taken, find);
     const all = [...steps, ...this.steps];
     const places = new Set(all.flatMap((step) => [...resultsOf(step), ...readsOf(step)]));
     return { steps, outputs, shapes, places: [...places] };

@@ -30,6 +30,8 @@ export interface ProductStep {
   readonly tensor: TensorOf<'contract'>;
   readonly left: Place;
   readonly right: Place;
+  /** Added to the product, which is written to the result with it. */
+  readonly addend?: Place | undefined;
   readonly result: Place;
 }
 
@@ -53,7 +55,8 @@ export const resultsOf = (step: Step): readonly Place[] =>
   step.kind === 'few-rows' ? step.results : [step.result];
 
 export function readsOf(step: Step): readonly Place[] {
-  if (step.kind === 'product') return [step.left, step.right];
+  if (step.kind === 'product')
+    return [step.left, step.right, ...(step.addend === undefined ? [] : [step.addend])];
   const { operands } = step.kind === 'kernel' ? step.plan : step.forms[0]!.plan;
   const made = new Set(resultsOf(step).map(({ key }) => key));
   return (operands as readonly Place[]).filter(({ key }) => !made.has(key));

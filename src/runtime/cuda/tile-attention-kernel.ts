@@ -14,8 +14,8 @@ import type { ElementCode, FindOperand } from './element-code.js';
 import type { KernelPlan } from './kernel-plan.js';
 import { writeKernel } from './kernel-plan.js';
 import type { KernelOperand, KernelText } from './kernel-text.js';
-import { narrow } from './kernel-text.js';
 import { rootOf } from './memory-root.js';
+import { storeEight } from './wide-kernels.js';
 
 /** Rows of a warp, and columns that it weighs at once. */
 const [tileRows, chunk] = [16, 32];
@@ -319,16 +319,4 @@ function loadFour(text: KernelText, operand: KernelOperand, at: string): readonl
   const convert = operand.type === 'bfloat16' ? 'fromBfloat16' : 'fromFloat16';
   text.line(`const uint2 ${name} = ((const uint2*)${text.pointer(operand)})[${at}];`);
   return ['x', 'x >> 16', 'y', 'y >> 16'].map((field) => `${convert}((unsigned short)(${name}.${field}))`);
-}
-
-function storeEight(text: KernelText, operand: KernelOperand, at: string, values: readonly string[]): void {
-  const pointer = text.pointer(operand);
-  if (operand.type === 'float32') {
-    text.line(`*(float4*)(${pointer} + ${at}) = float4{${values.slice(0, 4).join(', ')}};`);
-    text.line(`*(float4*)(${pointer} + ${at} + 4) = float4{${values.slice(4).join(', ')}};`);
-    return;
-  }
-  const pair = (first: number): string =>
-    `(unsigned)${narrow(operand.type, values[first]!)} | (unsigned)${narrow(operand.type, values[first + 1]!)} << 16`;
-  text.line(`*(uint4*)(${pointer} + ${at}) = uint4{${[0, 2, 4, 6].map(pair).join(', ')}};`);
 }

@@ -33,7 +33,8 @@ export const deviceChecks: readonly DeviceCheck[] = [
   { name: 'copies and clears', run: checkCopies },
   { name: 'memory that is given back', run: checkMemory },
   { name: 'kernels', run: checkKernels },
-  { name: 'products', run: checkProducts },
+  { name: 'products', run: (device) => checkProducts(device, false) },
+  { name: 'products and what is added to them', run: (device) => checkProducts(device, true) },
   { name: 'a product over no elements', run: checkEmptyProduct },
   { name: 'errors', run: checkErrors },
 ];
@@ -163,39 +164,45 @@ async function checkKernels(device: Device): Promise<string[]> {
   return differences;
 }
 
-async function checkProducts(device: Device): Promise<string[]> {
+async function checkProducts(device: Device, isAdded: boolean): Promise<string[]> {
   const differences: string[] = [];
   for (const each of productCases()) {
-    const difference = await checkProduct(device, each).catch((cause: unknown) => String(cause));
+    const difference = await checkProduct(device, each, isAdded).catch((cause: unknown) => String(cause));
     if (difference !== '') differences.push(`${each.name}: ${difference}`);
   }
   return differences;
 }
 
-async function checkProduct(device: Device, each: ProductCase): Promise<string> {
+async function checkProduct(device: Device, each: ProductCase, isAdded: boolean): Promise<string> {
   const { type, resultType, inner, scale } = each;
   const left = encode(sampleValues(each.left.length, 1), type);
   const right = encode(sampleValues(each.right.length, 2), type);
   const untouched = encode(new Float32Array(each.result.length).fill(Number.NaN), resultType);
-  const addresses: [Address, Address, Address] = [
+  const added = encode(sampleValues(each.result.length, 3), resultType);
+  const addresses: [Address, Address, Address, Address] = [
     device.allocate(left.byteLength),
     device.allocate(right.byteLength),
     device.allocate(untouched.byteLength),
+    device.allocate(added.byteLength),
   ];
   try {
-    [left, right, untouched].forEach((values, index) => {
+    [left, right, untouched, added].forEach((values, index) => {
       device.upload(addresses[index]!, values);
     });
-    device.multiply(productAt(each, addresses));
+    const [leftAt, rightAt, resultAt, addedAt] = addresses;
+    const product = productAt(each, [leftAt, rightAt, resultAt]);
+    const addend = addedAt + product.result.address - resultAt;
+    device.multiply(isAdded ? { ...product, addend } : product);
     await device.download(addresses[2], untouched);
   } finally {
     for (const address of addresses) device.free(address);
   }
   const found = decode(untouched, resultType);
   const expected = naiveProduct(each, decode(left, type), decode(right, type));
+  if (isAdded) decode(added, resultType).forEach((value, index) => (expected[index]! += value));
   const spacing = resultType === 'float32' ? 0 : resultType === 'float16' ? 2 ** -11 : 2 ** -8;
   for (let index = 0; index < expected.length; index++) {
-    const allowed = 1e-6 * scale * inner + spacing * Math.abs(expected[index]!) + spacing * 1e-3;
+    const allowed = 1e-6 * (scale * inner + 1) + spacing * Math.abs(expected[index]!) + spacing * 1e-3;
     if (
       Number.isNaN(expected[index]!)
         ? Number.isNaN(found[index]!)

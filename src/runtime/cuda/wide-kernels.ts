@@ -1,0 +1,170 @@
+/**
+ * The same kernels for elements that lie side by side, eight or four at a time: a load of 16 bytes costs what one of two
+ * bytes costs, and kernels over many rows do little but load and store.
+ */
+import type { Shape } from '../../graph/dimension.js';
+import { countElements, equalShapes } from '../../graph/dimension.js';
+import type { Tensor, TensorOf } from '../../graph/tensor.js';
+import type { FindOperand } from './element-code.js';
+import { ElementCode, isElementwise } from './element-code.js';
+import type { KernelPlan } from './kernel-plan.js';
+import { finishKernel } from './kernel-plan.js';
+import type { KernelOperand, KernelText } from './kernel-text.js';
+import { narrow } from './kernel-text.js';
+import { rootOf } from './memory-root.js';
+
+/** Elements of a thread at a time. */
+const together = 8;
+/** Operands that are loaded so at once, as far as registers go. */
+const mostOperands = 4;
+
+/** Each element of a tensor that needs nothing but elements at its own place; undefined where that is not so. */
+export function planWideMap(
+  tensor: Tensor,
+  result: KernelOperand,
+  find: FindOperand,
+): KernelPlan | undefined {
+  const leaves = listLeaves(tensor, find);
+  if (leaves === undefined || !isDivided(tensor.shape) || !isWide(result)) return undefined;
+  const count = countElements(tensor.shape);
+  const need = { kind: 'elements', count, each: together } as const;
+  return finishKernel([result], need, (text) => {
+    const groups = `${text.count(tensor.shape)} / ${together}`;
+    const loop = `for (int at = blockIdx.x * blockDim.x + threadIdx.x; at < ${groups}; at += gridDim.x * blockDim.x)`;
+    text.block(loop, () => {
+      const loaded = [...leaves].map(([leaf, operand]) => [leaf, loadEight(text, operand, 'at')] as const);
+      const values = Array.from({ length: together }, (_, e) => {
+        const at = text.define('int', `at * ${together} + ${e}`);
+        const names = new Map(loaded.map(([leaf, own]) => [leaf, own[e]!]));
+        return new ElementCode(text, () => undefined, { at, names }).element(tensor, { flat: at });
+      });
+      storeEight(text, result, `at * ${together}`, values);
+    });
+  });
+}
+
+/** What lies in memory of what a tensor is computed from, all of it of the tensor's shape. */
+function listLeaves(tensor: Tensor, find: FindOperand): ReadonlyMap<Tensor, KernelOperand> | undefined {
+  const leaves = new Map<Tensor, KernelOperand>();
+  const visit = (node: Tensor): boolean => {
+    const operand = find(node);
+    if (operand !== undefined) {
+      leaves.set(node, operand);
+      return isWide(operand);
+    }
+    if (node.operation === 'constant') return node.attributes.values.length <= 1;
+    return (
+      isElementwise(node) &&
+      node.inputs.every(
+        (side) =>
+          (isNumber(side) || node.operation === 'reshape' || equalShapes(side.shape, node.shape)) &&
+          visit(side),
+      )
+    );
+  };
+  return visit(tensor) && leaves.size > 0 && leaves.size <= mostOperands ? leaves : undefined;
+}
+
+const isNumber = (tensor: Tensor): boolean => tensor.operation === 'constant' && tensor.shape.length === 0;
+const isWide = ({ type }: KernelOperand): boolean => type !== 'bool';
+
+/** Whether elements come in whole groups, whatever the lengths are. */
+function isDivided(shape: Shape): boolean {
+  return shape.some((dimension) => typeof dimension === 'number' && dimension % together === 0);
+}
+
+/** Threads of a block that norms a row, each with some of it in registers. */
+const normThreads = 512;
+const mostKept = 8;
+
+/** rmsNorm of rows that lie in memory as floats: each is read once. */
+export function planWideNorm(
+  { attributes: { epsilon }, inputs: [x, scale], shape }: TensorOf<'rmsNorm'>,
+  result: KernelOperand,
+  find: FindOperand,
+): KernelPlan | undefined {
+  const [rows, weights] = [find(rootOf(x!)), find(scale!)];
+  const width = shape.at(-1)!;
+  if (typeof width !== 'number' || width % 4 !== 0) return undefined;
+  const kept = Math.ceil(width / 4 / normThreads);
+  if (rows?.type !== 'float32' || weights?.type !== 'float32' || kept > mostKept) return undefined;
+  const block = kept > 1 ? normThreads : 32 * Math.ceil(width / 128);
+  const count = countElements(shape.slice(0, -1));
+  return finishKernel([result], { kind: 'blocks', count, block }, (text) => {
+    text.line('const long long row = blockIdx.x;');
+    text.line(`if (row >= ${text.count(shape.slice(0, -1))}) return;`);
+    text.line(`float4 kept[${kept}];`);
+    text.line('float squares = 0.0f;');
+    const each = (write: () => void): void => {
+      text.line('#pragma unroll');
+      text.block(`for (int i = 0; i < ${kept}; i++)`, () => {
+        text.line(`const int at = threadIdx.x + ${block} * i;`);
+        text.line(`if (at >= ${width / 4}) break;`);
+        write();
+      });
+    };
+    each(() => {
+      text.line(`kept[i] = ((const float4*)${text.pointer(rows)})[row * ${width / 4} + at];`);
+      const squares = ['x', 'y', 'z', 'w'].map((field) => `kept[i].${field} * kept[i].${field}`);
+      text.line(`squares += (${squares.slice(0, 2).join(' + ')}) + (${squares.slice(2).join(' + ')});`);
+    });
+    text.line(`const float factor = 1.0f / sqrtf(blockSum(squares) / ${width} + ${Math.fround(epsilon)}f);`);
+    each(() => {
+      text.line(`const float4 weight = ((const float4*)${text.pointer(weights)})[at];`);
+      const values = ['x', 'y', 'z', 'w'].map((field) => `kept[i].${field} * factor * weight.${field}`);
+      storeFour(text, result, `row * ${width} + 4 * at`, values);
+    });
+  });
+}
+
+/** Eight elements from the one at 8 * at on. */
+function loadEight(text: KernelText, operand: KernelOperand, at: string): readonly string[] {
+  const pointer = text.pointer(operand);
+  const fields = ['x', 'y', 'z', 'w'];
+  if (operand.type === 'float32' || operand.type === 'int32') {
+    const vector = operand.type === 'float32' ? 'float4' : 'int4';
+    return [0, 1].flatMap((half) => {
+      const name = text.name('wide');
+      text.line(`const ${vector} ${name} = ((const ${vector}*)${pointer})[2 * ${at} + ${half}];`);
+      return fields.map((field) => `${name}.${field}`);
+    });
+  }
+  const name = text.name('wide');
+  const convert = operand.type === 'bfloat16' ? 'fromBfloat16' : 'fromFloat16';
+  text.line(`const uint4 ${name} = ((const uint4*)${pointer})[${at}];`);
+  return fields.flatMap((field) =>
+    ['', ' >> 16'].map((shift) =>
+      text.define('float', `${convert}((unsigned short)(${name}.${field}${shift}))`),
+    ),
+  );
+}
+
+function storeFour(text: KernelText, operand: KernelOperand, at: string, values: readonly string[]): void {
+  const pointer = text.pointer(operand);
+  if (operand.type === 'float32' || operand.type === 'int32') {
+    const vector = operand.type === 'float32' ? 'float4' : 'int4';
+    text.line(`*(${vector}*)(${pointer} + ${at}) = ${vector}{${values.join(', ')}};`);
+    return;
+  }
+  const pairs = [0, 2].map((first) => pairOf(operand, values[first]!, values[first + 1]!));
+  text.line(`*(uint2*)(${pointer} + ${at}) = uint2{${pairs.join(', ')}};`);
+}
+
+/** Eight elements from the one at this place on, which is a multiple of eight. */
+export function storeEight(
+  text: KernelText,
+  operand: KernelOperand,
+  at: string,
+  values: readonly string[],
+): void {
+  if (operand.type === 'float32' || operand.type === 'int32') {
+    storeFour(text, operand, at, values.slice(0, 4));
+    storeFour(text, operand, `${at} + 4`, values.slice(4));
+    return;
+  }
+  const pairs = [0, 2, 4, 6].map((first) => pairOf(operand, values[first]!, values[first + 1]!));
+  text.line(`*(uint4*)(${text.pointer(operand)} + ${at}) = uint4{${pairs.join(', ')}};`);
+}
+
+const pairOf = ({ type }: KernelOperand, first: string, second: string): string =>
+  `(unsigned)${narrow(type, first)} | (unsigned)${narrow(type, second)} << 16`;
