@@ -11,6 +11,7 @@ import { run } from '../../src/cli/program.js';
 import { readRecords } from '../../src/guard/record-segments.js';
 import type { FakeEngine } from '../../src/guard/testing/fake-engine.js';
 import { startFakeEngine } from '../../src/guard/testing/fake-engine.js';
+import { createSignal, startHttp } from '../../src/guard/testing/fake-upstream.js';
 import type { FakeTerminalOptions } from '../support/fake-terminal.js';
 import { createFakeTerminal } from '../support/fake-terminal.js';
 import type { Outcome } from '../support/run-command.js';
@@ -102,6 +103,24 @@ describe('mistletoe guard', () => {
     expect(code).toBe(0);
     expect(JSON.parse(out)).toMatchObject({ event: 'request-end', 'gen_ai.request.model': 'm' });
     expect(err).toContain('Shuts down');
+  });
+});
+
+describe('mistletoe guard --scrape', () => {
+  it('ends with 0 when a signal comes between two looks', async () => {
+    const asked = createSignal();
+    const metrics = await startHttp((_, response) => {
+      response.end('vllm:spec_decode_num_drafts_total{model_name="m"} 1\n', () => {
+        asked.resolve();
+      });
+    });
+    const words = ['guard', '--scrape', `${metrics.url}/metrics`, '--interval', '3600'];
+    const child = spawn(process.execPath, [main, ...words], { stdio: 'ignore' });
+    const ended = once(child, 'exit');
+    await asked.promise;
+    child.kill('SIGINT');
+    expect(await ended).toEqual([0, null]);
+    await metrics.close();
   });
 });
 
