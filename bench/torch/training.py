@@ -1,0 +1,80 @@
+"""A drafter that learns, in eager PyTorch: the losses of the five systems, and AdamW behind clipped gradients.
+
+Everything is summed over the learnt tokens and divided by their number before the update. Token i counts weights[i]; it is
+drafted at level d by row i - 2 - d, and the target's own distribution of it stands at i - 1.
+"""
+import torch
+import torch.nn.functional as F
+from checkpoints import read_folder
+from drafters import SYSTEMS, Decoder
+
+
+def load_target(folder):
+    config, weights = read_folder(folder)
+    return Decoder(config, weights)
+
+
+class Learner:
+    """`settings`: objective (depth, labels, decay, featureWeight, labelWeight) and adam (rate, firstDecay, secondDecay,
+    epsilon, weightDecay, clip)."""
+
+    def __init__(self, name, folder, target, settings):
+        config, weights = read_folder(folder)
+        # Embeddings that a head has beside its target's are a copy, which stays as it is; a draft model learns its own.
+        frozen = () if name == 'sps' else ('embed_tokens.weight',)
+        self.parameters = {
+            key: value.requires_grad_(True)
+            for key, value in weights.items()
+            if value.is_floating_point() and key not in frozen
+        }
+        self.drafter, self.target = SYSTEMS[name](config, weights, target), target
+        self.objective, self.adam = settings['objective'], settings['adam']
+        matrices = [value for value in self.parameters.values() if value.dim() > 1]
+        vectors = [value for value in self.parameters.values() if value.dim() <= 1]
+        self.optimizer = torch.optim.AdamW(
+            [{'params': matrices, 'weight_decay': self.adam['weightDecay']}, {'params': vectors, 'weight_decay': 0}],
+            lr=self.adam['rate'],
+            betas=(self.adam['firstDecay'], self.adam['secondDecay']),
+            eps=self.adam['epsilon'],
+        )
+
+    def read(self, tokens):
+        """The frozen target's pass, with its distributions where the drafter learns from them."""
+        with torch.no_grad():
+            states = self.target.read(tokens)
+            if self.objective['labels'] == 'soft':
+                states.logits = self.target.project(states.features)
+        return states
+
+    def losses(self, states, weights):
+        """The loss, and the cross-entropy of each level without its weight, all summed over the learnt tokens."""
+        objective = self.objective
+        drafted, features = self.drafter.draft(states, objective['depth'])
+        levels = []
+        for level, logits in enumerate(drafted):
+            # The last row is about the token behind the text.
+            log_q, counted = logits[:, :-1].log_softmax(-1), weights[:, 2 + level :]
+            if objective['labels'] == 'tokens':
+                surprise = F.nll_loss(log_q.transpose(1, 2), states.tokens[:, 2 + level :], reduction='none')
+            else:
+                at = states.logits[:, 1 + level : -1]
+                if hasattr(self.drafter, 'target_tokens'):
+                    drawn = self.drafter.target_tokens
+                    counted = counted * torch.isin(at.argmax(-1), drawn)
+                    at = at[..., drawn]
+                surprise = -(at.softmax(-1) * log_q).sum(-1)
+            levels.append((surprise * counted).sum())
+        loss = sum(objective['labelWeight'] * objective['decay'] ** level * value for level, value in enumerate(levels))
+        if objective['featureWeight'] > 0 and features is not None:
+            apart = F.smooth_l1_loss(features[:, :-1], states.features[:, 1:-1], reduction='none').mean(-1)
+            loss = loss + objective['featureWeight'] * (apart * weights[:, 2:]).sum()
+        return loss, levels
+
+    def update(self, count):
+        """Of the gradients that lie with the parameters; their length as a mean over `count` tokens, before clipping."""
+        for value in self.parameters.values():
+            value.grad /= count
+        length = torch.nn.utils.clip_grad_norm_(list(self.parameters.values()), self.adam['clip'])
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        return length.item()

@@ -1,0 +1,131 @@
+/**
+ * Losses, gradients and updates of all systems beside PyTorch's, on two short texts: questions of the bundled prompts with
+ * the target's own answers. Every difference is to be below 1e-3.
+ * Run: npm run bench:training-gradients [-- --write]   (--write keeps PyTorch's values in test/golden/training.json)
+ */
+import { spawnSync } from 'node:child_process';
+import { existsSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { bundledDrafterFolder, bundledDrafters } from '../src/decode/bundled-drafters.js';
+import { bundledPrompts, bundledTarget, packageRoot } from '../src/decode/bundled-models.js';
+import type { Target } from '../src/decode/target.js';
+import { generateText, openTarget } from '../src/decode/target.js';
+import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
+import { adamDefaults } from '../src/train/adamw.js';
+import { readConversations } from '../src/train/conversations.js';
+import { defaultSettings, objectiveOf } from '../src/train/settings.js';
+import type { StepRecord, StepSettings } from '../test/support/training-steps.js';
+import { compareSteps, loadApprentice, recordSteps } from '../test/support/training-steps.js';
+import { printTable } from './stopwatch.js';
+
+const threads = 2;
+/** Tokens of the texts: the shorter one is padded. */
+const lengths = [48, 41];
+const allowed = 1e-3;
+
+const runtime = createOnnxRuntime({ threads });
+const target = await openTarget(bundledTarget, { runtime });
+const texts = await writeTexts(target);
+const apprentices = new Map<string, Awaited<ReturnType<typeof loadApprentice>>>();
+const settings: Record<string, StepSettings> = {};
+for (const name of bundledDrafters) {
+  const apprentice = await loadApprentice(bundledDrafterFolder(name), target.model);
+  const { rate, weightDecay, clip, ...usual } = defaultSettings(apprentice.drafter);
+  apprentices.set(name, apprentice);
+  settings[name] = {
+    // Noise is drawn, and two libraries draw differently.
+    objective: { ...objectiveOf({ ...usual, rate, weightDecay, clip }), noise: 0 },
+    adam: { ...adamDefaults, weightDecay, clip, rate },
+  };
+}
+const torch = runTorch();
+const batch = {
+  tokens: Int32Array.from(texts.tokens.flat()),
+  weights: Float32Array.from(texts.weights.flat()),
+  shape: [lengths.length, lengths[0]!] as const,
+};
+
+console.log(
+  `${threads} threads, PyTorch ${torch.version}; largest relative differences, allowed ${allowed}\n`,
+);
+const rows = [['system', 'loss', "PyTorch's", 'levels', 'norms', 'gradients', 'updated weights']];
+let isWithin = true;
+for (const [name, apprentice] of apprentices) {
+  const expected = torch.systems[name]!;
+  const own = await recordSteps(target.model, apprentice, batch, settings[name]!, placesOf(expected));
+  const differences = compareSteps(own, expected, settings[name]!);
+  isWithin &&= Object.values(differences).every((difference) => difference < allowed);
+  const { levels, norms, entries, weights } = differences;
+  const shown = [levels, norms, entries, weights].map((difference) => difference.toExponential(1));
+  rows.push([name, own.loss.toFixed(4), expected.loss.toFixed(4), ...shown]);
+}
+printTable(rows);
+await runtime.dispose();
+if (!isWithin) process.exitCode = 1;
+else if (process.argv.includes('--write')) writeGolden();
+
+interface Texts {
+  readonly tokens: readonly (readonly number[])[]; // [text][position]
+  /** 1 where a token is learnt. */
+  readonly weights: readonly (readonly number[])[];
+}
+
+async function writeTexts(target: Target): Promise<Texts> {
+  const tokens: number[][] = [];
+  const weights: number[][] = [];
+  for (const { messages } of await readConversations(bundledPrompts)) {
+    const length = lengths[tokens.length];
+    if (length === undefined) break;
+    const answered = await generateText(target, messages, { maxNewTokens: length });
+    const { promptTokenIds, tokenIds } = answered;
+    // A short question with a long answer leaves much to learn.
+    if (promptTokenIds.length > length / 2 || promptTokenIds.length + tokenIds.length < length) continue;
+    const padding = Array.from({ length: lengths[0]! - length }, () => 0);
+    tokens.push([...[...promptTokenIds, ...tokenIds].slice(0, length), ...padding]);
+    weights.push(
+      tokens.at(-1)!.map((_, place) => (place < promptTokenIds.length || place >= length ? 0 : 1)),
+    );
+  }
+  return { tokens, weights };
+}
+
+interface TorchResult {
+  readonly version: string;
+  readonly systems: Readonly<Record<string, StepRecord>>;
+}
+
+function runTorch(): TorchResult {
+  const script = join(packageRoot, 'bench/torch/training_gradients.py');
+  const python = existsSync('/usr/bin/python3') ? '/usr/bin/python3' : 'python3';
+  const input = JSON.stringify({ models: dirname(bundledTarget), threads, ...texts, systems: settings });
+  const { status, stdout, stderr } = spawnSync(python, [script], { encoding: 'utf8', input });
+  if (status !== 0)
+    throw new Error(`PyTorch did not run (Debian: apt-get install python3-torch).\n${stderr}`);
+  return JSON.parse(stdout) as TorchResult;
+}
+
+function placesOf({ tensors }: StepRecord): Record<string, number[]> {
+  return Object.fromEntries(
+    Object.entries(tensors).map(([name, { entries }]) => [name, entries.map(([place]) => place)]),
+  );
+}
+
+/** A line for each system's head and for each tensor, so that a change of it can be read. */
+function writeGolden(): void {
+  const list = (pairs: readonly (readonly [string, string])[]): string =>
+    pairs.map(([name, value]) => `${JSON.stringify(name)}: ${value}`).join(',\n');
+  const systems = Object.entries(torch.systems).map(([name, { tensors, ...record }]) => {
+    const lines = Object.entries(tensors).map(([tensor, steps]) => [tensor, JSON.stringify(steps)] as const);
+    const head = JSON.stringify({ settings: settings[name], ...record }).slice(0, -1);
+    return [name, `${head}, "tensors": {\n${list(lines)}\n}}`] as const;
+  });
+  const file = join(packageRoot, 'test/golden/training.json');
+  const whole = [
+    ['version', JSON.stringify(torch.version)],
+    ['tokens', JSON.stringify(texts.tokens)],
+    ['weights', JSON.stringify(texts.weights)],
+    ['systems', `{\n${list(systems)}\n}`],
+  ] as const;
+  writeFileSync(file, `{\n${list(whole)}\n}\n`);
+  console.log(`\nwritten: ${file}`);
+}

@@ -1,0 +1,51 @@
+/**
+ * Training held to PyTorch: losses, gradients and two updates of every system's published tensors on two short texts, from
+ * bench/torch/training_gradients.py. `npm run bench:training-gradients -- --write` makes the file anew.
+ */
+import { readFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { CausalModel } from '../../src/model/causal-model.js';
+import { loadModel } from '../../src/model/causal-model.js';
+import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
+import { referenceModels, referenceTarget } from '../support/model-folders.js';
+import type { StepRecord, StepSettings } from '../support/training-steps.js';
+import { compareSteps, loadApprentice, recordSteps } from '../support/training-steps.js';
+
+interface GoldenTraining {
+  readonly tokens: readonly (readonly number[])[]; // [text][position]
+  readonly weights: readonly (readonly number[])[];
+  readonly systems: Readonly<Record<string, StepRecord & { readonly settings: StepSettings }>>;
+}
+
+const golden = JSON.parse(
+  readFileSync(resolve(import.meta.dirname, 'training.json'), 'utf8'),
+) as GoldenTraining;
+const batch = {
+  tokens: Int32Array.from(golden.tokens.flat()),
+  weights: Float32Array.from(golden.weights.flat()),
+  shape: [golden.tokens.length, golden.tokens[0]!.length] as const,
+};
+
+const runtime = createOnnxRuntime();
+let target: CausalModel;
+beforeAll(async () => {
+  target = await loadModel(referenceTarget, { runtime });
+});
+afterAll(() => runtime.dispose());
+
+describe('training against PyTorch', () => {
+  it('is known of every system with weights', () => {
+    expect(Object.keys(golden.systems).sort()).toEqual(['eagle', 'eagle3', 'hydra', 'medusa', 'sps']);
+  });
+
+  it.each(Object.entries(golden.systems))('%s', async (name, { settings, ...expected }) => {
+    const apprentice = await loadApprentice(join(referenceModels, name), target);
+    const places = Object.fromEntries(
+      Object.entries(expected.tensors).map(([tensor, { entries }]) => [tensor, entries.map(([at]) => at)]),
+    );
+    const found = await recordSteps(target, apprentice, batch, settings, places);
+    const differences = compareSteps(found, expected, settings);
+    for (const [part, difference] of Object.entries(differences)) expect(difference, part).toBeLessThan(1e-3);
+  });
+});
