@@ -92,6 +92,8 @@ function optionsOf(flags: ServeFlags): Omit<ServeOptions, 'target'> {
     allowAnonymous: flags.allowAnonymous === true,
     metricsLevel: flags.perRequestSpecDecodeMetrics,
     logPrompts: flags.logPrompts === true,
+    guarded: flags.guarded === true,
+    ...guardingOf(flags),
     limits: {
       bodyBytes: flags.maxBody,
       promptTokens: flags.maxPromptTokens,
@@ -108,14 +110,27 @@ function optionsOf(flags: ServeFlags): Omit<ServeOptions, 'target'> {
   };
 }
 
+/** Requests may ask to be guarded where the server does not do so by itself. */
+function guardingOf({ slowdown, floor, ladder }: ServeFlags): Pick<ServeOptions, 'guarding'> {
+  if (slowdown === undefined && floor === undefined && ladder === undefined) return {};
+  return {
+    guarding: {
+      ...(slowdown === undefined ? {} : { slowdown }),
+      ...(floor === undefined ? {} : { floor }),
+      ...(ladder === undefined ? {} : { ladder: [...ladder] }),
+    },
+  };
+}
+
 function describe(
   { url, modelName, device }: RunningServer,
   drafters: readonly string[],
-  { draft }: ServeFlags,
+  { draft, guarded }: ServeFlags,
   isKeyed: boolean,
 ): string {
   const drafting = drafters.length === 0 ? 'by plain decoding' : `drafted by ${drafters.join(', ')}`;
-  const policy = draft === undefined ? '' : ` (${draft})`;
+  const details = [...(draft === undefined ? [] : [draft]), ...(guarded === true ? ['guarded'] : [])];
+  const policy = details.length === 0 ? '' : ` (${details.join(', ')})`;
   const key = isKeyed ? " -H 'Authorization: Bearer KEY'" : '';
   const body = JSON.stringify({
     model: modelName,

@@ -31,6 +31,26 @@ export function addServeCommand(program: Command, context: CommandContext): void
     )
     .option('--served-model-name <name>', 'what requests call the model (default: the name of its folder)');
   addTemplate(command)
+    .optionsGroup('When drafts fail:')
+    .option(
+      '--guarded',
+      'within each request, go on with another drafter, then with ngram, then without drafts, where they are not worth it; requests may ask otherwise',
+    )
+    .option(
+      '--slowdown <share>',
+      'by which a guarded request may be slower than plain decoding (default: 0.05)',
+      number({ above: 0, most: 10, expected: 'a number above 0 and up to 10' }),
+    )
+    .option(
+      '--ladder <names>',
+      'drafters in the order in which they follow a request’s own, as eagle3,sps,ngram (default: all that fit, then ngram)',
+      (text: string) => text.split(',').map((name) => name.trim()),
+    )
+    .option(
+      '--floor <share>',
+      'of steps that accept a draft token at all, in the lowest of usual requests (default: learnt)',
+      number({ least: 0, most: 1, expected: 'a number from 0 to 1' }),
+    )
     .optionsGroup('Where, and for whom:')
     .option(
       '--host <address>',
@@ -103,6 +123,7 @@ Examples:
   mistletoe serve                                        the bundled model, by plain decoding
   mistletoe serve --drafter eagle3 --draft chain:4       speculatively
   mistletoe serve -t ./my-model -d ./my-eagle3 -d ngram  requests choose: "mistletoe": {"drafter": "ngram"}
+  mistletoe serve -d eagle3 -d sps --guarded             a request whose drafts fail goes on with sps, ngram, plain
   mistletoe serve --host 0.0.0.0 --keys keys.txt         for other machines, with keys
 
 The log goes to stdout, one line of JSON a request, without prompts; everything else to stderr. Ctrl-C takes no new

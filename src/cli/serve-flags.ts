@@ -6,6 +6,10 @@ export interface ServeFlags extends MachineFlags, TemplateFlags, DownloadFlags {
   readonly target: string;
   readonly drafter: readonly string[];
   readonly draft?: string;
+  readonly guarded?: true;
+  readonly slowdown?: number;
+  readonly ladder?: readonly string[];
+  readonly floor?: number;
   readonly servedModelName?: string;
   readonly host: string;
   readonly port: number;

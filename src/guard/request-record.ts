@@ -3,6 +3,7 @@
  * they say into these words, and everything behind them (baselines, tests, metrics, the page) reads nothing else.
  * The accepted length of a step includes the bonus token: 1 + accepted / steps.
  */
+import type { DrafterSwitch } from '../decode/guarding.js';
 
 export const engineNames = [
   'vllm',
@@ -66,6 +67,8 @@ export interface RequestRecord extends Stream {
   readonly speculation: Speculation | null;
   /** Hashes of what the prompt's end consists of, to find prompts that are alike; no text. */
   readonly promptPrint: readonly number[] | null;
+  /** When another drafter took over within the request, where the engine does so; `speculation` is then that of the first. */
+  readonly switches?: readonly DrafterSwitch[];
 }
 
 export function meanAcceptedLength({ steps, accepted }: Pick<Speculation, 'steps' | 'accepted'>): number {

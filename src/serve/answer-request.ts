@@ -27,6 +27,7 @@ export interface AnswerRequest {
   /** In place of the server's own. */
   readonly drafter: string | undefined;
   readonly draft: string | undefined;
+  readonly guarded: boolean | undefined;
   readonly metrics: MetricsLevel | undefined;
 }
 
@@ -48,6 +49,7 @@ export function readCommon(fields: Omit<CommonFields, 'logprobs'>): Omit<AnswerR
     includesUsage: streaming?.include_usage ?? false,
     drafter: mistletoe?.drafter,
     draft: mistletoe?.draft,
+    guarded: mistletoe?.guarded,
     metrics: mistletoe?.metrics,
   };
 }

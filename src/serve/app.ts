@@ -156,11 +156,11 @@ function checkModel(asked: string | undefined, served: string): void {
 }
 
 function describeModel({ model }: EngineHost, created: number) {
-  const { name, contextLength, drafters, draft } = model;
+  const { name, contextLength, drafters, draft, guarded } = model;
   return {
     ...{ id: name, object: 'model', created, owned_by: 'mistletoe', root: name },
     max_model_len: contextLength,
-    mistletoe: { drafters, draft: draft ?? null },
+    mistletoe: { drafters, draft: draft ?? null, guarded },
   };
 }
 

@@ -21,6 +21,8 @@ export interface ServedModel {
   readonly drafters: readonly string[];
   /** How much to draft where a request does not say. */
   readonly draft: string | undefined;
+  /** Whether other drafters take over where drafts do not pay, where a request does not say. */
+  readonly guarded: boolean;
 }
 
 export interface HostOptions {
@@ -87,16 +89,20 @@ export class EngineHost {
   }
 
   /** The drafter that a request means, or undefined for plain decoding. Refuses what is not there. */
-  draftingFor({ drafter, draft }: Pick<AnswerRequest, 'drafter' | 'draft'>): Drafting | undefined {
+  draftingFor(request: Pick<AnswerRequest, 'drafter' | 'draft' | 'guarded'>): Drafting | undefined {
+    const { drafter, draft, guarded } = request;
     const { drafters, draft: usualDraft } = this.model;
     const name = drafter === 'none' ? undefined : (drafter ?? drafters[0]);
     if (name !== undefined && !drafters.includes(name)) {
       const known = [...drafters, 'none'].join(', ');
       throw badRequest(`There is no drafter of that name; there are ${known}.`, 'mistletoe.drafter');
     }
-    if (name !== undefined) return { drafter: name, draft: draft ?? usualDraft };
+    if (name !== undefined)
+      return { drafter: name, draft: draft ?? usualDraft, isGuarded: guarded ?? this.model.guarded };
     if (draft !== undefined)
       throw badRequest('mistletoe.draft was given without a drafter.', 'mistletoe.draft');
+    if (guarded === true)
+      throw badRequest('mistletoe.guarded was given without a drafter.', 'mistletoe.guarded');
     return undefined;
   }
 
@@ -183,6 +189,7 @@ export class EngineHost {
     const task = {
       ...(drafting === undefined ? {} : { drafter: drafting.drafter }),
       ...(drafting?.draft === undefined ? {} : { policy: drafting.draft }),
+      ...(drafting?.isGuarded === true ? { guarded: true } : {}),
       maxNewTokens: maxNewTokens ?? newTokens,
       sampling,
       seed: seed ?? randomInt(2 ** 47),

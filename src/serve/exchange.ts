@@ -3,6 +3,9 @@ import { randomUUID } from 'node:crypto';
 import type { Logger } from 'pino';
 import type { StepRecord } from '../decode/acceptance.js';
 import type { AnswerProgress } from '../decode/engine-messages.js';
+import type { DrafterSwitch } from '../decode/guarding.js';
+import type { Generation } from '../decode/plain.js';
+import { isSpeculative } from '../decode/speculative-text.js';
 import type { RequestRecord, Speculation } from '../guard/request-record.js';
 import { meanAcceptedLength } from '../guard/request-record.js';
 import type { AnswerRequest } from './answer-request.js';
@@ -10,6 +13,7 @@ import { usageOf } from './answer-choice.js';
 import type { ApiError } from './api-error.js';
 import type { HostedAnswer } from './engine-host.js';
 import type { ServeMetrics } from './serve-metrics.js';
+import { countByDrafter } from './speculation-report.js';
 
 export interface ExchangeContext {
   readonly log: Logger;
@@ -59,12 +63,15 @@ export class Exchange {
     const isLeft = cut === 'client';
     const status = isLeft ? clientLeft : 200;
     const finishes = [...new Set(generations.map(({ finishReason }) => finishReason))];
+    const switches = generations.flatMap((generation) => switchesOf(generation));
     const speculation = this.speculation();
     const acceptedLength = speculation === null ? undefined : meanAcceptedLength(speculation);
     const totalMs = performance.now() - this.startMs;
     metrics.ended({
       ...{ promptTokens: usage.prompt_tokens, completionTokens: usage.completion_tokens, totalMs },
       ...{ finishReason: cut ?? finishes[0] ?? 'none', firstTokenMs: this.firstTokenMs, acceptedLength },
+      switches,
+      drafts: generations.map((generation) => this.countDrafts(generation)),
     });
     log.info({
       ...this.entry(status),
@@ -74,12 +81,13 @@ export class Exchange {
       ...(cut === undefined ? {} : { cut }),
       ...(this.drafter === undefined ? {} : { drafter: this.drafter }),
       ...(acceptedLength === undefined ? {} : { acceptedLength: round(acceptedLength) }),
+      ...(switches.length === 0 ? {} : { switches }),
       ...(this.firstTokenMs === undefined ? {} : { firstTokenMs: round(this.firstTokenMs) }),
       ...(logsPrompts
         ? { prompts: this.request?.prompts, answers: generations.map(({ text }) => text) }
         : {}),
     });
-    this.record(status, isLeft ? 'client-left' : 'complete', totalMs, usage);
+    this.record(status, isLeft ? 'client-left' : 'complete', totalMs, usage, switches);
   }
 
   /** `status` as the client got it: a stream that fails had begun with 200. */
@@ -114,8 +122,14 @@ export class Exchange {
     };
   }
 
+  private countDrafts(generation: Generation): ReturnType<typeof countByDrafter> {
+    if (!isSpeculative(generation) || this.drafter === undefined) return {};
+    return countByDrafter(generation.guarding?.ladder ?? [this.drafter], generation.steps);
+  }
+
+  /** Of the request's own drafter: what others drafted in its place is not to be compared with what it does. */
   private speculation(): Speculation | null {
-    const { steps } = this;
+    const steps = this.steps.filter(({ drafter = 0 }) => drafter === 0);
     if (steps.length === 0 || this.lastMs.size > 1) return null;
     const histogram: number[] = [];
     const sum = { accepted: 0, proposed: 0, depth: 0 };
@@ -141,6 +155,7 @@ export class Exchange {
     ending: RequestRecord['ending'],
     totalMs: number,
     usage: ReturnType<typeof usageOf> | undefined,
+    switches: readonly DrafterSwitch[] = [],
   ): void {
     const { onRecord, model } = this.context;
     if (onRecord === undefined || this.request === undefined) return;
@@ -161,8 +176,13 @@ export class Exchange {
       totalMs,
       speculation: this.speculation(),
       promptPrint: null,
+      ...(switches.length === 0 ? {} : { switches }),
     });
   }
+}
+
+function switchesOf(generation: Generation): readonly DrafterSwitch[] {
+  return isSpeculative(generation) ? (generation.guarding?.switches ?? []) : [];
 }
 
 /** The field at the top: what stands below it, and fields that nobody knows, may be words of the client's. */

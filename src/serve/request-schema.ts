@@ -45,6 +45,7 @@ const unsupported = {
 const own = z.strictObject({
   drafter: z.string().max(200).optional(),
   draft: z.string().max(64).optional(),
+  guarded: z.boolean().optional(),
   metrics: z.enum(metricsLevels).optional(),
 });
 

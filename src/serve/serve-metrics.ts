@@ -2,6 +2,9 @@
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { AnswerProgress } from '../decode/engine-messages.js';
 import type { EngineLoad } from '../decode/engine.js';
+import type { DrafterSwitch } from '../decode/guarding.js';
+import { switchReasons } from '../decode/guarding.js';
+import type { DrafterCounts } from './speculation-report.js';
 
 /** What a request came to, once it has ended. */
 export interface EndedRequest {
@@ -11,8 +14,11 @@ export interface EndedRequest {
   readonly totalMs: number;
   /** From its arrival; undefined where no token came. */
   readonly firstTokenMs: number | undefined;
-  /** Undefined where nothing was drafted. */
+  /** Of its own drafter; undefined where that drafted nothing. */
   readonly acceptedLength: number | undefined;
+  /** [answer] By drafter. */
+  readonly drafts?: readonly Readonly<Record<string, DrafterCounts>>[];
+  readonly switches?: readonly DrafterSwitch[];
 }
 
 export interface ServeMetrics {
@@ -65,9 +71,23 @@ export function createServeMetrics(modelName: string): ServeMetrics {
   const whole = histogram('vllm:e2e_request_latency_seconds', 'From a request to the end of its answer.');
   const accepted = histogram(
     'mistletoe_request_accepted_length',
-    'Mean accepted length of a request, the bonus token included.',
+    'Mean accepted length of a request with its own drafter, the bonus token included.',
     lengths,
   );
+  const drafterSteps = counter('mistletoe_drafter_steps_total', 'Drafts that were verified, by drafter.', [
+    'drafter',
+  ]);
+  const drafterAccepted = counter(
+    'mistletoe_drafter_accepted_tokens_total',
+    'Draft tokens that were accepted, by drafter.',
+    ['drafter'],
+  );
+  const switched = counter(
+    'mistletoe_drafter_switches_total',
+    'Guarded requests that left a drafter or came back to one, by reason.',
+    ['reason'],
+  );
+  for (const reason of switchReasons) switched.inc({ reason }, 0);
 
   return {
     contentType: registry.contentType,
@@ -84,6 +104,11 @@ export function createServeMetrics(modelName: string): ServeMetrics {
     },
     ended(request) {
       const { completionTokens, firstTokenMs, totalMs, acceptedLength } = request;
+      for (const { reason } of request.switches ?? []) switched.inc({ reason });
+      for (const [drafter, counts] of (request.drafts ?? []).flatMap((answer) => Object.entries(answer))) {
+        drafterSteps.inc({ drafter }, counts.num_spec_steps);
+        drafterAccepted.inc({ drafter }, counts.num_accepted_draft_tokens);
+      }
       promptTokens.inc(request.promptTokens);
       successes.inc({ finished_reason: request.finishReason });
       whole.observe(totalMs / 1000);

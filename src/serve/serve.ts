@@ -32,6 +32,8 @@ export interface ServeOptions extends EngineWorkerOptions {
   readonly port?: number;
   /** How much to draft where a request does not say: `chain:4` and so on. */
   readonly draft?: string;
+  /** Whether other drafters, and plain steps, take over where drafts do not pay, where a request does not say. */
+  readonly guarded?: boolean;
   /** What requests call the model; default the name of its folder, `mistletoe-reference` for the bundled one. */
   readonly modelName?: string;
   /** Whoever shows none of them is refused; without any, anybody may ask. */
@@ -78,9 +80,15 @@ const requestTimeoutMs = 60_000;
  */
 export async function startServer(options: ServeOptions): Promise<RunningServer> {
   const { host: hostname = '127.0.0.1', port = 8000, keys = [], draft, modelName, limits, ...rest } = options;
-  const { allowAnonymous = false, metricsLevel = 'none', logPrompts = false, ...more } = rest;
-  const { onLog, onRecord, page, pageState, ...engine } = more;
+  const { guarded = false, ...settings } = rest;
+  const { allowAnonymous = false, metricsLevel = 'none', logPrompts = false, ...more } = settings;
+  const { onLog, onRecord, page, pageState, ...given } = more;
+  const engine = guarded ? { ...given, guarding: given.guarding ?? {} } : given;
   if (draft !== undefined) parseDraftPolicy(draft);
+  if (guarded && Object.keys(engine.drafters ?? {}).length === 0)
+    throw new MistletoeError('usage', 'Requests are to be guarded, but there is no drafter.', {
+      hint: 'Add --drafter with a folder or a bundled name such as eagle3.',
+    });
   if (!isLoopback(hostname) && keys.length === 0 && !allowAnonymous) throw openToAll(hostname);
 
   const worker = await createEngineWorker(engine);
@@ -88,7 +96,7 @@ export async function startServer(options: ServeOptions): Promise<RunningServer>
     name: modelName ?? (engine.target === bundledTarget ? bundledName : nameModel(engine.target)),
     contextLength: worker.target.contextLength,
     drafters: Object.keys(engine.drafters ?? {}),
-    draft,
+    ...{ draft, guarded },
   };
   const { concurrency = usualConcurrency } = engine;
   const engineHost = new EngineHost({

@@ -4,6 +4,7 @@
  */
 import type { StepRecord } from '../decode/acceptance.js';
 import type { Generation } from '../decode/plain.js';
+import type { SpeculativeGeneration } from '../decode/speculative.js';
 import { isSpeculative } from '../decode/speculative-text.js';
 import { parseDraftPolicy } from '../draft/policy.js';
 import type { MetricsLevel } from './request-schema.js';
@@ -12,13 +13,15 @@ import type { MetricsLevel } from './request-schema.js';
 export interface Drafting {
   readonly drafter: string;
   readonly draft: string | undefined;
+  /** Whether other drafters take over where its drafts do not pay. */
+  readonly isGuarded: boolean;
 }
 
 export interface SpeculationReport {
   readonly engine: 'mistletoe';
   /** Null for several answers, and where nothing was drafted. */
   readonly speculative_decoding: Readonly<Record<string, number | boolean | readonly number[]>> | null;
-  readonly mistletoe: Readonly<Record<string, number | boolean | string | null>> | null;
+  readonly mistletoe: Readonly<Record<string, unknown>> | null;
 }
 
 /** Undefined where nobody asked. */
@@ -51,8 +54,47 @@ export function reportSpeculation(
       drafter_failed: generation.drafterFailed,
       prefill_ms: Math.round(generation.prefillMs),
       decode_ms: Math.round(generation.decodeMs),
+      ...reportGuarding(generation, isDetailed),
     },
   };
+}
+
+/** Which drafter made which of the steps, and when another one took over. */
+function reportGuarding({ guarding, steps }: SpeculativeGeneration, isDetailed: boolean): object {
+  if (guarding === undefined) return {};
+  const drafted = steps.filter(({ proposed }) => proposed > 0);
+  return {
+    ladder: guarding.ladder,
+    switches: guarding.switches,
+    by_drafter: countByDrafter(guarding.ladder, steps),
+    ...(isDetailed ? { per_step_rung: drafted.map(({ drafter }) => drafter ?? 0) } : {}),
+  };
+}
+
+export interface DrafterCounts {
+  num_spec_steps: number;
+  num_accepted_draft_tokens: number;
+  num_draft_tokens: number;
+}
+
+/** `names`: of the rungs of a guarded request, or of the one drafter. */
+export function countByDrafter(
+  names: readonly string[],
+  steps: readonly StepRecord[],
+): Readonly<Record<string, DrafterCounts>> {
+  const counts = new Map<string, DrafterCounts>();
+  for (const { proposed, accepted, drafter = 0 } of steps) {
+    const name = names[drafter];
+    if (proposed === 0 || name === undefined) continue;
+    const count = counts.get(name) ?? {
+      ...{ num_spec_steps: 0, num_accepted_draft_tokens: 0, num_draft_tokens: 0 },
+    };
+    count.num_spec_steps += 1;
+    count.num_accepted_draft_tokens += accepted;
+    count.num_draft_tokens += proposed;
+    counts.set(name, count);
+  }
+  return Object.fromEntries(counts);
 }
 
 function summarise(

@@ -36,7 +36,7 @@ export function createScriptedApp(options: ScriptedAppOptions = {}): ScriptedApp
   const scripted = createScriptedWorker(script, isChat);
   const host = new EngineHost({
     worker: scripted.worker,
-    model: { name: 'tiny', contextLength: 2048, drafters, draft: 'chain:4' },
+    model: { name: 'tiny', contextLength: 2048, drafters, draft: 'chain:4', guarded: false },
     limits: { ...usualLimits, ...limits },
     concurrency,
     hiddenPaths: ['/home/operator/tiny'],
