@@ -5,7 +5,7 @@ import { describeCause, MistletoeError } from '../core/errors.js';
 import { quoteWord } from '../core/shown-words.js';
 
 /** Commands whose runs are folders that can be resumed. */
-export type RunCommand = 'audit' | 'train';
+export type RunCommand = 'audit' | 'train' | 'harden';
 
 /** Appends, and with `durable` returns only once the line is on the disk. */
 export function appendText(

@@ -1,5 +1,6 @@
 /** What a training run is set to: one schema for flags, for callers and for the run's own record. */
 import { z } from 'zod';
+import { MistletoeError } from '../core/errors.js';
 import { mostNewTokens } from '../core/limits.js';
 import type { Drafter } from '../draft/drafter.js';
 import { adamDefaults } from './adamw.js';
@@ -62,7 +63,10 @@ const common = {
 } as const satisfies TrainSettings;
 
 /** Each system as its authors train it, but for batches and rates, which are for one machine. */
-export function defaultSettings({ system, maximumDepth }: Pick<Drafter, 'system' | 'maximumDepth'>): TrainSettings {
+export function defaultSettings({
+  system,
+  maximumDepth,
+}: Pick<Drafter, 'system' | 'maximumDepth'>): TrainSettings {
   const chain = Math.min(common.chain, maximumDepth);
   switch (system) {
     case 'medusa':
@@ -76,6 +80,17 @@ export function defaultSettings({ system, maximumDepth }: Pick<Drafter, 'system'
     default:
       return common;
   }
+}
+
+export function completeSettings(given: Readonly<Record<string, unknown>>): TrainSettings {
+  const parsed = settingsSchema.safeParse(given);
+  if (parsed.success) return parsed.data;
+  const [issue] = parsed.error.issues;
+  const name = issue?.path.join('.') ?? '';
+  throw new MistletoeError(
+    'usage',
+    `The setting "${name}" is ${JSON.stringify(given[name])}: ${issue?.message ?? 'it cannot be used'}.`,
+  );
 }
 
 export function objectiveOf(settings: TrainSettings): Objective {

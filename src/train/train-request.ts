@@ -21,10 +21,12 @@ import { findWeightless, recogniseCheckpoint } from '../draft/systems.js';
 import type { DeviceWish } from '../runtime/device-choice.js';
 import { chooseDevice, recordDevice } from '../runtime/device-choice.js';
 import { today } from '../text/calendar-day.js';
+import type { TrainableSystem } from './new-drafter.js';
+import { trainableSystems } from './new-drafter.js';
 import type { TrainSettings } from './settings.js';
-import { defaultSettings, settingsSchema } from './settings.js';
+import { completeSettings, defaultSettings, settingsSchema } from './settings.js';
 
-const identitySchema = z.object({ name: z.string(), parameterCount: z.number(), sha256: z.string() });
+export const identitySchema = z.object({ name: z.string(), parameterCount: z.number(), sha256: z.string() });
 const count = z.int().positive();
 
 /** Sizes of a drafter that begins with fresh weights; what is not given follows from the target. */
@@ -41,9 +43,6 @@ export const shapeSchema = z.strictObject({
   prefixLayer: z.boolean().exactOptional(),
 });
 export type DrafterShape = z.infer<typeof shapeSchema>;
-
-export const trainableSystems = ['speculative-sampling', 'medusa', 'hydra', 'eagle', 'eagle3'] as const;
-export type TrainableSystem = (typeof trainableSystems)[number];
 
 export const requestSchema = z.strictObject({
   schema: z.literal('mistletoe.training-run/1'),
@@ -134,14 +133,17 @@ function chooseSystem({ system, shape }: TrainPlan): DescribedStart {
   return { system: found, heads: hasHeads ? (shape?.heads ?? usualHeads) : undefined };
 }
 
-function findStart(given: string): string {
+export function findStart(given: string): string {
   if (findWeightless(given) === undefined) return resolve(findDrafter(given));
   throw new MistletoeError('usage', `${given} has no weights: there is nothing to train.`, {
     hint: 'Give the folder of a drafter, or name a system to begin with fresh weights.',
   });
 }
 
-async function describeStart(folder: string, plan: TrainPlan): Promise<DescribedStart> {
+export async function describeStart(
+  folder: string,
+  plan: Pick<TrainPlan, 'system' | 'shape'>,
+): Promise<DescribedStart> {
   const checkpoint = await openCheckpoint(folder);
   const { system } = recogniseCheckpoint(checkpoint);
   const known = trainableSystems.find((name) => name === system?.name);
@@ -165,17 +167,6 @@ async function describeStart(folder: string, plan: TrainPlan): Promise<Described
     );
   }
   return { system: known, heads: system.describe(checkpoint, refuseAtOnce).facts.heads };
-}
-
-function completeSettings(given: Readonly<Record<string, unknown>>): TrainSettings {
-  const parsed = settingsSchema.safeParse(given);
-  if (parsed.success) return parsed.data;
-  const [issue] = parsed.error.issues;
-  const name = issue?.path.join('.') ?? '';
-  throw new MistletoeError(
-    'usage',
-    `The setting "${name}" is ${JSON.stringify(given[name])}: ${issue?.message ?? 'it cannot be used'}.`,
-  );
 }
 
 export async function hashData(path: string): Promise<string> {

@@ -1,0 +1,138 @@
+/**
+ * Suffixes to train against: short searches of the audit on one prompt after the other, with the drafter as it is now.
+ * A search hands on several suffixes inside its bounds, and all of them are worth training on. Random suffixes of the same
+ * lengths are the cheap baseline: what training on them reaches needs no search at all.
+ */
+import { drawRandomSuffix, fluentSuffix } from '../audit/controls.js';
+import { preparePrompt, joinPrompt } from '../audit/audit-prompt.js';
+import type { AuditPrompt } from '../audit/audit-prompt.js';
+import { listAllowedTokens } from '../audit/allowed-tokens.js';
+import { createObjective, parseObjective } from '../audit/objectives.js';
+import { PassRows } from '../audit/pass-rows.js';
+import { parseProjection } from '../audit/projection.js';
+import { readPromptState } from '../audit/prompt-state.js';
+import { Scorer } from '../audit/scoring.js';
+import type { SearchPrograms } from '../audit/search-programs.js';
+import { compileSearch } from '../audit/search-programs.js';
+import { searchSuffix } from '../audit/search.js';
+import type { AuditSettings } from '../audit/settings.js';
+import { driveOf } from '../audit/settings.js';
+import { MistletoeError } from '../core/errors.js';
+import { createRandom } from '../core/random.js';
+import type { Target } from '../decode/target.js';
+import type { Drafter } from '../draft/drafter.js';
+import type { Prompt } from '../text/prompt-set.js';
+
+export interface HuntOptions {
+  /** Objective and suffix length change from prompt to prompt. */
+  readonly settings: AuditSettings;
+  readonly seed: number;
+  /** Names the round and the prompt, so that each draws from streams of its own. */
+  readonly name: string;
+  /** Suffixes that are kept of one search, or drawn. */
+  readonly count: number;
+  readonly kind: 'searched' | 'random';
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface HuntedPrompt {
+  /** [suffix] the whole prompt with it. */
+  readonly promptIds: readonly (readonly number[])[];
+  /** [suffix] accepted length along the clean answer; of random ones it is not measured. */
+  readonly lengths: readonly (number | null)[];
+}
+
+export class SuffixHunt {
+  private readonly allowed = new Map<boolean, Int32Array>(); // [allowNonAscii]
+  private readonly programs = new Map<string, SearchPrograms>(); // [objective and length]
+  private readonly passRows: PassRows;
+
+  constructor(
+    private readonly target: Target,
+    private readonly drafter: Drafter,
+    /** Levels of the drafts whose acceptance is searched against. */
+    private readonly levels: number,
+  ) {
+    this.passRows = new PassRows(target.model.runtime);
+  }
+
+  /** Undefined where the prompt cannot be searched, or the search found nothing inside its bounds. */
+  async hunt(prompt: Prompt, options: HuntOptions): Promise<HuntedPrompt | undefined> {
+    const prepared = await this.prepare(prompt, options);
+    if (prepared === undefined) return undefined;
+    const { count, kind, settings, seed, name, signal } = options;
+    const allowed = this.allowedTokens(settings);
+    const draw = (random: ReturnType<typeof createRandom>) =>
+      drawRandomSuffix(this.target, prepared, allowed, settings.suffixLength, random);
+    if (kind === 'random') {
+      const random = createRandom(seed, 'hunt', 'random', name);
+      const promptIds: (readonly number[])[] = [];
+      while (promptIds.length < count) promptIds.push(joinPrompt(prepared, await draw(random)));
+      return { promptIds, lengths: promptIds.map(() => null) };
+    }
+    const fluent = await fluentSuffix(this.target, prepared, settings.suffixLength);
+    const starts: (readonly number[])[] = fluent === undefined ? [] : [fluent];
+    const starting = createRandom(seed, 'hunt', 'starts', name);
+    while (starts.length < settings.starts) starts.push(await draw(starting));
+    const models = { target: this.target.model, drafter: this.drafter };
+    const state = await readPromptState(models, prepared.beforeIds);
+    const scorer = new Scorer(this.target, models, this.compile(settings), prepared, state, this.passRows);
+    const { finalists } = await searchSuffix(
+      {
+        ...{ scorer, allowed, starts, random: createRandom(seed, 'hunt', 'search', name) },
+        ...(signal === undefined ? {} : { signal }),
+      },
+      {
+        ...settings,
+        projection: parseProjection(settings.projection, settings.lambda),
+        drive: driveOf(settings),
+      },
+    );
+    signal?.throwIfAborted();
+    const kept = finalists.slice(0, count);
+    if (kept.length === 0) return undefined;
+    return {
+      promptIds: kept.map(({ suffixIds }) => joinPrompt(prepared, suffixIds)),
+      lengths: kept.map(({ length }) => length),
+    };
+  }
+
+  async dispose(): Promise<void> {
+    for (const programs of this.programs.values()) await programs.dispose();
+  }
+
+  private async prepare(prompt: Prompt, { settings, seed }: HuntOptions): Promise<AuditPrompt | undefined> {
+    try {
+      return await preparePrompt(this.target, prompt, { ...settings, seed });
+    } catch (cause) {
+      // Too short an answer, too long a prompt: there are others.
+      const isExpected =
+        cause instanceof MistletoeError && ['incomplete', 'context', 'text'].includes(cause.code);
+      if (!isExpected) throw cause;
+      return undefined;
+    }
+  }
+
+  private allowedTokens({ allowNonAscii }: AuditSettings): Int32Array {
+    const { tokenizer, model } = this.target;
+    const known = this.allowed.get(allowNonAscii);
+    const listed =
+      known ?? listAllowedTokens(tokenizer, model.configuration.vocabularySize, { allowNonAscii });
+    this.allowed.set(allowNonAscii, listed);
+    return listed;
+  }
+
+  private compile(settings: AuditSettings): SearchPrograms {
+    const key = `${settings.objective} ${settings.suffixLength}`;
+    const known = this.programs.get(key);
+    if (known !== undefined) return known;
+    const depth = Math.min(settings.draftDepth, this.drafter.maximumDepth);
+    const programs = compileSearch(
+      { target: this.target.model, drafter: this.drafter },
+      createObjective(parseObjective(settings.objective), depth),
+      { ...settings, draftLevels: this.levels },
+    );
+    this.programs.set(key, programs);
+    return programs;
+  }
+}
