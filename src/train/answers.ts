@@ -102,7 +102,8 @@ function completePlan(request: AnswersRequest): AnswersPlan {
   return { target, engine, maxNewTokens, sampling, seed, concurrency, regenerate, signal };
 }
 
-function refuseUnanswered(conversations: readonly Conversation[], regenerate: boolean): void {
+/** Where the target may not be asked, whatever has no answer cannot be learnt from. */
+export function refuseUnanswered(conversations: readonly Conversation[], regenerate = false): void {
   const first = conversations.find(({ messages }) =>
     messages.some(({ role }, index) => role === 'user' && messages[index + 1]?.role !== 'assistant'),
   );

@@ -65,7 +65,7 @@ export async function trainDrafter(training: DrafterTraining): Promise<TrainedDr
     const saved = await loadState(stateFile);
     if (saved !== undefined) trainer.buffers.write(saved.values);
     let progress = saved?.progress ?? freshProgress;
-    const log = TrainingLog.open(join(folder, 'log.jsonl'), progress.update);
+    const log = TrainingLog.open(join(folder, 'log.jsonl'), saved?.progress.update);
     const { parameterCount } = drafter;
     training.onStart?.({ parameterCount, update: progress.update });
     const ended = await trainSteps(
@@ -80,6 +80,12 @@ export async function trainDrafter(training: DrafterTraining): Promise<TrainedDr
           log.sync();
           await saveState(stateFile, { progress: now, values: await trainer.buffers.read() });
           progress = now;
+        },
+        async keepSaved() {
+          const { values: whole } = (await loadState(stateFile))!;
+          trainer.buffers.write(whole);
+          await keep('last');
+          return progress.update;
         },
       },
       progress,

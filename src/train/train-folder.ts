@@ -2,19 +2,41 @@
 import { join } from 'node:path';
 import { readVersion } from '../audit/create-request.js';
 import { identifyModel } from '../audit/identity.js';
+import type { RunPlace } from '../audit/run-audit.js';
 import type { RunLock } from '../audit/run-lock.js';
 import { lockRun } from '../audit/run-lock.js';
-import { asCreation, refuseUsedFolder } from '../audit/run-place.js';
+import { asCreation, claimNumber, refuseUsedFolder, removeIfEmpty } from '../audit/run-place.js';
 import { configFile } from '../audit/run-units.js';
-import { explainFailure, readIfThere, syncFolder, writeAtomically } from '../audit/run-writes.js';
+import { codeOf, explainFailure, readIfThere, syncFolder, writeAtomically } from '../audit/run-writes.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { parseJsonText } from '../core/json-text.js';
 import { makeFolderSync } from '../core/make-folder.js';
+import { quoteWord } from '../core/shown-words.js';
 import type { TrainRequest } from './train-request.js';
 import { hashData, requestSchema } from './train-request.js';
 
-/** Refuses a folder that holds anything. */
-export function createRunFolder(path: string, request: TrainRequest): RunLock {
+export interface OpenedRun {
+  readonly path: string;
+  readonly lock: RunLock;
+}
+
+/** Refuses a folder that holds anything; of a name, the first number that nobody has. */
+export function createRunFolder(place: RunPlace, request: TrainRequest): OpenedRun {
+  if (typeof place === 'string') return fillFolder(place, request);
+  const { parent, name } = place;
+  const path = asCreation(parent, () => {
+    makeFolderSync(parent);
+    return claimNumber(parent, name);
+  });
+  try {
+    return fillFolder(path, request);
+  } catch (cause) {
+    removeIfEmpty(path);
+    throw cause;
+  }
+}
+
+function fillFolder(path: string, request: TrainRequest): OpenedRun {
   refuseUsedFolder(path, 'train');
   return asCreation(path, () => {
     makeFolderSync(path);
@@ -27,14 +49,15 @@ export function createRunFolder(path: string, request: TrainRequest): RunLock {
       lock.release();
       throw cause;
     }
-    return lock;
+    return { path, lock };
   });
 }
 
+/** With everything checked that can be told without loading anything. */
 export async function openRunFolder(
   path: string,
   cacheFolder?: string,
-): Promise<{ readonly request: TrainRequest; readonly lock: RunLock }> {
+): Promise<{ readonly request: TrainRequest; readonly open: () => OpenedRun }> {
   const request = readRequest(path);
   const own = readVersion();
   if (request.version !== own) {
@@ -50,7 +73,27 @@ export async function openRunFolder(
   }
   const { file, sha256 } = request.data;
   if ((await hashData(file)) !== sha256) throw changed(path, `was begun with other data in ${file}`);
-  return { request, lock: explainFailure(join(path, configFile), 'train', () => lockRun(path)) };
+  const open = (): OpenedRun => ({
+    path,
+    lock: explainFailure(join(path, configFile), 'train', () => lockRun(path)),
+  });
+  return { request, open };
+}
+
+/** What the disk refused under a run that has begun: it can go on where it was. */
+export function withResumption(path: string, failure: unknown): unknown {
+  const isOfDisk =
+    failure instanceof MistletoeError && failure.code === 'runtime' && codeOf(failure.cause) !== undefined;
+  if (!isOfDisk || (failure.hint ?? '').includes('--resume')) return failure;
+  const { hint = 'Mend that.' } = failure;
+  return new MistletoeError(
+    'runtime',
+    `${failure.message.replace(/\.$/, '')}; what was saved before is safe.`,
+    {
+      hint: `${hint} Then go on with: mistletoe train --resume ${quoteWord(path)}`,
+      cause: failure.cause,
+    },
+  );
 }
 
 function readRequest(path: string): TrainRequest {

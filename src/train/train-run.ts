@@ -9,17 +9,26 @@
  * Everything in it follows from config.json: killed at any moment and resumed, a run ends with the same weights.
  */
 import { join } from 'node:path';
+import type { RunPlace } from '../audit/run-audit.js';
 import { findSameDevice, requireSameKind } from '../audit/run-device.js';
+import { refuseUsedFolder } from '../audit/run-place.js';
 import { writeAtomically } from '../audit/run-writes.js';
+import type { CacheOptions } from '../checkpoint/weight-cache.js';
+import type { Target } from '../decode/target.js';
 import { openTarget } from '../decode/target.js';
+import { loadDrafter } from '../draft/load-drafter.js';
 import { describeMachine } from '../measure/machine.js';
 import { openRuntime } from '../runtime/create-runtime.js';
 import { nameDevice } from '../runtime/device-choice.js';
 import type { Runtime } from '../runtime/program.js';
 import type { AnswersProgress } from './answers.js';
+import { refuseUnanswered } from './answers.js';
+import type { Conversation } from './conversations.js';
+import { readConversations } from './conversations.js';
 import type { TrainedDrafter } from './train-drafter.js';
 import { trainDrafter } from './train-drafter.js';
-import { createRunFolder, openRunFolder } from './train-folder.js';
+import type { OpenedRun } from './train-folder.js';
+import { createRunFolder, openRunFolder, withResumption } from './train-folder.js';
 import type { TrainRequest } from './train-request.js';
 import type { LogLine } from './training-log.js';
 import type { TrainingResult } from './training-result.js';
@@ -31,6 +40,8 @@ import { prepareTexts } from './training-texts.js';
 
 export interface TrainEvents {
   readonly onNotice?: (text: string) => void;
+  /** Once, when everything is loaded and the run has its folder. */
+  readonly onOpen?: (run: { readonly folder: string; readonly request: TrainRequest }) => void;
   /** While the target writes what is trained on. */
   readonly onAnswers?: (progress: AnswersProgress) => void;
   /** Once, before the first update. */
@@ -50,6 +61,8 @@ export interface TrainOptions {
   readonly events?: TrainEvents;
   readonly signal?: AbortSignal;
   readonly cacheFolder?: string;
+  /** Read all of the converted weights before they are used. */
+  readonly verifyCache?: boolean;
   /** Used and left open; by default one for this run alone. */
   readonly runtime?: Runtime;
 }
@@ -58,58 +71,83 @@ export type TrainOutcome =
   | { readonly status: 'complete'; readonly folder: string; readonly result: TrainingResult }
   | { readonly status: 'interrupted'; readonly folder: string };
 
+/** `place`: a folder of its own, or the next free number of a name. What is refused at once leaves no folder behind. */
 export async function startTraining(
-  folder: string,
+  place: RunPlace,
   request: TrainRequest,
   options: TrainOptions = {},
 ): Promise<TrainOutcome> {
-  const lock = createRunFolder(folder, request);
-  try {
-    return await runTraining(folder, request, options);
-  } finally {
-    lock.release();
-  }
+  if (typeof place === 'string') refuseUsedFolder(place, 'train');
+  return runTraining(() => createRunFolder(place, request), request, options);
 }
 
 /** Goes on with the saved request; another version or device, and models or data that have changed, are refused. */
 export async function resumeTraining(folder: string, options: TrainOptions = {}): Promise<TrainOutcome> {
-  const { request, lock } = await openRunFolder(folder, options.cacheFolder);
-  try {
-    return await runTraining(folder, request, options);
-  } finally {
-    lock.release();
-  }
+  const { request, open } = await openRunFolder(folder, options.cacheFolder);
+  return runTraining(open, request, options);
 }
 
 async function runTraining(
-  folder: string,
+  open: () => OpenedRun,
   request: TrainRequest,
   options: TrainOptions,
 ): Promise<TrainOutcome> {
   if (options.runtime !== undefined) requireSameKind(request, options.runtime);
   const runtime = options.runtime ?? (await openRuntime(await findSameDevice(request), request.threads));
   try {
-    return await trainOn(runtime, folder, request, options);
+    const ready = await prepare(runtime, request, options);
+    const { path, lock } = open();
+    try {
+      return await trainIn(path, ready, options);
+    } catch (failure) {
+      throw withResumption(path, failure);
+    } finally {
+      lock.release();
+    }
   } finally {
     if (options.runtime === undefined) await runtime.dispose();
   }
 }
 
-async function trainOn(
-  runtime: Runtime,
-  folder: string,
-  request: TrainRequest,
-  { events = {}, signal, cacheFolder }: TrainOptions,
-): Promise<TrainOutcome> {
-  const { targetFolder, settings, date } = request;
-  const { onNotice = () => undefined } = events;
-  const cache = { onNotice, ...(cacheFolder === undefined ? {} : { cacheFolder }) };
+interface ReadyRun {
+  readonly request: TrainRequest;
+  readonly target: Target;
+  readonly conversations: readonly Conversation[];
+  readonly cache: CacheOptions;
+}
+
+/** Loads and checks what the run needs: faults show before the target has written for hours. */
+async function prepare(runtime: Runtime, request: TrainRequest, options: TrainOptions): Promise<ReadyRun> {
+  const { targetFolder, from, data, settings, date } = request;
+  const { cacheFolder, verifyCache, events } = options;
+  const cache: CacheOptions = {
+    onNotice: (text) => events?.onNotice?.(text),
+    ...(cacheFolder === undefined ? {} : { cacheFolder }),
+    ...(verifyCache === undefined ? {} : { verifyCache }),
+  };
+  const conversations = await readConversations(data.file);
+  if (!settings.generate) refuseUnanswered(conversations);
   const target = await openTarget(targetFolder, { runtime, date, ...cache });
-  const texts = await prepareTexts(target, request, { folder, signal, onAnswers: events.onAnswers });
+  if (from !== undefined) {
+    const { model, tokenizer } = target;
+    await loadDrafter(from.folder, { target: model, tokenizer, ...cache });
+  }
+  return { request, target, conversations, cache };
+}
+
+async function trainIn(
+  folder: string,
+  { request, target, conversations, cache }: ReadyRun,
+  { events = {}, signal }: TrainOptions,
+): Promise<TrainOutcome> {
+  const { onNotice = () => undefined } = events;
+  events.onOpen?.({ folder, request });
+  const read = { folder, signal, onAnswers: events.onAnswers };
+  const texts = await prepareTexts(target, conversations, request, read);
   if (texts === undefined) return { status: 'interrupted', folder };
   const start = await prepareStart(folder, target, request, texts, onNotice);
   const trained = await trainDrafter({
-    ...{ target, start: start.folder, settings, folder, cache, signal },
+    ...{ target, start: start.folder, settings: request.settings, folder, cache, signal },
     ...{ plan: texts.plan, validation: texts.validation, onLine: events.onLine },
     onStart: (started) => events.onStart?.({ request, texts, ...started }),
   });

@@ -39,14 +39,17 @@ export class TrainingLog {
     private readonly kept: LogLine[],
   ) {}
 
-  /** Lines behind the given update are those of a process that was killed: they are written again. */
-  static open(path: string, update: number): TrainingLog {
+  /**
+   * Lines behind the given update are those of a process that was killed: they are written again, and so are all where
+   * no state was saved yet.
+   */
+  static open(path: string, update: number | undefined): TrainingLog {
     const lines = readLines(path);
     const kept: LogLine[] = [];
     for (const line of lines) {
       const parsed = parseLine(line);
       const checked = 'value' in parsed ? lineSchema.safeParse(parsed.value) : undefined;
-      if (checked?.success !== true || checked.data.update > update) break;
+      if (checked?.success !== true || checked.data.update > (update ?? -1)) break;
       kept.push(checked.data);
     }
     cutToLines(path, lines.slice(0, kept.length));
@@ -59,10 +62,10 @@ export class TrainingLog {
 
   add(line: LogLine): void {
     this.kept.push(line);
-    appendText(this.path, `${JSON.stringify(line)}\n`);
+    appendText(this.path, `${JSON.stringify(line)}\n`, { command: 'train' });
   }
 
   sync(): void {
-    syncFile(this.path);
+    syncFile(this.path, 'train');
   }
 }

@@ -23,6 +23,8 @@ export interface TrainingWork {
   readonly keepBest: () => Promise<void>;
   /** Told whenever the run can be gone on from here. */
   readonly save: (progress: TrainingProgress) => Promise<void>;
+  /** Told when the loss is no number any more: the drafter as it was last saved is worth keeping. After which update. */
+  readonly keepSaved: () => Promise<number>;
 }
 
 export type TrainingEnd = 'steps' | 'patience' | 'interrupted';
@@ -65,14 +67,14 @@ export async function trainSteps(work: TrainingWork, start: TrainingProgress): P
       const step = update * accumulation + part;
       const batch = plan.batchAt(step);
       const own = await trainer.accumulate(batch, step);
-      if (!Number.isFinite(own.loss)) throw brokenLoss(update, own.loss, batch.exampleIds);
+      if (!Number.isFinite(own.loss)) throw await brokenLoss(work, update, own.loss, batch.exampleIds);
       tokens += own.count;
       loss += own.loss;
       own.levels.forEach((value, level) => (levels[level]! += value));
     }
     const norm = await trainer.update(update, rate);
     if (!Number.isFinite(norm))
-      throw brokenLoss(update, norm, plan.batchAt(update * accumulation).exampleIds);
+      throw await brokenLoss(work, update, norm, plan.batchAt(update * accumulation).exampleIds);
     update += 1;
     const perToken = (value: number): number => value / Math.max(1, tokens);
     work.onLine({
@@ -111,14 +113,20 @@ function describeLength(update: number, length: HeldOutLength): LogLine {
   };
 }
 
-function brokenLoss(update: number, value: number, exampleIds: readonly string[]): MistletoeError {
+async function brokenLoss(
+  work: TrainingWork,
+  update: number,
+  value: number,
+  exampleIds: readonly string[],
+): Promise<MistletoeError> {
   const shown = exampleIds.slice(0, 8).join(', ');
   const more = exampleIds.length > 8 ? ` and ${exampleIds.length - 8} more` : '';
+  const kept = await work.keepSaved();
   return new MistletoeError(
     'runtime',
-    `The loss became ${value} at update ${update + 1}, on the texts ${shown}${more}; the state before it is saved.`,
+    `The loss became ${value} at update ${update + 1}, on the texts ${shown}${more}; the drafter after update ${kept} is in last/.`,
     {
-      hint: 'Lower the learning rate, or look at these texts; then begin a new run from the drafter in last/.',
+      hint: 'Lower the learning rate, or look at these texts; then begin a new run, from that drafter or anew.',
     },
   );
 }

@@ -5,7 +5,7 @@ import type { AnswersProgress } from './answers.js';
 import { answerConversations } from './answers.js';
 import type { BatchPlan } from './batches.js';
 import { planBatches } from './batches.js';
-import { readConversations } from './conversations.js';
+import type { Conversation } from './conversations.js';
 import type { DraftVocabulary } from './draft-vocabulary.js';
 import { chooseDraftVocabulary, countLearntTokens } from './draft-vocabulary.js';
 import type { Example, ExampleCounts } from './examples.js';
@@ -34,11 +34,11 @@ export interface TextsOptions {
 /** Undefined where it was interrupted: the answers so far are kept. */
 export async function prepareTexts(
   target: Target,
-  { data, settings }: TrainRequest,
+  conversations: readonly Conversation[],
+  { settings }: TrainRequest,
   { folder, signal, onAnswers }: TextsOptions,
 ): Promise<TrainingTexts | undefined> {
   const { maxNewTokens, temperature, generate, seed, maxTokens, batchTokens } = settings;
-  const conversations = await readConversations(data.file);
   const answers = await answerConversations({
     ...{ target, conversations, maxNewTokens, generate, seed, signal },
     ...{ file: join(folder, 'answers.jsonl'), sampling: { temperature }, onProgress: onAnswers },
