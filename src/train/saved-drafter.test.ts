@@ -1,0 +1,209 @@
+import { createHash } from 'node:crypto';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import { publishedDrafters } from '../../test/published/published-drafters.js';
+import { writePublished } from '../../test/published/published-layouts.js';
+import { tiny, writeDecoder, writeLetterTokenizer } from '../../test/support/tiny-checkpoints.js';
+import { drafterVariants } from '../../test/support/tiny-drafters.js';
+import { randomTokens, resolveText, TinyModels } from '../../test/support/tiny-pair.js';
+import type { TinyPair } from '../../test/support/tiny-pair.js';
+import { createDirectWeights } from '../checkpoint/direct-weights.js';
+import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
+import { readFloat32 } from '../checkpoint/read-tensor.js';
+import { isFloatDType } from '../checkpoint/stored-tensor.js';
+import { floatSource, storedSource } from '../checkpoint/tensor-source.js';
+import { resolveRecipes } from '../checkpoint/weight-recipe.js';
+import { bundledDrafterFolder, bundledDrafters } from '../decode/bundled-drafters.js';
+import { always, decodeSpeculative } from '../decode/speculative.js';
+import { refuseAtOnce } from '../draft/draft-system.js';
+import { inspectCheckpoint } from '../draft/inspection.js';
+import { recogniseCheckpoint } from '../draft/systems.js';
+import { readParameters, readStore } from './parameters.js';
+import { saveDrafter } from './saved-drafter.js';
+
+const models = new TinyModels(tiny);
+afterAll(() => models.dispose());
+
+type Values = Map<string, Float32Array>;
+
+async function parametersOf({ drafter }: Pick<TinyPair, 'drafter'>): Promise<Values> {
+  return new Map([...(await readParameters(drafter))].map(([name, { data }]) => [name, data]));
+}
+
+/** Under the recipes' own names, without a target. */
+async function weightsOf(folder: string): Promise<Values> {
+  const checkpoint = await openCheckpoint(folder);
+  const { recipes } = recogniseCheckpoint(checkpoint).system!.describe(checkpoint, refuseAtOnce);
+  const weights = await readStore(await createDirectWeights(resolveRecipes(checkpoint, recipes)));
+  return new Map([...weights].map(([name, { data }]) => [name, data]));
+}
+
+/** Every tensor bit for bit, by its hash: as float32 where it is one of floats and `as` says so. */
+async function tensorsOf(folder: string, as: 'float32' | 'stored'): Promise<Record<string, unknown>> {
+  const contents: Record<string, unknown> = {};
+  for (const [name, tensor] of (await openCheckpoint(folder)).tensors) {
+    const hash = createHash('sha256');
+    const { shape } = tensor;
+    const isWidened = as === 'float32' && isFloatDType(tensor.dtype);
+    const { dtype, read } = isWidened
+      ? floatSource({ name, shape, dtype: 'F32' }, () => readFloat32(tensor))
+      : storedSource(tensor);
+    for await (const piece of read()) hash.update(piece);
+    contents[name] = { shape, dtype, hash: hash.digest('hex') };
+  }
+  return contents;
+}
+
+async function drafts({ target, drafter, tokenizer }: TinyPair) {
+  const { tokenIds, acceptance } = await decodeSpeculative(target, drafter, {
+    ...{ promptIds: randomTokens('saved', 9, tiny.vocabularySize), maxNewTokens: 24, stopIds: [] },
+    ...{ tokenizer, sampling: { temperature: 0 }, seed: 0 },
+    policy: always(resolveText('dynamic:12,2,3', drafter)),
+  });
+  return { tokenIds, acceptance };
+}
+
+describe.each(drafterVariants)('$name', (variant) => {
+  it('is saved as it was loaded, and drafts the same', async () => {
+    const [from, to] = [variant.write(models.freshFolder(), tiny), models.freshFolder()];
+    const pair = await models.load(from);
+    await saveDrafter({ from, to, values: await parametersOf(pair), config: { trained: { steps: 3 } } });
+    expect(await tensorsOf(to, 'float32')).toEqual(await tensorsOf(from, 'float32'));
+    const { problems, layout } = await inspectCheckpoint(to);
+    expect(problems).toEqual([]);
+    expect(layout).toBe(variant.layout);
+    expect((await openCheckpoint(to)).config).toEqual({
+      ...(await openCheckpoint(from)).config,
+      trained: { steps: 3 },
+    });
+    expect(await drafts(await models.load(to))).toEqual(await drafts(pair));
+  });
+
+  it('holds what was trained, and everything else as it was', async () => {
+    const [from, to] = [variant.write(models.freshFolder(), tiny), models.freshFolder()];
+    const values = await parametersOf(await models.load(from));
+    const [name, some] = [...values].find(([key]) => key.includes('lm_head') || key.includes('fc'))!;
+    const changed = some.map((value, index) => value + index);
+    await saveDrafter({ from, to, values: new Map([[name, changed]]) });
+    const after = await parametersOf(await models.load(to));
+    expect(after).toEqual(new Map(values).set(name, changed));
+  });
+});
+
+describe.each([
+  ...publishedDrafters.map(({ name, folder }) => ({
+    name,
+    write: () => writePublished(models.freshFolder(), folder),
+  })),
+  ...bundledDrafters.map((name) => ({ name: `bundled ${name}`, write: () => bundledDrafterFolder(name) })),
+])('$name', ({ write }) => {
+  it('keeps the types it had where asked to, else everything is float32', async () => {
+    const [from, as, wide] = [write(), models.freshFolder(), models.freshFolder()];
+    const values = await weightsOf(from);
+    await saveDrafter({ from, to: as, values, dtype: 'source' });
+    expect(await tensorsOf(as, 'stored')).toEqual(await tensorsOf(from, 'stored'));
+    expect((await openCheckpoint(as)).config).toEqual((await openCheckpoint(from)).config);
+    await saveDrafter({ from: as, to: wide, values: new Map() });
+    expect(await tensorsOf(wide, 'float32')).toEqual(await tensorsOf(from, 'float32'));
+    const { config, tensors } = await openCheckpoint(wide);
+    const read = recogniseCheckpoint({ tensors }).system!.describe(await openCheckpoint(wide), refuseAtOnce);
+    const types = read.recipes.flatMap(({ parts }) => parts.map(({ tensor }) => tensors.get(tensor)!.dtype));
+    expect(new Set(types)).toEqual(new Set(['F32']));
+    expect([config.dtype ?? 'float32', config.torch_dtype ?? 'float32']).toEqual(['float32', 'float32']);
+  });
+});
+
+describe('saveDrafter', () => {
+  const eagle3 = drafterVariants.find(({ name }) => name === 'EAGLE-3 with d2t')!;
+
+  it.each([
+    ['pytorch_model.bin', 'EAGLE-3 with d2t', ['config.json', 'model.safetensors']],
+    ['medusa_lm_head.pt', 'Medusa, torch file', ['config.json', 'medusa_lm_head.safetensors']],
+    ['an index of shards', "Medusa-2 in the target's shards", ['config.json', 'model.safetensors']],
+  ])('names files as authors do: what was %s', async (_, name, files) => {
+    const from = drafterVariants.find((each) => each.name === name)!.write(models.freshFolder(), tiny);
+    const to = models.freshFolder();
+    await saveDrafter({ from, to, values: new Map() });
+    expect(readdirSync(to).sort()).toEqual(files);
+  });
+
+  it('writes into the folder that it reads, and takes its tokenizer along', async () => {
+    const folder = writeDecoder(models.freshFolder(), tiny, 7);
+    writeLetterTokenizer(folder, tiny);
+    const before = readFileSync(join(folder, 'tokenizer.json'), 'utf8');
+    const values = await weightsOf(folder);
+    values.set(
+      'norm.weight',
+      values.get('norm.weight')!.map((value) => value / 2),
+    );
+    await saveDrafter({ from: folder, to: folder, values });
+    expect(readFileSync(join(folder, 'tokenizer.json'), 'utf8')).toBe(before);
+    expect(await weightsOf(folder)).toEqual(values);
+  });
+
+  it('drops the second copy of an embedding that is tied, once it was trained', async () => {
+    const folder = writeDecoder(models.freshFolder(), tiny, 7);
+    const { config, tensors } = await openCheckpoint(folder);
+    const table = tensors.get('model.embed_tokens.weight')!;
+    const tied = models.freshFolder();
+    await saveDrafter({
+      ...{ from: folder, to: tied, config: { ...config, tie_word_embeddings: true } },
+      // lm_head.weight is stored [vocabulary, hidden], and read turned.
+      values: new Map([['lm_head.weight', transpose(await readFloat32(table), tiny.hiddenSize)]]),
+    });
+    expect((await openCheckpoint(tied)).tensors.has('lm_head.weight')).toBe(true);
+    await models.load(tied);
+    const values = await weightsOf(tied);
+    values.set(
+      'embed_tokens.weight',
+      values.get('embed_tokens.weight')!.map((value) => 2 * value),
+    );
+    const to = models.freshFolder();
+    await saveDrafter({ from: tied, to, values });
+    expect((await openCheckpoint(to)).tensors.has('lm_head.weight')).toBe(false);
+    await models.load(to);
+  });
+
+  it.each<[string, (values: Values) => void, RegExp]>([
+    [
+      'a weight it does not have',
+      (values) => values.set('eagle3.fc.scale', new Float32Array(1)),
+      /no weight "eagle3.fc.scale"/,
+    ],
+    [
+      'weights of another system',
+      (values) => values.set('medusa.0.0.weight', new Float32Array(1)),
+      /"medusa.0.0.weight"/,
+    ],
+    [
+      'a weight of another size',
+      (values) => values.set('eagle3.norm.weight', new Float32Array(3)),
+      /\[16\], but 3 values/,
+    ],
+    ['a NaN', (values) => values.get('eagle3.norm.weight')!.fill(NaN), /"norm.weight" holds NaN/],
+  ])('refuses %s, and the old drafter stays', async (_, spoil, message) => {
+    const from = eagle3.write(models.freshFolder(), tiny);
+    const values = await parametersOf(await models.load(from));
+    const to = models.freshFolder();
+    await saveDrafter({ from, to, values });
+    const before = await tensorsOf(to, 'stored');
+    spoil(values);
+    await expect(saveDrafter({ from, to, values })).rejects.toThrow(message);
+    expect(await tensorsOf(to, 'stored')).toEqual(before);
+  });
+
+  it('refuses folders that are no drafter', async () => {
+    const from = eagle3.write(models.freshFolder(), tiny);
+    const file = join(from, 'file');
+    writeFileSync(file, '');
+    await expect(saveDrafter({ from, to: file, values: new Map() })).rejects.toThrow(/is a file/);
+    await expect(saveDrafter({ from, to: from, values: new Map() })).rejects.toThrow(/holds "file"/);
+    await expect(saveDrafter({ from: file, to: from, values: new Map() })).rejects.toThrow(/is a file/);
+  });
+});
+
+function transpose(values: Float32Array, columns: number): Float32Array {
+  const rows = values.length / columns;
+  return values.map((_, index) => values[(index % rows) * columns + Math.floor(index / rows)]!);
+}
