@@ -70,7 +70,7 @@ export class GuardedDrafting {
       const ladder: NamedDrafter[] = [{ name, drafter }];
       for (const other of order) {
         if (other.name === name) continue;
-        const fault = misfitOf(drafter, other.drafter);
+        const fault = misfitOf([...ladder.map((member) => member.drafter), other.drafter]);
         if (fault === undefined) ladder.push(other);
         else misfits.push(`Guarded requests of ${name} cannot go on with ${other.name}: ${fault}`);
       }
@@ -156,9 +156,10 @@ function orderOf(
   });
 }
 
-function misfitOf(first: Drafter, other: Drafter): string | undefined {
+/** Of the last one. */
+function misfitOf(drafters: readonly Drafter[]): string | undefined {
   try {
-    rotateDrafters([first, other]);
+    rotateDrafters(drafters);
     return undefined;
   } catch (cause) {
     if (cause instanceof MistletoeError) return cause.message;

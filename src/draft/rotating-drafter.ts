@@ -12,19 +12,20 @@ export interface RotatingDrafter extends Drafter {
   use(place: number): void;
 }
 
-/** The first one's needs of the target count; the others need the same, or nothing but tokens. */
+/** What those need of the target that need more than tokens, and they have to need the same; of anything else the first counts. */
 export function rotateDrafters(drafters: readonly Drafter[]): RotatingDrafter {
   const [first, ...others] = drafters;
   if (first === undefined) {
     throw new MistletoeError('usage', 'There is no drafter to rotate; one at least was expected.');
   }
-  for (const other of others) checkFits(first, other);
+  const reader = drafters.find(({ reads }) => reads !== 'tokens') ?? first;
+  for (const other of others) checkFits(reader, other);
   let current = 0;
   return {
     system: first.system,
     name: drafters.map(({ name }) => name).join(' + '),
-    reads: first.reads,
-    taps: first.taps,
+    reads: reader.reads,
+    taps: reader.taps,
     maximumDepth: Math.min(...drafters.map(({ maximumDepth }) => maximumDepth)),
     vocabularySize: Math.min(...drafters.map(({ vocabularySize }) => vocabularySize)),
     isChainOnly: drafters.every(({ isChainOnly = false }) => isChainOnly),
@@ -77,12 +78,15 @@ function rotateSessions(
   return rotating;
 }
 
-function checkFits(first: Drafter, other: Drafter): void {
-  const readsSame = other.reads === first.reads && other.taps.join() === first.taps.join();
+function checkFits(reader: Drafter, other: Drafter): void {
+  const readsSame = other.reads === reader.reads && other.taps.join() === reader.taps.join();
   if (readsSame || other.reads === 'tokens') return;
   throw new MistletoeError(
     'drafter',
-    `${other.name} reads ${other.reads} of the target and ${first.name} reads ${first.reads}; drafters that take turns read the same, or tokens alone.`,
-    { hint: 'Put the one that reads most first, and beside it a draft model or ngram.' },
+    `${other.name} reads ${describeReading(other)} of the target and ${reader.name} reads ${describeReading(reader)}; drafters that take turns read the same, or tokens alone.`,
+    { hint: 'Put a draft model or ngram beside one of them.' },
   );
 }
+
+const describeReading = ({ reads, taps }: Drafter): string =>
+  reads === 'taps' ? `layers ${taps.join(', ')}` : reads;

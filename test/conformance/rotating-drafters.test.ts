@@ -17,13 +17,15 @@ const variants = drafterVariants.filter(({ name }) =>
   ),
 );
 
+const orders = [0, 1].flatMap((temperature) => [true, false].map((isFirst) => ({ temperature, isFirst })));
+
 describe.each(variants)('$name and ngram in turns', (variant) => {
-  it.each([0, 1])('answers as the target does at temperature %d', async (temperature) => {
+  it.each(orders)('answer as the target does: %j', async ({ temperature, isFirst }) => {
     const { target, tokenizer } = await models.loadTarget();
     const folder = variant.write(models.freshFolder(), tiny);
     const main = await models.loadDrafter(folder, target, tokenizer);
     const ngram = await models.loadDrafter('ngram:1,3', target, tokenizer);
-    const drafter = rotateDrafters([main, ngram]);
+    const drafter = rotateDrafters(isFirst ? [main, ngram] : [ngram, main]);
     let step = 0;
     const used: number[] = [];
     // Main, ngram and plain steps in turns of two.
@@ -62,7 +64,11 @@ describe('drafters that cannot take turns', () => {
     const ngram = await models.loadDrafter('ngram', target, tokenizer);
     const eagle = drafterVariants.find(({ name }) => name.startsWith('EAGLE, torch'))!;
     const reading = await models.loadDrafter(eagle.write(models.freshFolder(), tiny), target, tokenizer);
-    expect(() => rotateDrafters([ngram, reading])).toThrow(/take turns read the same/);
+    const other = drafterVariants.find(({ name }) => name.startsWith('EAGLE-3 with d2t'))!;
+    const tapping = await models.loadDrafter(other.write(models.freshFolder(), tiny), target, tokenizer);
+    expect(() => rotateDrafters([ngram, reading, tapping])).toThrow(
+      /reads layers .*take turns read the same/,
+    );
     expect(() => rotateDrafters([])).toThrow(/no drafter to rotate/);
     expect(() => {
       rotateDrafters([reading, ngram]).use(2);

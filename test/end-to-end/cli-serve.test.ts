@@ -110,6 +110,8 @@ describe('mistletoe serve', () => {
         '--drafter',
         'eagle3',
         '--drafter',
+        'eagle',
+        '--drafter',
         'sps',
         '--guarded',
         '--per-request-spec-decode-metrics',
@@ -118,8 +120,8 @@ describe('mistletoe serve', () => {
       ...['--floor', '0.999'], // one failure is evidence enough
     ]);
     const { process: child, url, written } = started;
-    expect(written.err).toContain('drafted by eagle3, sps (guarded)');
-    expect(written.err).toContain('Guarded requests of sps cannot go on with eagle3');
+    expect(written.err).toContain('drafted by eagle3, eagle, sps (guarded)');
+    expect(written.err).toContain('Guarded requests of eagle3 cannot go on with eagle:');
     const answer = async (mistletoe: object) => {
       const response = await fetch(`${url}/v1/chat/completions`, {
         method: 'POST',
