@@ -1,78 +1,28 @@
-/**
- * The one HTML file. It asks nothing of the network and runs one script of its own: the content security policy
- * allows exactly that script by its hash and forbids every request, so text of a model could not act even if an
- * escape were missing somewhere.
- */
-import { createHash } from 'node:crypto';
+/** The report of an audit as one HTML file. */
 import type { AuditTimings } from '../../audit/audit-timings.js';
 import type { AuditResult } from '../../audit/result.js';
 import type { Verdict } from '../verdict.js';
-import type { Markup } from './markup.js';
-import { fragment, trusted } from './markup.js';
-import { pageScript } from './script.js';
+import { framePage } from './page-frame.js';
 import { drawAnswers } from './sections/answers.js';
 import { drawBeyond } from './sections/beyond.js';
-import type { Chapter } from './sections/chapter.js';
 import { drawCharts } from './sections/chart-cards.js';
 import { drawRows } from './sections/rows.js';
 import { drawSetup } from './sections/setup.js';
 import { drawVerdict } from './sections/verdict.js';
-import { pageStyle } from './style.js';
-
-const scriptHash = createHash('sha256').update(pageScript).digest('base64');
-const policy = [
-  "default-src 'none'",
-  "style-src 'unsafe-inline'",
-  `script-src 'sha256-${scriptHash}'`,
-  "base-uri 'none'",
-  "form-action 'none'",
-].join('; ');
 
 export function renderHtml(result: AuditResult, timings: AuditTimings, verdict: Verdict): string {
-  const chapters: readonly Chapter[] = [
-    { id: 'rows', name: 'Rows', content: drawRows(result, timings, verdict) },
-    ...drawCharts(result),
-    { id: 'answers', name: 'Answers', content: drawAnswers(result) },
-    ...drawBeyond(result),
-    { id: 'setup', name: 'Setup', content: drawSetup(result, timings) },
-  ];
-  const page = fragment`<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="${policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="referrer" content="no-referrer">
-<title>Mistletoe audit of ${result.setup.target.name}: ${verdict.level}</title>
-<style>${trusted(pageStyle)}</style>
-</head>
-<body>
-<a class="skip" href="#verdict">Skip to the verdict</a>
-<header class="top">${drawBrand()}<nav aria-label="Parts of the report">${chapters.map(drawLink)}</nav>
-<button id="theme" type="button" hidden>Dark</button></header>
-<main>
-${drawVerdict(result, verdict)}
-${chapters.map(({ id, content }) => fragment`<section id="${id}">${content}</section>\n`)}
-</main>
-<footer>Mistletoe ${result.setup.version} · ${result.schema} ·
-this file stands alone: it loads nothing and sends nothing.</footer>
-<script>${trusted(pageScript)}</script>
-</body>
-</html>
-`;
-  return page.markup;
-}
-
-function drawLink({ id, name }: Chapter): Markup {
-  return fragment`<a href="#${id}">${name}</a>`;
-}
-
-/** A sprig: two leaves and three berries. */
-function drawBrand(): Markup {
-  return fragment`<span class="brand"><svg viewBox="0 0 32 32" aria-hidden="true" fill="none" stroke="var(--accent)"
-stroke-width="1.8" stroke-linecap="round" stroke-linejoin="round"><path d="M16 3v9"/>
-<path d="M16 12C11 12 5 15 4 24c6 0 11-4 12-12z" fill="var(--accent-wash)"/>
-<path d="M16 12c5 0 11 3 12 12-6 0-11-4-12-12z" fill="var(--accent-wash)"/>
-<g fill="var(--card)"><circle cx="16" cy="18.5" r="2.7"/><circle cx="12.8" cy="25" r="2.7"/><circle cx="19.2" cy="25" r="2.7"/></g>
-</svg>Mistletoe audit</span>`;
+  const { target, version } = result.setup;
+  return framePage({
+    title: `Mistletoe audit of ${target.name}: ${verdict.level}`,
+    brand: 'Mistletoe audit',
+    opening: { id: 'verdict', name: 'the verdict', content: drawVerdict(result, verdict) },
+    chapters: [
+      { id: 'rows', name: 'Rows', content: drawRows(result, timings, verdict) },
+      ...drawCharts(result),
+      { id: 'answers', name: 'Answers', content: drawAnswers(result) },
+      ...drawBeyond(result),
+      { id: 'setup', name: 'Setup', content: drawSetup(result, timings) },
+    ],
+    imprint: `Mistletoe ${version} · ${result.schema}`,
+  });
 }
