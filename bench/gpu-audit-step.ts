@@ -9,7 +9,6 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { AuditPrompt } from '../src/audit/audit-prompt.js';
 import { fillPasses, groupByBeginning, roundCopies } from '../src/audit/candidate-groups.js';
 import type { Candidate } from '../src/audit/candidates.js';
 import { createObjective } from '../src/audit/objectives.js';
@@ -18,6 +17,7 @@ import { readPromptState } from '../src/audit/prompt-state.js';
 import { Scorer } from '../src/audit/scoring.js';
 import { compileSearch } from '../src/audit/search-programs.js';
 import { describeCause } from '../src/core/errors.js';
+import { createRandom } from '../src/core/random.js';
 import { packageRoot } from '../src/decode/bundled-models.js';
 import type { Target } from '../src/decode/target.js';
 import { loadDrafter } from '../src/draft/load-drafter.js';
@@ -26,7 +26,7 @@ import { CudaDevice } from '../src/runtime/cuda/cuda-device.js';
 import { findDevices } from '../src/runtime/cuda/find-devices.js';
 import { writeRandomEagle3 } from './gpu-checkpoints.js';
 import type { BenchDevice, ShapeName } from './gpu-models.js';
-import { chooseShapes, openBenchDevice, openRandomTarget, shapes } from './gpu-models.js';
+import { chooseShapes, makeRandomPrompt, openBenchDevice, openRandomTarget, shapes } from './gpu-models.js';
 import { tabulate, WatchedDevice } from './launch-times.js';
 import { median, printTable, time } from './stopwatch.js';
 
@@ -64,7 +64,7 @@ async function measure(name: ShapeName, count: number): Promise<StepTimes> {
     const head = writeRandomEagle3(join(folder, 'head'), shapes[name]);
     const drafter = await loadDrafter(head, { target: target.model, cacheFolder: join(folder, 'cache') });
     const models = { target: target.model, drafter };
-    const prompt = await makePrompt(target);
+    const prompt = await makeRandomPrompt(target.model, lengths, createRandom(1, 'prompt'));
     const state = await readPromptState(models, prompt.beforeIds);
     const programs = compileSearch(models, createObjective('total-variation', 1), {
       ...{ suffixLength: lengths.suffix, divergence: 'clean-to-suffixed', temperature: 0, draftLevels: 1 },
@@ -133,7 +133,9 @@ async function lookAtPasses(
 ): Promise<void> {
   for (const rows of watchedRows) {
     const base = drawSuffix(target);
-    const candidates = drawEdits(target, base, Math.floor(rows / rowsBehind(0)), 0);
+    // One pass: what a launch reads of an earlier one is not there any more.
+    const { most } = fillPasses(() => Math.floor(rows / rowsBehind(0)))(0);
+    const candidates = drawEdits(target, base, most, 0);
     console.log(`\nthe suffix and ${candidates.length} candidates that differ from it in the first token`);
     try {
       const launches = await watched.watch(() => scorerFor(rows).score(base, candidates));
@@ -189,25 +191,6 @@ function flopsPerRow({ model: { configuration } }: Target): number {
   const { hiddenSize, intermediateSize, layerCount } = configuration;
   const layer = 4 * hiddenSize ** 2 + 3 * hiddenSize * intermediateSize;
   return 2 * (layerCount * layer + layer + 6 * hiddenSize ** 2);
-}
-
-async function makePrompt({ model }: Target): Promise<AuditPrompt> {
-  const { vocabularySize } = model.configuration;
-  const draw = (length: number): number[] => drawTokens(length, vocabularySize);
-  const [beforeIds, afterIds, windowIds] = [draw(lengths.prompt), draw(lengths.tail), draw(lengths.window)];
-  const before = [...beforeIds, ...afterIds];
-  const tokens = Int32Array.from([...before, ...windowIds.slice(0, -1)]);
-  const select = Int32Array.from(windowIds, (_, row) => before.length - 1 + row);
-  const { logits } = await model.forward({ tokens, cache: model.createCache(), select, want: ['logits'] });
-  return {
-    ...{ id: 'bench', category: null, text: '', reference: null, answerPerplexity: 1 },
-    ...{ beforeIds, afterIds, windowIds, cleanLogits: logits! },
-    rendered: { before: '', after: '', addSpecialTokens: false, isTrimmed: false },
-    answer: {
-      ...{ promptTokenIds: before, tokenIds: windowIds, origins: [], text: '', finishReason: 'length' },
-      ...{ prefillMs: 0, decodeMs: 0, tokensPerSecond: 0 },
-    },
-  };
 }
 
 function drawTokens(length: number, vocabularySize: number): number[] {

@@ -2,6 +2,8 @@
  * Random models in the shapes that people serve, for measurements on a GPU: the target in memory, its EAGLE-3 head in a
  * folder. `tiny` is for trying a benchmark where there is no GPU.
  */
+import type { AuditPrompt } from '../src/audit/audit-prompt.js';
+import type { Random } from '../src/core/random.js';
 import type { Target } from '../src/decode/target.js';
 import { CausalModel } from '../src/model/causal-model.js';
 import type { ModelConfiguration } from '../src/model/configuration.js';
@@ -89,6 +91,30 @@ function createRandomModel(name: string, configuration: ModelConfiguration, runt
   const recipes = decoderRecipes(configuration, scope);
   const weights = drawWeights(new Map(recipes.map((recipe) => [recipe.name, recipe.shape])));
   return new CausalModel({ name, configuration, scope, weights, runtime });
+}
+
+/** A prompt and an answer of random tokens. */
+export async function makeRandomPrompt(
+  model: CausalModel,
+  lengths: { readonly prompt: number; readonly tail: number; readonly window: number },
+  random: Random,
+): Promise<AuditPrompt> {
+  const { vocabularySize } = model.configuration;
+  const draw = (length: number): number[] => Array.from({ length }, () => random.nextInteger(vocabularySize));
+  const [beforeIds, afterIds, windowIds] = [draw(lengths.prompt), draw(lengths.tail), draw(lengths.window)];
+  const before = [...beforeIds, ...afterIds];
+  const tokens = Int32Array.from([...before, ...windowIds.slice(0, -1)]);
+  const select = Int32Array.from(windowIds, (_, row) => before.length - 1 + row);
+  const { logits } = await model.forward({ tokens, cache: model.createCache(), select, want: ['logits'] });
+  return {
+    ...{ id: 'bench', category: null, text: '', reference: null, answerPerplexity: 1 },
+    ...{ beforeIds, afterIds, windowIds, cleanLogits: logits! },
+    rendered: { before: '', after: '', addSpecialTokens: false, isTrimmed: false },
+    answer: {
+      ...{ promptTokenIds: before, tokenIds: windowIds, origins: [], text: '', finishReason: 'length' },
+      ...{ prefillMs: 0, decodeMs: 0, tokensPerSecond: 0 },
+    },
+  };
 }
 
 export const countElements = (sizes: readonly number[]): number =>

@@ -1,5 +1,5 @@
 /**
- * Attention of many rows on tensor cores: a warp has 16 rows of a head and goes over the columns 32 at a time, with one
+ * Attention of many rows on tensor cores: a warp has 16 rows of a head and goes over the columns some at a time, with one
  * softmax that is computed while they go by (Dao, FlashAttention-2, 2307.08691). Keys and values come from memory as the
  * tensor cores want them, since neither the order of a head's places in a sum nor that of the result's columns matters to
  * it: each lane reads four places that follow each other. Where there are few rows, the warps of a block share the columns
@@ -17,19 +17,24 @@ import type { KernelOperand, KernelText } from './kernel-text.js';
 import { rootOf } from './memory-root.js';
 import { storeEight } from './wide-kernels.js';
 
-/** Rows of a warp, and columns that it weighs at once. */
-const [tileRows, chunk] = [16, 32];
+/** Rows of a warp. */
+const tileRows = 16;
+/** Tiles of a block at most: as many as there is shared memory for their queries. */
+const mostTiles = 4;
+/** Between two rows of queries in shared memory lie so many floats more, so that lanes read from different banks. */
+const spacing = 4;
 /** Tiles from which on the device is busy without sharing the columns of one among warps. */
 const busyTiles = 512;
 /** What fits into the registers of a thread. */
 const largestSize = 128;
 
 export type TileForm = keyof typeof forms;
+/** Warps of a block, and columns that a warp weighs at once. */
 const forms = {
   /** One sequence or a few: what is read ahead counts. */
-  'one sequence': { warps: 8, skipsEmpty: false },
+  'one sequence': { warps: 8, chunk: 32 },
   /** Many short sequences: what is computed in vain counts. */
-  'many sequences': { warps: 4, skipsEmpty: true },
+  'many sequences': { warps: 4, chunk: 16 },
 } as const;
 
 export function isTileable({ attributes: { segments }, shape }: TensorOf<'attention'>): boolean {
@@ -37,7 +42,7 @@ export function isTileable({ attributes: { segments }, shape }: TensorOf<'attent
   return (
     segments.every((kind) => kind !== 'diagonal') &&
     typeof size === 'number' &&
-    size % chunk === 0 &&
+    size % 32 === 0 &&
     size <= largestSize
   );
 }
@@ -48,6 +53,8 @@ interface TileWriting {
   readonly tensor: TensorOf<'attention'>;
   readonly result: KernelOperand;
   readonly size: number;
+  readonly warps: number;
+  readonly chunk: number;
   readonly place: (side: Tensor) => KernelOperand;
 }
 
@@ -58,7 +65,7 @@ export function planTileAttention(
   form: TileForm,
 ): KernelPlan {
   const [batch, position, heads, size] = tensor.shape;
-  const { warps, skipsEmpty } = forms[form];
+  const { warps, chunk } = forms[form];
   const parts = { length: position!, each: tileRows, most: Infinity };
   const count = countElements([batch!, heads!]);
   const need = { kind: 'blocks', count, block: 32 * warps, parts } as const;
@@ -68,18 +75,21 @@ export function planTileAttention(
     need,
     ({ text, code }) => {
       const place = (side: Tensor): KernelOperand => find(rootOf(side))!;
-      const writing: TileWriting = { text, code, tensor, result, size: size as number, place };
-      declare(writing, warps);
+      const sizes = { size: size as number, warps, chunk };
+      const writing: TileWriting = { text, code, tensor, result, place, ...sizes };
+      declare(writing);
       text.block('for (int item = blockIdx.x; item < items; item += gridDim.x)', () => {
         declareItem(writing);
+        writeQueries(writing);
         text.block('if (isBusy)', () => {
-          writeQueries(writing);
+          readQueries(writing);
           text.line('int before = 0;');
           text.line('int chunksBefore = 0;');
           tensor.attributes.segments.forEach((_, index) => {
-            writeSegment(writing, index, skipsEmpty);
+            writeSegment(writing, index);
           });
         });
+        text.line('__syncthreads();');
         joinParts(writing);
         storeRows(writing);
       });
@@ -88,11 +98,14 @@ export function planTileAttention(
   );
 }
 
-function declare({ text, tensor, size }: TileWriting, warps: number): void {
+function declare({ text, tensor, size, warps }: TileWriting): void {
   const [batch, position, heads] = tensor.shape;
   const [, mask] = tensor.inputs;
   const { keyValueHeads } = tensor.attributes;
-  text.line(`__shared__ float joined[${warps / 2}][${(size / 2 + 4) * 32}];`);
+  const partSize = (size / 2 + 4) * 32;
+  const room = Math.max(mostTiles * tileRows * (size + spacing), (warps / 2) * partSize);
+  text.line(`__shared__ float4 room[${room / 4}];`);
+  text.line(`float (*const joined)[${partSize}] = (float (*)[${partSize}])room;`);
   text.line(`const int rows = ${text.dimension(position!)};`);
   text.line(`const int heads = ${text.dimension(heads!)};`);
   text.line(`const int keyHeads = ${text.dimension(multiplyDimensions(lanesOf(mask!), keyValueHeads))};`);
@@ -103,7 +116,7 @@ function declare({ text, tensor, size }: TileWriting, warps: number): void {
   text.line('const int t = lane % 4;');
   text.line(`const int tiles = (rows + ${tileRows - 1}) / ${tileRows};`);
   const all = `${text.dimension(batch!)} * heads`;
-  text.line(`const int tilesOfBlock = ${all} * tiles < ${busyTiles} ? 1 : min(tiles, ${warps});`);
+  text.line(`const int tilesOfBlock = ${all} * tiles < ${busyTiles} ? 1 : min(tiles, ${mostTiles});`);
   text.line(`int parts = ${warps};`);
   text.line(`while (parts * tilesOfBlock > ${warps}) parts /= 2;`);
   text.line('const int groups = (tiles + tilesOfBlock - 1) / tilesOfBlock;');
@@ -115,7 +128,8 @@ function declareItem({ text, tensor, size }: TileWriting): void {
   const [, mask] = tensor.inputs;
   text.line('const int head = item % heads;');
   text.line('const int sequence = item / (heads * groups);');
-  text.line('const int tile = item / heads % groups * tilesOfBlock + warp % tilesOfBlock;');
+  text.line('const int firstTile = item / heads % groups * tilesOfBlock;');
+  text.line('const int tile = firstTile + warp % tilesOfBlock;');
   text.line('const int part = warp / tilesOfBlock;');
   text.line('const bool isBusy = part < parts && tile < tiles;');
   text.line(`const int row0 = ${tileRows} * tile + g;`);
@@ -135,24 +149,36 @@ function declareItem({ text, tensor, size }: TileWriting): void {
   text.line(`float mixed[${size / 8}][4] = {};`);
 }
 
-/** [16 places, four of which a lane has][which][row] */
-function writeQueries({ text, code, tensor, size }: TileWriting): void {
-  text.line(`float query[${size / 16}][4][2];`);
+/** Queries of all tiles of the block into shared memory, where each is computed once. */
+function writeQueries({ text, code, tensor, size, warps }: TileWriting): void {
+  const all = `${tileRows * size} * tilesOfBlock`;
+  text.block(`for (int i = threadIdx.x; i < ${all}; i += ${32 * warps})`, () => {
+    text.line(`const int place = i % ${size};`);
+    text.line(`const int own = i / ${size};`);
+    // Rows that are not there repeat the last one and are not stored.
+    text.line(`const int row = min(${tileRows} * firstTile + own, rows - 1);`);
+    const value = code.element(tensor.inputs[0]!, { axes: ['sequence', 'row', 'head', 'place'] });
+    const scaled = `toTensorCore(${value} * ${Math.fround(tensor.attributes.scale)}f)`;
+    text.line(`((float*)room)[own * ${size + spacing} + place] = ${scaled};`);
+  });
+  text.line('__syncthreads();');
+}
+
+/** [16 places, four of which a lane has][row] */
+function readQueries({ text, size }: TileWriting): void {
+  text.line(`float4 query[${size / 16}][2];`);
+  text.line(
+    `const float4* const queries = room + (warp % tilesOfBlock) * ${(tileRows * (size + spacing)) / 4};`,
+  );
   text.line('#pragma unroll');
   text.block(`for (int i = 0; i < ${size / 16}; i++)`, () => {
-    text.line('#pragma unroll');
-    text.block('for (int c = 0; c < 4; c++)', () => {
-      text.line('const int place = 16 * i + 4 * t + c;');
-      for (const r of [0, 1]) {
-        const value = code.element(tensor.inputs[0]!, { axes: ['sequence', `read${r}`, 'head', 'place'] });
-        text.line(`query[i][c][${r}] = toTensorCore(${value} * ${Math.fround(tensor.attributes.scale)}f);`);
-      }
-    });
+    for (const r of [0, 1])
+      text.line(`query[i][${r}] = queries[(g + ${8 * r}) * ${(size + spacing) / 4} + 4 * i + t];`);
   });
 }
 
-function writeSegment(writing: TileWriting, index: number, skipsEmpty: boolean): void {
-  const { text, tensor, size, place } = writing;
+function writeSegment(writing: TileWriting, index: number): void {
+  const { text, tensor, size, chunk, place } = writing;
   const { segments, keyValueHeads } = tensor.attributes;
   const [keys, values] = [tensor.inputs[2 + 2 * index]!, tensor.inputs[3 + 2 * index]!];
   const kind = segments[index]!;
@@ -163,24 +189,27 @@ function writeSegment(writing: TileWriting, index: number, skipsEmpty: boolean):
     `((long long)(${start}${column}) * ${stride} + ${own}) * ${size / 4} + ${offset}`;
   const eachGroup = (write: () => void): void => {
     text.line('#pragma unroll');
-    text.block(`for (int n = 0; n < ${chunk / 8}; n++)`, () => {
-      if (skipsEmpty) text.block('if (first + 8 * n < length)', write);
-      else write();
-    });
+    text.block(`for (int n = 0; n < ${chunk / 8}; n++)`, write);
   };
   text.block('', () => {
     text.line(`const int length = ${text.dimension(keys.shape.at(-3)!)};`);
     text.line('const int skipped = (part + parts - chunksBefore % parts) % parts;');
     text.block(`for (int first = ${chunk} * skipped; first < length; first += ${chunk} * parts)`, () => {
       text.line(`float score[${chunk / 8}][4] = {};`);
-      eachGroup(() => {
-        text.line('const int column = min(first + 8 * n + g, length - 1);');
-        text.line('#pragma unroll');
-        text.block(`for (int i = 0; i < ${size / 16}; i++)`, () => {
+      // Sums of different columns do not wait for each other.
+      text.line('#pragma unroll');
+      text.block(`for (int i = 0; i < ${size / 16}; i++)`, () => {
+        eachGroup(() => {
+          text.line('const int column = min(first + 8 * n + g, length - 1);');
           const key = loadFour(text, place(keys), fours('column', '4 * i + t'));
-          for (const step of [0, 2]) {
-            const query = [step, step + 1].flatMap((c) => [0, 1].map((r) => `query[i][${c}][${r}]`));
-            text.line(`multiplyTile(score[n], ${query.join(', ')}, ${key[step]!}, ${key[step + 1]!});`);
+          for (const [step, fields] of [
+            ['x', 'y'],
+            ['z', 'w'],
+          ].entries()) {
+            const query = fields.flatMap((field) => [0, 1].map((r) => `query[i][${r}].${field}`));
+            text.line(
+              `multiplyTile(score[n], ${query.join(', ')}, ${key[2 * step]!}, ${key[2 * step + 1]!});`,
+            );
           }
         });
       });
@@ -205,7 +234,7 @@ function writeSegment(writing: TileWriting, index: number, skipsEmpty: boolean):
 }
 
 /** Scores become powers below the largest so far, and what was mixed before shrinks with it. */
-function writeSoftmax({ text, tensor, size, place }: TileWriting): void {
+function writeSoftmax({ text, tensor, size, chunk, place }: TileWriting): void {
   const mask = place(tensor.inputs[1]!);
   const each = (write: () => void): void => {
     text.line('#pragma unroll');
