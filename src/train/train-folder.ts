@@ -1,5 +1,6 @@
-/** The folder of a training run: begun once, open in one process at a time, and only gone on with as it was begun. */
+/** The folder of a run that trains: begun once, open in one process at a time, and only gone on with as it was begun. */
 import { join } from 'node:path';
+import type { z } from 'zod';
 import { readVersion } from '../audit/create-request.js';
 import { identifyModel } from '../audit/identity.js';
 import type { RunPlace } from '../audit/run-audit.js';
@@ -7,13 +8,24 @@ import type { RunLock } from '../audit/run-lock.js';
 import { lockRun } from '../audit/run-lock.js';
 import { asCreation, claimNumber, refuseUsedFolder, removeIfEmpty } from '../audit/run-place.js';
 import { configFile } from '../audit/run-units.js';
+import type { RunCommand } from '../audit/run-writes.js';
 import { codeOf, explainFailure, readIfThere, syncFolder, writeAtomically } from '../audit/run-writes.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { parseJsonText } from '../core/json-text.js';
 import { makeFolderSync } from '../core/make-folder.js';
 import { quoteWord } from '../core/shown-words.js';
-import type { TrainRequest } from './train-request.js';
-import { hashData, requestSchema } from './train-request.js';
+import { hashData } from './train-request.js';
+
+/** What all such runs record: the models and the data that they were begun with. */
+interface RunRequest {
+  readonly version: string;
+  readonly targetFolder: string;
+  readonly target: { readonly sha256: string };
+  readonly from?: { readonly folder: string; readonly sha256: string };
+  readonly data: { readonly file: string; readonly sha256: string };
+}
+
+type TrainingCommand = Extract<RunCommand, 'train' | 'harden'>;
 
 export interface OpenedRun {
   readonly path: string;
@@ -21,30 +33,30 @@ export interface OpenedRun {
 }
 
 /** Refuses a folder that holds anything; of a name, the first number that nobody has. */
-export function createRunFolder(place: RunPlace, request: TrainRequest): OpenedRun {
-  if (typeof place === 'string') return fillFolder(place, request);
+export function createRunFolder(place: RunPlace, request: RunRequest, command: TrainingCommand): OpenedRun {
+  if (typeof place === 'string') return fillFolder(place, request, command);
   const { parent, name } = place;
   const path = asCreation(parent, () => {
     makeFolderSync(parent);
     return claimNumber(parent, name);
   });
   try {
-    return fillFolder(path, request);
+    return fillFolder(path, request, command);
   } catch (cause) {
     removeIfEmpty(path);
     throw cause;
   }
 }
 
-function fillFolder(path: string, request: TrainRequest): OpenedRun {
-  refuseUsedFolder(path, 'train');
+function fillFolder(path: string, request: RunRequest, command: TrainingCommand): OpenedRun {
+  refuseUsedFolder(path, command);
   return asCreation(path, () => {
     makeFolderSync(path);
     syncFolder(join(path, '..'));
     const lock = lockRun(path);
     try {
-      refuseUsedFolder(path, 'train'); // again: another process may have come and gone before the lock was ours
-      writeAtomically(join(path, configFile), `${JSON.stringify(request, null, 1)}\n`, 'train');
+      refuseUsedFolder(path, command); // again: another process may have come and gone before the lock was ours
+      writeAtomically(join(path, configFile), `${JSON.stringify(request, null, 1)}\n`, command);
     } catch (cause) {
       lock.release();
       throw cause;
@@ -53,12 +65,19 @@ function fillFolder(path: string, request: TrainRequest): OpenedRun {
   });
 }
 
+export interface OpenOptions<Request> {
+  readonly command: TrainingCommand;
+  /** Of its config.json. */
+  readonly schema: z.ZodType<Request>;
+  readonly cacheFolder?: string | undefined;
+}
+
 /** With everything checked that can be told without loading anything. */
-export async function openRunFolder(
+export async function openRunFolder<Request extends RunRequest>(
   path: string,
-  cacheFolder?: string,
-): Promise<{ readonly request: TrainRequest; readonly open: () => OpenedRun }> {
-  const request = readRequest(path);
+  { command, schema, cacheFolder }: OpenOptions<Request>,
+): Promise<{ readonly request: Request; readonly open: () => OpenedRun }> {
+  const request = readRequest(path, schema, command);
   const own = readVersion();
   if (request.version !== own) {
     throw changed(path, `was begun by Mistletoe ${request.version}; this is ${own}`);
@@ -75,13 +94,13 @@ export async function openRunFolder(
   if ((await hashData(file)) !== sha256) throw changed(path, `was begun with other data in ${file}`);
   const open = (): OpenedRun => ({
     path,
-    lock: explainFailure(join(path, configFile), 'train', () => lockRun(path)),
+    lock: explainFailure(join(path, configFile), command, () => lockRun(path)),
   });
   return { request, open };
 }
 
 /** What the disk refused under a run that has begun: it can go on where it was. */
-export function withResumption(path: string, failure: unknown): unknown {
+export function withResumption(path: string, command: TrainingCommand, failure: unknown): unknown {
   const isOfDisk =
     failure instanceof MistletoeError && failure.code === 'runtime' && codeOf(failure.cause) !== undefined;
   if (!isOfDisk || (failure.hint ?? '').includes('--resume')) return failure;
@@ -90,25 +109,25 @@ export function withResumption(path: string, failure: unknown): unknown {
     'runtime',
     `${failure.message.replace(/\.$/, '')}; what was saved before is safe.`,
     {
-      hint: `${hint} Then go on with: mistletoe train --resume ${quoteWord(path)}`,
+      hint: `${hint} Then go on with: mistletoe ${command} --resume ${quoteWord(path)}`,
       cause: failure.cause,
     },
   );
 }
 
-function readRequest(path: string): TrainRequest {
+function readRequest<Request>(path: string, schema: z.ZodType<Request>, command: TrainingCommand): Request {
   const text = readIfThere(join(path, configFile));
   if (text === undefined) {
-    throw new MistletoeError('usage', `${path} is no run of mistletoe train: it has no ${configFile}.`, {
+    throw new MistletoeError('usage', `${path} is no run of mistletoe ${command}: it has no ${configFile}.`, {
       hint: 'Name the folder that --out named.',
     });
   }
   try {
-    return requestSchema.parse(parseJsonText(text));
+    return schema.parse(parseJsonText(text));
   } catch (cause) {
     throw new MistletoeError(
       'usage',
-      `${configFile} of ${path} is not a training run's: ${describeCause(cause)}.`,
+      `${configFile} of ${path} is not that of a run of mistletoe ${command}: ${describeCause(cause)}.`,
       {
         hint: 'Begin a new run in another folder.',
         cause,

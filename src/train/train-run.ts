@@ -30,6 +30,7 @@ import { trainDrafter } from './train-drafter.js';
 import type { OpenedRun } from './train-folder.js';
 import { createRunFolder, openRunFolder, withResumption } from './train-folder.js';
 import type { TrainRequest } from './train-request.js';
+import { requestSchema } from './train-request.js';
 import type { LogLine } from './training-log.js';
 import type { TrainingResult } from './training-result.js';
 import { findLengths, resultVersion } from './training-result.js';
@@ -78,12 +79,14 @@ export async function startTraining(
   options: TrainOptions = {},
 ): Promise<TrainOutcome> {
   if (typeof place === 'string') refuseUsedFolder(place, 'train');
-  return runTraining(() => createRunFolder(place, request), request, options);
+  return runTraining(() => createRunFolder(place, request, 'train'), request, options);
 }
 
 /** Goes on with the saved request; another version or device, and models or data that have changed, are refused. */
 export async function resumeTraining(folder: string, options: TrainOptions = {}): Promise<TrainOutcome> {
-  const { request, open } = await openRunFolder(folder, options.cacheFolder);
+  const { request, open } = await openRunFolder(folder, {
+    ...{ command: 'train', schema: requestSchema, cacheFolder: options.cacheFolder },
+  });
   return runTraining(open, request, options);
 }
 
@@ -100,7 +103,7 @@ async function runTraining(
     try {
       return await trainIn(path, ready, options);
     } catch (failure) {
-      throw withResumption(path, failure);
+      throw withResumption(path, 'train', failure);
     } finally {
       lock.release();
     }
@@ -143,7 +146,7 @@ async function trainIn(
   const { onNotice = () => undefined } = events;
   events.onOpen?.({ folder, request });
   const read = { folder, signal, onAnswers: events.onAnswers };
-  const texts = await prepareTexts(target, conversations, request, read);
+  const texts = await prepareTexts(target, conversations, request.settings, read);
   if (texts === undefined) return { status: 'interrupted', folder };
   const start = await prepareStart(folder, target, request, texts, onNotice);
   const trained = await trainDrafter({
@@ -175,6 +178,6 @@ function describeResult(made: Made): TrainingResult {
       draftVocabulary: start.draftVocabulary,
     },
     ...{ updates: progress.update, lengths: findLengths(log), log, elapsedMs: progress.elapsedMs },
-    ...{ device: nameDevice(device), machine: describeMachine() },
+    ...{ device: nameDevice(device), machine: describeMachine(device) },
   };
 }

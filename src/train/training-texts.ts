@@ -10,7 +10,7 @@ import type { DraftVocabulary } from './draft-vocabulary.js';
 import { chooseDraftVocabulary, countLearntTokens } from './draft-vocabulary.js';
 import type { Example, ExampleCounts } from './examples.js';
 import { countTokens, createExamples, splitExamples } from './examples.js';
-import type { TrainRequest } from './train-request.js';
+import type { TrainSettings } from './settings.js';
 import type { TextBatch } from './training-graph.js';
 
 export interface TrainingTexts {
@@ -35,7 +35,7 @@ export interface TextsOptions {
 export async function prepareTexts(
   target: Target,
   conversations: readonly Conversation[],
-  { settings }: TrainRequest,
+  settings: TrainSettings,
   { folder, signal, onAnswers }: TextsOptions,
 ): Promise<TrainingTexts | undefined> {
   const { maxNewTokens, temperature, generate, seed, maxTokens, batchTokens } = settings;
