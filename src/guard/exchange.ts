@@ -2,18 +2,15 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { ErrorAnswer } from './error-answer.js';
 import { answerError } from './error-answer.js';
+import type { ExchangeEnding, RequestHead, Route, Watcher } from './exchange-route.js';
+import { headersFor } from './exchange-route.js';
+import type { BodyAllowance, HeldBody } from './held-body.js';
+import { holdBody } from './held-body.js';
 import type { RawHeaders } from './message-headers.js';
-import { acceptsTrailers, headersToPass, pairsOf, valuesOf } from './message-headers.js';
+import { pairsOf, valuesOf } from './message-headers.js';
 import type { ResponseEnding, ResponseTimeouts } from './pass-through.js';
 import { breakOff, passRequestBody, ResponsePassage } from './pass-through.js';
-import type { Outgoing, Upstream, UpstreamFailure } from './upstream.js';
-
-export interface RequestHead {
-  readonly method: string;
-  /** Without the query. */
-  readonly path: string;
-  readonly rawHeaders: RawHeaders;
-}
+import type { Outgoing, UpstreamFailure } from './upstream.js';
 
 export interface ExchangeLimits {
   /** Largest body of a request. */
@@ -21,38 +18,6 @@ export interface ExchangeLimits {
   /** Largest body that is read; larger ones pass unread. */
   readonly readBytes: number;
 }
-
-/** Room for bodies that are held until they are whole. */
-export interface BodyAllowance {
-  take(bytes: number): boolean;
-  give(bytes: number): void;
-}
-
-/** How an exchange ended, in the words of the record, and whether the client was too slow to be waited for. */
-export type ExchangeEnding = 'complete' | 'client-left' | 'upstream-failed' | 'refused';
-
-/** Sees an answer pass; never throws, never holds it up. */
-export interface Watcher {
-  onStart(response: IncomingMessage): void;
-  onBytes(bytes: Buffer): void;
-  /** @param status of what the client was given; 0 where it left before that */
-  onEnd(ending: ExchangeEnding, status: number): void;
-}
-
-export type Route =
-  | {
-      readonly kind: 'pass';
-      readonly upstream: Upstream;
-      readonly watcher: Watcher;
-      /** In place of what the client sent. */
-      readonly body?: Buffer;
-      /** In lower case: fields that do not go to the engine; with `withHeaders`, names and values by turns. */
-      readonly withoutHeaders?: ReadonlySet<string>;
-      readonly withHeaders?: RawHeaders;
-      /** For the client, beside the engine's. */
-      readonly responseHeaders?: RawHeaders;
-    }
-  | { readonly kind: 'refuse'; readonly error: ErrorAnswer; readonly watcher: Watcher };
 
 export interface ExchangeSettings {
   readonly timeouts: ResponseTimeouts;
@@ -70,14 +35,13 @@ const tooLarge: ErrorAnswer = {
   message: 'The request is larger than this server passes on.',
   code: 'request_too_large',
 };
-const expectation: ReadonlySet<string> = new Set(['expect']);
 
 export class Exchange {
   private outgoing: Outgoing | undefined;
   private passage: ResponsePassage | undefined;
   private watcher: Watcher | undefined;
   private stopBody: (() => void) | undefined;
-  private heldBytes = 0;
+  private held: HeldBody | undefined;
   private isOver = false;
   private readonly head: RequestHead;
 
@@ -102,32 +66,11 @@ export class Exchange {
     const announced = Number(valuesOf(head.rawHeaders, 'content-length')[0] ?? 0);
     if (announced > settings.limits.requestBytes) this.refuse(tooLarge);
     else if (!this.desk.wantsBody(head) || announced > settings.limits.readBytes) this.send(undefined, []);
-    else this.collect();
-  }
-
-  /** Until the body is whole, or is more than may be held: then it goes on unread, what is there of it first. */
-  private collect(): void {
-    const { request, settings } = this;
-    const pieces: Buffer[] = [];
-    const onData = (bytes: Buffer): void => {
-      pieces.push(bytes);
-      const hasRoom = settings.allowance.take(bytes.byteLength);
-      if (hasRoom) this.heldBytes += bytes.byteLength;
-      if (hasRoom && this.heldBytes <= settings.limits.readBytes) return;
-      finish();
-      request.pause();
-      this.send(undefined, pieces);
-    };
-    const onEnd = (): void => {
-      finish();
-      this.send(pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces), pieces);
-    };
-    const finish = (): void => {
-      request.off('data', onData);
-      request.off('end', onEnd);
-    };
-    request.on('end', onEnd);
-    request.on('data', onData);
+    else {
+      this.held = holdBody(request, settings.limits.readBytes, settings.allowance, (body, pieces) => {
+        this.send(body, pieces);
+      });
+    }
   }
 
   /** @param body the whole of it, where it was read; else what is there of it comes first */
@@ -172,7 +115,7 @@ export class Exchange {
       return;
     }
     for (const piece of pieces) outgoing.request.write(piece);
-    const left = settings.limits.requestBytes - this.heldBytes;
+    const left = settings.limits.requestBytes - pieces.reduce((sum, { byteLength }) => sum + byteLength, 0);
     this.stopBody = passRequestBody(request, outgoing.request, left, {
       onEnd: () => {
         outgoing.expectAnswer();
@@ -188,7 +131,7 @@ export class Exchange {
     const { request, response, settings } = this;
     // An engine that answers before the request has ended will not read the rest, and we cannot know where it would end.
     if (!request.complete) response.shouldKeepAlive = false;
-    this.releaseBody();
+    this.held?.release();
     this.watcher?.onStart(answer);
     this.passage = new ResponsePassage(answer, response, settings.timeouts, {
       onBytes: (bytes) => this.watcher?.onBytes(bytes),
@@ -240,35 +183,7 @@ export class Exchange {
   private end(ending: ExchangeEnding, status: number): void {
     if (this.isOver) return;
     this.isOver = true;
-    this.releaseBody();
+    this.held?.release();
     this.watcher?.onEnd(ending, status);
   }
-
-  private releaseBody(): void {
-    this.settings.allowance.give(this.heldBytes);
-    this.heldBytes = 0;
-  }
-}
-
-function headersFor(
-  { method, rawHeaders }: RequestHead,
-  route: Extract<Route, { kind: 'pass' }>,
-  isChunked: boolean,
-): string[] {
-  const without = new Set(['host', ...expectation, ...(route.withoutHeaders ?? [])]);
-  const headers = headersToPass(rawHeaders, { without, with: route.withHeaders ?? [] });
-  if (route.body !== undefined && !isChunked) {
-    const at = headers.findIndex((name, index) => index % 2 === 0 && name.toLowerCase() === 'content-length');
-    if (at >= 0) headers[at + 1] = String(route.body.byteLength);
-  }
-  // Ours, because they speak of our connection to the engine.
-  if (isChunked) headers.push('Transfer-Encoding', 'chunked');
-  else if (hasNoBody(method, headers)) headers.push('Content-Length', '0');
-  if (acceptsTrailers(rawHeaders)) headers.push('TE', 'trailers', 'Connection', 'keep-alive, TE');
-  return headers;
-}
-
-/** Node would send an empty chunked body where none is announced. */
-function hasNoBody(method: string, headers: RawHeaders): boolean {
-  return /^P(?:OST|UT|ATCH)$/.test(method) && valuesOf(headers, 'content-length').length === 0;
 }

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { ActionName, Alarm } from './alarm.js';
-import type { RequestHead, Route, Watcher } from './exchange.js';
+import type { RequestHead, Route, Watcher } from './exchange-route.js';
 import type { GuardConfiguration } from './guard-config.js';
 import { valuesOf } from './message-headers.js';
 import type { Decision, Mitigation } from './mitigation.js';

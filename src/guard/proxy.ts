@@ -9,7 +9,9 @@ import type { Duplex } from 'node:stream';
 import type { ErrorAnswer } from './error-answer.js';
 import { answerError, rawErrorAnswer } from './error-answer.js';
 import { Exchange } from './exchange.js';
-import type { BodyAllowance, ExchangeLimits, RequestHead, Route } from './exchange.js';
+import type { ExchangeLimits } from './exchange.js';
+import type { RequestHead, Route } from './exchange-route.js';
+import { createAllowance } from './held-body.js';
 import { refuseRequest } from './message-headers.js';
 import type { ResponseTimeouts } from './pass-through.js';
 
@@ -34,7 +36,7 @@ export interface Desk {
   decide(head: RequestHead, body: Buffer | undefined): Route;
 }
 
-export type { ExchangeEnding, RequestHead, Route, Watcher } from './exchange.js';
+export type { ExchangeEnding, RequestHead, Route, Watcher } from './exchange-route.js';
 
 /** A client's connection that rests this long is closed: longer than balancers in front keep theirs. */
 const restMs = 75_000;
@@ -104,20 +106,6 @@ function describeParseError(code: string): ErrorAnswer {
     default:
       return { status: 400, message: 'The request is not HTTP/1.1 as it should be.', code: 'bad_request' };
   }
-}
-
-function createAllowance(mostBytes: number): BodyAllowance {
-  let held = 0;
-  return {
-    take(bytes) {
-      if (held + bytes > mostBytes) return false;
-      held += bytes;
-      return true;
-    },
-    give(bytes) {
-      held -= bytes;
-    },
-  };
 }
 
 /** Lets what runs come to its end, for so long (zero: however long it takes); then closes every connection. */

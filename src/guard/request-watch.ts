@@ -4,7 +4,7 @@
  */
 import type { IncomingMessage } from 'node:http';
 import type { Alarm } from './alarm.js';
-import type { ExchangeEnding, Watcher } from './exchange.js';
+import type { ExchangeEnding, Watcher } from './exchange-route.js';
 import type { Monitor, Watch } from './monitor.js';
 import type { Verdict } from './page-state.js';
 import type { RecentMap } from './recent-map.js';
