@@ -5,11 +5,12 @@ import { MistletoeError } from '../core/errors.js';
 import { readFloat32, readIntegers } from './read-tensor.js';
 import { encodeValues } from './testing/encode-values.js';
 import { makeTemporaryFolder } from './testing/temporary-folder.js';
-import { encodePickle, pickleGlobal, pickleTuple } from './testing/write-pickle.js';
-import type { Picklable } from './testing/write-pickle.js';
-import { encodeTorchFile, joinTorchFile, pickleTensor, writeTorchFile } from './testing/write-torch-file.js';
+import { encodeTorchFile, joinTorchFile, writeTorchFile } from './testing/write-torch-file.js';
 import { encodeZip } from './testing/write-zip.js';
 import { readTorchHeader } from './torch-zip.js';
+import type { Picklable } from './write-pickle.js';
+import { encodePickle, pickleGlobal, pickleTuple } from './write-pickle.js';
+import { pickleTensor } from './write-torch-file.js';
 
 const folder = makeTemporaryFolder();
 afterAll(folder.remove);

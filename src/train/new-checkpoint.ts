@@ -4,6 +4,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { TensorSource } from '../checkpoint/tensor-source.js';
 import { writeSafetensors } from '../checkpoint/write-safetensors.js';
+import { writeTorchFile } from '../checkpoint/write-torch-file.js';
 import { explainWriting, writeWholeFile } from '../checkpoint/written-file.js';
 import { writeWholeFolder } from '../checkpoint/written-folder.js';
 
@@ -21,6 +22,10 @@ export interface CopiedFiles {
   readonly names: readonly string[];
 }
 
+export const hydraFile = 'hydra_lm_head.safetensors';
+/** The one form that Hydra's authors read; of the two, everybody else reads the first. */
+const hydraTorchFile = 'hydra_lm_head.pt';
+
 /** The folder is there whole or as it was before. */
 export async function writeCheckpoint(
   folder: string,
@@ -28,6 +33,7 @@ export async function writeCheckpoint(
 ): Promise<void> {
   await writeWholeFolder(folder, async (fresh) => {
     await writeSafetensors(join(fresh, file), tensors);
+    if (file === hydraFile) await writeTorchFile(join(fresh, hydraTorchFile), tensors);
     if (copies !== undefined) await copyFiles(copies, fresh);
     const text = `${JSON.stringify(config, undefined, 2)}\n`;
     await writeWholeFile(join(fresh, 'config.json'), (append) => append(Buffer.from(text)));

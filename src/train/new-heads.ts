@@ -4,6 +4,7 @@ import { layerRecipes, vectorRecipe } from '../model/weights.js';
 import { freshOf, makeFresh } from './fresh-tensors.js';
 import type { FreshTensor } from './fresh-tensors.js';
 import type { NewCheckpoint } from './new-checkpoint.js';
+import { hydraFile } from './new-checkpoint.js';
 import type { NewTarget } from './new-target.js';
 
 export interface MedusaChoice {
@@ -100,7 +101,7 @@ export function createHydra(
       vocab_size: vocabularySize,
       torch_dtype: 'float32',
     },
-    file: 'hydra_lm_head.safetensors',
+    file: hydraFile,
     tensors: [
       ...makeFresh([...tensors, ...(hasPrefix ? freshOf(layer) : [])], { seed, deviation }),
       // Nothing reads it, but the authors' module has it, and they load what their module has.

@@ -1,45 +1,10 @@
 import { writeFileSync } from 'node:fs';
-import { basename } from 'node:path';
+import type { Picklable } from '../write-pickle.js';
+import { encodePickle } from '../write-pickle.js';
+import { nameRoot, pickleTensor } from '../write-torch-file.js';
 import { encodeValues } from './encode-values.js';
-import type { WritableDType, WritableTensors } from './encode-values.js';
-import { encodePickle, pickleGlobal, pickleStorage, pickleTuple } from './write-pickle.js';
-import type { Picklable } from './write-pickle.js';
+import type { WritableTensors } from './encode-values.js';
 import { encodeZip } from './write-zip.js';
-
-const storageNames: Readonly<Record<WritableDType, string>> = {
-  F32: 'FloatStorage',
-  F16: 'HalfStorage',
-  BF16: 'BFloat16Storage',
-  F64: 'DoubleStorage',
-  I64: 'LongStorage',
-  I32: 'IntStorage',
-  U8: 'ByteStorage',
-  BOOL: 'BoolStorage',
-};
-
-export interface TorchView {
-  readonly dtype: WritableDType;
-  readonly key: string;
-  readonly elements: number;
-  readonly offset?: number;
-  readonly shape: readonly number[];
-  readonly strides?: readonly number[];
-}
-
-/** The pickle of a tensor as torch.save writes it: a call that looks into a storage. */
-export function pickleTensor(view: TorchView): Picklable {
-  const { dtype, key, elements, offset = 0, shape, strides = rowMajor(shape) } = view;
-  const storage = pickleStorage(pickleGlobal('torch', storageNames[dtype]), key, elements);
-  const hooks = { call: pickleGlobal('collections', 'OrderedDict'), parameters: pickleTuple() };
-  return {
-    call: pickleGlobal('torch._utils', '_rebuild_tensor_v2'),
-    parameters: pickleTuple(storage, offset, pickleTuple(...shape), pickleTuple(...strides), false, hooks),
-  };
-}
-
-function rowMajor(shape: readonly number[]): number[] {
-  return shape.map((_, axis) => shape.slice(axis + 1).reduce((product, size) => product * size, 1));
-}
 
 /** A torch file with any pickle and any storages. */
 export function joinTorchFile(
@@ -73,5 +38,5 @@ export function encodeTorchFile(
 }
 
 export function writeTorchFile(path: string, tensors: WritableTensors): void {
-  writeFileSync(path, encodeTorchFile(basename(path).replace(/\.[^.]*$/, ''), tensors));
+  writeFileSync(path, encodeTorchFile(nameRoot(path), tensors));
 }

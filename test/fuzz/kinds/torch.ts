@@ -4,14 +4,11 @@ import { join } from 'node:path';
 import { readFloat32, readIntegers } from '../../../src/checkpoint/read-tensor.js';
 import { countElements, isFloatDType } from '../../../src/checkpoint/stored-tensor.js';
 import { encodeValues } from '../../../src/checkpoint/testing/encode-values.js';
-import type { Picklable } from '../../../src/checkpoint/testing/write-pickle.js';
-import { encodePickle } from '../../../src/checkpoint/testing/write-pickle.js';
-import {
-  encodeTorchFile,
-  joinTorchFile,
-  pickleTensor,
-} from '../../../src/checkpoint/testing/write-torch-file.js';
+import { encodeTorchFile, joinTorchFile } from '../../../src/checkpoint/testing/write-torch-file.js';
 import { readTorchHeader } from '../../../src/checkpoint/torch-zip.js';
+import type { Picklable } from '../../../src/checkpoint/write-pickle.js';
+import { encodePickle } from '../../../src/checkpoint/write-pickle.js';
+import { pickleTensor } from '../../../src/checkpoint/write-torch-file.js';
 import type { Random } from '../../../src/core/random.js';
 import { createRandom } from '../../../src/core/random.js';
 import { mutateBytes, pick } from '../byte-mutations.js';

@@ -1,4 +1,4 @@
-/** A pickle writer, protocol 2, for what state dicts hold and, in tests of refusals, for any global. */
+/** A pickle writer, protocol 2: what state dicts hold and, for tests of refusals, any global. */
 export type Picklable =
   | null
   | boolean
