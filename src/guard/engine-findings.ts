@@ -103,10 +103,20 @@ function examineMistletoe(seen: Seen): Findings {
       method: shownText(own.draft),
       drafter: shownText(drafters.join(', ')),
     },
-    perRequest: { state: 'unseen', text: answerField, remedy: perRequestFlag },
+    perRequest: readMistletoeLevel(own.metrics),
     aggregate: countersTelemetry(seen, 'let /metrics through: something before the server hides it'),
     notes: [`${streamUsage}.`],
   };
+}
+
+/** One that does not say it is older than this. */
+function readMistletoeLevel(level: unknown): Telemetry {
+  if (level === 'summary' || level === 'detailed')
+    return { state: 'on', text: `${answerField}, ${level}`, remedy: null };
+  const asking = 'with "mistletoe": {"metrics": "summary"} in the request';
+  return level === 'none'
+    ? { state: 'asked', text: `${answerField}, ${asking}`, remedy: perRequestFlag }
+    : { state: 'unseen', text: answerField, remedy: perRequestFlag };
 }
 
 function examineSglang(seen: Seen): Findings {

@@ -76,7 +76,7 @@ export function createApp(options: AppOptions): Hono<Variables> {
   app.post('/v1/chat/completions', answer(readChatRequest));
   app.post('/v1/completions', answer(readCompletionRequest));
 
-  const model = describeModel(host, createdSeconds);
+  const model = describeModel(host, options.metricsLevel, createdSeconds);
   app.get('/v1/models', (context) => context.json({ object: 'list', data: [model] }));
   app.get('/v1/models/:name{.+}', (context) => {
     checkModel(context.req.param('name'), host.model.name);
@@ -155,12 +155,13 @@ function checkModel(asked: string | undefined, served: string): void {
   });
 }
 
-function describeModel({ model }: EngineHost, created: number) {
+function describeModel({ model }: EngineHost, metrics: MetricsLevel, created: number) {
   const { name, contextLength, drafters, draft, guarded } = model;
   return {
     ...{ id: name, object: 'model', created, owned_by: 'mistletoe', root: name },
     max_model_len: contextLength,
-    mistletoe: { drafters, draft: draft ?? null, guarded },
+    // What answers tell unasked is said here, so that nobody has to generate something to find out.
+    mistletoe: { drafters, draft: draft ?? null, guarded, metrics },
   };
 }
 
