@@ -8,6 +8,7 @@ import type { Expectation } from './baseline.js';
 import { findCause } from './causes.js';
 import type { EveryoneAlarm, SavedEveryone } from './everyone-test.js';
 import { EveryoneTest } from './everyone-test.js';
+import type { UnlikelyTail } from './prompt-tail.js';
 import type { RequestCounts } from './request-counts.js';
 import type { RequestRecord } from './request-record.js';
 import type { SavedLevels } from './tenant-levels.js';
@@ -30,6 +31,8 @@ export interface JudgedRequest {
   readonly evidence: number;
   /** The evidence as it may be multiplied. */
   readonly factor: number;
+  /** Undefined where the end of its prompt is a usual one. */
+  readonly findTail: () => UnlikelyTail | undefined;
 }
 
 export interface SavedGroups {
@@ -94,7 +97,7 @@ export class GroupTests {
   }
 
   private describeTenant(
-    { record, counts }: JudgedRequest,
+    { record, counts, findTail }: JudgedRequest,
     expectation: Expectation,
     low: TenantAlarm & { readonly floor: number | undefined },
   ): Unnumbered {
@@ -107,6 +110,7 @@ export class GroupTests {
       floor: expectation.hypothesis.floors[0]!,
       accepted: accepted / steps,
       ...{ promptTokens: null, longPrompt: undefined, likeness: undefined },
+      tail: findTail(),
       level: meanRank === undefined || rankFloor === undefined ? undefined : { meanRank, floor: rankFloor },
     });
     return {

@@ -36,6 +36,7 @@ const settings = z.strictObject({
   engine: z.enum(engineNames.filter((name) => name !== 'unknown')).optional(),
   model: z.string().min(1).max(256).optional(),
   askForTelemetry: flag.default(false),
+  askForPromptLogprobs: flag.default(false),
   tenant: z
     .strictObject({
       from: z.enum(['all', 'key', 'header']).default('all'),
@@ -106,7 +107,12 @@ const settings = z.strictObject({
 });
 
 /** What does not go together is refused: an action that can never be taken protects nobody. */
-export const guardSchema = settings.superRefine(({ mitigation, plainUpstream, engine }, context) => {
+export const guardSchema = settings.superRefine((given, context) => {
+  const { mitigation, plainUpstream, engine, askForTelemetry, askForPromptLogprobs } = given;
+  if (askForPromptLogprobs && !askForTelemetry) {
+    const message = 'askForPromptLogprobs changes requests and needs askForTelemetry: true';
+    context.addIssue({ code: 'custom', path: ['askForPromptLogprobs'], message });
+  }
   for (const name of ['action', 'forEveryone'] as const) {
     const action = mitigation[name];
     const refuse = (message: string): void => {

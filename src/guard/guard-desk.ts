@@ -105,9 +105,10 @@ export class GuardDesk implements Desk {
 
   /** Undefined where nothing is to be changed. */
   private change(body: Buffer, action: ActionName): Uint8Array | undefined {
-    const { askForTelemetry: mayAsk, mitigation } = this.options.configuration;
+    const { askForTelemetry: mayAsk, askForPromptLogprobs, mitigation } = this.options.configuration;
     const engine = this.engine ?? 'unknown';
-    const asked = mayAsk ? askForTelemetry(engine, body) : undefined;
+    const promptLogprobs = askForPromptLogprobs;
+    const asked = mayAsk ? askForTelemetry(engine, body, { promptLogprobs }) : undefined;
     if (action !== 'shorter-drafts') return asked;
     return shortenDrafts(engine, asked ?? body, mitigation.draftLength) ?? asked;
   }

@@ -1,6 +1,6 @@
 /**
  * What the monitor has learnt of the operator's traffic, and what it learns from a request once that is judged: the baseline, how much
- * evidence rings (sensitivity.ts, tenant-caution.ts), and what usual prompts end like. Nothing is learnt from what was flagged or came
+ * evidence rings (sensitivity.ts, tenant-caution.ts), and how usual prompts end. Nothing is learnt from what was flagged or came
  * near it, from tenants that rang lately, and from a stream under siege.
  */
 import type { Expectation, Population, SavedBaseline } from './baseline.js';
@@ -9,8 +9,10 @@ import type { HalfLives } from './baseline-cell.js';
 import type { Verdict } from './page-state.js';
 import type { Likeness } from './prompt-likeness.js';
 import { PromptLikeness } from './prompt-likeness.js';
+import type { UnlikelyTail } from './prompt-tail.js';
+import { PromptTails } from './prompt-tail.js';
 import type { RequestCounts } from './request-counts.js';
-import type { RequestRecord } from './request-record.js';
+import type { PromptTail, RequestRecord } from './request-record.js';
 import { Sensitivity } from './sensitivity.js';
 import type { AlarmLevels, Evidence } from './sequential-test.js';
 import { TenantCaution } from './tenant-caution.js';
@@ -38,6 +40,7 @@ export interface SavedLearning {
   readonly baseline: SavedBaseline;
   readonly sensitivity: ReturnType<Sensitivity['save']>;
   readonly caution: readonly (readonly [string, number])[];
+  readonly tails: readonly (readonly [string, readonly number[]])[];
 }
 
 /**
@@ -51,6 +54,7 @@ export class Learning {
   private readonly sensitivity: Sensitivity;
   private readonly caution: TenantCaution;
   private readonly likeness = new PromptLikeness();
+  private readonly tails = new PromptTails();
   private readonly isHeld: (tenant: string) => boolean;
 
   constructor({ levels, tenantLimit, halfLives, isHeld }: LearningOptions) {
@@ -80,6 +84,11 @@ export class Learning {
     return this.likeness.flag(print);
   }
 
+  /** Undefined where the end of a prompt is a usual one, as far as is known. */
+  findUnlikely(model: string, tail: PromptTail | undefined): UnlikelyTail | undefined {
+    return tail === undefined ? undefined : this.tails.findUnlikely(model, tail);
+  }
+
   /** Streams that have learnt something, with the number of requests. */
   populations(): readonly (Population & { readonly learnt: number })[] {
     return this.baseline.populations();
@@ -94,7 +103,7 @@ export class Learning {
 
   /** Whether the request was learnt from. */
   learn({ record, population, counts, verdict, peak }: Judged): boolean {
-    const { tenant, endedMs, promptTokens, promptPrint } = record;
+    const { tenant, endedMs, promptTokens, promptPrint, promptTail } = record;
     if (this.sensitivity.isBesieged(nameOf(population))) return false;
     const side = verdict === 'high' ? 'high' : verdict === 'low' || isSuspicious(peak) ? 'low' : undefined;
     if (side !== undefined) this.baseline.flag(population, endedMs, side);
@@ -104,6 +113,7 @@ export class Learning {
     const lesson = { atMs: endedMs, steps, length: 1 + accepted / steps, shares, promptTokens };
     this.baseline.offer(population, tenant, lesson);
     if (promptPrint !== null) this.likeness.learnUsual(promptPrint);
+    if (promptTail !== undefined) this.tails.learnUsual(record.model, promptTail);
     return true;
   }
 
@@ -115,19 +125,21 @@ export class Learning {
   forget(model: string): void {
     this.baseline.forget(model);
     this.sensitivity.forget();
+    this.tails.forget(model);
   }
 
   save(): SavedLearning {
     return {
       baseline: this.baseline.save(),
-      ...{ sensitivity: this.sensitivity.save(), caution: this.caution.save() },
+      ...{ sensitivity: this.sensitivity.save(), caution: this.caution.save(), tails: this.tails.save() },
     };
   }
 
-  restore({ baseline, sensitivity, caution }: SavedLearning): void {
+  restore({ baseline, sensitivity, caution, tails }: SavedLearning): void {
     this.baseline.restore(baseline);
     this.sensitivity.restore(sensitivity);
     this.caution.restore(caution);
+    this.tails.restore(tails);
   }
 }
 

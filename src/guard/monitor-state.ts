@@ -92,6 +92,7 @@ const state = z.object({
     .object({ tenants: named(level), latest: named(share).max(1024) })
     .default({ tenants: [], latest: [] }),
   caution: named(z.number().nonnegative().max(100)).default([]),
+  tails: named(z.array(z.number().nonnegative()).max(4096)).max(1024).default([]),
   everyone: named(everyone).max(1024).default([]),
   traffic: z.object({ requests: z.number(), firstMs: z.number().nullable(), lastMs: z.number() }),
   sensitivity: named(sensitivity).max(1024),

@@ -305,6 +305,22 @@ describe('the monitor under attack', () => {
     expect(dead.monitor.snapshot().shareLow.m).toBeGreaterThan(0.8);
   });
 
+  it('takes an unlikely end of the prompt for a reason, and for no more than that', () => {
+    const world = new World(new Monitor(), 23);
+    const tail = (surprisal: number): Partial<RequestRecord> => ({
+      promptTail: { tokens: 32, surprisal: surprisal + world.random.next() },
+    });
+    for (let index = 0; index < 1500; index++) world.monitor.observe(world.benign(tail(2)));
+    const unlikely = Array.from({ length: 100 }, () => world.monitor.observe(world.benign(tail(11))).verdict);
+    expect(unlikely.filter((verdict) => verdict === 'low').length).toBeLessThan(5);
+    const low = (more: Partial<RequestRecord>, tenant: string): Alarm | undefined =>
+      world.monitor.observe(world.low(1.2, { ...more, tenant }, 150)).alarms[0];
+    expect(low(tail(2), 'one')).toMatchObject({ cause: 'hard-text' });
+    const alarm = low(tail(11), 'two');
+    expect(alarm?.cause).toBe('collapse');
+    expect(alarm?.text).toMatch(/text that the model finds unlikely, 11\.\d nats a token where nearly all/);
+  });
+
   it('calls loops repetition, and does not learn from them', () => {
     const world = new World(new Monitor(), 13).learn(1500);
     const { alarms, verdict } = world.monitor.observe(

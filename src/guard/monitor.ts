@@ -13,6 +13,7 @@ import { Learning } from './learning.js';
 import type { SavedMonitor } from './monitor-state.js';
 import { parseMonitorState } from './monitor-state.js';
 import type { StreamState, Verdict } from './page-state.js';
+import type { UnlikelyTail } from './prompt-tail.js';
 import type { RequestCounts } from './request-counts.js';
 import { countRequest, stepsOf } from './request-counts.js';
 import type { Evidence as Measured, RequestRecord, Stream } from './request-record.js';
@@ -149,12 +150,13 @@ export class Monitor {
       caution: this.learning.cautionOf(tenant),
       isWide: () => this.groups.everyone.isWide(model),
       likenessOf: (print) => this.learning.likenessOf(print),
+      findUnlikely: (tail) => this.learning.findUnlikely(model, tail),
       ring: (alarm) => this.ring(alarm),
     });
   }
 
   private finish(record: RequestRecord, facts: RequestFacts, begun: StepWatch | undefined): Finished {
-    const { id, tenant, endedMs, speculation, promptPrint } = record;
+    const { id, tenant, endedMs, speculation, promptTokens, promptPrint, promptTail } = record;
     const { model, route } = record;
     const isDrafted = record.upstream === 'speculative' && speculation !== null;
     const evidence = isDrafted ? speculation.evidence : (facts.evidence ?? 'reported');
@@ -169,7 +171,7 @@ export class Monitor {
       begun !== undefined &&
       begun.counts?.steps === counts.steps &&
       (facts.evidence ?? 'reported') === evidence;
-    const known = { promptTokens: record.promptTokens, promptPrint, ...facts };
+    const known = { promptTokens, promptPrint, promptTail, ...facts };
     const watched = isSame ? begun : this.watch(population, tenant, id, known);
     // What rang on an estimate while the answer ran does not ring again when the engine's own counts agree.
     if (!isSame && begun !== undefined) Object.assign(watched.isTold, begun.hasRung);
@@ -213,7 +215,9 @@ export class Monitor {
     expectation: Expectation,
   ): Alarm[] {
     const factor = limitEvidence(low, this.levels);
-    const alarms = this.groups.learn({ record, counts, evidence: low, factor }, expectation);
+    const findTail = (): UnlikelyTail | undefined =>
+      this.learning.findUnlikely(record.model, record.promptTail);
+    const alarms = this.groups.learn({ record, counts, evidence: low, factor, findTail }, expectation);
     if (alarms.some(({ scope }) => scope === 'tenant')) this.learning.accuse(record.tenant);
     return alarms.map((alarm) => this.ring(alarm));
   }

@@ -37,6 +37,7 @@ export const requestRecordSchema: z.ZodType<RequestRecord> = z.object({
   totalMs: z.number(),
   speculation,
   promptPrint: z.array(z.number()).nullable(),
+  promptTail: z.object({ tokens: count, surprisal: z.number().nonnegative() }).exactOptional(),
 });
 
 /** What a line is: a record, another entry of a log, or nothing that can be read. */

@@ -47,6 +47,13 @@ export interface Stream {
   readonly route: string;
 }
 
+export interface PromptTail {
+  /** Of the end that were looked at. */
+  readonly tokens: number;
+  /** Mean negative log-likelihood of one, in nats. */
+  readonly surprisal: number;
+}
+
 export interface RequestRecord extends Stream {
   readonly id: string;
   /** When the answer ended, in milliseconds since 1970. */
@@ -67,6 +74,8 @@ export interface RequestRecord extends Stream {
   readonly speculation: Speculation | null;
   /** Hashes of what the prompt's end consists of, to find prompts that are alike; no text. */
   readonly promptPrint: readonly number[] | null;
+  /** How unlikely the model finds the prompt's end, where the engine was asked and told; no text. */
+  readonly promptTail?: PromptTail;
   /** When another drafter took over within the request, where the engine does so; `speculation` is then that of the first. */
   readonly switches?: readonly DrafterSwitch[];
 }

@@ -152,6 +152,7 @@ export class RequestWatch implements Watcher {
       totalMs: round(performance.now() - this.beganAt),
       speculation: read?.speculation ?? read?.estimate?.speculation ?? null,
       promptPrint: facts.promptPrint,
+      ...(read?.promptTail ? { promptTail: read.promptTail } : {}),
     };
   }
 

@@ -4,8 +4,9 @@
  * stream every event is read as it comes. Compressed answers are not read: the proxy asks for plain ones where the operator
  * lets it change requests.
  */
-import type { EngineName, Speculation } from './request-record.js';
+import type { EngineName, PromptTail, Speculation } from './request-record.js';
 import { createEventStream } from './event-stream.js';
+import { findPromptTail } from './prompt-tail.js';
 import { findSpeculation } from './speculation/find-speculation.js';
 import { asCount, asObject } from './speculation/reading.js';
 import type { ChunkMeter, StreamChunk } from './stream-chunk.js';
@@ -33,6 +34,8 @@ export interface ReadResponse {
   readonly speculation: Speculation | null;
   /** Why telemetry that was there was not used. */
   readonly refusal: string | null;
+  /** How unlikely the model finds the prompt's end, where the engine tells. */
+  readonly promptTail: PromptTail | null;
   /** Of streams whose engine tells nothing. */
   readonly estimate: StreamEstimate | null;
   readonly bytes: number;
@@ -72,6 +75,7 @@ class Facts {
   completionTokens: number | null = null;
   speculation: Speculation | null = null;
   refusal: string | null = null;
+  promptTail: PromptTail | null = null;
 
   constructor({ engine = 'unknown' }: ReaderLimits) {
     this.engine = engine;
@@ -84,6 +88,7 @@ class Facts {
     if (engine !== 'unknown' && !(engine === 'vllm' && this.engine === 'mistletoe')) this.engine = engine;
     if (speculation !== null) [this.speculation, this.refusal] = [speculation, null];
     else if (refusal !== null) [this.speculation, this.refusal] = [null, refusal];
+    this.promptTail = findPromptTail(body) ?? this.promptTail;
     const answer = asObject(Array.isArray(body) ? body[0] : body);
     if (answer === undefined) return speculation;
     const meta = asObject(answer.meta_info);
@@ -97,11 +102,10 @@ class Facts {
     return speculation;
   }
 
-  close(
-    rest: Omit<ReadResponse, 'engine' | 'model' | 'id' | 'usage' | 'speculation' | 'refusal'>,
-  ): ReadResponse {
-    const { engine, model, id, promptTokens, completionTokens, speculation, refusal } = this;
-    return { engine, model, id, usage: { promptTokens, completionTokens }, speculation, refusal, ...rest };
+  close(rest: Pick<ReadResponse, 'estimate' | 'bytes' | 'chunks' | 'isWhole' | 'unread'>): ReadResponse {
+    const { engine, model, id, promptTokens, completionTokens, speculation, refusal, promptTail } = this;
+    const usage = { promptTokens, completionTokens };
+    return { engine, model, id, usage, speculation, refusal, promptTail, ...rest };
   }
 }
 

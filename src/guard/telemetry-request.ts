@@ -4,12 +4,20 @@
  * has given is the client's. Used only where the operator lets requests be changed; a client of a stream then sees one more
  * chunk, that of the usage.
  */
+import { promptLogprobFields } from './prompt-tail.js';
 import type { EngineName } from './request-record.js';
 import type { JsonObject } from './speculation/reading.js';
 import { asObject } from './speculation/reading.js';
 
-/** The changed body, or undefined where nothing is to be added. */
-export function askForTelemetry(engine: EngineName, body: Uint8Array): Uint8Array | undefined {
+/**
+ * The changed body, or undefined where nothing is to be added. With `promptLogprobs` also for how likely the model finds the tokens
+ * of the prompt, which costs the engine the cache of prompts.
+ */
+export function askForTelemetry(
+  engine: EngineName,
+  body: Uint8Array,
+  { promptLogprobs = false }: { readonly promptLogprobs?: boolean } = {},
+): Uint8Array | undefined {
   const text = Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString();
   let request: JsonObject | undefined;
   try {
@@ -20,7 +28,10 @@ export function askForTelemetry(engine: EngineName, body: Uint8Array): Uint8Arra
   // A body that is not UTF-8 would not come back byte for byte.
   if (request === undefined || Buffer.byteLength(text) !== body.length || text.includes('\ufffd'))
     return undefined;
-  const fields = missingFields(engine, request);
+  const fields = {
+    ...missingFields(engine, request),
+    ...(promptLogprobs ? promptLogprobFields(engine, request) : {}),
+  };
   const changed = includeUsage(engine, request, addFields(text, text.indexOf('{'), fields));
   return changed === text ? undefined : Buffer.from(changed);
 }

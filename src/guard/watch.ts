@@ -7,8 +7,9 @@ import { describeRequestAlarm } from './alarm-text.js';
 import type { Expectation } from './baseline.js';
 import { findCause } from './causes.js';
 import type { Likeness } from './prompt-likeness.js';
+import type { UnlikelyTail } from './prompt-tail.js';
 import type { RequestCounts } from './request-counts.js';
-import type { Evidence as Measured, Stream } from './request-record.js';
+import type { Evidence as Measured, PromptTail, Stream } from './request-record.js';
 import type { AlarmLevels, Evidence } from './sequential-test.js';
 import { leastSteps, noEvidence, RequestTest, weighCounts } from './sequential-test.js';
 
@@ -18,6 +19,7 @@ export interface RequestFacts {
   readonly evidence?: Measured;
   readonly promptTokens?: number | null;
   readonly promptPrint?: readonly number[] | null;
+  readonly promptTail?: PromptTail | undefined;
 }
 
 /** What a watch needs of the monitor. */
@@ -34,6 +36,8 @@ export interface WatchContext {
   readonly expectation: Expectation | undefined;
   isWide(): boolean;
   likenessOf(print: readonly number[]): Likeness;
+  /** Undefined where the end of a prompt is a usual one. */
+  findUnlikely(tail: PromptTail): UnlikelyTail | undefined;
   ring(alarm: Omit<Alarm, 'id'>): Alarm;
 }
 
@@ -112,7 +116,7 @@ export class StepWatch {
     const { context } = this;
     const { facts, levels, stream, tenant, id } = context;
     const expectation = context.expectation!;
-    const { promptPrint } = facts;
+    const { promptPrint, promptTail } = facts;
     const { cause, because } = findCause({
       side,
       isWide: context.isWide(),
@@ -123,6 +127,7 @@ export class StepWatch {
       promptTokens: facts.promptTokens ?? null,
       longPrompt: expectation.longPrompt(),
       likeness: promptPrint && side === 'low' ? context.likenessOf(promptPrint) : undefined,
+      tail: promptTail && side === 'low' ? context.findUnlikely(promptTail) : undefined,
     });
     const length = {
       seen: 1 + counts.accepted / counts.steps,
