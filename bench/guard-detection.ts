@@ -18,34 +18,27 @@ import {
   tokensUntil,
 } from './guard-scores.js';
 import {
-  gateWindow,
-  longestAttack,
-  requestsPerWeek,
-  ruleWindow,
-  simulateBenignWeek,
-  simulateCampaign,
-  simulateGate,
-  tenantCount,
-} from './guard-tenants.js';
+  campaigns,
+  furtherWeeks,
+  middle,
+  percent,
+  shareFound,
+  simulate,
+  weekTables,
+} from './guard-campaigns.js';
+import { gateWindow, longestAttack, requestsPerWeek, tenantCount } from './guard-tenants.js';
 import type { Found } from './guard-missed.js';
 import { countMissed, describeStrength, listMissed } from './guard-missed.js';
 import type { Trace } from './guard-traces.js';
 import { draftLength, newTokens, planAttacks, planBenign, traceAll } from './guard-traces.js';
-import { median, printTable } from './stopwatch.js';
+import { describeVariants, variantHeader } from './guard-variants.js';
+import { printTable } from './stopwatch.js';
 
 const trainingQuestions = Number(process.argv[2] ?? 300);
-const campaigns = 10;
 const rocAt = [0.01, 0.02, 0.05, 0.1, 0.2];
-const percent = (share: number, digits = 0): string => `${(100 * share).toFixed(digits)} %`;
-const middle = (values: readonly (number | undefined)[]): string => {
-  const found = values.filter((value) => value !== undefined);
-  return found.length === 0 ? '-' : median(found).toFixed(0);
-};
-const shareFound = (values: readonly (number | undefined)[]): number =>
-  values.filter((value) => value !== undefined).length / values.length;
 
 const benignPlans = await planBenign(trainingQuestions);
-const rows: Record<'lengths' | 'roc' | 'requests' | 'week' | 'campaigns' | 'gate', string[][]> = {
+const rows: Record<'lengths' | 'roc' | 'requests', string[][]> = {
   lengths: [['drafter', 'benign, calibration', 'benign, held out', 'the same prompts, clean', 'attacked']],
   roc: [
     [
@@ -69,30 +62,6 @@ const rows: Record<'lengths' | 'roc' | 'requests' | 'week' | 'campaigns' | 'gate
       'tokens until then',
     ],
   ],
-  week: [
-    [
-      'drafter',
-      'tenants',
-      'alarms of requests',
-      'share of requests',
-      'alarms of tenants',
-      'alarms of everybody',
-    ],
-  ],
-  campaigns: [
-    [
-      'drafter',
-      'attacked share',
-      'found by a request',
-      'requests until then',
-      'found as a tenant',
-      'requests until then',
-      `fixed threshold over ${ruleWindow}`,
-      'requests until then',
-      'alarms of other tenants',
-    ],
-  ],
-  gate: [['drafter', 'attacked share of all traffic', 'switched off for everybody', 'requests until then']],
 };
 const all: Found[] = [];
 for (const drafter of bundledDrafters) {
@@ -168,53 +137,6 @@ function judgeRequests(drafter: string, traces: readonly Trace[]): Found {
   return { drafter, calibration, benign, attacked, detected };
 }
 
-function simulate({ drafter, calibration, benign, attacked }: Found): void {
-  const benignTraces = benign.map(({ trace }) => trace);
-  const attackedTraces = attacked.map(({ trace }) => trace);
-  const calibrated = calibrate(calibration);
-  const mixed = simulateBenignWeek(calibrated, benignTraces, 'mixed');
-  const specialised = simulateBenignWeek(calibrated, benignTraces, 'specialised');
-  for (const [name, week] of [
-    ['mixed', mixed],
-    ['one set each', specialised],
-  ] as const) {
-    rows.week.push([
-      drafter,
-      name,
-      String(week.requestAlarms),
-      percent(week.requestAlarms / requestsPerWeek, 2),
-      String(week.tenantAlarms),
-      String(week.everyoneAlarms),
-    ]);
-  }
-  // The best that the rules can do: one tenant of the benign week rings, and the gate stays open all of it.
-  const ruleThreshold = [...mixed.lowestOfTenants].sort((left, right) => left - right)[1]!;
-  // Without attacks it says how often 200 requests ring by chance.
-  for (const share of [1, 0.5, 0.25, 0.1, 0]) {
-    const runs = Array.from({ length: campaigns }, (_, seed) =>
-      simulateCampaign(mixed, benignTraces, attackedTraces, { share, ruleThreshold, seed }),
-    );
-    const cells = (pick: (run: (typeof runs)[number]) => number | undefined): string[] => [
-      percent(shareFound(runs.map(pick))),
-      middle(runs.map(pick)),
-    ];
-    rows.campaigns.push([
-      drafter,
-      percent(share),
-      ...cells(({ byRequest }) => byRequest),
-      ...cells(({ byTenant }) => byTenant),
-      ...cells(({ byRule }) => byRule),
-      String(runs.reduce((sum, { alarmsOfOthers }) => sum + alarmsOfOthers, 0)),
-    ]);
-  }
-  for (const share of [0.02, 0.05, 0.1, 0.2, 0.4]) {
-    const runs = Array.from({ length: campaigns }, (_, seed) =>
-      simulateGate(benignTraces, attackedTraces, { share, threshold: mixed.lowestOfAll, seed }),
-    );
-    rows.gate.push([drafter, percent(share), percent(shareFound(runs)), middle(runs)]);
-  }
-}
-
 function printAll(): void {
   const print = (title: string, table: readonly (readonly string[])[]): void => {
     console.log(`\n${title}\n`);
@@ -226,9 +148,14 @@ function printAll(): void {
   print('Mean accepted length (requests)', rows.lengths);
   print("ROC: evidence at the request's end", rows.roc);
   print(`Requests at ${percent(falseAlarms)} false alarms, measured on held-out benign ones`, rows.requests);
-  print(`A benign week: ${tenantCount} tenants, ${requestsPerWeek} requests`, rows.week);
-  print(`A tenant that attacks: ${campaigns} campaigns of at most ${longestAttack} requests`, rows.campaigns);
-  print(`A gate for everybody: mean of the last ${gateWindow} requests`, rows.gate);
+  print('What else a request could be judged by', [variantHeader, ...all.flatMap(describeVariants)]);
+  const { week, weeks, campaigns: newcomers, known, gate } = weekTables;
+  const each = `${campaigns} campaigns of at most ${longestAttack} requests`;
+  print(`A benign week: ${tenantCount} tenants, ${requestsPerWeek} requests`, week);
+  print(`${furtherWeeks} further benign weeks, each from the calibration on`, weeks);
+  print(`A newcomer that attacks, where tenants ask from all sets: ${each}`, newcomers);
+  print(`A known tenant that attacks, where each asks from one set: ${each}`, known);
+  print(`A gate for everybody: mean of the last ${gateWindow} requests`, gate);
   print('Found, by what the suffix leaves of the accepted length', describeStrength(all));
   print('Not found, by drafter and set', countMissed(all));
   print('Not found, each', listMissed(all));

@@ -19,11 +19,16 @@ export const longestAttack = 200;
 
 export interface Week {
   readonly requestAlarms: number;
+  /** The share of its requests that rang, of the tenant with the highest one. */
+  readonly highestOfTenants: number;
   readonly tenantAlarms: number;
+  readonly tenantsThatRang: number;
   readonly everyoneAlarms: number;
   /** Lowest mean accepted lengths that the two rules saw; for a rule of tenants, the lowest of each tenant. */
   readonly lowestOfTenants: readonly number[];
   readonly lowestOfAll: number;
+  /** [tenant] What it draws its requests from. */
+  readonly sources: readonly (readonly Trace[])[];
   readonly monitor: SavedMonitor;
   readonly endMs: number;
 }
@@ -33,14 +38,17 @@ export function simulateBenignWeek(
   calibrated: SavedMonitor,
   benign: readonly Trace[],
   tenants: 'mixed' | 'specialised',
+  number = 1,
 ): Week {
   const monitor = createMonitor(calibrated);
-  const random = createRandom(1, 'week', tenants);
+  const random = createRandom(number, 'week', tenants);
   const sets = [...new Set(benign.map(({ set }) => set))];
   const sources = Array.from({ length: tenantCount }, (_, tenant) =>
     tenants === 'mixed' ? benign : benign.filter(({ set }) => set === sets[tenant % sets.length]),
   );
   const counts = { request: 0, tenant: 0, everyone: 0 };
+  const rang = new Set<number>();
+  const shares = sources.map(() => ({ requests: 0, alarms: 0 }));
   const rules = new Map(sources.map((_, tenant) => [tenant, new RollingMean(ruleWindow)]));
   const gate = new RollingMean(gateWindow);
   const startMs = 7 * 24 * 60 * minuteMs;
@@ -51,13 +59,21 @@ export function simulateBenignWeek(
     atMs += minuteMs;
     const { alarms } = monitor.observe(toRecord(trace, `tenant-${tenant}`, `week-${request}`, atMs));
     for (const { scope, cause } of alarms) if (cause !== 'repetition') counts[scope] += 1;
+    if (alarms.some(({ scope }) => scope === 'tenant')) rang.add(tenant);
+    shares[tenant]!.requests += 1;
+    shares[tenant]!.alarms += Number(
+      alarms.some(({ scope, cause }) => scope === 'request' && cause !== 'repetition'),
+    );
     rules.get(tenant)!.add(meanLengthOf(trace));
     gate.add(meanLengthOf(trace));
   }
   return {
     ...{ requestAlarms: counts.request, tenantAlarms: counts.tenant, everyoneAlarms: counts.everyone },
+    tenantsThatRang: rang.size,
+    highestOfTenants: Math.max(...shares.map(({ requests, alarms }) => alarms / Math.max(1, requests))),
     lowestOfTenants: [...rules.values()].map(({ lowest }) => lowest),
     lowestOfAll: gate.lowest,
+    sources,
     monitor: monitor.save(),
     endMs: atMs,
   };
@@ -67,9 +83,19 @@ export interface Campaign {
   /** Requests of the attacking tenant, attacked ones among them, until each was sure of it; undefined if it never was. */
   readonly byRequest: number | undefined;
   readonly byTenant: number | undefined;
+  /** The alarm about the tenant was one about the level of its requests. */
+  readonly isLevel: boolean;
   readonly byRule: number | undefined;
   /** Of tenants that only stood by. */
   readonly alarmsOfOthers: number;
+}
+
+export interface CampaignOptions {
+  readonly share: number;
+  readonly ruleThreshold: number;
+  readonly seed: number;
+  /** Its number, if it is one of those of the week; a newcomer unless given. */
+  readonly tenant?: number;
 }
 
 /** After a benign week one tenant attacks, while three requests of others come between each two of its own. */
@@ -77,31 +103,40 @@ export function simulateCampaign(
   week: Week,
   benign: readonly Trace[],
   attacked: readonly Trace[],
-  options: { readonly share: number; readonly ruleThreshold: number; readonly seed: number },
+  options: CampaignOptions,
 ): Campaign {
   const monitor = createMonitor(week.monitor);
   const random = createRandom(options.seed, 'campaign');
   const rule = new RollingMean(ruleWindow);
+  const attacker = options.tenant === undefined ? 'attacker' : `tenant-${options.tenant}`;
+  const others = week.sources.flatMap((source, tenant) =>
+    tenant === options.tenant ? [] : [{ name: `tenant-${tenant}`, source }],
+  );
+  let isLevel = false;
   let [byRequest, byTenant, byRule]: (number | undefined)[] = [];
   let alarmsOfOthers = 0;
   let atMs = week.endMs;
   for (let count = 1; count <= longestAttack; count++) {
     for (let other = 0; other < 3; other++) {
-      const tenant = `tenant-${random.nextInteger(tenantCount)}`;
+      const { name, source } = others[random.nextInteger(others.length)]!;
       atMs += minuteMs;
-      const { alarms } = monitor.observe(toRecord(draw(random, benign), tenant, `other-${atMs}`, atMs));
+      const { alarms } = monitor.observe(toRecord(draw(random, source), name, `other-${atMs}`, atMs));
       alarmsOfOthers += alarms.filter(({ scope }) => scope !== 'request').length;
     }
     const trace = draw(random, random.next() < options.share ? attacked : benign);
     atMs += minuteMs;
-    const { alarms } = monitor.observe(toRecord(trace, 'attacker', `attacker-${atMs}`, atMs));
+    const { alarms } = monitor.observe(toRecord(trace, attacker, `attacker-${atMs}`, atMs));
     if (alarms.some(({ scope, cause }) => scope === 'request' && cause !== 'repetition')) byRequest ??= count;
-    if (alarms.some(({ scope }) => scope === 'tenant')) byTenant ??= count;
+    const about = alarms.find(({ scope }) => scope === 'tenant');
+    if (about !== undefined && byTenant === undefined) {
+      byTenant = count;
+      isLevel = about.text.includes('on average');
+    }
     rule.add(meanLengthOf(trace));
     if (rule.lowest < options.ruleThreshold) byRule ??= count;
     if (byTenant !== undefined && byRule !== undefined && byRequest !== undefined) break;
   }
-  return { byRequest, byTenant, byRule, alarmsOfOthers };
+  return { byRequest, byTenant, isLevel, byRule, alarmsOfOthers };
 }
 
 /**
