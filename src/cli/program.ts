@@ -18,6 +18,7 @@ import { readVersion } from './package-version.js';
 import { addServeCommand } from './serve-command.js';
 import type { Terminal } from './terminal.js';
 import { colorsFor } from './terminal.js';
+import { addTrainCommand } from './train-command.js';
 
 /** Runs one command line and returns its exit code; every failure has been printed by then. */
 export async function run(argv: readonly string[], terminal: Terminal): Promise<number> {
@@ -74,6 +75,7 @@ function createProgram(context: CommandContext): Command {
   addBenchCommand(program, context);
   addAuditCommand(program, context);
   addCompareCommand(program, context);
+  addTrainCommand(program, context);
   addDoctorCommand(program, context);
   addGuardCommand(program, context);
   addDemoCommand(program, context);

@@ -90,7 +90,9 @@ export async function createTrainRequest(plan: TrainPlan): Promise<TrainRequest>
   const from = plan.from === undefined ? undefined : findStart(plan.from);
   const { system, heads } = from === undefined ? chooseSystem(plan) : await describeStart(from, plan);
   const maximumDepth = heads ?? Infinity;
-  const settings = completeSettings({ ...defaultSettings({ system, maximumDepth }), ...plan.settings });
+  const settings = completeSettings({
+    ...{ ...defaultSettings({ system, maximumDepth }), ...warmupOf(plan.settings?.steps), ...plan.settings },
+  });
   if (settings.depth > maximumDepth || settings.chain > maximumDepth) {
     throw new MistletoeError(
       'usage',
@@ -109,6 +111,11 @@ export async function createTrainRequest(plan: TrainPlan): Promise<TrainRequest>
     ...{ settings, date: today(), device: recordDevice(device) },
     threads: plan.threads ?? Math.min(availableParallelism(), mostThreads),
   };
+}
+
+/** A short run must reach its peak, too. */
+function warmupOf(steps: number | undefined): Partial<TrainSettings> {
+  return steps === undefined ? {} : { warmupSteps: Math.ceil(steps / 20) };
 }
 
 interface DescribedStart {
