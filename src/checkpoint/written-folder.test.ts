@@ -50,9 +50,13 @@ describe('writeWholeFolder', () => {
     await writeWholeFolder(place, fillWith('first'));
     const failing = writeWholeFolder(place, async (folder) => {
       await fillWith('second')(folder);
-      throw new MistletoeError('runtime', 'the disk is full');
+      throw new MistletoeError('runtime', `the disk of ${folder} is full`, { hint: 'Make room.' });
     });
-    await expect(failing).rejects.toThrow('the disk is full');
+    // The user never asked for the folder beside it.
+    await expect(failing).rejects.toMatchObject({
+      message: `the disk of ${place} is full`,
+      hint: 'Make room.',
+    });
     expect(contents()).toBe('first');
     expect(readdirSync(parent)).toEqual(['drafter']);
   });

@@ -35,13 +35,23 @@ export async function writeWholeFolder(path: string, fill: (folder: string) => P
     await explainWriting(place, () => stepIn(place, fresh, aside));
   } catch (failure) {
     await rm(fresh, { recursive: true, force: true }).catch(() => undefined);
-    throw failure;
+    throw inWordsOf(place, fresh, failure);
   } finally {
     beingWritten.delete(tagged);
   }
   await syncFolder(dirname(place));
   // Only room is lost where this fails.
   await rm(aside, { recursive: true, force: true }).catch(() => undefined);
+}
+
+/** Whoever reads a failure knows the folder by the name that it was given. */
+function inWordsOf(place: string, fresh: string, failure: unknown): unknown {
+  if (!(failure instanceof MistletoeError) || !failure.message.includes(fresh)) return failure;
+  const { code, message, hint, cause } = failure;
+  return new MistletoeError(code, message.replaceAll(fresh, place), {
+    ...(hint === undefined ? {} : { hint }),
+    cause,
+  });
 }
 
 async function stepIn(place: string, fresh: string, aside: string): Promise<void> {
