@@ -2,6 +2,7 @@
 import * as Plot from '@observablehq/plot';
 import { drawChart } from '../report/html/charts/draw-chart.js';
 import type { Markup } from '../report/html/markup.js';
+import { fragment } from '../report/html/markup.js';
 import { acceptedLengthText, fixed, percentText } from '../report/number-text.js';
 import type { Point, Series } from './training-series.js';
 import { smoothSeries, thinSeries } from './training-series.js';
@@ -38,37 +39,51 @@ export function drawLoss(updates: readonly UpdateLine[]): Markup {
   });
 }
 
+interface LineStyle {
+  readonly name: string;
+  readonly stroke: string;
+  readonly dash: string;
+}
+
 const dashes = ['none', '7 3', '3 3', '9 3 2 3', '1.5 3'];
 
-/** One line for each level of a draft, smoothed, and its number at its end. */
+const levelStyle = (level: number): LineStyle => ({
+  name: `token ${level + 1}`,
+  stroke: level === 0 ? 'var(--accent)' : 'var(--ink)',
+  dash: dashes[level % dashes.length]!,
+});
+
+/** Above a chart: names at the ends of lines would lie on each other. */
+function drawKey(styles: readonly LineStyle[]): Markup {
+  return fragment`<ul class="key">${styles.map(
+    ({ name, stroke, dash }) =>
+      fragment`<li><svg viewBox="0 0 24 12" aria-hidden="true"><path d="M0 6h24" stroke="${stroke}" stroke-width="2.2" stroke-dasharray="${dash}"/></svg>${name}</li>`,
+  )}</ul>`;
+}
+
+/** One line for each level of a draft. */
 export function drawLevels(updates: readonly UpdateLine[]): Markup {
   const depth = updates[0]?.levels.length ?? 0;
   const levels = Array.from({ length: depth }, (_, level) => {
     const raw = updates.map(({ update, levels: values }): Point => ({ update, value: values[level]! }));
-    return { name: `token ${level + 1}`, raw, smooth: smoothSeries(raw) };
+    return { ...levelStyle(level), raw, smooth: smoothSeries(raw) };
   });
   const all = levels.flatMap(({ smooth }) => smooth);
-  return drawChart({
+  const chart = drawChart({
     description: `Cross-entropy of each drafted token. ${levels.map(({ name, smooth }) => `${name}: ${ends(smooth)}`).join('; ')}.`,
     options: {
-      ...{ ...frame, marginRight: 58 },
+      ...frame,
       x: updatesAxis(all),
       y: { label: '↑ cross-entropy (nats)', grid: true, ticks: 5, zero: isNearZero(all) },
-      marks: levels.flatMap(({ name, raw, smooth }, level) => {
-        const stroke = level === 0 ? 'var(--accent)' : 'var(--ink)';
-        return [
-          Plot.line(thinSeries(raw), { ...along, stroke, strokeWidth: 1, strokeOpacity: 0.14 }),
-          Plot.line(thinSeries(smooth), {
-            ...{ ...along, ...thick, stroke, strokeDasharray: dashes[level % dashes.length]! },
-            title: () => name,
-          }),
-          Plot.text(smooth.slice(-1), {
-            ...{ ...along, text: () => name, textAnchor: 'start', dx: 5, fill: stroke },
-          }),
-        ];
-      }),
+      marks: levels.flatMap(({ name, stroke, dash, raw, smooth }) => [
+        Plot.line(thinSeries(raw), { ...along, stroke, strokeWidth: 1, strokeOpacity: 0.14 }),
+        Plot.line(thinSeries(smooth), {
+          ...{ ...along, ...thick, stroke, strokeDasharray: dash, title: () => name },
+        }),
+      ]),
     },
   });
+  return fragment`${drawKey(levels)}${chart}`;
 }
 
 export function drawLengthCurve(lengths: readonly LengthLine[], { first, best }: MeasuredLengths): Markup {
@@ -102,8 +117,8 @@ interface Reached {
 
 export function drawReached({ first, best }: MeasuredLengths): Markup {
   const series = [
-    { name: 'before', line: first, stroke: 'var(--soft)', dash: '6 3', fill: 'var(--card)' },
     { name: 'best', line: best, stroke: 'var(--accent)', dash: 'none', fill: 'var(--accent)' },
+    { name: 'before', line: first, stroke: 'var(--soft)', dash: '6 3', fill: 'var(--card)' },
   ].map((one) => ({
     ...one,
     points: one.line.reached.map((share, index): Reached => ({ depth: index + 1, share })),
@@ -112,10 +127,10 @@ export function drawReached({ first, best }: MeasuredLengths): Markup {
   const told = series.map(
     ({ name, points }) => `${name}: ${points.map(({ share }) => percentText(share)).join(', ')}`,
   );
-  return drawChart({
+  const chart = drawChart({
     description: `Share of steps that accept the draft up to each depth. ${told.join('. ')}.`,
     options: {
-      ...{ ...frame, marginRight: 58 },
+      ...frame,
       x: {
         ...{ label: 'depth in the draft →', domain: [0.8, deepest + 0.2], tickFormat: 'd' },
         ticks: Array.from({ length: deepest }, (_, index) => index + 1),
@@ -130,13 +145,11 @@ export function drawReached({ first, best }: MeasuredLengths): Markup {
             title: ({ depth, share }: Reached) =>
               `${name}, depth ${depth}: ${percentText(share, 1)} of steps`,
           }),
-          Plot.text(points.slice(-1), {
-            ...{ x: 'depth', y: 'share', text: () => name, textAnchor: 'start', dx: 9, fill: stroke },
-          }),
         ]),
       ],
     },
   });
+  return fragment`${drawKey(series)}${chart}`;
 }
 
 /** Learning rate and gradient norm share nothing but their updates: one small chart for each. */

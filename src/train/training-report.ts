@@ -98,15 +98,15 @@ function drawAcceptance(result: TrainingResult, lines: readonly LengthLine[]): C
   const content = fragment`<h2>How much is accepted</h2>
 <p class="lead">Tokens that a step of decoding brings on held-out texts: those of the draft that the target would have
 written, and one of its own. 1 is no help at all.</p>
-<div class="grid">
-${drawCard('Accepted length after each measurement', drawLengthCurve(lines, lengths))}
-${drawCard('Steps that accept the draft up to each depth', drawReached(lengths))}
-</div>
 <div class="card"><div class="scroll"><table><thead><tr><th></th><th>accepted length</th><th>change</th><th>after update</th>${depths.map((depth) => fragment`<th>token ${depth}</th>`)}</tr></thead>
 <tbody>${listLengths(result).map(
     ([name, line]) =>
       fragment`<tr class="${name === 'best' ? 'clean' : ''}"><th>${name}</th><td>${acceptedLengthText(line.length)}</td><td>${name === 'before' ? '–' : changeText(line.length / lengths.first.length - 1)}</td><td>${groupThousands(line.update)}</td>${line.reached.map((share) => fragment`<td>${percentText(share)}</td>`)}</tr>`,
-  )}</tbody></table></div></div>`;
+  )}</tbody></table></div></div>
+<div class="grid">
+${drawCard('Accepted length after each measurement', drawLengthCurve(lines, lengths))}
+${drawCard('Steps that accept the draft up to each depth', drawReached(lengths))}
+</div>`;
   return [{ id: 'acceptance', name: 'Acceptance', content }];
 }
 

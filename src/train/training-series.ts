@@ -8,7 +8,7 @@ export type Series = readonly Point[];
 /** Points that a chart can show apart; more make the file larger and nothing clearer. */
 const mostPoints = 400;
 /** Share of a run over which it is smoothed, on each side. */
-const reach = 0.025;
+const reach = 0.04;
 
 /** Means of stretches of equal length where there are more points than can be told apart. */
 export function thinSeries(series: Series): Series {
