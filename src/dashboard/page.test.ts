@@ -99,6 +99,7 @@ describe('the script on the page', () => {
         asked.push(url);
         return Promise.resolve({ ok: true, status: 200, json: () => Promise.resolve(state) });
       },
+      addEventListener: () => undefined,
       setTimeout: (task) => tasks.push(task),
       clearTimeout: () => undefined,
       matchMedia: () => ({ matches: false, addEventListener: () => undefined }),

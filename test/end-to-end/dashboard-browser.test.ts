@@ -252,6 +252,30 @@ describe.skipIf(browserPath === undefined)('the page in a browser', () => {
     await keepPicture('phone');
   });
 
+  it.each([1, 5])('draws the charts of %i streams as large as they are shown', async (count) => {
+    const streams = Array.from({ length: count }, (_, index) => ({
+      ...state.streams[index % 3]!,
+      model: `model-${index}`,
+    }));
+    state = { ...state, streams };
+    await open();
+    const largest = `Math.max(...[...document.querySelectorAll('.stream svg')].map((svg) => Math.abs(Math.log(svg.getBoundingClientRect().width / svg.viewBox.baseVal.width))))`;
+    for (const [width, height] of [
+      [1400, 900],
+      [700, 900],
+      [390, 844],
+    ] as const) {
+      // prettier-ignore
+      await browser.resize(width, height);
+      await browser.until(`${largest} < 0.08`);
+      expect(await browser.evaluate(`document.querySelectorAll('.stream svg').length`)).toBe(count);
+      for (const scheme of ['light', 'dark'] as const) {
+        await browser.prefer(scheme);
+        await keepPicture(`${count}-streams-${width}-${scheme}`);
+      }
+    }
+  });
+
   it('is walked through by keyboard', async () => {
     await open();
     const walked: unknown[] = [];

@@ -6,6 +6,8 @@ export interface PageElement {
   textContent: string | null;
   /** Of a select or an input. */
   readonly value: string;
+  /** In pixels; undefined, or 0, where nothing is laid out. */
+  readonly clientWidth?: number;
   readonly firstElementChild: PageElement | null;
   readonly nextElementSibling: PageElement | null;
   append(...children: readonly (PageElement | string)[]): void;
@@ -59,6 +61,7 @@ export interface Browser {
       readonly cache: 'no-store';
     },
   ): Promise<PageResponse>;
+  addEventListener(kind: 'resize', listener: () => void): void;
   setTimeout(task: () => void, milliseconds: number): number;
   clearTimeout(timer: number): void;
   matchMedia(query: string): {

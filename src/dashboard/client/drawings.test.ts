@@ -4,7 +4,7 @@ import type { ParsedNode } from '../../report/testing/parse-document.js';
 import { createRequest, createSampleState, createSpeculation, hostileName, sampleNowMs } from '../testing/sample-state.js'; // prettier-ignore
 import type { PageDocument, PageElement } from './browser.js';
 import { announce, drawAction, drawAlarm } from './event-items.js';
-import { drawLengths, drawStream, standingOf, traceBand, traceLine } from './length-chart.js';
+import { chartWidth, drawLengths, drawStream, standingOf, traceBand, traceLine } from './length-chart.js';
 import { createPen } from './pen.js';
 import { drawRequest, listFacts } from './request-row.js';
 import { createScale, roundMarks, timeMarks } from './scale.js';
@@ -94,6 +94,24 @@ describe('the chart of a stream', () => {
       expect(y).toBeLessThanOrEqual(170);
     }
     expect(look(drawn).outerHTML).not.toMatch(/NaN|Infinity/);
+  });
+
+  it.each([
+    // One card for all of it, cards of two columns, a phone; nothing is laid out.
+    [1224, 1, 1180],
+    [1224, 2, 560],
+    [1224, 5, 560],
+    [358, 3, 310],
+    [0, 3, 460],
+    [undefined, 1, 460],
+  ])('in %s pixels, one of %i is drawn %i wide', (place, charts, expected) => {
+    const width = chartWidth(place, charts);
+    expect(width).toBe(expected);
+    const drawn = look(drawLengths(pen, usual!, state.nowMs, width));
+    expect(drawn.getAttribute('viewBox')).toMatch(new RegExp(`^0 0 ${width} `));
+    const texts = [...drawn.querySelectorAll('.axes text')].map((text) => Number(text.getAttribute('x')));
+    expect(Math.max(...texts)).toBeLessThan(width);
+    expect(texts.filter((x) => x > 30).length).toBeGreaterThan(width > 1000 ? 6 : 1);
   });
 
   it('traces runs apart', () => {

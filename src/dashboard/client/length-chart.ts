@@ -12,9 +12,35 @@ import { amountText, clockText } from './words.js';
 
 type Slice = StreamState['history'][number];
 
-const size = { width: 460, height: 170, left: 30, right: 8, top: 10, bottom: 24 } as const;
+const usualWidth = 460;
+/** Between two cards, and what a card takes for its border and padding; as the style has them. */
+const [gap, padding] = [18, 46];
+const margin = { left: 30, right: 8, top: 10, bottom: 24 } as const;
 
-export function drawStream(pen: Pen, stream: StreamState, nowMs: number): PageElement {
+interface Frame {
+  readonly width: number;
+  readonly height: number;
+}
+
+/**
+ * Of one chart where so many share a place. A drawing that was made for another width would be stretched, and its text
+ * with it.
+ * @param placeWidth in pixels; nothing where nothing is laid out
+ */
+export function chartWidth(placeWidth: number | undefined, charts: number): number {
+  if (placeWidth === undefined || !(placeWidth > 0)) return usualWidth;
+  const fitting = Math.floor((placeWidth + gap) / (usualWidth + gap));
+  const columns = Math.max(1, Math.min(charts, fitting));
+  const card = (placeWidth - gap * (columns - 1)) / columns;
+  return Math.max(200, 10 * Math.round((card - padding) / 10));
+}
+
+export function drawStream(
+  pen: Pen,
+  stream: StreamState,
+  nowMs: number,
+  width: number = usualWidth,
+): PageElement {
   const latest = stream.history.findLast(({ acceptedLength }) => acceptedLength !== null);
   const standing = latest === undefined ? 'none' : standingOf(latest);
   return pen.html(
@@ -33,19 +59,25 @@ export function drawStream(pen: Pen, stream: StreamState, nowMs: number): PageEl
     ),
     latest === undefined
       ? pen.html('p', { class: 'empty' }, 'No answer of this stream has told its accepted length yet.')
-      : drawLengths(pen, stream, nowMs),
+      : drawLengths(pen, stream, nowMs, width),
   );
 }
 
-export function drawLengths(pen: Pen, stream: StreamState, nowMs: number): PageElement {
+export function drawLengths(
+  pen: Pen,
+  stream: StreamState,
+  nowMs: number,
+  width: number = usualWidth,
+): PageElement {
   const { history, baseline } = stream;
-  const { width, height, left, right, top, bottom } = size;
+  const { left, right, top, bottom } = margin;
+  const height = Math.round(Math.min(240, Math.max(170, width / 4)));
   const time = createScale(findTimes(history, nowMs), [left, width - right]);
   const length = createScale([1, findHighest(stream)], [height - bottom, top]);
   return pen.svg(
     'svg',
     { viewBox: `0 0 ${width} ${height}`, role: 'img', 'aria-label': describe(stream) },
-    drawAxes(pen, time, length),
+    drawAxes(pen, time, length, { width, height }),
     pen.svg('path', { class: 'band', d: traceBand(history, time, length) }),
     baseline === null
       ? null
@@ -95,9 +127,9 @@ function findHighest({ history, baseline }: StreamState): number {
   return 1 + 1.08 * (Math.max(1.9, baseline?.high ?? 1, ...values.filter(Number.isFinite)) - 1);
 }
 
-function drawAxes(pen: Pen, time: Scale, length: Scale): PageElement {
-  const { width, height, left, right, bottom } = size;
-  const { marks, step } = timeMarks(time, 4);
+function drawAxes(pen: Pen, time: Scale, length: Scale, { width, height }: Frame): PageElement {
+  const { left, right, bottom } = margin;
+  const { marks, step } = timeMarks(time, Math.max(2, Math.round(width / 115)));
   // The floor is always named: it is what a collapse falls to.
   const across = [1, ...roundMarks(length, 7).filter((mark) => mark > 1)].map((mark) => {
     const y = round(length.place(mark));

@@ -5,7 +5,7 @@ import { drawAction, drawAlarm, announce } from './event-items.js';
 import type { Filter } from './filter.js';
 import { everything, listChoices, select } from './filter.js';
 import { createKeptList } from './kept-list.js';
-import { drawStream } from './length-chart.js';
+import { chartWidth, drawStream } from './length-chart.js';
 import type { Memory } from './memory.js';
 import { actionKey, askSince, mostEvents, remember } from './memory.js';
 import type { Pen } from './pen.js';
@@ -66,6 +66,7 @@ export function start(browser: Browser): void {
       filter = { ...filter, [name]: part(`filter-${name}`).value };
       draw();
     });
+  browser.addEventListener('resize', draw);
   const pause = part('pause');
   pause.addEventListener('click', () => {
     const isPaused = pause.getAttribute('aria-pressed') !== 'true';
@@ -85,11 +86,12 @@ type Find = (id: string) => PageElement;
 
 function createLists(pen: Pen, part: Find): { show(memory: Memory, filter: Filter): void } {
   let nowMs = 0;
+  let width = 0;
   const streams = createKeptList<PageState['streams'][number]>(part('streams'), {
     key: ({ model, route }) => JSON.stringify([model, route]),
     // The axis of time moves on also when nothing happens, but not every second.
-    state: (stream) => JSON.stringify([stream, Math.floor(nowMs / 10_000)]),
-    draw: (stream) => drawStream(pen, stream, nowMs),
+    state: (stream) => JSON.stringify([stream, Math.floor(nowMs / 10_000), width]),
+    draw: (stream) => drawStream(pen, stream, nowMs, width),
   });
   const requests = createKeptList<Memory['requests'][number]>(
     part('requests'),
@@ -115,6 +117,7 @@ function createLists(pen: Pen, part: Find): { show(memory: Memory, filter: Filte
       nowMs = memory.state.nowMs;
       const view = select(memory, filter);
       const rows = view.requests.slice(0, mostRows);
+      width = chartWidth(part('streams').clientWidth, view.streams.length);
       streams.show(view.streams);
       requests.show(rows);
       alarms.show(view.alarms);
