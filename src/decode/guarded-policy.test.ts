@@ -136,6 +136,32 @@ describe('the guarded policy', () => {
     expect(left / 300).toBeLessThan(0.05 + 3 * Math.sqrt((0.05 * 0.95) / 300));
   });
 
+  it('passes over a drafter for which reading the prompt would cost too much, and charges no other for it', () => {
+    const takenAfter = (promptMs: number) => {
+      const taken: (number | undefined)[] = [];
+      const rungs = [0, 1, 2].map((drafter) => ({
+        ...ladder[0]!,
+        drafter,
+        readingShare: drafter === 1 ? 0.5 : 0,
+      }));
+      const policy = createGuardedPolicy(rungs, { onSwitch: ({ to }) => taken.push(to) });
+      let hasRead = false;
+      for (let step = 0; step < 100 && taken.length < 2; step++) {
+        const choice = policy.choose();
+        if (step === 0) policy.begin?.(promptMs);
+        const proposed = choice.policy === undefined ? 0 : 4;
+        const reading: number = choice.drafter === 1 && !hasRead ? promptMs / 2 : 0;
+        hasRead ||= reading > 0;
+        const draftMs = proposed / 4 + reading;
+        policy.learn(choice, { proposed, accepted: 0, depth: proposed, draftMs, verifyMs: 1 });
+        if (reading > 0) expect(taken).toEqual([1]);
+      }
+      return taken;
+    };
+    expect(takenAfter(14)).toEqual([1, 2]);
+    expect(takenAfter(18)[0]).toBe(2);
+  });
+
   it('is plain decoding without rungs, and refuses what is no budget', () => {
     const { drafters } = play(20, { rate: () => 1 }, {}, []);
     expect(share(drafters, undefined)).toBe(1);

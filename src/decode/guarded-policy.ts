@@ -12,7 +12,7 @@
  *   cost of all steps  <=  (1 + slowdown) x tokens  +  grant  +  cost of the dearest step        in plain steps
  *
  * whatever the drafts do. The dearest step is there because what a step costs is known when it has been made; reading the prompt
- * is not counted. A plain step is one that the same request would make at the same moment: in an engine what counts are the
+ * is not counted, for the first drafter as for any that takes over; one that would need more than another `grant` for it is passed over. A plain step is one that the same request would make at the same moment: in an engine what counts are the
  * passes that the request has a part in, with whoever else is in them, and not what it waits for. The promise is as good as the
  * clock: exact where passes of a kind take the same time, and otherwise off by a part no larger than that by which they scatter. Where
  * others come and go, what a draft costs changes and is seen with the next plain step, which comes the sooner the less drafts bring.
@@ -63,6 +63,8 @@ interface Choice extends DraftChoice {
   readonly rung: number | undefined;
   /** Steps that the drafter has not drafted in and has to read now, which is not the price of a draft. */
   readonly missed: number;
+  /** What reading the prompt is taken to cost it now, in plain steps. */
+  readonly reading: number;
 }
 
 /** Plain steps, which measure what drafts are compared with, come at least so often; sooner where drafts bring little. */
@@ -97,16 +99,14 @@ export function createGuardedPolicy(ladder: readonly Rung[], options: GuardedOpt
 
   const drafterOf = (place: number): number => ladder[place]?.drafter ?? 0;
   const missedBy = (place: number): number => step - 1 - (lastSteps.get(drafterOf(place)) ?? 0);
-  /** What a drafter has to read first: the whole prompt where it has not drafted before, but for the one that begins. */
-  const readingOf = (place: number): number => {
+  /** What the prompt costs a drafter that has not read it yet. */
+  const promptCostOf = (place: number): number => {
     const drafter = drafterOf(place);
-    const isUnread = !lastSteps.has(drafter) && drafter !== drafterOf(0);
-    const prompt = isUnread
-      ? (readMs * (ladder[place]!.readingShare ?? 0)) / (prices.plainMs ?? Infinity)
-      : 0;
-    return prompt + missedBy(place) * prices.readingOf(place);
+    if (lastSteps.has(drafter) || drafter === drafterOf(0) || prices.plainMs === undefined) return 0;
+    return (readMs * (ladder[place]!.readingShare ?? 0)) / prices.plainMs;
   };
-  const priceOf = (place: number): number => (prices.priceOf(place) ?? unknownCost) + readingOf(place);
+  const priceOf = (place: number): number =>
+    (prices.priceOf(place) ?? unknownCost) + missedBy(place) * prices.readingOf(place);
   /** The worst a draft can bring is the one token that a plain step brings, too. */
   const canPay = (place: number, reserve: number): boolean =>
     account - reserve >= priceOf(place) - (1 + slowdown);
@@ -121,9 +121,10 @@ export function createGuardedPolicy(ladder: readonly Rung[], options: GuardedOpt
   const leave = (reason: 'evidence' | 'account' | 'probe-failed'): void => {
     const isProbe = probe.left > 0;
     probe.left = 0;
-    const next = isProbe || rung === undefined || rung + 1 >= ladder.length ? undefined : rung + 1;
-    move(next, isProbe ? 'probe-failed' : reason);
-    if (next !== undefined) return;
+    const from = isProbe || rung === undefined ? ladder.length : rung + 1;
+    const next = ladder.findIndex((_, place) => place >= from && promptCostOf(place) <= grant);
+    move(next < 0 ? undefined : next, isProbe ? 'probe-failed' : reason);
+    if (next >= 0) return;
     probe.next = step + probe.wait;
     probe.wait = Math.min(2 * probe.wait, latestProbe);
   };
@@ -146,15 +147,18 @@ export function createGuardedPolicy(ladder: readonly Rung[], options: GuardedOpt
         move(0, 'probe');
       }
       while (rung !== undefined && !canPay(rung, probe.left > 0 ? 0 : reserveOf(rung))) leave('account');
-      if (rung === undefined || isPlainDue(rung)) return { policy: undefined, rung: undefined, missed: 0 };
+      if (rung === undefined || isPlainDue(rung))
+        return { policy: undefined, rung: undefined, missed: 0, reading: 0 };
       const { policy, drafter } = ladder[rung]!;
       if (drafter !== undefined) use?.(drafter);
-      return { policy, rung, missed: missedBy(rung), ...(drafter === undefined ? {} : { drafter }) };
+      const needs = { missed: missedBy(rung), reading: promptCostOf(rung) };
+      return { policy, rung, ...needs, ...(drafter === undefined ? {} : { drafter }) };
     },
     learn(made: DraftChoice, outcome: StepOutcome) {
       const choice = made as Choice;
       const cost = prices.learn(choice.rung, outcome.own ?? outcome, outcome.proposed, choice.missed);
-      const gain = (1 + slowdown) * (outcome.accepted + 1) - cost;
+      const charged = Math.max(cost - choice.reading, Math.min(cost, 1));
+      const gain = (1 + slowdown) * (outcome.accepted + 1) - charged;
       account = Math.min(account + gain, mostGrants * grant);
       Object.assign(
         since,
