@@ -47,6 +47,8 @@ export const settingsSchema = z.strictObject({
   /** Updates between two such measurements, and between two saved states. */
   validateEvery: count,
   saveEvery: count,
+  /** Bytes on the disk for the target's states, which are then computed once; 0: for every batch. */
+  keepStates: z.int().min(0),
   /** Measurements without a better one after which the run ends; 0: never. */
   patience: z.int().min(0),
   seed: z.int(),
@@ -59,6 +61,7 @@ const common = {
   ...{ depth: 1, labels: 'soft', decay: 1, featureWeight: 0, labelWeight: 1, noise: 0 },
   ...{ maxTokens: 512, maxNewTokens: 192, temperature: 0, generate: true },
   ...{ validation: 0.02, validationTexts: 64, chain: 4, validateEvery: 200, saveEvery: 100, patience: 0 },
+  keepStates: 0,
   seed: 0,
 } as const satisfies TrainSettings;
 

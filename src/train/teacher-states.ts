@@ -1,18 +1,25 @@
-/** What the frozen target says about a batch of texts: its features, and the taps that a drafter reads. */
+/**
+ * What the frozen target says about a batch of texts: its features, and the taps that a drafter reads. With a store, each
+ * text's states are computed once and read from the disk in later epochs; rows of padding are zeros then, which no row
+ * of a text sees.
+ */
 import { concatenate } from '../graph/operations/shaping.js';
 import type { Tensor } from '../graph/tensor.js';
 import { embedTokens, runDecoder } from '../model/decoder.js';
-import type { MixedValues, Program, TensorValue } from '../runtime/program.js';
-import type { Pair } from './training-graph.js';
+import type { MixedValues, Program } from '../runtime/program.js';
+import { bufferOf, float32, int32 } from '../runtime/program.js';
+import type { StateStore } from './state-store.js';
+import type { Pair, TextBatch } from './training-graph.js';
 import { contextInputs, declareContext, tokensInput } from './training-graph.js';
 
 export class TeacherStates {
   private constructor(
     private readonly pair: Pair,
     private readonly program: Program,
+    private readonly store: StateStore | undefined,
   ) {}
 
-  static async create(pair: Pair): Promise<TeacherStates> {
+  static async create(pair: Pair, store?: StateStore): Promise<TeacherStates> {
     const { target, drafter } = pair;
     const { configuration, scope } = target;
     const { features, taps } = runDecoder(
@@ -23,22 +30,72 @@ export class TeacherStates {
     );
     const outputs: Record<string, Tensor> = { features };
     if (taps.length > 0) outputs.taps = concatenate(taps, -1);
-    return new TeacherStates(pair, await target.runtime.compile(outputs, [target.weights]));
+    return new TeacherStates(pair, await target.runtime.compile(outputs, [target.weights]), store);
   }
 
-  /** features [batch, row, hidden] and taps [batch, row, taps * hidden], which stay with the runtime. */
-  async read(tokens: TensorValue): Promise<MixedValues> {
+  /** features [batch, row, hidden] and taps [batch, row, taps * hidden] */
+  async read(batch: TextBatch): Promise<MixedValues> {
+    const { exampleIds } = batch;
+    if (this.store === undefined || exampleIds === undefined) return this.compute(batch);
+    return this.readKept(this.store, batch, exampleIds);
+  }
+
+  /** They stay with the runtime. */
+  private async compute({ tokens, shape }: TextBatch): Promise<MixedValues> {
     const { target, drafter } = this.pair;
-    const [, length] = tokens.shape as [number, number];
     const { slidingWindow } = target.configuration;
-    const inputs = { tokens, ...contextInputs('', target.rotary, length, slidingWindow) };
+    const inputs = {
+      tokens: int32(tokens, shape),
+      ...contextInputs('', target.rotary, shape[1], slidingWindow),
+    };
     return this.program.run(inputs, {
       features: 'runtime',
       ...(drafter.taps.length === 0 ? {} : { taps: 'runtime' as const }),
     });
   }
 
+  private async readKept(store: StateStore, batch: TextBatch, ids: readonly string[]): Promise<MixedValues> {
+    const { target, drafter } = this.pair;
+    const { hiddenSize } = target.configuration;
+    const [count, length] = batch.shape;
+    const widths = { features: hiddenSize, taps: drafter.taps.length * hiddenSize };
+    const parts = (Object.keys(widths) as (keyof typeof widths)[]).filter((part) => widths[part] > 0);
+    const isThere = ids.every((id) => parts.every((part) => store.has(`${part} ${id}`)));
+    const computed = isThere ? undefined : await this.compute(batch);
+    const states: Record<string, ReturnType<typeof float32>> = {};
+    for (const part of parts) {
+      const width = widths[part];
+      const all = new Float32Array(count * length * width);
+      const fresh = computed === undefined ? undefined : await bufferOf(computed, part).read();
+      for (let text = 0; text < count; text++) {
+        const key = `${part} ${ids[text]!}`;
+        const rows = countRows(batch, text);
+        const start = text * length * width;
+        const kept =
+          store.get(key)?.states ??
+          (fresh === undefined
+            ? undefined
+            : store.put(key, fresh.slice(start, start + rows * width), [rows, width]));
+        // An entry that was damaged is found out only now.
+        if (kept === undefined) return this.readKept(store, batch, ids);
+        all.set(kept, start);
+      }
+      states[part] = float32(all, [count, length, width]);
+    }
+    freeStates(computed ?? {});
+    return states;
+  }
+
   async dispose(): Promise<void> {
     await this.program.dispose();
   }
+}
+
+export function freeStates(states: MixedValues): void {
+  for (const value of Object.values(states)) if ('buffer' in value) value.buffer.free();
+}
+
+/** Up to the last learnt token: what follows is padding, or read by nobody. */
+function countRows({ weights, shape: [, length] }: TextBatch, text: number): number {
+  return weights.subarray(text * length, (text + 1) * length).lastIndexOf(1) + 1;
 }

@@ -10,6 +10,7 @@ import { readParameters } from './parameters.js';
 import { saveDrafter } from './saved-drafter.js';
 import type { TrainSettings } from './settings.js';
 import { objectiveOf } from './settings.js';
+import { StateStore } from './state-store.js';
 import { Trainer } from './trainer.js';
 import type { TextBatch } from './training-graph.js';
 import type { LogLine } from './training-log.js';
@@ -48,9 +49,17 @@ export async function trainDrafter(training: DrafterTraining): Promise<TrainedDr
   const drafter = await loadDrafter(start, { target: target.model, tokenizer: target.tokenizer, ...cache });
   const pair = { target: target.model, drafter };
   const values = await readParameters(drafter);
-  const { weightDecay, clip, seed } = settings;
+  const { weightDecay, clip, seed, keepStates } = settings;
+  // The run knows its target and its data: what is left to tell states apart is which of them the drafter reads.
+  const store =
+    keepStates === 0
+      ? undefined
+      : StateStore.open(join(folder, 'states.bin'), {
+          ...{ limitBytes: keepStates, identity: `taps ${drafter.taps.join()}` },
+          ...(cache.onNotice === undefined ? {} : { onNotice: cache.onNotice }),
+        });
   const trainer = await Trainer.create(pair, values, {
-    ...{ objective: objectiveOf(settings), adam: { ...adamDefaults, weightDecay, clip }, seed },
+    ...{ objective: objectiveOf(settings), adam: { ...adamDefaults, weightDecay, clip }, seed, store },
   });
   const keep = async (name: string): Promise<void> => {
     const trained = await trainer.buffers.read(['parameter']);
@@ -95,5 +104,6 @@ export async function trainDrafter(training: DrafterTraining): Promise<TrainedDr
     return { ended, progress, parameterCount, log: log.lines };
   } finally {
     await trainer.dispose();
+    store?.close();
   }
 }

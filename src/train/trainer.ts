@@ -16,7 +16,8 @@ import type { Objective } from './losses.js';
 import { buildChoices, buildLoss, labelInputs } from './losses.js';
 import { allSlots, keptSlots, ParameterBuffers, slotName } from './parameter-buffers.js';
 import type { ParameterValues } from './parameter-buffers.js';
-import { TeacherStates } from './teacher-states.js';
+import type { StateStore } from './state-store.js';
+import { freeStates, TeacherStates } from './teacher-states.js';
 import type { Pair, TextBatch } from './training-graph.js';
 import { contextInputs } from './training-graph.js';
 
@@ -25,6 +26,8 @@ export interface TrainerOptions {
   readonly adam: AdamOptions;
   /** Of the noise on features. */
   readonly seed: number;
+  /** Where the target's states are kept; they are computed for every batch without it. */
+  readonly store?: StateStore | undefined;
 }
 
 export interface BatchLoss {
@@ -67,7 +70,7 @@ export class Trainer {
     const trainer = new Trainer(
       pair,
       options,
-      await TeacherStates.create(pair),
+      await TeacherStates.create(pair, options.store),
       await compileFed(pair, outputs, names),
       await pair.target.runtime.compile(buildUpdate(shapes, options.adam)),
       shapes,
@@ -81,7 +84,7 @@ export class Trainer {
   /** Adds the gradients of a batch to the sums. `step` tells the noise of one batch from that of another. */
   async accumulate(batch: TextBatch, step: number): Promise<BatchLoss> {
     const { objective, seed } = this.options;
-    const states = await this.teacher.read(int32(batch.tokens, batch.shape));
+    const states = await this.teacher.read(batch);
     const inputs = {
       ...{ ...this.batchInputs(batch), ...states, ...labelInputs(this.pair, batch) },
       ...(objective.noise > 0
@@ -124,7 +127,7 @@ export class Trainer {
   /** [level] the most likely draft at each row, in the drafter's vocabulary. [batch, row - 2 - level] */
   async choose(batch: TextBatch, depth: number): Promise<readonly Int32Array[]> {
     const program = await this.compileChooser(depth);
-    const states = await this.teacher.read(int32(batch.tokens, batch.shape));
+    const states = await this.teacher.read(batch);
     const inputs = { ...this.batchInputs(batch), ...states, ...this.buffers.residents(['parameter']) };
     const names = levelNames(depth);
     const outputs = await program.run(pickInputs(program, inputs), names);
@@ -192,10 +195,6 @@ const nameLevels = (levels: readonly Tensor[]): NamedTensors =>
 /** A drafter need not read everything that a batch has. */
 function pickInputs(program: Program, given: MixedValues): MixedValues {
   return Object.fromEntries(program.inputs.map(({ name }) => [name, given[name]!]));
-}
-
-function freeStates(states: MixedValues): void {
-  for (const value of Object.values(states)) if ('buffer' in value) value.buffer.free();
 }
 
 /** Uniform, as EAGLE was trained. */

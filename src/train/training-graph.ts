@@ -27,6 +27,8 @@ export interface TextBatch {
   /** 1 where a token is to be learnt, 0 in prompts and padding. */
   readonly weights: Float32Array; // [batch, position]
   readonly shape: readonly [number, number];
+  /** One for each text, by which its states are kept. */
+  readonly exampleIds?: readonly string[];
 }
 
 export const batch = symbol('batch');
