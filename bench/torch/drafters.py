@@ -20,7 +20,8 @@ class States:
     embeddings: torch.Tensor  # [batch, position, hidden]
     features: torch.Tensor  # [batch, position, hidden], behind the final norm
     residuals: list  # [layer] the residual stream before it, [batch, position, hidden]
-    logits: Optional[torch.Tensor] = None  # [batch, position, vocabulary]
+    distribution: Optional[torch.Tensor] = None  # [batch, position, draft vocabulary], of the token behind
+    is_inside: Optional[torch.Tensor] = None  # [batch, position] whether the likeliest of all can be drafted
 
 
 def linear(weights, name, x):

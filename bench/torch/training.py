@@ -43,7 +43,11 @@ class Learner:
         with torch.no_grad():
             states = self.target.read(tokens)
             if self.objective['labels'] == 'soft':
-                states.logits = self.target.project(states.features)
+                logits = self.target.project(states.features)
+                if hasattr(self.drafter, 'target_tokens'):
+                    states.is_inside = torch.isin(logits.argmax(-1), self.drafter.target_tokens)
+                    logits = logits[..., self.drafter.target_tokens]
+                states.distribution = logits.softmax(-1)
         return states
 
     def losses(self, states, weights):
@@ -57,12 +61,9 @@ class Learner:
             if objective['labels'] == 'tokens':
                 surprise = F.nll_loss(log_q.transpose(1, 2), states.tokens[:, 2 + level :], reduction='none')
             else:
-                at = states.logits[:, 1 + level : -1]
-                if hasattr(self.drafter, 'target_tokens'):
-                    drawn = self.drafter.target_tokens
-                    counted = counted * torch.isin(at.argmax(-1), drawn)
-                    at = at[..., drawn]
-                surprise = -(at.softmax(-1) * log_q).sum(-1)
+                surprise = -(states.distribution[:, 1 + level : -1] * log_q).sum(-1)
+                if states.is_inside is not None:
+                    counted = counted * states.is_inside[:, 1 + level : -1]
             levels.append((surprise * counted).sum())
         loss = sum(objective['labelWeight'] * objective['decay'] ** level * value for level, value in enumerate(levels))
         if objective['featureWeight'] > 0 and features is not None:
