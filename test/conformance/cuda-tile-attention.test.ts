@@ -66,13 +66,18 @@ describe.skipIf(findCompiler() === undefined)('attention on tensor cores', () =>
   });
   afterAll(() => runtime!.dispose());
 
-  async function compare(outputs: NamedTensors, packed: boolean, sizes: readonly Record<string, number>[]) {
+  async function compare(
+    outputs: NamedTensors,
+    packed: boolean,
+    sizes: readonly Record<string, number>[],
+    allowed = tolerance,
+  ) {
     const expected = await oracle.compile(outputs);
     const program = await runtime!.compile(outputs, [], { packed });
     for (const size of sizes) {
       const inputs = drawValues(outputs, size, {}, `tiles ${JSON.stringify(size)}`);
       const before = { ...counts! };
-      expectClose(await program.run(inputs), await expected.run(inputs), tolerance);
+      expectClose(await program.run(inputs), await expected.run(inputs), allowed);
       expect(counts!.products).toBe(before.products);
     }
     await program.dispose();
@@ -92,12 +97,15 @@ describe.skipIf(findCompiler() === undefined)('attention on tensor cores', () =>
     ]);
   });
 
-  it('sees the same in many sequences, whose warps share no rows', async () => {
-    const outputs = build({ segments: ['shared', 'own'], heads: 16, keyValueHeads: 16, size: 32 });
-    await compare(outputs, false, [
-      { batch: 17, position: 18, past: 33 },
-      { batch: 3, position: 9, past: 2 },
-    ]);
+  it('sees the same in many sequences', async () => {
+    const outputs = build({ segments: ['shared', 'own'], heads: 4, keyValueHeads: 2, size: 64 });
+    const sizes = [
+      { batch: 3, position: 18, past: 33 },
+      { batch: 2, position: 70, past: 131 },
+      { batch: 2, position: 9, past: 2 },
+    ];
+    // Halves, as products of the graph round them.
+    await compare(outputs, false, sizes, { relative: 1e-2, absolute: 1e-2 });
   });
 
   it('sees nothing of what is masked, were it all that a warp has', async () => {
@@ -142,8 +150,8 @@ describe.skipIf(findCompiler() === undefined)('attention on tensor cores', () =>
     const inputs = drawValues(outputs, { batch: 4, position: 21 }, {}, 'layer');
     const before = { ...counts! };
     const found = await program.run(inputs);
-    // The rounded rows, rotated keys, attention.
-    expect(counts!.kernels - before.kernels).toBe(3);
+    // The rounded rows, and attention, which rotates queries and keys.
+    expect(counts!.kernels - before.kernels).toBe(2);
     expectClose(found, await expected.run(inputs), { relative: 2e-2, absolute: 2e-2 });
     await program.dispose();
   });

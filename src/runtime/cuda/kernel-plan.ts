@@ -105,18 +105,18 @@ export interface Writing {
   readonly result: KernelOperand;
 }
 
-/** @param bound threads of a block at most, where the compiler should use all registers that those leave */
+/** @param bounds threads of a block at most, and blocks of a processor, where the compiler should use all registers that those leave */
 export function writeKernel(
   result: KernelOperand,
   find: FindOperand,
   threads: ThreadNeed,
   write: (writing: Writing) => void,
-  bound?: number,
+  ...bounds: readonly number[]
 ): KernelPlan {
   const writeText = (text: KernelText): void => {
     write({ text, code: new ElementCode(text, find), result });
   };
-  return finishKernel([result], threads, writeText, bound);
+  return finishKernel([result], threads, writeText, ...bounds);
 }
 
 /** The same with several results, for kernels that find their operands by themselves. */
@@ -124,18 +124,13 @@ export function finishKernel(
   results: readonly KernelOperand[],
   threads: ThreadNeed,
   write: (text: KernelText) => void,
-  ...bounds: readonly (number | undefined)[]
+  ...bounds: readonly number[]
 ): KernelPlan {
   const text = new KernelText();
   write(text);
   const written = new Set(results.map(({ key }) => key));
   return {
-    write: (name) =>
-      text.finish(
-        name,
-        written,
-        bounds.filter((bound) => bound !== undefined),
-      ),
+    write: (name) => text.finish(name, written, bounds),
     operands: text.operands,
     symbols: text.symbols,
     threads,

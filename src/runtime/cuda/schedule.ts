@@ -12,6 +12,8 @@ import type { ElementType, FloatType } from './device.js';
 import { isWrittenInPlace } from './element-code.js';
 import { manyRows, planAttention } from './attention-kernel.js';
 import { fuseAddends } from './addend-plan.js';
+import type { HalfProduct } from './batch-attention-kernel.js';
+import { isPlainRotation, planBatchAttention } from './batch-attention-kernel.js';
 import { fuseFewRows } from './few-rows-plan.js';
 import { rootOf } from './memory-root.js';
 import type { KernelPlan } from './kernel-plan.js';
@@ -100,7 +102,8 @@ class Scheduler {
     for (const tensor of this.order) {
       const { operation, inputs } = tensor;
       // Attention reads each query once, and may as well compute it.
-      const inMemory = operation === 'attention' ? inputs.slice(1) : inputs;
+      const inMemory =
+        operation === 'attention' ? inputs.slice(1).filter((side) => !this.isTurnedThere(side)) : inputs;
       if (operation === 'contract' || operation === 'attention')
         for (const side of inMemory) resident.add(rootOf(side));
       if (operation === 'rotate') resident.add(rootOf(inputs[0]!));
@@ -113,6 +116,18 @@ class Scheduler {
       if (!isCheap(root)) resident.add(root);
     }
     return resident;
+  }
+
+  /** Whether attention of many sequences rotates it by itself: each is read once there. */
+  private isTurnedThere(side: Tensor): boolean {
+    const { fewRows, tensorCores } = this.options;
+    const [, ...angles] = rootOf(side).inputs;
+    return (
+      tensorCores &&
+      !fewRows &&
+      isPlainRotation(side) &&
+      angles.every(({ operation }) => operation === 'input')
+    );
   }
 
   private isTable(tensor: Tensor): boolean {
@@ -162,11 +177,11 @@ class Scheduler {
     const { fewRows, tensorCores } = this.options;
     const isTiled = tensorCores && isTileable(tensor);
     if (isTiled && !fewRows) {
-      const plan = planTileAttention(tensor, result, find, 'many sequences');
+      const plan = planBatchAttention(tensor, result, find, this.productType as HalfProduct);
       return { kind: 'kernel', plan, result, isMap: false };
     }
     const plan = isTiled
-      ? planTileAttention(tensor, result, find, 'one sequence')
+      ? planTileAttention(tensor, result, find)
       : planAttention(tensor, result, find, 'many');
     const other = { plan, from: manyRows, length: tensor.shape[1]! };
     return { kind: 'kernel', plan: planAttention(tensor, result, find, 'few'), other, result, isMap: false };

@@ -8,17 +8,18 @@
  * Queries, keys, values and weights are rounded to 10 bits behind the point, and everything else is float32.
  */
 import type { Tensor, TensorOf } from '../../graph/tensor.js';
-import { countElements, multiplyDimensions } from '../../graph/dimension.js';
-import { lanesOf } from '../../graph/operations/attention-view.js';
-import type { ElementCode, FindOperand } from './element-code.js';
+import { countElements } from '../../graph/dimension.js';
+import type { FindOperand } from './element-code.js';
 import type { KernelPlan } from './kernel-plan.js';
 import { writeKernel } from './kernel-plan.js';
 import type { KernelOperand, KernelText } from './kernel-text.js';
 import { rootOf } from './memory-root.js';
-import { storeEight } from './wide-kernels.js';
+import type { TileWriting } from './tile-softmax.js';
+import { declareSizes, declareTile, tileRows, writeSoftmax } from './tile-softmax.js';
+import { storeEight } from './wide-elements.js';
 
-/** Rows of a warp. */
-const tileRows = 16;
+/** Warps of a block, and columns that a warp weighs at once. */
+const [warps, chunk] = [8, 32];
 /** Tiles of a block at most: as many as there is shared memory for their queries. */
 const mostTiles = 4;
 /** Between two rows of queries in shared memory lie so many floats more, so that lanes read from different banks. */
@@ -27,15 +28,6 @@ const spacing = 4;
 const busyTiles = 512;
 /** What fits into the registers of a thread. */
 const largestSize = 128;
-
-export type TileForm = keyof typeof forms;
-/** Warps of a block, and columns that a warp weighs at once. */
-const forms = {
-  /** One sequence or a few: what is read ahead counts. */
-  'one sequence': { warps: 8, chunk: 32 },
-  /** Many short sequences: what is computed in vain counts. */
-  'many sequences': { warps: 4, chunk: 16 },
-} as const;
 
 export function isTileable({ attributes: { segments }, shape }: TensorOf<'attention'>): boolean {
   const size = shape.at(-1)!;
@@ -47,25 +39,12 @@ export function isTileable({ attributes: { segments }, shape }: TensorOf<'attent
   );
 }
 
-interface TileWriting {
-  readonly text: KernelText;
-  readonly code: ElementCode;
-  readonly tensor: TensorOf<'attention'>;
-  readonly result: KernelOperand;
-  readonly size: number;
-  readonly warps: number;
-  readonly chunk: number;
-  readonly place: (side: Tensor) => KernelOperand;
-}
-
 export function planTileAttention(
   tensor: TensorOf<'attention'>,
   result: KernelOperand,
   find: FindOperand,
-  form: TileForm,
 ): KernelPlan {
   const [batch, position, heads, size] = tensor.shape;
-  const { warps, chunk } = forms[form];
   const parts = { length: position!, each: tileRows, most: Infinity };
   const count = countElements([batch!, heads!]);
   const need = { kind: 'blocks', count, block: 32 * warps, parts } as const;
@@ -75,8 +54,7 @@ export function planTileAttention(
     need,
     ({ text, code }) => {
       const place = (side: Tensor): KernelOperand => find(rootOf(side))!;
-      const sizes = { size: size as number, warps, chunk };
-      const writing: TileWriting = { text, code, tensor, result, place, ...sizes };
+      const writing: TileWriting = { text, code, tensor, result, place, size: size as number, chunk };
       declare(writing);
       text.block('for (int item = blockIdx.x; item < items; item += gridDim.x)', () => {
         declareItem(writing);
@@ -98,24 +76,14 @@ export function planTileAttention(
   );
 }
 
-function declare({ text, tensor, size, warps }: TileWriting): void {
-  const [batch, position, heads] = tensor.shape;
-  const [, mask] = tensor.inputs;
-  const { keyValueHeads } = tensor.attributes;
+function declare(writing: TileWriting): void {
+  const { text, tensor, size } = writing;
   const partSize = (size / 2 + 4) * 32;
   const room = Math.max(mostTiles * tileRows * (size + spacing), (warps / 2) * partSize);
   text.line(`__shared__ float4 room[${room / 4}];`);
   text.line(`float (*const joined)[${partSize}] = (float (*)[${partSize}])room;`);
-  text.line(`const int rows = ${text.dimension(position!)};`);
-  text.line(`const int heads = ${text.dimension(heads!)};`);
-  text.line(`const int keyHeads = ${text.dimension(multiplyDimensions(lanesOf(mask!), keyValueHeads))};`);
-  text.line(`const int columns = ${text.dimension(mask!.shape.at(-1)!)};`);
-  text.line('const int warp = threadIdx.x / 32;');
-  text.line('const int lane = threadIdx.x % 32;');
-  text.line('const int g = lane / 4;');
-  text.line('const int t = lane % 4;');
-  text.line(`const int tiles = (rows + ${tileRows - 1}) / ${tileRows};`);
-  const all = `${text.dimension(batch!)} * heads`;
+  declareSizes(writing);
+  const all = `${text.dimension(tensor.shape[0]!)} * heads`;
   text.line(`const int tilesOfBlock = ${all} * tiles < ${busyTiles} ? 1 : min(tiles, ${mostTiles});`);
   text.line(`int parts = ${warps};`);
   text.line(`while (parts * tilesOfBlock > ${warps}) parts /= 2;`);
@@ -123,34 +91,19 @@ function declare({ text, tensor, size, warps }: TileWriting): void {
   text.line(`const int items = ${all} * groups;`);
 }
 
-function declareItem({ text, tensor, size }: TileWriting): void {
-  const { heads: headsOfLane, keyValueHeads } = tensor.attributes;
-  const [, mask] = tensor.inputs;
+function declareItem(writing: TileWriting): void {
+  const { text } = writing;
   text.line('const int head = item % heads;');
   text.line('const int sequence = item / (heads * groups);');
   text.line('const int firstTile = item / heads % groups * tilesOfBlock;');
   text.line('const int tile = firstTile + warp % tilesOfBlock;');
   text.line('const int part = warp / tilesOfBlock;');
   text.line('const bool isBusy = part < parts && tile < tiles;');
-  text.line(`const int row0 = ${tileRows} * tile + g;`);
-  text.line('const int row1 = row0 + 8;');
-  // Rows that are not there repeat the last one and are not stored.
-  text.line('const int read0 = min(row0, rows - 1);');
-  text.line('const int read1 = min(row1, rows - 1);');
-  text.line(`const int laneOf = head / ${headsOfLane};`);
-  text.line(`const int commonHead = (head % ${headsOfLane}) / ${headsOfLane / keyValueHeads};`);
-  text.line(`const int keyHead = laneOf * ${keyValueHeads} + commonHead;`);
-  for (const r of [0, 1]) {
-    const row = mask!.shape.length === 4 ? `(laneOf * rows + read${r})` : `read${r}`;
-    text.line(`const long long mask${r} = (long long)${row} * columns;`);
-  }
-  text.line('float top[2] = {-INFINITY, -INFINITY};');
-  text.line('float powers[2] = {};');
-  text.line(`float mixed[${size / 8}][4] = {};`);
+  declareTile(writing);
 }
 
 /** Queries of all tiles of the block into shared memory, where each is computed once. */
-function writeQueries({ text, code, tensor, size, warps }: TileWriting): void {
+function writeQueries({ text, code, tensor, size }: TileWriting): void {
   const all = `${tileRows * size} * tilesOfBlock`;
   text.block(`for (int i = threadIdx.x; i < ${all}; i += ${32 * warps})`, () => {
     text.line(`const int place = i % ${size};`);
@@ -178,7 +131,7 @@ function readQueries({ text, size }: TileWriting): void {
 }
 
 function writeSegment(writing: TileWriting, index: number): void {
-  const { text, tensor, size, chunk, place } = writing;
+  const { text, tensor, size, place } = writing;
   const { segments, keyValueHeads } = tensor.attributes;
   const [keys, values] = [tensor.inputs[2 + 2 * index]!, tensor.inputs[3 + 2 * index]!];
   const kind = segments[index]!;
@@ -213,7 +166,7 @@ function writeSegment(writing: TileWriting, index: number): void {
           }
         });
       });
-      writeSoftmax(writing);
+      writeSoftmax(writing, (power) => `toTensorCore(${power})`);
       eachGroup(() => {
         text.line('const int column = first + 8 * n + 2 * t;');
         text.line('#pragma unroll');
@@ -231,49 +184,6 @@ function writeSegment(writing: TileWriting, index: number): void {
     text.line(`chunksBefore += (length + ${chunk - 1}) / ${chunk};`);
     text.line('before += length;');
   });
-}
-
-/** Scores become powers below the largest so far, and what was mixed before shrinks with it. */
-function writeSoftmax({ text, tensor, size, chunk, place }: TileWriting): void {
-  const mask = place(tensor.inputs[1]!);
-  const each = (write: () => void): void => {
-    text.line('#pragma unroll');
-    text.block(`for (int n = 0; n < ${chunk / 8}; n++)`, () => {
-      text.line('#pragma unroll');
-      text.block('for (int e = 0; e < 2; e++)', write);
-    });
-  };
-  text.line('float higher[2] = {top[0], top[1]};');
-  each(() => {
-    text.line('const int column = first + 8 * n + 2 * t + e;');
-    text.line('const int at = before + min(column, length - 1);');
-    for (const r of [0, 1]) {
-      const masked = `score[n][${2 * r} + e] + ${text.load(mask, `mask${r} + at`)}`;
-      text.line(`score[n][${2 * r} + e] = column < length ? ${masked} : -INFINITY;`);
-      text.line(`higher[${r}] = fmaxf(higher[${r}], score[n][${2 * r} + e]);`);
-    }
-  });
-  text.line('float shrink[2], zero[2];');
-  text.line('#pragma unroll');
-  text.block('for (int r = 0; r < 2; r++)', () => {
-    for (const step of [1, 2])
-      text.line(`higher[r] = fmaxf(higher[r], __shfl_xor_sync(0xffffffffu, higher[r], ${step}));`);
-    // A row may have seen nothing yet.
-    text.line('zero[r] = higher[r] == -INFINITY ? 0.0f : higher[r];');
-    text.line('shrink[r] = expf(top[r] - zero[r]);');
-    text.line('top[r] = higher[r];');
-    text.line('powers[r] *= shrink[r];');
-  });
-  each(() => {
-    for (const r of [0, 1]) {
-      text.line(`const float power${r} = expf(score[n][${2 * r} + e] - zero[${r}]);`);
-      text.line(`powers[${r}] += power${r};`);
-      text.line(`score[n][${2 * r} + e] = toTensorCore(power${r});`);
-    }
-  });
-  text.line('#pragma unroll');
-  text.line(`for (int i = 0; i < ${size / 8}; i++)`);
-  text.line('  for (int e = 0; e < 4; e++) mixed[i][e] *= shrink[e / 2];');
 }
 
 /** Halves of the warps that share rows hand what they have to the other half, until one of them has it all. */

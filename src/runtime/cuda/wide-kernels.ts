@@ -9,9 +9,9 @@ import type { FindOperand } from './element-code.js';
 import { ElementCode, isElementwise } from './element-code.js';
 import type { KernelPlan } from './kernel-plan.js';
 import { finishKernel } from './kernel-plan.js';
-import type { KernelOperand, KernelText } from './kernel-text.js';
-import { narrow } from './kernel-text.js';
+import type { KernelOperand } from './kernel-text.js';
 import { rootOf } from './memory-root.js';
+import { loadEight, storeEight, storeFour } from './wide-elements.js';
 
 /** Elements of a thread at a time. */
 const together = 8;
@@ -99,8 +99,7 @@ export function planWideNorm(
       text.line('#pragma unroll');
       text.block(`for (int i = 0; i < ${kept}; i++)`, () => {
         text.line(`const int at = threadIdx.x + ${block} * i;`);
-        text.line(`if (at >= ${width / 4}) break;`);
-        write();
+        text.block(`if (at < ${width / 4})`, write);
       });
     };
     each(() => {
@@ -116,55 +115,3 @@ export function planWideNorm(
     });
   });
 }
-
-/** Eight elements from the one at 8 * at on. */
-function loadEight(text: KernelText, operand: KernelOperand, at: string): readonly string[] {
-  const pointer = text.pointer(operand);
-  const fields = ['x', 'y', 'z', 'w'];
-  if (operand.type === 'float32' || operand.type === 'int32') {
-    const vector = operand.type === 'float32' ? 'float4' : 'int4';
-    return [0, 1].flatMap((half) => {
-      const name = text.name('wide');
-      text.line(`const ${vector} ${name} = ((const ${vector}*)${pointer})[2 * ${at} + ${half}];`);
-      return fields.map((field) => `${name}.${field}`);
-    });
-  }
-  const name = text.name('wide');
-  const convert = operand.type === 'bfloat16' ? 'fromBfloat16' : 'fromFloat16';
-  text.line(`const uint4 ${name} = ((const uint4*)${pointer})[${at}];`);
-  return fields.flatMap((field) =>
-    ['', ' >> 16'].map((shift) =>
-      text.define('float', `${convert}((unsigned short)(${name}.${field}${shift}))`),
-    ),
-  );
-}
-
-function storeFour(text: KernelText, operand: KernelOperand, at: string, values: readonly string[]): void {
-  const pointer = text.pointer(operand);
-  if (operand.type === 'float32' || operand.type === 'int32') {
-    const vector = operand.type === 'float32' ? 'float4' : 'int4';
-    text.line(`*(${vector}*)(${pointer} + ${at}) = ${vector}{${values.join(', ')}};`);
-    return;
-  }
-  const pairs = [0, 2].map((first) => pairOf(operand, values[first]!, values[first + 1]!));
-  text.line(`*(uint2*)(${pointer} + ${at}) = uint2{${pairs.join(', ')}};`);
-}
-
-/** Eight elements from the one at this place on, which is a multiple of eight. */
-export function storeEight(
-  text: KernelText,
-  operand: KernelOperand,
-  at: string,
-  values: readonly string[],
-): void {
-  if (operand.type === 'float32' || operand.type === 'int32') {
-    storeFour(text, operand, at, values.slice(0, 4));
-    storeFour(text, operand, `${at} + 4`, values.slice(4));
-    return;
-  }
-  const pairs = [0, 2, 4, 6].map((first) => pairOf(operand, values[first]!, values[first + 1]!));
-  text.line(`*(uint4*)(${text.pointer(operand)} + ${at}) = uint4{${pairs.join(', ')}};`);
-}
-
-const pairOf = ({ type }: KernelOperand, first: string, second: string): string =>
-  `(unsigned)${narrow(type, first)} | (unsigned)${narrow(type, second)} << 16`;

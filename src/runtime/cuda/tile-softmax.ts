@@ -1,0 +1,105 @@
+/**
+ * What kernels of attention on tensor cores have in common: a warp has a tile of 16 rows of a head, lane 4 g + t of it
+ * rows g and g + 8, and one softmax goes over all columns while they go by.
+ */
+import { multiplyDimensions } from '../../graph/dimension.js';
+import { lanesOf } from '../../graph/operations/attention-view.js';
+import type { Tensor, TensorOf } from '../../graph/tensor.js';
+import type { ElementCode } from './element-code.js';
+import type { KernelOperand, KernelText } from './kernel-text.js';
+
+/** Rows of a warp. */
+export const tileRows = 16;
+
+export interface TileWriting {
+  readonly text: KernelText;
+  readonly code: ElementCode;
+  readonly tensor: TensorOf<'attention'>;
+  readonly result: KernelOperand;
+  /** Of a head. */
+  readonly size: number;
+  /** Columns that a warp weighs at once. */
+  readonly chunk: number;
+  readonly place: (side: Tensor) => KernelOperand;
+}
+
+export function declareSizes({ text, tensor }: TileWriting): void {
+  const [, position, heads] = tensor.shape;
+  const [, mask] = tensor.inputs;
+  const { keyValueHeads } = tensor.attributes;
+  text.line(`const int rows = ${text.dimension(position!)};`);
+  text.line(`const int heads = ${text.dimension(heads!)};`);
+  text.line(`const int keyHeads = ${text.dimension(multiplyDimensions(lanesOf(mask!), keyValueHeads))};`);
+  text.line(`const int columns = ${text.dimension(mask!.shape.at(-1)!)};`);
+  text.line('const int warp = threadIdx.x / 32;');
+  text.line('const int lane = threadIdx.x % 32;');
+  text.line('const int g = lane / 4;');
+  text.line('const int t = lane % 4;');
+  text.line(`const int tiles = (rows + ${tileRows - 1}) / ${tileRows};`);
+}
+
+/** Of `tile` of `head`: its rows, what it sees, and what it has seen so far. */
+export function declareTile({ text, tensor, size }: TileWriting): void {
+  const { heads: headsOfLane, keyValueHeads } = tensor.attributes;
+  const [, mask] = tensor.inputs;
+  text.line(`const int row0 = ${tileRows} * tile + g;`);
+  text.line('const int row1 = row0 + 8;');
+  text.line(`const int laneOf = head / ${headsOfLane};`);
+  text.line(`const int commonHead = (head % ${headsOfLane}) / ${headsOfLane / keyValueHeads};`);
+  text.line(`const int keyHead = laneOf * ${keyValueHeads} + commonHead;`);
+  for (const r of [0, 1]) {
+    // Rows that are not there repeat the last one and are not stored.
+    const read = `min(row${r}, rows - 1)`;
+    const row = mask!.shape.length === 4 ? `(laneOf * rows + ${read})` : read;
+    text.line(`const long long mask${r} = (long long)${row} * columns;`);
+  }
+  text.line('float top[2] = {-INFINITY, -INFINITY};');
+  text.line('float powers[2] = {};');
+  text.line(`float mixed[${size / 8}][4] = {};`);
+}
+
+/** Scores become powers below the largest so far, and what was mixed before shrinks with it. */
+export function writeSoftmax(
+  { text, tensor, size, chunk, place }: TileWriting,
+  keep: (power: string) => string,
+): void {
+  const mask = place(tensor.inputs[1]!);
+  const each = (write: () => void): void => {
+    text.line('#pragma unroll');
+    text.block(`for (int n = 0; n < ${chunk / 8}; n++)`, () => {
+      text.line('#pragma unroll');
+      text.block('for (int e = 0; e < 2; e++)', write);
+    });
+  };
+  text.line('float higher[2] = {top[0], top[1]};');
+  each(() => {
+    text.line('const int column = first + 8 * n + 2 * t + e;');
+    text.line('const int at = before + min(column, length - 1);');
+    for (const r of [0, 1]) {
+      const masked = `score[n][${2 * r} + e] + ${text.load(mask, `mask${r} + at`)}`;
+      text.line(`score[n][${2 * r} + e] = column < length ? ${masked} : -INFINITY;`);
+      text.line(`higher[${r}] = fmaxf(higher[${r}], score[n][${2 * r} + e]);`);
+    }
+  });
+  text.line('float shrink[2], zero[2];');
+  text.line('#pragma unroll');
+  text.block('for (int r = 0; r < 2; r++)', () => {
+    for (const step of [1, 2])
+      text.line(`higher[r] = fmaxf(higher[r], __shfl_xor_sync(0xffffffffu, higher[r], ${step}));`);
+    // A row may have seen nothing yet.
+    text.line('zero[r] = higher[r] == -INFINITY ? 0.0f : higher[r];');
+    text.line('shrink[r] = expf(top[r] - zero[r]);');
+    text.line('top[r] = higher[r];');
+    text.line('powers[r] *= shrink[r];');
+  });
+  each(() => {
+    for (const r of [0, 1]) {
+      text.line(`const float power${r} = expf(score[n][${2 * r} + e] - zero[${r}]);`);
+      text.line(`powers[${r}] += power${r};`);
+      text.line(`score[n][${2 * r} + e] = ${keep(`power${r}`)};`);
+    }
+  });
+  text.line('#pragma unroll');
+  text.line(`for (int i = 0; i < ${size / 8}; i++)`);
+  text.line('  for (int e = 0; e < 4; e++) mixed[i][e] *= shrink[e / 2];');
+}
