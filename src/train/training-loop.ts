@@ -50,7 +50,8 @@ export async function trainSteps(work: TrainingWork, start: TrainingProgress): P
     await work.keepBest();
   };
 
-  if (update === 0) {
+  // A run that was interrupted before its first update has measured already.
+  if (update === 0 && best === null) {
     await measure();
     await work.save(progress());
   }

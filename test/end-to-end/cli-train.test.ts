@@ -1,0 +1,298 @@
+/** `mistletoe train` with tiny models: what it makes can be used, and what it refuses is one sentence. */
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { run } from '../../src/cli/program.js';
+import { trainableSystems } from '../../src/train/new-drafter.js';
+import type { TrainingResult } from '../../src/train/training-result.js';
+import type { FakeTerminalOptions } from '../support/fake-terminal.js';
+import { createFakeTerminal } from '../support/fake-terminal.js';
+import { TinyAudits } from '../support/tiny-audit.js';
+import { tiny, writeDecoder, writeLetterTokenizer } from '../support/tiny-checkpoints.js';
+
+const models = new TinyAudits();
+const data = `${models.freshFolder()}.jsonl`;
+beforeAll(() => {
+  const letters = 'abcdefghijklmnopqrstuvwx';
+  const prompts = Array.from(letters, (_, start) => `${letters}${letters}`.slice(start, start + 6));
+  writeFileSync(data, prompts.map((prompt) => `${JSON.stringify({ prompt })}\n`).join(''));
+});
+afterAll(async () => {
+  await models.dispose();
+});
+
+async function command(argv: readonly string[], options: FakeTerminalOptions = {}) {
+  const terminal = createFakeTerminal(options);
+  const code = await run([...argv], terminal);
+  return { code, ...terminal.written };
+}
+
+const machine = (): string[] => ['--cache-dir', models.cacheFolder, '--threads', '1', '--device', 'cpu'];
+const beside = (): string[] => ['--target', models.targetFolder, ...machine()];
+
+const settings = [
+  ...['--steps', '12', '--learning-rate', '0.01', '-n', '20', '--batch-tokens', '128'],
+  ...['--validation', '0.2', '--validate-every', '4', '--save-every', '3', '--progress', 'none'],
+];
+
+async function train(words: readonly string[], options: FakeTerminalOptions = {}) {
+  const folder = models.freshFolder();
+  const own = ['--data', data, '--out', folder, ...settings];
+  return { folder, ...(await command(['train', ...beside(), ...own, ...words], options)) };
+}
+
+const readResult = (folder: string): TrainingResult =>
+  JSON.parse(readFileSync(join(folder, 'result.json'), 'utf8')) as TrainingResult;
+
+const lossesOf = ({ log }: TrainingResult): number[] =>
+  log.flatMap((line) => (line.kind === 'update' ? [line.loss] : []));
+
+const mean = (values: readonly number[]): number =>
+  values.reduce((sum, value) => sum + value, 0) / values.length;
+
+/** The weights of a drafter's folder, whatever its file is called. */
+function readWeights(folder: string): Buffer {
+  const [file] = readdirSync(folder).filter((name) => /\.(safetensors|bin|pt)$/.test(name));
+  return readFileSync(join(folder, file!));
+}
+
+describe('a fresh drafter', () => {
+  it.each(trainableSystems)('of %s learns, loads and drafts', async (system) => {
+    const { folder, code, err } = await train(['--system', system]);
+    expect([code, err]).toEqual([0, '']);
+    const result = readResult(folder);
+    const losses = lossesOf(result);
+    expect(losses).toHaveLength(12);
+    expect(mean(losses.slice(-3))).toBeLessThan(mean(losses.slice(0, 3)));
+    expect(result.lengths?.best.length).toBeGreaterThanOrEqual(result.lengths!.first.length);
+    const best = join(folder, 'best');
+    const inspected = await command(['inspect', best, '--format', 'json']);
+    expect(inspected.code).toBe(0);
+    const words = [...beside(), '--drafter', best, '-n', '8'];
+    const [plain, drafted] = [
+      await command(['generate', ...beside(), '-n', '8', '--raw', '--prompt', 'abcdef']),
+      await command(['generate', ...words, '--raw', '--prompt', 'abcdef']),
+    ];
+    expect([drafted.code, drafted.out]).toEqual([0, plain.out]);
+    const prompts = `${models.freshFolder()}.txt`;
+    writeFileSync(prompts, 'fedcba\n');
+    const benched = await command([
+      ...['bench', ...words, '-p', prompts, '--draft', 'chain:2', '--warmup', '0', '--progress', 'none'],
+    ]);
+    expect(benched.code).toBe(0);
+    expect(benched.out).toContain('Every answer equals plain decoding’s, token for token.');
+  });
+
+  it('has the sizes that are asked for', async () => {
+    const sizes = ['--heads', '2', '--prefix-layer', '--steps', '1'];
+    const { folder, code } = await train(['--system', 'hydra', ...sizes]);
+    expect(code).toBe(0);
+    const { out } = await command(['inspect', join(folder, 'last')]);
+    expect(out).toMatch(/Hydra\+\+/);
+    expect(readResult(folder).settings).toMatchObject({ depth: 2, chain: 2 });
+  });
+
+  it('learns from answers in the data where the target may not write', async () => {
+    const answered = `${models.freshFolder()}.jsonl`;
+    const line = (prompt: string): string => JSON.stringify({ prompt, answer: 'hgfedcba' });
+    writeFileSync(answered, ['abc', 'bcd', 'cde', 'def', 'efg'].map(line).join('\n'));
+    const { folder, code } = await train([
+      ...['--system', 'medusa', '--data', answered, '--no-generate', '--labels', 'tokens', '--steps', '2'],
+    ]);
+    expect(code).toBe(0);
+    const turns = readFileSync(join(folder, 'answers.jsonl'), 'utf8').trim().split('\n');
+    expect(turns.every((text) => text.includes('"ended":"given"'))).toBe(true);
+  });
+});
+
+describe('--from', () => {
+  it('goes on from where the drafter is, in its own layout', async () => {
+    const drafter = models.writeDrafter('EAGLE-3 with d2t');
+    const first = await train(['--from', drafter]);
+    expect([first.code, first.err]).toEqual([0, '']);
+    const before = readResult(first.folder);
+    expect(before.from?.name).toBeDefined();
+    const second = await train(['--from', join(first.folder, 'best')]);
+    expect(second.code).toBe(0);
+    expect(readResult(second.folder).lengths?.first.length).toBe(before.lengths?.best.length);
+  });
+});
+
+describe('what it prints', () => {
+  it('is a table, where the drafters lie and what to do next', async () => {
+    const { folder, code, out, err } = await train(['--system', 'eagle', '--progress', 'plain']);
+    expect(code).toBe(0);
+    expect(err).toMatch(/^train: eagle for target, fresh weights, run folder /);
+    expect(err).toContain('answers: 24/24 (100 %)');
+    expect(err).toMatch(
+      /train: 12\/12 \(100 %\) {2}left 0 s {2}loss [\d.]+ {2}accepted [\d.]+ {2}\d+ tokens\/s/,
+    );
+    const { lengths } = readResult(folder);
+    expect(out).toMatch(/^ +accepted length +change +after update\nbefore .*\nbest .*\nafter /);
+    expect(out).toMatch(new RegExp(`^before +${lengths!.first.length.toFixed(2)} +– +0$`, 'm'));
+    expect(out).toMatch(new RegExp(`^best +${lengths!.best.length.toFixed(2)} `, 'm'));
+    expect(out).toContain(
+      `  mistletoe bench --target ${models.targetFolder} --drafter ${join(folder, 'best')}\n`,
+    );
+    expect(out).toMatch(/Report: .*report\.html\n$/);
+    expect(readFileSync(join(folder, 'report.md'), 'utf8')).toMatch(/^## \d\.\d\d to \d\.\d\d tokens a step/);
+    const page = readFileSync(join(folder, 'report.html'), 'utf8');
+    expect(page).not.toMatch(/src=|https?:\/\/(?!www\.w3\.org)/);
+    expect(page.match(/role="img"/g)).toHaveLength(6);
+  });
+
+  it('is the result as JSON, or the report as Markdown, where that is asked for', async () => {
+    const words = ['--system', 'medusa', '--steps', '2', '--validation', '0'];
+    const json = await train([...words, '--format', 'json']);
+    const { folder, updates, lengths } = JSON.parse(json.out) as TrainingResult & { folder: string };
+    expect([folder, updates, lengths]).toEqual([json.folder, 2, undefined]);
+    const { out, folder: markdown } = await train([...words, '--format', 'markdown']);
+    expect(out).toBe(readFileSync(join(markdown, 'report.md'), 'utf8'));
+    expect(out).toContain('No text was held out');
+    // Without held-out texts the best is the last.
+    expect(readWeights(join(markdown, 'best'))).toEqual(readWeights(join(markdown, 'last')));
+  });
+});
+
+describe('Ctrl-C', () => {
+  const words = ['--system', 'eagle3', '--progress', 'plain'];
+  let whole: string | undefined;
+
+  it.each([
+    ['while the target answers', /^answers: [1-9]/m],
+    ['before the first update', /^train: 12 to do/m],
+    ['between two updates', /^train: [1-9]\d*\/12/m],
+  ])('%s saves, says how to go on, and the end is the same', async (_when, moment) => {
+    whole ??= (await train(words)).folder;
+    let isOver = false;
+    const stopped = await train(words, {
+      onError(text, { interrupt }) {
+        if (isOver || !moment.test(text)) return;
+        isOver = true;
+        interrupt();
+      },
+    });
+    expect(stopped.code).toBe(130);
+    expect(stopped.err).toContain('Saving what is done; Ctrl-C again stops at once.');
+    expect(stopped.err).toMatch(
+      new RegExp(
+        `Interrupted; what was done is saved. Go on with:\n {2}mistletoe train --resume ${stopped.folder}\n$`,
+      ),
+    );
+    expect(existsSync(join(stopped.folder, 'result.json'))).toBe(false);
+    const resume = ['train', '--resume', stopped.folder, '--cache-dir', models.cacheFolder];
+    expect((await command([...resume, '--progress', 'none'])).code).toBe(0);
+    for (const name of ['best', 'last'])
+      expect(readWeights(join(stopped.folder, name))).toEqual(readWeights(join(whole, name)));
+    const log = (folder: string): string => readFileSync(join(folder, 'log.jsonl'), 'utf8');
+    expect(log(stopped.folder)).toBe(log(whole));
+  });
+});
+
+/** One sentence and a hint, and nothing that only a programmer would want to see. */
+const sentence = /^error: [^\n]+\nhint: {2}[^\n]+\n$/;
+
+describe('what it refuses', () => {
+  const other = (): string => {
+    const folder = writeDecoder(models.freshFolder(), { ...tiny, hiddenSize: 32 });
+    writeLetterTokenizer(folder, tiny);
+    return folder;
+  };
+  it.each<[string, () => readonly string[], RegExp]>([
+    ['nothing to train', () => [], /neither --system nor --from was given/],
+    ['an unknown system', () => ['--system', 'eagle4'], /No drafter of the system "eagle4" can be trained/],
+    ['a drafter without weights', () => ['--from', 'ngram'], /ngram:1,4 has no weights/],
+    [
+      'a system without weights',
+      () => ['--system', 'ngram'],
+      /No drafter of the system "ngram" can be trained/,
+    ],
+    [
+      'a drafter of another target',
+      () => ['--from', models.writeDrafter('EAGLE, safetensors, without bias'), '--target', other()],
+      /hidden|width|16/,
+    ],
+    [
+      'a system that the drafter is not',
+      () => ['--from', models.writeDrafter('Hydra, one layer'), '--system', 'medusa'],
+      /holds Hydra.*"medusa" was asked for/,
+    ],
+    [
+      'sizes of a drafter that has its own',
+      () => ['--from', models.writeDrafter('Hydra, one layer'), '--heads', '2'],
+      /Sizes are those of the drafter/,
+    ],
+    [
+      'questions without answers where the target may not write',
+      () => ['--system', 'eagle3', '--no-generate'],
+      /The target may not generate, but the conversation line-1 has a question without an answer/,
+    ],
+    [
+      'more levels than heads',
+      () => ['--system', 'medusa', '--heads', '2', '--depth', '3'],
+      /The drafter has 2 heads; drafts of 3 tokens were asked for/,
+    ],
+    [
+      'a file that is not there',
+      () => ['--system', 'eagle', '--data', '/nowhere.jsonl'],
+      /nowhere\.jsonl cannot be read/,
+    ],
+    ['a number that is none', () => ['--system', 'eagle', '--steps', 'many'], /'many' is invalid/],
+    ['a share of all texts', () => ['--system', 'eagle', '--validation', '1'], /'1' is invalid/],
+  ])('%s', async (_what, words, message) => {
+    const { folder, code, out, err } = await train(words());
+    expect([code, out]).toEqual([2, '']);
+    expect(err).toMatch(sentence);
+    expect(err).toMatch(message);
+    expect(existsSync(folder)).toBe(false);
+  });
+
+  it('data that is no conversation, with its line', async () => {
+    const broken = `${models.freshFolder()}.jsonl`;
+    writeFileSync(broken, '{"prompt": "abc"}\n{"prompt": 3}\n');
+    const { folder, code, err } = await train(['--system', 'eagle', '--data', broken]);
+    expect(code).toBe(2);
+    expect(err).toMatch(sentence);
+    expect(err).toContain('line 2, is not a conversation');
+    expect(existsSync(folder)).toBe(false);
+  });
+
+  it('a folder that is used, other data at --resume, and options beside it', async () => {
+    const own = `${models.freshFolder()}.jsonl`;
+    writeFileSync(own, readFileSync(data));
+    const words = ['--system', 'medusa', '--steps', '1', '--data', own];
+    const { folder, code } = await train(words);
+    expect(code).toBe(0);
+    const again = await train([...words, '--out', folder]);
+    expect(again.code).toBe(2);
+    expect(again.err).toMatch(sentence);
+    expect(again.err).toContain('already holds a run');
+    const resume = ['train', '--resume', folder, '--cache-dir', models.cacheFolder, '--progress', 'none'];
+    const beside = await command([...resume, '--data', data]);
+    expect([beside.code, beside.err]).toEqual([
+      2,
+      expect.stringMatching(/^error: --data cannot be changed when a run is resumed\.\nhint: [^\n]*\n$/),
+    ]);
+    writeFileSync(own, '{"prompt": "abc"}\n');
+    const changed = await command(resume);
+    expect(changed.code).toBe(2);
+    expect(changed.err).toMatch(sentence);
+    expect(changed.err).toContain(`was begun with other data in ${own}`);
+    const nothing = await command(['train', '--resume', models.freshFolder()]);
+    expect(nothing.code).toBe(2);
+    expect(nothing.err).toMatch(/^error: .* is no run of mistletoe train/);
+  });
+
+  it('to go on where the loss is no number any more, and keeps the drafter before', async () => {
+    const words = ['--system', 'eagle3', '--learning-rate', '1e30', '--warmup', '0', '--clip', '1e30'];
+    const { folder, code, err } = await train(words);
+    expect(code).toBe(1);
+    expect(err).toMatch(sentence);
+    expect(err).toMatch(
+      /The loss became (NaN|-?Infinity) at update \d+, on the texts line-.*; the drafter after update \d+ is in last\//,
+    );
+    expect(existsSync(join(folder, 'state.safetensors'))).toBe(true);
+    expect(readWeights(join(folder, 'last'))).toEqual(readWeights(join(folder, 'start')));
+    expect((await command(['inspect', join(folder, 'last')])).code).toBe(0);
+  });
+});
