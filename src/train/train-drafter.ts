@@ -5,7 +5,6 @@ import type { Target } from '../decode/target.js';
 import { loadDrafter } from '../draft/load-drafter.js';
 import { adamDefaults } from './adamw.js';
 import type { BatchPlan } from './batches.js';
-import { slotName } from './parameter-buffers.js';
 import { readParameters } from './parameters.js';
 import { saveDrafter } from './saved-drafter.js';
 import type { TrainSettings } from './settings.js';
@@ -62,12 +61,8 @@ export async function trainDrafter(training: DrafterTraining): Promise<TrainedDr
     ...{ objective: objectiveOf(settings), adam: { ...adamDefaults, weightDecay, clip }, seed, store },
   });
   const keep = async (name: string): Promise<void> => {
-    const trained = await trainer.buffers.read(['parameter']);
     // Weights that are not trained stay as they were.
-    const current = new Map(
-      [...values].map(([key, { data }]) => [key, trained.get(slotName('parameter', key)) ?? data]),
-    );
-    await saveDrafter({ from: start, to: join(folder, name), values: current });
+    await saveDrafter({ from: start, to: join(folder, name), values: await trainer.readWeights() });
   };
   try {
     const stateFile = join(folder, 'state.safetensors');

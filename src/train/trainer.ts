@@ -18,6 +18,7 @@ import { allSlots, keptSlots, ParameterBuffers, slotName } from './parameter-buf
 import type { ParameterValues } from './parameter-buffers.js';
 import type { StateStore } from './state-store.js';
 import { freeStates, TeacherStates } from './teacher-states.js';
+import { tieWeights } from './tied-weights.js';
 import type { Pair, TextBatch } from './training-graph.js';
 import { contextInputs } from './training-graph.js';
 
@@ -51,6 +52,8 @@ export class Trainer {
     private readonly gradients: Program,
     private readonly updater: Program,
     shapes: ReadonlyMap<string, readonly number[]>,
+    /** [trained weight] the name of the parameter that it is. */
+    private readonly ties: ReadonlyMap<string, string>,
   ) {
     this.buffers = new ParameterBuffers(pair.target.runtime, shapes);
   }
@@ -65,19 +68,21 @@ export class Trainer {
     const names = listWeights([loss])
       .map(({ attributes }) => attributes.name)
       .filter((name) => values.has(name) && !isFrozen(name, pair));
-    const shapes = new Map(names.map((name) => [name, values.get(name)!.shape]));
-    const outputs = { loss, ...nameLevels(levels), ...sumGradients(loss, names) };
+    const tied = tieWeights(values);
+    const ties = new Map(names.map((name) => [name, tied.get(name)!]));
+    const own = [...new Set(ties.values())];
+    const shapes = new Map(own.map((name) => [name, values.get(name)!.shape]));
+    const outputs = { loss, ...nameLevels(levels), ...sumGradients(loss, ties) };
     const trainer = new Trainer(
       pair,
       options,
       await TeacherStates.create(pair, options.store),
-      await compileFed(pair, outputs, names),
+      await compileFed(pair, outputs, ties),
       await pair.target.runtime.compile(buildUpdate(shapes, options.adam)),
       shapes,
+      ties,
     );
-    trainer.buffers.write(
-      new Map(names.map((name) => [slotName('parameter', name), values.get(name)!.data])),
-    );
+    trainer.buffers.write(new Map(own.map((name) => [slotName('parameter', name), values.get(name)!.data])));
     return trainer;
   }
 
@@ -135,6 +140,14 @@ export class Trainer {
     return names.map((name) => integersOf(outputs, name));
   }
 
+  /** The trained weights as they are now, by their own names. */
+  async readWeights(): Promise<ReadonlyMap<string, Float32Array>> {
+    const parameters = await this.buffers.read(['parameter']);
+    return new Map(
+      [...this.ties].map(([name, tied]) => [name, parameters.get(slotName('parameter', tied))!]),
+    );
+  }
+
   async dispose(): Promise<void> {
     const choosers = await Promise.all(this.choosers.values());
     for (const program of [this.gradients, this.updater, ...choosers]) await program.dispose();
@@ -154,8 +167,7 @@ export class Trainer {
   private compileChooser(depth: number): Promise<Program> {
     const known = this.choosers.get(depth);
     if (known !== undefined) return known;
-    const names = [...this.buffers.shapes.keys()];
-    const program = compileFed(this.pair, nameLevels(buildChoices(this.pair, depth)), names);
+    const program = compileFed(this.pair, nameLevels(buildChoices(this.pair, depth)), this.ties);
     this.choosers.set(depth, program);
     return program;
   }
@@ -167,11 +179,11 @@ function isFrozen(name: string, { drafter }: Pair): boolean {
 }
 
 /** Gradients on top of what was summed before. */
-function sumGradients(loss: Tensor, names: readonly string[]): NamedTensors {
+function sumGradients(loss: Tensor, ties: ReadonlyMap<string, string>): NamedTensors {
   const sums: Record<string, Tensor> = {};
-  for (const [name, gradient] of weightGradients(loss, names)) {
-    const slot = slotName('gradient', name);
-    sums[slot] = add(input(slot, gradient.shape), gradient);
+  for (const [name, gradient] of weightGradients(loss, [...ties.keys()])) {
+    const slot = slotName('gradient', ties.get(name)!);
+    sums[slot] = add(sums[slot] ?? input(slot, gradient.shape), gradient);
   }
   return sums;
 }
@@ -180,9 +192,9 @@ function sumGradients(loss: Tensor, names: readonly string[]): NamedTensors {
 function compileFed(
   { target, drafter }: Pair,
   outputs: NamedTensors,
-  names: readonly string[],
+  ties: ReadonlyMap<string, string>,
 ): Promise<Program> {
-  const fed = new Map(names.map((name) => [name, slotName('parameter', name)]));
+  const fed = new Map([...ties].map(([name, tied]) => [name, slotName('parameter', tied)]));
   const stores = [...new Set([target.weights, ...requireGraph(drafter).weights])];
   return target.runtime.compile(feedWeights(outputs, fed), stores);
 }
