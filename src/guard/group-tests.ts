@@ -70,16 +70,21 @@ export class GroupTests {
     const level = rank === undefined || floor === undefined ? undefined : { rank, floor };
     if (rank !== undefined) this.levels.see(tenant, rank);
     const low = this.tenants.learn(tenant, { steps, accepted, factor, level }, threshold);
-    if (low !== undefined) this.levels.forget(tenant);
-    return [
-      ...(low === undefined ? [] : [this.describeTenant(request, expectation, { ...low, floor })]),
-      ...(everyone === undefined ? [] : [describeEveryone(request, expectation, everyone)]),
-    ];
+    const alarms: Unnumbered[] = [];
+    if (low !== undefined) {
+      const alarm = this.describeTenant(request, expectation, { ...low, floor });
+      this.levels.forget(tenant);
+      if (low.meanRank !== undefined && alarm.cause === 'hard-text') this.tenants.acquit(tenant);
+      alarms.push(alarm);
+    }
+    if (everyone !== undefined) alarms.push(describeEveryone(request, expectation, everyone));
+    return alarms;
   }
 
   /** From a request that the baseline learns from, too. */
   learnLevel({ tenant }: RequestRecord, counts: RequestCounts, expectation: Expectation): void {
-    if (expectation.isSharp) this.levels.learn(tenant, rankOf(counts, expectation));
+    if (expectation.isSharp && !this.tenants.hasLowLevel(tenant))
+      this.levels.learn(tenant, rankOf(counts, expectation));
   }
 
   save(): SavedGroups {

@@ -46,6 +46,8 @@ const tenant = z.object({
       ranks: z.number().nonnegative(),
     })
     .default(nothingLow),
+  told: count.default(0),
+  silentUntil: count.default(0),
 });
 
 const level = z.object({ weight: z.number().nonnegative(), mean: share });

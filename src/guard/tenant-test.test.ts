@@ -63,6 +63,28 @@ describe('the test over a tenant', () => {
     expect(rang[0]!.meanRank).toBeLessThan(0.35);
   });
 
+  it('says ever more rarely that a tenant asks for hard text', () => {
+    const test = new TenantTest(100);
+    const rangAt: number[] = [];
+    for (let index = 0; index < 3000; index++) {
+      const alarm = test.learn('t', request(0.5, { rank: index % 2 === 0 ? 0.1 : 0.3, floor: 0.45 }), 20_000);
+      if (alarm === undefined) continue;
+      expect(alarm.meanRank).toBeCloseTo(0.2, 1);
+      test.acquit('t');
+      rangAt.push(index);
+    }
+    expect(rangAt.length).toBeGreaterThan(3);
+    expect(rangAt.length).toBeLessThan(8);
+    expect(test.hasLowLevel('t')).toBe(true);
+    for (let index = 0; index < 7000; index++)
+      test.learn('t', request(0.5, { rank: 0.6, floor: 0.45 }), 20_000);
+    expect(test.hasLowLevel('t')).toBe(false);
+    // A collapse is nothing to be silent about.
+    test.acquit('t');
+    const collapse = Array.from({ length: 6 }, () => test.learn('t', request(40), 20_000));
+    expect(collapse.some((alarm) => alarm !== undefined)).toBe(true);
+  });
+
   it('has room for so many tenants and no more', () => {
     const test = new TenantTest(1000);
     for (let index = 0; index < 100_000; index++) test.learn(`tenant-${index}`, request(1), 1e9);

@@ -53,6 +53,9 @@ export interface TenantStanding {
   since: number;
   /** Of the requests since the highest bet last stood at nearly nothing. */
   low: LowStretch;
+  /** Alarms about its level that were taken for hard text, and the requests before which there is no further one. */
+  told: number;
+  silentUntil: number;
   /** Nothing is learnt from this tenant before so many requests of it are over. */
   heldUntil: number;
 }
@@ -86,6 +89,9 @@ export const nothingLow: LowStretch = { requests: 0, steps: 0, accepted: 0, rank
 
 /** Requests for which a tenant that rang teaches nothing. */
 const heldRequests = 32;
+/** Requests without a word about a level that was taken for hard text. */
+const firstSilence = 50;
+const longestSilence = 3200;
 
 export class TenantTest {
   private tenants: RecentMap<TenantStanding>;
@@ -122,7 +128,8 @@ export class TenantTest {
     standing.steps += steps;
     standing.accepted += accepted;
     standing.evidence = (standing.evidence + 1) * factor;
-    if (level !== undefined) {
+    if (standing.requests > standing.silentUntil + longestSilence) standing.told = 0;
+    if (level !== undefined && standing.requests > standing.silentUntil) {
       const { rank, floor } = level;
       const low = standing.bets.at(-1)! < faint ? nothingLow : standing.low;
       standing.low = {
@@ -138,6 +145,18 @@ export class TenantTest {
     return evidence < threshold ? undefined : ring(standing, evidence, ofLevel > standing.evidence);
   }
 
+  /** Whether its level rang, and has not been usual for long since: it is no example of what tenants are like. */
+  hasLowLevel(tenant: string): boolean {
+    return (this.tenants.peek(tenant)?.told ?? 0) > 0;
+  }
+
+  /** An alarm about its level was taken for hard text: that is said ever more rarely of a tenant that stays as it is. */
+  acquit(tenant: string): void {
+    const standing = this.standingOf(tenant);
+    standing.silentUntil = standing.requests + Math.min(firstSilence * 2 ** standing.told, longestSilence);
+    standing.told += 1;
+  }
+
   save(): readonly (readonly [string, TenantStanding])[] {
     return [...this.tenants.entries()].map(([tenant, standing]) => [tenant, { ...standing }] as const);
   }
@@ -151,7 +170,7 @@ export class TenantTest {
   private standingOf(tenant: string): TenantStanding {
     return this.tenants.getOrCreate(tenant, () => ({
       ...{ evidence: 0, bets: [...noBets], requests: 0, steps: 0, accepted: 0 },
-      ...{ since: 0, heldUntil: 0, low: nothingLow },
+      ...{ since: 0, heldUntil: 0, low: nothingLow, told: 0, silentUntil: 0 },
     }));
   }
 }
