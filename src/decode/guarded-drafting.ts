@@ -39,6 +39,10 @@ interface NamedDrafter {
   readonly drafter: Drafter;
 }
 
+interface ResolvedRung extends NamedDrafter {
+  readonly policy: ResolvedPolicy;
+}
+
 export interface LadderRequest {
   /** The request's own drafter. */
   readonly name: string;
@@ -51,6 +55,7 @@ export interface LadderRequest {
 
 const lookUp = 'ngram';
 const usualLength = 4;
+const mostResolved = 64;
 
 export class GuardedDrafting {
   /** What was left out of which ladder, in words. */
@@ -58,6 +63,8 @@ export class GuardedDrafting {
   private readonly shares = new UsualShares();
   /** [own drafter] */
   private readonly ladders = new Map<string, readonly NamedDrafter[]>();
+  /** [own drafter and policy] */
+  private readonly resolved = new Map<string, readonly ResolvedRung[]>();
 
   constructor(
     drafters: ReadonlyMap<string, Drafter>,
@@ -87,16 +94,14 @@ export class GuardedDrafting {
   }
 
   begin({ name, policy, isGreedy, hasSharedPrompt }: LadderRequest): GuardedRequest {
-    const [own, ...others] = this.ladders.get(name)!;
-    const ladder = [
-      own!,
-      ...others.filter(({ drafter }) => !hasSharedPrompt || drafter.parameterCount === 0),
-    ];
+    const ladder = this.resolve(name, policy).filter(
+      ({ drafter }, place) => place === 0 || !hasSharedPrompt || drafter.parameterCount === 0,
+    );
     const drafter = rotateDrafters(ladder.map((member) => member.drafter));
-    const kinds = ladder.map((member) => `${member.name} ${policy ?? ''} ${isGreedy ? 'greedy' : 'drawn'}`);
+    // Whether a first draft token is accepted does not depend on how many are drafted behind it.
+    const kinds = ladder.map((each) => `${each.name} ${each.policy.kind} ${isGreedy ? 'greedy' : 'drawn'}`);
     const rungs = ladder.map((member, place): Rung => ({
-      policy: place === 0 ? resolveOwn(policy, member.drafter) : resolveOther(policy, member.drafter),
-      drafter: place,
+      ...{ policy: member.policy, drafter: place },
       floor: this.settings.floor ?? this.shares.floorOf(kinds[place]!),
       readingShare: readingShareOf(member.drafter, this.target),
     }));
@@ -117,6 +122,21 @@ export class GuardedDrafting {
         return { ladder: ladder.map((member) => member.name), switches };
       },
     };
+  }
+
+  /** Remembered, because a policy may have a file. */
+  private resolve(name: string, policy: string | undefined): readonly ResolvedRung[] {
+    const key = `${name} ${policy ?? ''}`;
+    const known = this.resolved.get(key);
+    if (known !== undefined) return known;
+    const resolved = this.ladders.get(name)!.map((member, place) => ({
+      ...member,
+      policy: place === 0 ? resolveOwn(policy, member.drafter) : resolveOther(policy, member.drafter),
+    }));
+    const [oldest] = this.resolved.keys();
+    if (this.resolved.size >= mostResolved) this.resolved.delete(oldest!);
+    this.resolved.set(key, resolved);
+    return resolved;
   }
 
   private learn(

@@ -1,6 +1,7 @@
 /**
  * The share of steps that accept a draft token at all, in usual requests of a rung: what the test of the guarded policy holds a request
- * against. It is learnt from requests as they end, of each kind of rung by itself.
+ * against. It is learnt from requests as they end, of each kind of rung by itself; of kinds
+ * there are few, so that nobody can crowd out what is known of the usual ones.
  *
  * The floor is a rank: so low that of further requests like these one in fifty lies below it. Requests that left the rung
  * on evidence are not learnt from, for they may have been attacks; but some were benign, and to drop the lowest each time would
@@ -14,7 +15,6 @@ const allowance = 0.02;
 const leastSteps = 16;
 const leastRequests = 20;
 const mostRequests = 512;
-const mostKinds = 256;
 
 interface Kept {
   readonly shares: number[];
@@ -49,11 +49,7 @@ export class UsualShares {
   private keep(kind: string): Kept {
     const kept = this.kinds.get(kind) ?? { shares: [], flags: [], floor: undefined };
     kept.floor = undefined;
-    // The latest stand last, so that the first is the one that nobody has used for longest.
-    this.kinds.delete(kind);
     this.kinds.set(kind, kept);
-    const [oldest] = this.kinds.keys();
-    if (this.kinds.size > mostKinds) this.kinds.delete(oldest!);
     return kept;
   }
 }

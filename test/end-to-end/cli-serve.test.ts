@@ -106,17 +106,8 @@ describe('mistletoe serve', () => {
 
   it('guards requests where it is told to: they change drafters, say so, and answer as without drafts', async () => {
     const started = await start([
-      ...[
-        '--drafter',
-        'eagle3',
-        '--drafter',
-        'eagle',
-        '--drafter',
-        'sps',
-        '--guarded',
-        '--per-request-spec-decode-metrics',
-        'detailed',
-      ],
+      ...['--drafter', 'eagle3', '--drafter', 'eagle', '--drafter', 'sps', '--guarded'],
+      ...['--per-request-spec-decode-metrics', 'detailed'],
       ...['--floor', '0.999'], // one failure is evidence enough
     ]);
     const { process: child, url, written } = started;

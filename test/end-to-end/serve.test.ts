@@ -122,6 +122,22 @@ describe('the official client', () => {
     expect(undrafted).toMatchObject({ metrics: { speculative_decoding: null } });
   });
 
+  it('gets the answers of plain decoding from guarded requests, several at once and several to one prompt', async () => {
+    const create = (content: string, mistletoe: object, n = 1) =>
+      started.client.chat.completions.create({
+        ...{ ...greedy, max_completion_tokens: 40, messages: ask(content), n, mistletoe },
+      });
+    const contents = [sky, long, 'Count: one two one two one two'];
+    const guarded = contents.flatMap((content) =>
+      ['eagle3', 'sps', 'ngram'].map((drafter) => create(content, { drafter, guarded: true }, 2)),
+    );
+    const plain = await Promise.all(contents.map((content) => create(content, { drafter: 'none' })));
+    for (const [index, { choices }] of (await Promise.all(guarded)).entries()) {
+      const expected = plain[Math.floor(index / 3)]!.choices[0]!.message.content;
+      expect(choices.map(({ message }) => message.content)).toEqual([expected, expected]);
+    }
+  });
+
   it('continues texts and token ids', async () => {
     const ids = await target.tokenizer.encode('def add(a, b):');
     const create = (prompt: string | number[]) =>
