@@ -107,6 +107,24 @@ describe('the guard', () => {
     expect(engine.headers[0]!['accept-encoding']).toBe('identity');
   });
 
+  it('asks how likely a prompt is where it may, and keeps a number of it', async () => {
+    const folder = join(root, 'likelihoods');
+    const asking = { askForTelemetry: true, askForPromptLogprobs: true, engine: 'vllm' };
+    const { guard, engine } = await start({ ...asking, records: { folder } });
+    await ask(guard.url);
+    await ask(guard.url, { ...chat, stream: true });
+    expect(engine.bodies.map((body) => JSON.parse(body) as unknown)).toEqual([
+      { ...chat, prompt_logprobs: 0 },
+      { ...chat, stream: true, stream_options: { include_usage: true } },
+    ]);
+    const { requests } = await stateOf(guard.url);
+    expect(requests.map(({ promptTail }) => promptTail)).toEqual([undefined, { tokens: 11, surprisal: 2.5 }]);
+    await open.pop()!.close();
+    const files = readdirSync(folder).map((name) => readFileSync(join(folder, name), 'latin1'));
+    expect(files.join()).toContain('"surprisal":2.5');
+    expect(files.join()).not.toContain('SECRET');
+  });
+
   it('writes records without prompts, answers and keys, and finds them again', async () => {
     const folder = join(root, 'records');
     const { guard } = await start({ records: { folder }, tenant: { from: 'key' } });

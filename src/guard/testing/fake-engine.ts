@@ -24,7 +24,11 @@ export async function startFakeEngine(): Promise<FakeEngine> {
       }
       bodies.push(bytes.toString());
       headers.push(request.headers);
-      const body = JSON.parse(bytes.toString()) as { model: string; stream?: boolean };
+      const body = JSON.parse(bytes.toString()) as {
+        readonly model: string;
+        readonly stream?: boolean;
+        readonly prompt_logprobs?: number;
+      };
       const { accepted } = state;
       const total = accepted.reduce((sum, count) => sum + count, 0);
       const tokens = total + accepted.length;
@@ -52,7 +56,12 @@ export async function startFakeEngine(): Promise<FakeEngine> {
         response.writeHead(200, { 'content-type': 'application/json' });
         const message = { role: 'assistant', content: 'SECRET ANSWER' };
         const choices = [{ index: 0, message, finish_reason: 'stop' }];
-        response.end(JSON.stringify({ ...common, object: 'chat.completion', choices, ...closing }));
+        const token = { logprob: -2.5, rank: 7, decoded_token: 'SECRET' };
+        const told =
+          body.prompt_logprobs === undefined
+            ? {}
+            : { prompt_logprobs: [null, ...Array.from({ length: 11 }, () => ({ 5: token }))] };
+        response.end(JSON.stringify({ ...common, object: 'chat.completion', choices, ...closing, ...told }));
         return;
       }
       response.writeHead(200, { 'content-type': 'text/event-stream; charset=utf-8' });
