@@ -2,6 +2,7 @@
 import { MistletoeError } from '../../core/errors.js';
 import { encodeHalves, isHalf } from '../../core/half-floats.js';
 import { planContraction } from '../../graph/contraction-plan.js';
+import { cutEarly } from '../../graph/cut-early.js';
 import { spellOutAttention } from '../../graph/operations/attention.js';
 import type { RewriteRule } from '../../graph/rewrite.js';
 import { simplify } from '../../graph/simplify.js';
@@ -78,7 +79,8 @@ class CudaRuntime implements Runtime {
     const isKept = fewRows || !needsWeights(outputs) ? keepsAttention : () => false;
     const spellOutOthers: RewriteRule = (tensor) =>
       tensor.operation === 'attention' && isKept(tensor) ? undefined : spellOutAttention(tensor);
-    const graph = simplify(outputs, [spellOutOthers, planContraction]);
+    // What is computed twice may be wanted in two ways: it becomes one before it is cut.
+    const graph = simplify(cutEarly(simplify(outputs)), [spellOutOthers, planContraction]);
     const schedule = scheduleGraph(graph, { productType: this.productType, fewRows, tensorCores });
     const kernels = this.compileKernels(schedule);
     const brought = new Map<object, Address>();

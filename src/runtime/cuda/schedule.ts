@@ -103,7 +103,7 @@ class Scheduler {
       const { operation, inputs } = tensor;
       // Attention reads each query once, and may as well compute it.
       const inMemory =
-        operation === 'attention' ? inputs.slice(1).filter((side) => !this.isTurnedThere(side)) : inputs;
+        operation === 'attention' ? inputs.slice(1).filter((side) => !this.isTurnedIn(tensor, side)) : inputs;
       if (operation === 'contract' || operation === 'attention')
         for (const side of inMemory) resident.add(rootOf(side));
       if (operation === 'rotate') resident.add(rootOf(inputs[0]!));
@@ -119,15 +119,11 @@ class Scheduler {
   }
 
   /** Whether attention of many sequences rotates it by itself: each is read once there. */
-  private isTurnedThere(side: Tensor): boolean {
+  private isTurnedIn(attention: TensorOf<'attention'>, side: Tensor): boolean {
     const { fewRows, tensorCores } = this.options;
+    if (fewRows || !tensorCores || !isTileable(attention)) return false;
     const [, ...angles] = rootOf(side).inputs;
-    return (
-      tensorCores &&
-      !fewRows &&
-      isPlainRotation(side) &&
-      angles.every(({ operation }) => operation === 'input')
-    );
+    return isPlainRotation(side) && angles.every(({ operation }) => operation === 'input');
   }
 
   private isTable(tensor: Tensor): boolean {
