@@ -56,6 +56,7 @@ describe('guard rehearse --upstream', () => {
 describe('a rehearsal in words', () => {
   const stage = (spoiledShare: number, meanAcceptedLength: number, tokensPerSecond: number) => ({
     ...{ spoiledShare, meanAcceptedLength, tokensPerSecond, requests: 4, alarms: [] },
+    stepMs: { draft: 4.25, verify: 15.5 },
   });
   const alarm = { text: 'Accepted length 1.0 over 30 steps.' } as Alarm;
 
@@ -66,8 +67,11 @@ describe('a rehearsal in words', () => {
       stages: [stage(0.5, 2, 150), { ...stage(1, 1, 50), alarms: [{ alarm, request: 2, tokens: 31 }] }],
       areAnswersKept: true,
     });
-    expect(text).toMatch(/50 % spoiled +2\.00 +150 +0\.75x +1\.50x +0 of 4/);
-    expect(text).toMatch(/100 % spoiled +1\.00 +50 +0\.25x +0\.50x +1 of 4, after 31 tokens/);
+    expect(text).toMatch(/50 % spoiled +2\.00 +4\.3 \+ 15\.5 ms +150 +0\.75x +1\.50x +0 of 4/);
+    expect(text).toMatch(
+      /100 % spoiled +1\.00 +4\.3 \+ 15\.5 ms +50 +0\.25x +0\.50x +1 of 4, after 31 tokens/,
+    );
+    expect(text).toMatch(/none \(plain\) +1\.00 +10\.0 ms +100/);
     expect(text).toContain('with 100 % spoiled, in request 2, after 31 tokens');
     expect(text).toContain(alarm.text);
   });

@@ -45,6 +45,10 @@ describe('a rehearsal', () => {
     expect(first!.tokens).toBeLessThanOrEqual(short.newTokens);
     expect(first!.alarm.seen).toBeLessThan(first!.alarm.expected.low);
     expect(rehearsal.areAnswersKept).toBe(true);
+    const { draft, verify } = all!.stepMs;
+    // Nothing accepted: one token a step, and hardly anything else takes time.
+    expect(1000 / all!.tokensPerSecond).toBeGreaterThanOrEqual(draft + verify);
+    expect(Math.min(draft, verify)).toBeGreaterThan(0);
     expect(rehearsal.plainTokensPerSecond).toBeGreaterThan(0);
     expect(told).toHaveLength(3 + 45 + 2 * 3);
   });

@@ -7,7 +7,7 @@ import { MistletoeError } from '../core/errors.js';
 import { createRandom } from '../core/random.js';
 import type { Generation, GenerationRequest } from '../decode/plain.js';
 import { decodePlain } from '../decode/plain.js';
-import type { SpeculativeGeneration } from '../decode/speculative.js';
+import type { SpeculativeGeneration, StepOutcome } from '../decode/speculative.js';
 import { always, decodeSpeculative } from '../decode/speculative.js';
 import type { Drafter } from '../draft/drafter.js';
 import { resolvePolicy } from '../draft/grow-tree.js';
@@ -45,6 +45,8 @@ export interface RehearsalStage {
   readonly meanAcceptedLength: number;
   /** While decoding, prompts not counted. */
   readonly tokensPerSecond: number;
+  /** What a step takes, however little of its draft is accepted: where nothing is, a token takes that long. */
+  readonly stepMs: { readonly draft: number; readonly verify: number };
   readonly alarms: readonly RehearsalAlarm[];
 }
 
@@ -56,6 +58,7 @@ export interface RehearsalAlarm {
 }
 
 export interface Rehearsal {
+  /** Its lengths and times are those of the stages' prompts, to be compared with; its alarms are all. */
   readonly usual: RehearsalStage;
   /** Of the stages' prompts, without drafts. */
   readonly plainTokensPerSecond: number;
@@ -148,9 +151,12 @@ export async function rehearse(options: RehearsalOptions): Promise<Rehearsal | u
   }
   requireLong(long, prompts.length);
   prompts = long;
-  const usual = await runStage(0, usualRequests);
+  const { generations, stage } = await runStage(0, usualRequests);
   if (isOver()) return undefined;
-  requireBaseline(monitor, usual.stage);
+  const asked = generations.filter((_, index) => index % prompts.length < stageRequests);
+  const usual = { ...stage, ...summarise(asked) };
+  requireBaseline(monitor, usual);
+  await decodePlain(model, requestOf(0)); // its pass has a form of its own, which has not been run yet
   const plain: Generation[] = [];
   for (let index = 0; index < stageRequests && !isOver(); index++) {
     plain.push(await decodePlain(model, requestOf(index)));
@@ -160,7 +166,7 @@ export async function rehearse(options: RehearsalOptions): Promise<Rehearsal | u
   for (const share of spoiledShares) if (!isOver()) played.push(await runStage(share, stageRequests));
   if (isOver()) return undefined;
   return {
-    usual: usual.stage,
+    usual,
     plainTokensPerSecond: speedOf(plain),
     stages: played.map(({ stage }) => stage),
     areAnswersKept: played.every(({ generations }) =>
@@ -194,12 +200,14 @@ function requireBaseline(monitor: Monitor, { meanAcceptedLength, requests }: Reh
 
 function summarise(
   generations: readonly SpeculativeGeneration[],
-): Pick<RehearsalStage, 'meanAcceptedLength' | 'tokensPerSecond'> {
+): Pick<RehearsalStage, 'meanAcceptedLength' | 'tokensPerSecond' | 'stepMs'> {
   const steps = generations.flatMap((generation) => generation.steps);
-  const accepted = steps.reduce((sum, step) => sum + step.accepted, 0);
+  const meanOf = (pick: (step: StepOutcome) => number): number =>
+    steps.reduce((sum, step) => sum + pick(step), 0) / Math.max(1, steps.length);
   return {
-    meanAcceptedLength: 1 + accepted / Math.max(1, steps.length),
+    meanAcceptedLength: 1 + meanOf(({ accepted }) => accepted),
     tokensPerSecond: speedOf(generations),
+    stepMs: { draft: meanOf(({ draftMs }) => draftMs), verify: meanOf(({ verifyMs }) => verifyMs) },
   };
 }
 
