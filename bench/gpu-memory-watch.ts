@@ -31,8 +31,9 @@ interface Taken {
   readonly host: number;
 }
 
-/** What collections come and go with. */
+/** What collections come and go with, behind the warm-up. */
 const slack: Taken = { device: 2 ** 26, host: 2 ** 27 };
+const warmUpShare = 0.3;
 const suffixLength = 20;
 
 export async function watchMemory(
@@ -47,18 +48,19 @@ export async function watchMemory(
     device: device === undefined ? 0 : device.totalBytes - device.freeBytes(),
     host: readStatus('self', 'VmRSS'),
   });
-  /** The first fifth is for programs, layouts, recordings and the collector's own measure. */
+  /** The warm-up is for programs, layouts, as many recordings as are kept, and the collector's own measure. */
   const watch = async (name: string, total: number, run: () => Promise<number>): Promise<Watched> => {
     const marks: string[] = [];
-    let [done, next] = [0, total / 5];
+    const warmUp = total * warmUpShare;
+    let [done, next] = [0, total / 10];
     let before: Taken | undefined;
     const start = performance.now();
     while (done < total) {
       done += await run();
       if (done < next) continue;
-      next += total / 5;
+      next += total / 10;
       const now = measure();
-      before ??= now;
+      if (done >= warmUp) before ??= now;
       marks.push(`${done}: ${megabytes(now.device)} / ${megabytes(now.host)}`);
     }
     const after = measure();
@@ -66,7 +68,7 @@ export async function watchMemory(
     return {
       name: `${name}, ${perStep.toFixed(2)} ms a step`,
       isFlat: after.device - before!.device <= slack.device && after.host - before!.host <= slack.host,
-      about: `device / host after ${marks.join(', ')}`,
+      about: `behind a warm-up of ${warmUp}; device / host after ${marks.join(', ')}`,
     };
   };
 

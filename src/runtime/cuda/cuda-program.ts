@@ -19,8 +19,9 @@ import type {
 import { resident } from '../program.js';
 import type { DeviceMemory } from './device-memory.js';
 import { allocateRows, deviceRowsOf } from './device-rows.js';
-import type { Address, Kernel, Recording } from './device.js';
+import type { Address, Kernel } from './device.js';
 import type { KernelPlan } from './kernel-plan.js';
+import type { RecordedRun, RecordingShelf } from './recording-shelf.js';
 import type { LaidStep, RunLayout } from './run-layout.js';
 import { layOutRun, measureWith, roundLengths } from './run-layout.js';
 import type { OutputKind, RunPlan } from './run-plan.js';
@@ -35,6 +36,8 @@ export interface ProgramParts {
   readonly kernels: ReadonlyMap<KernelPlan, Kernel>;
   /** Weights and tables, which lie there from the beginning. [place's key] */
   readonly brought: ReadonlyMap<object, Address>;
+  /** Of all programs of the runtime. */
+  readonly recordings: RecordingShelf;
   readonly dispose: () => void;
 }
 
@@ -44,14 +47,13 @@ interface PlannedRuns {
   readonly layouts: Map<string, LaidRun>;
 }
 
-interface LaidRun {
+/** What is recorded is a run that came again, with everything where it lay in the last one. */
+interface LaidRun extends RecordedRun {
   readonly layout: RunLayout;
-  /** Where everything lay in the last run, and that run written down once it came again. */
   places: string;
-  recording: Recording | undefined;
 }
 
-/** Layouts that are kept; the oldest goes first. */
+/** Layouts that are kept; the one that was used longest ago goes first. */
 const mostLayouts = 64;
 
 export class CudaProgram implements Program {
@@ -91,19 +93,22 @@ export class CudaProgram implements Program {
       for (const step of layout.steps) this.launch(step, addressOf, base);
     };
     const places = [base, ...this.residentAddresses(values)].join();
-    if (laid.recording !== undefined && laid.places === places) this.memory.device.replay(laid.recording);
-    else if (laid.places === places && layout.steps.length > 1) {
-      laid.recording = this.memory.device.record(launch);
-      this.memory.device.replay(laid.recording);
-    } else {
-      laid.recording?.free();
-      laid.recording = undefined;
+    const isAgain = laid.places === places && layout.steps.length > 1;
+    if (isAgain) this.replay(laid, launch);
+    else {
+      this.parts.recordings.drop(laid);
       laid.places = places;
       launch();
     }
     const outputs = this.keepOutputs(destinations, plan, bindings, addressOf);
     if (layout.hostOffsets.size > 0) await this.readBack(plan, layout, work, bindings, outputs);
     return outputs;
+  }
+
+  private replay(laid: LaidRun, launch: () => void): void {
+    laid.recording ??= this.memory.device.record(launch);
+    this.parts.recordings.use(laid);
+    this.memory.device.replay(laid.recording);
   }
 
   private readDestinations(wanted: Wanted): ReadonlyMap<string, Destination> {
@@ -150,15 +155,15 @@ export class CudaProgram implements Program {
     this.runs.set(outputsKey, planned);
     const { plan, layouts } = planned;
     const key = [...rounded].map(([name, length]) => `${name}=${length}`).join(' ');
-    let laid = layouts.get(key);
-    if (laid === undefined) {
-      laid = { layout: layOutRun(plan, sent, rounded), places: '', recording: undefined };
-      layouts.set(key, laid);
-      const [oldest] = layouts.keys();
-      if (layouts.size > mostLayouts) {
-        layouts.get(oldest!)!.recording?.free();
-        layouts.delete(oldest!);
-      }
+    const laid = layouts.get(key) ?? {
+      ...{ layout: layOutRun(plan, sent, rounded), places: '', recording: undefined },
+    };
+    layouts.delete(key);
+    layouts.set(key, laid);
+    const [oldest] = layouts;
+    if (layouts.size > mostLayouts) {
+      this.parts.recordings.drop(oldest![1]);
+      layouts.delete(oldest![0]);
     }
     return { plan, laid };
   }
@@ -251,7 +256,7 @@ export class CudaProgram implements Program {
   dispose(): Promise<void> {
     if (!this.isDisposed) {
       for (const { layouts } of this.runs.values())
-        for (const { recording } of layouts.values()) recording?.free();
+        for (const laid of layouts.values()) this.parts.recordings.drop(laid);
       this.parts.dispose();
     }
     this.isDisposed = true;

@@ -23,6 +23,7 @@ import type { Address, Device, ElementType, Kernel, KernelModule } from './devic
 import type { KernelPlan } from './kernel-plan.js';
 import { kernelPrelude } from './kernel-plan.js';
 import { rootOf } from './memory-root.js';
+import { RecordingShelf } from './recording-shelf.js';
 import type { ProductType, Schedule } from './schedule.js';
 import { scheduleGraph } from './schedule.js';
 import type { Place } from './step.js';
@@ -49,6 +50,7 @@ class CudaRuntime implements Runtime {
   private readonly weights: DeviceWeights;
   /** By source: layers, and programs that are alike, have kernels in common. */
   private readonly modules = new Map<string, KernelModule>();
+  private readonly recordings = new RecordingShelf();
   private isDisposed = false;
 
   constructor(
@@ -93,7 +95,7 @@ class CudaRuntime implements Runtime {
         tables.push(this.bringTable(place, tensor.attributes.values, brought));
     }
     return new CudaProgram(this.memory, {
-      ...{ inputs: listInputs(outputs), schedule, kernels, brought },
+      ...{ inputs: listInputs(outputs), schedule, kernels, brought, recordings: this.recordings },
       dispose: () => {
         for (const table of tables) table.free();
       },

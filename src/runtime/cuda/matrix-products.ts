@@ -49,7 +49,7 @@ const stateOffset = 72;
 
 export const workspaceBytes = 32 << 20;
 /** Proposals of the library that are tried, how often, and how much faster than the first another one has to be. */
-const [proposals, trials, clearlyFaster] = [8, 3, 0.93];
+const [proposals, trials, clearlyFaster] = [16, 5, 0.95];
 /** Products that are worth it: rows at most, elements of the matrix at least. */
 const [mostTriedRows, leastTriedElements] = [256, 1 << 20];
 

@@ -50,7 +50,7 @@ function listLeaves(tensor: Tensor, find: FindOperand): ReadonlyMap<Tensor, Kern
     const operand = find(node);
     if (operand !== undefined) {
       leaves.set(node, operand);
-      return isWide(operand);
+      return isWide(operand) && isAligned(node);
     }
     if (node.operation === 'constant') return node.attributes.values.length <= 1;
     return (
@@ -70,7 +70,14 @@ const isWide = ({ type }: KernelOperand): boolean => type !== 'bool';
 
 /** Whether elements come in whole groups, whatever the lengths are. */
 function isDivided(shape: Shape): boolean {
-  return shape.some((dimension) => typeof dimension === 'number' && dimension % together === 0);
+  const width = shape.at(-1);
+  return typeof width === 'number' && width % together === 0;
+}
+
+/** Whether loads of 16 bytes begin where they have to: what comes from outside may be rows of something longer. */
+function isAligned({ operation, shape }: Tensor): boolean {
+  const width = shape.at(-1);
+  return operation !== 'input' || (typeof width === 'number' && width % 4 === 0);
 }
 
 /** Threads of a block that norms a row, each with some of it in registers. */
@@ -85,7 +92,7 @@ export function planWideNorm(
 ): KernelPlan | undefined {
   const [rows, weights] = [find(rootOf(x!)), find(scale!)];
   const width = shape.at(-1)!;
-  if (typeof width !== 'number' || width % 4 !== 0) return undefined;
+  if (typeof width !== 'number' || width % 4 !== 0 || !isAligned(rootOf(x!))) return undefined;
   const kept = Math.ceil(width / 4 / normThreads);
   if (rows?.type !== 'float32' || weights?.type !== 'float32' || kept > mostKept) return undefined;
   const block = kept > 1 ? normThreads : 32 * Math.ceil(width / 128);
