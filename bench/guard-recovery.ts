@@ -68,7 +68,7 @@ for (const name of chosen.split(',') as BundledDrafter[]) {
 console.log('Tokens per second\n');
 printTable(speeds);
 console.log(
-  `\nThe bound: ${percent(slowdown)} and ${grant} plain steps slower than plain decoding, and what the dearest step costs\n`,
+  `\nThe bound: ${percent(slowdown)} and ${grant} plain steps slower than plain decoding, what the dearest step costs, and what reading the prompt costs a drafter that takes over\n`,
 );
 printTable(bounds);
 console.log('\nWhich rungs were taken\n');

@@ -7,7 +7,7 @@ import { drawWorld, simulate } from './testing/simulated-decoding.js';
 
 const slowdown = 0.05;
 const grant = 8;
-const requests = 700;
+const requests = 500;
 const length = 4;
 const ladder = [0, 1, 2].map((drafter) => ({ policy: { kind: 'chain', length } as const, drafter }));
 

@@ -29,9 +29,11 @@ describe('prices of steps', () => {
   it('make the first step pay when it is known what it cost', () => {
     const prices = new StepPrices();
     expect(prices.priceOf(0)).toBeUndefined();
-    const said = prices.learn(0, drafted, 4, 0);
-    expect(said).toBeCloseTo(1.5); // as if the verifying pass were a plain one
-    expect(prices.learn(undefined, plain, 0, 0)).toBeCloseTo(1 + 0.3);
+    const said = prices.learn(0, { draftMs: 6, verifyMs: 40 }, 4, 0);
+    expect(said).toBeCloseTo(1.15); // as if the verifying pass were a plain one
+    expect(prices.learn(undefined, plain, 0, 0)).toBe(1);
+    // Of its verifying pass, which was a long one, nothing counts but that it was one.
+    expect(prices.learn(0, drafted, 4, 0)).toBeCloseTo(1.8 + (1.8 - 1.15));
     expect(prices.priceOf(0)).toBeCloseTo(1.8);
   });
 

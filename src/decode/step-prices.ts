@@ -37,6 +37,7 @@ export class StepPrices {
   private readonly reads = new Map<number, number[]>();
   private readonly proposals = new Map<number, number>();
   private readonly unsettled: Unsettled[] = [];
+  private steps = 0;
   private previous: { readonly proposed: number; readonly verifyMs: number } | undefined;
 
   /** A plain step at this moment; undefined before the first step. */
@@ -71,9 +72,9 @@ export class StepPrices {
     missed: number,
   ): number {
     this.compare(proposed, verifyMs);
-    const owed = this.ratios.size > 0 ? this.settle() : 0;
     const ratio = this.ratioOf(proposed);
     remember(this.paces, verifyMs / ratio, paceWindow);
+    const owed = this.ratios.size > 0 ? this.settle() : 0;
     // What a plain step takes is what everything is compared with.
     if (rung === undefined) return 1 + owed;
     const drafting = this.inPlainSteps(draftMs);
@@ -91,7 +92,7 @@ export class StepPrices {
     let owed = 0;
     for (const { rung, draftMs, proposed, missed, cost } of this.unsettled.splice(0)) {
       const ratio = this.ratioOf(proposed);
-      const drafting = this.inPlainSteps(draftMs * ratio);
+      const drafting = this.inPlainSteps(draftMs);
       this.keepDrafting(rung, drafting, missed);
       owed += ratio + drafting - cost;
     }
@@ -115,8 +116,14 @@ export class StepPrices {
   /** Neighbours of which one has drafts and the other has none measure what drafts cost in the target's pass. */
   private compare(proposed: number, verifyMs: number): void {
     const { previous } = this;
-    this.previous = { proposed, verifyMs };
-    if (previous === undefined || (previous.proposed === 0) === (proposed === 0)) return;
+    // The first pass behind a prompt has more to do than those that follow and measures nothing.
+    this.previous = this.steps++ === 0 ? undefined : { proposed, verifyMs };
+    if (
+      previous === undefined ||
+      this.previous === undefined ||
+      (previous.proposed === 0) === (proposed === 0)
+    )
+      return;
     const drafted = proposed === 0 ? previous : this.previous;
     const plain = proposed === 0 ? this.previous : previous;
     const ratio = drafted.verifyMs / plain.verifyMs;
