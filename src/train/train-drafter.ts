@@ -17,7 +17,7 @@ import { TrainingLog } from './training-log.js';
 import type { TrainingEnd } from './training-loop.js';
 import { trainSteps } from './training-loop.js';
 import type { TrainingProgress } from './training-state.js';
-import { freshProgress, loadState, saveState } from './training-state.js';
+import { freshProgress, loadState, removeUnfinished, saveState } from './training-state.js';
 
 export interface DrafterTraining {
   readonly target: Target;
@@ -66,6 +66,7 @@ export async function trainDrafter(training: DrafterTraining): Promise<TrainedDr
   };
   try {
     const stateFile = join(folder, 'state.safetensors');
+    removeUnfinished(stateFile);
     const saved = await loadState(stateFile);
     if (saved !== undefined) trainer.buffers.write(saved.values);
     let progress = saved?.progress ?? freshProgress;

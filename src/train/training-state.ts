@@ -3,7 +3,8 @@
  * written whole or not at all, so that a run killed at any moment goes on from the last one that was finished, to the
  * same bytes. Behind it stands the log, which may hold lines of updates that the state does not know: they are cut.
  */
-import { existsSync } from 'node:fs';
+import { existsSync, readdirSync, rmSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
 import { z } from 'zod';
 import { readSafetensorsHeader } from '../checkpoint/safetensors.js';
 import { readFloat32, readIntegers } from '../checkpoint/read-tensor.js';
@@ -41,6 +42,14 @@ export async function saveState(path: string, { progress, values }: TrainingStat
       floatSource({ name, shape: [data.length], dtype: 'F32' }, () => data),
     ),
   ]);
+}
+
+/** Removes states that a killed process was writing. Nobody else may be writing one: the run is locked. */
+export function removeUnfinished(path: string): void {
+  const folder = dirname(path);
+  const opening = `${basename(path)}.`;
+  for (const name of readdirSync(folder))
+    if (name.startsWith(opening) && name.endsWith('.tmp')) rmSync(join(folder, name), { force: true });
 }
 
 /** Undefined where none was saved yet. */

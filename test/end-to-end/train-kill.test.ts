@@ -1,0 +1,147 @@
+/** Training runs in processes of their own that are killed again and again, and must end as if nothing had happened. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { createRandom } from '../../src/core/random.js';
+import { TinyAudits } from '../support/tiny-audit.js';
+import { transpileForTests } from '../support/transpiled-sources.js';
+
+const { folder: build, main } = transpileForTests('train-kill');
+const models = new TinyAudits();
+const leastKills = 20;
+/** Progress events after which a process is killed, at most; a whole run has about 50. */
+const mostEvents = 10;
+
+const data = join(build, 'data.jsonl');
+beforeAll(() => {
+  const letters = 'abcdefghijklmnopqrstuvwx';
+  const prompts = Array.from(letters, (_, start) => `${letters}${letters}`.slice(start, start + 6));
+  writeFileSync(data, prompts.map((prompt) => `${JSON.stringify({ prompt })}\n`).join(''));
+});
+afterAll(async () => {
+  await models.dispose();
+});
+
+/** EAGLE, whose noise is drawn anew in every update. */
+const startWords = (out: string): string[] => [
+  ...['--target', models.targetFolder, '--system', 'eagle', '--data', data, '--out', out],
+  ...['--steps', '14', '--batch-tokens', '96', '-n', '20', '--learning-rate', '0.01', '--temperature', '0.7'],
+  ...[
+    '--validation',
+    '0.2',
+    '--validate-every',
+    '4',
+    '--save-every',
+    '3',
+    '--threads',
+    '1',
+    '--device',
+    'cpu',
+  ],
+];
+
+interface Killing {
+  readonly events: number;
+  readonly delayMs: number;
+  readonly signal?: 'SIGINT';
+}
+
+interface Ended {
+  /** Undefined where the process was killed. */
+  readonly code: number | undefined;
+  readonly errors: string;
+}
+
+async function train(words: readonly string[], killing?: Killing, limit?: string): Promise<Ended> {
+  const own = [main, 'train', ...words, '--progress', 'json', '--cache-dir', models.cacheFolder];
+  const stdio: ['ignore', 'ignore', 'pipe'] = ['ignore', 'ignore', 'pipe'];
+  const child =
+    limit === undefined
+      ? spawn(process.execPath, own, { stdio })
+      : spawn('/bin/sh', ['-c', `${limit} && exec "$0" "$@"`, process.execPath, ...own], { stdio });
+  let heard = 0;
+  let errors = '';
+  createInterface({ input: child.stderr }).on('line', (line) => {
+    if (!line.startsWith('{')) errors += `${line}\n`;
+    heard += 1;
+    if (heard !== killing?.events) return;
+    setTimeout(() => child.kill(killing.signal ?? 'SIGKILL'), killing.delayMs);
+  });
+  const [code] = (await once(child, 'close')) as [number | null];
+  return { code: code ?? undefined, errors };
+}
+
+const drafterFiles = ['config.json', 'model.safetensors'];
+const weights = ['best', 'last', 'start'].flatMap((name) => drafterFiles.map((file) => join(name, file)));
+
+interface RunContents {
+  readonly bytes: readonly string[];
+  readonly answers: readonly string[];
+  readonly names: readonly string[];
+}
+
+function readRun(folder: string): RunContents {
+  const read = (name: string): string => readFileSync(join(folder, name)).toString('latin1');
+  return {
+    bytes: [...weights, 'log.jsonl'].map(read),
+    // Conversations are answered several at once: which one is written first is nobody's promise.
+    answers: read('answers.jsonl').split('\n').sort(),
+    names: readdirSync(folder).sort(),
+  };
+}
+
+describe('kill -9', () => {
+  it(`at ${leastKills} random moments and more leaves no trace`, async () => {
+    const whole = models.freshFolder();
+    expect(await train(startWords(whole))).toEqual({ code: 0, errors: '' });
+    const expected = readRun(whole);
+    const random = createRandom(7, 'kills');
+    let kills = 0;
+    while (kills < leastKills) {
+      const folder = models.freshFolder();
+      let words = startWords(folder);
+      for (;;) {
+        const killing = { events: 1 + random.nextInteger(mostEvents), delayMs: random.nextInteger(40) };
+        const { code, errors } = await train(words, killing);
+        expect(errors).toBe('');
+        if (code !== undefined) {
+          expect(code).toBe(0);
+          break;
+        }
+        kills += 1;
+        words = ['--resume', folder];
+      }
+      expect(readRun(folder)).toEqual(expected);
+    }
+  }, 600_000);
+});
+
+describe.skipIf(process.platform === 'win32')('a disk that takes no more', () => {
+  it('while the state is written leaves the old one, from which the run goes on', async () => {
+    const words = (out: string): string[] => [
+      ...startWords(out),
+      // Large enough that the state is larger than anything else that is written.
+      ...['--system', 'speculative-sampling', '--layers', '1', '--hidden-size', '256', '--steps', '8'],
+    ];
+    const whole = models.freshFolder();
+    expect(await train(words(whole))).toEqual({ code: 0, errors: '' });
+    const folder = models.freshFolder();
+    // Behind the answers, between two updates.
+    const stopped = await train(words(folder), { events: 33, delayMs: 0, signal: 'SIGINT' });
+    expect(stopped.code).toBe(130);
+    const state = readFileSync(join(folder, 'state.safetensors'));
+    // The weights fit, the state, three times as large, does not: sh counts in blocks of 512 bytes.
+    const blocks = Math.floor(state.length / 2 / 512);
+    const failed = await train(['--resume', folder], undefined, `ulimit -f ${blocks}`);
+    expect(failed.code).toBe(1);
+    expect(failed.errors).toMatch(
+      /^error: state\.safetensors could not be written to [^\n]*: EFBIG[^\n]*; what was saved before is safe\.\nhint: [^\n]* Then go on with: mistletoe train --resume [^\n]*\n$/,
+    );
+    expect(readFileSync(join(folder, 'state.safetensors')).equals(state)).toBe(true);
+    expect(await train(['--resume', folder])).toEqual({ code: 0, errors: '' });
+    expect(readRun(folder)).toEqual(readRun(whole));
+  }, 600_000);
+});
