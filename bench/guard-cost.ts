@@ -1,17 +1,21 @@
 /**
- * What the guard costs on loopback: latency added to a request and to a chunk of a stream, requests a second, a thousand
- * streams at once, and memory over an hour's worth of requests. Engine, guard and clients are processes of their own, and
- * engine and clients write and read bare sockets, so that what is measured is the guard. With two cores they still share.
+ * What the guard costs on loopback: latency added to a request and to a chunk of a stream, requests a second, processor
+ * time, a thousand streams at once, and memory over an hour's worth of requests. Engine, guard and clients are processes of
+ * their own, and engine and clients write and read bare sockets, so that what is measured is the guard. With two cores they
+ * still share, and on a machine that others use, too, processor time alone says much.
  */
 import type { ChildProcess } from 'node:child_process';
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { readConfiguration } from '../src/guard/config-file.js';
 import { startGuard } from '../src/guard/guard.js';
+import { closeProxy, createProxy } from '../src/guard/proxy.js';
+import { Upstream } from '../src/guard/upstream.js';
 import type { Sample } from './guard-load.js';
 import { drive, openStreams, startSocketEngine } from './guard-load.js';
 import { printTable } from './stopwatch.js';
@@ -23,9 +27,11 @@ interface Ready {
   readonly port: number;
 }
 
-interface Memory {
+interface Usage {
   readonly rss: number;
   readonly heap: number;
+  /** Of all threads, since the start. */
+  readonly cpuMs: number;
 }
 
 async function start(name: string, ...words: string[]): Promise<{ child: ChildProcess; port: number }> {
@@ -46,21 +52,43 @@ async function runGuard(): Promise<void> {
       console.error(message);
     },
   });
-  process.on('message', (asked) => {
-    if (asked === 'end') void guard.close().then(() => process.exit(0));
-    else {
-      (globalThis as { gc?: () => void }).gc?.();
-      const { rss, heapUsed } = process.memoryUsage();
-      process.send!({ rss, heap: heapUsed });
-    }
-  });
+  answerUsage(() => guard.close());
   process.send!({ port: Number(new URL(guard.url).port) });
 }
 
-async function askMemory(child: ChildProcess): Promise<Memory> {
-  child.send('memory');
-  const [memory] = (await once(child, 'message')) as [Memory];
-  return memory;
+/** The guard's proxy with nothing behind its desk: what passing bytes on takes by itself. */
+async function runProxy(): Promise<void> {
+  const upstream = new Upstream(process.argv[3]!, { connectMs: 5000, firstByteMs: 600_000 });
+  const watcher = { onStart: ignore, onBytes: ignore, onEnd: ignore };
+  const server = createProxy(
+    { answerOwn: () => false, wantsBody: () => true, decide: () => ({ kind: 'pass', upstream, watcher }) },
+    {
+      timeouts: { idleMs: 300_000, clientMs: 300_000, requestMs: 300_000 },
+      limits: { requestBytes: 64e6, readBytes: 4e6, heldBytes: 256e6, headerBytes: 32e3 },
+    },
+  );
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  answerUsage(() => closeProxy(server, 1000));
+  process.send!({ port: (server.address() as AddressInfo).port });
+}
+
+function answerUsage(close: () => Promise<void>): void {
+  process.on('message', (asked) => {
+    if (asked === 'end') void close().then(() => process.exit(0));
+    else {
+      (globalThis as { gc?: () => void }).gc?.();
+      const { rss, heapUsed } = process.memoryUsage();
+      const { user, system } = process.cpuUsage();
+      process.send!({ rss, heap: heapUsed, cpuMs: (user + system) / 1000 });
+    }
+  });
+}
+
+async function askUsage(child: ChildProcess): Promise<Usage> {
+  child.send('usage');
+  const [usage] = (await once(child, 'message')) as [Usage];
+  return usage;
 }
 
 const quantile = (sorted: readonly number[], share: number): number =>
@@ -77,9 +105,11 @@ async function measure(): Promise<void> {
   const folder = mkdtempSync(join(tmpdir(), 'guard-cost-'));
   const engine = await start('engine');
   const guard = await start('guard', `http://127.0.0.1:${engine.port}`, folder);
+  const proxy = await start('proxy', `http://127.0.0.1:${engine.port}`);
   const [direct, through] = [engine.port, guard.port];
   try {
-    for (const port of [direct, through]) await drive(port, { connections: 16, requests: 4000 * scale });
+    for (const port of [direct, through, proxy.port])
+      await drive(port, { connections: 16, requests: 4000 * scale });
 
     console.log('\nAdded latency of small requests, by how many are sent a second (8 connections)\n');
     const latency = [['', 'direct', 'guard', 'added']];
@@ -98,6 +128,29 @@ async function measure(): Promise<void> {
       speed.push([String(connections), ...rates.map(({ perSecond }) => perSecond.toFixed(0))]);
     }
     printTable(speed);
+
+    console.log('\nProcessor time of a small request, 64 connections, by turns: the middle of five rounds\n');
+    const rounds: Record<'guard' | 'proxy', number[]> = { guard: [], proxy: [] };
+    for (let round = 0; round < 5; round++) {
+      for (const [name, { child, port }] of Object.entries({ guard, proxy })) {
+        const requests = 15_000 * scale;
+        const before = await askUsage(child);
+        await drive(port, { connections: 64, requests });
+        const after = await askUsage(child);
+        rounds[name as keyof typeof rounds].push((after.cpuMs - before.cpuMs) / requests);
+      }
+    }
+    printTable([
+      ['the guard', 'its proxy alone'],
+      [rounds.guard, rounds.proxy].map((times) =>
+        microseconds(
+          quantile(
+            times.toSorted((a, b) => a - b),
+            0.5,
+          ),
+        ),
+      ),
+    ]);
 
     console.log('\nStreams at once, 10 events a second each for 10 seconds: delay of an event\n');
     const streams = [['streams', '', 'whole', 'p50', 'p99', 'added p50', 'added p99']];
@@ -124,18 +177,25 @@ async function measure(): Promise<void> {
     const parts = 6;
     for (let part = 0; part <= parts; part++) {
       if (part > 0) await drive(through, { connections: 64, requests: (72_000 / parts) * scale });
-      const { heap, rss } = await askMemory(guard.child);
+      const { heap, rss } = await askUsage(guard.child);
       memory.push([String((part * 72_000 * scale) / parts), megabytes(heap), megabytes(rss)]);
     }
     printTable(memory);
   } finally {
-    guard.child.send('end');
-    await once(guard.child, 'exit');
+    for (const { child } of [guard, proxy]) {
+      child.send('end');
+      await once(child, 'exit');
+    }
     engine.child.kill();
     rmSync(folder, { recursive: true });
   }
 }
 
+function ignore(): void {
+  // Only what passing on takes is wanted.
+}
+
 if (role === 'engine') await runEngine();
 else if (role === 'guard') await runGuard();
+else if (role === 'proxy') await runProxy();
 else await measure();
