@@ -44,6 +44,7 @@ const routes: readonly string[] = [
 ];
 
 const mostNameCharacters = 256;
+const usualType = 'application/json';
 
 export function readRequest(given: GivenRequest, key: PrintKey): RequestFacts {
   const route = findRoute(given.path);
@@ -69,8 +70,7 @@ export function readRequest(given: GivenRequest, key: PrintKey): RequestFacts {
 }
 
 function findRoute(target: string): string {
-  const end = target.search(/[?#]/);
-  const path = end < 0 ? target : target.slice(0, end);
+  const path = target.includes('?') || target.includes('#') ? target.split(/[?#]/, 1)[0]! : target;
   for (const route of routes) if (path.endsWith(route)) return route;
   return 'other';
 }
@@ -78,7 +78,7 @@ function findRoute(target: string): string {
 function parseBody({ body, contentType = '', contentEncoding = '' }: GivenRequest): JsonObject | undefined {
   const isPlain = contentEncoding === '' || /^\s*(?:identity)?\s*$/i.test(contentEncoding);
   // Many clients send JSON under no type, or that of a form.
-  const isOther = /^\s*(?:multipart|image|audio|video)\//i.test(contentType);
+  const isOther = contentType !== usualType && /^\s*(?:multipart|image|audio|video)\//i.test(contentType);
   if (body.length === 0 || !isPlain || isOther) return undefined;
   const bytes = Buffer.isBuffer(body) ? body : Buffer.from(body.buffer, body.byteOffset, body.byteLength);
   try {
