@@ -182,7 +182,12 @@ function readEvents(limits: ReaderLimits): ResponseReader {
       bytes += piece.length;
       const complete = events.push(piece);
       if (complete.length === 0) return nothing;
-      return complete.map((data) => read(data, atMs)).filter((chunk) => chunk !== undefined);
+      const found: StreamChunk[] = [];
+      for (const data of complete) {
+        const chunk = read(data, atMs);
+        if (chunk !== undefined) found.push(chunk);
+      }
+      return found;
     },
     finish() {
       const isSilent = facts.speculation === null && !meter.hasSeveralChoices;
