@@ -87,8 +87,8 @@ async function checkTiles(): Promise<void> {
   const oracle = createInterpreter();
   const table = [['attention', 'batch', 'rows', 'past', 'largest difference']];
   for (const [heads, keyValueHeads, size] of [
-    [32, 32, 128],
-    [32, 8, 128],
+    [4, 4, 128],
+    [6, 2, 128],
     [5, 5, 64],
     [14, 2, 32],
   ] as const) {
@@ -111,8 +111,10 @@ async function checkTiles(): Promise<void> {
         : [[24, 46, 65], [3, 26, 84]]; // prettier-ignore
       for (const [batches, rows, length] of all as [number, number, number][]) {
         const inputs = drawValues(outputs, { batch: batches, position: rows, past: length }, {}, 'tiles');
-        const ratio = compareOutputs(await program.run(inputs), await expected.run(inputs), 2e-3, 2e-3);
-        const verdict = `${ratio <= 1 ? '' : 'WRONG '}${(ratio * 2e-3).toExponential(1)}`;
+        // Ten bits behind the point, or the seven of bfloat16.
+        const allowed = packed ? 2e-3 : 1e-2;
+        const ratio = compareOutputs(await program.run(inputs), await expected.run(inputs), allowed, allowed);
+        const verdict = `${ratio <= 1 ? '' : 'WRONG '}${(ratio * allowed).toExponential(1)}`;
         table.push([`${heads}/${keyValueHeads} x ${size}`, ...[batches, rows, length].map(String), verdict]);
       }
       await program.dispose();

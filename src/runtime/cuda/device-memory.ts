@@ -5,6 +5,7 @@
  */
 import type { Allocation, RowCopy, RowMemory } from './device-rows.js';
 import type { Address, Device, Kernel, KernelModule } from './device.js';
+import { PiecePool } from './piece-pool.js';
 
 const copyRowsSource = `
 extern "C" __global__ void copyRows(const int* sizes, float* to, const float* from, const int* picks, const int* places) {
@@ -36,32 +37,33 @@ interface Piece {
 }
 
 export class DeviceMemory implements RowMemory {
-  private readonly idle = new Map<number, Address[]>(); // by size
-  private readonly collected = new FinalizationRegistry<Piece>((piece) => {
-    this.giveBack(piece);
+  private readonly pieces: PiecePool;
+  private readonly collected = new FinalizationRegistry<Address>((address) => {
+    this.pieces.giveBack(address);
   });
   private arena: Piece = { address: 0n, bytes: 0 };
   private module: KernelModule | undefined;
   private copyKernel: Kernel | undefined;
 
-  constructor(readonly device: Device) {}
+  constructor(readonly device: Device) {
+    this.pieces = new PiecePool(device);
+  }
 
   take(bytes: number): Allocation {
     const size = roundUp(bytes);
-    const address = this.idle.get(size)?.pop() ?? this.allocate(size);
-    const piece = { address, bytes: size };
+    const address = this.pieces.take(size);
     let isHeld = true;
     const token = {};
     const allocation: Allocation = {
-      ...piece,
+      ...{ address, bytes: size },
       free: () => {
         if (!isHeld) return;
         isHeld = false;
         this.collected.unregister(token);
-        this.giveBack(piece);
+        this.pieces.giveBack(address);
       },
     };
-    this.collected.register(allocation, piece, token);
+    this.collected.register(allocation, address, token);
     return allocation;
   }
 
@@ -105,7 +107,7 @@ export class DeviceMemory implements RowMemory {
   }
 
   dispose(): void {
-    this.releaseIdle();
+    this.pieces.release();
     if (this.arena.bytes > 0) this.device.free(this.arena.address);
     this.arena = { address: 0n, bytes: 0 };
     this.module?.unload();
@@ -115,20 +117,8 @@ export class DeviceMemory implements RowMemory {
     try {
       return this.device.allocate(size);
     } catch (cause) {
-      if (this.idle.size === 0) throw cause;
-      this.releaseIdle();
+      if (!this.pieces.release()) throw cause;
       return this.device.allocate(size);
     }
-  }
-
-  private giveBack({ address, bytes }: Piece): void {
-    const list = this.idle.get(bytes);
-    if (list === undefined) this.idle.set(bytes, [address]);
-    else list.push(address);
-  }
-
-  private releaseIdle(): void {
-    for (const addresses of this.idle.values()) for (const address of addresses) this.device.free(address);
-    this.idle.clear();
   }
 }
