@@ -5,8 +5,8 @@ import { describeCause } from '../core/errors.js';
 import type { LookupAnswer, LookupQuestion, RecordLookup } from './record-lookup.js';
 import { lookUpHere } from './record-lookup.js';
 
-/** Some hundredths of a core, in a rush that lasts. */
-const linesInPassing = 10_000;
+/** Two or three hundredths of a core in a rush that lasts: the engine may need it, too. */
+const linesInPassing = 4000;
 
 async function serve(port: MessagePort, folder: string): Promise<void> {
   const post = (answer: LookupAnswer): void => {
