@@ -118,13 +118,22 @@ describe('the guarded policy', () => {
     expect(share(back.drafters.slice(-500), 0)).toBeGreaterThan(0.9);
   });
 
+  it('comes back from another drafter to its own when that is the better one again, and not when it is worse', () => {
+    const rate = (own: number) => (drafter: number, step: number) =>
+      drafter === 1 ? 0.6 : step < 60 ? 0 : own;
+    const better = play(900, { rate: rate(0.9) });
+    expect(share(better.drafters.slice(-400), 0)).toBeGreaterThan(0.9);
+    const worse = play(900, { rate: rate(0.3) });
+    expect(share(worse.drafters.slice(-400), 1)).toBeGreaterThan(0.9);
+  });
+
   it('leaves no rung for nothing more often than it may', () => {
     let left = 0;
     for (let seed = 0; seed < 300; seed++) {
       const random = createRandom(seed, 'usual');
       const policy = createGuardedPolicy(ladder, {
         ...{ floor: 0.3, level: 0.05 },
-        onSwitch: () => (left += 1),
+        onSwitch: ({ reason }) => (left += Number(reason === 'evidence')),
       });
       for (let step = 0; step < 150; step++) {
         const choice = policy.choose();

@@ -1,8 +1,8 @@
 /**
  * Drafting that cannot be turned against the one who pays for it. A request begins on the first rung of a ladder (a drafter
  * and how much to draft); a sequential test watches whether drafts are accepted as they should be, and on evidence of a
- * collapse the next rung is taken: another drafter, a shorter chain, and behind the last rung plain steps. From there
- * the first rung is probed again, in short bursts and ever more rarely while they do not pay.
+ * collapse the next rung is taken: another drafter, a shorter chain, and behind the last rung plain steps. From any of them the
+ * first rung is probed again, in short bursts and ever more rarely while they bring less than what they take the place of.
  *
  * Beside the test, which needs some steps to be sure and a floor to hold them against, there is an account that needs neither.
  * Every token is worth (1 + slowdown) plain steps to it, every step costs what it took in plain steps (step-prices.ts), and no
@@ -54,7 +54,7 @@ export interface GuardedOptions {
 export interface RungChange {
   readonly from: number | undefined;
   readonly to: number | undefined;
-  /** From 1, the step that is made on the new rung. */
+  /** From 1, the first step on the new rung. */
   readonly step: number;
   readonly reason: SwitchReason;
 }
@@ -91,10 +91,14 @@ export function createGuardedPolicy(ladder: readonly Rung[], options: GuardedOpt
   const lastSteps = new Map<number, number>();
   const test = { steps: 0, accepted: 0 };
   const since = { steps: 0, gain: 0 }; // the last plain step
-  const probe = { left: 0, tokens: 0, cost: 0, wait: firstProbe, next: Infinity };
+  const probe = { left: 0, wait: firstProbe, next: Infinity };
+  /** Since the rung was taken, and what the one before a probe had brought: tokens and cost of steps with drafts. */
+  const stay = { tokens: 0, cost: 0 };
+  const home: { rung: number | undefined; rate: number } = { rung: undefined, rate: 1 };
   let rung: number | undefined = ladder.length > 0 ? 0 : undefined;
   let account = grant; // in plain steps
   let step = 0;
+  let upcoming = 1;
   let readMs = 0;
 
   const drafterOf = (place: number): number => ladder[place]?.drafter ?? 0;
@@ -114,20 +118,25 @@ export function createGuardedPolicy(ladder: readonly Rung[], options: GuardedOpt
   const reserveOf = (place: number): number =>
     place + 1 === ladder.length ? 0 : (grant / 2) * (1 - place / (ladder.length - 1));
   const move = (to: number | undefined, reason: RungChange['reason']): void => {
-    onSwitch?.({ from: rung, to, step, reason });
+    onSwitch?.({ from: rung, to, step: upcoming, reason });
     rung = to;
     Object.assign(test, { steps: 0, accepted: 0 });
+    Object.assign(stay, { tokens: 0, cost: 0 });
   };
   const leave = (reason: 'evidence' | 'account' | 'probe-failed'): void => {
     const isProbe = probe.left > 0;
     probe.left = 0;
-    const from = isProbe || rung === undefined ? ladder.length : rung + 1;
+    const from = (rung ?? ladder.length) + 1;
     const next = ladder.findIndex((_, place) => place >= from && promptCostOf(place) <= grant);
-    move(next < 0 ? undefined : next, isProbe ? 'probe-failed' : reason);
-    if (next >= 0) return;
-    probe.next = step + probe.wait;
-    probe.wait = Math.min(2 * probe.wait, latestProbe);
+    if (isProbe) {
+      move(home.rung, 'probe-failed');
+      probe.wait = Math.min(2 * probe.wait, latestProbe);
+    } else move(next < 0 ? undefined : next, reason);
+    probe.next = upcoming + probe.wait;
   };
+  /** What another rung earns is not wagered unless there is enough of it. */
+  const isProbeDue = (): boolean =>
+    rung !== 0 && step >= probe.next && canPay(0, 0) && (rung === undefined || account >= grant);
   const isPlainDue = (place: number): boolean => {
     const measures = prices.measuredBy(place);
     const { paying, doubtful } = measures >= leastMeasures ? plainEvery : firstPlainEvery;
@@ -142,8 +151,10 @@ export function createGuardedPolicy(ladder: readonly Rung[], options: GuardedOpt
     },
     choose(): Choice {
       step += 1;
-      if (rung === undefined && step >= probe.next && canPay(0, 0)) {
-        Object.assign(probe, { left: burst, tokens: 0, cost: 0, next: Infinity });
+      upcoming = step;
+      if (isProbeDue()) {
+        Object.assign(probe, { left: burst, next: Infinity });
+        Object.assign(home, { rung, rate: stay.cost > 0 ? Math.max(1, stay.tokens / stay.cost) : 1 });
         move(0, 'probe');
       }
       while (rung !== undefined && !canPay(rung, probe.left > 0 ? 0 : reserveOf(rung))) leave('account');
@@ -156,6 +167,7 @@ export function createGuardedPolicy(ladder: readonly Rung[], options: GuardedOpt
     },
     learn(made: DraftChoice, outcome: StepOutcome) {
       const choice = made as Choice;
+      upcoming = step + 1;
       const cost = prices.learn(choice.rung, outcome.own ?? outcome, outcome.proposed, choice.missed);
       const charged = Math.max(cost - choice.reading, Math.min(cost, 1));
       const gain = (1 + slowdown) * (outcome.accepted + 1) - charged;
@@ -174,14 +186,14 @@ export function createGuardedPolicy(ladder: readonly Rung[], options: GuardedOpt
         leave('evidence');
         return;
       }
+      stay.tokens += outcome.accepted + 1;
+      stay.cost += Math.min(cost, prices.priceOf(rung) ?? cost); // what was read first is paid once
       if (probe.left === 0) return;
       probe.left -= 1;
-      probe.tokens += outcome.accepted + 1;
-      probe.cost += Math.min(cost, prices.priceOf(rung) ?? cost);
       const hasFailed = test.steps === burstFailures && test.accepted === 0;
       if (probe.left > 0 && !hasFailed) return;
       // A burst that pays keeps its rung, and the next fall is probed soon again.
-      if (!hasFailed && probe.tokens > probe.cost) probe.wait = firstProbe;
+      if (!hasFailed && stay.tokens > home.rate * stay.cost) probe.wait = firstProbe;
       else {
         probe.left = 1; // leave as a probe
         leave('probe-failed');

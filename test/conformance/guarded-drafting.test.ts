@@ -89,6 +89,7 @@ describe('guarded drafting', () => {
       const { drafter, policy, end } = guarding.begin(ladderOf(name));
       const timeless = {
         ...policy,
+        begin: () => undefined,
         learn: (...[choice, outcome]: Parameters<typeof policy.learn>) => {
           policy.learn(choice, { ...outcome, draftMs: 0.1, verifyMs: 1 });
         },
