@@ -1,34 +1,12 @@
 /** Where the cache lies, how much it may hold, and which files in it are Mistletoe's: no other is ever removed. */
-import { homedir } from 'node:os';
-import { isAbsolute, join } from 'node:path';
+import { join } from 'node:path';
 import { parseBytes } from '../core/byte-size.js';
+import type { Surroundings } from '../core/default-cache-folder.js';
+import { defaultCacheFolder, kernelsFolder } from '../core/default-cache-folder.js';
 import { MistletoeError } from '../core/errors.js';
 
-export interface Surroundings {
-  readonly environment: Readonly<Record<string, string | undefined>>;
-  readonly platform: NodeJS.Platform;
-  readonly home: string;
-}
-
-/** $MISTLETOE_CACHE, else the platform's place for caches. */
-export function defaultCacheFolder(
-  { environment, platform, home }: Surroundings = {
-    environment: process.env,
-    platform: process.platform,
-    home: homedir(),
-  },
-): string {
-  const own = environment.MISTLETOE_CACHE;
-  if (own !== undefined && own !== '') return own;
-  const shared = environment.XDG_CACHE_HOME;
-  if (shared !== undefined && isAbsolute(shared)) return join(shared, 'mistletoe'); // the standard says: ignore relative ones
-  if (platform === 'win32') {
-    return join(environment.LOCALAPPDATA ?? join(home, 'AppData', 'Local'), 'mistletoe', 'cache');
-  }
-  return platform === 'darwin'
-    ? join(home, 'Library', 'Caches', 'mistletoe')
-    : join(home, '.cache', 'mistletoe');
-}
+export { defaultCacheFolder };
+export type { Surroundings };
 
 /** Two models of 8 billion parameters in float32. */
 export const defaultCacheLimitBytes = 64e9;
@@ -53,7 +31,7 @@ export function readCacheLimit(environment: Surroundings['environment'] = proces
 export type CacheName =
   | { readonly kind: 'weights' | 'note'; readonly key: string }
   | { readonly kind: 'temporary'; readonly writer: FileWriter | undefined }
-  | { readonly kind: 'hash' | 'marks' | 'foreign' };
+  | { readonly kind: 'hash' | 'marks' | 'kernels' | 'foreign' };
 
 /** By the name of the file; older versions left the host out. */
 export interface FileWriter {
@@ -84,6 +62,7 @@ export function classifyName(name: string): CacheName {
     return { kind: 'temporary', writer: { pid: Number(pid), host } };
   }
   if (olderTemporaryName.test(name)) return { kind: 'temporary', writer: undefined };
+  if (name === kernelsFolder) return { kind: 'kernels' };
   return { kind: name === marksFolder ? 'marks' : 'foreign' };
 }
 

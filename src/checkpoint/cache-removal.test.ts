@@ -233,3 +233,17 @@ describe('trimming and clearing', () => {
     await expect(trimCache(nowhere, 0)).rejects.toMatchObject({ code: 'usage' });
   });
 });
+
+describe('compiled kernels', () => {
+  it('go with everything, and are neither counted nor trimmed', async () => {
+    const folder = join(cacheFolder, 'kernels');
+    mkdirSync(folder);
+    writeFileSync(join(folder, `${'a'.repeat(64)}.cubin`), 'code');
+    writeFileSync(join(folder, 'mine.txt'), '');
+    expect(await describeCache(cacheFolder)).toMatchObject({ totalBytes: 0, foreignCount: 0 });
+    await trimCache(cacheFolder, 0);
+    expect(readdirSync(folder)).toHaveLength(2);
+    await clearCache(cacheFolder);
+    expect(readdirSync(folder)).toEqual(['mine.txt']);
+  });
+});

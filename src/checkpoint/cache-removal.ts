@@ -4,6 +4,7 @@
  */
 import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { kernelFileName, kernelsFolder } from '../core/default-cache-folder.js';
 import { describeCause } from '../core/errors.js';
 import { hostTag, isRunning } from '../core/process-tag.js';
 import type { CacheName } from './cache-folder.js';
@@ -31,7 +32,14 @@ export async function trimCache(folder: string, mostBytes: number): Promise<Remo
 export async function clearCache(folder: string): Promise<Removal> {
   const survey = await surveyCache(folder);
   const hashes = survey.small.filter(({ name }) => name.kind === 'hash');
+  await removeKernels(join(folder, kernelsFolder));
   return remove(survey, [...hashes, ...findAbandoned(survey)], -1);
+}
+
+/** They are few, small, and made by the next start that needs them: they do not count. */
+async function removeKernels(folder: string): Promise<void> {
+  for (const name of await readdir(folder).catch(() => []))
+    if (kernelFileName.test(name)) await rm(join(folder, name), { force: true }).catch(() => undefined);
 }
 
 export interface RoomRequest {

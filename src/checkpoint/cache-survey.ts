@@ -42,7 +42,7 @@ export async function surveyCache(givenFolder: string): Promise<CacheSurvey> {
   let foreignCount = 0;
   await visitAll(await listNames(folder), async (entry) => {
     const name = classifyName(entry);
-    if (name.kind === 'marks') return;
+    if (name.kind === 'marks' || name.kind === 'kernels') return;
     const path = join(folder, entry);
     const status = name.kind === 'foreign' ? undefined : await lstat(path).catch(() => undefined);
     if (status?.isFile() !== true) {

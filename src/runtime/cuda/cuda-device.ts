@@ -3,7 +3,9 @@
  * uses the GPU, and has a stream of its own. Waiting asks an event again and again between turns of the event loop: a
  * thread that waits in the driver spins as well, has no context of its own, and answers later.
  */
+import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
+import { defaultCacheFolder, kernelsFolder } from '../../core/default-cache-folder.js';
 import { MistletoeError } from '../../core/errors.js';
 import { ignoreLoss } from '../device-failures.js';
 import type { Address, Device, KernelModule, Launch, Product, Recording } from './device.js';
@@ -11,7 +13,9 @@ import type { Driver } from './driver.js';
 import { bytesOf } from './element-size.js';
 import type { Cuda } from './find-devices.js';
 import { describeDevice, loadCuda } from './find-devices.js';
+import { compilerOptions } from './kernel-compiler.js';
 import { CudaKernel, CudaModule, LaunchArguments } from './kernel-launch.js';
+import { KernelStore } from './kernel-store.js';
 import { MatrixProducts, workspaceBytes } from './matrix-products.js';
 import { Staging } from './staging.js';
 
@@ -31,6 +35,7 @@ export class CudaDevice implements Device {
   readonly #arguments: LaunchArguments;
   readonly #workspace: Address;
   readonly #products: MatrixProducts;
+  readonly #kernels = new KernelStore(join(defaultCacheFolder(), kernelsFolder));
   readonly #scratch = new BigUint64Array(1);
   #disposed = false;
   #isRecording = false;
@@ -110,7 +115,9 @@ export class CudaDevice implements Device {
 
   compile(source: string): KernelModule {
     this.#enter();
-    const code = this.#cuda.compiler.compile(source, this.computeCapability);
+    const { compiler } = this.#cuda;
+    const identity = [compiler.version, ...compilerOptions(this.computeCapability)].join(' ');
+    const code = this.#kernels.find(identity, source, () => compiler.compile(source, this.computeCapability));
     return new CudaModule(this.#driver, code, () => {
       this.#enter();
     });
