@@ -14,9 +14,12 @@ import { settleDevice } from '../decode/gpu-room.js';
 import type { DeviceWish } from '../runtime/device-choice.js';
 import { chooseDevice, recordDevice } from '../runtime/device-choice.js';
 import { today } from '../text/calendar-day.js';
+import { loadChatTemplate } from '../text/chat-template.js';
 import type { Prompt } from '../text/prompt-set.js';
+import type { Conversation } from './conversations.js';
+import { readConversations } from './conversations.js';
 import type { HardeningSettings } from './hardening-settings.js';
-import { hardeningDefaults, hardeningSchema } from './hardening-settings.js';
+import { chooseOtherObjective, completeHardening, hardeningSchema } from './hardening-settings.js';
 import type { TrainSettings } from './settings.js';
 import { completeSettings, defaultSettings, settingsSchema } from './settings.js';
 import { trainableSystems } from './new-drafter.js';
@@ -30,7 +33,7 @@ const promptSchema = z.object({
   reference: z.string().optional(),
 });
 
-/** Audits of the end: `fresh` is always there. */
+/** Audits of the end, in their order: `fresh` is always there. */
 export const auditNames = ['fresh', 'other-objective', 'stronger'] as const;
 export type HardeningAudit = (typeof auditNames)[number];
 
@@ -49,6 +52,7 @@ export const hardenRequestSchema = z.strictObject({
   baseline: z.boolean(),
   audit: z.strictObject({
     prompts: z.array(promptSchema).min(1),
+    preset: z.string(),
     settings: auditSettingsSchema,
     seed: z.int(),
     names: z.array(z.enum(auditNames)),
@@ -82,9 +86,13 @@ export interface HardenPlan extends DeviceWish {
 }
 
 /** Going on from trained weights wants a lower rate than beginning with fresh ones. */
-const hardeningRate = 2e-4;
+export const hardeningRate = 2e-4;
 /** Far from the seeds that people begin with, and from those of the searches in training. */
 const auditSeedOffset = 7919;
+/** Updates between two measurements on held-out texts, and between two saved states. */
+export const hardeningPace = 50;
+/** Prompts that a refusal names. */
+const mostNamed = 3;
 
 /**
  * @example
@@ -93,19 +101,24 @@ const auditSeedOffset = 7919;
  */
 export async function createHardenRequest(plan: HardenPlan): Promise<HardenRequest> {
   const { baseline = true, audits = ['fresh'], strongerPrompts = 4, cacheFolder } = plan;
+  const { preset = 'standard' } = plan;
+  const hardening = completeHardening(plan.hardening);
+  const settings = applyPreset(preset, plan.audit ?? {});
+  const names = auditNames.filter((name) => name === 'fresh' || audits.includes(name));
+  refuseSeenLength(settings, hardening);
+  if (names.includes('other-objective')) chooseOtherObjective(settings, hardening);
+  if (plan.prompts.length === 0) {
+    throw new MistletoeError('usage', 'There is no prompt to audit on.', { hint: 'Give at least one.' });
+  }
+  refuseSeenPrompts(plan.prompts, await readConversations(plan.data), plan.data);
   const folder = findStart(plan.drafter);
   const { system, heads } = await describeStart(folder, {});
-  const hardening = hardeningSchema.parse({ ...hardeningDefaults, ...plan.hardening });
-  const usual = defaultSettings({ system, maximumDepth: heads ?? Infinity });
-  const training = completeSettings({
-    ...{ ...usual, rate: hardeningRate, seed: hardening.seed },
-    ...{ warmupSteps: 20, validateEvery: 50, saveEvery: 50 },
-    ...plan.training,
-    steps: hardening.stepsPerRound,
-  });
-  const settings = applyPreset(plan.preset ?? 'standard', plan.audit ?? {});
-  refuseSeen(settings, hardening);
+  const training = completeTraining(plan.training, hardening, { system, maximumDepth: heads ?? Infinity });
   const targetFolder = resolve(plan.target ?? bundledTarget);
+  const date = today();
+  // What is trained on is asked through the template where there is one, and as it is where there is none.
+  const template = await loadChatTemplate(targetFolder, { date });
+  const chat = plan.audit?.chat ?? template !== undefined;
   const device = await settleDevice(await chooseDevice(plan), [targetFolder, folder], plan.onNotice);
   return {
     ...{ schema: 'mistletoe.hardening-run/1', version: readVersion(), node: process.version },
@@ -114,20 +127,63 @@ export async function createHardenRequest(plan: HardenPlan): Promise<HardenReque
     data: { file: resolve(plan.data), sha256: await hashData(plan.data) },
     ...{ training, hardening, baseline },
     audit: {
-      ...{ prompts: [...plan.prompts].map((prompt) => ({ ...prompt, turns: [...prompt.turns] })), settings },
-      ...{ seed: hardening.seed + auditSeedOffset, names: [...audits], strongerPrompts },
+      ...{ prompts: plan.prompts.map((prompt) => ({ ...prompt, turns: [...prompt.turns] })) },
+      settings: { ...settings, chat },
+      ...{ preset, seed: hardening.seed + auditSeedOffset, names, strongerPrompts },
     },
-    ...{ date: today(), device: recordDevice(device) },
+    ...{ date, device: recordDevice(device) },
     threads: plan.threads ?? Math.min(availableParallelism(), mostThreads),
   };
 }
 
+function completeTraining(
+  given: Partial<TrainSettings> = {},
+  { seed, stepsPerRound }: HardeningSettings,
+  drafter: Parameters<typeof defaultSettings>[0],
+): TrainSettings {
+  const settings = completeSettings({
+    ...{ ...defaultSettings(drafter), rate: hardeningRate, seed },
+    ...{ warmupSteps: Math.ceil(stepsPerRound / 10) },
+    ...{ validateEvery: hardeningPace, saveEvery: hardeningPace, ...given, steps: stepsPerRound },
+  });
+  const deepest = Math.max(settings.depth, settings.chain);
+  if (deepest <= drafter.maximumDepth) return settings;
+  throw new MistletoeError(
+    'usage',
+    `The drafter has ${drafter.maximumDepth} heads; drafts of ${deepest} tokens were asked for.`,
+    { hint: 'Lower --depth and --chain.' },
+  );
+}
+
 /** An audit of what training has seen would prove nothing. */
-function refuseSeen({ suffixLength }: AuditSettings, { suffixLengths }: HardeningSettings): void {
+function refuseSeenLength({ suffixLength }: AuditSettings, { suffixLengths }: HardeningSettings): void {
   if (!suffixLengths.includes(suffixLength)) return;
   throw new MistletoeError(
     'usage',
     `The audit would search suffixes of ${suffixLength} tokens, a length that training searches too (${suffixLengths.join(', ')}).`,
     { hint: 'Choose another --suffix-length for the audit, or other --train-suffix-lengths.' },
+  );
+}
+
+/** By their texts, whatever their ids and blanks: the same question under two names is one question. */
+function refuseSeenPrompts(
+  prompts: readonly Prompt[],
+  conversations: readonly Conversation[],
+  file: string,
+): void {
+  const keyOf = (text: string): string => text.normalize('NFC').replace(/\s+/g, ' ').trim();
+  const asked = new Map(
+    conversations.flatMap(({ id, messages }) =>
+      messages.flatMap(({ role, content }) => (role === 'user' ? [[keyOf(content), id] as const] : [])),
+    ),
+  );
+  const seen = prompts.filter(({ text }) => asked.has(keyOf(text)));
+  if (seen.length === 0) return;
+  const named = seen.slice(0, mostNamed).map(({ id, text }) => `${id} (as ${asked.get(keyOf(text))!})`);
+  const more = seen.length > mostNamed ? ` and ${seen.length - mostNamed} more` : '';
+  throw new MistletoeError(
+    'usage',
+    `${seen.length === 1 ? 'A prompt' : `${seen.length} prompts`} of the audit would be trained on, too: ${file} has ${named.join(', ')}${more}.`,
+    { hint: 'Audit on other prompts, or take these out of the data.' },
   );
 }

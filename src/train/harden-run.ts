@@ -1,21 +1,23 @@
 /**
- * Hardening a drafter, in rounds: search for suffixes against the drafter as it is now, let the target answer behind
- * them, train on these texts mixed with clean ones. Then audit afresh, beside the drafter before and, as the baseline, one
+ * Hardening a drafter, in rounds: attack, answer, train. Then audits, beside the drafter before and, as the baseline, one
  * that was trained with equal effort on random suffixes. A run is a folder, and everything in it follows from its
- * config.json:
+ * config.json: killed at any moment and resumed, it ends with the same drafters and the same result.
  *
  *   answers.jsonl                  the target's clean answers
- *   hardened/round-N/, random/...  suffixes.jsonl, state, log, drafters of each round
+ *   hardened/round-N/, random/...  suffixes.jsonl, state, log, drafters and, once it is finished, round.json
  *   audits/NAME/                   runs of mistletoe audit
+ *   result.json                    what came of it
  */
-import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type { AuditEvents } from '../audit/audit-events.js';
 import type { RunPlace } from '../audit/run-audit.js';
 import { findSameDevice, requireSameKind } from '../audit/run-device.js';
 import { refuseUsedFolder } from '../audit/run-place.js';
 import { writeAtomically } from '../audit/run-writes.js';
+import type { CacheOptions } from '../checkpoint/weight-cache.js';
+import { MistletoeError } from '../core/errors.js';
 import { createRandom } from '../core/random.js';
+import { quoteWord } from '../core/shown-words.js';
 import type { Target } from '../decode/target.js';
 import { openTarget } from '../decode/target.js';
 import { loadDrafter } from '../draft/load-drafter.js';
@@ -25,34 +27,29 @@ import { nameDevice } from '../runtime/device-choice.js';
 import type { Runtime } from '../runtime/program.js';
 import type { Prompt } from '../text/prompt-set.js';
 import type { AnswersProgress } from './answers.js';
-import { planBatches } from './batches.js';
+import { refuseUnanswered } from './answers.js';
 import type { Conversation } from './conversations.js';
 import { readConversations } from './conversations.js';
 import type { Example } from './examples.js';
-import type { HardenRequest } from './harden-request.js';
+import type { HardeningAudit, HardenRequest } from './harden-request.js';
 import { hardenRequestSchema } from './harden-request.js';
 import { auditHardened } from './hardening-audits.js';
-import type { HardeningResult, RoundRecord } from './hardening-result.js';
-import { compareAudit, hardeningResultVersion } from './hardening-result.js';
-import { SuffixHunt } from './suffix-hunt.js';
-import type { SuffixedPrompt } from './suffixed-texts.js';
-import { createSuffixedExamples, huntSuffixes, mixExamples } from './suffixed-texts.js';
-import { trainDrafter } from './train-drafter.js';
+import { compareAudit } from './hardening-comparison.js';
+import type { AuditComparison, HardeningResult } from './hardening-result.js';
+import { hardeningResultVersion } from './hardening-result.js';
+import type { FinishedRounds, RoundEvents } from './hardening-rounds.js';
+import { hardenRounds } from './hardening-rounds.js';
 import type { OpenedRun } from './train-folder.js';
 import { createRunFolder, openRunFolder, withResumption } from './train-folder.js';
-import type { LogLine } from './training-log.js';
-import { findLengths } from './training-result.js';
 import type { TrainingTexts } from './training-texts.js';
 import { prepareTexts } from './training-texts.js';
 
-type Kind = 'hardened' | 'random';
-
-export interface HardenEvents {
-  readonly onNotice?: (text: string) => void;
+export interface HardenEvents extends RoundEvents {
+  /** Once, when everything is loaded and the run has its folder. */
+  readonly onOpen?: (run: { readonly folder: string; readonly request: HardenRequest }) => void;
   readonly onAnswers?: (progress: AnswersProgress) => void;
-  /** `round` from 1. */
-  readonly onHunt?: (kind: Kind, round: number, done: number, total: number, found: SuffixedPrompt) => void;
-  readonly onLine?: (kind: Kind, round: number, line: LogLine) => void;
+  /** Before each audit, whose own events follow. */
+  readonly onAudit?: (name: HardeningAudit) => void;
   readonly audit?: AuditEvents;
 }
 
@@ -60,6 +57,8 @@ export interface HardenOptions {
   readonly events?: HardenEvents;
   readonly signal?: AbortSignal;
   readonly cacheFolder?: string;
+  /** Read all of the converted weights before they are used. */
+  readonly verifyCache?: boolean;
   /** Used and left open; by default one for this run alone. */
   readonly runtime?: Runtime;
 }
@@ -74,7 +73,7 @@ export type HardenOutcome =
     }
   | { readonly status: 'interrupted'; readonly folder: string };
 
-/** `place`: a folder of its own, or the next free number of a name. */
+/** `place`: a folder of its own, or the next free number of a name. What is refused at once leaves no folder behind. */
 export async function startHardening(
   place: RunPlace,
   request: HardenRequest,
@@ -100,13 +99,14 @@ async function runHardening(
   if (options.runtime !== undefined) requireSameKind(request, options.runtime);
   const runtime = options.runtime ?? (await openRuntime(await findSameDevice(request), request.threads));
   try {
+    const ready = await prepare(runtime, request, options);
     const { path: folder, lock } = open();
     try {
-      return await hardenOn({ runtime, folder, request, options });
+      return await hardenIn(folder, ready, options);
     } catch (cause) {
       if (options.signal?.aborted === true && cause === options.signal.reason)
         return { status: 'interrupted', folder };
-      throw withResumption(folder, 'harden', cause);
+      throw tellToResume(folder, cause);
     } finally {
       lock.release();
     }
@@ -115,52 +115,65 @@ async function runHardening(
   }
 }
 
-interface Hardening {
-  readonly runtime: Runtime;
-  readonly folder: string;
-  readonly request: HardenRequest;
-  readonly options: HardenOptions;
+/** Rounds and audits are runs of their own in folders of their own; what is gone on with is the whole. */
+function tellToResume(folder: string, failure: unknown): unknown {
+  if (!(failure instanceof MistletoeError)) return failure;
+  const { code, message, hint = '', cause } = failure;
+  const inner = /mistletoe (audit|train|harden) --resume \S.*$/s;
+  if (!inner.test(hint)) return withResumption(folder, 'harden', failure);
+  const whole = hint.replace(inner, `mistletoe harden --resume ${quoteWord(folder)}`);
+  return new MistletoeError(code, message, { hint: whole, cause });
 }
 
-async function hardenOn(work: Hardening): Promise<HardenOutcome> {
-  const { runtime, folder, request, options } = work;
-  const { events = {}, signal, cacheFolder } = options;
-  const began = performance.now();
-  const target = await openTarget(request.targetFolder, {
-    ...{ runtime, date: request.date, onNotice: events.onNotice ?? (() => undefined) },
+interface ReadyRun {
+  readonly runtime: Runtime;
+  readonly request: HardenRequest;
+  readonly target: Target;
+  readonly conversations: readonly Conversation[];
+  readonly cache: CacheOptions;
+}
+
+/** Loads and checks what the run needs: faults show before the target has written for hours. */
+async function prepare(
+  runtime: Runtime,
+  request: HardenRequest,
+  { events, cacheFolder, verifyCache }: HardenOptions,
+): Promise<ReadyRun> {
+  const { targetFolder, from, data, date, training } = request;
+  const cache: CacheOptions = {
+    onNotice: (text) => events?.onNotice?.(text),
     ...(cacheFolder === undefined ? {} : { cacheFolder }),
-  });
-  const conversations = await readConversations(request.data.file);
+    ...(verifyCache === undefined ? {} : { verifyCache }),
+  };
+  const conversations = await readConversations(data.file);
+  if (!training.generate) refuseUnanswered(conversations);
+  const target = await openTarget(targetFolder, { runtime, date, ...cache });
+  await loadDrafter(from.folder, { target: target.model, tokenizer: target.tokenizer, ...cache });
+  return { runtime, request, target, conversations, cache };
+}
+
+async function hardenIn(folder: string, ready: ReadyRun, options: HardenOptions): Promise<HardenOutcome> {
+  const { request, target, conversations, cache } = ready;
+  const { events = {}, signal } = options;
+  events.onOpen?.({ folder, request });
   const read = { folder, signal, onAnswers: events.onAnswers };
   const texts = await prepareTexts(target, conversations, request.training, read);
   if (texts === undefined) return { status: 'interrupted', folder };
   const prompts = listPrompts(conversations, texts.training, request.hardening.seed);
-  const hardened = await hardenRounds(work, target, texts, prompts, 'hardened');
-  const random = request.baseline ? await hardenRounds(work, target, texts, prompts, 'random') : undefined;
-  signal?.throwIfAborted();
-  const drafters = [request.from.folder, hardened.drafter, ...(random === undefined ? [] : [random.drafter])];
-  const audits = [];
-  for (const name of request.audit.names) {
-    const result = await auditHardened(
-      { ...{ request, runtime, folder, drafters, cacheFolder, signal }, events: events.audit },
-      name,
-    );
-    if (result === undefined) return { status: 'interrupted', folder };
-    audits.push(compareAudit(name, result, request.hardening.seed));
-  }
-  const { version, system, from, training, hardening, baseline, data } = request;
-  const result: HardeningResult = {
-    ...{ schema: hardeningResultVersion, version, target: request.target, system, from },
-    request: { training, hardening, baseline, data },
-    rounds: { hardened: hardened.rounds, random: random?.rounds ?? [] },
-    ...{ audits, elapsedMs: performance.now() - began },
-    ...{ device: nameDevice(request.device), machine: describeMachine() },
-  };
+  const rounds = { request, folder, target, texts, prompts, cache, events, signal };
+  const hardened = await hardenRounds({ ...rounds, role: 'hardened' });
+  const random = request.baseline ? await hardenRounds({ ...rounds, role: 'random' }) : undefined;
+  const audited = await auditAll(folder, ready, options, [
+    hardened,
+    ...(random === undefined ? [] : [random]),
+  ]);
+  if (audited === undefined) return { status: 'interrupted', folder };
+  const result = describeResult(request, { texts, hardened, random, ...audited });
   writeAtomically(join(folder, 'result.json'), `${JSON.stringify(result, null, 1)}\n`, 'harden');
   return { status: 'complete', folder, hardened: hardened.drafter, result };
 }
 
-/** What users ask in the texts that are trained on, in an order of its own: rounds take them from the front. */
+/** What users ask first in the texts that are trained on, in an order of its own. */
 function listPrompts(
   conversations: readonly Conversation[],
   training: readonly Example[],
@@ -168,83 +181,62 @@ function listPrompts(
 ): readonly Prompt[] {
   const trained = new Set(training.map(({ id, conversationId = id }) => conversationId));
   const prompts = conversations.flatMap(({ id, messages }): Prompt[] => {
-    const [first] = messages;
-    const isAsked = first?.role === 'user' && trained.has(id);
-    return isAsked ? [{ id, text: first.content, turns: [first.content] }] : [];
+    const asked = messages.find(({ role }) => role === 'user')?.content;
+    return asked !== undefined && trained.has(id) ? [{ id, text: asked, turns: [asked] }] : [];
   });
   createRandom(seed, 'hardening prompts').shuffle(prompts);
   return prompts;
 }
 
-/** All rounds of one kind: attack, answer, train; the drafter of the last round is what came of it. */
-async function hardenRounds(
-  { folder, request, options }: Hardening,
-  target: Target,
-  texts: TrainingTexts,
-  prompts: readonly Prompt[],
-  kind: Kind,
-): Promise<{ readonly drafter: string; readonly rounds: readonly RoundRecord[] }> {
-  const { events = {}, signal, cacheFolder } = options;
-  const cache = cacheFolder === undefined ? {} : { cacheFolder };
-  const { training: settings, hardening } = request;
-  const source = kind === 'random' ? 'random' : hardening.source;
-  const rounds: RoundRecord[] = [];
-  const suffixed: (readonly Example[])[] = []; // [round]
-  let drafter = request.from.folder;
-  for (let round = 0; round < hardening.rounds; round++) {
+interface Audited {
+  readonly audits: readonly AuditComparison[];
+  readonly auditMs: number;
+}
+
+/** Undefined where it was interrupted. */
+async function auditAll(
+  folder: string,
+  { request, runtime }: ReadyRun,
+  { events = {}, signal, cacheFolder, verifyCache }: HardenOptions,
+  made: readonly FinishedRounds[],
+): Promise<Audited | undefined> {
+  const drafters = [request.from.folder, ...made.map(({ drafter }) => drafter)];
+  const audits: AuditComparison[] = [];
+  let auditMs = 0;
+  for (const name of request.audit.names) {
     signal?.throwIfAborted();
-    const place = join(folder, kind, `round-${round + 1}`);
-    mkdirSync(place, { recursive: true });
-    // 1. Suffixes against the drafter as it is now, and the target's answers behind them.
-    const loaded = await loadDrafter(drafter, {
-      target: target.model,
-      tokenizer: target.tokenizer,
-      ...cache,
-    });
-    const hunt = new SuffixHunt(target, loaded, settings.chain);
-    const found = await huntSuffixes({
-      ...{ target, hunt, round, signal, settings: { ...hardening, source } },
-      prompts: takeRound(prompts, round, hardening.promptsPerRound),
-      ...{ file: join(place, 'suffixes.jsonl'), maxNewTokens: settings.maxNewTokens },
-      onPrompt: (line, done, total) => events.onHunt?.(kind, round + 1, done, total, line),
-    }).finally(() => hunt.dispose());
-    suffixed.push(createSuffixedExamples(found, { round, maxTokens: settings.maxTokens }));
-    // 2. Train on the suffixes of the last rounds and on clean texts.
-    const remembered = suffixed.slice(-hardening.replayRounds).flat();
-    const mixed = mixExamples(texts.training, remembered, hardening.suffixedShare);
-    const trained = await trainDrafter({
-      ...{ target, start: drafter, folder: place, cache, signal },
-      settings: { ...settings, seed: settings.seed + round },
-      plan: planBatches(mixed, { batchTokens: settings.batchTokens, seed: settings.seed + round }),
-      validation: texts.validation,
-      onLine: (line) => events.onLine?.(kind, round + 1, line),
-    });
-    if (trained.ended === 'interrupted') signal?.throwIfAborted();
-    rounds.push(describeRound(found, trained.log));
-    drafter = join(place, 'last');
+    events.onAudit?.(name);
+    const work = { request, runtime, folder, drafters, cacheFolder, verifyCache, signal };
+    const audited = await auditHardened({ ...work, events: events.audit }, name);
+    if (audited === undefined) return undefined;
+    audits.push(compareAudit(name, audited.result, request.hardening.seed));
+    auditMs += audited.elapsedMs;
   }
-  return { drafter, rounds };
+  return { audits, auditMs };
 }
 
-/** Each round has prompts of its own, beginning anew where there are too few. */
-function takeRound(prompts: readonly Prompt[], round: number, count: number): readonly Prompt[] {
-  return Array.from(
-    { length: Math.min(count, prompts.length) },
-    (_, place) => prompts[(round * count + place) % prompts.length]!,
-  );
+interface Made extends Audited {
+  readonly texts: TrainingTexts;
+  readonly hardened: FinishedRounds;
+  readonly random: FinishedRounds | undefined;
 }
 
-function describeRound(found: readonly SuffixedPrompt[], log: readonly LogLine[]): RoundRecord {
-  const texts = found.flatMap((line) => line.texts);
-  const lengths = texts.flatMap(({ length }) => length ?? []);
-  const measured = findLengths(log);
+function describeResult(
+  request: HardenRequest,
+  { texts, hardened, random, audits, auditMs }: Made,
+): HardeningResult {
+  const { version, target, system, from, training, hardening, baseline, data, audit, device } = request;
+  const sum = (name: 'searchMs' | 'trainingMs'): number => hardened[name] + (random?.[name] ?? 0);
   return {
-    prompts: found.length,
-    found: found.filter((line) => line.texts.length > 0).length,
-    suffixes: texts.length,
-    attackedLength:
-      lengths.length === 0 ? null : lengths.reduce((sum, length) => sum + length, 0) / lengths.length,
-    cleanBefore: measured?.first.length ?? null,
-    cleanAfter: measured?.last.length ?? null,
+    ...{ schema: hardeningResultVersion, version, target, system },
+    from: { name: from.name, parameterCount: from.parameterCount, sha256: from.sha256 },
+    request: { training, hardening, baseline, data },
+    audit: { ...audit, prompts: audit.prompts.length },
+    texts: {
+      ...{ conversations: texts.conversations, training: texts.trainingCounts, heldOut: texts.heldOutCounts },
+    },
+    rounds: { hardened: hardened.rounds, random: random?.rounds ?? [] },
+    ...{ audits, times: { searchMs: sum('searchMs'), trainingMs: sum('trainingMs'), auditMs } },
+    ...{ device: nameDevice(device), machine: describeMachine(device) },
   };
 }

@@ -7,16 +7,18 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { AuditEvents } from '../audit/audit-events.js';
 import { createRequest } from '../audit/create-request.js';
+import type { AuditRequest } from '../audit/audit-request.js';
 import type { AuditResult } from '../audit/result.js';
 import { resumeAudit, startAudit } from '../audit/run-audit.js';
 import { configFile } from '../audit/run-units.js';
 import type { AuditSettings } from '../audit/settings.js';
-import { objectiveNames } from '../audit/objectives.js';
 import { judge } from '../report/verdict.js';
 import { writeReports } from '../report/write-reports.js';
 import type { Runtime } from '../runtime/program.js';
 import type { Prompt } from '../text/prompt-set.js';
 import type { HardeningAudit, HardenRequest } from './harden-request.js';
+import { drafterRoles } from './hardening-result.js';
+import { chooseOtherObjective } from './hardening-settings.js';
 
 export interface AuditWork {
   readonly request: HardenRequest;
@@ -26,40 +28,62 @@ export interface AuditWork {
   /** [drafter's folder] the first is the one before hardening. */
   readonly drafters: readonly string[];
   readonly cacheFolder?: string | undefined;
+  readonly verifyCache?: boolean | undefined;
   readonly signal?: AbortSignal | undefined;
   readonly events?: AuditEvents | undefined;
 }
 
+export const auditFolder = (folder: string, name: HardeningAudit): string => join(folder, 'audits', name);
+
+export interface FinishedAudit {
+  readonly result: AuditResult;
+  /** All starts of it together. */
+  readonly elapsedMs: number;
+}
+
 /** Undefined where it was interrupted. */
-export async function auditHardened(work: AuditWork, name: HardeningAudit): Promise<AuditResult | undefined> {
-  const { runtime, folder, signal, events, cacheFolder } = work;
-  const place = join(folder, 'audits', name);
+export async function auditHardened(
+  work: AuditWork,
+  name: HardeningAudit,
+): Promise<FinishedAudit | undefined> {
+  const { runtime, folder, signal, events, cacheFolder, verifyCache } = work;
+  const place = auditFolder(folder, name);
   const options = {
     runtime,
     ...(signal === undefined ? {} : { signal }),
     ...(events === undefined ? {} : { events }),
     ...(cacheFolder === undefined ? {} : { cacheFolder }),
+    ...(verifyCache === undefined ? {} : { verifyCache }),
   };
   const outcome = existsSync(join(place, configFile))
     ? await resumeAudit(place, options)
     : await startAudit(place, await describeAudit(work, name), options);
   if (outcome.status === 'interrupted') return undefined;
   await writeReports(place, outcome.result, outcome.timings, judge(outcome.result));
-  return outcome.result;
+  return { result: outcome.result, elapsedMs: outcome.timings.totalMs };
 }
 
-function describeAudit({ request, drafters, cacheFolder }: AuditWork, name: HardeningAudit) {
+async function describeAudit(
+  { request, drafters, cacheFolder }: AuditWork,
+  name: HardeningAudit,
+): Promise<AuditRequest> {
   const { audit, targetFolder, threads, device } = request;
   const isStronger = name === 'stronger';
   const prompts = isStronger ? audit.prompts.slice(0, audit.strongerPrompts) : audit.prompts;
-  return createRequest({
-    ...{ target: targetFolder, drafters, threads, cacheFolder, seed: audit.seed },
+  const planned = await createRequest({
+    ...{ target: targetFolder, drafters, threads, cacheFolder, seed: audit.seed, date: request.date },
     prompts: prompts as readonly Prompt[],
-    settings: auditSettings(request, name),
+    ...{ preset: audit.preset, settings: auditSettings(request, name) },
     device: device.kind === 'cpu' ? 'cpu' : `cuda:${device.ordinal}`,
     ...(device.kind === 'cuda' ? { dtype: device.dtype } : {}),
     command: `mistletoe harden (its audit "${name}")`,
   });
+  // Folders of a run are all called alike; in reports their drafters are told apart by what they are.
+  const named = planned.drafters.map((drafter, index) => {
+    const id = [request.from.name, ...(index === 0 ? [] : [drafterRoles[index]!])].join('-');
+    return { ...drafter, id, name: id };
+  });
+  return { ...planned, drafters: named };
 }
 
 const strongerBy = 10;
@@ -68,8 +92,12 @@ export function auditSettings(
   { audit: { settings }, hardening }: Pick<HardenRequest, 'audit' | 'hardening'>,
   name: HardeningAudit,
 ): AuditSettings {
-  if (name === 'stronger') return { ...settings, steps: strongerBy * settings.steps };
-  if (name === 'fresh') return settings;
-  const unseen = objectiveNames.filter((objective) => !hardening.objectives.includes(objective));
-  return { ...settings, objective: unseen[0] ?? settings.objective };
+  switch (name) {
+    case 'fresh':
+      return settings;
+    case 'other-objective':
+      return { ...settings, objective: chooseOtherObjective(settings, hardening) };
+    case 'stronger':
+      return { ...settings, steps: strongerBy * settings.steps };
+  }
 }

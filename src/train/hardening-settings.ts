@@ -1,7 +1,10 @@
 /** What a hardening run is set to. */
 import { z } from 'zod';
+import type { ObjectiveName } from '../audit/objectives.js';
+import { objectiveNames } from '../audit/objectives.js';
 import { presets } from '../audit/settings.js';
 import type { AuditSettings } from '../audit/settings.js';
+import { MistletoeError } from '../core/errors.js';
 
 const count = z.int().positive();
 const share = z.number().min(0).max(1);
@@ -16,16 +19,14 @@ export const hardeningSchema = z.strictObject({
   searchSteps: count,
   searchGrowth: z.number().min(1),
   /** In turn, prompt by prompt. */
-  objectives: z.array(z.string()).nonempty(),
-  suffixLengths: z.array(count).nonempty(),
+  objectives: z.array(z.enum(objectiveNames as [ObjectiveName, ...ObjectiveName[]])).nonempty(),
+  suffixLengths: z.array(count.max(1024)).nonempty(),
   /** Updates in a round. */
   stepsPerRound: count,
   /** Share of the texts of an epoch that carry suffixes. */
   suffixedShare: share,
   /** Rounds whose suffixes are trained on; older ones are forgotten. */
   replayRounds: count,
-  /** Where suffixes come from: searches, or chance, which is the baseline. */
-  source: z.enum(['searched', 'random']),
   seed: z.int(),
 });
 export type HardeningSettings = z.infer<typeof hardeningSchema>;
@@ -35,20 +36,59 @@ export const hardeningDefaults: HardeningSettings = {
   ...{ searchSteps: 24, searchGrowth: 1.5 },
   // An audit afterwards has other lengths and other objectives to try.
   ...{ objectives: ['margin', 'surprisal'], suffixLengths: [12, 24] },
-  ...{ stepsPerRound: 200, suffixedShare: 0.5, replayRounds: 3, source: 'searched', seed: 0 },
+  ...{ stepsPerRound: 200, suffixedShare: 0.5, replayRounds: 3, seed: 0 },
 };
 
-/** The search on one prompt of a round. */
+export function completeHardening(given: Partial<HardeningSettings> = {}): HardeningSettings {
+  const parsed = hardeningSchema.safeParse({ ...hardeningDefaults, ...given });
+  if (parsed.success) return parsed.data;
+  const [issue] = parsed.error.issues;
+  const [name = ''] = issue?.path ?? [];
+  const value = (given as Readonly<Record<PropertyKey, unknown>>)[name];
+  throw new MistletoeError(
+    'usage',
+    `The setting "${String(name)}" of hardening is ${JSON.stringify(value)}: ${issue?.message ?? 'it cannot be used'}.`,
+  );
+}
+
+/** How searches and audits of a run understand a prompt and its answer; how hard they try is apart from that. */
+const shared = ['window', 'shortestAnswer', 'maxNewTokens', 'chat', 'allowNonAscii'] as const;
+const bounds = ['epsilon', 'keep', 'divergence'] as const;
+
+/** The search on one prompt of a round: as short as a demonstration, in the bounds of the audits at the end. */
 export function searchSettings(
   { searchSteps, searchGrowth, objectives, suffixLengths, suffixesPerPrompt }: HardeningSettings,
+  audit: AuditSettings,
   round: number, // from 0
   place: number, // of the prompt in its round
 ): AuditSettings {
+  const taken = [...shared, ...bounds].map((name) => [name, audit[name]] as const);
   return {
     ...presets.quick,
+    ...(Object.fromEntries(taken) as Pick<AuditSettings, (typeof taken)[number][0]>),
     steps: Math.round(searchSteps * searchGrowth ** round),
     finalists: suffixesPerPrompt,
     objective: objectives[place % objectives.length]!,
     suffixLength: suffixLengths[Math.floor(place / objectives.length) % suffixLengths.length]!,
   };
+}
+
+/** What an attacker might try next: those that say most about acceptance come first. */
+const triedInTurn: readonly ObjectiveName[] = [
+  ...(['margin', 'total-variation', 'expected-length', 'surprisal'] as const),
+  ...(['one-sided', 'reverse-kl', 'kl'] as const),
+];
+
+/** For the audit that drives what no search of the training has driven, nor the fresh audit. */
+export function chooseOtherObjective(
+  { objective }: AuditSettings,
+  { objectives }: HardeningSettings,
+): ObjectiveName {
+  const found = triedInTurn.find((name) => name !== objective && !objectives.includes(name));
+  if (found !== undefined) return found;
+  throw new MistletoeError(
+    'usage',
+    'Training would search with every objective, so none is left for the audit "other-objective".',
+    { hint: 'Leave one of the --objective out, or that audit.' },
+  );
 }

@@ -18,10 +18,14 @@ import { searchSuffix } from '../audit/search.js';
 import type { AuditSettings } from '../audit/settings.js';
 import { driveOf } from '../audit/settings.js';
 import { MistletoeError } from '../core/errors.js';
+import type { Random } from '../core/random.js';
 import { createRandom } from '../core/random.js';
 import type { Target } from '../decode/target.js';
 import type { Drafter } from '../draft/drafter.js';
 import type { Prompt } from '../text/prompt-set.js';
+
+/** Random ones are the baseline. */
+export type SuffixSource = 'searched' | 'random';
 
 export interface HuntOptions {
   /** Objective and suffix length change from prompt to prompt. */
@@ -31,11 +35,13 @@ export interface HuntOptions {
   readonly name: string;
   /** Suffixes that are kept of one search, or drawn. */
   readonly count: number;
-  readonly kind: 'searched' | 'random';
+  readonly source: SuffixSource;
   readonly signal?: AbortSignal | undefined;
 }
 
 export interface HuntedPrompt {
+  /** Why there is no suffix, in one sentence; null where there is one. */
+  readonly skipped: string | null;
   /** [suffix] the whole prompt with it. */
   readonly promptIds: readonly (readonly number[])[];
   /** [suffix] accepted length along the clean answer; of random ones it is not measured. */
@@ -56,30 +62,49 @@ export class SuffixHunt {
     this.passRows = new PassRows(target.model.runtime);
   }
 
-  /** Undefined where the prompt cannot be searched, or the search found nothing inside its bounds. */
-  async hunt(prompt: Prompt, options: HuntOptions): Promise<HuntedPrompt | undefined> {
-    const prepared = await this.prepare(prompt, options);
-    if (prepared === undefined) return undefined;
-    const { count, kind, settings, seed, name, signal } = options;
-    const allowed = this.allowedTokens(settings);
-    const draw = (random: ReturnType<typeof createRandom>) =>
-      drawRandomSuffix(this.target, prepared, allowed, settings.suffixLength, random);
-    if (kind === 'random') {
-      const random = createRandom(seed, 'hunt', 'random', name);
-      const promptIds: (readonly number[])[] = [];
-      while (promptIds.length < count) promptIds.push(joinPrompt(prepared, await draw(random)));
-      return { promptIds, lengths: promptIds.map(() => null) };
+  /** A prompt that cannot be searched is passed over: there are others. */
+  async hunt(prompt: Prompt, options: HuntOptions): Promise<HuntedPrompt> {
+    try {
+      const prepared = await preparePrompt(this.target, prompt, { ...options.settings, seed: options.seed });
+      return await (options.source === 'random'
+        ? this.drawAll(prepared, options)
+        : this.search(prepared, options));
+    } catch (cause) {
+      // Too short an answer, too long a prompt, tokens that do not survive as text.
+      const isExpected =
+        cause instanceof MistletoeError && ['incomplete', 'context', 'text'].includes(cause.code);
+      if (!isExpected) throw cause;
+      return { skipped: cause.message, promptIds: [], lengths: [] };
     }
+  }
+
+  private async drawAll(
+    prepared: AuditPrompt,
+    { count, settings, seed, name, signal }: HuntOptions,
+  ): Promise<HuntedPrompt> {
+    const random = createRandom(seed, 'hunt', 'random', name);
+    const promptIds: (readonly number[])[] = [];
+    while (promptIds.length < count)
+      promptIds.push(joinPrompt(prepared, await this.draw(prepared, settings, random)));
+    signal?.throwIfAborted();
+    return { skipped: null, promptIds, lengths: promptIds.map(() => null) };
+  }
+
+  private async search(
+    prepared: AuditPrompt,
+    { count, settings, seed, name, signal }: HuntOptions,
+  ): Promise<HuntedPrompt> {
     const fluent = await fluentSuffix(this.target, prepared, settings.suffixLength);
     const starts: (readonly number[])[] = fluent === undefined ? [] : [fluent];
     const starting = createRandom(seed, 'hunt', 'starts', name);
-    while (starts.length < settings.starts) starts.push(await draw(starting));
+    while (starts.length < settings.starts) starts.push(await this.draw(prepared, settings, starting));
     const models = { target: this.target.model, drafter: this.drafter };
     const state = await readPromptState(models, prepared.beforeIds);
     const scorer = new Scorer(this.target, models, this.compile(settings), prepared, state, this.passRows);
     const { finalists } = await searchSuffix(
       {
-        ...{ scorer, allowed, starts, random: createRandom(seed, 'hunt', 'search', name) },
+        ...{ scorer, starts, random: createRandom(seed, 'hunt', 'search', name) },
+        allowed: this.allowedTokens(settings),
         ...(signal === undefined ? {} : { signal }),
       },
       {
@@ -88,10 +113,11 @@ export class SuffixHunt {
         drive: driveOf(settings),
       },
     );
+    // What an interrupted search has found is not what the whole one would have.
     signal?.throwIfAborted();
     const kept = finalists.slice(0, count);
-    if (kept.length === 0) return undefined;
     return {
+      skipped: kept.length === 0 ? 'The search found no suffix inside its bounds.' : null,
       promptIds: kept.map(({ suffixIds }) => joinPrompt(prepared, suffixIds)),
       lengths: kept.map(({ length }) => length),
     };
@@ -101,16 +127,9 @@ export class SuffixHunt {
     for (const programs of this.programs.values()) await programs.dispose();
   }
 
-  private async prepare(prompt: Prompt, { settings, seed }: HuntOptions): Promise<AuditPrompt | undefined> {
-    try {
-      return await preparePrompt(this.target, prompt, { ...settings, seed });
-    } catch (cause) {
-      // Too short an answer, too long a prompt: there are others.
-      const isExpected =
-        cause instanceof MistletoeError && ['incomplete', 'context', 'text'].includes(cause.code);
-      if (!isExpected) throw cause;
-      return undefined;
-    }
+  private draw(prepared: AuditPrompt, settings: AuditSettings, random: Random): Promise<readonly number[]> {
+    const allowed = this.allowedTokens(settings);
+    return drawRandomSuffix(this.target, prepared, allowed, settings.suffixLength, random);
   }
 
   private allowedTokens({ allowNonAscii }: AuditSettings): Int32Array {

@@ -5,6 +5,7 @@
 import { z } from 'zod';
 import { cutToLines, parseLine, readLines } from '../audit/json-lines.js';
 import { appendText } from '../audit/run-writes.js';
+import type { AuditSettings } from '../audit/settings.js';
 import { Engine } from '../decode/engine.js';
 import { decodePlain } from '../decode/plain.js';
 import { sequenceBytes } from '../decode/sequence-bytes.js';
@@ -13,57 +14,79 @@ import type { Prompt } from '../text/prompt-set.js';
 import type { Example } from './examples.js';
 import type { HardeningSettings } from './hardening-settings.js';
 import { searchSettings } from './hardening-settings.js';
-import type { SuffixHunt } from './suffix-hunt.js';
+import type { SuffixHunt, SuffixSource } from './suffix-hunt.js';
 
 const ids = z.array(z.int().nonnegative());
 const lineSchema = z.strictObject({
   prompt: z.string(),
   objective: z.string(),
   suffixLength: z.int(),
-  /** Empty where the prompt could not be searched, or nothing was found. */
+  /** Why there are no texts; null where there are some. */
+  skipped: z.string().nullable(),
   texts: z.array(z.strictObject({ promptIds: ids, answerIds: ids, length: z.number().nullable() })),
+  elapsedMs: z.number(),
 });
 export type SuffixedPrompt = z.infer<typeof lineSchema>;
 
 export interface HuntRound {
   readonly target: Target;
-  readonly hunt: SuffixHunt;
+  /** Asked for once, and only where something is left to do. */
+  readonly openHunt: () => Promise<SuffixHunt>;
   readonly prompts: readonly Prompt[];
   readonly settings: HardeningSettings;
+  /** Of the audits at the end: searches understand prompts as they do. */
+  readonly audit: AuditSettings;
+  readonly source: SuffixSource;
   /** From 0. */
   readonly round: number;
   readonly file: string;
   readonly maxNewTokens: number;
   readonly signal?: AbortSignal | undefined;
+  readonly onStart?: ((done: number, total: number) => void) | undefined;
   readonly onPrompt?: ((found: SuffixedPrompt, done: number, total: number) => void) | undefined;
 }
 
 export async function huntSuffixes(work: HuntRound): Promise<readonly SuffixedPrompt[]> {
-  const { hunt, prompts, settings, round, file, signal } = work;
-  const found = readFound(file);
-  for (let place = found.length; place < prompts.length; place++) {
-    signal?.throwIfAborted();
-    const prompt = prompts[place]!;
-    const search = searchSettings(settings, round, place);
-    const hunted = await hunt.hunt(prompt, {
-      ...{ settings: search, seed: settings.seed, name: `round ${round} ${prompt.id}`, signal },
-      ...{ count: settings.suffixesPerPrompt, kind: settings.source },
-    });
-    const { objective, suffixLength } = search;
-    const answers = await answerAll(work, hunted?.promptIds ?? []);
-    const texts = answers.map((answerIds, index) => ({
-      ...{ promptIds: [...hunted!.promptIds[index]!], answerIds: [...answerIds] },
-      length: hunted!.lengths[index]!,
-    }));
-    const line: SuffixedPrompt = { prompt: prompt.id, objective, suffixLength, texts };
-    appendText(file, `${JSON.stringify(line)}\n`, { durable: true, command: 'harden' });
-    found.push(line);
-    work.onPrompt?.(line, found.length, prompts.length);
+  const found = readFound(work.file);
+  work.onStart?.(found.length, work.prompts.length);
+  if (found.length >= work.prompts.length) return found;
+  const hunt = await work.openHunt();
+  try {
+    await huntRest(work, hunt, found);
+  } finally {
+    await hunt.dispose();
   }
   return found;
 }
 
-function readFound(file: string): SuffixedPrompt[] {
+async function huntRest(work: HuntRound, hunt: SuffixHunt, found: SuffixedPrompt[]): Promise<void> {
+  const { prompts, settings, round, file, signal } = work;
+  for (let place = found.length; place < prompts.length; place++) {
+    signal?.throwIfAborted();
+    const began = performance.now();
+    const prompt = prompts[place]!;
+    const search = searchSettings(settings, work.audit, round, place);
+    const { skipped, promptIds, lengths } = await hunt.hunt(prompt, {
+      ...{ settings: search, seed: settings.seed, name: `round ${round} ${prompt.id}`, signal },
+      ...{ count: settings.suffixesPerPrompt, source: work.source },
+    });
+    const answers = await answerAll(work, promptIds);
+    // An aborted answer ends early and looks like a short one.
+    signal?.throwIfAborted();
+    const texts = answers.map((answerIds, index) => ({
+      ...{ promptIds: [...promptIds[index]!], answerIds: [...answerIds], length: lengths[index]! },
+    }));
+    const { objective, suffixLength } = search;
+    const elapsedMs = performance.now() - began;
+    const line: SuffixedPrompt = { prompt: prompt.id, objective, suffixLength, skipped, texts, elapsedMs };
+    appendText(file, `${JSON.stringify(line)}\n`, { durable: true, command: 'harden' });
+    found.push(line);
+    work.onPrompt?.(line, found.length, prompts.length);
+  }
+}
+
+/** The prompts of a round that are done; behind the first line that is not whole, all are done again. */
+export function readFound(file: string): SuffixedPrompt[] {
   const lines = readLines(file);
   const found: SuffixedPrompt[] = [];
   for (const line of lines) {
@@ -114,6 +137,10 @@ export function createSuffixedExamples(
   );
 }
 
+/** The suffixes of the last rounds; older ones are forgotten. [round] */
+export const recallRounds = (rounds: readonly (readonly Example[])[], count: number): readonly Example[] =>
+  rounds.slice(-count).flat();
+
 /** Clean and suffixed texts in the wanted share, each of the fewer kind as often as it takes. */
 export function mixExamples(
   clean: readonly Example[],
@@ -121,11 +148,16 @@ export function mixExamples(
   suffixedShare: number,
 ): readonly Example[] {
   if (suffixed.length === 0 || suffixedShare === 0) return clean;
-  if (suffixedShare === 1) return suffixed;
+  if (clean.length === 0 || suffixedShare === 1) return suffixed;
   const wanted = (suffixedShare / (1 - suffixedShare)) * clean.length;
-  const copies = Math.max(1, Math.round(wanted / suffixed.length));
-  const repeated = Array.from({ length: copies }, (_, copy) =>
-    suffixed.map((example) => (copy === 0 ? example : { ...example, id: `${example.id} x${copy + 1}` })),
-  );
-  return [...clean, ...repeated.flat()];
+  const copies = wanted / suffixed.length;
+  return copies >= 1
+    ? [...clean, ...repeatExamples(suffixed, Math.round(copies))]
+    : [...repeatExamples(clean, Math.round(1 / copies)), ...suffixed];
+}
+
+function repeatExamples(examples: readonly Example[], copies: number): readonly Example[] {
+  return Array.from({ length: copies }, (_, copy) =>
+    examples.map((example) => (copy === 0 ? example : { ...example, id: `${example.id} x${copy + 1}` })),
+  ).flat();
 }
