@@ -13,6 +13,7 @@ import { addDoctorCommand } from './doctor-command.js';
 import { exitCodes, reportFailure, signalCodes } from './failure.js';
 import { addGenerateCommand } from './generate-command.js';
 import { addGuardCommand } from './guard-command.js';
+import { addHardenCommand } from './harden-command.js';
 import { addInspectCommand } from './inspect-command.js';
 import { readVersion } from './package-version.js';
 import { addServeCommand } from './serve-command.js';
@@ -76,6 +77,7 @@ function createProgram(context: CommandContext): Command {
   addAuditCommand(program, context);
   addCompareCommand(program, context);
   addTrainCommand(program, context);
+  addHardenCommand(program, context);
   addDoctorCommand(program, context);
   addGuardCommand(program, context);
   addDemoCommand(program, context);

@@ -1,0 +1,81 @@
+/** A hardening run's events as progress: answers, then searches and training round by round, then audits. */
+import { acceptedLengthText, countText, fixed } from '../report/number-text.js';
+import type { HardenEvents } from '../train/harden-run.js';
+import type { RoundPlace } from '../train/hardening-rounds.js';
+import { auditTitles, roleNames } from '../train/hardening-words.js';
+import type { ProgressClock } from './audit-progress.js';
+import { createAuditProgress, roughDuration } from './audit-progress.js';
+import type { Progress } from './progress.js';
+import { createTrainProgress } from './train-progress.js';
+import { typedPath } from './train-text.js';
+
+export function createHardenProgress(progress: Progress, clock: ProgressClock): HardenEvents {
+  const { onAnswers } = createTrainProgress(progress, clock);
+  let phase = { done: 0, total: 0, began: 0 };
+  let clean: number | undefined;
+  /** From where this start began: what an earlier one has done says nothing about how fast this one is. */
+  const left = (done: number): { fields: { leftMs?: number }; words: readonly string[] } => {
+    if (done <= phase.done) return { fields: {}, words: [] };
+    const leftMs = ((clock.now() - phase.began) / (done - phase.done)) * (phase.total - done);
+    return { fields: { leftMs: Math.round(leftMs) }, words: [`left ${roughDuration(leftMs)}`] };
+  };
+  return {
+    onNotice: progress.note,
+    ...(onAnswers === undefined ? {} : { onAnswers }),
+    onOpen({ folder, request }) {
+      const { from, system, target, hardening, baseline } = request;
+      progress.note(
+        `harden: ${from.name} (${system}) for ${target.name}, ${countText(hardening.rounds, 'round')}${baseline ? ' and as many with random suffixes' : ''}, run folder ${typedPath(folder)}`,
+        { folder, drafter: from.name, target: target.name },
+      );
+    },
+    onPhase(place, kind, done, total) {
+      phase = { done, total, began: clock.now() };
+      clean = undefined;
+      if (done === total) return;
+      progress.start(total, nameOf(place, kind));
+      progress.update(done, {}, () => []);
+    },
+    onHunt(_, { prompt, objective, texts, skipped }, done) {
+      const lengths = texts.flatMap(({ length }) => length ?? []);
+      const shortest = lengths.length === 0 ? undefined : Math.min(...lengths);
+      const rest = left(done);
+      progress.update(
+        done,
+        {
+          ...{ prompt, objective, suffixes: texts.length, ...rest.fields },
+          ...(shortest === undefined ? {} : { accepted: shortest }),
+        },
+        () => [
+          ...rest.words,
+          `prompt ${prompt}`,
+          skipped === null ? countText(texts.length, 'suffix') : 'passed over',
+          ...(shortest === undefined ? [] : [`accepted ${acceptedLengthText(shortest)}`]),
+        ],
+      );
+    },
+    onLine(_, line) {
+      if (line.kind === 'length') clean = line.length;
+      const rest = left(line.update);
+      const length = clean === undefined ? {} : { accepted: clean };
+      progress.update(
+        line.update,
+        { ...(line.kind === 'update' ? { loss: line.loss } : {}), ...length, ...rest.fields },
+        () => [
+          ...rest.words,
+          ...(line.kind === 'update' ? [`loss ${fixed(line.loss, 3)}`] : []),
+          ...(clean === undefined ? [] : [`clean ${acceptedLengthText(clean)}`]),
+        ],
+      );
+    },
+    onAudit(name) {
+      progress.note(`harden: ${auditTitles[name].toLowerCase()}`, { audit: name });
+    },
+    audit: createAuditProgress(progress, clock),
+  };
+}
+
+function nameOf({ role, round, rounds }: RoundPlace, phase: 'search' | 'train'): string {
+  const kind = role === 'random' ? `${roleNames.random}, ` : '';
+  return `${kind}round ${round}/${rounds}, ${phase}`;
+}

@@ -1,0 +1,64 @@
+/** A finished hardening run in a terminal: a table for each audit, what it means, and what to do with the drafter. */
+import { quoteWord } from '../core/shown-words.js';
+import { describeTimes } from '../train/hardening-markdown.js';
+import type { AuditComparison, HardeningResult } from '../train/hardening-result.js';
+import {
+  auditTitles,
+  describeAudit,
+  describeComparison,
+  describeOutcome,
+  listRows,
+  resultColumns,
+  resultLegend,
+} from '../train/hardening-words.js';
+import type { Colors } from './colors.js';
+import { typedPath } from './train-text.js';
+
+export interface HardenTextOptions {
+  /** Folder of the hardened drafter. */
+  readonly hardened: string;
+  readonly report: string;
+  /** Folder of the target, where it is not the bundled one. */
+  readonly target: string | undefined;
+  readonly colors: Colors;
+}
+
+export function formatHardening(
+  result: HardeningResult,
+  { hardened, report, target, colors }: HardenTextOptions,
+): string {
+  const path = quoteWord(typedPath(hardened));
+  const words = `${target === undefined ? '' : `--target ${quoteWord(typedPath(target))} `}--drafter ${path}`;
+  const lines = [
+    ...result.audits.flatMap((comparison) => drawAudit(comparison, colors)),
+    ...resultLegend.map((line) => colors.dim(line)),
+    '',
+    `${colors.bold(describeOutcome(result))}, after ${describeTimes(result)}.`,
+    '',
+    `${colors.bold('hardened')}  ${typedPath(hardened)}`,
+    '',
+    'Next:',
+    `  mistletoe bench ${words}`,
+    `  mistletoe audit ${words}`,
+    '',
+    `Report: ${report}`,
+  ];
+  return `${lines.map((line) => line.replace(/[\r\n]/g, ' ')).join('\n')}\n`;
+}
+
+function drawAudit(comparison: AuditComparison, colors: Colors): string[] {
+  const [heading = '', ...rows] = alignRows([resultColumns, ...listRows(comparison)]);
+  return [
+    `${colors.bold(auditTitles[comparison.audit])}: ${describeAudit(comparison)}`,
+    ...[colors.dim(heading), ...rows, ...describeComparison(comparison), ''],
+  ];
+}
+
+function alignRows(rows: readonly (readonly string[])[]): string[] {
+  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]!.length)));
+  return rows.map((row) =>
+    row
+      .map((cell, column) => (column === 0 ? cell.padEnd(widths[column]!) : cell.padStart(widths[column]!)))
+      .join('  '),
+  );
+}
