@@ -1,7 +1,7 @@
 import { type Command, Option } from 'commander';
 import { trainableSystems } from '../train/new-drafter.js';
 import type { CommandContext } from './command-context.js';
-import { addDownload, addMachine, addProgress, createTargetOption } from './common-options.js';
+import { addDownload, addMachine, addProgress, addTemplate, createTargetOption } from './common-options.js';
 import type { TrainFlags } from './train-flags.js';
 import { addShape, addTrainSettings, readSettings } from './train-flags.js';
 
@@ -24,7 +24,7 @@ export function addTrainCommand(program: Command, context: CommandContext): void
       '--data <file>',
       'one conversation a line: {"prompt": …}, {"messages": …}, {"turns": …} or {"conversations": …}',
     );
-  addShape(command);
+  addShape(addTemplate(command));
   addTrainSettings(command);
   command
     .optionsGroup('The run:')

@@ -20,7 +20,8 @@ import { refuseAtOnce } from '../draft/draft-system.js';
 import { findWeightless, recogniseCheckpoint } from '../draft/systems.js';
 import type { DeviceWish } from '../runtime/device-choice.js';
 import { chooseDevice, recordDevice } from '../runtime/device-choice.js';
-import { today } from '../text/calendar-day.js';
+import { parseDay, today } from '../text/calendar-day.js';
+import { readTemplate } from '../text/chat-template.js';
 import type { TrainableSystem } from './new-drafter.js';
 import { trainableSystems } from './new-drafter.js';
 import type { TrainSettings } from './settings.js';
@@ -57,6 +58,10 @@ export const requestSchema = z.strictObject({
   shape: shapeSchema,
   data: z.strictObject({ file: z.string(), sha256: z.string() }),
   settings: settingsSchema,
+  /** In place of the template in the target's folder, word for word: the file it was read from may change. */
+  chatTemplate: z
+    .strictObject({ source: z.string(), origin: z.string(), addSpecialTokens: z.boolean().exactOptional() })
+    .exactOptional(),
   /** What a chat template that asks for the date is told. */
   date: z.iso.date(),
   threads: count,
@@ -74,6 +79,10 @@ export interface TrainPlan extends DeviceWish {
   readonly shape?: DrafterShape | undefined;
   /** JSON lines of conversations (conversations.ts). */
   readonly data: string;
+  /** In place of the target's own: a built-in name or a file. */
+  readonly chatTemplate?: string | undefined;
+  /** YYYY-MM-DD, what a template that asks for the date is told; default today. */
+  readonly date?: string | undefined;
   readonly settings?: Partial<TrainSettings> | undefined;
   readonly threads?: number | undefined;
   readonly cacheFolder?: string | undefined;
@@ -108,9 +117,16 @@ export async function createTrainRequest(plan: TrainPlan): Promise<TrainRequest>
     ...{ targetFolder, target: await identifyModel(targetFolder, cacheFolder), system, shape },
     ...(from === undefined ? {} : { from: { ...(await identifyModel(from, cacheFolder)), folder: from } }),
     data: { file: resolve(plan.data), sha256: await hashData(plan.data) },
-    ...{ settings, date: today(), device: recordDevice(device) },
+    ...(plan.chatTemplate === undefined ? {} : { chatTemplate: await pinTemplate(plan.chatTemplate) }),
+    date: plan.date === undefined ? today() : parseDay(plan.date, '--date'),
+    ...{ settings, device: recordDevice(device) },
     threads: plan.threads ?? Math.min(availableParallelism(), mostThreads),
   };
+}
+
+async function pinTemplate(given: string): Promise<NonNullable<TrainRequest['chatTemplate']>> {
+  const { source, origin, addSpecialTokens } = await readTemplate(given);
+  return { source, origin, ...(addSpecialTokens === undefined ? {} : { addSpecialTokens }) };
 }
 
 /** A short run must reach its peak, too. */
@@ -125,6 +141,25 @@ interface DescribedStart {
 
 const usualHeads = 4;
 
+/** Sizes that a fresh drafter of a system can be given. */
+const ownSizes: Readonly<Record<TrainableSystem, readonly (keyof DrafterShape)[]>> = {
+  'speculative-sampling': ['layers', 'hiddenSize'],
+  medusa: ['heads', 'layers'],
+  hydra: ['heads', 'layers', 'prefixLayer'],
+  eagle: [],
+  eagle3: ['draftVocabulary'],
+};
+
+function refuseForeignSizes(system: TrainableSystem, shape: DrafterShape): void {
+  const own = ownSizes[system];
+  const foreign = (Object.keys(shape) as (keyof DrafterShape)[]).find((name) => !own.includes(name));
+  if (foreign === undefined) return;
+  const taken = own.length === 0 ? 'it takes no sizes' : `it takes ${own.join(', ')}`;
+  throw new MistletoeError('usage', `A drafter of ${system} has no size "${foreign}": ${taken}.`, {
+    hint: 'Leave it out, or choose another system.',
+  });
+}
+
 function chooseSystem({ system, shape }: TrainPlan): DescribedStart {
   const found = trainableSystems.find((name) => name === system);
   if (found === undefined) {
@@ -136,6 +171,7 @@ function chooseSystem({ system, shape }: TrainPlan): DescribedStart {
       { hint: `Choose one of ${trainableSystems.join(', ')}.` },
     );
   }
+  refuseForeignSizes(found, shape ?? {});
   const hasHeads = found === 'medusa' || found === 'hydra';
   return { system: found, heads: hasHeads ? (shape?.heads ?? usualHeads) : undefined };
 }

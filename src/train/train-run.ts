@@ -16,6 +16,7 @@ import { writeAtomically } from '../audit/run-writes.js';
 import type { CacheOptions } from '../checkpoint/weight-cache.js';
 import type { Target } from '../decode/target.js';
 import { openTarget } from '../decode/target.js';
+import { MistletoeError } from '../core/errors.js';
 import { loadDrafter } from '../draft/load-drafter.js';
 import { describeMachine } from '../measure/machine.js';
 import { openRuntime } from '../runtime/create-runtime.js';
@@ -35,7 +36,7 @@ import type { LogLine } from './training-log.js';
 import type { TrainingResult } from './training-result.js';
 import { findLengths, resultVersion } from './training-result.js';
 import type { TrainingStart } from './training-start.js';
-import { prepareStart } from './training-start.js';
+import { prepareEagle3, prepareStart } from './training-start.js';
 import type { TrainingTexts } from './training-texts.js';
 import { prepareTexts } from './training-texts.js';
 
@@ -121,7 +122,7 @@ interface ReadyRun {
 
 /** Loads and checks what the run needs: faults show before the target has written for hours. */
 async function prepare(runtime: Runtime, request: TrainRequest, options: TrainOptions): Promise<ReadyRun> {
-  const { targetFolder, from, data, settings, date } = request;
+  const { targetFolder, from, data, settings, shape, chatTemplate, date } = request;
   const { cacheFolder, verifyCache, events } = options;
   const cache: CacheOptions = {
     onNotice: (text) => events?.onNotice?.(text),
@@ -130,12 +131,24 @@ async function prepare(runtime: Runtime, request: TrainRequest, options: TrainOp
   };
   const conversations = await readConversations(data.file);
   if (!settings.generate) refuseUnanswered(conversations);
-  const target = await openTarget(targetFolder, { runtime, date, ...cache });
+  const template = chatTemplate === undefined ? { date } : { chatTemplate, date };
+  const target = await openTarget(targetFolder, { runtime, ...template, ...cache });
+  refuseLargeVocabulary(shape.draftVocabulary ?? 1, target);
   if (from !== undefined) {
     const { model, tokenizer } = target;
     await loadDrafter(from.folder, { target: model, tokenizer, ...cache });
   }
   return { request, target, conversations, cache };
+}
+
+function refuseLargeVocabulary(size: number, { model, folder }: Target): void {
+  const { vocabularySize } = model.configuration;
+  if (size <= vocabularySize) return;
+  throw new MistletoeError(
+    'usage',
+    `A draft vocabulary of ${size} tokens was asked for; the target in ${folder} has ${vocabularySize}.`,
+    { hint: 'Ask for fewer, or leave it out: half of them are usual.' },
+  );
 }
 
 async function trainIn(
@@ -146,9 +159,11 @@ async function trainIn(
   const { onNotice = () => undefined } = events;
   events.onOpen?.({ folder, request });
   const read = { folder, signal, onAnswers: events.onAnswers };
+  // What can be begun without knowing the texts is begun before them: sizes that cannot be are refused at once.
+  const early = await prepareStart(folder, request);
   const texts = await prepareTexts(target, conversations, request.settings, read);
   if (texts === undefined) return { status: 'interrupted', folder };
-  const start = await prepareStart(folder, target, request, texts, onNotice);
+  const start = early ?? (await prepareEagle3(folder, target, request, texts, onNotice));
   const trained = await trainDrafter({
     ...{ target, start: start.folder, settings: request.settings, folder, cache, signal },
     ...{ plan: texts.plan, validation: texts.validation, onLine: events.onLine },

@@ -16,30 +16,42 @@ export interface TrainingStart {
 /** Half of a large vocabulary is hardly ever drafted. */
 const usualVocabularyShare = 0.5;
 
-export async function prepareStart(
+/** Undefined where it depends on the texts. */
+export async function prepareStart(run: string, request: TrainRequest): Promise<TrainingStart | undefined> {
+  if (request.from !== undefined) return { folder: request.from.folder };
+  const drafter = describeFresh(request);
+  return drafter === undefined ? undefined : { folder: await createStart(run, request, drafter) };
+}
+
+/** EAGLE-3, which proposes the tokens that are frequent in what it learns. */
+export async function prepareEagle3(
   run: string,
   target: Target,
   request: TrainRequest,
-  texts: TrainingTexts,
+  { training }: TrainingTexts,
   onNotice: (text: string) => void = () => undefined,
 ): Promise<TrainingStart> {
-  if (request.from !== undefined) return { folder: request.from.folder };
-  const folder = join(run, 'start');
-  const { drafter, draftVocabulary } = describeFresh(target, request, texts, onNotice);
-  if (!existsSync(join(folder, 'config.json'))) {
-    const { targetFolder, settings } = request;
-    await createDrafterFolder({ target: targetFolder, drafter, folder, seed: settings.seed });
-  }
-  return { folder, ...(draftVocabulary === undefined ? {} : { draftVocabulary }) };
+  const { vocabularySize } = target.model.configuration;
+  const size = request.shape.draftVocabulary ?? Math.ceil(vocabularySize * usualVocabularyShare);
+  const { tokens, coverage, notice } = chooseVocabulary(target, training, size);
+  if (notice !== undefined) onNotice(notice);
+  const folder = await createStart(run, request, { system: 'eagle3', draftTokens: tokens });
+  return { folder, draftVocabulary: { size, coverage } };
 }
 
-function describeFresh(
-  target: Target,
-  { system, shape }: TrainRequest,
-  { training }: TrainingTexts,
-  onNotice: (text: string) => void,
-): { readonly drafter: NewDrafter } & Pick<TrainingStart, 'draftVocabulary'> {
-  const { heads, layers, hiddenSize, prefixLayer } = shape;
+async function createStart(
+  run: string,
+  { targetFolder, settings }: TrainRequest,
+  drafter: NewDrafter,
+): Promise<string> {
+  const folder = join(run, 'start');
+  if (!existsSync(join(folder, 'config.json')))
+    await createDrafterFolder({ target: targetFolder, drafter, folder, seed: settings.seed });
+  return folder;
+}
+
+function describeFresh({ system, shape }: TrainRequest): NewDrafter | undefined {
+  const { heads, layers, hiddenSize, prefixLayer = false } = shape;
   const counts = {
     ...(heads === undefined ? {} : { heads }),
     ...(layers === undefined ? {} : { layers }),
@@ -47,24 +59,17 @@ function describeFresh(
   switch (system) {
     case 'speculative-sampling':
       return {
-        drafter: {
-          system,
-          ...(layers === undefined ? {} : { layers }),
-          ...(hiddenSize === undefined ? {} : { hiddenSize }),
-        },
+        system,
+        ...(layers === undefined ? {} : { layers }),
+        ...(hiddenSize === undefined ? {} : { hiddenSize }),
       };
     case 'medusa':
-      return { drafter: { system, ...counts } };
+      return { system, ...counts };
     case 'hydra':
-      return { drafter: { system, ...counts, hasPrefix: prefixLayer ?? false } };
+      return { system, ...counts, hasPrefix: prefixLayer };
     case 'eagle':
-      return { drafter: { system } };
-    case 'eagle3': {
-      const { vocabularySize } = target.model.configuration;
-      const size = shape.draftVocabulary ?? Math.ceil(vocabularySize * usualVocabularyShare);
-      const { tokens, coverage, notice } = chooseVocabulary(target, training, size);
-      if (notice !== undefined) onNotice(notice);
-      return { drafter: { system, draftTokens: tokens }, draftVocabulary: { size, coverage } };
-    }
+      return { system };
+    case 'eagle3':
+      return undefined;
   }
 }

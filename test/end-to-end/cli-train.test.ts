@@ -92,6 +92,19 @@ describe('a fresh drafter', () => {
     expect(readResult(folder).settings).toMatchObject({ depth: 2, chain: 2 });
   });
 
+  it('reads its texts through the chat template that is given, whatever becomes of its file', async () => {
+    const template = `${models.freshFolder()}.jinja`;
+    writeFileSync(template, "u{{ messages[0]['content'] }}a");
+    const { folder, code } = await train(['--system', 'eagle', '--chat-template', template, '--steps', '1']);
+    expect(code).toBe(0);
+    const [line] = readFileSync(join(folder, 'answers.jsonl'), 'utf8').split('\n');
+    const { turns } = JSON.parse(line!) as { turns: { prompt: number[] }[] };
+    expect(turns[0]?.prompt.at(0)).toBe('u'.charCodeAt(0) - 97);
+    writeFileSync(template, 'x');
+    const resume = ['train', '--resume', folder, '--cache-dir', models.cacheFolder, '--progress', 'none'];
+    expect((await command(resume)).code).toBe(0);
+  });
+
   it('learns from answers in the data where the target may not write', async () => {
     const answered = `${models.freshFolder()}.jsonl`;
     const line = (prompt: string): string => JSON.stringify({ prompt, answer: 'hgfedcba' });
@@ -221,6 +234,16 @@ describe('what it refuses', () => {
       'sizes of a drafter that has its own',
       () => ['--from', models.writeDrafter('Hydra, one layer'), '--heads', '2'],
       /Sizes are those of the drafter/,
+    ],
+    [
+      'sizes that its system does not have',
+      () => ['--system', 'eagle3', '--heads', '2'],
+      /A drafter of eagle3 has no size "heads": it takes draftVocabulary/,
+    ],
+    [
+      'a draft vocabulary larger than the target’s',
+      () => ['--system', 'eagle3', '--draft-vocabulary', '25'],
+      /A draft vocabulary of 25 tokens was asked for; the target in .* has 24/,
     ],
     [
       'questions without answers where the target may not write',

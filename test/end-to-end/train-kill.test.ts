@@ -13,7 +13,7 @@ const { folder: build, main } = transpileForTests('train-kill');
 const models = new TinyAudits();
 const leastKills = 20;
 /** Progress events after which a process is killed, at most; a whole run has about 50. */
-const mostEvents = 10;
+const mostEvents = 14;
 
 const data = join(build, 'data.jsonl');
 beforeAll(() => {
