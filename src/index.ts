@@ -1,7 +1,7 @@
 /**
  * Mistletoe as a library. Every command of the command line is one of these functions away: `generate` is generateText
  * or, with a drafter, generateSpeculatively; `inspect` is inspectCheckpoint, `bench` runBenchmark, `audit` runAudit,
- * `compare` compareRuns, `doctor` examineEngine, `guard` startGuard, `guard --scrape` watchMetrics, `guard replay`
+ * `compare` compareRuns, `train` startTraining, `doctor` examineEngine, `guard` startGuard, `guard --scrape` watchMetrics, `guard replay`
  * replayFile, `guard rehearse` rehearse and rehearseUpstream, `audit --verify` verifyFinishedRun, and `cache`
  * describeCache, trimCache, clearCache and verifyCache. docs/library.md has an example of each.
  */
@@ -187,6 +187,28 @@ export { readFinishedRun } from './report/finished-run.js';
 /** Whether a run is as it was written: `mistletoe audit --verify`. */
 export { verifyFinishedRun } from './report/verify-run.js';
 export type { RunVerification } from './report/verify-run.js';
+
+/**
+ * Training a drafter for a target, from fresh weights or on from one. A run is a folder that goes on after a kill.
+ * @example
+ * const request = await createTrainRequest({ system: 'eagle3', data: 'questions.jsonl', settings: { steps: 500 } });
+ * const outcome = await startTraining('runs/eagle3', request);
+ * if (outcome.status === 'complete') await writeTrainingReports(outcome.folder, outcome.result);
+ * const drafter = await loadDrafter('runs/eagle3/best', { target: target.model });
+ */
+export { createTrainRequest } from './train/train-request.js';
+export type { DrafterShape, TrainPlan, TrainRequest } from './train/train-request.js';
+export { resumeTraining, startTraining } from './train/train-run.js';
+export type { StartedTraining, TrainEvents, TrainOptions, TrainOutcome } from './train/train-run.js';
+export { trainableSystems } from './train/new-drafter.js';
+export type { TrainableSystem } from './train/new-drafter.js';
+export { defaultSettings as defaultTrainSettings } from './train/settings.js';
+export type { TrainSettings } from './train/settings.js';
+export type { AnswersProgress } from './train/answers.js';
+export type { LogLine } from './train/training-log.js';
+export type { TrainingResult } from './train/training-result.js';
+export { writeTrainingReports } from './train/training-report.js';
+export type { TrainingReports } from './train/training-report.js';
 
 /**
  * What running engines tell about their drafts: of themselves, and in one answer.

@@ -25,6 +25,7 @@ console.log('\\n' + JSON.stringify({
   status: outcome.status, verified: verified.result,
   differences: comparison.differences, compared: comparison.drafters.length,
   cached: contents.totalBytes, compiled, guarded: guarded.status, replayed: replay.requests,
+  trained: trained.status, updates: trained.result.updates, made: medusa.system,
 }));`;
 
 interface Report {
@@ -62,7 +63,7 @@ describe('docs/library.md', () => {
         { system: 'eagle3', policy: 'chain:4', requests: 2 },
       ],
       ...{ status: 'complete', verified: 'follows', differences: [], compared: 1, compiled: 1 },
-      ...{ guarded: 200, replayed: 1 },
+      ...{ guarded: 200, replayed: 1, trained: 'complete', updates: 3, made: 'medusa' },
     });
     expect(report.plain.startsWith(report.answers[0]!)).toBe(true);
     expect(report.length).toBeGreaterThan(1);
