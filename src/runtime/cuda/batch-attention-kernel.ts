@@ -6,9 +6,9 @@
  *
  * Everything that products read is rounded as products of the graph round it; sums and the softmax are float32.
  */
+import type { HalfType } from '../../core/half-floats.js';
 import { countElements, equalShapes } from '../../graph/dimension.js';
 import type { Tensor, TensorOf } from '../../graph/tensor.js';
-import type { FloatType } from './device.js';
 import type { FindOperand } from './element-code.js';
 import type { KernelPlan } from './kernel-plan.js';
 import { writeKernel } from './kernel-plan.js';
@@ -29,19 +29,16 @@ const blocksOfProcessor = 3;
 /** Between two rows in shared memory lie so many halves more, so that lanes read from different banks. */
 const spacing = 8;
 
-/** Halves that tensor cores multiply. */
-export type HalfProduct = Exclude<FloatType, 'float32'>;
-
 interface BatchWriting extends TileWriting {
   readonly find: FindOperand;
-  readonly type: HalfProduct;
+  readonly type: HalfType;
 }
 
 export function planBatchAttention(
   tensor: TensorOf<'attention'>,
   result: KernelOperand,
   find: FindOperand,
-  type: HalfProduct,
+  type: HalfType,
 ): KernelPlan {
   const [batch, position, heads, size] = tensor.shape;
   const parts = { length: position!, each: blockRows, most: Infinity };
@@ -83,8 +80,11 @@ export function planBatchAttention(
 function writeQueries(writing: BatchWriting): void {
   const { text, tensor, size } = writing;
   const words = (size + spacing) / 2;
+  text.line(
+    `const int taken = min(${blockRows}, (rows - firstRow + ${tileRows - 1}) / ${tileRows} * ${tileRows});`,
+  );
   bringRows(writing, {
-    ...{ tensor: tensor.inputs[0]!, room: 'keyRoom', count: blockRows, scale: tensor.attributes.scale },
+    ...{ tensor: tensor.inputs[0]!, room: 'keyRoom', count: 'taken', scale: tensor.attributes.scale },
     ...{ row: (own) => `min(firstRow + ${own}, rows - 1)`, heads: 'heads', head: 'head' },
     start: 'sequence * rows + ',
   });

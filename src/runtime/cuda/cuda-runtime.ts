@@ -1,4 +1,5 @@
 /** Graphs on an NVIDIA GPU: products by cuBLASLt, everything else by kernels that are written for the graph. */
+import { setImmediate } from 'node:timers/promises';
 import { MistletoeError } from '../../core/errors.js';
 import { encodeHalves, isHalf } from '../../core/half-floats.js';
 import { planContraction } from '../../graph/contraction-plan.js';
@@ -84,6 +85,8 @@ class CudaRuntime implements Runtime {
     // What is computed twice may be wanted in two ways: it becomes one before it is cut.
     const graph = simplify(cutEarly(simplify(outputs)), [spellOutOthers, planContraction]);
     const schedule = scheduleGraph(graph, { productType: this.productType, fewRows, tensorCores });
+    // The compiler holds up the thread for seconds: whoever was told to end meanwhile hears of it before the next one.
+    await setImmediate();
     const kernels = this.compileKernels(schedule);
     const brought = new Map<object, Address>();
     const tables: Allocation[] = [];

@@ -4,6 +4,7 @@
  * read it and it is more than a view; everything else is computed inside the kernel that needs it. A reshape is another
  * name for the memory of what it reshapes.
  */
+import type { HalfType } from '../../core/half-floats.js';
 import type { Shape } from '../../graph/dimension.js';
 import type { Tensor, TensorOf } from '../../graph/tensor.js';
 import { sortTopologically } from '../../graph/tensor.js';
@@ -12,7 +13,6 @@ import type { ElementType, FloatType } from './device.js';
 import { isWrittenInPlace } from './element-code.js';
 import { manyRows, planAttention } from './attention-kernel.js';
 import { fuseAddends } from './addend-plan.js';
-import type { HalfProduct } from './batch-attention-kernel.js';
 import { isPlainRotation, planBatchAttention } from './batch-attention-kernel.js';
 import { fuseFewRows } from './few-rows-plan.js';
 import { rootOf } from './memory-root.js';
@@ -173,7 +173,7 @@ class Scheduler {
     const { fewRows, tensorCores } = this.options;
     const isTiled = tensorCores && isTileable(tensor);
     if (isTiled && !fewRows) {
-      const plan = planBatchAttention(tensor, result, find, this.productType as HalfProduct);
+      const plan = planBatchAttention(tensor, result, find, this.productType as HalfType);
       return { kind: 'kernel', plan, result, isMap: false };
     }
     const plan = isTiled

@@ -1,7 +1,6 @@
 /** Elements that lie side by side, loaded and stored 16 bytes at a time. */
-import type { ElementType } from './device.js';
+import type { HalfType } from '../../core/half-floats.js';
 import type { KernelOperand, KernelText } from './kernel-text.js';
-import { narrow } from './kernel-text.js';
 
 /** Eight elements from the one at 8 * at on. */
 export function loadEight(text: KernelText, operand: KernelOperand, at: string): readonly string[] {
@@ -33,12 +32,13 @@ export function storeFour(
   values: readonly string[],
 ): void {
   const pointer = text.pointer(operand);
-  if (operand.type === 'float32' || operand.type === 'int32') {
-    const vector = operand.type === 'float32' ? 'float4' : 'int4';
+  const { type } = operand;
+  if (type === 'float32' || type === 'int32') {
+    const vector = type === 'float32' ? 'float4' : 'int4';
     text.line(`*(${vector}*)(${pointer} + ${at}) = ${vector}{${values.join(', ')}};`);
     return;
   }
-  const pairs = [0, 2].map((first) => pairOf(operand.type, values[first]!, values[first + 1]!));
+  const pairs = [0, 2].map((first) => pairOf(type as HalfType, values[first]!, values[first + 1]!));
   text.line(`*(uint2*)(${pointer} + ${at}) = uint2{${pairs.join(', ')}};`);
 }
 
@@ -49,15 +49,16 @@ export function storeEight(
   at: string,
   values: readonly string[],
 ): void {
-  if (operand.type === 'float32' || operand.type === 'int32') {
+  const { type } = operand;
+  if (type === 'float32' || type === 'int32') {
     storeFour(text, operand, at, values.slice(0, 4));
     storeFour(text, operand, `${at} + 4`, values.slice(4));
     return;
   }
-  const pairs = [0, 2, 4, 6].map((first) => pairOf(operand.type, values[first]!, values[first + 1]!));
+  const pairs = [0, 2, 4, 6].map((first) => pairOf(type as HalfType, values[first]!, values[first + 1]!));
   text.line(`*(uint4*)(${text.pointer(operand)} + ${at}) = uint4{${pairs.join(', ')}};`);
 }
 
-/** Two halves in one word. */
-export const pairOf = (type: ElementType, first: string, second: string): string =>
-  `(unsigned)${narrow(type, first)} | (unsigned)${narrow(type, second)} << 16`;
+/** Two values as halves in one word. */
+export const pairOf = (type: HalfType, first: string, second: string): string =>
+  `${type === 'bfloat16' ? 'packBfloat16' : 'packFloat16'}(${first}, ${second})`;
