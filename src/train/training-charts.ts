@@ -14,7 +14,7 @@ const along = { x: 'update', y: 'value' } as const;
 const thick = { strokeWidth: 2.2, strokeLinecap: 'butt' } as const;
 
 const updatesAxis = (series: Series): Plot.ScaleOptions => ({
-  ...{ label: 'update →', domain: [0, Math.max(1, ...series.map(({ update }) => update))], ticks: 5 },
+  ...{ label: 'update →', domain: [0, series.at(-1)?.update ?? 1], ticks: 5 },
 });
 
 export function drawLoss(updates: readonly UpdateLine[]): Markup {
@@ -181,6 +181,7 @@ const ends = (series: Series): string =>
 
 /** A chart that begins far above 0 would hide what happens. */
 function isNearZero(series: Series): boolean {
-  const values = series.map(({ value }) => value);
-  return Math.min(...values) < 0.5 * Math.max(...values);
+  let [least, most] = [Infinity, -Infinity];
+  for (const { value } of series) [least, most] = [Math.min(least, value), Math.max(most, value)];
+  return least < 0.5 * most;
 }
