@@ -24,7 +24,7 @@ import { presets } from '../src/audit/settings.js';
 import { createRandom } from '../src/core/random.js';
 import { findDrafter } from '../src/decode/find-drafter.js';
 import { bundledTarget } from '../src/decode/bundled-models.js';
-import { always } from '../src/decode/speculative.js';
+import { always } from '../src/decode/policy-chooser.js';
 import { openTarget } from '../src/decode/target.js';
 import type { Drafter } from '../src/draft/drafter.js';
 import { resolvePolicy } from '../src/draft/grow-tree.js';

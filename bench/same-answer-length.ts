@@ -18,7 +18,7 @@ import { bundledTarget } from '../src/decode/bundled-models.js';
 import { Engine } from '../src/decode/engine.js';
 import { findDrafter } from '../src/decode/find-drafter.js';
 import type { SpeculativeGeneration } from '../src/decode/speculative.js';
-import { always } from '../src/decode/speculative.js';
+import { always } from '../src/decode/policy-chooser.js';
 import { openTarget } from '../src/decode/target.js';
 import { loadDrafter } from '../src/draft/load-drafter.js';
 import { describeMachine } from '../src/measure/machine.js';

@@ -41,13 +41,10 @@ export type { SpeculativeOptions } from './decode/speculative-text.js';
 export { bundledDrafterFolder, bundledDrafters } from './decode/bundled-drafters.js';
 export { findDrafter } from './decode/find-drafter.js';
 export type { BundledDrafter } from './decode/bundled-drafters.js';
-export { always, decodeSpeculative } from './decode/speculative.js';
-export type {
-  PolicyChooser,
-  SpeculativeGeneration,
-  SpeculativeRequest,
-  StepOutcome,
-} from './decode/speculative.js';
+export { always } from './decode/policy-chooser.js';
+export { decodeSpeculative } from './decode/speculative.js';
+export type { PolicyChooser, StepOutcome } from './decode/policy-chooser.js';
+export type { SpeculativeGeneration, SpeculativeRequest } from './decode/speculative.js';
 export type { AcceptanceRecord } from './decode/acceptance.js';
 export { verificationRules } from './decode/verification.js';
 export type { VerificationRule } from './decode/verification.js';

@@ -2,7 +2,7 @@
 import { MistletoeError } from '../core/errors.js';
 import { createRandom } from '../core/random.js';
 import { Engine } from '../decode/engine.js';
-import { always } from '../decode/speculative.js';
+import { always } from '../decode/policy-chooser.js';
 import type { Target } from '../decode/target.js';
 import type { Drafter } from '../draft/drafter.js';
 import type { ResolvedPolicy } from '../draft/grow-tree.js';

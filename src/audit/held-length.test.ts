@@ -3,7 +3,7 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { TinyAudits, tinySettings } from '../../test/support/tiny-audit.js';
 import { drafterVariants, ngramVariant } from '../../test/support/tiny-drafters.js';
 import { createRandom } from '../core/random.js';
-import { always } from '../decode/speculative.js';
+import { always } from '../decode/policy-chooser.js';
 import { decodeHeld } from './measure-arm.js';
 import type { ScorerParts } from '../../test/support/tiny-audit.js';
 

@@ -4,7 +4,7 @@
  */
 import { createRandom } from '../core/random.js';
 import { Engine } from '../decode/engine.js';
-import { always } from '../decode/speculative.js';
+import { always } from '../decode/policy-chooser.js';
 import type { KeptClass } from '../measure/kept-class.js';
 import { testSignedRanks } from '../measure/wilcoxon.js';
 import type { Prompt } from '../text/prompt-set.js';

@@ -2,7 +2,7 @@
 import { MistletoeError } from '../core/errors.js';
 import type { SamplingOptions } from '../core/sampling.js';
 import { findDrafter } from '../decode/find-drafter.js';
-import type { PolicyChooser } from '../decode/speculative.js';
+import type { PolicyChooser } from '../decode/policy-chooser.js';
 import { checkRule } from '../decode/verifier.js';
 import { createPolicy, defaultDraftPolicy } from '../decode/speculative-text.js';
 import type { Target } from '../decode/target.js';

@@ -14,7 +14,7 @@
  */
 import type { Drafter } from '../draft/drafter.js';
 import type { ResolvedPolicy } from '../draft/grow-tree.js';
-import type { DraftChoice, PolicyChooser, StepOutcome } from './speculative.js';
+import type { DraftChoice, PolicyChooser, StepOutcome } from './policy-chooser.js';
 import { StepCosts } from './step-costs.js';
 
 interface Choice {

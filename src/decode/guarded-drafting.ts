@@ -15,7 +15,7 @@ import type { StepRecord } from './acceptance.js';
 import type { Rung } from './guarded-policy.js';
 import { createGuardedPolicy } from './guarded-policy.js';
 import type { DrafterSwitch, Guarding } from './guarding.js';
-import type { PolicyChooser } from './speculative.js';
+import type { PolicyChooser } from './policy-chooser.js';
 import { UsualShares } from './usual-shares.js';
 
 export interface GuardSettings {

@@ -23,7 +23,7 @@ import { MistletoeError } from '../core/errors.js';
 import { ShareEvidence } from '../core/share-evidence.js';
 import type { ResolvedPolicy } from '../draft/grow-tree.js';
 import type { SwitchReason } from './guarding.js';
-import type { DraftChoice, PolicyChooser, StepOutcome } from './speculative.js';
+import type { DraftChoice, PolicyChooser, StepOutcome } from './policy-chooser.js';
 import { leastMeasures, StepPrices } from './step-prices.js';
 
 export interface Rung {

@@ -6,7 +6,7 @@ import { loadDrafter } from '../draft/load-drafter.js';
 import { createOnnxRuntime } from '../runtime/onnx/onnx-runtime.js';
 import { bundledDrafterFolder } from './bundled-drafters.js';
 import { bundledTarget } from './bundled-models.js';
-import type { PolicyChooser } from './speculative.js';
+import type { PolicyChooser } from './policy-chooser.js';
 import {
   createPolicy,
   defaultDraftPolicy,

@@ -5,7 +5,6 @@
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { createRandom } from '../core/random.js';
 import type { Drafter, DraftSession } from '../draft/drafter.js';
-import type { ResolvedPolicy } from '../draft/grow-tree.js';
 import { growTree } from '../draft/grow-tree.js';
 import { chainTree } from '../draft/token-tree.js';
 import type { CausalModel } from '../model/causal-model.js';
@@ -17,9 +16,11 @@ import type { AcceptanceRecord, StepRecord } from './acceptance.js';
 import { summariseAcceptance } from './acceptance.js';
 import type { TokenOrigin } from './answer.js';
 import { Answer } from './answer.js';
+import { countPasses } from './counted-session.js';
 import type { Guarding } from './guarding.js';
 import type { Generation, GenerationRequest } from './plain.js';
 import { createChooser, finishGeneration } from './plain.js';
+import type { PolicyChooser, StepOutcome } from './policy-chooser.js';
 import { prefill } from './prefill.js';
 import { createLikelihoodReader } from './token-likelihood.js';
 import type { VerificationRule } from './verification.js';
@@ -43,37 +44,6 @@ export interface SpeculativeRequest extends GenerationRequest {
   /** What the passes took that it has had a part in, where others may run beside it (engine.ts). */
   readonly passes?: { readonly ms: number } | undefined;
 }
-
-/** Decides how much to draft, step by step; a fixed policy always says the same. */
-export interface PolicyChooser {
-  /** Lengths of the chains that it may ask for. */
-  readonly chainLengths: readonly number[];
-  /** Hears what reading the prompt took, behind its first choice. */
-  begin?(promptMs: number): void;
-  choose(): DraftChoice;
-  /** Hears what a step cost and brought, with the choice that it made for it: steps of several requests interleave. */
-  learn(choice: DraftChoice, outcome: StepOutcome): void;
-}
-
-export interface DraftChoice {
-  /** `undefined` asks for one plain step. */
-  readonly policy: ResolvedPolicy | undefined;
-  /** Of drafters that take turns, the place of the one that drafts. */
-  readonly drafter?: number;
-}
-
-export interface StepOutcome extends StepRecord {
-  readonly draftMs: number;
-  readonly verifyMs: number;
-  /** The same without waiting for others, where others may run beside it: what the passes took that it had a part in. */
-  readonly own?: { readonly draftMs: number; readonly verifyMs: number };
-}
-
-export const always = (policy: ResolvedPolicy): PolicyChooser => ({
-  chainLengths: policy.kind === 'chain' ? [policy.length] : [],
-  choose: () => ({ policy }),
-  learn: () => undefined,
-});
 
 export interface SpeculativeGeneration extends Generation {
   readonly acceptance: AcceptanceRecord;
@@ -134,8 +104,8 @@ async function speculate(
   const answer = new Answer(promptIds, { ...request, ...limits });
   const steps: StepOutcome[] = [];
   const { taps } = drafter;
-  let session: DraftSession | undefined = countPasses(started);
-  let drafterPasses = 0;
+  const counted = countPasses(started, drafter);
+  let session: DraftSession | undefined = counted.session;
   let targetPasses = 0;
   const chains = sampling.temperature === 0 ? policy.chainLengths : [];
   await Promise.all([model.prepare(taps), drafter.prepare(chains)]);
@@ -245,44 +215,12 @@ async function speculate(
     rule,
     steps,
     targetPasses,
-    drafterPasses,
+    drafterPasses: counted.passes,
     draftMs,
     verifyMs,
     overheadMs: generation.decodeMs - draftMs - verifyMs,
     drafterFailed: session === undefined,
   };
-
-  function countPasses(inner: DraftSession): DraftSession {
-    const perLevel = drafter.parameterCount > 0 ? 1 : 0; // looking something up is no pass of anything
-    return {
-      close: () => undefined, // whoever opened it closes it
-      // Drafters that take turns (rotating-drafter.ts) are not all alike in this.
-      get isDeterministic() {
-        return inner.isDeterministic === true;
-      },
-      get room() {
-        return inner.room;
-      },
-      observe: (verified) => {
-        inner.observe(verified);
-      },
-      catchUp: async () => {
-        await inner.catchUp?.();
-      },
-      expand: (draft, nodes, want) => {
-        drafterPasses += perLevel;
-        return inner.expand(draft, nodes, want);
-      },
-      ...(inner.draftChain === undefined
-        ? {}
-        : {
-            draftChain: (length) => {
-              drafterPasses += perLevel * length;
-              return inner.draftChain!(length);
-            },
-          }),
-    };
-  }
 }
 
 function statesOf({ reads }: Drafter, result: ForwardResult): RowBuffer | undefined {

@@ -10,7 +10,7 @@ import type { SamplingOptions } from '../core/sampling.js';
 import { Engine } from '../decode/engine.js';
 import type { Generation, GenerationRequest } from '../decode/plain.js';
 import { decodePlain } from '../decode/plain.js';
-import type { PolicyChooser } from '../decode/speculative.js';
+import type { PolicyChooser } from '../decode/policy-chooser.js';
 import { decodeSpeculative } from '../decode/speculative.js';
 import type { Target } from '../decode/target.js';
 import { encodePrompt } from '../decode/target.js';

@@ -4,7 +4,8 @@
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { decodePlain } from '../../src/decode/plain.js';
-import { always, decodeSpeculative } from '../../src/decode/speculative.js';
+import { always } from '../../src/decode/policy-chooser.js';
+import { decodeSpeculative } from '../../src/decode/speculative.js';
 import { createCudaRuntime } from '../../src/runtime/cuda/cuda-runtime.js';
 import { createInterpreter } from '../../src/runtime/interpreter/interpreter.js';
 import type { Runtime } from '../../src/runtime/program.js';

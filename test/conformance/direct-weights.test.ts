@@ -11,7 +11,8 @@ import { writeSafetensors } from '../../src/checkpoint/testing/write-safetensors
 import { resolveRecipes } from '../../src/checkpoint/weight-recipe.js';
 import { decodeHalves, encodeHalves, isHalf } from '../../src/core/half-floats.js';
 import { decodePlain } from '../../src/decode/plain.js';
-import { always, decodeSpeculative } from '../../src/decode/speculative.js';
+import { always } from '../../src/decode/policy-chooser.js';
+import { decodeSpeculative } from '../../src/decode/speculative.js';
 import { loadDrafter } from '../../src/draft/load-drafter.js';
 import { weight } from '../../src/graph/operations/leaves.js';
 import type { TensorOf } from '../../src/graph/tensor.js';

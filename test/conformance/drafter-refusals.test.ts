@@ -4,7 +4,8 @@ import { afterAll, describe, expect, it } from 'vitest';
 import type { WritableTensors } from '../../src/checkpoint/testing/encode-values.js';
 import { createRandom } from '../../src/core/random.js';
 import { decodePlain } from '../../src/decode/plain.js';
-import { always, decodeSpeculative } from '../../src/decode/speculative.js';
+import { always } from '../../src/decode/policy-chooser.js';
+import { decodeSpeculative } from '../../src/decode/speculative.js';
 import type { TinySizes } from '../support/tiny-checkpoints.js';
 import {
   decoderTensors,

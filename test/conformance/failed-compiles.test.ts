@@ -2,7 +2,8 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import { MistletoeError } from '../../src/core/errors.js';
 import { decodePlain } from '../../src/decode/plain.js';
-import { always, decodeSpeculative } from '../../src/decode/speculative.js';
+import { always } from '../../src/decode/policy-chooser.js';
+import { decodeSpeculative } from '../../src/decode/speculative.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import type { Runtime } from '../../src/runtime/program.js';
 import { tiny } from '../support/tiny-checkpoints.js';

@@ -1,6 +1,7 @@
 import { resolve } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { always, decodeSpeculative } from '../../src/decode/speculative.js';
+import { always } from '../../src/decode/policy-chooser.js';
+import { decodeSpeculative } from '../../src/decode/speculative.js';
 import { resolvePolicy } from '../../src/draft/grow-tree.js';
 import { loadDrafter } from '../../src/draft/load-drafter.js';
 import { parseDraftPolicy } from '../../src/draft/policy.js';

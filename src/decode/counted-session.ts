@@ -1,0 +1,48 @@
+/** A draft session that counts the passes of its drafter. */
+import type { Drafter, DraftSession } from '../draft/drafter.js';
+
+export interface CountedSession {
+  /** Closing it closes nothing: whoever opened the session within does that. */
+  readonly session: DraftSession;
+  /** So far. */
+  readonly passes: number;
+}
+
+export function countPasses(inner: DraftSession, { parameterCount }: Drafter): CountedSession {
+  const perLevel = parameterCount > 0 ? 1 : 0; // looking something up is no pass of anything
+  let passes = 0;
+  const session: DraftSession = {
+    close: () => undefined,
+    // Drafters that take turns (rotating-drafter.ts) are not all alike in this.
+    get isDeterministic() {
+      return inner.isDeterministic === true;
+    },
+    get room() {
+      return inner.room;
+    },
+    observe: (verified) => {
+      inner.observe(verified);
+    },
+    catchUp: async () => {
+      await inner.catchUp?.();
+    },
+    expand: (draft, nodes, want) => {
+      passes += perLevel;
+      return inner.expand(draft, nodes, want);
+    },
+    ...(inner.draftChain === undefined
+      ? {}
+      : {
+          draftChain: (length) => {
+            passes += perLevel * length;
+            return inner.draftChain!(length);
+          },
+        }),
+  };
+  return {
+    session,
+    get passes() {
+      return passes;
+    },
+  };
+}

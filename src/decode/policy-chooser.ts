@@ -1,0 +1,34 @@
+/** Who decides how much is drafted at each step of a request, and what it hears of the steps. */
+import type { ResolvedPolicy } from '../draft/grow-tree.js';
+import type { StepRecord } from './acceptance.js';
+
+/** Decides how much to draft, step by step; a fixed policy always says the same. */
+export interface PolicyChooser {
+  /** Lengths of the chains that it may ask for. */
+  readonly chainLengths: readonly number[];
+  /** Hears what reading the prompt took, behind its first choice. */
+  begin?(promptMs: number): void;
+  choose(): DraftChoice;
+  /** Hears what a step cost and brought, with the choice that it made for it: steps of several requests interleave. */
+  learn(choice: DraftChoice, outcome: StepOutcome): void;
+}
+
+export interface DraftChoice {
+  /** `undefined` asks for one plain step. */
+  readonly policy: ResolvedPolicy | undefined;
+  /** Of drafters that take turns, the place of the one that drafts. */
+  readonly drafter?: number;
+}
+
+export interface StepOutcome extends StepRecord {
+  readonly draftMs: number;
+  readonly verifyMs: number;
+  /** The same without waiting for others, where others may run beside it: what the passes took that it had a part in. */
+  readonly own?: { readonly draftMs: number; readonly verifyMs: number };
+}
+
+export const always = (policy: ResolvedPolicy): PolicyChooser => ({
+  chainLengths: policy.kind === 'chain' ? [policy.length] : [],
+  choose: () => ({ policy }),
+  learn: () => undefined,
+});
