@@ -1,6 +1,6 @@
 import { type Command, Option } from 'commander';
 import type { CommandContext } from './command-context.js';
-import { addDownload, addMachine, addProgress, createTargetOption } from './common-options.js';
+import { addDownload, addMachine, addProgress, addTemplate, createTargetOption } from './common-options.js';
 import type { HardenFlags } from './harden-flags.js';
 import { addAudits, addHardening, readAuditSettings, readHardening } from './harden-flags.js';
 import { wholeNumber } from './option-values.js';
@@ -30,6 +30,7 @@ export function addHardenCommand(program: Command, context: CommandContext): voi
     )
     .option('--prompts-dir <dir>', 'folder with mt_bench.jsonl, humaneval.jsonl, gsm8k.jsonl')
     .option('--limit <count>', 'only the first prompts of each set (default: all)', wholeNumber(1));
+  addTemplate(command);
   addHardening(command);
   addAudits(command);
   command

@@ -2,17 +2,15 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { objectiveNames } from '../audit/objectives.js';
 import type { AuditSettings } from '../audit/settings.js';
-import type { HardeningAudit } from '../train/harden-request.js';
-import { auditNames, hardeningPace, hardeningRate } from '../train/harden-request.js';
-import type { HardeningSettings } from '../train/hardening-settings.js';
-import { hardeningDefaults } from '../train/hardening-settings.js';
+import type { HardeningAudit, HardeningSettings } from '../train/hardening-settings.js';
+import { auditNames, hardeningDefaults, hardeningPace, hardeningRate } from '../train/hardening-settings.js';
 import { addSettings } from './audit-settings.js';
-import type { DownloadFlags, MachineFlags } from './common-options.js';
+import type { DownloadFlags, MachineFlags, TemplateFlags } from './common-options.js';
 import { number, wholeNumber } from './option-values.js';
 import type { ProgressMode } from './progress.js';
 import { addTrainSettings } from './train-flags.js';
 
-export interface HardenFlags extends MachineFlags, DownloadFlags {
+export interface HardenFlags extends MachineFlags, DownloadFlags, TemplateFlags {
   readonly target: string;
   readonly drafter?: string;
   readonly data?: string;

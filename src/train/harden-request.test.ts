@@ -51,6 +51,8 @@ describe('a request', () => {
     try {
       writeFileSync(join(other.targetFolder, 'chat_template.jinja'), letterTemplate);
       expect((await ask({ target: other.targetFolder })).audit.settings.chat).toBe(true);
+      const pinned = await ask({ chatTemplate: join(other.targetFolder, 'chat_template.jinja') });
+      expect([pinned.audit.settings.chat, pinned.chatTemplate?.source]).toEqual([true, letterTemplate]);
     } finally {
       await other.dispose();
     }

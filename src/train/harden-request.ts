@@ -13,17 +13,24 @@ import { bundledTarget } from '../decode/bundled-models.js';
 import { settleDevice } from '../decode/gpu-room.js';
 import type { DeviceWish } from '../runtime/device-choice.js';
 import { chooseDevice, recordDevice } from '../runtime/device-choice.js';
-import { today } from '../text/calendar-day.js';
-import { loadChatTemplate } from '../text/chat-template.js';
+import { parseDay, today } from '../text/calendar-day.js';
+import { loadChatTemplate, readTemplate } from '../text/chat-template.js';
 import type { Prompt } from '../text/prompt-set.js';
 import type { Conversation } from './conversations.js';
 import { readConversations } from './conversations.js';
-import type { HardeningSettings } from './hardening-settings.js';
-import { chooseOtherObjective, completeHardening, hardeningSchema } from './hardening-settings.js';
+import type { HardeningAudit, HardeningSettings } from './hardening-settings.js';
+import {
+  auditNames,
+  chooseOtherObjective,
+  completeHardening,
+  hardeningPace,
+  hardeningRate,
+  hardeningSchema,
+} from './hardening-settings.js';
 import type { TrainSettings } from './settings.js';
 import { completeSettings, defaultSettings, settingsSchema } from './settings.js';
 import { trainableSystems } from './new-drafter.js';
-import { describeStart, findStart, hashData, identitySchema } from './train-request.js';
+import { describeStart, findStart, hashData, identitySchema, requestSchema } from './train-request.js';
 
 const promptSchema = z.object({
   id: z.string(),
@@ -33,9 +40,8 @@ const promptSchema = z.object({
   reference: z.string().optional(),
 });
 
-/** Audits of the end, in their order: `fresh` is always there. */
-export const auditNames = ['fresh', 'other-objective', 'stronger'] as const;
-export type HardeningAudit = (typeof auditNames)[number];
+/** Word for word, as a training run keeps it. */
+const templateSchema = requestSchema.shape.chatTemplate;
 
 export const hardenRequestSchema = z.strictObject({
   schema: z.literal('mistletoe.hardening-run/1'),
@@ -59,6 +65,7 @@ export const hardenRequestSchema = z.strictObject({
     /** Prompts of the stronger audit, which costs ten times as much. */
     strongerPrompts: z.int().positive(),
   }),
+  chatTemplate: templateSchema,
   date: z.iso.date(),
   threads: z.int().positive(),
   device: deviceSchema,
@@ -71,6 +78,10 @@ export interface HardenPlan extends DeviceWish {
   readonly drafter: string;
   /** JSON lines of conversations; searches and training use these alone. */
   readonly data: string;
+  /** In place of the target's own: a built-in name or a file. */
+  readonly chatTemplate?: string | undefined;
+  /** YYYY-MM-DD, what a template that asks for the date is told; default today. */
+  readonly date?: string | undefined;
   readonly training?: Partial<TrainSettings> | undefined;
   readonly hardening?: Partial<HardeningSettings> | undefined;
   readonly baseline?: boolean | undefined;
@@ -85,12 +96,8 @@ export interface HardenPlan extends DeviceWish {
   readonly onNotice?: ((message: string) => void) | undefined;
 }
 
-/** Going on from trained weights wants a lower rate than beginning with fresh ones. */
-export const hardeningRate = 2e-4;
 /** Far from the seeds that people begin with, and from those of the searches in training. */
 const auditSeedOffset = 7919;
-/** Updates between two measurements on held-out texts, and between two saved states. */
-export const hardeningPace = 50;
 /** Prompts that a refusal names. */
 const mostNamed = 3;
 
@@ -115,9 +122,11 @@ export async function createHardenRequest(plan: HardenPlan): Promise<HardenReque
   const { system, heads } = await describeStart(folder, {});
   const training = completeTraining(plan.training, hardening, { system, maximumDepth: heads ?? Infinity });
   const targetFolder = resolve(plan.target ?? bundledTarget);
-  const date = today();
+  const date = plan.date === undefined ? today() : parseDay(plan.date, '--date');
+  const pinned =
+    plan.chatTemplate === undefined ? undefined : templateSchema.parse(await readTemplate(plan.chatTemplate));
   // What is trained on is asked through the template where there is one, and as it is where there is none.
-  const template = await loadChatTemplate(targetFolder, { date });
+  const template = pinned ?? (await loadChatTemplate(targetFolder, { date }));
   const chat = plan.audit?.chat ?? template !== undefined;
   const device = await settleDevice(await chooseDevice(plan), [targetFolder, folder], plan.onNotice);
   return {
@@ -131,6 +140,7 @@ export async function createHardenRequest(plan: HardenPlan): Promise<HardenReque
       settings: { ...settings, chat },
       ...{ preset, seed: hardening.seed + auditSeedOffset, names, strongerPrompts },
     },
+    ...(pinned === undefined ? {} : { chatTemplate: pinned }),
     ...{ date, device: recordDevice(device) },
     threads: plan.threads ?? Math.min(availableParallelism(), mostThreads),
   };

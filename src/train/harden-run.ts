@@ -31,7 +31,8 @@ import { refuseUnanswered } from './answers.js';
 import type { Conversation } from './conversations.js';
 import { readConversations } from './conversations.js';
 import type { Example } from './examples.js';
-import type { HardeningAudit, HardenRequest } from './harden-request.js';
+import type { HardenRequest } from './harden-request.js';
+import type { HardeningAudit } from './hardening-settings.js';
 import { hardenRequestSchema } from './harden-request.js';
 import { auditHardened } from './hardening-audits.js';
 import { compareAudit } from './hardening-comparison.js';
@@ -139,7 +140,7 @@ async function prepare(
   request: HardenRequest,
   { events, cacheFolder, verifyCache }: HardenOptions,
 ): Promise<ReadyRun> {
-  const { targetFolder, from, data, date, training } = request;
+  const { targetFolder, from, data, chatTemplate, date, training } = request;
   const cache: CacheOptions = {
     onNotice: (text) => events?.onNotice?.(text),
     ...(cacheFolder === undefined ? {} : { cacheFolder }),
@@ -147,7 +148,8 @@ async function prepare(
   };
   const conversations = await readConversations(data.file);
   if (!training.generate) refuseUnanswered(conversations);
-  const target = await openTarget(targetFolder, { runtime, date, ...cache });
+  const template = chatTemplate === undefined ? { date } : { chatTemplate, date };
+  const target = await openTarget(targetFolder, { runtime, ...template, ...cache });
   await loadDrafter(from.folder, { target: target.model, tokenizer: target.tokenizer, ...cache });
   return { runtime, request, target, conversations, cache };
 }

@@ -16,7 +16,8 @@ import { judge } from '../report/verdict.js';
 import { writeReports } from '../report/write-reports.js';
 import type { Runtime } from '../runtime/program.js';
 import type { Prompt } from '../text/prompt-set.js';
-import type { HardeningAudit, HardenRequest } from './harden-request.js';
+import type { HardenRequest } from './harden-request.js';
+import type { HardeningAudit } from './hardening-settings.js';
 import { drafterRoles } from './hardening-result.js';
 import { chooseOtherObjective } from './hardening-settings.js';
 
@@ -83,7 +84,8 @@ async function describeAudit(
     const id = [request.from.name, ...(index === 0 ? [] : [drafterRoles[index]!])].join('-');
     return { ...drafter, id, name: id };
   });
-  return { ...planned, drafters: named };
+  const { chatTemplate, date } = request;
+  return { ...planned, drafters: named, ...(chatTemplate === undefined ? {} : { chatTemplate, date }) };
 }
 
 const strongerBy = 10;

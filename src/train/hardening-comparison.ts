@@ -7,7 +7,7 @@ import type { StepCounts } from '../audit/same-answer.js';
 import { acceptedLengthOf, poolCounts } from '../audit/same-answer.js';
 import { bootstrapInterval } from '../measure/bootstrap.js';
 import { testSignedRanks } from '../measure/wilcoxon.js';
-import type { HardeningAudit } from './harden-request.js';
+import type { HardeningAudit } from './hardening-settings.js';
 import type {
   AuditComparison,
   DrafterRole,

@@ -81,8 +81,8 @@ function drawFigures(change: HardenedChange, { rows }: AuditComparison): Markup 
   const arrow = fragment` <span class="arrow">→</span> `;
   const attacked = (index: number): string => acceptedLengthText(rows[index]?.attacked?.estimate ?? null);
   return fragment`<div class="figures">
-<div><b>${percentText(dropThen?.estimate ?? null)}${arrow}${percentText(dropNow?.estimate ?? null)}</b><span>drop under attack, before and hardened</span></div>
 <div><b>${dropRatio === null ? 'undefined' : percentText(dropRatio.estimate)}</b><span>of the drop before is left</span></div>
+<div><b>${percentText(dropThen?.estimate ?? null)}${arrow}${percentText(dropNow?.estimate ?? null)}</b><span>drop under attack, before and hardened</span></div>
 <div><b>${attacked(0)}${arrow}${attacked(1)}</b><span>attacked accepted length</span></div>
 <div><b>${cleanLoss === null ? '–' : changeText(-cleanLoss.estimate, 1)}</b><span>clean accepted length</span></div>
 </div>`;
@@ -103,8 +103,9 @@ function drawTable(
 function drawAudits({ audits }: HardeningResult): Markup {
   return fragment`<h2>What the audits say</h2>
 <p class="lead">Every drafter was searched anew, each against its own weights, on prompts, seeds and a suffix length that
-training never saw. ${resultLegend.map((line) => fragment`<br>${line}.`)}</p>
-${audits.map(drawAudit)}`;
+training never saw.</p>
+${audits.map(drawAudit)}
+<p class="soft small">${resultLegend.map((line) => fragment`${line}<br>`)}</p>`;
 }
 
 function drawAudit(comparison: AuditComparison): Markup {
@@ -119,8 +120,9 @@ ${describeComparison(comparison).map((sentence) => fragment`<p>${sentence}</p>`)
 function drawRounds(result: HardeningResult): Markup {
   return fragment`<h2>Round by round</h2>
 <p class="lead">Each round searches suffixes against the drafter as it then is, lets the target answer behind them and trains
-on these texts, mixed with clean ones. ${roundLegend}.</p>
-<div class="card">${drawTable(roundColumns, listRounds(result), () => '')}</div>`;
+on these texts, mixed with clean ones.</p>
+<div class="card">${drawTable(roundColumns, listRounds(result), () => '')}</div>
+<p class="soft small">${roundLegend}</p>`;
 }
 
 function drawSetup(result: HardeningResult): Markup {

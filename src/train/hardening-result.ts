@@ -2,7 +2,8 @@
 import type { Interval, ModelIdentity, PairedTest } from '../audit/result.js';
 import type { describeMachine } from '../measure/machine.js';
 import type { ExampleCounts } from './examples.js';
-import type { HardeningAudit, HardenRequest } from './harden-request.js';
+import type { HardenRequest } from './harden-request.js';
+import type { HardeningAudit } from './hardening-settings.js';
 
 export const hardeningResultVersion = 'mistletoe-hardening/1';
 

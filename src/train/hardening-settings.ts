@@ -39,6 +39,15 @@ export const hardeningDefaults: HardeningSettings = {
   ...{ stepsPerRound: 200, suffixedShare: 0.5, replayRounds: 3, seed: 0 },
 };
 
+/** Going on from trained weights wants a lower rate than beginning with fresh ones. */
+export const hardeningRate = 2e-4;
+/** Updates between two measurements on held-out texts, and between two saved states. */
+export const hardeningPace = 50;
+
+/** Audits of the end, in their order: `fresh` is always there. */
+export const auditNames = ['fresh', 'other-objective', 'stronger'] as const;
+export type HardeningAudit = (typeof auditNames)[number];
+
 export function completeHardening(given: Partial<HardeningSettings> = {}): HardeningSettings {
   const parsed = hardeningSchema.safeParse({ ...hardeningDefaults, ...given });
   if (parsed.success) return parsed.data;

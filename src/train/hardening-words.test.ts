@@ -25,7 +25,7 @@ describe('a drop that is smaller', () => {
       /a difference of 0\.0 points that is not beyond chance \(p = 1\.000 for a smaller drop/,
     );
     expect(against).toMatch(
-      /^The hardened drafter loses less under attack: .* where the one trained on random suffixes loses/,
+      /^The hardened drafter loses less under attack: .* where the drafter trained on random suffixes loses/,
     );
   });
 

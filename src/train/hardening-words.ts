@@ -9,7 +9,7 @@ import {
   percentText,
   pValueText,
 } from '../report/number-text.js';
-import type { HardeningAudit } from './harden-request.js';
+import type { HardeningAudit } from './hardening-settings.js';
 import { judgeDrop, judgePrice } from './hardening-comparison.js';
 import type {
   AuditComparison,
@@ -38,7 +38,9 @@ const lengthCell = (interval: Interval | null): string =>
     : `${acceptedLengthText(interval.estimate)}${range(interval, acceptedLengthText)}`;
 
 const share = (value: number): string => percentText(value, digits);
-const shareRange = (interval: Interval): string => `${share(interval.estimate)}${range(interval, share)}`;
+const points = (value: number): string => fixed(100 * value, digits);
+/** 38.5 % (20.1 to 57.3) */
+const shareRange = (interval: Interval): string => `${share(interval.estimate)}${range(interval, points)}`;
 
 export const resultColumns: readonly string[] = [
   ...['drafter', 'clean', 'attacked', 'drop', 'of the drop before', 'clean length', 'p', 'prompts'],
@@ -76,8 +78,8 @@ function ratioCell({ dropRatio, prompts }: HardenedChange): string {
 function priceCell({ cleanLoss }: HardenedChange): string {
   if (cleanLoss === null) return absent;
   const { estimate, low, high, n } = cleanLoss;
-  const changed = (loss: number): string => changeText(-loss, digits);
-  return `${changed(estimate)}${n < 2 ? '' : ` (${changed(high)} to ${changed(low)})`}`;
+  const signed = (loss: number): string => changeText(-loss, digits).replace(' %', '');
+  return `${changeText(-estimate, digits)}${n < 2 ? '' : ` (${signed(high)} to ${signed(low)})`}`;
 }
 
 export const auditTitles: Readonly<Record<HardeningAudit, string>> = {
@@ -130,7 +132,7 @@ export function describeComparison(comparison: AuditComparison): readonly string
 const sides: Readonly<Record<DrafterRole, string>> = {
   before: 'the drafter before',
   hardened: 'the hardened drafter',
-  random: 'the one trained on random suffixes',
+  random: 'the drafter trained on random suffixes',
 };
 const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 
@@ -141,18 +143,18 @@ export function describeDrop(change: HardenedChange): string {
     return `${subject} and ${sides[against]} have no audited prompt in common: nothing can be compared.`;
   const over = `over ${countText(prompts, 'prompt')}`;
   const values = `${share(dropNow.estimate)} where ${sides[against]} loses ${share(dropThen.estimate)}`;
-  const points = `${fixed(100 * Math.abs(dropLess.estimate), digits)} points`;
+  const difference = `${points(Math.abs(dropLess.estimate))} points`;
   const ratio =
     dropRatio === null
       ? 'a ratio of the two is undefined, because the other drop is too near 0'
-      : `${share(dropRatio.estimate)}${range(dropRatio, share)} of it`;
+      : `${shareRange(dropRatio)} of it`;
   switch (judgeDrop(change)) {
     case 'smaller':
       return `${subject} loses less under attack: ${values}, ${ratio} (${pValueText(pValue)}, ${over}).`;
     case 'larger':
-      return `${subject} loses more under attack: ${values}, ${points} more (${pValueText(pLarger)}, ${over}).`;
+      return `${subject} loses more under attack: ${values}, ${difference} more (${pValueText(pLarger)}, ${over}).`;
     default:
-      return `${subject} loses ${values} under attack: a difference of ${points} that is not beyond chance (${pValueText(pValue)} for a smaller drop, ${over}).`;
+      return `${subject} loses ${values} under attack: a difference of ${difference} that is not beyond chance (${pValueText(pValue)} for a smaller drop, ${over}).`;
   }
 }
 

@@ -144,16 +144,14 @@ async function hardenUntil(words: readonly string[], label: string): Promise<num
   const own = ['harden', ...words, '--progress', 'json', '--cache-dir', models.cacheFolder];
   const child = spawn(process.execPath, [main, ...own], { stdio: ['ignore', 'ignore', 'pipe'] });
   let errors = '';
-  let isThere = false;
   createInterface({ input: child.stderr }).on('line', (line) => {
     if (!line.startsWith('{')) {
       errors += `${line}\n`;
       return;
     }
-    const { event, label: begun } = JSON.parse(line) as { event: string; label?: string };
-    if (event === 'progress-start') isThere = begun === label;
+    const { label: present, done = 0 } = JSON.parse(line) as { label?: string; done?: number };
     // At its first result, when something of it may be half written.
-    if (isThere && event === 'progress') child.kill('SIGKILL');
+    if (present === label && done > 0) child.kill('SIGKILL');
   });
   const [code] = (await once(child, 'close')) as [number | null];
   if (errors !== '') throw new Error(errors);

@@ -2,7 +2,7 @@
 import type { AuditResult, DrafterResult, PromptResult } from '../../audit/result.js';
 import { summariseDrafter } from '../../audit/summary.js';
 import { createSampleAudit } from '../../report/testing/sample-audit.js';
-import type { HardeningAudit } from '../harden-request.js';
+import type { HardeningAudit } from '../hardening-settings.js';
 import { compareAudit } from '../hardening-comparison.js';
 import type { HardeningResult, RoundRecord } from '../hardening-result.js';
 import { hardeningResultVersion } from '../hardening-result.js';
