@@ -1,7 +1,7 @@
 /**
  * Mistletoe as a library. Every command of the command line is one of these functions away: `generate` is generateText
  * or, with a drafter, generateSpeculatively; `inspect` is inspectCheckpoint, `bench` runBenchmark, `audit` runAudit,
- * `compare` compareRuns, `train` startTraining, `doctor` examineEngine, `guard` startGuard, `guard --scrape` watchMetrics, `guard replay`
+ * `compare` compareRuns, `train` startTraining, `harden` startHardening, `doctor` examineEngine, `guard` startGuard, `guard --scrape` watchMetrics, `guard replay`
  * replayFile, `guard rehearse` rehearse and rehearseUpstream, `audit --verify` verifyFinishedRun, and `cache`
  * describeCache, trimCache, clearCache and verifyCache. docs/library.md has an example of each.
  */
@@ -206,6 +206,23 @@ export type { LogLine } from './train/training-log.js';
 export type { TrainingResult } from './train/training-result.js';
 export { writeTrainingReports } from './train/training-report.js';
 export type { TrainingReports } from './train/training-report.js';
+
+/**
+ * Hardening a drafter against suffixes, with audits of what came of it. A run is a folder, too.
+ * @example
+ * const request = await createHardenRequest({ drafter: 'eagle3', data: 'questions.jsonl', prompts });
+ * const outcome = await startHardening('runs/hard', request);
+ * if (outcome.status === 'complete') await writeHardeningReports(outcome.folder, outcome.result);
+ */
+export { createHardenRequest } from './train/harden-request.js';
+export type { HardenPlan, HardenRequest } from './train/harden-request.js';
+export { resumeHardening, startHardening } from './train/harden-run.js';
+export type { HardenEvents, HardenOptions, HardenOutcome } from './train/harden-run.js';
+export { hardeningDefaults } from './train/hardening-settings.js';
+export type { HardeningAudit, HardeningSettings } from './train/hardening-settings.js';
+export type { AuditComparison, HardenedChange, HardeningResult } from './train/hardening-result.js';
+export { writeHardeningReports } from './train/hardening-report.js';
+export type { HardeningReports } from './train/hardening-report.js';
 
 /**
  * What running engines tell about their drafts: of themselves, and in one answer.
