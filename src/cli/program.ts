@@ -93,6 +93,7 @@ Examples:
   mistletoe serve --drafter eagle3                       the same over HTTP, with OpenAI’s interface
   mistletoe inspect ./my-model                           what is in this folder, and is it usable?
   mistletoe inspect Qwen/Qwen3-0.6B --download           the same of a model of the Hugging Face hub
+  mistletoe train --system eagle3 --data my.jsonl        make a drafter from questions of your own
   mistletoe doctor http://localhost:8000                 what a running engine tells about its drafts
   mistletoe demo                                         see it at work
 

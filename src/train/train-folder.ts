@@ -122,18 +122,25 @@ function readRequest<Request>(path: string, schema: z.ZodType<Request>, command:
       hint: 'Name the folder that --out named.',
     });
   }
-  try {
-    return schema.parse(parseJsonText(text));
-  } catch (cause) {
-    throw new MistletoeError(
+  const wrong = (fault: string, cause: unknown): MistletoeError =>
+    new MistletoeError(
       'usage',
-      `${configFile} of ${path} is not that of a run of mistletoe ${command}: ${describeCause(cause)}.`,
-      {
-        hint: 'Begin a new run in another folder.',
-        cause,
-      },
+      `${configFile} of ${path} is not that of a run of mistletoe ${command}: ${fault}.`,
+      { hint: 'Begin a new run in another folder.', cause },
     );
+  let value: unknown;
+  try {
+    value = parseJsonText(text);
+  } catch (cause) {
+    throw wrong(describeCause(cause), cause);
   }
+  const parsed = schema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  const [issue] = parsed.error.issues;
+  throw wrong(
+    `"${issue?.path.join('.') ?? ''}" is wrong, ${issue?.message ?? 'it cannot be used'}`,
+    parsed.error,
+  );
 }
 
 function changed(path: string, what: string): MistletoeError {

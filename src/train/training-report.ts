@@ -113,7 +113,7 @@ ${drawCard('Steps that accept the draft up to each depth', drawReached(lengths))
 function drawLearning(updates: readonly UpdateLine[]): Chapter[] {
   const content = fragment`<h2>How it learnt</h2>
 <p class="lead">Thin lines are single updates, thick ones their neighbourhood. The loss is what was made smaller, with
-the weights of its parts; below it, what each drafted token of a chain costs by itself. A loss that still falls while the
+the weights of its parts; beside it, what each drafted token of a chain costs by itself. A loss that still falls while the
 accepted length does not says that the texts are learnt by heart: give more of them.</p>
 <div class="grid">
 ${drawCard('Loss', drawLoss(updates))}

@@ -1,0 +1,77 @@
+import { existsSync, readdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import { makeTemporaryFolder } from '../checkpoint/testing/temporary-folder.js';
+import { MistletoeError } from '../core/errors.js';
+import { createRunFolder, openRunFolder, withResumption } from './train-folder.js';
+import { requestSchema } from './train-request.js';
+
+const temporary = makeTemporaryFolder();
+afterAll(temporary.remove);
+let count = 0;
+const freshFolder = (): string => join(temporary.path, String((count += 1)));
+
+const request = {
+  ...{ version: '0.0.0', targetFolder: '/target', target: { sha256: '' } },
+  data: { file: '/data.jsonl', sha256: '' },
+};
+
+describe('the folder of a training run', () => {
+  it('is the first number that nobody has', () => {
+    const parent = freshFolder();
+    const places = ['train-1', 'train-2'].map((name) => {
+      const { path, lock } = createRunFolder({ parent, name: 'train' }, request, 'train');
+      expect(path).toBe(join(parent, name));
+      lock.release();
+      return path;
+    });
+    for (const path of places) expect(readdirSync(path)).toEqual(['config.json']);
+  });
+
+  it('is refused where it is used, and left as it is', () => {
+    const path = freshFolder();
+    createRunFolder(path, request, 'train').lock.release();
+    expect(() => createRunFolder(path, request, 'train')).toThrow(`${path} already holds a run.`);
+    const other = freshFolder();
+    writeFileSync(other, 'a file');
+    expect(() => createRunFolder(other, request, 'train')).toThrow('is no run of mistletoe train');
+    expect(() => createRunFolder(join(other, 'below'), request, 'train')).toThrow(/cannot be created/);
+    expect(existsSync(join(path, 'run.lock'))).toBe(false);
+  });
+
+  it('is not gone on with where its config.json is another’s', async () => {
+    const path = freshFolder();
+    createRunFolder(path, request, 'train').lock.release();
+    const opening = openRunFolder(path, { command: 'train', schema: requestSchema });
+    await expect(opening).rejects.toThrow(
+      /^config\.json of \S+ is not that of a run of mistletoe train: "schema" is wrong, [^\n]*\.$/,
+    );
+    await expect(openRunFolder(freshFolder(), { command: 'train', schema: requestSchema })).rejects.toThrow(
+      /is no run of mistletoe train: it has no config\.json/,
+    );
+  });
+});
+
+describe('a disk that refuses', () => {
+  const refusal = Object.assign(new Error('ENOSPC: no space left on device, write'), { code: 'ENOSPC' });
+
+  it('tells how to go on', () => {
+    const failure = new MistletoeError('runtime', 'It could not be written.', {
+      hint: 'Make room.',
+      cause: refusal,
+    });
+    expect(withResumption('runs/train-1', 'train', failure)).toMatchObject({
+      message: 'It could not be written; what was saved before is safe.',
+      hint: 'Make room. Then go on with: mistletoe train --resume runs/train-1',
+    });
+  });
+
+  it('is told apart from everything else', () => {
+    for (const failure of [
+      new MistletoeError('runtime', 'The loss became NaN.'),
+      new MistletoeError('usage', 'No.', { cause: refusal }),
+      new Error('a bug'),
+    ])
+      expect(withResumption('runs/train-1', 'train', failure)).toBe(failure);
+  });
+});
