@@ -12,13 +12,14 @@ import { transpileForTests } from '../support/transpiled-sources.js';
 const { folder: build, main } = transpileForTests('train-kill');
 const models = new TinyAudits();
 const leastKills = 20;
-/** Progress events after which a process is killed, at most; a whole run has about 50. */
-const mostEvents = 14;
+/** Progress events after which a process is killed, at most; a whole run has about 35. */
+const mostEvents = 10;
 
 const data = join(build, 'data.jsonl');
 beforeAll(() => {
   const letters = 'abcdefghijklmnopqrstuvwx';
-  const prompts = Array.from(letters, (_, start) => `${letters}${letters}`.slice(start, start + 6));
+  const starts = Array.from({ length: 12 }, (_, index) => 2 * index);
+  const prompts = starts.map((start) => `${letters}${letters}`.slice(start, start + 6));
   writeFileSync(data, prompts.map((prompt) => `${JSON.stringify({ prompt })}\n`).join(''));
 });
 afterAll(async () => {
@@ -28,7 +29,7 @@ afterAll(async () => {
 /** EAGLE, whose noise is drawn anew in every update. */
 const startWords = (out: string): string[] => [
   ...['--target', models.targetFolder, '--system', 'eagle', '--data', data, '--out', out],
-  ...['--steps', '14', '--batch-tokens', '96', '-n', '20', '--learning-rate', '0.01', '--temperature', '0.7'],
+  ...['--steps', '12', '--batch-tokens', '96', '-n', '20', '--learning-rate', '0.01', '--temperature', '0.7'],
   ...[
     '--validation',
     '0.2',
@@ -130,7 +131,7 @@ describe.skipIf(process.platform === 'win32')('a disk that takes no more', () =>
     expect(await train(words(whole))).toEqual({ code: 0, errors: '' });
     const folder = models.freshFolder();
     // Behind the answers, between two updates.
-    const stopped = await train(words(folder), { events: 33, delayMs: 0, signal: 'SIGINT' });
+    const stopped = await train(words(folder), { events: 21, delayMs: 0, signal: 'SIGINT' });
     expect(stopped.code).toBe(130);
     const state = readFileSync(join(folder, 'state.safetensors'));
     // The weights fit, the state, three times as large, does not: sh counts in blocks of 512 bytes.
