@@ -1,3 +1,4 @@
+import { basename, extname } from 'node:path';
 import type { AuditSettings } from '../audit/settings.js';
 import { MistletoeError } from '../core/errors.js';
 import { quoteWord } from '../core/shown-words.js';
@@ -105,7 +106,8 @@ async function prepare(
 
 async function readPrompts({ prompts, promptsDir, limit }: HardenFlags): Promise<readonly Prompt[]> {
   const read: Prompt[] = [];
-  for (const source of prompts ?? [bundledPrompts]) {
+  const sources = prompts ?? [bundledPrompts];
+  for (const source of sources) {
     if (!Object.hasOwn(promptSetFiles, source) && !/\.(jsonl|txt)$/.test(source)) {
       throw new MistletoeError(
         'usage',
@@ -114,7 +116,9 @@ async function readPrompts({ prompts, promptsDir, limit }: HardenFlags): Promise
       );
     }
     const loaded = await loadPrompts(source, promptsDir === undefined ? {} : { folder: promptsDir });
-    read.push(...loaded.slice(0, limit));
+    // Sets count their prompts alike: ids are told apart by the set's name.
+    const name = sources.length === 1 ? '' : `${basename(source, extname(source))}-`;
+    read.push(...loaded.slice(0, limit).map((prompt) => ({ ...prompt, id: `${name}${prompt.id}` })));
   }
   return read;
 }

@@ -117,7 +117,7 @@ async function runHardening(
 }
 
 /** Rounds and audits are runs of their own in folders of their own; what is gone on with is the whole. */
-function tellToResume(folder: string, failure: unknown): unknown {
+export function tellToResume(folder: string, failure: unknown): unknown {
   if (!(failure instanceof MistletoeError)) return failure;
   const { code, message, hint = '', cause } = failure;
   const inner = /mistletoe (audit|train|harden) --resume \S.*$/s;

@@ -6,7 +6,7 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { readIfThere, writeAtomically } from '../audit/run-writes.js';
+import { explainFailure, readIfThere, writeAtomically } from '../audit/run-writes.js';
 import type { CacheOptions } from '../checkpoint/weight-cache.js';
 import { MistletoeError } from '../core/errors.js';
 import type { Target } from '../decode/target.js';
@@ -71,7 +71,7 @@ export async function hardenRounds(work: RoundsWork): Promise<FinishedRounds> {
   for (let round = 0; round < count; round++) {
     signal?.throwIfAborted();
     const place = join(folder, role, `round-${round + 1}`);
-    mkdirSync(place, { recursive: true });
+    explainFailure(place, 'harden', () => mkdirSync(place, { recursive: true }));
     const found = await attack(work, round, drafter, place);
     suffixed.push(createSuffixedExamples(found, { round, maxTokens: request.training.maxTokens }));
     const mixed = mixExamples(work.texts.training, recallRounds(suffixed, replayRounds), suffixedShare);
@@ -150,6 +150,8 @@ async function train(
     plan: planBatches(mixed, { batchTokens: training.batchTokens, seed }),
     onStart: ({ update }) => events.onPhase?.(at, 'train', update, training.steps),
     onLine: (line) => events.onLine?.(at, line),
+  }).catch((cause: unknown) => {
+    throw nameRound(at, cause);
   });
   if (trained.ended === 'interrupted') signal?.throwIfAborted();
   const { update: updates, elapsedMs: trainingMs } = trained.progress;
@@ -158,6 +160,14 @@ async function train(
   const finished: FinishedRound = { record, trainingMs };
   writeAtomically(join(place, finishedFile), `${JSON.stringify(finished, null, 1)}\n`, 'harden');
   return finished;
+}
+
+/** Training speaks of its own folder; in a hardening run there are many. */
+function nameRound({ role, round }: RoundPlace, cause: unknown): unknown {
+  if (!(cause instanceof MistletoeError) || !cause.message.includes(' last/')) return cause;
+  const { code, message, hint } = cause;
+  const named = message.replace(' last/', ` ${role}/round-${round}/last/`);
+  return new MistletoeError(code, named, { cause, ...(hint === undefined ? {} : { hint }) });
 }
 
 export function describeFound(

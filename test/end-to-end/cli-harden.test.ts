@@ -139,6 +139,58 @@ describe('a run', () => {
   }, 60_000);
 });
 
+describe('other runs', () => {
+  const small = ['--rounds', '1', '--prompts-per-round', '1', '--no-baseline', '--progress', 'none'];
+
+  it('audit with another objective and with ten times the steps, on prompts of several sets', async () => {
+    const folder = models.freshFolder();
+    const more = `${models.freshFolder()}.txt`;
+    writeFileSync(more, 'hgfedcbahgfe\n');
+    const { code, out } = await harden([
+      ...[...begin(folder), '--prompts', more, '--limit', '1', ...small],
+      ...['--audits', 'stronger,other-objective', '--stronger-prompts', '1', '--format', 'json'],
+    ]);
+    expect(code).toBe(0);
+    const { audits, rounds } = JSON.parse(out) as HardeningResult;
+    expect(
+      audits.map(({ audit, objective, steps, prompts: count }) => [audit, objective, steps, count]),
+    ).toEqual([
+      ...[
+        ['fresh', 'margin', 2, 2],
+        ['other-objective', 'total-variation', 2, 2],
+        ['stronger', 'margin', 20, 1],
+      ],
+    ]);
+    expect(audits.every(({ rows, changes }) => rows.length === 2 && changes.length === 1)).toBe(true);
+    expect(rounds.random).toEqual([]);
+    const page = readFileSync(join(folder, 'report.html'), 'utf8');
+    for (const { audit } of audits) expect(page).toContain(`href="audits/${audit}/report.html"`);
+  }, 120_000);
+
+  it.each(['Medusa, torch file', 'Hydra, one layer', 'EAGLE-3 with d2t'])(
+    'harden %s',
+    async (variant) => {
+      const folder = models.freshFolder();
+      const own = ['--drafter', models.writeDrafter(variant), '--chain', '2', '--depth', '1'];
+      const { code, err } = await harden([...begin(folder), ...small, ...own]);
+      expect([code, err]).toEqual([0, '']);
+      expect(existsSync(join(folder, 'hardened/round-1/last'))).toBe(true);
+    },
+    120_000,
+  );
+
+  it('end where the loss is no number, and say where the drafter is', async () => {
+    const folder = models.freshFolder();
+    const words = ['--learning-rate', '1e30', '--clip', '1e30', '--warmup', '0'];
+    const { code, err } = await harden([...begin(folder), ...small, ...words]);
+    expect(code).toBe(1);
+    expect(err).toMatch(
+      /^error: The loss became .* the drafter after update \d is in hardened\/round-1\/last\/\.\n/,
+    );
+    expect(existsSync(join(folder, 'hardened/round-1/last'))).toBe(true);
+  }, 120_000);
+});
+
 /** The exit code, or undefined where the process was killed as soon as it began what has this name. */
 async function hardenUntil(words: readonly string[], label: string): Promise<number | undefined> {
   const own = ['harden', ...words, '--progress', 'json', '--cache-dir', models.cacheFolder];
