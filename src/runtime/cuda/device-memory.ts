@@ -5,6 +5,7 @@
  */
 import type { Allocation, RowCopy, RowMemory } from './device-rows.js';
 import type { Address, Device, Kernel, KernelModule } from './device.js';
+import { HeldRows } from './held-rows.js';
 import { PiecePool } from './piece-pool.js';
 
 const copyRowsSource = `
@@ -38,8 +39,9 @@ interface Piece {
 
 export class DeviceMemory implements RowMemory {
   private readonly pieces: PiecePool;
-  private readonly collected = new FinalizationRegistry<Address>((address) => {
-    this.pieces.giveBack(address);
+  private readonly held: HeldRows;
+  private readonly collected = new FinalizationRegistry<Piece & { readonly isRows: boolean }>((piece) => {
+    this.giveBack(piece);
   });
   private arena: Piece = { address: 0n, bytes: 0 };
   private module: KernelModule | undefined;
@@ -47,11 +49,15 @@ export class DeviceMemory implements RowMemory {
 
   constructor(readonly device: Device) {
     this.pieces = new PiecePool(device);
+    this.held = new HeldRows(device.totalBytes);
   }
 
-  take(bytes: number): Allocation {
+  /** @param isRows of a pass, which nobody frees: weights and tables stay as long as their program */
+  take(bytes: number, isRows = false): Allocation {
     const size = roundUp(bytes);
     const address = this.pieces.take(size);
+    const piece = { address, bytes: size, isRows };
+    if (isRows) this.held.take(size);
     let isHeld = true;
     const token = {};
     const allocation: Allocation = {
@@ -60,11 +66,16 @@ export class DeviceMemory implements RowMemory {
         if (!isHeld) return;
         isHeld = false;
         this.collected.unregister(token);
-        this.pieces.giveBack(address);
+        this.giveBack(piece);
       },
     };
-    this.collected.register(allocation, address, token);
+    this.collected.register(allocation, piece, token);
     return allocation;
+  }
+
+  private giveBack({ address, bytes, isRows }: Piece & { readonly isRows: boolean }): void {
+    this.pieces.giveBack(address);
+    if (isRows) this.held.giveBack(bytes);
   }
 
   /** The memory of runs, which use it one after the other. */

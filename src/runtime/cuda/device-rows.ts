@@ -6,7 +6,7 @@ import type { Address } from './device.js';
 
 /** What rows need of the runtime that they belong to. */
 export interface RowMemory {
-  take(bytes: number): Allocation;
+  take(bytes: number, isRows?: boolean): Allocation;
   upload(to: Address, values: ArrayBufferView): void;
   download(from: Address, into: ArrayBufferView): Promise<void>;
   copy(to: Address, from: Address, bytes: number): void;
@@ -100,7 +100,7 @@ function requireRow(row: number, count: number): void {
 }
 
 export function allocateRows(memory: RowMemory, rowCount: number, width: number): DeviceRows {
-  const allocation = memory.take(floatBytes * rowCount * width);
+  const allocation = memory.take(floatBytes * rowCount * width, true);
   return new DeviceRows(memory, allocation, allocation.address, rowCount, width);
 }
 

@@ -72,12 +72,13 @@ export function writeSoftmax(
     });
   };
   text.line('float higher[2] = {top[0], top[1]};');
+  text.line('const int left = length - first - 2 * t;');
+  for (const r of [0, 1])
+    text.line(`const float* const seen${r} = ${text.pointer(mask)} + mask${r} + before + first + 2 * t;`);
   each(() => {
-    text.line('const int column = first + 8 * n + 2 * t + e;');
-    text.line('const int at = before + min(column, length - 1);');
     for (const r of [0, 1]) {
-      const masked = `score[n][${2 * r} + e] + ${text.load(mask, `mask${r} + at`)}`;
-      text.line(`score[n][${2 * r} + e] = column < length ? ${masked} : -INFINITY;`);
+      const masked = `score[n][${2 * r} + e] + seen${r}[8 * n + e]`;
+      text.line(`score[n][${2 * r} + e] = 8 * n + e < left ? ${masked} : -INFINITY;`);
       text.line(`higher[${r}] = fmaxf(higher[${r}], score[n][${2 * r} + e]);`);
     }
   });
@@ -88,13 +89,13 @@ export function writeSoftmax(
       text.line(`higher[r] = fmaxf(higher[r], __shfl_xor_sync(0xffffffffu, higher[r], ${step}));`);
     // A row may have seen nothing yet.
     text.line('zero[r] = higher[r] == -INFINITY ? 0.0f : higher[r];');
-    text.line('shrink[r] = expf(top[r] - zero[r]);');
+    text.line('shrink[r] = __expf(top[r] - zero[r]);');
     text.line('top[r] = higher[r];');
     text.line('powers[r] *= shrink[r];');
   });
   each(() => {
     for (const r of [0, 1]) {
-      text.line(`const float power${r} = expf(score[n][${2 * r} + e] - zero[${r}]);`);
+      text.line(`const float power${r} = __expf(score[n][${2 * r} + e] - zero[${r}]);`);
       text.line(`powers[${r}] += power${r};`);
       text.line(`score[n][${2 * r} + e] = ${keep(`power${r}`)};`);
     }

@@ -1,0 +1,58 @@
+import { describe, expect, it } from 'vitest';
+import { HeldRows } from './held-rows.js';
+
+function create(step: number) {
+  const asked: number[] = [];
+  let held = 0;
+  const rows = new HeldRows(64 * step, () => asked.push(held));
+  return {
+    asked,
+    take: (bytes: number): void => {
+      held += bytes;
+      rows.take(bytes);
+    },
+    giveBack: (bytes: number): void => {
+      held -= bytes;
+      rows.giveBack(bytes);
+    },
+  };
+}
+
+describe('rows that somebody holds', () => {
+  it('are let be while they are few', () => {
+    const { asked, take, giveBack } = create(1000);
+    for (let round = 0; round < 50; round++) {
+      take(900);
+      giveBack(900);
+    }
+    expect(asked).toEqual([]);
+  });
+
+  it('are looked through each time that they have grown by so much', () => {
+    const { asked, take } = create(1000);
+    for (let round = 0; round < 25; round++) take(100);
+    expect(asked).toEqual([1000, 2000]);
+  });
+
+  it('are looked through again as soon, once some came back', () => {
+    const { asked, take, giveBack } = create(1000);
+    for (let round = 0; round < 10; round++) take(100);
+    giveBack(900);
+    for (let round = 0; round < 10; round++) take(100);
+    expect(asked).toEqual([1000, 1100]);
+  });
+
+  it('come back through the collector', async () => {
+    const gone: number[] = [];
+    const registry = new FinalizationRegistry<number>((value) => gone.push(value));
+    (() => {
+      registry.register({}, 0);
+    })();
+    const rows = new HeldRows(64);
+    for (let tries = 0; tries < 100 && gone.length === 0; tries++) {
+      rows.take(1);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    expect(gone).toEqual([0]);
+  });
+});
