@@ -42,12 +42,7 @@ const own: readonly (readonly [keyof HardeningSettings, string, string, (text: s
     'by how much each further round searches longer',
     number({ least: 1, expected: 'a number of 1 or more' }),
   ],
-  [
-    'objectives',
-    '--objective <names...>',
-    `what searches drive up, in turn: ${objectiveNames.join(', ')}`,
-    String,
-  ],
+  ['objectives', '--objective <names...>', 'what searches drive up, in turn from prompt to prompt', String],
   ['suffixLengths', '--train-suffix-lengths <tokens>', 'of the suffixes in training, as 12,24', listCounts],
   ['stepsPerRound', '--steps-per-round <count>', 'updates of the weights in a round', count],
   [
