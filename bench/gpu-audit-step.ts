@@ -32,8 +32,8 @@ import { median, printTable, time } from './stopwatch.js';
 
 const lengths = { prompt: 64, suffix: 20, tail: 6, window: 20 };
 /** Rows of passes whose launches are looked at one by one. */
-const watchedRows = [3072];
-const batchRows = [2048, 4096, 6144, 12_288];
+const watchedRows = [2048];
+const batchRows = [1536, 3072, 4096, 8192];
 
 for (const name of chooseShapes(['7B', '13B'])) {
   const candidates = name === 'tiny' ? 12 : 512;

@@ -34,7 +34,7 @@ interface Taken {
 
 /** What collections come and go with, behind the warm-up. */
 const slack: Taken = { device: 2 ** 26, host: 2 ** 27 };
-const warmUpShare = 0.3;
+const warmUpShare = 0.5;
 const suffixLength = 20;
 
 export async function watchMemory(

@@ -32,7 +32,7 @@ import { plansOf } from './step.js';
 import { isTileable } from './tile-attention-kernel.js';
 
 /** Products over so many rows keep all of a large GPU busy; more of them would share less of what lies before an edit. */
-const rowsPerPass = 3072;
+const rowsPerPass = 2048;
 
 export interface CudaRuntimeOptions {
   /** In which type products read what they multiply; float32 unless told. */
