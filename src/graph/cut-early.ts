@@ -91,6 +91,8 @@ const rules: Readonly<Partial<Record<OperationName, Rule>>> = {
     if (tensor.operation !== 'contract') return undefined;
     const { left, right, output } = tensor.attributes;
     const sides = [left, right].map((names) => names.indexOf(output[axis]!));
+    // A part of a matrix of weights would have to be copied out of it at each run.
+    if (sides.some((at, index) => at >= 0 && isStored(tensor.inputs[index]!))) return undefined;
     return sides.map((at) => (at < 0 ? undefined : at));
   },
   reshape: ({ inputs: [x], shape }, { axis }) =>
@@ -110,6 +112,12 @@ const rules: Readonly<Partial<Record<OperationName, Rule>>> = {
     return [1, ofMask, ...ofSegments];
   },
 };
+
+/** Weights and constants, however their axes are arranged. */
+function isStored({ operation, inputs: [x] }: Tensor): boolean {
+  if (operation === 'reshape' || operation === 'transpose') return isStored(x!);
+  return operation === 'weight' || operation === 'constant';
+}
 
 function areEqual(left: Wanted, right: Wanted): boolean {
   if (left === 'all' || right === 'all') return left === right;
