@@ -31,6 +31,9 @@ const rounds = 2;
 const slowdown = 0.05;
 /** Plain steps that a request may cost on top, as the guarded policy has it unless told otherwise. */
 const grant = 8;
+/** What reading the prompt may cost a drafter that takes over, and what one step may, in plain steps. */
+const takeover = 8;
+const dearest = 3;
 
 const ways = ['plain', 'no guard', 'within the request'] as const;
 type Way = (typeof ways)[number];
@@ -52,7 +55,10 @@ const speeds: string[][] = [
   ['drafter', 'requests', 'plain', 'no guard', 'spec-off', 'within the request', 'one-way gate'],
 ];
 const bounds: string[][] = [
-  ['drafter', 'requests', 'most slower than plain', 'stated there', 'all together', 'answers as plain'],
+  [
+    ...['drafter', 'requests', 'most slower than plain', 'stated there', 'requests above what is stated'],
+    ...['the same of plain against plain', 'all together', 'answers as plain'],
+  ],
 ];
 const changes: string[][] = [
   ['drafter', 'requests', 'left it', 'on evidence', 'by the account', 'middle step', 'went on with'],
@@ -157,12 +163,16 @@ function report(
     const plain = measures.get('plain')!.get(id)!;
     const guarded = measures.get('within the request')!.get(id)!;
     const by = Math.min(...guarded.ms) / Math.min(...plain.ms) - 1;
-    return { by, stated: slowdown + grant / Math.max(1, plain.tokens) };
+    const stated = slowdown + (grant + takeover + dearest) / Math.max(1, plain.tokens);
+    // Two runs of the very same: what is above the bound here is the machine's doing.
+    return { by, stated, again: plain.ms[1]! / plain.ms[0]! - 1 };
   });
   const worst = slower.reduce((most, each) => (each.by - each.stated > most.by - most.stated ? each : most));
   const total = (way: Way): number => all(way).reduce((sum, { ms }) => sum + Math.min(...ms), 0);
   bounds.push([
     ...[name, kind, percent(worst.by), percent(worst.stated)],
+    `${slower.filter(({ by, stated }) => by > stated).length} of ${slower.length}`,
+    `${slower.filter(({ again, stated }) => again > stated).length} of ${slower.length}`,
     ...[percent(total('within the request') / total('plain') - 1), areEqual ? 'all' : 'not all'],
   ]);
   const first = all('within the request').flatMap(({ switches }) => switches.slice(0, 1));

@@ -1,7 +1,6 @@
 import { basename, extname } from 'node:path';
 import type { AuditSettings } from '../audit/settings.js';
 import { MistletoeError } from '../core/errors.js';
-import { quoteWord } from '../core/shown-words.js';
 import { bundledPrompts, bundledTarget } from '../decode/bundled-models.js';
 import { findDrafter } from '../decode/find-drafter.js';
 import type { Prompt } from '../text/prompt-set.js';
@@ -19,6 +18,7 @@ import { exitCodes } from './failure.js';
 import type { HardenFlags } from './harden-flags.js';
 import { createHardenProgress } from './harden-progress.js';
 import { formatHardening } from './harden-text.js';
+import { describeInterruption, refuseStray, requireData, runInterruptibly } from './long-runs.js';
 import { createModelFinder } from './model-source.js';
 import { createProgress } from './progress.js';
 import type { Terminal } from './terminal.js';
@@ -41,29 +41,21 @@ export async function runHarden(
 ): Promise<number> {
   const progress = createProgress(flags.progress, terminal.stderr);
   const start = await prepare(flags, terminal, invocation, progress.note);
-  // Until here Ctrl-C ends it at once: there is nothing to save yet.
-  const abort = new AbortController();
-  const stopListening = terminal.onInterrupt((signal) => {
-    const again = signal === 'SIGINT' ? 'Ctrl-C again' : `another ${signal}`;
-    progress.note(`Saving what is done; ${again} stops at once.`);
-    abort.abort();
-  });
   let request: HardenRequest | undefined;
   const events = createHardenProgress(progress, { now: () => performance.now() });
-  const outcome = await start({
-    events: {
-      ...events,
-      onOpen(run) {
-        ({ request } = run);
-        events.onOpen?.(run);
+  // Until here Ctrl-C ends it at once: there is nothing to save yet.
+  const outcome = await runInterruptibly(terminal, progress, (signal) =>
+    start({
+      events: {
+        ...events,
+        onOpen(run) {
+          ({ request } = run);
+          events.onOpen?.(run);
+        },
       },
-    },
-    signal: abort.signal,
-    ...cacheOf(flags),
-  }).finally(() => {
-    stopListening();
-    progress.finish();
-  });
+      ...{ signal, ...cacheOf(flags) },
+    }),
+  );
   return finish(outcome, request?.targetFolder ?? bundledTarget, flags, terminal);
 }
 
@@ -73,13 +65,9 @@ async function prepare(
   { hardening, training, audit, strayBesideResume }: HardenInvocation,
   onNotice: (message: string) => void,
 ): Promise<(options: HardenOptions) => Promise<HardenOutcome>> {
-  const { resume, drafter, data, out } = flags;
+  const { resume, drafter, out } = flags;
   if (resume !== undefined) {
-    if (strayBesideResume !== undefined) {
-      throw new MistletoeError('usage', `${strayBesideResume} cannot be changed when a run is resumed.`, {
-        hint: 'Leave it out; --progress, --format, --cache-dir and --verify-cache may be given.',
-      });
-    }
+    refuseStray(strayBesideResume);
     return (options) => resumeHardening(resume, options);
   }
   if (drafter === undefined) {
@@ -87,11 +75,7 @@ async function prepare(
       hint: 'Give the folder of a drafter, its name on the hub or a bundled name.',
     });
   }
-  if (data === undefined) {
-    throw new MistletoeError('usage', 'There is nothing to train on: --data was not given.', {
-      hint: 'Give a file with one conversation a line; questions alone will do.',
-    });
-  }
+  const data = requireData(flags.data);
   const prompts = await readPrompts(flags);
   const findModel = createModelFinder(flags, terminal);
   const { preset, audits, strongerPrompts, baseline, device, dtype, threads } = flags;
@@ -132,9 +116,7 @@ async function finish(
   const { stdout, stderr } = terminal;
   const { folder } = outcome;
   if (outcome.status === 'interrupted') {
-    stderr.write(
-      `Interrupted; what was done is saved. Go on with:\n  mistletoe harden --resume ${quoteWord(folder)}\n`,
-    );
+    stderr.write(describeInterruption('harden', folder));
     return exitCodes.interrupted;
   }
   const { result, hardened } = outcome;

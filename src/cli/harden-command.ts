@@ -1,6 +1,7 @@
 import { type Command, Option } from 'commander';
 import type { CommandContext } from './command-context.js';
 import { addDownload, addMachine, addProgress, addTemplate, createTargetOption } from './common-options.js';
+import { findStray } from './long-runs.js';
 import type { HardenFlags } from './harden-flags.js';
 import { addAudits, addHardening, readAuditSettings, readHardening } from './harden-flags.js';
 import { wholeNumber } from './option-values.js';
@@ -45,14 +46,10 @@ export function addHardenCommand(program: Command, context: CommandContext): voi
     );
   addMachine(addProgress(addDownload(command))).addHelpText('after', examples);
   command.action(async (flags: HardenFlags) => {
-    const given = command.options.filter(
-      (option) => command.getOptionValueSource(option.attributeName()) === 'cli',
-    );
-    const stray = given.find((option) => !resumable.includes(option.attributeName()))?.long;
     const { runHarden } = await import('./harden-action.js');
     context.exitCode = await runHarden(flags, context.terminal, {
       ...{ hardening: readHardening(command), training: readSettings(command) },
-      ...{ audit: readAuditSettings(command), strayBesideResume: stray ?? undefined },
+      ...{ audit: readAuditSettings(command), strayBesideResume: findStray(command, resumable) },
     });
   });
 }

@@ -13,6 +13,7 @@ import {
 } from '../train/hardening-words.js';
 import type { Colors } from './colors.js';
 import { typedPath } from './train-text.js';
+import { alignRows } from './long-runs.js';
 
 export interface HardenTextOptions {
   /** Folder of the hardened drafter. */
@@ -52,13 +53,4 @@ function drawAudit(comparison: AuditComparison, colors: Colors): string[] {
     `${colors.bold(auditTitles[comparison.audit])}: ${describeAudit(comparison)}`,
     ...[colors.dim(heading), ...rows, ...describeComparison(comparison), ''],
   ];
-}
-
-function alignRows(rows: readonly (readonly string[])[]): string[] {
-  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]!.length)));
-  return rows.map((row) =>
-    row
-      .map((cell, column) => (column === 0 ? cell.padEnd(widths[column]!) : cell.padStart(widths[column]!)))
-      .join('  '),
-  );
 }

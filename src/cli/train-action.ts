@@ -1,7 +1,6 @@
 import { bundledTarget } from '../decode/bundled-models.js';
 import { findDrafter } from '../decode/find-drafter.js';
 import { MistletoeError } from '../core/errors.js';
-import { quoteWord } from '../core/shown-words.js';
 import type { TrainSettings } from '../train/settings.js';
 import type { TrainRequest } from '../train/train-request.js';
 import { createTrainRequest } from '../train/train-request.js';
@@ -12,6 +11,7 @@ import { renderTrainingMarkdown } from '../train/training-markdown.js';
 import { writeTrainingReports } from '../train/training-report.js';
 import { cacheOf } from './common-options.js';
 import { exitCodes } from './failure.js';
+import { describeInterruption, refuseStray, requireData, runInterruptibly } from './long-runs.js';
 import { createModelFinder } from './model-source.js';
 import { createProgress } from './progress.js';
 import type { Terminal } from './terminal.js';
@@ -35,29 +35,21 @@ export async function runTrain(
 ): Promise<number> {
   const progress = createProgress(flags.progress, terminal.stderr);
   const start = await prepare(flags, terminal, invocation, progress.note);
-  // Until here Ctrl-C ends it at once: there is nothing to save yet.
-  const abort = new AbortController();
-  const stopListening = terminal.onInterrupt((signal) => {
-    const again = signal === 'SIGINT' ? 'Ctrl-C again' : `another ${signal}`;
-    progress.note(`Saving what is done; ${again} stops at once.`);
-    abort.abort();
-  });
   let request: TrainRequest | undefined;
   const events = createTrainProgress(progress, { now: () => performance.now() });
-  const outcome = await start({
-    events: {
-      ...events,
-      onOpen(run) {
-        ({ request } = run);
-        events.onOpen?.(run);
+  // Until here Ctrl-C ends it at once: there is nothing to save yet.
+  const outcome = await runInterruptibly(terminal, progress, (signal) =>
+    start({
+      events: {
+        ...events,
+        onOpen(run) {
+          ({ request } = run);
+          events.onOpen?.(run);
+        },
       },
-    },
-    signal: abort.signal,
-    ...cacheOf(flags),
-  }).finally(() => {
-    stopListening();
-    progress.finish();
-  });
+      ...{ signal, ...cacheOf(flags) },
+    }),
+  );
   return finish(outcome, request?.targetFolder ?? bundledTarget, flags, terminal);
 }
 
@@ -67,13 +59,9 @@ async function prepare(
   { settings, strayBesideResume }: TrainInvocation,
   onNotice: (message: string) => void,
 ): Promise<(options: TrainOptions) => Promise<TrainOutcome>> {
-  const { resume, data, out } = flags;
+  const { resume, out } = flags;
   if (resume !== undefined) {
-    if (strayBesideResume !== undefined) {
-      throw new MistletoeError('usage', `${strayBesideResume} cannot be changed when a run is resumed.`, {
-        hint: 'Leave it out; --progress, --format, --cache-dir and --verify-cache may be given.',
-      });
-    }
+    refuseStray(strayBesideResume);
     return (options) => resumeTraining(resume, options);
   }
   if (flags.from === undefined && flags.system === undefined) {
@@ -81,11 +69,7 @@ async function prepare(
       hint: `Give --system with one of ${trainableSystems.join(', ')}, or --from with a drafter.`,
     });
   }
-  if (data === undefined) {
-    throw new MistletoeError('usage', 'There is nothing to train on: --data was not given.', {
-      hint: 'Give a file with one conversation a line; questions alone will do.',
-    });
-  }
+  const data = requireData(flags.data);
   const findModel = createModelFinder(flags, terminal);
   const request = await createTrainRequest({
     ...{ target: await findModel(flags.target), system: flags.system, shape: shapeOf(flags), data, settings },
@@ -106,9 +90,7 @@ async function finish(
   const { stdout, stderr } = terminal;
   const { folder } = outcome;
   if (outcome.status === 'interrupted') {
-    stderr.write(
-      `Interrupted; what was done is saved. Go on with:\n  mistletoe train --resume ${quoteWord(folder)}\n`,
-    );
+    stderr.write(describeInterruption('train', folder));
     return exitCodes.interrupted;
   }
   const { result } = outcome;

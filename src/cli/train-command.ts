@@ -2,6 +2,7 @@ import { type Command, Option } from 'commander';
 import { trainableSystems } from '../train/new-drafter.js';
 import type { CommandContext } from './command-context.js';
 import { addDownload, addMachine, addProgress, addTemplate, createTargetOption } from './common-options.js';
+import { findStray } from './long-runs.js';
 import type { TrainFlags } from './train-flags.js';
 import { addShape, addTrainSettings, readSettings } from './train-flags.js';
 
@@ -37,14 +38,10 @@ export function addTrainCommand(program: Command, context: CommandContext): void
     );
   addMachine(addProgress(addDownload(command))).addHelpText('after', examples);
   command.action(async (flags: TrainFlags) => {
-    const given = command.options.filter(
-      (option) => command.getOptionValueSource(option.attributeName()) === 'cli',
-    );
-    const stray = given.find((option) => !resumable.includes(option.attributeName()))?.long;
     const { runTrain } = await import('./train-action.js');
     context.exitCode = await runTrain(flags, context.terminal, {
       settings: readSettings(command),
-      strayBesideResume: stray ?? undefined,
+      strayBesideResume: findStray(command, resumable),
     });
   });
 }

@@ -6,6 +6,7 @@ import { acceptedLengthText, changeText, durationText, groupThousands } from '..
 import { describeEnd, describeTexts } from '../train/training-markdown.js';
 import type { TrainingResult } from '../train/training-result.js';
 import type { Colors } from './colors.js';
+import { alignRows } from './long-runs.js';
 
 export interface TrainTextOptions {
   readonly folder: string;
@@ -53,15 +54,6 @@ function drawLengths({ lengths, settings }: TrainingResult, colors: Colors): str
   ]);
   const legend = `accepted length: tokens a step on held-out texts, with drafts of ${settings.chain}`;
   return [colors.dim(heading), ...rows, colors.dim(legend), ''];
-}
-
-function alignRows(rows: readonly (readonly string[])[]): string[] {
-  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]!.length)));
-  return rows.map((row) =>
-    row
-      .map((cell, column) => (column === 0 ? cell.padEnd(widths[column]!) : cell.padStart(widths[column]!)))
-      .join('  '),
-  );
 }
 
 /** As one would type it here. */
