@@ -20,7 +20,7 @@ export function weightGradients(loss: Tensor, names: readonly string[]): Readonl
     const known = [...found.keys()].join(', ');
     return refuse('weightGradients', `the loss does not read the weight "${name}"; it reads ${known}`, []);
   });
-  const gradients = gradient(unified!, weights as readonly Tensor[]);
+  const gradients = gradient(unified!, weights);
   return new Map(names.map((name, index) => [name, gradients[index]!]));
 }
 
