@@ -4,7 +4,7 @@ import { MistletoeError } from '../core/errors.js';
 import { deviceSchema } from './run-device.js';
 import { settingsSchema } from './settings.js';
 
-const promptSchema = z.object({
+export const promptSchema = z.object({
   id: z.string(),
   category: z.string().optional(),
   text: z.string(),
@@ -12,7 +12,7 @@ const promptSchema = z.object({
   reference: z.string().optional(),
 });
 
-const identitySchema = z.object({ name: z.string(), parameterCount: z.number(), sha256: z.string() });
+export const identitySchema = z.object({ name: z.string(), parameterCount: z.number(), sha256: z.string() });
 
 export const requestSchema = z.object({
   schema: z.literal('mistletoe.audit-run/2'),

@@ -26,6 +26,7 @@ import { createAuditProgress } from './audit-progress.js';
 import { formatAudit } from './audit-text.js';
 import { cacheOf } from './common-options.js';
 import { exitCodes } from './failure.js';
+import { refuseStray, runInterruptibly } from './long-runs.js';
 import type { ModelFinder } from './model-source.js';
 import { createModelFinder } from './model-source.js';
 import { createNotice } from './notice.js';
@@ -52,20 +53,10 @@ export async function runAuditCommand(
     findModel: createModelFinder(flags, terminal),
   });
   // Until here Ctrl-C ends it at once: models that are fetched and hashed leave no step to finish.
-  const abort = new AbortController();
-  const stopListening = terminal.onInterrupt((signal) => {
-    const again = signal === 'SIGINT' ? 'Ctrl-C again' : `another ${signal}`;
-    progress.note(`Finishing the current step; ${again} stops at once.`);
-    abort.abort();
-  });
-  const outcome = await start({
-    events: createAuditProgress(progress, { now: () => performance.now() }),
-    signal: abort.signal,
-    ...cacheOf(flags),
-  }).finally(() => {
-    stopListening();
-    progress.finish();
-  });
+  const events = createAuditProgress(progress, { now: () => performance.now() });
+  const outcome = await runInterruptibly(terminal, progress, 'Finishing the current step', (signal) =>
+    start({ events, signal, ...cacheOf(flags) }),
+  );
   return finish(outcome, flags, terminal);
 }
 
@@ -76,11 +67,7 @@ async function prepare(
 ): Promise<(options: AuditOptions) => Promise<AuditOutcome>> {
   const { resume } = flags;
   if (resume !== undefined) {
-    if (strayBesideResume !== undefined) {
-      throw new MistletoeError('usage', `${strayBesideResume} cannot be changed when a run is resumed.`, {
-        hint: 'Leave it out; --progress, --format, --cache-dir, --verify-cache and the gate may be given.',
-      });
-    }
+    refuseStray(strayBesideResume, '--progress, --format, --cache-dir, --verify-cache and the gate');
     return (options) => resumeAudit(resume, options);
   }
   const request = await readRequest(flags, commandLine, reading);

@@ -4,6 +4,7 @@ import { MistletoeError } from '../core/errors.js';
 import { quoteWord, shortenPath } from '../core/shown-words.js';
 import { addSettings } from './audit-settings.js';
 import { addDownload, addMachine, addProgress, addTemplate, createTargetOption } from './common-options.js';
+import { createFormatOption, findStray, listGiven } from './long-runs.js';
 import { collect, number, wholeNumber } from './option-values.js';
 import type { CommandContext } from './command-context.js';
 import type { AuditFlags } from './command-flags.js';
@@ -29,10 +30,8 @@ export function addAuditCommand(program: Command, context: CommandContext): void
   addRun(command);
   command.addHelpText('after', examples);
   command.action(async (flags: AuditFlags) => {
-    const findStray = (allowed: readonly string[]): string | undefined =>
-      listGiven(command).find((option) => !allowed.includes(option.attributeName()))?.long ?? undefined;
     if (flags.verify !== undefined) {
-      refuseStray(findStray(verifiable));
+      refuseBesideVerify(findStray(command, verifiable));
       const { runVerify } = await import('./audit-verify.js');
       context.exitCode = await runVerify(flags.verify, flags.format, context.terminal.stdout);
       return;
@@ -40,7 +39,7 @@ export function addAuditCommand(program: Command, context: CommandContext): void
     const { runAuditCommand } = await import('./audit-action.js');
     context.exitCode = await runAuditCommand({ ...flags, ...readChat(command) }, context.terminal, {
       commandLine: formatCommandLine(command),
-      strayBesideResume: findStray(resumable),
+      strayBesideResume: findStray(command, resumable),
     });
   });
 }
@@ -100,16 +99,8 @@ function addRun(command: Command): void {
       'exit code 100 where it is lower under attack',
       number({ least: 1, expected: 'a number of 1 or more' }),
     )
-    .addOption(
-      new Option('--format <format>', 'of what is printed on stdout; the reports are files of the run')
-        .choices(['text', 'json', 'markdown'])
-        .default('text'),
-    );
+    .addOption(createFormatOption());
   addMachine(addProgress(addDownload(command)));
-}
-
-function listGiven(command: Command): Option[] {
-  return command.options.filter((option) => command.getOptionValueSource(option.attributeName()) === 'cli');
 }
 
 function readChat(command: Command): Partial<Pick<AuditSettings, 'chat'>> {
@@ -117,7 +108,7 @@ function readChat(command: Command): Partial<Pick<AuditSettings, 'chat'>> {
   return raw === true ? { chat: false } : chat === true ? { chat } : {};
 }
 
-function refuseStray(stray: string | undefined): void {
+function refuseBesideVerify(stray: string | undefined): void {
   if (stray === undefined) return;
   throw new MistletoeError('usage', `${stray} means nothing beside --verify, which runs nothing.`, {
     hint: 'Leave it out; only --format may be given.',

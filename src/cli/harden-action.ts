@@ -44,7 +44,7 @@ export async function runHarden(
   let request: HardenRequest | undefined;
   const events = createHardenProgress(progress, { now: () => performance.now() });
   // Until here Ctrl-C ends it at once: there is nothing to save yet.
-  const outcome = await runInterruptibly(terminal, progress, (signal) =>
+  const outcome = await runInterruptibly(terminal, progress, 'Saving what is done', (signal) =>
     start({
       events: {
         ...events,

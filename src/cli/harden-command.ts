@@ -1,7 +1,7 @@
-import { type Command, Option } from 'commander';
+import type { Command } from 'commander';
 import type { CommandContext } from './command-context.js';
 import { addDownload, addMachine, addProgress, addTemplate, createTargetOption } from './common-options.js';
-import { findStray } from './long-runs.js';
+import { createFormatOption, findStray } from './long-runs.js';
 import type { HardenFlags } from './harden-flags.js';
 import { addAudits, addHardening, readAuditSettings, readHardening } from './harden-flags.js';
 import { wholeNumber } from './option-values.js';
@@ -39,11 +39,7 @@ export function addHardenCommand(program: Command, context: CommandContext): voi
     .option('--seed <number>', 'of everything random', wholeNumber(0), 0)
     .option('--out <dir>', 'folder of the run (default: a new one in runs/)')
     .option('--resume <dir>', 'go on with a run that was interrupted or killed')
-    .addOption(
-      new Option('--format <format>', 'of what is printed on stdout; the reports are files of the run')
-        .choices(['text', 'json', 'markdown'])
-        .default('text'),
-    );
+    .addOption(createFormatOption());
   addMachine(addProgress(addDownload(command))).addHelpText('after', examples);
   command.action(async (flags: HardenFlags) => {
     const { runHarden } = await import('./harden-action.js');

@@ -6,6 +6,7 @@ import type { HardeningAudit, HardeningSettings } from '../train/hardening-setti
 import { auditNames, hardeningDefaults, hardeningPace, hardeningRate } from '../train/hardening-settings.js';
 import { addSettings } from './audit-settings.js';
 import type { DownloadFlags, MachineFlags, TemplateFlags } from './common-options.js';
+import { isGiven } from './long-runs.js';
 import { number, wholeNumber } from './option-values.js';
 import type { ProgressMode } from './progress.js';
 import { addTrainSettings } from './train-flags.js';
@@ -114,8 +115,6 @@ export function addAudits(command: Command): void {
   addSettings(audit);
   for (const option of audit.options) if (ofAudit.includes(option.attributeName())) command.addOption(option);
 }
-
-const isGiven = (command: Command, name: string): boolean => command.getOptionValueSource(name) === 'cli';
 
 function readGiven(command: Command, names: Iterable<readonly [string, string]>): Record<string, unknown> {
   return Object.fromEntries(

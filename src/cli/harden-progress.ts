@@ -4,20 +4,19 @@ import type { HardenEvents } from '../train/harden-run.js';
 import type { RoundPlace } from '../train/hardening-rounds.js';
 import { auditTitles, roleNames } from '../train/hardening-words.js';
 import type { ProgressClock } from './audit-progress.js';
-import { createAuditProgress, roughDuration } from './audit-progress.js';
+import { createAuditProgress } from './audit-progress.js';
 import type { Progress } from './progress.js';
-import { createTrainProgress } from './train-progress.js';
+import { createPace, createTrainProgress, describeLeft } from './train-progress.js';
 import { typedPath } from './train-text.js';
 
 export function createHardenProgress(progress: Progress, clock: ProgressClock): HardenEvents {
   const { onAnswers } = createTrainProgress(progress, clock);
-  let phase = { done: 0, total: 0, began: 0 };
+  let phase = { pace: createPace(clock.now, 0), total: 0 };
   let clean: number | undefined;
-  /** From where this start began: what an earlier one has done says nothing about how fast this one is. */
   const left = (done: number): { fields: { leftMs?: number }; words: readonly string[] } => {
-    if (done <= phase.done) return { fields: {}, words: [] };
-    const leftMs = ((clock.now() - phase.began) / (done - phase.done)) * (phase.total - done);
-    return { fields: { leftMs: Math.round(leftMs) }, words: [`left ${roughDuration(leftMs)}`] };
+    const leftMs = phase.pace.left(done, phase.total);
+    const fields = leftMs === undefined ? {} : { leftMs: Math.round(leftMs) };
+    return { fields, words: describeLeft(leftMs) };
   };
   return {
     onNotice: progress.note,
@@ -30,7 +29,7 @@ export function createHardenProgress(progress: Progress, clock: ProgressClock): 
       );
     },
     onPhase(place, kind, done, total) {
-      phase = { done, total, began: clock.now() };
+      phase = { pace: createPace(clock.now, done), total };
       clean = undefined;
       if (done === total) return;
       progress.start(total, nameOf(place, kind));

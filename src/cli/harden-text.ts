@@ -1,5 +1,4 @@
 /** A finished hardening run in a terminal: a table for each audit, what it means, and what to do with the drafter. */
-import { quoteWord } from '../core/shown-words.js';
 import { describeTimes } from '../train/hardening-markdown.js';
 import type { AuditComparison, HardeningResult } from '../train/hardening-result.js';
 import {
@@ -13,7 +12,7 @@ import {
 } from '../train/hardening-words.js';
 import type { Colors } from './colors.js';
 import { typedPath } from './train-text.js';
-import { alignRows } from './long-runs.js';
+import { alignRows, describeNext } from './long-runs.js';
 
 export interface HardenTextOptions {
   /** Folder of the hardened drafter. */
@@ -28,8 +27,6 @@ export function formatHardening(
   result: HardeningResult,
   { hardened, report, target, colors }: HardenTextOptions,
 ): string {
-  const path = quoteWord(typedPath(hardened));
-  const words = `${target === undefined ? '' : `--target ${quoteWord(typedPath(target))} `}--drafter ${path}`;
   const lines = [
     ...result.audits.flatMap((comparison) => drawAudit(comparison, colors)),
     ...resultLegend.map((line) => colors.dim(line)),
@@ -38,9 +35,7 @@ export function formatHardening(
     '',
     `${colors.bold('hardened')}  ${typedPath(hardened)}`,
     '',
-    'Next:',
-    `  mistletoe bench ${words}`,
-    `  mistletoe audit ${words}`,
+    ...describeNext(typedPath(hardened), target === undefined ? undefined : typedPath(target)),
     '',
     `Report: ${report}`,
   ];

@@ -38,7 +38,7 @@ export async function runTrain(
   let request: TrainRequest | undefined;
   const events = createTrainProgress(progress, { now: () => performance.now() });
   // Until here Ctrl-C ends it at once: there is nothing to save yet.
-  const outcome = await runInterruptibly(terminal, progress, (signal) =>
+  const outcome = await runInterruptibly(terminal, progress, 'Saving what is done', (signal) =>
     start({
       events: {
         ...events,

@@ -1,8 +1,8 @@
-import { type Command, Option } from 'commander';
+import type { Command } from 'commander';
 import { trainableSystems } from '../train/new-drafter.js';
 import type { CommandContext } from './command-context.js';
 import { addDownload, addMachine, addProgress, addTemplate, createTargetOption } from './common-options.js';
-import { findStray } from './long-runs.js';
+import { createFormatOption, findStray } from './long-runs.js';
 import type { TrainFlags } from './train-flags.js';
 import { addShape, addTrainSettings, readSettings } from './train-flags.js';
 
@@ -31,11 +31,7 @@ export function addTrainCommand(program: Command, context: CommandContext): void
     .optionsGroup('The run:')
     .option('--out <dir>', 'folder of the run (default: a new one in runs/)')
     .option('--resume <dir>', 'go on with a run that was interrupted or killed')
-    .addOption(
-      new Option('--format <format>', 'of what is printed on stdout; the reports are files of the run')
-        .choices(['text', 'json', 'markdown'])
-        .default('text'),
-    );
+    .addOption(createFormatOption());
   addMachine(addProgress(addDownload(command))).addHelpText('after', examples);
   command.action(async (flags: TrainFlags) => {
     const { runTrain } = await import('./train-action.js');

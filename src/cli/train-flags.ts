@@ -7,6 +7,7 @@ import { defaultSettings } from '../train/settings.js';
 import type { DrafterShape } from '../train/train-request.js';
 import { trainableSystems } from '../train/new-drafter.js';
 import type { DownloadFlags, MachineFlags, TemplateFlags } from './common-options.js';
+import { isGiven } from './long-runs.js';
 import { number, wholeNumber } from './option-values.js';
 import type { ProgressMode } from './progress.js';
 
@@ -198,12 +199,11 @@ function usualOf(name: keyof TrainSettings): string {
 
 /** The settings that were given, by their own names. */
 export function readSettings(command: Command): Partial<TrainSettings> {
-  const isGiven = (attribute: string): boolean => command.getOptionValueSource(attribute) === 'cli';
   const given = settingFlags.flatMap(({ name, flags }) => {
     const attribute = new Option(flags).attributeName();
-    return isGiven(attribute) ? [[name, command.getOptionValue(attribute) as unknown] as const] : [];
+    return isGiven(command, attribute) ? [[name, command.getOptionValue(attribute) as unknown] as const] : [];
   });
-  return { ...Object.fromEntries(given), ...(isGiven('generate') ? { generate: false } : {}) };
+  return { ...Object.fromEntries(given), ...(isGiven(command, 'generate') ? { generate: false } : {}) };
 }
 
 const shapeNames = ['heads', 'layers', 'hiddenSize', 'draftVocabulary', 'prefixLayer'] as const;

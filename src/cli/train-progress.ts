@@ -77,14 +77,14 @@ function describeStart({ request, texts, parameterCount, update }: StartedTraini
   return `train: ${parameterText(parameterCount)}, ${learnt}, ${heldOutCounts.examples} held out, ${request.settings.steps} updates${goesOn}`;
 }
 
-interface Pace {
+export interface Pace {
   seconds(): number;
   /** Undefined until something was done. */
   left(done: number, total: number): number | undefined;
 }
 
 /** From `first` on: what an earlier start has done says nothing about how fast this one is. */
-function createPace(now: () => number, first: number): Pace {
+export function createPace(now: () => number, first: number): Pace {
   const began = now();
   return {
     seconds: () => (now() - began) / 1000,
@@ -102,6 +102,6 @@ function createSmoothing(): (value: number) => number {
   };
 }
 
-function describeLeft(milliseconds: number | undefined): string[] {
+export function describeLeft(milliseconds: number | undefined): string[] {
   return milliseconds === undefined ? [] : [`left ${roughDuration(milliseconds)}`];
 }

@@ -1,12 +1,11 @@
 /** A finished training run in a terminal: what it brought, where the drafters lie, and what to do with them. */
 import { relative, isAbsolute } from 'node:path';
 import { join } from 'node:path';
-import { quoteWord } from '../core/shown-words.js';
 import { acceptedLengthText, changeText, durationText, groupThousands } from '../report/number-text.js';
 import { describeEnd, describeTexts } from '../train/training-markdown.js';
 import type { TrainingResult } from '../train/training-result.js';
 import type { Colors } from './colors.js';
-import { alignRows } from './long-runs.js';
+import { alignRows, describeNext } from './long-runs.js';
 
 export interface TrainTextOptions {
   readonly folder: string;
@@ -21,7 +20,6 @@ export function formatTraining(
   { folder, report, target, colors }: TrainTextOptions,
 ): string {
   const best = typedPath(join(folder, 'best'));
-  const words = `${target === undefined ? '' : `--target ${quoteWord(typedPath(target))} `}--drafter ${quoteWord(best)}`;
   const lines = [
     ...drawLengths(result, colors),
     `${describeEnd(result)}, in ${durationText(result.elapsedMs)}`,
@@ -30,9 +28,7 @@ export function formatTraining(
     `${colors.bold('best')}  ${best}`,
     `${colors.bold('last')}  ${typedPath(join(folder, 'last'))}`,
     '',
-    'Next:',
-    `  mistletoe bench ${words}`,
-    `  mistletoe audit ${words}`,
+    ...describeNext(best, target === undefined ? undefined : typedPath(target)),
     '',
     `Report: ${report}`,
   ];

@@ -2,6 +2,7 @@
 import { availableParallelism } from 'node:os';
 import { resolve } from 'node:path';
 import { z } from 'zod';
+import { identitySchema, promptSchema } from '../audit/audit-request.js';
 import { readVersion } from '../audit/create-request.js';
 import { identifyModel } from '../audit/identity.js';
 import { deviceSchema } from '../audit/run-device.js';
@@ -30,15 +31,7 @@ import {
 import type { TrainSettings } from './settings.js';
 import { completeSettings, defaultSettings, settingsSchema } from './settings.js';
 import { trainableSystems } from './new-drafter.js';
-import { describeStart, findStart, hashData, identitySchema, requestSchema } from './train-request.js';
-
-const promptSchema = z.object({
-  id: z.string(),
-  category: z.string().optional(),
-  text: z.string(),
-  turns: z.array(z.string()),
-  reference: z.string().optional(),
-});
+import { describeStart, findStart, hashData, requestSchema } from './train-request.js';
 
 /** Word for word, as a training run keeps it. */
 const templateSchema = requestSchema.shape.chatTemplate;

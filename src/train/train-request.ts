@@ -7,6 +7,7 @@ import { readFile } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { resolve } from 'node:path';
 import { z } from 'zod';
+import { identitySchema } from '../audit/audit-request.js';
 import { readVersion } from '../audit/create-request.js';
 import { identifyModel } from '../audit/identity.js';
 import { deviceSchema } from '../audit/run-device.js';
@@ -27,7 +28,6 @@ import { trainableSystems } from './new-drafter.js';
 import type { TrainSettings } from './settings.js';
 import { completeSettings, defaultSettings, settingsSchema } from './settings.js';
 
-export const identitySchema = z.object({ name: z.string(), parameterCount: z.number(), sha256: z.string() });
 const count = z.int().positive();
 
 /** Sizes of a drafter that begins with fresh weights; what is not given follows from the target. */

@@ -14,7 +14,7 @@ import type { AdamOptions } from './adamw.js';
 import { buildUpdate, updateInputs } from './adamw.js';
 import type { Objective } from './losses.js';
 import { buildChoices, buildLoss, labelInputs } from './losses.js';
-import { allSlots, keptSlots, ParameterBuffers, slotName } from './parameter-buffers.js';
+import { allSlots, countValues, keptSlots, ParameterBuffers, slotName } from './parameter-buffers.js';
 import type { ParameterValues } from './parameter-buffers.js';
 import type { StateStore } from './state-store.js';
 import { freeStates, TeacherStates } from './teacher-states.js';
@@ -212,7 +212,7 @@ function pickInputs(program: Program, given: MixedValues): MixedValues {
 /** Uniform, as EAGLE was trained. */
 function drawNoise(shape: readonly number[], width: number, seed: number, step: number): TensorValue {
   const random = createRandom(seed, `noise ${step}`);
-  const values = new Float32Array(shape.reduce((product, size) => product * size, 1));
+  const values = new Float32Array(countValues(shape));
   for (let index = 0; index < values.length; index++) values[index] = (random.next() - 0.5) * width;
   return float32(values, shape);
 }
