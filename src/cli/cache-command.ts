@@ -1,10 +1,10 @@
-import { Argument, type Command, InvalidArgumentError, Option } from 'commander';
-import { parseBytes } from '../core/byte-size.js';
+import { Argument, type Command, Option } from 'commander';
 import { MistletoeError } from '../core/errors.js';
 import { addCacheFolder } from './common-options.js';
 import type { CommandContext } from './command-context.js';
 import type { CacheFlags, CacheTask } from './command-flags.js';
 import { cacheTasks } from './command-flags.js';
+import { byteSize } from './option-values.js';
 
 export function addCacheCommand(program: Command, context: CommandContext): void {
   const command = program
@@ -15,7 +15,11 @@ export function addCacheCommand(program: Command, context: CommandContext): void
     )
     .helpOption('-h, --help', 'print this help')
     .addArgument(new Argument('[task]', 'what to do').choices(cacheTasks).default('list'))
-    .option('--to <size>', 'trim to this size, as 20GB (default: $MISTLETOE_CACHE_LIMIT or 64GB)', readSize);
+    .option(
+      '--to <size>',
+      'trim to this size, as 20GB (default: $MISTLETOE_CACHE_LIMIT or 64GB)',
+      byteSize(0),
+    );
   addCacheFolder(command)
     .addOption(
       new Option('--format <format>', 'text for people, json for programs')
@@ -32,12 +36,6 @@ export function addCacheCommand(program: Command, context: CommandContext): void
     const { runCache } = await import('./cache-action.js');
     context.exitCode = await runCache(task, flags, context.terminal);
   });
-}
-
-function readSize(text: string): number {
-  const bytes = parseBytes(text);
-  if (bytes === undefined) throw new InvalidArgumentError('Expected a size with its unit, such as 20GB.');
-  return bytes;
 }
 
 const examples = `

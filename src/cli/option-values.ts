@@ -1,5 +1,6 @@
 /** Strict readings of option values: the whole text must be the number, and lie where it may. */
 import { InvalidArgumentError } from 'commander';
+import { parseBytes } from '../core/byte-size.js';
 import { deviceForm, deviceForms } from '../runtime/device-choice.js';
 
 export function wholeNumber(least: number, most = Number.MAX_SAFE_INTEGER): (text: string) => number {
@@ -32,6 +33,14 @@ export function number({ least, above, most, expected }: Range): (text: string) 
       value <= (most ?? Infinity);
     if (!isInside) throw new InvalidArgumentError(`Expected ${expected}.`);
     return value;
+  };
+}
+
+export function byteSize(least: number): (text: string) => number {
+  return (text) => {
+    const bytes = parseBytes(text);
+    if (bytes !== undefined && bytes >= least) return bytes;
+    throw new InvalidArgumentError('Expected a size with its unit, such as 20GB.');
   };
 }
 

@@ -1,10 +1,9 @@
-import { type Command, InvalidArgumentError, Option } from 'commander';
-import { parseBytes } from '../core/byte-size.js';
+import { type Command, Option } from 'commander';
 import { mostNewTokens } from '../core/limits.js';
 import { bundledDrafters } from '../decode/bundled-drafters.js';
 import type { CommandContext } from './command-context.js';
 import { addDownload, addMachine, addTemplate, createTargetOption } from './common-options.js';
-import { collect, number, wholeNumber } from './option-values.js';
+import { byteSize, collect, number, wholeNumber } from './option-values.js';
 import type { ServeFlags } from './serve-flags.js';
 
 export function addServeCommand(program: Command, context: CommandContext): void {
@@ -68,10 +67,10 @@ export function addServeCommand(program: Command, context: CommandContext): void
     .option(
       '--max-memory <size>',
       'keys and values of running answers, as 20GB; others wait (default: no bound)',
-      readSize,
+      byteSize(1),
     )
     .addOption(
-      new Option('--max-body <size>', 'of a request').argParser(readSize).default(4 * 2 ** 20, '4MiB'),
+      new Option('--max-body <size>', 'of a request').argParser(byteSize(1)).default(4 * 2 ** 20, '4MiB'),
     )
     .option('--max-prompt-tokens <count>', 'of a prompt (default: the model’s context)', wholeNumber(1))
     .option(
@@ -109,13 +108,6 @@ export function addServeCommand(program: Command, context: CommandContext): void
     const { runServe } = await import('./serve-action.js');
     context.exitCode = await runServe(flags, context.terminal);
   });
-}
-
-function readSize(text: string): number {
-  const bytes = parseBytes(text);
-  if (bytes === undefined || bytes < 1)
-    throw new InvalidArgumentError('Expected a size with its unit, such as 20MB.');
-  return bytes;
 }
 
 const examples = `

@@ -8,7 +8,7 @@ import type { DrafterShape } from '../train/train-request.js';
 import { trainableSystems } from '../train/new-drafter.js';
 import type { DownloadFlags, MachineFlags, TemplateFlags } from './common-options.js';
 import { isGiven } from './long-runs.js';
-import { number, wholeNumber } from './option-values.js';
+import { byteSize, number, wholeNumber } from './option-values.js';
 import type { ProgressMode } from './progress.js';
 
 /** The sizes are there only where they were given, and so are the settings, under the names of their options. */
@@ -17,6 +17,7 @@ export interface TrainFlags extends DrafterShape, MachineFlags, TemplateFlags, D
   readonly system?: string;
   readonly from?: string;
   readonly data?: string;
+  readonly answers?: string;
   readonly out?: string;
   readonly resume?: string;
   readonly progress: ProgressMode;
@@ -112,6 +113,12 @@ const objective: readonly SettingFlag[] = [
 
 const texts: readonly SettingFlag[] = [
   {
+    name: 'learn',
+    flags: '--learn <tokens>',
+    text: 'tokens that are foreseen: of the answers, or of the prompts as well',
+    choices: ['answers', 'all'],
+  },
+  {
     name: 'maxNewTokens',
     flags: '-n, --max-new-tokens <count>',
     text: 'longest answer that the target writes',
@@ -161,6 +168,13 @@ const texts: readonly SettingFlag[] = [
     text: 'updates between two saved states',
     parse: count,
   },
+  {
+    name: 'keepStates',
+    flags: '--keep-states <size>',
+    text: 'keep what the target computes of each text on the disk, up to this size such as 20GB, for later epochs',
+    usual: 'none are kept',
+    parse: byteSize(1),
+  },
   { name: 'seed', flags: '--seed <number>', text: 'of everything random', parse: wholeNumber(0) },
 ];
 
@@ -181,6 +195,10 @@ export function addTrainSettings(command: Command): void {
   command.option(
     '--no-generate',
     'learn from the answers in the data; without this the target writes all of them anew',
+  );
+  command.option(
+    '--answers <run>',
+    'take the answers that an earlier run of train or harden had the target write; what it did not ask is asked',
   );
   texts.forEach(add);
 }

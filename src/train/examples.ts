@@ -1,6 +1,6 @@
 /**
  * Examples: token ids, and which of them a drafter learns to foresee. Those are the ids of answers; prompts are read
- * only. A conversation is one example, unless a later prompt does not begin with what was said before: the turns from
+ * only, unless they are asked for. A conversation is one example, unless a later prompt does not begin with what was said before: the turns from
  * there on are an example of their own, in which the earlier answers are read and not learnt again.
  */
 import { MistletoeError } from '../core/errors.js';
@@ -91,6 +91,12 @@ function sequencesOf({ turns }: AnsweredConversation): readonly Sequence[] {
   }
   return sequences;
 }
+
+/** With its prompts to be foreseen as well. */
+export const learnAll = (example: Example): Example => ({
+  ...example,
+  isLearnt: new Uint8Array(example.tokens.length).fill(1),
+});
 
 export function countTokens(
   examples: readonly Example[],

@@ -31,6 +31,8 @@ export const settingsSchema = z.strictObject({
   featureWeight: z.number().min(0),
   labelWeight: z.number().min(0),
   noise: z.number().min(0),
+  /** Tokens that are foreseen: those of the answers, or those of the prompts as well. */
+  learn: z.enum(['answers', 'all']),
   /** Longer texts are cut. */
   maxTokens: count,
   /** Of each answer that the target writes. */
@@ -59,6 +61,7 @@ const common = {
   ...{ steps: 2000, batchTokens: 2048, accumulation: 1, rate: 1e-3, warmupSteps: 100, rateFloor: 0.05 },
   ...{ weightDecay: adamDefaults.weightDecay, clip: adamDefaults.clip },
   ...{ depth: 1, labels: 'soft', decay: 1, featureWeight: 0, labelWeight: 1, noise: 0 },
+  learn: 'answers',
   ...{ maxTokens: 512, maxNewTokens: 192, temperature: 0, generate: true },
   ...{ validation: 0.02, validationTexts: 64, chain: 4, validateEvery: 200, saveEvery: 100, patience: 0 },
   keepStates: 0,
@@ -80,6 +83,9 @@ export function defaultSettings({
       return { ...common, featureWeight: 1, labelWeight: 0.1, noise: 0.2 };
     case 'eagle3':
       return { ...common, depth: 4, decay: 0.8 };
+    case 'speculative-sampling':
+      // It has a language to learn, of which prompts are a good part; heads borrow that from their target.
+      return { ...common, learn: 'all' };
     default:
       return common;
   }

@@ -27,6 +27,7 @@ import type { TrainableSystem } from './new-drafter.js';
 import { trainableSystems } from './new-drafter.js';
 import type { TrainSettings } from './settings.js';
 import { completeSettings, defaultSettings, settingsSchema } from './settings.js';
+import { readEarlierRun, refuseOtherAnswers } from './taken-answers.js';
 
 const count = z.int().positive();
 
@@ -57,6 +58,8 @@ export const requestSchema = z.strictObject({
   /** Of fresh weights, where there is none. */
   shape: shapeSchema,
   data: z.strictObject({ file: z.string(), sha256: z.string() }),
+  /** The folder of an earlier run whose answers are taken. */
+  answers: z.string().exactOptional(),
   settings: settingsSchema,
   /** In place of the template in the target's folder, word for word: the file it was read from may change. */
   chatTemplate: z
@@ -79,6 +82,8 @@ export interface TrainPlan extends DeviceWish {
   readonly shape?: DrafterShape | undefined;
   /** JSON lines of conversations (conversations.ts). */
   readonly data: string;
+  /** Folder of an earlier run whose answers are taken, where it asked the same questions. */
+  readonly answers?: string | undefined;
   /** In place of the target's own: a built-in name or a file. */
   readonly chatTemplate?: string | undefined;
   /** YYYY-MM-DD, what a template that asks for the date is told; default today. */
@@ -112,14 +117,19 @@ export async function createTrainRequest(plan: TrainPlan): Promise<TrainRequest>
   const targetFolder = resolve(plan.target ?? bundledTarget);
   const folders = [targetFolder, ...(from === undefined ? [] : [from])];
   const device = await settleDevice(await chooseDevice(plan), folders, plan.onNotice);
+  const target = await identifyModel(targetFolder, cacheFolder);
+  const earlier = plan.answers === undefined ? undefined : readEarlierRun(plan.answers);
+  const template =
+    plan.chatTemplate === undefined ? {} : { chatTemplate: await pinTemplate(plan.chatTemplate) };
+  const date = plan.date === undefined ? (earlier?.date ?? today()) : parseDay(plan.date, '--date');
+  if (earlier !== undefined) refuseOtherAnswers(earlier, { target, date, ...template });
   return {
     ...{ schema: 'mistletoe.training-run/1', version: readVersion(), node: process.version },
-    ...{ targetFolder, target: await identifyModel(targetFolder, cacheFolder), system, shape },
+    ...{ targetFolder, target, system, shape },
     ...(from === undefined ? {} : { from: { ...(await identifyModel(from, cacheFolder)), folder: from } }),
     data: { file: resolve(plan.data), sha256: await hashData(plan.data) },
-    ...(plan.chatTemplate === undefined ? {} : { chatTemplate: await pinTemplate(plan.chatTemplate) }),
-    date: plan.date === undefined ? today() : parseDay(plan.date, '--date'),
-    ...{ settings, device: recordDevice(device) },
+    ...(earlier === undefined ? {} : { answers: earlier.folder }),
+    ...{ ...template, date, settings, device: recordDevice(device) },
     threads: plan.threads ?? Math.min(availableParallelism(), mostThreads),
   };
 }

@@ -26,6 +26,7 @@ import type { AnswersProgress } from './answers.js';
 import { refuseUnanswered } from './answers.js';
 import type { Conversation } from './conversations.js';
 import { readConversations } from './conversations.js';
+import { takeAnswers } from './taken-answers.js';
 import type { TrainedDrafter } from './train-drafter.js';
 import { trainDrafter } from './train-drafter.js';
 import type { OpenedRun } from './train-folder.js';
@@ -161,6 +162,7 @@ async function trainIn(
   const read = { folder, signal, onAnswers: events.onAnswers };
   // What can be begun without knowing the texts is begun before them: sizes that cannot be are refused at once.
   const early = await prepareStart(folder, request);
+  if (request.answers !== undefined) takeAnswers(request.answers, folder);
   const texts = await prepareTexts(target, conversations, request.settings, read);
   if (texts === undefined) return { status: 'interrupted', folder };
   const start = early ?? (await prepareEagle3(folder, target, request, texts, onNotice));

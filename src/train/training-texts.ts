@@ -9,7 +9,7 @@ import type { Conversation } from './conversations.js';
 import type { DraftVocabulary } from './draft-vocabulary.js';
 import { chooseDraftVocabulary, countLearntTokens } from './draft-vocabulary.js';
 import type { Example, ExampleCounts } from './examples.js';
-import { countTokens, createExamples, splitExamples } from './examples.js';
+import { countTokens, createExamples, learnAll, splitExamples } from './examples.js';
 import type { TrainSettings } from './settings.js';
 import type { TextBatch } from './training-graph.js';
 
@@ -17,6 +17,7 @@ export interface TrainingTexts {
   readonly conversations: number;
   /** Conversations whose last turns did not fit the target's context. */
   readonly cutConversations: number;
+  /** As the target answered; `plan` may have more of them to foresee. */
   readonly training: readonly Example[];
   readonly trainingCounts: ExampleCounts;
   readonly heldOutCounts: ExampleCounts;
@@ -47,11 +48,12 @@ export async function prepareTexts(
   const { examples, counts } = createExamples(answers.conversations, { maxTokens });
   const { training, validation } = splitExamples(examples, { validation: settings.validation, seed });
   const heldOut = validation.slice(0, settings.validationTexts);
+  const learnt = settings.learn === 'all' ? training.map(learnAll) : training;
   return {
     ...{ conversations: conversations.length, cutConversations: answers.cutCount, training },
-    trainingCounts: { ...counts, ...countTokens(training) },
+    trainingCounts: { ...counts, ...countTokens(learnt) },
     heldOutCounts: { ...countTokens(heldOut), cut: 0, withoutLearnt: 0 },
-    plan: planBatches(training, { batchTokens, seed }),
+    plan: planBatches(learnt, { batchTokens, seed }),
     validation: listBatches(heldOut, batchTokens, seed),
   };
 }

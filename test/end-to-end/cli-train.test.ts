@@ -118,6 +118,44 @@ describe('a fresh drafter', () => {
   });
 });
 
+describe('what an earlier run leaves', () => {
+  it('saves the answers of the next one, and states on the disk save the target, for the same drafter', async () => {
+    const words = ['--system', 'eagle', '--steps', '6'];
+    const first = await train([...words, '--progress', 'plain']);
+    expect(first.err).toContain('answers: 24 to do');
+    const kept = ['--answers', first.folder, '--keep-states', '1MB', '--progress', 'plain'];
+    const second = await train([...words, ...kept]);
+    expect(second.code).toBe(0);
+    expect(second.err).not.toContain('answers:');
+    expect(existsSync(join(second.folder, 'states.bin'))).toBe(true);
+    const [before, after] = [first, second].map(({ folder }) => readWeights(join(folder, 'last')));
+    expect(after!.equals(before!)).toBe(true);
+    const changed = await train([...words, '--answers', first.folder, '-n', '10']);
+    expect(changed.code).toBe(2);
+    expect(changed.err).toMatch(/answers the conversation \S+, but its text or the way in which it is asked/);
+  });
+
+  it('is not asked for by heads, whose target knows the language; a draft model learns prompts, too', async () => {
+    const counts = await Promise.all(
+      ['answers', 'all'].map(async (learn) => {
+        const { folder } = await train([
+          '--system',
+          'speculative-sampling',
+          '--steps',
+          '1',
+          '--learn',
+          learn,
+        ]);
+        const { training } = readResult(folder).data;
+        return [training.learntTokens, training.tokens] as const;
+      }),
+    );
+    const [answers, all] = counts;
+    expect(answers![0]).toBeLessThan(answers![1]);
+    expect(all![0]).toBe(all![1]);
+  });
+});
+
 describe('--from', () => {
   it('goes on from where the drafter is, in its own layout', async () => {
     const drafter = models.writeDrafter('EAGLE-3 with d2t');
