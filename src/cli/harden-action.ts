@@ -78,10 +78,11 @@ async function prepare(
   const data = requireData(flags.data);
   const prompts = await readPrompts(flags);
   const findModel = createModelFinder(flags, terminal);
-  const { preset, audits, strongerPrompts, baseline, device, dtype, threads } = flags;
+  const { preset, audits, strongerPrompts, device, dtype, threads } = flags;
+  const baselines = flags.baseline === false ? [] : flags.baseline;
   const request = await createHardenRequest({
     ...{ target: await findModel(flags.target), drafter: await findModel(findDrafter(drafter)), data },
-    ...{ prompts, hardening, training, audit, preset, audits, strongerPrompts, baseline },
+    ...{ prompts, hardening, training, audit, preset, audits, strongerPrompts, baselines },
     ...{ chatTemplate: flags.chatTemplate, date: flags.date },
     ...{ device, dtype, threads, cacheFolder: flags.cacheDir, onNotice },
   });

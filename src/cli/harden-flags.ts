@@ -2,8 +2,14 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { objectiveNames } from '../audit/objectives.js';
 import type { AuditSettings } from '../audit/settings.js';
-import type { HardeningAudit, HardeningSettings } from '../train/hardening-settings.js';
-import { auditNames, hardeningDefaults, hardeningPace, hardeningRate } from '../train/hardening-settings.js';
+import type { Baseline, HardeningAudit, HardeningSettings } from '../train/hardening-settings.js';
+import {
+  auditNames,
+  baselineNames,
+  hardeningDefaults,
+  hardeningPace,
+  hardeningRate,
+} from '../train/hardening-settings.js';
 import { addSettings } from './audit-settings.js';
 import type { DownloadFlags, MachineFlags, TemplateFlags } from './common-options.js';
 import { isGiven } from './long-runs.js';
@@ -18,7 +24,8 @@ export interface HardenFlags extends MachineFlags, DownloadFlags, TemplateFlags 
   readonly prompts?: readonly string[];
   readonly promptsDir?: string;
   readonly limit?: number;
-  readonly baseline: boolean;
+  /** False where there shall be none. */
+  readonly baseline: readonly Baseline[] | false;
   readonly preset: string;
   readonly audits: readonly HardeningAudit[];
   readonly strongerPrompts: number;
@@ -83,7 +90,16 @@ export function addHardening(command: Command): void {
     // Of a list, commander collects the words itself.
     command.addOption(option.variadic ? option.choices(objectiveNames) : option.argParser(parse));
   }
-  command.option('--no-baseline', 'do not also train on random suffixes, which is what hardening must beat');
+  command
+    .addOption(
+      new Option(
+        '--baseline <names>',
+        'what hardening must beat, trained with equal effort: random (suffixes), paraphrase (reworded questions), both as random,paraphrase, or none',
+      )
+        .argParser(listBaselines)
+        .default(['random'], 'random'),
+    )
+    .option('--no-baseline', 'the same as --baseline none');
   const training = new Command();
   addTrainSettings(training);
   for (const option of training.options) {
@@ -139,10 +155,15 @@ function listCounts(text: string): readonly number[] {
   return text.split(',').map((part) => wholeNumber(1, 1024)(part.trim()));
 }
 
-function listAudits(text: string): readonly HardeningAudit[] {
+const listAudits = (text: string): readonly HardeningAudit[] => listNames(text, auditNames);
+
+const listBaselines = (text: string): readonly Baseline[] =>
+  text.trim() === 'none' ? [] : listNames(text, baselineNames, ', or none');
+
+function listNames<Name extends string>(text: string, names: readonly Name[], others = ''): readonly Name[] {
   return text.split(',').map((part) => {
-    const found = auditNames.find((name) => name === part.trim());
-    if (found === undefined) throw new InvalidArgumentError(`Expected some of ${auditNames.join(', ')}.`);
+    const found = names.find((name) => name === part.trim());
+    if (found === undefined) throw new InvalidArgumentError(`Expected some of ${names.join(', ')}${others}.`);
     return found;
   });
 }

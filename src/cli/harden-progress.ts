@@ -22,9 +22,10 @@ export function createHardenProgress(progress: Progress, clock: ProgressClock): 
     onNotice: progress.note,
     ...(onAnswers === undefined ? {} : { onAnswers }),
     onOpen({ folder, request }) {
-      const { from, system, target, hardening, baseline } = request;
+      const { from, system, target, hardening, baselines } = request;
+      const beside = baselines.map((name) => ` and as many with ${roleNames[name]}`).join('');
       progress.note(
-        `harden: ${from.name} (${system}) for ${target.name}, ${countText(hardening.rounds, 'round')}${baseline ? ' and as many with random suffixes' : ''}, run folder ${typedPath(folder)}`,
+        `harden: ${from.name} (${system}) for ${target.name}, ${countText(hardening.rounds, 'round')}${beside}, run folder ${typedPath(folder)}`,
         { folder, drafter: from.name, target: target.name },
       );
     },
@@ -35,7 +36,7 @@ export function createHardenProgress(progress: Progress, clock: ProgressClock): 
       progress.start(total, nameOf(place, kind));
       progress.update(done, {}, () => []);
     },
-    onHunt(_, { prompt, objective, texts, skipped }, done) {
+    onHunt({ role }, { prompt, objective, texts, skipped }, done) {
       const lengths = texts.flatMap(({ length }) => length ?? []);
       const shortest = lengths.length === 0 ? undefined : Math.min(...lengths);
       const rest = left(done);
@@ -48,7 +49,9 @@ export function createHardenProgress(progress: Progress, clock: ProgressClock): 
         () => [
           ...rest.words,
           `prompt ${prompt}`,
-          skipped === null ? countText(texts.length, 'suffix') : 'passed over',
+          skipped === null
+            ? countText(texts.length, role === 'paraphrase' ? 'question' : 'suffix')
+            : 'passed over',
           ...(shortest === undefined ? [] : [`accepted ${acceptedLengthText(shortest)}`]),
         ],
       );
@@ -75,6 +78,6 @@ export function createHardenProgress(progress: Progress, clock: ProgressClock): 
 }
 
 function nameOf({ role, round, rounds }: RoundPlace, phase: 'search' | 'train'): string {
-  const kind = role === 'random' ? `${roleNames.random}, ` : '';
+  const kind = role === 'hardened' ? '' : `${roleNames[role]}, `;
   return `${kind}round ${round}/${rounds}, ${phase}`;
 }

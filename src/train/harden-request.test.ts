@@ -43,6 +43,9 @@ describe('a request', () => {
     expect(request.training).toMatchObject({ steps: 40, warmupSteps: 4, rate: 2e-4, seed: 3 });
     expect(request.audit).toMatchObject({ names: ['fresh', 'stronger'], preset: 'standard' });
     expect(request.audit.seed).not.toBe(3);
+    expect(request.baselines).toEqual(['random']);
+    expect((await ask({ baselines: ['paraphrase', 'random'] })).baselines).toEqual(['random', 'paraphrase']);
+    expect((await ask({ baselines: [] })).baselines).toEqual([]);
   });
 
   it('asks through the chat template where the target has one, as training does', async () => {

@@ -19,9 +19,10 @@ import { loadChatTemplate, readTemplate } from '../text/chat-template.js';
 import type { Prompt } from '../text/prompt-set.js';
 import type { Conversation } from './conversations.js';
 import { readConversations } from './conversations.js';
-import type { HardeningAudit, HardeningSettings } from './hardening-settings.js';
+import type { Baseline, HardeningAudit, HardeningSettings } from './hardening-settings.js';
 import {
   auditNames,
+  baselineNames,
   chooseOtherObjective,
   completeHardening,
   hardeningPace,
@@ -47,8 +48,8 @@ export const hardenRequestSchema = z.strictObject({
   data: z.strictObject({ file: z.string(), sha256: z.string() }),
   training: settingsSchema,
   hardening: hardeningSchema,
-  /** Also train on random suffixes, with equal effort, and audit that drafter beside the hardened one. */
-  baseline: z.boolean(),
+  /** Also trained, with equal effort, and audited beside the hardened drafter. */
+  baselines: z.array(z.enum(baselineNames)),
   audit: z.strictObject({
     prompts: z.array(promptSchema).min(1),
     preset: z.string(),
@@ -77,7 +78,8 @@ export interface HardenPlan extends DeviceWish {
   readonly date?: string | undefined;
   readonly training?: Partial<TrainSettings> | undefined;
   readonly hardening?: Partial<HardeningSettings> | undefined;
-  readonly baseline?: boolean | undefined;
+  /** By default random suffixes. */
+  readonly baselines?: readonly Baseline[] | undefined;
   /** Prompts of the audits, none of which may be in the data. */
   readonly prompts: readonly Prompt[];
   readonly preset?: string | undefined;
@@ -100,7 +102,8 @@ const mostNamed = 3;
  * const outcome = await startHardening('runs/eagle3-hardened', request);
  */
 export async function createHardenRequest(plan: HardenPlan): Promise<HardenRequest> {
-  const { baseline = true, audits = ['fresh'], strongerPrompts = 4, cacheFolder } = plan;
+  const { audits = ['fresh'], strongerPrompts = 4, cacheFolder } = plan;
+  const baselines = baselineNames.filter((name) => (plan.baselines ?? ['random']).includes(name));
   const { preset = 'standard' } = plan;
   const hardening = completeHardening(plan.hardening);
   const settings = applyPreset(preset, plan.audit ?? {});
@@ -127,7 +130,7 @@ export async function createHardenRequest(plan: HardenPlan): Promise<HardenReque
     ...{ targetFolder, target: await identifyModel(targetFolder, cacheFolder), system },
     from: { ...(await identifyModel(folder, cacheFolder)), folder },
     data: { file: resolve(plan.data), sha256: await hashData(plan.data) },
-    ...{ training, hardening, baseline },
+    ...{ training, hardening, baselines },
     audit: {
       ...{ prompts: plan.prompts.map((prompt) => ({ ...prompt, turns: [...prompt.turns] })) },
       settings: { ...settings, chat },

@@ -1,6 +1,6 @@
 /**
- * Hardening a drafter, in rounds: attack, answer, train. Then audits, beside the drafter before and, as the baseline, one
- * that was trained with equal effort on random suffixes. A run is a folder, and everything in it follows from its
+ * Hardening a drafter, in rounds: attack, answer, train. Then audits, beside the drafter before and, as baselines, those
+ * that were trained with equal effort on random suffixes or on reworded questions. A run is a folder, and everything in it follows from its
  * config.json: killed at any moment and resumed, it ends with the same drafters and the same result.
  *
  *   answers.jsonl                  the target's clean answers
@@ -32,12 +32,13 @@ import type { Conversation } from './conversations.js';
 import { readConversations } from './conversations.js';
 import type { Example } from './examples.js';
 import type { HardenRequest } from './harden-request.js';
-import type { HardeningAudit } from './hardening-settings.js';
+import type { Baseline, HardeningAudit } from './hardening-settings.js';
 import { hardenRequestSchema } from './harden-request.js';
+import type { AuditedDrafter } from './hardening-audits.js';
 import { auditHardened } from './hardening-audits.js';
 import { compareAudit } from './hardening-comparison.js';
-import type { AuditComparison, HardeningResult } from './hardening-result.js';
-import { hardeningResultVersion } from './hardening-result.js';
+import type { AuditComparison, HardeningResult, TrainedRole } from './hardening-result.js';
+import { drafterRoles, hardeningResultVersion } from './hardening-result.js';
 import type { FinishedRounds, RoundEvents } from './hardening-rounds.js';
 import { hardenRounds } from './hardening-rounds.js';
 import type { OpenedRun } from './train-folder.js';
@@ -164,19 +165,17 @@ async function hardenIn(folder: string, ready: ReadyRun, options: HardenOptions)
   const prompts = listPrompts(conversations, texts.training, request.hardening.seed);
   const rounds = { request, folder, target, texts, prompts, cache, events, signal };
   const hardened = await hardenRounds({ ...rounds, role: 'hardened' });
-  const random = request.baseline ? await hardenRounds({ ...rounds, role: 'random' }) : undefined;
-  const audited = await auditAll(folder, ready, options, [
-    hardened,
-    ...(random === undefined ? [] : [random]),
-  ]);
+  const made: MadeRounds = { hardened };
+  for (const role of request.baselines) made[role] = await hardenRounds({ ...rounds, role });
+  const audited = await auditAll(folder, ready, options, made);
   if (audited === undefined) return { status: 'interrupted', folder };
-  const result = describeResult(request, { texts, hardened, random, ...audited });
+  const result = describeResult(request, { texts, made, ...audited });
   writeAtomically(join(folder, 'result.json'), `${JSON.stringify(result, null, 1)}\n`, 'harden');
   return { status: 'complete', folder, hardened: hardened.drafter, result };
 }
 
 /** What users ask first in the texts that are trained on, in an order of its own. */
-function listPrompts(
+export function listPrompts(
   conversations: readonly Conversation[],
   training: readonly Example[],
   seed: number,
@@ -190,6 +189,9 @@ function listPrompts(
   return prompts;
 }
 
+/** What came of the rounds of each kind. */
+type MadeRounds = { hardened: FinishedRounds } & Partial<Record<Baseline, FinishedRounds>>;
+
 interface Audited {
   readonly audits: readonly AuditComparison[];
   readonly auditMs: number;
@@ -200,9 +202,13 @@ async function auditAll(
   folder: string,
   { request, runtime }: ReadyRun,
   { events = {}, signal, cacheFolder, verifyCache }: HardenOptions,
-  made: readonly FinishedRounds[],
+  made: MadeRounds,
 ): Promise<Audited | undefined> {
-  const drafters = [request.from.folder, ...made.map(({ drafter }) => drafter)];
+  const drafters = drafterRoles.flatMap((role): AuditedDrafter[] => {
+    const place = role === 'before' ? request.from.folder : made[role]?.drafter;
+    return place === undefined ? [] : [{ role, folder: place }];
+  });
+  const roles = drafters.map(({ role }) => role);
   const audits: AuditComparison[] = [];
   let auditMs = 0;
   for (const name of request.audit.names) {
@@ -211,7 +217,7 @@ async function auditAll(
     const work = { request, runtime, folder, drafters, cacheFolder, verifyCache, signal };
     const audited = await auditHardened({ ...work, events: events.audit }, name);
     if (audited === undefined) return undefined;
-    audits.push(compareAudit(name, audited.result, request.hardening.seed));
+    audits.push(compareAudit(name, audited.result, { roles, seed: request.hardening.seed }));
     auditMs += audited.elapsedMs;
   }
   return { audits, auditMs };
@@ -219,25 +225,27 @@ async function auditAll(
 
 interface Made extends Audited {
   readonly texts: TrainingTexts;
-  readonly hardened: FinishedRounds;
-  readonly random: FinishedRounds | undefined;
+  readonly made: MadeRounds;
 }
 
-function describeResult(
-  request: HardenRequest,
-  { texts, hardened, random, audits, auditMs }: Made,
-): HardeningResult {
-  const { version, target, system, from, training, hardening, baseline, data, audit, device } = request;
-  const sum = (name: 'searchMs' | 'trainingMs'): number => hardened[name] + (random?.[name] ?? 0);
+function describeResult(request: HardenRequest, { texts, made, audits, auditMs }: Made): HardeningResult {
+  const { version, target, system, from, training, hardening, baselines, data, audit, device } = request;
+  const sum = (name: 'searchMs' | 'trainingMs'): number =>
+    Object.values(made).reduce((total, rounds) => total + rounds[name], 0);
+  const roundsOf = (role: TrainedRole): FinishedRounds['rounds'] => made[role]?.rounds ?? [];
   return {
     ...{ schema: hardeningResultVersion, version, target, system },
     from: { name: from.name, parameterCount: from.parameterCount, sha256: from.sha256 },
-    request: { training, hardening, baseline, data },
+    request: { training, hardening, baselines, data },
     audit: { ...audit, prompts: audit.prompts.length },
     texts: {
       ...{ conversations: texts.conversations, training: texts.trainingCounts, heldOut: texts.heldOutCounts },
     },
-    rounds: { hardened: hardened.rounds, random: random?.rounds ?? [] },
+    rounds: {
+      hardened: roundsOf('hardened'),
+      random: roundsOf('random'),
+      paraphrase: roundsOf('paraphrase'),
+    },
     ...{ audits, times: { searchMs: sum('searchMs'), trainingMs: sum('trainingMs'), auditMs } },
     ...{ device: nameDevice(device), machine: describeMachine(device) },
   };

@@ -18,7 +18,7 @@ import type { Runtime } from '../runtime/program.js';
 import type { Prompt } from '../text/prompt-set.js';
 import type { HardenRequest } from './harden-request.js';
 import type { HardeningAudit } from './hardening-settings.js';
-import { drafterRoles } from './hardening-result.js';
+import type { DrafterRole } from './hardening-result.js';
 import { chooseOtherObjective } from './hardening-settings.js';
 
 export interface AuditWork {
@@ -26,12 +26,17 @@ export interface AuditWork {
   readonly runtime: Runtime;
   /** Of the hardening run; audits lie in `audits/NAME`. */
   readonly folder: string;
-  /** [drafter's folder] the first is the one before hardening. */
-  readonly drafters: readonly string[];
+  /** The first is the one before hardening. */
+  readonly drafters: readonly AuditedDrafter[];
   readonly cacheFolder?: string | undefined;
   readonly verifyCache?: boolean | undefined;
   readonly signal?: AbortSignal | undefined;
   readonly events?: AuditEvents | undefined;
+}
+
+export interface AuditedDrafter {
+  readonly role: DrafterRole;
+  readonly folder: string;
 }
 
 export const auditFolder = (folder: string, name: HardeningAudit): string => join(folder, 'audits', name);
@@ -64,15 +69,16 @@ export async function auditHardened(
   return { result: outcome.result, elapsedMs: outcome.timings.totalMs };
 }
 
-async function describeAudit(
-  { request, drafters, cacheFolder }: AuditWork,
+export async function describeAudit(
+  { request, drafters, cacheFolder }: Pick<AuditWork, 'request' | 'drafters' | 'cacheFolder'>,
   name: HardeningAudit,
 ): Promise<AuditRequest> {
   const { audit, targetFolder, threads, device } = request;
   const isStronger = name === 'stronger';
   const prompts = isStronger ? audit.prompts.slice(0, audit.strongerPrompts) : audit.prompts;
   const planned = await createRequest({
-    ...{ target: targetFolder, drafters, threads, cacheFolder, seed: audit.seed, date: request.date },
+    ...{ target: targetFolder, drafters: drafters.map(({ folder }) => folder), threads, cacheFolder },
+    ...{ seed: audit.seed, date: request.date },
     prompts: prompts as readonly Prompt[],
     ...{ preset: audit.preset, settings: auditSettings(request, name) },
     device: device.kind === 'cpu' ? 'cpu' : `cuda:${device.ordinal}`,
@@ -81,7 +87,7 @@ async function describeAudit(
   });
   // Folders of a run are all called alike; in reports their drafters are told apart by what they are.
   const named = planned.drafters.map((drafter, index) => {
-    const id = [request.from.name, ...(index === 0 ? [] : [drafterRoles[index]!])].join('-');
+    const id = [request.from.name, ...(index === 0 ? [] : [drafters[index]!.role])].join('-');
     return { ...drafter, id, name: id };
   });
   const { chatTemplate, date } = request;

@@ -1,11 +1,12 @@
 import { describe, expect, it } from 'vitest';
 import { compareAudit, judgeDrop, judgePrice } from './hardening-comparison.js';
-import type { HardenedChange } from './hardening-result.js';
+import type { DrafterRole, HardenedChange } from './hardening-result.js';
+import { drafterRoles } from './hardening-result.js';
 import type { SamplePrompt } from './testing/sample-hardening.js';
 import { createAuditResult, createPrompts } from './testing/sample-hardening.js';
 
 const compare = (...drafters: readonly (readonly SamplePrompt[])[]): readonly HardenedChange[] =>
-  compareAudit('fresh', createAuditResult(drafters), 0).changes;
+  compareAudit('fresh', createAuditResult(drafters), { roles: drafterRoles, seed: 0 }).changes;
 
 const first = (...drafters: readonly (readonly SamplePrompt[])[]): HardenedChange => compare(...drafters)[0]!;
 
@@ -70,6 +71,21 @@ describe('what is computed', () => {
     expect(changes[2]!.dropThen?.estimate).toBeCloseTo(changes[1]!.dropNow!.estimate, 12);
   });
 
+  it('knows each drafter by its role, whichever baselines there are', () => {
+    const drafters = [createPrompts(9, 2.5, 0.4), createPrompts(9, 2.4, 0.1), createPrompts(9, 2.4, 0.3)];
+    const pairsOf = (roles: readonly DrafterRole[], count = roles.length): string[] =>
+      compareAudit('fresh', createAuditResult([...drafters, drafters[0]!].slice(0, count)), {
+        ...{ roles, seed: 0 },
+      }).changes.map(({ role, against }) => `${role} ${against}`);
+    expect(pairsOf(['before', 'hardened', 'paraphrase'])).toEqual([
+      ...['hardened before', 'paraphrase before', 'hardened paraphrase'],
+    ]);
+    expect(pairsOf(drafterRoles)).toEqual([
+      ...['hardened before', 'random before', 'paraphrase before', 'hardened random', 'hardened paraphrase'],
+    ]);
+    expect(pairsOf(['before', 'hardened'])).toEqual(['hardened before']);
+  });
+
   it('holds the ratio in its interval, and the interval over prompts', () => {
     const { dropRatio } = first(createPrompts(20, 2.5, 0.4), createPrompts(20, 2.5, 0.2));
     expect(dropRatio?.n).toBe(20);
@@ -100,11 +116,10 @@ describe('a ratio', () => {
 describe('where nothing can be compared', () => {
   it('there are no numbers', () => {
     const skipped = createPrompts(3, 2, 0.4).map((one) => ({ ...one, skipped: 'too short' }));
-    const { changes, rows } = compareAudit(
-      'fresh',
-      createAuditResult([createPrompts(3, 2, 0.4), skipped]),
-      0,
-    );
+    const { changes, rows } = compareAudit('fresh', createAuditResult([createPrompts(3, 2, 0.4), skipped]), {
+      roles: drafterRoles,
+      seed: 0,
+    });
     expect(changes[0]).toMatchObject({
       prompts: 0,
       dropThen: null,

@@ -8,6 +8,7 @@ import { acceptedLengthOf, poolCounts } from '../audit/same-answer.js';
 import { bootstrapInterval } from '../measure/bootstrap.js';
 import { testSignedRanks } from '../measure/wilcoxon.js';
 import type { HardeningAudit } from './hardening-settings.js';
+import { baselineNames } from './hardening-settings.js';
 import type {
   AuditComparison,
   DrafterRole,
@@ -15,39 +16,41 @@ import type {
   HardenedRow,
   TrainedRole,
 } from './hardening-result.js';
-import { drafterRoles } from './hardening-result.js';
 
 /** Where the drop may be as small as this, what it is divided by is noise, and so is the ratio. */
 const leastDrop = 0.01;
 /** Of a p-value that is called small. */
 const significance = 0.05;
 
-/** The drafters of the result are those before, hardened and, where there is a baseline, random, in this order. */
+/** `roles`: those of the result's drafters, in their order. */
 export function compareAudit(
   audit: HardeningAudit,
   { setup, drafters }: AuditResult,
-  seed: number,
+  { roles, seed }: { readonly roles: readonly DrafterRole[]; readonly seed: number },
 ): AuditComparison {
-  const [before, hardened, random] = drafters;
-  const pairs: readonly (readonly [TrainedRole, DrafterResult, DrafterRole, DrafterResult])[] = [
-    ...(before !== undefined && hardened !== undefined
-      ? [['hardened', hardened, 'before', before] as const]
-      : []),
-    ...(before !== undefined && random !== undefined ? [['random', random, 'before', before] as const] : []),
-    ...(hardened !== undefined && random !== undefined
-      ? [['hardened', hardened, 'random', random] as const]
-      : []),
-  ];
+  const byRole = new Map(
+    roles.flatMap((role, index) => (drafters[index] === undefined ? [] : [[role, drafters[index]]])),
+  );
   const { objective = '', steps = 0, suffixLength = 0 } = setup.options;
   return {
     ...{ audit, objective: String(objective), steps: Number(steps), suffixLength: Number(suffixLength) },
     prompts: Math.max(0, ...drafters.map(({ prompts }) => prompts.length)),
-    rows: drafters.map((drafter, index) => describeRow(drafterRoles[index]!, drafter)),
-    changes: pairs.map(([role, now, against, then]) =>
-      comparePrompts(role, against, pairPrompts(then, now), `hardening ${seed} ${role} ${against}`),
-    ),
+    rows: [...byRole].map(([role, drafter]) => describeRow(role, drafter)),
+    changes: comparedRoles.flatMap(([role, against]) => {
+      const [now, then] = [byRole.get(role), byRole.get(against)];
+      return now === undefined || then === undefined
+        ? []
+        : [comparePrompts(role, against, pairPrompts(then, now), `hardening ${seed} ${role} ${against}`)];
+    }),
   };
 }
+
+/** Each against the drafter before; then hardening against what it must beat. */
+const comparedRoles: readonly (readonly [TrainedRole, DrafterRole])[] = [
+  ['hardened', 'before'],
+  ...baselineNames.map((name) => [name, 'before'] as const),
+  ...baselineNames.map((name) => ['hardened', name] as const),
+];
 
 function describeRow(role: DrafterRole, { summary }: DrafterResult): HardenedRow {
   const lengthOf = (arm: string): Interval | null =>

@@ -4,14 +4,16 @@ import type { describeMachine } from '../measure/machine.js';
 import type { ExampleCounts } from './examples.js';
 import type { HardenRequest } from './harden-request.js';
 import type { HardeningAudit } from './hardening-settings.js';
+import { baselineNames } from './hardening-settings.js';
 
 export const hardeningResultVersion = 'mistletoe-hardening/1';
 
 /** In the order in which audits have them. */
-export const drafterRoles = ['before', 'hardened', 'random'] as const;
+export const drafterRoles = ['before', 'hardened', ...baselineNames] as const;
 export type DrafterRole = (typeof drafterRoles)[number];
-/** Those that the run trains: on suffixes that were searched, or on random ones. */
-export type TrainedRole = Exclude<DrafterRole, 'before'>;
+/** Those that the run trains: on suffixes that were searched, and the baselines. */
+export const trainedRoles = ['hardened', ...baselineNames] as const;
+export type TrainedRole = (typeof trainedRoles)[number];
 
 export interface HardeningResult {
   readonly schema: typeof hardeningResultVersion;
@@ -19,10 +21,10 @@ export interface HardeningResult {
   readonly target: ModelIdentity;
   readonly system: string;
   readonly from: ModelIdentity;
-  readonly request: Pick<HardenRequest, 'training' | 'hardening' | 'baseline' | 'data'>;
+  readonly request: Pick<HardenRequest, 'training' | 'hardening' | 'baselines' | 'data'>;
   readonly audit: Omit<HardenRequest['audit'], 'prompts'> & { readonly prompts: number };
   readonly texts: HardeningTexts;
-  /** [kind of suffixes][round] */
+  /** [kind of texts][round]; none of a baseline that was not asked for. */
   readonly rounds: Readonly<Record<TrainedRole, readonly RoundRecord[]>>;
   readonly audits: readonly AuditComparison[];
   readonly times: HardeningTimes;
@@ -44,13 +46,13 @@ export interface HardeningTimes {
 }
 
 export interface RoundRecord {
-  /** Prompts that were attacked, those of them that gave suffixes, and the suffixes. */
+  /** Prompts that were attacked or reworded, those of them that gave texts, and these texts. */
   readonly prompts: number;
   readonly found: number;
   readonly suffixes: number;
-  /** Of a search; 0 where suffixes are random. */
+  /** Of a search; 0 of a baseline. */
   readonly searchSteps: number;
-  /** Mean accepted length along clean answers under the suffixes found; null for random ones. */
+  /** Mean accepted length along clean answers under the suffixes found; null of a baseline. */
   readonly attackedLength: number | null;
   readonly updates: number;
   /** On clean held-out texts, before and after the round's training. */

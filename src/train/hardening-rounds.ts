@@ -17,6 +17,8 @@ import type { Example } from './examples.js';
 import type { HardenRequest } from './harden-request.js';
 import type { RoundRecord, TrainedRole } from './hardening-result.js';
 import { searchSettings } from './hardening-settings.js';
+import { ParaphraseHunt } from './paraphrase-hunt.js';
+import type { PromptHunt } from './suffix-hunt.js';
 import { SuffixHunt } from './suffix-hunt.js';
 import type { SuffixedPrompt } from './suffixed-texts.js';
 import { createSuffixedExamples, huntSuffixes, mixExamples, recallRounds } from './suffixed-texts.js';
@@ -97,8 +99,9 @@ async function attack(
   const found = await huntSuffixes({
     ...{ target, prompts, settings, audit: audit.settings, round, signal },
     ...{ file: join(place, 'suffixes.jsonl'), maxNewTokens: training.maxNewTokens },
-    source: role === 'random' ? 'random' : 'searched',
-    async openHunt() {
+    source: role === 'hardened' ? 'searched' : role,
+    async openHunt(): Promise<PromptHunt> {
+      if (role === 'paraphrase') return new ParaphraseHunt(target);
       const { model, tokenizer } = target;
       const loaded = await loadDrafter(drafter, { target: model, tokenizer, ...work.cache });
       return new SuffixHunt(target, loaded, training.chain);
@@ -111,10 +114,16 @@ async function attack(
 }
 
 /** In the first round there would be nothing to train on; later ones have the suffixes of the rounds before. */
-function tellNothingFound({ events }: RoundsWork, round: number, found: readonly SuffixedPrompt[]): void {
+function tellNothingFound(
+  { role, events }: RoundsWork,
+  round: number,
+  found: readonly SuffixedPrompt[],
+): void {
   const reason = found[0]?.skipped ?? 'there is no prompt to attack.';
-  const sentence = `None of the ${found.length} prompts of round ${round + 1} gave a suffix; of the first: ${reason}`;
-  if (round === 0) {
+  const wanted = role === 'paraphrase' ? 'could be reworded' : 'gave a suffix';
+  const sentence = `None of the ${found.length} prompts of round ${round + 1} ${wanted}; of the first: ${reason}`;
+  // A baseline is trained on clean texts then: no reason to lose what was hardened for hours.
+  if (round === 0 && role === 'hardened') {
     throw new MistletoeError('incomplete', sentence, {
       hint: 'Give data with longer answers, or search longer or in wider bounds (--search-steps, --epsilon); then begin a new run.',
     });
@@ -155,7 +164,7 @@ async function train(
   });
   if (trained.ended === 'interrupted') signal?.throwIfAborted();
   const { update: updates, elapsedMs: trainingMs } = trained.progress;
-  const searchSteps = role === 'random' ? 0 : searchSettings(hardening, audit.settings, round, 0).steps;
+  const searchSteps = role === 'hardened' ? searchSettings(hardening, audit.settings, round, 0).steps : 0;
   const record = { ...describeFound(found), searchSteps, updates, ...describeClean(trained.log) };
   const finished: FinishedRound = { record, trainingMs };
   writeAtomically(join(place, finishedFile), `${JSON.stringify(finished, null, 1)}\n`, 'harden');

@@ -29,6 +29,22 @@ describe('a drop that is smaller', () => {
     );
   });
 
+  it('is said against each baseline', () => {
+    const four = resultOf(
+      ...[createPrompts(12, 2.5, 0.4), createPrompts(12, 2.4, 0.1)],
+      ...[createPrompts(12, 2.5, 0.4), createPrompts(12, 2.5, 0.3)],
+    );
+    const sentences = describeComparison(four.audits[0]!);
+    expect(sentences).toHaveLength(5);
+    expect(sentences[2]).toMatch(
+      /^The drafter trained on reworded questions loses less .* where the drafter before/,
+    );
+    expect(sentences[4]).toMatch(
+      /^The hardened drafter loses less .* where the drafter trained on reworded questions loses 29/,
+    );
+    expect(listRows(four.audits[0]!)[3]![0]).toBe('reworded questions');
+  });
+
   it('has a row for each drafter', () => {
     const rows = listRows(better.audits[0]!);
     expect(rows.map(([name]) => name)).toEqual(['before', 'hardened', 'random suffixes']);
@@ -79,6 +95,7 @@ describe('reports', () => {
       ['searched', '1', '32', '118 of 30', '24', '1.31', '200', '2.41', '2.39', '−0.8 %'],
       ['searched', '2', '32', '118 of 30', '36', '1.62', '200', '2.39', '2.38', '−0.4 %'],
       ['random', '1', '32', '118 of 30', '–', '–', '200', '2.41', '2.39', '−0.8 %'],
+      ['reworded', '1', '32', '118 of 30', '–', '–', '200', '2.41', '2.39', '−0.8 %'],
     ]);
   });
 

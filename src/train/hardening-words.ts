@@ -18,12 +18,15 @@ import type {
   HardenedRow,
   HardeningResult,
   RoundRecord,
+  TrainedRole,
 } from './hardening-result.js';
+import { trainedRoles } from './hardening-result.js';
 
 export const roleNames: Readonly<Record<DrafterRole, string>> = {
   before: 'before',
   hardened: 'hardened',
   random: 'random suffixes',
+  paraphrase: 'reworded questions',
 };
 
 const absent = '–';
@@ -115,17 +118,10 @@ export function describeOutcome({ audits }: HardeningResult): string {
 
 /** All that an audit says, sentence by sentence. */
 export function describeComparison(comparison: AuditComparison): readonly string[] {
-  const found = [
-    findChange(comparison, 'hardened', 'before'),
-    findChange(comparison, 'random', 'before'),
-    findChange(comparison, 'hardened', 'random'),
-  ];
-  return found.flatMap((change) =>
-    change === undefined
-      ? []
-      : change.against === 'before'
-        ? [[describeDrop(change), describePrice(change)].join(' ').trimEnd()]
-        : [describeDrop(change)],
+  return comparison.changes.map((change) =>
+    change.against === 'before'
+      ? [describeDrop(change), describePrice(change)].join(' ').trimEnd()
+      : describeDrop(change),
   );
 }
 
@@ -133,6 +129,7 @@ const sides: Readonly<Record<DrafterRole, string>> = {
   before: 'the drafter before',
   hardened: 'the hardened drafter',
   random: 'the drafter trained on random suffixes',
+  paraphrase: 'the drafter trained on reworded questions',
 };
 const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 
@@ -176,12 +173,12 @@ export function describePrice(change: HardenedChange): string {
 }
 
 export const roundColumns: readonly string[] = [
-  ...['suffixes', 'round', 'attacked', 'found', 'steps', 'length found', 'updates'],
+  ...['texts', 'round', 'prompts', 'found', 'steps', 'length found', 'updates'],
   ...['clean before', 'clean after', 'change'],
 ];
 
 export const roundLegend =
-  'attacked: prompts of the data; found: suffixes inside the bounds, of how many prompts; length found: accepted length under them; clean: on held-out texts';
+  'texts: suffixes that were searched or drawn, or reworded questions; prompts: of the data; found: texts, of how many prompts; length found: accepted length under them; clean: on held-out texts';
 
 /** The cells of each round. */
 export function listRounds({ rounds }: HardeningResult): readonly (readonly string[])[] {
@@ -195,8 +192,10 @@ export function listRounds({ rounds }: HardeningResult): readonly (readonly stri
       ...[String(record.updates), acceptedLengthText(cleanBefore), acceptedLengthText(cleanAfter), change],
     ];
   };
-  return [
-    ...rounds.hardened.map((record, index) => cells('searched', record, index)),
-    ...rounds.random.map((record, index) => cells('random', record, index)),
-  ];
+  const names: Readonly<Record<TrainedRole, string>> = {
+    ...{ hardened: 'searched', random: 'random', paraphrase: 'reworded' },
+  };
+  return trainedRoles.flatMap((role) =>
+    rounds[role].map((record, index) => cells(names[role], record, index)),
+  );
 }

@@ -23,9 +23,10 @@ import { createRandom } from '../core/random.js';
 import type { Target } from '../decode/target.js';
 import type { Drafter } from '../draft/drafter.js';
 import type { Prompt } from '../text/prompt-set.js';
+import type { Baseline } from './hardening-settings.js';
 
-/** Random ones are the baseline. */
-export type SuffixSource = 'searched' | 'random';
+/** Searched, or a baseline. */
+export type SuffixSource = 'searched' | Baseline;
 
 export interface HuntOptions {
   /** Objective and suffix length change from prompt to prompt. */
@@ -48,7 +49,13 @@ export interface HuntedPrompt {
   readonly lengths: readonly (number | null)[];
 }
 
-export class SuffixHunt {
+/** Where the texts of a round come from, prompt by prompt. */
+export interface PromptHunt {
+  hunt(prompt: Prompt, options: HuntOptions): Promise<HuntedPrompt>;
+  dispose(): Promise<void>;
+}
+
+export class SuffixHunt implements PromptHunt {
   private readonly allowed = new Map<boolean, Int32Array>(); // [allowNonAscii]
   private readonly programs = new Map<string, SearchPrograms>(); // [objective and length]
   private readonly passRows: PassRows;

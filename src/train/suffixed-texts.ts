@@ -14,7 +14,7 @@ import type { Prompt } from '../text/prompt-set.js';
 import type { Example } from './examples.js';
 import type { HardeningSettings } from './hardening-settings.js';
 import { searchSettings } from './hardening-settings.js';
-import type { SuffixHunt, SuffixSource } from './suffix-hunt.js';
+import type { PromptHunt, SuffixSource } from './suffix-hunt.js';
 
 const ids = z.array(z.int().nonnegative());
 const lineSchema = z.strictObject({
@@ -31,7 +31,7 @@ export type SuffixedPrompt = z.infer<typeof lineSchema>;
 export interface HuntRound {
   readonly target: Target;
   /** Asked for once, and only where something is left to do. */
-  readonly openHunt: () => Promise<SuffixHunt>;
+  readonly openHunt: () => Promise<PromptHunt>;
   readonly prompts: readonly Prompt[];
   readonly settings: HardeningSettings;
   /** Of the audits at the end: searches understand prompts as they do. */
@@ -59,7 +59,7 @@ export async function huntSuffixes(work: HuntRound): Promise<readonly SuffixedPr
   return found;
 }
 
-async function huntRest(work: HuntRound, hunt: SuffixHunt, found: SuffixedPrompt[]): Promise<void> {
+async function huntRest(work: HuntRound, hunt: PromptHunt, found: SuffixedPrompt[]): Promise<void> {
   const { prompts, settings, round, file, signal } = work;
   for (let place = found.length; place < prompts.length; place++) {
     signal?.throwIfAborted();

@@ -167,6 +167,27 @@ describe('other runs', () => {
     for (const { audit } of audits) expect(page).toContain(`href="audits/${audit}/report.html"`);
   }, 120_000);
 
+  it('train on reworded questions, too, or on them alone', async () => {
+    const folder = models.freshFolder();
+    const words = [...begin(folder), '--rounds', '1', '--prompts-per-round', '2', '--progress', 'plain'];
+    const { code, out, err } = await harden([...words, '--baseline', 'paraphrase,random']);
+    expect(code).toBe(0);
+    expect(err).toMatch(/ and as many with random suffixes and as many with reworded questions, run folder/);
+    expect(err).toMatch(/reworded questions, round 1\/1, search: 2\/2 .* 2 questions/);
+    const { audits, rounds, request } = readResult(folder);
+    expect(request.baselines).toEqual(['random', 'paraphrase']);
+    expect(audits[0]!.rows.map(({ role }) => role)).toEqual(['before', 'hardened', 'random', 'paraphrase']);
+    expect(rounds.paraphrase).toMatchObject([
+      { prompts: 2, found: 2, suffixes: 4, searchSteps: 0, updates: 4 },
+    ]);
+    expect(out).toMatch(/\nreworded questions +\d/);
+    const weights = ['hardened', 'random', 'paraphrase'].map((role) => readWeights(folder, role, 1));
+    expect(new Set(weights.map((bytes) => bytes.toString('base64'))).size).toBe(3);
+    const alone = await harden([...begin(models.freshFolder()), ...small, '--baseline', 'paraphrase']);
+    expect(alone.code).toBe(0);
+    expect(alone.out).toMatch(/\nhardened .*\nreworded questions /);
+  }, 120_000);
+
   it.each(['Medusa, torch file', 'Hydra, one layer', 'EAGLE-3 with d2t'])(
     'harden %s',
     async (variant) => {
@@ -316,6 +337,11 @@ describe('refusals', () => {
       'an unknown objective',
       () => [...begin(fresh()), '--objective', 'speed'],
       /--objective .* allowed choices/,
+    ],
+    [
+      'an unknown baseline',
+      () => [...begin(fresh()), '--baseline', 'random,noise'],
+      /--baseline .* expected some of random, paraphrase, or none/i,
     ],
     ['a share beyond 1', () => [...begin(fresh()), '--suffixed-share', '2'], /a number from 0 to 1/],
     [

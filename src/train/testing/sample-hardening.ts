@@ -5,7 +5,7 @@ import { createSampleAudit } from '../../report/testing/sample-audit.js';
 import type { HardeningAudit } from '../hardening-settings.js';
 import { compareAudit } from '../hardening-comparison.js';
 import type { HardeningResult, RoundRecord } from '../hardening-result.js';
-import { hardeningResultVersion } from '../hardening-result.js';
+import { drafterRoles, hardeningResultVersion } from '../hardening-result.js';
 import { hardeningDefaults } from '../hardening-settings.js';
 import { presets } from '../../audit/settings.js';
 import { defaultSettings } from '../settings.js';
@@ -44,9 +44,9 @@ export function createDrafterResult(drafter: string, given: readonly SamplePromp
   return { drafter, prompts, summary: summariseDrafter(prompts, 1) };
 }
 
-/** Drafters in the order before, hardened, random. */
+/** Drafters in the order of their roles: before, hardened, random, paraphrase. */
 export function createAuditResult(drafters: readonly (readonly SamplePrompt[])[]): AuditResult {
-  const names = ['eagle3', 'eagle3-hardened', 'eagle3-random'];
+  const names = ['eagle3', 'eagle3-hardened', 'eagle3-random', 'eagle3-paraphrase'];
   return {
     ...{ ...sample, transfer: null, universal: [] },
     setup: { ...sample.setup, options: { ...sample.setup.options, ...presets.standard } },
@@ -83,7 +83,7 @@ export function createHardeningResult(
     target: { name: 'target', parameterCount: 12_460_000, sha256: 'cd'.repeat(32) },
     from: { name: 'eagle3', ...identity },
     request: {
-      ...{ training, hardening: hardeningDefaults, baseline: true },
+      ...{ training, hardening: hardeningDefaults, baselines: ['random', 'paraphrase'] },
       data: { file: '/data/questions.jsonl', sha256: 'ef'.repeat(32) },
     },
     audit: {
@@ -97,8 +97,9 @@ export function createHardeningResult(
         { ...round, searchSteps: 36, attackedLength: 1.62, cleanBefore: 2.39, cleanAfter: 2.38 },
       ],
       random: [{ ...round, searchSteps: 0, attackedLength: null }],
+      paraphrase: [{ ...round, searchSteps: 0, attackedLength: null }],
     },
-    audits: audits.map(([name, result]) => compareAudit(name, result, 0)),
+    audits: audits.map(([name, result]) => compareAudit(name, result, { roles: drafterRoles, seed: 0 })),
     times: { searchMs: 940_000, trainingMs: 610_000, auditMs: 2_400_000 },
     device: 'CPU',
     machine: {
