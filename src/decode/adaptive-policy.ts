@@ -102,6 +102,7 @@ export function createAdaptivePolicy(
 
   return {
     chainLengths: choices.flatMap(({ chainLength }) => (chainLength > 0 ? [chainLength] : [])),
+    trees: choices.flatMap(({ policy }) => (policy?.kind === 'dynamic' ? [policy] : [])),
     choose(): Decision {
       step += 1;
       const before = current;

@@ -38,6 +38,14 @@ export function countPasses(inner: DraftSession, { parameterCount }: Drafter): C
             return inner.draftChain!(length);
           },
         }),
+    ...(inner.draftTree === undefined
+      ? {}
+      : {
+          draftTree: (size) => {
+            passes += perLevel * (size.depth + 1);
+            return inner.draftTree!(size);
+          },
+        }),
   };
   return {
     session,

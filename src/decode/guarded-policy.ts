@@ -146,6 +146,7 @@ export function createGuardedPolicy(ladder: readonly Rung[], options: GuardedOpt
 
   return {
     chainLengths: ladder.flatMap(({ policy }) => (policy.kind === 'chain' ? [policy.length] : [])),
+    trees: ladder.flatMap(({ policy }) => (policy.kind === 'dynamic' ? [policy] : [])),
     begin(promptMs) {
       readMs = promptMs;
     },

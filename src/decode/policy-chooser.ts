@@ -1,11 +1,14 @@
 /** Who decides how much is drafted at each step of a request, and what it hears of the steps. */
 import type { ResolvedPolicy } from '../draft/grow-tree.js';
+import type { DynamicPolicy } from '../draft/policy.js';
 import type { StepRecord } from './acceptance.js';
 
 /** Decides how much to draft, step by step; a fixed policy always says the same. */
 export interface PolicyChooser {
   /** Lengths of the chains that it may ask for. */
   readonly chainLengths: readonly number[];
+  /** Dynamic trees that it may ask for. */
+  readonly trees?: readonly DynamicPolicy[];
   /** Hears what reading the prompt took, behind its first choice. */
   begin?(promptMs: number): void;
   choose(): DraftChoice;
@@ -29,6 +32,7 @@ export interface StepOutcome extends StepRecord {
 
 export const always = (policy: ResolvedPolicy): PolicyChooser => ({
   chainLengths: policy.kind === 'chain' ? [policy.length] : [],
+  trees: policy.kind === 'dynamic' ? [policy] : [],
   choose: () => ({ policy }),
   learn: () => undefined,
 });

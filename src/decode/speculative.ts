@@ -5,6 +5,7 @@
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { createRandom } from '../core/random.js';
 import type { Drafter, DraftSession } from '../draft/drafter.js';
+import { isGrownAtOnce } from '../draft/dynamic-tree.js';
 import { growTree } from '../draft/grow-tree.js';
 import { chainTree } from '../draft/token-tree.js';
 import type { CausalModel } from '../model/causal-model.js';
@@ -108,7 +109,7 @@ async function speculate(
   let session: DraftSession | undefined = counted.session;
   let targetPasses = 0;
   const chains = sampling.temperature === 0 ? policy.chainLengths : [];
-  await Promise.all([model.prepare(taps), drafter.prepare(chains)]);
+  await Promise.all([model.prepare(taps), drafter.prepare(chains, policy.trees?.filter(isGrownAtOnce))]);
 
   const startMs = performance.now();
   let root = 0;

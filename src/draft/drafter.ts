@@ -13,6 +13,7 @@ import type { KvCache } from '../model/kv-cache.js';
 import type { Meeting } from '../model/meeting.js';
 import type { RotaryTable } from '../model/rotary.js';
 import type { DraftScores, ScoreDetail } from './scores.js';
+import type { TreeLevel, TreeSize } from './tree-program.js';
 
 export interface Drafter {
   /** The name of its DraftSystem. */
@@ -29,8 +30,8 @@ export interface Drafter {
   readonly taps: readonly number[];
   /** Parameters of the drafter alone, without what it borrows from the target. */
   readonly parameterCount: number;
-  /** Compiles its programs ahead of the first draft, and those of chains of the given lengths. */
-  prepare(chains?: readonly number[]): Promise<void>;
+  /** Compiles its programs ahead of the first draft, and those of chains of the given lengths and of dynamic trees. */
+  prepare(chains?: readonly number[], trees?: readonly TreeSize[]): Promise<void>;
   /** `meeting`: where its passes may be joined with those of other sequences; alone unless given. */
   startSession(meeting?: Meeting): DraftSession;
   /** The same drafter as a graph, for gradients and for scoring many candidates at once; undefined where there is none. */
@@ -57,6 +58,8 @@ export interface DraftSession {
    * one call instead of many; shorter where it has no more to propose. Optional; after it, only observe may follow.
    */
   draftChain?(length: number): Promise<readonly number[]>;
+  /** The levels of a dynamic tree behind the root, drafted in one program: what expanding them one by one gives. */
+  draftTree?(size: TreeSize): Promise<readonly TreeLevel[]>;
   /** Gives back what it holds. Nothing may be asked any more. */
   close(): void;
 }

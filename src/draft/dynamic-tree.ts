@@ -8,6 +8,10 @@ import type { DraftSession } from './drafter.js';
 import type { DynamicPolicy } from './policy.js';
 import { detailFor } from './scores.js';
 import type { TokenTree } from './token-tree.js';
+import type { TreeLevel, TreeSize } from './tree-program.js';
+
+/** Whether one program grows it, where the drafter has such: with more rounds, programs become too large. */
+export const isGrownAtOnce = ({ depth }: TreeSize): boolean => depth <= 12;
 
 export interface DynamicStart {
   readonly root: number;
@@ -23,18 +27,37 @@ export async function growDynamicTree(
   const draft = new Draft(root);
   const scores: number[] = [0]; // [node] the drafter's log-probability of the whole path
   let frontier = [0];
+  const isAtOnce = isGrownAtOnce({ depth, topK }) && depthLimit > 0;
+  const levels = isAtOnce ? await session.draftTree?.({ depth, topK }) : undefined;
   for (let level = 0; level <= depth && level < depthLimit; level++) {
+    const known = levels?.[level];
+    const { children, chosen } =
+      known === undefined ? await expandLevel() : placeChildren(known, known.tokens.length / frontier.length);
+    frontier = Array.from(chosen, (index) => children[index]!);
+  }
+
+  async function expandLevel() {
     const expanded = await session.expand(draft, frontier, detailFor(topK));
     const children = frontier.flatMap((parent, row) => {
       const best = expanded.top(row, topK);
       return Array.from(best.tokens, (token, rank) => {
-        scores.push(scores[parent]! + best.logProbabilities[rank]!);
+        // As float32, in which programs add them up.
+        scores.push(Math.fround(scores[parent]! + best.logProbabilities[rank]!));
         return draft.add(token, parent);
       });
     });
     const childScores = Float64Array.from(children, (child) => scores[child]!);
-    frontier = Array.from(topIndices(childScores, topK), (index) => children[index]!);
+    return { children, chosen: topIndices(childScores, topK) };
   }
+
+  function placeChildren({ tokens, scores: known, chosen }: TreeLevel, each: number) {
+    const children = Array.from(tokens, (token, child) => {
+      scores.push(known[child]!);
+      return draft.add(token, frontier[Math.floor(child / each)]!);
+    });
+    return { children, chosen };
+  }
+
   // A child never scores above its parent and comes after it, so the best nodes, ties to the earlier, are connected.
   const candidates = Float64Array.from(scores.slice(1));
   const kept = Array.from(

@@ -16,6 +16,8 @@ import type { EagleHead, EaglePrograms } from './eagle-session.js';
 import { buildEagleGraph, readEaglePrefix, startEagleSession } from './eagle-session.js';
 import { buildEagleChain } from './eagle-chain.js';
 import { draftEagleLogits } from './eagle-teacher.js';
+import { buildEagleTree } from './eagle-tree.js';
+import { createTreeCompiler } from './tree-program.js';
 
 export interface LoadedHead extends Pick<Drafter, 'system' | 'name' | 'reads' | 'taps' | 'parameterCount'> {
   readonly head: EagleHead;
@@ -49,14 +51,19 @@ export function createEagleDrafter({ head, weights, ...described }: LoadedHead):
     verified: compile('verified'),
     drafted: compile('drafted'),
     chain: createChainCompiler(target.runtime, stores, (length) => buildEagleChain(head, length)),
+    tree: createTreeCompiler(target.runtime, stores, (size) => buildEagleTree(head, size)),
   };
   return {
     ...described,
     maximumDepth: Infinity,
     vocabularySize: vocabularies.draftSize,
-    async prepare(chains = []) {
-      const { verified, drafted, chain } = programs;
-      await Promise.all([verified(), drafted(), ...chains.map((length) => chain(length))]);
+    async prepare(chains = [], trees = []) {
+      const { verified, drafted, chain, tree } = programs;
+      await Promise.all([
+        ...[verified(), drafted()],
+        ...chains.map((length) => chain(length)),
+        ...trees.map((size) => tree(size)),
+      ]);
     },
     startSession: (meeting = alone) => startEagleSession(head, programs, meeting),
     graph: {

@@ -30,6 +30,8 @@ import type { DraftSession, VerifiedTokens } from './drafter.js';
 import { chainInputs, chainNames, readChain } from './chain-program.js';
 import type { Vocabularies } from './scores.js';
 import { readScores, scoreNames, scoreOutputs } from './scores.js';
+import type { TreeSize } from './tree-program.js';
+import { readTree, treeInputs, treeNames } from './tree-program.js';
 
 /** One autoregressive step of the head as a graph. */
 export interface EagleStep {
@@ -75,6 +77,7 @@ export interface EaglePrograms {
   readonly verified: () => Promise<LaneProgram>;
   readonly drafted: () => Promise<LaneProgram>;
   readonly chain: (length: number) => Promise<LaneProgram>;
+  readonly tree: (size: TreeSize) => Promise<LaneProgram>;
 }
 
 function createMemory(head: EagleHead, cache: KvCache, meeting: Meeting): DraftMemory {
@@ -153,6 +156,17 @@ export function startEagleSession(head: EagleHead, programs: EaglePrograms, meet
         return memory.run(program, chainInputs(inputs, head.rotary, start, length), [...chainNames, 'rows']);
       });
       return readChain(outputs);
+    },
+    async draftTree(size) {
+      const program = await programs.tree(size);
+      const outputs = await memory.read(await programs.verified(), [], (inputs, count) => {
+        const start = memory.attention.verifiedLength + count;
+        return memory.run(program, treeInputs(inputs, head.rotary, start, size), [
+          ...treeNames(size),
+          'rows',
+        ]);
+      });
+      return readTree(outputs, size);
     },
     close() {
       memory.close();

@@ -35,6 +35,7 @@ import { chainInputs, chainNames, createChainCompiler, readChain } from './chain
 import { countParameters } from './checks.js';
 import { DraftMemory } from './draft-memory.js';
 import { buildDraftModelChain } from './draft-model-chain.js';
+import { buildDraftModelTree } from './draft-model-tree.js';
 import type {
   DraftedLogits,
   Drafter,
@@ -48,6 +49,8 @@ import type { Vocabularies } from './scores.js';
 import { readScores, scoreNames, scoreOutputs } from './scores.js';
 import type { TokenizerPair } from './shared-vocabulary.js';
 import { requireSameVocabulary, shareVocabulary } from './shared-vocabulary.js';
+import type { TreeSize } from './tree-program.js';
+import { createTreeCompiler, readTree, treeInputs, treeNames } from './tree-program.js';
 
 export async function loadDraftModel(
   checkpoint: Checkpoint,
@@ -78,6 +81,7 @@ class DraftModel implements Drafter {
   private readonly reach: number;
   private readonly compile: () => Promise<LaneProgram>;
   private readonly compileChain: (length: number) => Promise<LaneProgram>;
+  private readonly compileTree: (size: TreeSize) => Promise<LaneProgram>;
 
   constructor(
     private readonly model: CausalModel,
@@ -93,6 +97,9 @@ class DraftModel implements Drafter {
     this.compile = lazily(() => compileLanes(model.runtime, 'draft', this.buildGraph(), [model.weights]));
     this.compileChain = createChainCompiler(model.runtime, [model.weights], (length) =>
       buildDraftModelChain(model, (features) => this.project(features), length),
+    );
+    this.compileTree = createTreeCompiler(model.runtime, [model.weights], (size) =>
+      buildDraftModelTree(model, (features) => this.project(features), size),
     );
     this.graph = {
       weights: [model.weights],
@@ -131,8 +138,12 @@ class DraftModel implements Drafter {
     return { logits, rows: decoded.rows };
   }
 
-  async prepare(chains: readonly number[] = []): Promise<void> {
-    await Promise.all([this.compile(), ...chains.map((length) => this.compileChain(length))]);
+  async prepare(chains: readonly number[] = [], trees: readonly TreeSize[] = []): Promise<void> {
+    await Promise.all([
+      this.compile(),
+      ...chains.map((length) => this.compileChain(length)),
+      ...trees.map((size) => this.compileTree(size)),
+    ]);
   }
 
   private buildGraph(): NamedTensors {
@@ -207,6 +218,16 @@ class DraftModel implements Drafter {
           return memory.run(program, whole, [...chainNames, 'rows']);
         });
         return readChain(outputs);
+      },
+      draftTree: async (size) => {
+        requireKnown();
+        const program = await this.compileTree(size);
+        const outputs = await memory.read(await compile(), [], (inputs, count) => {
+          const start = memory.attention.verifiedLength + count;
+          const whole = treeInputs(inputs, this.model.rotary, start, size);
+          return memory.run(program, whole, [...treeNames(size), 'rows']);
+        });
+        return readTree(outputs, size);
       },
       close() {
         memory.close();

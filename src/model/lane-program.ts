@@ -47,6 +47,14 @@ export type Stage = 'draft' | 'verify';
 /** Outputs that nobody but programs reads again: they stay with the runtime. */
 const staying: ReadonlySet<string> = new Set(['rows', 'features', 'taps']);
 
+/** Inputs that are more than rows side by side. */
+const merging: ReadonlyMap<string, typeof mergeRows> = new Map([
+  ['mask', mergeMasks],
+  ['chainMask', mergeMasks],
+  ['select', mergeSelections],
+  ['treePlaces', mergeSelections],
+]);
+
 export class LaneProgram {
   /** [output] its axis of lanes, and the input that has as many rows; none where the number is fixed. */
   private readonly outputs: ReadonlyMap<string, { readonly axis: number; readonly like: string | undefined }>;
@@ -121,12 +129,7 @@ export class LaneProgram {
         merged[name] = mergeBuffers(values, places, this.runtime);
         continue;
       }
-      const merge =
-        name === 'mask' || name === 'chainMask'
-          ? mergeMasks
-          : name === 'select'
-            ? mergeSelections
-            : mergeRows;
+      const merge = merging.get(name) ?? mergeRows;
       merged[name] = merge(values as readonly TensorValue[], places);
     }
     return merged;

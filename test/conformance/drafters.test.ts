@@ -1,6 +1,7 @@
 /** One suite for every drafter in every layout: whatever it drafts and however, the answer is the target's own. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openCheckpoint } from '../../src/checkpoint/open-checkpoint.js';
+import { createRandom } from '../../src/core/random.js';
 import type { FinishReason } from '../../src/decode/answer.js';
 import type { Generation, GenerationRequest } from '../../src/decode/plain.js';
 import { decodePlain } from '../../src/decode/plain.js';
@@ -9,9 +10,13 @@ import type { SpeculativeGeneration } from '../../src/decode/speculative.js';
 import { always } from '../../src/decode/policy-chooser.js';
 import { decodeSpeculative } from '../../src/decode/speculative.js';
 import type { Drafter, DraftSession } from '../../src/draft/drafter.js';
+import { growTree } from '../../src/draft/grow-tree.js';
+import type { DynamicPolicy } from '../../src/draft/policy.js';
 import { recogniseCheckpoint } from '../../src/draft/systems.js';
+import { createInterpreter } from '../../src/runtime/interpreter/interpreter.js';
 import { tiny } from '../support/tiny-checkpoints.js';
 import { drafterVariants, ngramVariant } from '../support/tiny-drafters.js';
+import type { TokenTree } from '../../src/draft/token-tree.js';
 import type { TinyPair } from '../support/tiny-pair.js';
 import { randomTokens, resolveText, TinyModels } from '../support/tiny-pair.js';
 
@@ -175,6 +180,38 @@ describe.each([...drafterVariants, ngramVariant])('$name', (variant) => {
       expect(one.drafterPasses).toBe(many.drafterPasses);
     }
   });
+
+  it('drafts a dynamic tree in one program as it does level by level', async () => {
+    const { target, drafter } = pair;
+    const hasProgram = drafter.startSession().draftTree !== undefined;
+    expect(hasProgram).toBe(['speculative-sampling', 'eagle', 'eagle3'].includes(drafter.system));
+    if (!hasProgram) return;
+    for (const text of ['dynamic:12,1,3', 'dynamic:30,2,4', 'dynamic:40,4,6', 'dynamic:30,3,12']) {
+      const policy = resolveText(text, drafter);
+      const trees = await Promise.all(
+        [drafter, withoutShortcuts(drafter)].map(async (each) => {
+          const session = each.startSession();
+          const grown: TokenTree[] = [];
+          const cache = target.createCache();
+          for (const length of [7, 1, 3]) {
+            const tokens = Int32Array.from(randomTokens(`${text} ${length}`, length, vocabularySize));
+            const want = drafter.reads === 'tokens' ? [] : [drafter.reads];
+            const result = await target.forward({ tokens, cache, want, taps: drafter.taps });
+            cache.appendAll(result.rows, length);
+            const states = drafter.reads === 'tokens' ? undefined : result[drafter.reads];
+            session.observe({ tokens, states, next: length });
+            const depthLimit = length === 1 ? 2 : Infinity;
+            const request = { root: length, policy, random: createRandom(0), depthLimit };
+            grown.push(await growTree(session, { ...request, sampling: { temperature: 0 } }));
+          }
+          session.close();
+          return grown;
+        }),
+      );
+      expect(trees[0]).toEqual(trees[1]);
+      expect(trees[0]![0]!.tokens.length).toBe((policy as DynamicPolicy).total);
+    }
+  });
 });
 
 /** The same drafter with sessions that do no more than they must. */
@@ -196,6 +233,24 @@ function withoutShortcuts(drafter: Drafter): Drafter {
   };
   return Object.create(drafter, { startSession: { value: startSession } }) as Drafter;
 }
+
+describe('a dynamic tree in the interpreter', () => {
+  it('is the one of ONNX Runtime', async () => {
+    const interpreted = new TinyModels(tiny, createInterpreter());
+    const variant = drafterVariants.find(({ name }) => name === 'EAGLE-3 with d2t')!;
+    const folder = variant.write(models.freshFolder(), tiny);
+    const steps = [];
+    for (const each of [models, interpreted]) {
+      const { target, drafter } = await each.load(folder);
+      const request = { promptIds: [4, 8, 15], maxNewTokens: 8, stopIds: [], ...greedy };
+      const policy = always(resolveText('dynamic:12,2,3', drafter));
+      const { tokenIds, acceptance } = await decodeSpeculative(target, drafter, { ...request, policy });
+      steps.push({ tokenIds, acceptance });
+    }
+    expect(steps[1]).toEqual(steps[0]);
+    await interpreted.dispose();
+  });
+});
 
 describe('a draft model equal to its target', () => {
   it('has every draft accepted', async () => {
