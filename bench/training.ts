@@ -1,0 +1,186 @@
+/**
+ * What training reaches on the bundled target: an EAGLE-3 head and a draft model from fresh weights, on the questions of
+ * shared/data that the target answers itself, and the bundled ones continued; then the accepted length of all of them
+ * on HumanEval and GSM8K, beside the bundled drafter of the same system, prompt by prompt. Runs lie under out/training:
+ * a stopped one goes on, a finished one is only read. Other settings want another --name.
+ * Run: npm run bench:training [-- --systems eagle3,speculative-sampling --per-set 40 --threads 2 --name usual
+ *   --answers RUN --data FILE]
+ */
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { configFile } from '../src/audit/run-units.js';
+import { bundledDrafterFolder } from '../src/decode/bundled-drafters.js';
+import { bundledTarget, packageRoot } from '../src/decode/bundled-models.js';
+import { generateSpeculatively } from '../src/decode/speculative-text.js';
+import type { Target } from '../src/decode/target.js';
+import { openTarget } from '../src/decode/target.js';
+import { loadDrafter } from '../src/draft/load-drafter.js';
+import type { Interval, RequestCounts } from '../src/measure/bootstrap.js';
+import { bootstrapInterval } from '../src/measure/bootstrap.js';
+import { describeMachine } from '../src/measure/machine.js';
+import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
+import { loadPrompts } from '../src/text/prompt-set.js';
+import type { TrainSettings } from '../src/train/settings.js';
+import { createTrainRequest } from '../src/train/train-request.js';
+import { resumeTraining, startTraining } from '../src/train/train-run.js';
+import { writeTrainingReports } from '../src/train/training-report.js';
+import type { TrainingResult } from '../src/train/training-result.js';
+import { printTable } from './stopwatch.js';
+
+const shared = join(packageRoot, '../shared/data');
+const { values: given } = parseArgs({
+  options: {
+    systems: { type: 'string', default: 'eagle3,speculative-sampling' },
+    'per-set': { type: 'string', default: '40' },
+    threads: { type: 'string', default: '2' },
+    name: { type: 'string', default: 'usual' },
+    answers: { type: 'string' },
+    data: { type: 'string', default: join(shared, 'train.jsonl') },
+  },
+});
+const threads = Number(given.threads);
+const chain = 4;
+const maxNewTokens = 128;
+const sets = ['humaneval', 'gsm8k'] as const;
+
+/** What an hour on two cores has room for: prompts are computed anyway, so that learning them costs nothing; and a tenth of the rate for weights that are trained already. */
+const fresh: Record<string, Partial<TrainSettings>> = {
+  eagle3: { steps: 2000, batchTokens: 1024, rate: 1.5e-3, learn: 'all', keepStates: 8e9 },
+  'speculative-sampling': { steps: 4000, batchTokens: 1024, rate: 2e-3, keepStates: 8e9 },
+};
+const continued: Partial<TrainSettings> = { steps: 400, batchTokens: 1024, rate: 1e-4 };
+const bundled: Record<string, 'eagle3' | 'sps'> = { eagle3: 'eagle3', 'speculative-sampling': 'sps' };
+
+const folder = join(packageRoot, 'out/training', given.name);
+const { processor, architecture } = describeMachine();
+console.log(`${processor} (${architecture}), ${threads} threads\n`);
+const runs: { readonly system: string; readonly run: string; readonly result: TrainingResult }[] = [];
+let answers = given.answers;
+for (const system of given.systems.split(',')) {
+  const first = join(folder, system);
+  const begin = { data: given.data, threads, device: 'cpu' } as const;
+  const plans = {
+    'fresh weights': { place: first, plan: { ...begin, system, settings: fresh[system]! } },
+    'bundled, continued': {
+      place: `${first}-continued`,
+      plan: { ...begin, from: bundledDrafterFolder(bundled[system]!), settings: continued },
+    },
+  };
+  for (const [run, { place, plan }] of Object.entries(plans)) {
+    runs.push({ system, run, result: await train(place, { ...plan, answers }) });
+    answers ??= place;
+  }
+}
+printRuns();
+await printLengths();
+
+async function train(place: string, plan: Parameters<typeof createTrainRequest>[0]): Promise<TrainingResult> {
+  const finished = join(place, 'result.json');
+  if (existsSync(finished)) return JSON.parse(readFileSync(finished, 'utf8')) as TrainingResult;
+  const began = performance.now();
+  const events = {
+    onLine(line: TrainingResult['log'][number]) {
+      if (line.kind === 'length')
+        process.stderr.write(`${place}: ${line.length.toFixed(3)} after ${line.update}\n`);
+    },
+  };
+  const outcome = existsSync(join(place, configFile))
+    ? await resumeTraining(place, { events })
+    : await startTraining(place, await createTrainRequest(plan), { events });
+  if (outcome.status === 'interrupted') throw new Error('The run was interrupted.');
+  await writeTrainingReports(place, outcome.result);
+  const minutes = (performance.now() - began) / 60_000;
+  process.stderr.write(`${place}: ${minutes.toFixed(1)} minutes with answers, in this start\n`);
+  return outcome.result;
+}
+
+function printRuns(): void {
+  const minutes = (ms: number): string => (ms / 60_000).toFixed(1);
+  printTable([
+    ['drafter', 'weights', 'updates', 'minutes of training', 'loss, first and last tenth', 'held-out length'],
+    ...runs.map(({ system, run, result }) => {
+      const losses = result.log.flatMap((line) => (line.kind === 'update' ? [line.loss] : []));
+      const tenth = Math.max(1, Math.floor(losses.length / 10));
+      const [begin, end] = [losses.slice(0, tenth), losses.slice(-tenth)].map(mean);
+      const { first, last } = result.lengths!;
+      return [
+        ...[system, run, String(result.updates), minutes(result.elapsedMs)],
+        ...[
+          `${begin!.toFixed(2)} to ${end!.toFixed(2)}`,
+          `${first.length.toFixed(2)} to ${last.length.toFixed(2)}`,
+        ],
+      ];
+    }),
+  ]);
+  console.log('');
+}
+
+async function printLengths(): Promise<void> {
+  const runtime = createOnnxRuntime({ threads });
+  const target = await openTarget(bundledTarget, { runtime });
+  const rows = [['drafter', 'weights', ...sets.flatMap((set) => [set, 'of the bundled one'])]];
+  for (const system of given.systems.split(',')) {
+    const place = join(folder, system);
+    const weights = {
+      bundled: bundledDrafterFolder(bundled[system]!),
+      'fresh weights': join(place, 'best'),
+      'bundled, continued': join(`${place}-continued`, 'last'),
+    };
+    const before = await measure(target, weights.bundled);
+    for (const [run, drafter] of Object.entries(weights)) {
+      const now = run === 'bundled' ? before : await measure(target, drafter);
+      const cells = sets.flatMap((set) => [
+        lengthOf(now[set]!).toFixed(2),
+        show(ratio(now[set]!, before[set]!)),
+      ]);
+      rows.push([system, run, ...cells]);
+    }
+  }
+  await runtime.dispose();
+  console.log(
+    `Accepted length, chain:${chain}, greedy, first ${given['per-set']} prompts of a set, ${maxNewTokens} tokens; ratios with 95 % intervals from resampled prompts\n`,
+  );
+  printTable(rows);
+}
+
+/** [set] -> [prompt] */
+async function measure(target: Target, drafterFolder: string): Promise<Record<string, RequestCounts[]>> {
+  const { model, tokenizer } = target;
+  const drafter = await loadDrafter(drafterFolder, { target: model, tokenizer });
+  const counts: Record<string, RequestCounts[]> = {};
+  for (const set of sets) {
+    const prompts = await loadPrompts(set, { folder: shared });
+    const found: RequestCounts[] = [];
+    for (const { text } of prompts.slice(0, Number(given['per-set']))) {
+      const options = { maxNewTokens, policy: `chain:${chain}` };
+      const { acceptance } = await generateSpeculatively(target, drafter, text, options);
+      found.push({ accepted: acceptance.accepted, steps: acceptance.steps });
+    }
+    counts[set] = found;
+  }
+  return counts;
+}
+
+function lengthOf(requests: readonly RequestCounts[]): number {
+  const total = (name: keyof RequestCounts): number =>
+    requests.reduce((sum, request) => sum + request[name], 0);
+  return 1 + total('accepted') / total('steps');
+}
+
+/** Of the two pooled lengths, prompts resampled in pairs. */
+function ratio(now: readonly RequestCounts[], before: readonly RequestCounts[]): Interval {
+  const pairs = now.map((request, index) => [request, before[index]!] as const);
+  const statistic = (chosen: readonly (typeof pairs)[number][]): number =>
+    lengthOf(chosen.map(([request]) => request)) / lengthOf(chosen.map(([, request]) => request));
+  return bootstrapInterval(pairs, statistic, { seed: 0 });
+}
+
+function show({ estimate, low, high }: Interval): string {
+  const percent = (share: number): string => (100 * share).toFixed(0);
+  return `${percent(estimate)} % [${percent(low)}, ${percent(high)}]`;
+}
+
+function mean(values: readonly number[]): number {
+  return values.reduce((sum, value) => sum + value, 0) / values.length;
+}
