@@ -219,7 +219,7 @@ export type { HardenPlan, HardenRequest } from './train/harden-request.js';
 export { resumeHardening, startHardening } from './train/harden-run.js';
 export type { HardenEvents, HardenOptions, HardenOutcome } from './train/harden-run.js';
 export { hardeningDefaults } from './train/hardening-settings.js';
-export type { HardeningAudit, HardeningSettings } from './train/hardening-settings.js';
+export type { Baseline, HardeningAudit, HardeningSettings } from './train/hardening-settings.js';
 export type { AuditComparison, HardenedChange, HardeningResult } from './train/hardening-result.js';
 export { writeHardeningReports } from './train/hardening-report.js';
 export type { HardeningReports } from './train/hardening-report.js';
@@ -334,6 +334,7 @@ export {
   stopGradient,
   subtract,
 } from './graph/operations/elementwise.js';
+export { draw, keepLikeliest } from './graph/operations/drawing.js';
 export { argmax, gatherRows, oneHot, pick, topIndices, topValues } from './graph/operations/indexing.js';
 export { logSoftmax, mean, reduceMaximum, rmsNorm, softmax, sum } from './graph/operations/reductions.js';
 export { rotate } from './graph/operations/rotation.js';

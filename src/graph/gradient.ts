@@ -6,6 +6,7 @@
 import { equalShapes } from './dimension.js';
 import { attentionGradients } from './operations/attention.js';
 import { contractionGradients } from './operations/contraction.js';
+import { drawingGradients } from './operations/drawing.js';
 import { add, elementwiseGradients } from './operations/elementwise.js';
 import { indexingGradients } from './operations/indexing.js';
 import { constant, leafGradients } from './operations/leaves.js';
@@ -24,6 +25,7 @@ const rules: GradientRules<OperationName> = {
   ...reductionGradients,
   ...rotationGradients,
   ...indexingGradients,
+  ...drawingGradients,
 };
 
 /** How a loss of one element changes with each of the given tensors, which may stand anywhere in its graph. */

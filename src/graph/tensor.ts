@@ -65,6 +65,9 @@ export interface Attributes {
   argmax: None;
   topValues: { readonly count: number };
   topIndices: { readonly count: number };
+
+  keepLikeliest: None;
+  draw: None;
 }
 
 /** Sum of products over named axes: left "b t i", right "i o", output "b t o" is a matrix product. */

@@ -19,10 +19,12 @@ import { expectClose } from './runtime-comparison.js';
 const hasCompiler = findCompiler() !== undefined;
 if (!hasCompiler) console.log('No C++ compiler is here: the lowering to CUDA is not tested.');
 
-/** Each kernel is compiled by itself, which takes its time: a few cases of every operation. */
+/** Each kernel is compiled by itself, which takes its time: a few cases of every operation, and all of the intricate ones. */
 const casesOfEach = 3;
+const intricate: readonly string[] = ['keepLikeliest', 'draw'];
 const chosen = runtimeCases.filter(
   ({ operation }, index) =>
+    intricate.includes(operation) ||
     runtimeCases.slice(0, index).filter((other) => other.operation === operation).length < casesOfEach,
 );
 

@@ -9,6 +9,7 @@ import type { Dimension } from '../../src/graph/dimension.js';
 import { addDimensions, evaluateDimension, multiplyDimensions, symbol } from '../../src/graph/dimension.js';
 import { attention } from '../../src/graph/operations/attention.js';
 import { contract, matmul } from '../../src/graph/operations/contraction.js';
+import * as drawing from '../../src/graph/operations/drawing.js';
 import * as elementwise from '../../src/graph/operations/elementwise.js';
 import * as indexing from '../../src/graph/operations/indexing.js';
 import { constant, input, weight } from '../../src/graph/operations/leaves.js';
@@ -112,6 +113,46 @@ const integers = (name: string, ...shape: Dimension[]): Tensor => input(name, sh
 const flags = (...shape: Dimension[]): Tensor => input('flags', shape, 'bool');
 
 const rows = x(batch, 3); // one tensor for cases that read it twice
+
+function drawingCases(): readonly RuntimeCase[] {
+  const keep = (width: number, ...shape: Dimension[]): Tensor =>
+    drawing.keepLikeliest(x(...shape, width), integers('count', ...shape), input('mass', shape));
+  const settings = { count: below(9), mass: (random: Random) => 1.1 * random.next() };
+  const uniform = { y: (random: Random) => random.next() };
+  const drawn = (weights: Tensor): Tensor => drawing.draw(weights, y(...weights.shape.slice(0, -1)));
+  return [
+    describeCase('keepLikeliest', 'vector', keep(5), { draws: settings, sources: [] }),
+    describeCase('keepLikeliest', 'rows', keep(7, batch, position), { draws: settings, sources: [] }),
+    describeCase('keepLikeliest', 'ties', keep(9, batch, position), {
+      ...{ draws: { ...settings, x: coarse }, sources: [] },
+    }),
+    describeCase('keepLikeliest', 'long rows', keep(777, position, batch), {
+      ...{ draws: { ...settings, count: below(900) }, sources: [] },
+    }),
+    describeCase('keepLikeliest', 'long rows with ties', keep(777, batch), {
+      ...{ draws: { mass: settings.mass, count: below(900), x: coarse }, sources: [] },
+    }),
+    describeCase('keepLikeliest', 'by mass alone', keep(300, batch), {
+      ...{ draws: { count: () => 300, mass: () => 0.4 }, sources: [] },
+    }),
+    describeCase('keepLikeliest', 'everything', keep(40, batch), {
+      ...{ draws: { count: () => 40, mass: () => 1 }, sources: [] },
+    }),
+    describeCase('keepLikeliest', 'as a distribution', reductions.softmax(keep(6, batch)), {
+      ...{ draws: settings, sources: ['x'] },
+    }),
+    describeCase('draw', 'vector', drawn(x(5)), { draws: { ...uniform, x: positive } }),
+    describeCase('draw', 'rows', drawn(x(batch, position, 7)), { draws: { ...uniform, x: positive } }),
+    describeCase('draw', 'rows with zeros', drawn(x(batch, position, 9)), {
+      draws: { ...uniform, x: (random) => Math.max(0, random.next() - 0.7) },
+    }),
+    describeCase('draw', 'long rows', drawn(x(position, 2500)), { draws: { ...uniform, x: positive } }),
+    describeCase('draw', 'the smallest and the largest number', drawn(x(8, 333)), {
+      draws: { y: below(2), x: (random) => Math.max(0, random.next() - 0.5) },
+    }),
+    describeCase('draw', 'symbolic axis', drawn(x(2, past)), { draws: { ...uniform, x: positive } }),
+  ];
+}
 
 const leafCases: readonly RuntimeCase[] = [
   describeCase('input', 'is the output', x(batch, 3)),
@@ -630,6 +671,7 @@ const indexingCases: readonly RuntimeCase[] = [
   describeCase('topValues', 'vector', indexing.topValues(x(5), 3)),
   describeCase('topValues', 'rows', indexing.topValues(x(batch, position, 5), 2)),
   describeCase('topValues', 'all of them', indexing.topValues(x(batch, 4), 4)),
+  ...drawingCases(),
   describeCase('topIndices', 'vector', indexing.topIndices(x(5), 3)),
   describeCase('topIndices', 'rows', indexing.topIndices(x(batch, position, 5), 5)),
   describeCase('topIndices', 'ties', indexing.topIndices(x(batch, 12), 5), { draws: { x: coarse } }),

@@ -51,6 +51,8 @@ const operations: Readonly<Record<keyof Attributes, true>> = {
   argmax: true,
   topValues: true,
   topIndices: true,
+  keepLikeliest: true,
+  draw: true,
 };
 
 const oracle = createInterpreter();

@@ -6,6 +6,7 @@ import type { SegmentKind, Tensor } from '../tensor.js';
 import { attention } from './attention.js';
 import { contract, matmul } from './contraction.js';
 import { add, cast, equal, greater, select, sigmoid } from './elementwise.js';
+import { draw, keepLikeliest } from './drawing.js';
 import { argmax, gatherRows, oneHot, pick, scatterAddRows, topIndices, topValues } from './indexing.js';
 import { constant, input } from './leaves.js';
 import { logSoftmax, mean, reduceMaximum, rmsNorm, softmax, sum } from './reductions.js';
@@ -264,6 +265,21 @@ const refusals: readonly (readonly [string, () => unknown, string])[] = [
     'topValues of too many',
     () => topValues(floats(2, 3), 4),
     'topValues: cannot take 4 of 3 (given float32 [2, 3])',
+  ],
+  [
+    'keepLikeliest without a count for each row',
+    () => keepLikeliest(floats(2, 3), integers(3), floats(2)),
+    'keepLikeliest: needs a count and a mass for each row',
+  ],
+  [
+    'keepLikeliest of a symbolic axis',
+    () => keepLikeliest(floats(2, 'position'), integers(2), floats(2)),
+    'keepLikeliest: the last axis must have a fixed length',
+  ],
+  [
+    'draw without a number for each row',
+    () => draw(floats(2, 3), floats(3)),
+    'draw: needs one random number for each row',
   ],
   ['topIndices of none', () => topIndices(floats(2, 3), 0), 'topIndices: cannot take 0 of 3'],
   ['topIndices of a scalar', () => topIndices(floats(), 1), 'topIndices: cannot take 1 of nothing'],

@@ -5,6 +5,7 @@ import { ElementCode } from './element-code.js';
 import { halfCode } from './half-code.js';
 import type { KernelOperand } from './kernel-text.js';
 import { KernelText } from './kernel-text.js';
+import { blockCode } from './block-code.js';
 import { tensorCoreCode } from './tensor-core-code.js';
 
 /** A kernel before it has a name: the same text may serve many places. */
@@ -34,7 +35,7 @@ export type ThreadNeed =
     };
 
 /** Helpers that kernels may call; the compiler drops what is not used. */
-export const kernelPrelude = `${halfCode}${tensorCoreCode}
+export const kernelPrelude = `${halfCode}${tensorCoreCode}${blockCode}
 
 // What is read only once goes past the first cache, where what is read often stays.
 __device__ uint4 loadOnce(const uint4* from) {

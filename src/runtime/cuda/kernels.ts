@@ -7,9 +7,12 @@ import { countElements, multiplyDimensions } from '../../graph/dimension.js';
 import type { Tensor, TensorOf } from '../../graph/tensor.js';
 import type { FindOperand } from './element-code.js';
 import { axesOf } from './element-code.js';
-import type { KernelPlan, Writing } from './kernel-plan.js';
+import type { KernelPlan } from './kernel-plan.js';
 import { writeKernel } from './kernel-plan.js';
-import type { KernelOperand, KernelText } from './kernel-text.js';
+import type { KernelOperand } from './kernel-text.js';
+import { writeDraw, writeKeepLikeliest } from './drawing-kernels.js';
+import type { RowWriting } from './row-writing.js';
+import { overRow, writeMaximum } from './row-writing.js';
 import { planWideMap, planWideNorm } from './wide-kernels.js';
 
 /** Each element of a tensor by itself, into memory. */
@@ -26,18 +29,15 @@ export function planMap(tensor: Tensor, result: KernelOperand, find: FindOperand
 }
 
 type RowOperation =
-  'softmax' | 'logSoftmax' | 'rmsNorm' | 'reduceMaximum' | 'argmax' | 'topValues' | 'topIndices';
-
-/** All elements of a row. A thread that has several of them loads some at once. */
-function overRow(text: KernelText, write: () => void): void {
-  text.line('#pragma unroll 4');
-  text.block('for (int j = threadIdx.x; j < width; j += blockDim.x)', write);
-}
-
-interface RowWriting extends Writing {
-  /** The element of the row at j. */
-  readonly element: () => string;
-}
+  | 'softmax'
+  | 'logSoftmax'
+  | 'rmsNorm'
+  | 'reduceMaximum'
+  | 'argmax'
+  | 'topValues'
+  | 'topIndices'
+  | 'keepLikeliest'
+  | 'draw';
 
 const rowOperations: {
   readonly [Name in RowOperation]: (tensor: TensorOf<Name>, writing: RowWriting) => void;
@@ -90,15 +90,9 @@ const rowOperations: {
       text.store(result, `row * ${count} + rank`, 'last');
     });
   },
+  keepLikeliest: writeKeepLikeliest,
+  draw: writeDraw,
 };
-
-function writeMaximum({ text, element }: RowWriting): void {
-  text.line('float part = -INFINITY;');
-  overRow(text, () => {
-    text.line(`part = fmaxf(part, ${element()});`);
-  });
-  text.line('const float largest = blockMaximum(part);');
-}
 
 /** `largest`, and the sum of exponentials below it. */
 function writeExponentials(writing: RowWriting): string {

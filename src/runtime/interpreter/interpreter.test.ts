@@ -6,6 +6,7 @@ import { addDimensions, symbol } from '../../graph/dimension.js';
 import { attention } from '../../graph/operations/attention.js';
 import { contract, matmul } from '../../graph/operations/contraction.js';
 import * as elementwise from '../../graph/operations/elementwise.js';
+import * as drawing from '../../graph/operations/drawing.js';
 import * as indexing from '../../graph/operations/indexing.js';
 import { constant, input, weight } from '../../graph/operations/leaves.js';
 import * as reductions from '../../graph/operations/reductions.js';
@@ -146,6 +147,32 @@ const sums: readonly (readonly [string, Tensor, readonly number[], readonly numb
   ['argmax', indexing.argmax(constant([1, 3, 3, 2, 0, 1], [2, 3])), [2], [1, 0]],
   ['topValues', indexing.topValues(vector(1, 3, 2), 2), [2], [3, 2]],
   ['topIndices', indexing.topIndices(vector(3, 1, 3), 3), [3], [0, 2, 1]],
+  [
+    'keepLikeliest by count, ties to the lower index',
+    drawing.keepLikeliest(vector(2, 3, 2, 1), constant(2, [], 'int32'), constant(1)),
+    [4],
+    [2, 3, -Infinity, -Infinity],
+  ],
+  [
+    // Shares of 0.5, 0.25 and 0.25: the second reaches 0.7.
+    'keepLikeliest by mass',
+    drawing.keepLikeliest(vector(0, Math.LN2, 0), constant(3, [], 'int32'), constant(0.7)),
+    [3],
+    [0, Math.LN2, -Infinity],
+  ],
+  [
+    // Of the two that are left by count, the first has a share of 2 / 3.
+    'keepLikeliest by the mass that the count leaves',
+    drawing.keepLikeliest(vector(0, Math.LN2, 0), constant(2, [], 'int32'), constant(0.6)),
+    [3],
+    [-Infinity, Math.LN2, -Infinity],
+  ],
+  [
+    'draw',
+    drawing.draw(constant([0, 2, 0, 6, 0, 2, 0, 6], [2, 4]), constant([0.24, 0.25], [2])),
+    [2],
+    [1, 3],
+  ],
 ];
 
 describe('interpret', () => {

@@ -5,6 +5,7 @@
 import { MistletoeError } from '../../core/errors.js';
 import { isHalf, roundToHalf } from '../../core/half-floats.js';
 import type { Dimension } from '../../graph/dimension.js';
+import { largestUniform } from '../../graph/operations/drawing.js';
 import type { OperationName, Tensor, TensorOf } from '../../graph/tensor.js';
 import { runAttention } from './attention-kernel.js';
 import type { DenseValue, Index } from './dense-value.js';
@@ -215,6 +216,27 @@ export const kernels: { readonly [Name in Exclude<OperationName, Leaf>]: Kernel<
   topValues: ({ attributes: { count } }, [x]) =>
     mapRows(x!, (row) => rank('topValues', row, count).map((at) => row[at]!)),
   topIndices: ({ attributes: { count } }, [x]) => mapRows(x!, (row) => rank('topIndices', row, count)),
+
+  keepLikeliest: (_, [x, count, mass]) =>
+    mapRows(x!, (row, at) => {
+      const wanted = Math.max(1, Math.min(row.length, count!.data[at]!));
+      const ranked = rank('keepLikeliest', row, wanted);
+      const shares = softmaxRow(Float64Array.from(ranked, (place) => row[place]!));
+      const kept = new Float64Array(row.length).fill(-Infinity);
+      let before = 0;
+      ranked.forEach((place, position) => {
+        if (position === 0 || mass!.data[at]! >= 1 || before < mass!.data[at]!) kept[place] = row[place]!;
+        before += shares[position]!;
+      });
+      return kept;
+    }),
+  draw: (_, [weights, uniform]) =>
+    mapRows(weights!, (row, at) => {
+      const total = row.reduce((sum, weight) => sum + weight, 0);
+      const wanted = Math.min(uniform!.data[at]!, largestUniform) * total;
+      let running = 0;
+      return [row.findIndex((weight) => (running += weight) > wanted)];
+    }),
 };
 
 export function runKernel(

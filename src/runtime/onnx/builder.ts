@@ -10,7 +10,9 @@ import type { DType, TensorOf } from '../../graph/tensor.js';
 import { MessageWriter } from './protobuf.js';
 
 /** Field numbers of onnx.proto that are used below. */
-export const elementTypes = { float32: 1, int32: 6, int64: 7, bool: 9, float16: 10, bfloat16: 16 } as const;
+export const elementTypes = {
+  ...{ float32: 1, int32: 6, int64: 7, bool: 9, float16: 10, float64: 11, bfloat16: 16 },
+} as const;
 export type ElementType = keyof typeof elementTypes;
 
 type Attribute = number | string | readonly number[] | { readonly float: number };

@@ -9,6 +9,7 @@ import type { WeightStore } from '../weights.js';
 import { elementTypes, OnnxBuilder } from './builder.js';
 import { carrierOf, carryInput, carryOutputs } from './half-carriers.js';
 import { lowerContraction } from './lower-contraction.js';
+import { lowerDraw, lowerKeepLikeliest } from './lower-drawing.js';
 import { onnxForms } from './onnx-forms.js';
 import type { ExternalFile } from './weight-placement.js';
 import { WeightPlacement } from './weight-placement.js';
@@ -118,6 +119,9 @@ const lowerings: { readonly [Name in Exclude<OperationName, Elsewhere>]: Lowerin
   topValues: (builder, { attributes: { count } }, [x]) => lowerTop(builder, x!, count)[0]!,
   topIndices: (builder, { attributes: { count } }, [x]) =>
     castTo(builder, lowerTop(builder, x!, count)[1]!, elementTypes.int32),
+
+  keepLikeliest: lowerKeepLikeliest,
+  draw: lowerDraw,
 };
 
 function lowerTop(builder: OnnxBuilder, x: string, count: number): readonly string[] {
