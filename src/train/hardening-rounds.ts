@@ -17,6 +17,7 @@ import type { Example } from './examples.js';
 import type { HardenRequest } from './harden-request.js';
 import type { RoundRecord, TrainedRole } from './hardening-result.js';
 import { searchSettings } from './hardening-settings.js';
+import { refuseUnknownTokens } from './known-tokens.js';
 import { ParaphraseHunt } from './paraphrase-hunt.js';
 import type { PromptHunt } from './suffix-hunt.js';
 import { SuffixHunt } from './suffix-hunt.js';
@@ -66,6 +67,7 @@ export interface FinishedRounds {
 export async function hardenRounds(work: RoundsWork): Promise<FinishedRounds> {
   const { role, request, folder, signal } = work;
   const { rounds: count, replayRounds, suffixedShare } = request.hardening;
+  const { vocabularySize } = work.target.model.configuration;
   const records: RoundRecord[] = [];
   const suffixed: (readonly Example[])[] = []; // [round]
   let [searchMs, trainingMs] = [0, 0];
@@ -75,7 +77,8 @@ export async function hardenRounds(work: RoundsWork): Promise<FinishedRounds> {
     const place = join(folder, role, `round-${round + 1}`);
     explainFailure(place, 'harden', () => mkdirSync(place, { recursive: true }));
     const found = await attack(work, round, drafter, place);
-    suffixed.push(createSuffixedExamples(found, { round, maxTokens: request.training.maxTokens }));
+    const examples = createSuffixedExamples(found, { round, maxTokens: request.training.maxTokens });
+    suffixed.push(refuseUnknownTokens(examples, vocabularySize, join(place, 'suffixes.jsonl')));
     const mixed = mixExamples(work.texts.training, recallRounds(suffixed, replayRounds), suffixedShare);
     const finished = readFinished(place) ?? (await train(work, { round, drafter, place, found, mixed }));
     records.push(finished.record);

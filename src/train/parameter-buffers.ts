@@ -61,6 +61,17 @@ export class ParameterBuffers {
     return values;
   }
 
+  /** All that the next update depends on: half of one state and half of another is no state. */
+  restore(values: ReadonlyMap<string, Float32Array>): void {
+    const missing = this.list(keptSlots).find(({ key }) => !values.has(key));
+    if (missing !== undefined) {
+      throw new MistletoeError('checkpoint', `The saved state has no values for "${missing.key}".`, {
+        hint: 'It is the state of another drafter: begin a new run.',
+      });
+    }
+    this.write(values);
+  }
+
   write(values: ReadonlyMap<string, Float32Array>): void {
     for (const [key, data] of values) {
       const buffer = this.buffers.get(key);

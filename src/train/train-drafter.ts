@@ -1,6 +1,7 @@
 /** Trains a drafter on given texts, in a folder that holds its state, its log and the drafters that come of it. */
 import { join } from 'node:path';
 import type { CacheOptions } from '../checkpoint/weight-cache.js';
+import { MistletoeError } from '../core/errors.js';
 import type { Target } from '../decode/target.js';
 import { loadDrafter } from '../draft/load-drafter.js';
 import { adamDefaults } from './adamw.js';
@@ -68,7 +69,10 @@ export async function trainDrafter(training: DrafterTraining): Promise<TrainedDr
     const stateFile = join(folder, 'state.safetensors');
     removeUnfinished(stateFile);
     const saved = await loadState(stateFile);
-    if (saved !== undefined) trainer.buffers.write(saved.values);
+    if (saved !== undefined) {
+      refuseFurther(stateFile, saved.progress, settings);
+      trainer.buffers.restore(saved.values);
+    }
     let progress = saved?.progress ?? freshProgress;
     const log = TrainingLog.open(join(folder, 'log.jsonl'), saved?.progress.update);
     const { parameterCount } = drafter;
@@ -102,4 +106,16 @@ export async function trainDrafter(training: DrafterTraining): Promise<TrainedDr
     await trainer.dispose();
     store?.close();
   }
+}
+
+/** Such a run could neither go on nor end. */
+function refuseFurther(file: string, { update }: TrainingProgress, { steps }: TrainSettings): void {
+  if (update <= steps) return;
+  throw new MistletoeError(
+    'checkpoint',
+    `${file} is the state after update ${update}, but the run has ${steps} of them.`,
+    {
+      hint: 'Put the state of this run back, or remove it to begin the run anew with the answers that it has.',
+    },
+  );
 }

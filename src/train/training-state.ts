@@ -74,5 +74,11 @@ export async function loadState(path: string): Promise<TrainingState | undefined
 
 async function readProgress(tensor: StoredTensor): Promise<TrainingProgress> {
   const text = Buffer.from(Uint8Array.from(await readIntegers(tensor))).toString('utf8');
-  return progressSchema.parse(JSON.parse(text));
+  const parsed = progressSchema.safeParse(JSON.parse(text));
+  if (parsed.success) return parsed.data;
+  const [issue] = parsed.error.issues;
+  const where = issue?.path.join('.') ?? '';
+  throw new Error(
+    `what it says of its progress is wrong${where === '' ? '' : ` at "${where}"`}, ${issue?.message ?? 'it cannot be used'}`,
+  );
 }

@@ -10,6 +10,7 @@ import type { DraftVocabulary } from './draft-vocabulary.js';
 import { chooseDraftVocabulary, countLearntTokens } from './draft-vocabulary.js';
 import type { Example, ExampleCounts } from './examples.js';
 import { countTokens, createExamples, learnAll, splitExamples } from './examples.js';
+import { refuseUnknownTokens } from './known-tokens.js';
 import type { TrainSettings } from './settings.js';
 import type { TextBatch } from './training-graph.js';
 
@@ -40,12 +41,14 @@ export async function prepareTexts(
   { folder, signal, onAnswers }: TextsOptions,
 ): Promise<TrainingTexts | undefined> {
   const { maxNewTokens, temperature, generate, seed, maxTokens, batchTokens } = settings;
+  const file = join(folder, 'answers.jsonl');
   const answers = await answerConversations({
     ...{ target, conversations, maxNewTokens, generate, seed, signal },
-    ...{ file: join(folder, 'answers.jsonl'), sampling: { temperature }, onProgress: onAnswers },
+    ...{ file, sampling: { temperature }, onProgress: onAnswers },
   });
   if (answers.interrupted) return undefined;
   const { examples, counts } = createExamples(answers.conversations, { maxTokens });
+  refuseUnknownTokens(examples, target.model.configuration.vocabularySize, file);
   const { training, validation } = splitExamples(examples, { validation: settings.validation, seed });
   const heldOut = validation.slice(0, settings.validationTexts);
   const learnt = settings.learn === 'all' ? training.map(learnAll) : training;

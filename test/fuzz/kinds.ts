@@ -1,5 +1,6 @@
 import type { FuzzKind } from './kind.js';
 import { config } from './kinds/config.js';
+import { conversations } from './kinds/conversations.js';
 import { prompts } from './kinds/prompts.js';
 import { report } from './kinds/report.js';
 import { request } from './kinds/request.js';
@@ -10,9 +11,10 @@ import { shardIndex } from './kinds/shard-index.js';
 import { template } from './kinds/template.js';
 import { tokenizer } from './kinds/tokenizer.js';
 import { torch } from './kinds/torch.js';
+import { trainingRun } from './kinds/training-run.js';
 import { tree } from './kinds/tree.js';
 
 export const fuzzKinds: readonly FuzzKind[] = [
   ...[safetensors, torch, config, shardIndex, tokenizer, template, prompts, tree, runFolder, result, report],
-  request,
+  ...[request, conversations, trainingRun],
 ];
