@@ -26,6 +26,7 @@ console.log('\\n' + JSON.stringify({
   differences: comparison.differences, compared: comparison.drafters.length,
   cached: contents.totalBytes, compiled, guarded: guarded.status, replayed: replay.requests,
   trained: trained.status, updates: trained.result.updates, made: medusa.system,
+  hardened: hardened.status, roles: hardened.result.audits[0].rows.map(({ role }) => role),
 }));`;
 
 interface Report {
@@ -64,6 +65,7 @@ describe('docs/library.md', () => {
       ],
       ...{ status: 'complete', verified: 'follows', differences: [], compared: 1, compiled: 1 },
       ...{ guarded: 200, replayed: 1, trained: 'complete', updates: 3, made: 'medusa' },
+      ...{ hardened: 'complete', roles: ['before', 'hardened', 'paraphrase'] },
     });
     expect(report.plain.startsWith(report.answers[0]!)).toBe(true);
     expect(report.length).toBeGreaterThan(1);
