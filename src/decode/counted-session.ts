@@ -38,6 +38,14 @@ export function countPasses(inner: DraftSession, { parameterCount }: Drafter): C
             return inner.draftChain!(length);
           },
         }),
+    ...(inner.drawChain === undefined
+      ? {}
+      : {
+          drawChain: (uniforms, sampling) => {
+            passes += perLevel * uniforms.length;
+            return inner.drawChain!(uniforms, sampling);
+          },
+        }),
     ...(inner.draftTree === undefined
       ? {}
       : {

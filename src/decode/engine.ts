@@ -3,6 +3,7 @@
  * decodeSpeculative); several of these run at the same time, and the passes that they ask for meet here. Whenever every
  * running sequence has asked for one, a step is made:
  *
+ *   draw     tokens of the pass before, where a runtime draws them itself;
  *   draft    one run of a drafter's program for all the sequences that asked for it, until nobody asks for any;
  *   verify   one pass of the target over the rows of all sequences, and beside it one chunk of one prompt.
  *
@@ -187,8 +188,8 @@ export class Engine {
 
   /** One run for each group of asks that go together; every ask that is answered lets its sequence go on. */
   private async step(): Promise<void> {
-    const drafting = this.asks.filter(({ program }) => program.stage === 'draft');
-    const eligible = drafting.length > 0 ? drafting : this.asks;
+    const early = this.asks.filter(({ program }) => program.stage !== 'verify');
+    const eligible = early.length > 0 ? early : this.asks;
     const [firstChunk] = eligible.filter(readsPrompt);
     const shared = eligible.filter((ask) => !readsPrompt(ask));
     const groups = [...groupAsks(shared), ...(firstChunk === undefined ? [] : [[firstChunk]])];
@@ -201,7 +202,8 @@ export class Engine {
     const [{ program }] = group as [Ask];
     const outputs = [...new Set(group.flatMap((ask) => ask.outputs))];
     const isPrompt = group.some(readsPrompt);
-    this.counted[isPrompt ? 'promptRuns' : program.stage === 'draft' ? 'draftRuns' : 'verifyRuns'] += 1;
+    if (isPrompt) this.counted.promptRuns += 1;
+    else if (program.stage !== 'draw') this.counted[`${program.stage}Runs`] += 1;
     const startMs = performance.now();
     try {
       const results = await program.run(

@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { createRandom, drawFrom } from '../core/random.js';
 import { chainTree, createTree } from '../draft/token-tree.js';
 import { followDrawn, followTokens } from './held-verification.js';
+import { hostChances } from './node-chances.js';
 import { acceptanceProbability, verifySampled } from './verification.js';
 
 describe('following given tokens', () => {
@@ -45,7 +46,11 @@ describe('following an answer that was drawn', () => {
       let through = 0;
       for (let draw = 0; draw < draws; draw++) {
         const tree = along(drawFrom(draft, random));
-        const { path, nextToken } = verifySampled(tree, () => target, random);
+        const { path, nextToken } = verifySampled(
+          tree,
+          hostChances(tree, () => target),
+          random,
+        );
         const emitted = path.length > 0 ? tree.tokens[1]! : nextToken;
         if (emitted !== token) continue;
         came += 1;

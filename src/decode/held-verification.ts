@@ -6,7 +6,7 @@
  */
 import type { Random } from '../core/random.js';
 import type { TokenTree } from '../draft/token-tree.js';
-import type { TargetDistribution } from './verification.js';
+import type { TargetDistribution } from './node-chances.js';
 
 /** The path whose tokens are the given ones, as far as the tree has it. */
 export function followTokens({ tokens, parents }: TokenTree, answer: readonly number[]): number[] {

@@ -10,6 +10,8 @@ import type { Meeting } from '../model/meeting.js';
 import type { AnswerOptions, FinishReason, TokenOrigin } from './answer.js';
 import { Answer } from './answer.js';
 import { prefill } from './prefill.js';
+import type { ScorePlace } from './score-place.js';
+import { placeScores } from './score-place.js';
 import type { ReadPrefix } from './prefix.js';
 import { createLikelihoodReader } from './token-likelihood.js';
 
@@ -56,17 +58,18 @@ async function decodeInto(
 ): Promise<Generation> {
   const { promptIds, meeting, signal, topLikelihoods } = request;
   const { contextLength, vocabularySize } = model.configuration;
-  const chooser = createChooser(request.sampling, createRandom(request.seed, 'decode'));
+  const kept = placeScores(model, request);
+  const chooser = createChooser(request.sampling, createRandom(request.seed, 'decode'), kept);
   const likelihoods = createLikelihoodReader(topLikelihoods, vocabularySize);
   const want = [...new Set([chooser.want, ...likelihoods.want])];
   const answer = new Answer(promptIds, request);
-  await model.prepare();
+  await Promise.all([model.prepare(), kept?.draws.prepare()]);
   const startMs = performance.now();
   const rest = promptIds.slice(cache.length);
   const read = await prefill(model, cache, rest, { want, meeting, signal });
   const firstMs = performance.now();
   if (read === undefined) answer.end('aborted');
-  let token = read === undefined ? 0 : chooser.choose(read);
+  let token = read === undefined ? 0 : await chooser.choose(read);
   let likelihood = read && likelihoods.read(read, 0, token);
   while (answer.push(token, 'target', likelihood)) {
     if (cache.length >= contextLength) {
@@ -75,21 +78,27 @@ async function decodeInto(
     }
     const result = await model.forward({ tokens: Int32Array.of(token), cache, want, meeting });
     cache.appendAll(result.rows, 1);
-    token = chooser.choose(result);
+    token = await chooser.choose(result);
     likelihood = likelihoods.read(result, 0, token);
   }
   return finishGeneration(promptIds, answer, { startMs, firstMs, endMs: performance.now() });
 }
 
 interface Chooser {
-  readonly want: 'argmax' | 'logits';
-  choose(result: ForwardResult): number;
+  readonly want: 'argmax' | 'logits' | 'scores';
+  choose(result: ForwardResult): number | Promise<number>;
 }
 
-/** Greedy decoding asks the runtime for the argmax alone; sampling needs the logits. */
-export function createChooser(sampling: SamplingOptions, random: Random): Chooser {
+/** Greedy decoding asks the runtime for the argmax alone; sampling needs the scores, here or where they are `kept`. */
+export function createChooser(sampling: SamplingOptions, random: Random, kept?: ScorePlace): Chooser {
   checkSamplingOptions(sampling);
   if (sampling.temperature === 0) return { want: 'argmax', choose: ({ argmax }) => argmax!.at(-1)! };
+  if (kept !== undefined) {
+    const { draws, meeting } = kept;
+    const choose = async ({ scores }: ForwardResult): Promise<number> =>
+      (await draws.draw(scores!, sampling, [random.next()], meeting))[0]!;
+    return { want: 'scores', choose };
+  }
   return { want: 'logits', choose: ({ logits }) => drawFrom(toDistribution(logits!, sampling), random) };
 }
 

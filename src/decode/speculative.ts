@@ -23,6 +23,7 @@ import type { Generation, GenerationRequest } from './plain.js';
 import { createChooser, finishGeneration } from './plain.js';
 import type { PolicyChooser, StepOutcome } from './policy-chooser.js';
 import { prefill } from './prefill.js';
+import { placeScores } from './score-place.js';
 import { createLikelihoodReader } from './token-likelihood.js';
 import type { VerificationRule } from './verification.js';
 import { checkRule, createHeldVerifier, createVerifier } from './verifier.js';
@@ -92,11 +93,12 @@ async function speculate(
   checkRule(rule, sampling);
   const { contextLength, vocabularySize } = model.configuration;
   const reads: readonly ForwardOutput[] = drafter.reads === 'tokens' ? [] : [drafter.reads];
-  const chooser = createChooser(sampling, createRandom(seed, 'decode'));
+  const kept = placeScores(model, request);
+  const chooser = createChooser(sampling, createRandom(seed, 'decode'), kept);
   const judging = createRandom(seed, 'verify');
   const verify =
     held === undefined
-      ? createVerifier(rule, sampling, judging)
+      ? createVerifier(rule, sampling, judging, kept)
       : createHeldVerifier(held, sampling, judging);
   const likelihoods = createLikelihoodReader(request.topLikelihoods, vocabularySize);
   const wantWith = (scores: ForwardOutput) => [...new Set([scores, ...likelihoods.want, ...reads])];
@@ -108,8 +110,13 @@ async function speculate(
   const counted = countPasses(started, drafter);
   let session: DraftSession | undefined = counted.session;
   let targetPasses = 0;
-  const chains = sampling.temperature === 0 ? policy.chainLengths : [];
-  await Promise.all([model.prepare(taps), drafter.prepare(chains, policy.trees?.filter(isGrownAtOnce))]);
+  const isGreedy = sampling.temperature === 0;
+  const drafts = {
+    chains: isGreedy ? policy.chainLengths : [],
+    drawnChains: isGreedy ? [] : policy.chainLengths,
+    trees: policy.trees?.filter(isGrownAtOnce),
+  };
+  await Promise.all([model.prepare(taps), kept?.draws.prepare(), drafter.prepare(drafts)]);
 
   const startMs = performance.now();
   let root = 0;
@@ -117,9 +124,9 @@ async function speculate(
   if (request.prefix !== undefined) session.observe({ ...request.prefix, next: promptIds[readCount]! });
   const read = await prefill(model, cache, promptIds.slice(readCount), {
     ...{ want: wantWith(chooser.want), taps, meeting, signal },
-    onChunk(tokens, result) {
+    async onChunk(tokens, result) {
       readCount += tokens.length;
-      root = promptIds[readCount] ?? held?.[0] ?? chooser.choose(result);
+      root = promptIds[readCount] ?? held?.[0] ?? (await chooser.choose(result));
       session?.observe({ tokens, states: statesOf(drafter, result), next: root });
     },
   });
@@ -171,9 +178,11 @@ async function speculate(
       ...{ want: wantWith(verify.want), taps, meeting },
     });
     targetPasses += 1;
-    const verifyEnd = performance.now();
+    const passEnd = performance.now();
     // 3. Keep a path of it, and the rows of that path.
-    const { path, nextToken } = verify.judge(tree, result, answer.tokenIds.length);
+    const { path, nextToken } = await verify.judge(tree, result, answer.tokenIds.length);
+    // Scores that stay are still being computed when they are asked about.
+    const verifyEnd = verify.want === 'scores' ? performance.now() : passEnd;
     const kept = [0, ...path];
     cache.append(result.rows, kept);
     session?.observe({

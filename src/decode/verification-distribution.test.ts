@@ -11,7 +11,9 @@ import type { TokenTree, TreeOrigin } from '../draft/token-tree.js';
 import { chainTree, createTree } from '../draft/token-tree.js';
 import type { TreeShape } from '../draft/tree-shapes.js';
 import { namedShape, shapeFromPaths } from '../draft/tree-shapes.js';
-import type { TargetDistribution, Verification } from './verification.js';
+import type { TargetDistribution } from './node-chances.js';
+import { hostChances } from './node-chances.js';
+import type { Verification } from './verification.js';
 import { verifyRejection, verifySampled, verifyTypical } from './verification.js';
 
 const VOCABULARY = 8;
@@ -21,6 +23,11 @@ const ANSWERS = 120_000;
 type MarkovDistributions = readonly Float32Array[]; // [last token] -> [vocabulary]
 type Drafter = (root: number, random: Random) => TokenTree;
 type Rule = (tree: TokenTree, targetDistribution: TargetDistribution, random: Random) => Verification;
+
+const onHost =
+  (rule: typeof verifyRejection): Rule =>
+  (tree, targetDistribution, random) =>
+    rule(tree, hostChances(tree, targetDistribution), random);
 
 /** Distributions of uneven weights, with a few impossible tokens. */
 function randomDistributions(name: string): MarkovDistributions {
@@ -140,7 +147,7 @@ describe('the distribution of what is emitted', () => {
     ['a tree of the best', draftTree(bushy, draft, 'deterministic')],
     ['a tree of the best, close to the target', draftTree(bushy, closeDraft, 'deterministic')],
   ])('is the target distribution after %s', (name, drafter) => {
-    const excess = measureExcess(drafter, verifyRejection, name);
+    const excess = measureExcess(drafter, onHost(verifyRejection), name);
     expect(excess.first).toBeLessThan(1);
     expect(excess.joint).toBeLessThan(1);
   });
@@ -162,7 +169,7 @@ describe('the distribution of what is emitted', () => {
       const draftDistributions = [Float32Array.from({ length: VOCABULARY }, () => 1 / VOCABULARY)];
       return { ...tree, draftDistributions };
     };
-    expect(measureExcess(lying, verifySampled, 'lying').first).toBeGreaterThan(10);
+    expect(measureExcess(lying, onHost(verifySampled), 'lying').first).toBeGreaterThan(10);
   });
 });
 
@@ -194,7 +201,12 @@ describe('the mean accepted length at a given acceptance rate', () => {
           tokens,
           Array.from(tokens, () => draftDistribution),
         );
-        const emitted = verifySampled(tree, () => targetDistribution, random).path.length + 1;
+        const emitted =
+          verifySampled(
+            tree,
+            hostChances(tree, () => targetDistribution),
+            random,
+          ).path.length + 1;
         total += emitted;
         squares += emitted * emitted;
       }

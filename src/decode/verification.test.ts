@@ -3,9 +3,9 @@ import { describe, expect, it } from 'vitest';
 import { createRandom, drawWithoutReplacement } from '../core/random.js';
 import { argmax, sum } from '../core/vector.js';
 import { chainTree, childrenOf, createTree } from '../draft/token-tree.js';
+import { hostChances, subtractDistribution } from './node-chances.js';
 import {
   acceptanceProbability,
-  subtractDistribution,
   verificationRules,
   verifyDeterministic,
   verifyGreedy,
@@ -136,7 +136,11 @@ describe('every rule', () => {
           const random = createRandom('path');
           const originals = distributions.map((distribution) => distribution.slice());
           const results = [
-            verifyRejection(tree, (node) => distributions[node]!, random),
+            verifyRejection(
+              tree,
+              hostChances(tree, (node) => distributions[node]!),
+              random,
+            ),
             verifyTypical(tree, (node) => distributions[node]!),
             verifyGreedy(tree, Int32Array.from(distributions, argmax)),
           ];
@@ -162,8 +166,9 @@ describe('every rule', () => {
       fc.property(treeArbitrary, certain, (tree, tokens) => {
         const expected = verifyGreedy(tree, Int32Array.from(tokens));
         const targetDistribution = (node: number) => oneHot(tokens[node]!);
-        expect(verifyRejection(tree, targetDistribution, createRandom('certain'))).toEqual(expected);
-        expect(verifyDeterministic(tree, targetDistribution, createRandom('certain'))).toEqual(expected);
+        const chances = hostChances(tree, targetDistribution);
+        expect(verifyRejection(tree, chances, createRandom('certain'))).toEqual(expected);
+        expect(verifyDeterministic(tree, chances, createRandom('certain'))).toEqual(expected);
         expect(verifyTypical(tree, targetDistribution)).toEqual(expected);
       }),
       { numRuns: 300 },
@@ -181,7 +186,13 @@ describe('edges of the numbers', () => {
     const distribution = Float32Array.of(0.2, 0.3, 0.5);
     for (let seed = 0; seed < 200; seed++) {
       const tree = chainTree(0, [seed % 3, (seed + 1) % 3], [distribution, distribution]);
-      expect(verifySampled(tree, () => distribution, createRandom(seed)).path).toEqual([1, 2]);
+      expect(
+        verifySampled(
+          tree,
+          hostChances(tree, () => distribution),
+          createRandom(seed),
+        ).path,
+      ).toEqual([1, 2]);
     }
   });
 
@@ -190,7 +201,12 @@ describe('edges of the numbers', () => {
     const target = Float32Array.of(0.25, 0.75);
     const draft = Float32Array.of(0.2500001, 0.7500001);
     const nearlyOne = { ...createRandom(0), next: () => 1 - 2 ** -53 };
-    const { path, nextToken } = verifySampled(chainTree(0, [0], [draft]), () => target, nearlyOne);
+    const tree = chainTree(0, [0], [draft]);
+    const { path, nextToken } = verifySampled(
+      tree,
+      hostChances(tree, () => target),
+      nearlyOne,
+    );
     expect({ path, nextToken }).toEqual({ path: [], nextToken: 1 });
   });
 
@@ -202,7 +218,13 @@ describe('edges of the numbers', () => {
       origin: 'deterministic',
     });
     for (let seed = 0; seed < 200; seed++) {
-      expect([1, 3]).toContain(verifyDeterministic(tree, () => target, createRandom(seed)).path[0]);
+      expect([1, 3]).toContain(
+        verifyDeterministic(
+          tree,
+          hostChances(tree, () => target),
+          createRandom(seed),
+        ).path[0],
+      );
     }
   });
 
@@ -219,7 +241,11 @@ describe('edges of the numbers', () => {
     const random = createRandom('tiny');
     let accepted = 0;
     for (let draw = 0; draw < 10_000; draw++)
-      accepted += verifySampled(tree, () => target, random).path.length;
+      accepted += verifySampled(
+        tree,
+        hostChances(tree, () => target),
+        random,
+      ).path.length;
     expect(accepted / 10_000).toBeCloseTo(0.5, 1);
     expect(Math.abs(accepted - 5000)).toBeLessThan(250);
   });

@@ -6,10 +6,10 @@
  * distributions (temperature, top-k, top-p applied) on both sides, and never write to the distributions they are given.
  */
 import type { Random } from '../core/random.js';
-import { drawFrom } from '../core/random.js';
-import { argmax, sum } from '../core/vector.js';
+import { argmax } from '../core/vector.js';
 import type { TokenTree } from '../draft/token-tree.js';
 import { pathTo } from '../draft/token-tree.js';
+import type { ChancesOf, TargetDistribution } from './node-chances.js';
 
 export interface Verification {
   /** Accepted nodes in order, without the root. */
@@ -29,12 +29,6 @@ export const verificationRules = {
 
 export type VerificationRule = keyof typeof verificationRules;
 
-/** [node] -> [vocabulary], the target's distribution of the token after that node. */
-export type TargetDistribution = (node: number) => Float32Array;
-
-/** Below this a residual is rounding noise and the target's distribution takes its place. */
-const LEAST_RESIDUAL_MASS = 1e-12;
-
 /** Temperature 0: follow the child that is the target's most likely token. */
 export function verifyGreedy(tree: TokenTree, targetArgmax: Int32Array /* [node] */): Verification {
   const { tokens, parents } = tree;
@@ -50,14 +44,10 @@ export function verifyGreedy(tree: TokenTree, targetArgmax: Int32Array /* [node]
 }
 
 /** The lossless rule that fits how the tree's siblings were chosen. */
-export function verifyRejection(
-  tree: TokenTree,
-  targetDistribution: TargetDistribution,
-  random: Random,
-): Verification {
+export function verifyRejection(tree: TokenTree, chancesOf: ChancesOf, random: Random): Verification {
   return tree.origin === 'sampled'
-    ? verifySampled(tree, targetDistribution, random)
-    : verifyDeterministic(tree, targetDistribution, random);
+    ? verifySampled(tree, chancesOf, random)
+    : verifyDeterministic(tree, chancesOf, random);
 }
 
 /**
@@ -65,77 +55,54 @@ export function verifyRejection(
  * Sibling x is accepted with probability min(1, p(x) / q(x)), where q is the draft distribution without the siblings already
  * tried, renormalised; a rejection replaces p by norm(max(0, p - q)). What is left of p at the end gives the token.
  */
-export function verifySampled(
-  tree: TokenTree,
-  targetDistribution: TargetDistribution,
-  random: Random,
-): Verification {
-  const { tokens, parents, draftDistributions } = tree;
+export function verifySampled(tree: TokenTree, chancesOf: ChancesOf, random: Random): Verification {
+  const { tokens, parents } = tree;
   const path: number[] = [];
   let node = 0;
-  let distribution = targetDistribution(node);
-  let residual: Float32Array | undefined;
-  let untriedMass: number | undefined; // of the draft distribution at this node; undefined is all of it
+  let chances = chancesOf(node);
+  let untriedMass = 1; // of the draft distribution at this node
   for (let child = 1; child < tokens.length; child++) {
     if (parents[child] !== node) continue;
     const token = tokens[child]!;
-    const draftDistribution = draftDistributions[node]!;
-    const draftProbability = draftDistribution[token]!;
-    const draftMass = Math.max(untriedMass ?? 1, draftProbability);
-    if (random.next() * draftProbability < distribution[token]! * draftMass) {
+    const draftProbability = chances.draftProbability(token);
+    const draftMass = Math.max(untriedMass, draftProbability);
+    if (random.next() * draftProbability < chances.targetProbability(token) * draftMass) {
       path.push(child);
       node = child;
-      distribution = targetDistribution(node);
-      untriedMass = undefined;
+      chances = chancesOf(node);
+      untriedMass = 1;
     } else {
-      residual ??= new Float32Array(distribution.length);
-      // Tried siblings need no care here: a rejected token has p < q, so its residual is already 0.
-      distribution =
-        subtractDistribution(distribution, draftDistribution, draftMass, residual) ??
-        targetDistribution(node);
-      // Summed, not taken to be 1: after a likely sibling, what is left is no larger than the distribution's rounding.
-      untriedMass = (untriedMass ?? sum(draftDistribution)) - draftProbability;
+      untriedMass = chances.subtractDraft(token, draftMass);
     }
   }
-  return { path, nextToken: drawFrom(distribution, random) };
+  return { path, nextToken: chances.draw(random) };
 }
 
 /**
  * Siblings that are the drafter's most likely tokens (EAGLE-2, arXiv 2406.16858). The draft distribution of a token that is
  * certain to be proposed is 1 there: accept x with probability p(x), otherwise strike x from p and renormalise.
  */
-export function verifyDeterministic(
-  tree: TokenTree,
-  targetDistribution: TargetDistribution,
-  random: Random,
-): Verification {
+export function verifyDeterministic(tree: TokenTree, chancesOf: ChancesOf, random: Random): Verification {
   const { tokens, parents } = tree;
   const path: number[] = [];
   let node = 0;
-  let distribution = targetDistribution(node);
-  let struck: number[] = [];
+  let chances = chancesOf(node);
   let remainingMass = 1;
   for (let child = 1; child < tokens.length; child++) {
     if (parents[child] !== node) continue;
     const token = tokens[child]!;
-    const targetProbability = distribution[token]!;
+    const targetProbability = chances.targetProbability(token);
     if (random.next() * remainingMass < targetProbability) {
       path.push(child);
       node = child;
-      distribution = targetDistribution(node);
-      struck = [];
+      chances = chancesOf(node);
       remainingMass = 1;
     } else {
-      struck.push(token);
+      chances.strike(token);
       remainingMass = Math.max(0, remainingMass - targetProbability);
     }
   }
-  if (struck.length === 0) return { path, nextToken: drawFrom(distribution, random) };
-  const rest = distribution.slice();
-  for (const token of struck) rest[token] = 0;
-  const restMass = sum(rest);
-  const isUsable = restMass > LEAST_RESIDUAL_MASS;
-  return { path, nextToken: isUsable ? drawFrom(rest, random, restMass) : drawFrom(distribution, random) };
+  return { path, nextToken: chances.draw(random) };
 }
 
 export interface TypicalOptions {
@@ -182,31 +149,6 @@ export function acceptanceProbability(
   for (let token = 0; token < length; token++)
     overlap += Math.min(targetDistribution[token]!, draftDistribution[token]!);
   return overlap;
-}
-
-/**
- * norm(max(0, distribution - draftDistribution / draftMass)) written to `out`, which may be `distribution`; undefined where nothing but rounding
- * noise is left.
- */
-export function subtractDistribution(
-  distribution: Float32Array, // [vocabulary]
-  draftDistribution: Float32Array, // [vocabulary]
-  draftMass: number,
-  out: Float32Array, // [vocabulary]
-): Float32Array | undefined {
-  const { length } = distribution;
-  const draftScale = 1 / draftMass;
-  let mass = 0;
-  for (let token = 0; token < length; token++) {
-    const excess = distribution[token]! - draftDistribution[token]! * draftScale;
-    const kept = excess > 0 ? excess : 0;
-    out[token] = kept;
-    mass += kept;
-  }
-  if (!(mass > LEAST_RESIDUAL_MASS)) return undefined;
-  const scale = 1 / mass;
-  for (let token = 0; token < length; token++) out[token]! *= scale;
-  return out;
 }
 
 /** With the 1e-5 that Medusa's implementation adds inside the logarithm. */

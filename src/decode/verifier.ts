@@ -6,23 +6,46 @@ import { toDistribution } from '../core/sampling.js';
 import type { TokenTree } from '../draft/token-tree.js';
 import type { ForwardResult } from '../model/forward.js';
 import { followDrawn, followTokens } from './held-verification.js';
-import type { TargetDistribution, Verification, VerificationRule } from './verification.js';
+import type { TargetDistribution } from './node-chances.js';
+import { askAbout, hostChances, judgedChances } from './node-chances.js';
+import type { ScorePlace } from './score-place.js';
+import type { Verification, VerificationRule } from './verification.js';
 import { verifyGreedy, verifyRejection, verifyTypical } from './verification.js';
 
 export interface Verifier {
-  readonly want: 'argmax' | 'logits';
+  readonly want: 'argmax' | 'logits' | 'scores';
   /** `emitted` tokens of the answer are known, the tree's root being the last of them. */
-  judge(tree: TokenTree, result: ForwardResult, emitted: number): Verification;
+  judge(tree: TokenTree, result: ForwardResult, emitted: number): Verification | Promise<Verification>;
 }
 
-export function createVerifier(rule: VerificationRule, sampling: SamplingOptions, random: Random): Verifier {
+/** `kept`: where scores stay and are judged, if not with the host. */
+export function createVerifier(
+  rule: VerificationRule,
+  sampling: SamplingOptions,
+  random: Random,
+  kept?: ScorePlace,
+): Verifier {
   if (rule === 'greedy') return { want: 'argmax', judge: (tree, { argmax }) => verifyGreedy(tree, argmax!) };
+  if (rule === 'rejection' && kept !== undefined) {
+    return {
+      want: 'scores',
+      async judge(tree, { scores }) {
+        const drafted = tree.origin === 'sampled' ? kept.draftedRows(tree) : undefined;
+        const asked = { ...askAbout(tree, random), drafted };
+        const judged = await kept.draws.judge(scores!, sampling, asked, kept.meeting);
+        drafted?.free();
+        return verifyRejection(tree, judgedChances(judged), random);
+      },
+    };
+  }
   return {
     want: 'logits',
-    judge: (tree, { logits }) =>
-      rule === 'typical'
-        ? verifyTypical(tree, distributionsOf(tree, logits!, sampling))
-        : verifyRejection(tree, distributionsOf(tree, logits!, sampling), random),
+    judge(tree, { logits }) {
+      const distributions = distributionsOf(tree, logits!, sampling);
+      return rule === 'typical'
+        ? verifyTypical(tree, distributions)
+        : verifyRejection(tree, hostChances(tree, distributions), random);
+    },
   };
 }
 

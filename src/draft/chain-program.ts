@@ -1,37 +1,75 @@
 /**
- * A greedy chain drafted inside one program. Each level looks up the most likely token of the level before, so a step
- * costs one call instead of one for each level; on a CPU the calls are a good part of what a small drafter costs.
+ * A chain drafted inside one program. Each level looks up the token that the level before chose: the most likely one, or
+ * one that was drawn. A step then costs one call instead of one for each level; on a CPU the calls are a good part of what
+ * a small drafter costs.
  */
 import { lazilyBy } from '../core/lazy.js';
+import type { SamplingOptions } from '../core/sampling.js';
 import type { Tensor } from '../graph/tensor.js';
+import { draw } from '../graph/operations/drawing.js';
 import { argmax, gatherRows } from '../graph/operations/indexing.js';
 import { constant, input } from '../graph/operations/leaves.js';
 import { sum } from '../graph/operations/reductions.js';
-import { broadcast, concatenate, reshape, slice } from '../graph/operations/shaping.js';
+import { broadcast, concatenate, reshape, slice, transpose } from '../graph/operations/shaping.js';
 import type { AttentionContext } from '../model/decoder-layer.js';
 import type { RotaryTable } from '../model/rotary.js';
 import type { LaneProgram } from '../model/lane-program.js';
 import { lanes } from '../model/lane-graph.js';
 import { compileLanes } from '../model/lane-program.js';
+import { declareSampling, distributionOf, samplingInputs } from '../model/sampling-graph.js';
 import type { MixedValues, NamedTensors, Runtime } from '../runtime/program.js';
-import { float32, floatsOf, int32, integersOf } from '../runtime/program.js';
+import { bufferOf, float32, floatsOf, int32, integersOf } from '../runtime/program.js';
 import type { WeightStore } from '../runtime/weights.js';
+import type { DrawnChain } from './program-drafts.js';
+import type { Vocabularies } from './scores.js';
 import { requireScore } from './scores.js';
 
 /** What one level says: its token as the target knows it, [1, lanes], and the sum of its scores, which shows a broken drafter. */
 interface ChosenToken {
   readonly token: Tensor;
   readonly score: Tensor;
+  /** What it was drawn from, if it was drawn. [1, lanes, vocabulary] */
+  readonly distribution?: Tensor;
 }
 
-/** logits [1, lanes, draft vocabulary] */
-export function chooseToken(logits: Tensor, targetTokens: Int32Array | undefined): ChosenToken {
-  const best = argmax(logits);
-  // Not the maximum: the runtime's skips what is no number.
-  const score = reshape(sum(logits, [-1]), best.shape);
-  if (targetTokens === undefined) return { token: best, score };
-  const table = constant(Array.from(targetTokens), [targetTokens.length], 'int32');
-  return { token: gatherRows(table, best), score };
+/** How the levels of a chain come to their tokens, each in its turn. logits [1, lanes, draft vocabulary] */
+export type TokenChooser = (logits: Tensor) => ChosenToken;
+
+// Not the maximum: the runtime's skips what is no number.
+const sumOf = (logits: Tensor): Tensor => reshape(sum(logits, [-1]), logits.shape.slice(0, -1));
+
+export const chooseBest =
+  (targetTokens: Int32Array | undefined): TokenChooser =>
+  (logits) => {
+    const best = argmax(logits);
+    if (targetTokens === undefined) return { token: best, score: sumOf(logits) };
+    const table = constant(Array.from(targetTokens), [targetTokens.length], 'int32');
+    return { token: gatherRows(table, best), score: sumOf(logits) };
+  };
+
+/** Draws from the drafter's processed distribution over the target's vocabulary. */
+export function drawTokens(length: number, vocabularies: Vocabularies): TokenChooser {
+  const sampling = declareSampling();
+  const uniforms = input('uniforms', [length, lanes]);
+  let level = 0;
+  return (logits) => {
+    const distribution = distributionOf(spreadTokens(logits, vocabularies), sampling);
+    const uniform = slice(uniforms, 0, level, level + 1);
+    level += 1;
+    return { token: draw(distribution, uniform), score: sumOf(logits), distribution };
+  };
+}
+
+/** [1, lanes, draft vocabulary] -> [1, lanes, vocabulary], -Infinity where the drafter cannot propose. */
+function spreadTokens(logits: Tensor, { targetSize, draftSize, targetTokens }: Vocabularies): Tensor {
+  if (targetTokens === undefined) return logits;
+  const places = new Array<number>(targetSize).fill(draftSize);
+  targetTokens.forEach((token, place) => (places[token] = place));
+  const nothing = broadcast(constant(-Infinity), [1, lanes]);
+  const columns = reshape(transpose(logits, [2, 1, 0]), [draftSize, lanes]);
+  const table = constant(places, [targetSize], 'int32');
+  const spread = gatherRows(concatenate([columns, nothing], 0), table);
+  return reshape(transpose(spread, [1, 0]), [1, lanes, targetSize]);
 }
 
 /** The context of level 1, 2, ...: one row of each lane, at its own position, that sees what the last verified row saw. */
@@ -90,6 +128,27 @@ export function chainOutputs(chosen: readonly ChosenToken[], rows?: Tensor): Nam
       0,
     ),
     ...(rows === undefined ? {} : { rows }),
+    ...drawnOutputs(chosen),
+  };
+}
+
+/** A row for each node of the chain: the last has no children. */
+function drawnOutputs(chosen: readonly ChosenToken[]): NamedTensors {
+  const distributions = chosen.flatMap(({ distribution }) => distribution ?? []);
+  const [first] = distributions;
+  if (first === undefined) return {};
+  return { distributions: concatenate([...distributions, broadcast(constant(0), first.shape)], 0) };
+}
+
+/** What a chain that is drawn reads besides. */
+export function drawnInputs(
+  uniforms: readonly number[],
+  sampling: SamplingOptions,
+  { targetSize }: Vocabularies,
+): MixedValues {
+  return {
+    uniforms: float32(Float32Array.from(uniforms), [uniforms.length]),
+    ...samplingInputs(sampling, targetSize),
   };
 }
 
@@ -103,6 +162,12 @@ export function createChainCompiler(
 }
 
 export const chainNames: readonly string[] = ['chain', 'chainScores'];
+
+export const drawnNames: readonly string[] = [...chainNames, 'distributions'];
+
+export function readDrawnChain(outputs: MixedValues): DrawnChain {
+  return { tokens: readChain(outputs), distributions: bufferOf(outputs, 'distributions') };
+}
 
 export function readChain(outputs: MixedValues): readonly number[] {
   floatsOf(outputs, 'chainScores').forEach(requireScore);

@@ -16,7 +16,7 @@ import {
   stackRows,
 } from '../model/lane-graph.js';
 import type { NamedTensors } from '../runtime/program.js';
-import type { TreeSize } from './tree-program.js';
+import type { TreeSize } from './program-drafts.js';
 import { buildTree } from './tree-program.js';
 
 /** `project` gives logits over the tokens that may be proposed. [..., hidden] -> [..., draft vocabulary] */

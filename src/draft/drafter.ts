@@ -3,6 +3,7 @@
  * time; which of them become the tree is the policy's business (grow-tree.ts), and which survive is the target's.
  * What a system is besides is in draft-system.ts.
  */
+import type { SamplingOptions } from '../core/sampling.js';
 import type { Dimension } from '../graph/dimension.js';
 import type { Tensor } from '../graph/tensor.js';
 import type { RowBuffer } from '../runtime/row-buffer.js';
@@ -12,8 +13,8 @@ import type { CacheSizes } from '../model/cache-pool.js';
 import type { KvCache } from '../model/kv-cache.js';
 import type { Meeting } from '../model/meeting.js';
 import type { RotaryTable } from '../model/rotary.js';
+import type { DrawnChain, PreparedDrafts, TreeLevel, TreeSize } from './program-drafts.js';
 import type { DraftScores, ScoreDetail } from './scores.js';
-import type { TreeLevel, TreeSize } from './tree-program.js';
 
 export interface Drafter {
   /** The name of its DraftSystem. */
@@ -30,8 +31,8 @@ export interface Drafter {
   readonly taps: readonly number[];
   /** Parameters of the drafter alone, without what it borrows from the target. */
   readonly parameterCount: number;
-  /** Compiles its programs ahead of the first draft, and those of chains of the given lengths and of dynamic trees. */
-  prepare(chains?: readonly number[], trees?: readonly TreeSize[]): Promise<void>;
+  /** Compiles its programs ahead of the first draft, and those of the given drafts. */
+  prepare(drafts?: PreparedDrafts): Promise<void>;
   /** `meeting`: where its passes may be joined with those of other sequences; alone unless given. */
   startSession(meeting?: Meeting): DraftSession;
   /** The same drafter as a graph, for gradients and for scoring many candidates at once; undefined where there is none. */
@@ -58,6 +59,11 @@ export interface DraftSession {
    * one call instead of many; shorter where it has no more to propose. Optional; after it, only observe may follow.
    */
   draftChain?(length: number): Promise<readonly number[]>;
+  /**
+   * A chain that is drawn inside one program, each level from the drafter's processed distribution by a random number of
+   * its own: what expanding level by level and drawing gives. Only where the runtime draws in programs.
+   */
+  drawChain?(uniforms: readonly number[], sampling: SamplingOptions): Promise<DrawnChain>;
   /** The levels of a dynamic tree behind the root, drafted in one program: what expanding them one by one gives. */
   draftTree?(size: TreeSize): Promise<readonly TreeLevel[]>;
   /** Gives back what it holds. Nothing may be asked any more. */

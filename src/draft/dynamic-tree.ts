@@ -8,7 +8,7 @@ import type { DraftSession } from './drafter.js';
 import type { DynamicPolicy } from './policy.js';
 import { detailFor } from './scores.js';
 import type { TokenTree } from './token-tree.js';
-import type { TreeLevel, TreeSize } from './tree-program.js';
+import type { TreeLevel, TreeSize } from './program-drafts.js';
 
 /** Whether one program grows it, where the drafter has such: with more rounds, programs become too large. */
 export const isGrownAtOnce = ({ depth }: TreeSize): boolean => depth <= 12;

@@ -8,7 +8,7 @@ import { embeddingTable } from '../model/decoder.js';
 import { compileLanes } from '../model/lane-program.js';
 import { alone } from '../model/meeting.js';
 import type { WeightStore } from '../runtime/weights.js';
-import { createChainCompiler } from './chain-program.js';
+import { createChainCompiler, drawTokens } from './chain-program.js';
 import { anotherTarget, misfit } from './checks.js';
 import type { Drafter } from './drafter.js';
 import type { EagleParts } from './eagle-parts.js';
@@ -51,17 +51,22 @@ export function createEagleDrafter({ head, weights, ...described }: LoadedHead):
     verified: compile('verified'),
     drafted: compile('drafted'),
     chain: createChainCompiler(target.runtime, stores, (length) => buildEagleChain(head, length)),
+    drawnChain: createChainCompiler(target.runtime, stores, (length) =>
+      buildEagleChain(head, length, drawTokens(length, vocabularies)),
+    ),
     tree: createTreeCompiler(target.runtime, stores, (size) => buildEagleTree(head, size)),
   };
   return {
     ...described,
     maximumDepth: Infinity,
     vocabularySize: vocabularies.draftSize,
-    async prepare(chains = [], trees = []) {
-      const { verified, drafted, chain, tree } = programs;
+    async prepare({ chains = [], drawnChains = [], trees = [] } = {}) {
+      const { verified, drafted, chain, drawnChain, tree } = programs;
+      const drawn = target.runtime.drawsInPrograms === true ? drawnChains : [];
       await Promise.all([
         ...[verified(), drafted()],
         ...chains.map((length) => chain(length)),
+        ...drawn.map((length) => drawnChain(length)),
         ...trees.map((size) => tree(size)),
       ]);
     },

@@ -27,10 +27,17 @@ import { bufferOf, int32, resident } from '../runtime/program.js';
 import type { RowBuffer } from '../runtime/row-buffer.js';
 import { DraftMemory } from './draft-memory.js';
 import type { DraftSession, VerifiedTokens } from './drafter.js';
-import { chainInputs, chainNames, readChain } from './chain-program.js';
+import {
+  chainInputs,
+  chainNames,
+  drawnInputs,
+  drawnNames,
+  readChain,
+  readDrawnChain,
+} from './chain-program.js';
+import type { TreeSize } from './program-drafts.js';
 import type { Vocabularies } from './scores.js';
 import { readScores, scoreNames, scoreOutputs } from './scores.js';
-import type { TreeSize } from './tree-program.js';
 import { readTree, treeInputs, treeNames } from './tree-program.js';
 
 /** One autoregressive step of the head as a graph. */
@@ -77,6 +84,7 @@ export interface EaglePrograms {
   readonly verified: () => Promise<LaneProgram>;
   readonly drafted: () => Promise<LaneProgram>;
   readonly chain: (length: number) => Promise<LaneProgram>;
+  readonly drawnChain: (length: number) => Promise<LaneProgram>;
   readonly tree: (size: TreeSize) => Promise<LaneProgram>;
 }
 
@@ -109,6 +117,17 @@ export function startEagleSession(head: EagleHead, programs: EaglePrograms, meet
     const all = bufferOf(outputs, 'features');
     nodes.forEach((node, row) => features.set(node, all.rows(row, 1)));
   };
+
+  /** Reads what was verified, and drafts behind it in the same run. */
+  const draftAtOnce = async (
+    program: LaneProgram,
+    names: readonly string[],
+    inputsBehind: (inputs: MixedValues, start: number) => MixedValues,
+  ): Promise<MixedValues> =>
+    memory.read(await programs.verified(), [], (inputs, count) => {
+      const start = memory.attention.verifiedLength + count;
+      return memory.run(program, inputsBehind(inputs, start), [...names, 'rows']);
+    });
 
   return {
     // The angles of a head go on past the length that its config.json names, as in the authors' code.
@@ -150,23 +169,24 @@ export function startEagleSession(head: EagleHead, programs: EaglePrograms, meet
       return readScores(outputs, want, vocabularies);
     },
     async draftChain(length) {
-      const program = await programs.chain(length);
-      const outputs = await memory.read(await programs.verified(), [], (inputs, count) => {
-        const start = memory.attention.verifiedLength + count;
-        return memory.run(program, chainInputs(inputs, head.rotary, start, length), [...chainNames, 'rows']);
-      });
-      return readChain(outputs);
+      const whole = (inputs: MixedValues, start: number) => chainInputs(inputs, head.rotary, start, length);
+      return readChain(await draftAtOnce(await programs.chain(length), chainNames, whole));
     },
+    ...(runtime.drawsInPrograms === true
+      ? {
+          async drawChain(uniforms, sampling) {
+            const { length } = uniforms;
+            const whole = (inputs: MixedValues, start: number) => ({
+              ...chainInputs(inputs, head.rotary, start, length),
+              ...drawnInputs(uniforms, sampling, vocabularies),
+            });
+            return readDrawnChain(await draftAtOnce(await programs.drawnChain(length), drawnNames, whole));
+          },
+        }
+      : {}),
     async draftTree(size) {
-      const program = await programs.tree(size);
-      const outputs = await memory.read(await programs.verified(), [], (inputs, count) => {
-        const start = memory.attention.verifiedLength + count;
-        return memory.run(program, treeInputs(inputs, head.rotary, start, size), [
-          ...treeNames(size),
-          'rows',
-        ]);
-      });
-      return readTree(outputs, size);
+      const whole = (inputs: MixedValues, start: number) => treeInputs(inputs, head.rotary, start, size);
+      return readTree(await draftAtOnce(await programs.tree(size), treeNames(size), whole), size);
     },
     close() {
       memory.close();

@@ -17,7 +17,7 @@ import {
 } from '../model/lane-graph.js';
 import type { NamedTensors } from '../runtime/program.js';
 import type { EagleHead } from './eagle-session.js';
-import type { TreeSize } from './tree-program.js';
+import type { TreeSize } from './program-drafts.js';
 import { buildTree } from './tree-program.js';
 
 export function buildEagleTree(head: EagleHead, size: TreeSize): NamedTensors {

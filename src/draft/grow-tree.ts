@@ -103,7 +103,22 @@ export async function growTree(session: DraftSession, request: DraftRequest): Pr
     const tokens = await session.draftChain(policy.length);
     return chainTree(request.root, tokens.slice(0, request.depthLimit));
   }
+  if (policy.kind === 'chain' && session.drawChain !== undefined)
+    return drawChain(session.drawChain.bind(session), request, policy.length);
   return growStaticTree(session, request, policy.kind === 'chain' ? chainShape(policy.length) : policy.shape);
+}
+
+/** Drawn in one program, by the random numbers that drawing level by level would take. */
+async function drawChain(
+  draw: NonNullable<DraftSession['drawChain']>,
+  { root, sampling, random, depthLimit }: DraftRequest,
+  length: number,
+): Promise<TokenTree> {
+  const levels = Math.min(length, depthLimit);
+  if (levels < 1) return chainTree(root, []);
+  const uniforms = Array.from({ length }, (_, level) => (level < levels ? random.next() : 0));
+  const { tokens, distributions } = await draw(uniforms, sampling);
+  return chainTree(root, tokens.slice(0, levels), distributions.rows(0, levels + 1));
 }
 
 /** What a sampled chain would have been, had it drawn the given tokens. */

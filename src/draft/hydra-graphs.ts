@@ -18,7 +18,7 @@ import {
   stackRows,
 } from '../model/lane-graph.js';
 import type { NamedTensors } from '../runtime/program.js';
-import { chainOutputs, chooseToken } from './chain-program.js';
+import { chainOutputs, chooseBest } from './chain-program.js';
 import type { DraftedLogits, TeacherForcing } from './drafter.js';
 import type { HydraSizes } from './hydra-layout.js';
 import { dropFirst, dropLast } from './positions.js';
@@ -94,8 +94,9 @@ export function buildHydraChain(model: HydraModel, length: number): NamedTensors
   const feature = input('feature', [1, lanes, configuration.hiddenSize]);
   const embed = (token: Tensor): Tensor => gatherRows(embeddingTable(configuration, targetScope), token);
   const path = [embed(input('root', [1, lanes], 'int32'))];
+  const choose = chooseBest(undefined);
   const chosen = Array.from({ length }, (_, head) => {
-    const best = chooseToken(runHead(model, head, feature, concatenate([...path], -1)), undefined);
+    const best = choose(runHead(model, head, feature, concatenate([...path], -1)));
     path.push(embed(best.token));
     return best;
   });

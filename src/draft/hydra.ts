@@ -30,6 +30,7 @@ import {
 } from './hydra-graphs.js';
 import type { HydraSizes } from './hydra-layout.js';
 import { describeHydra, recogniseHydra, requireGroundedHeads } from './hydra-layout.js';
+import type { PreparedDrafts } from './program-drafts.js';
 import { readScores, scoreNames } from './scores.js';
 import { PendingStates } from './states.js';
 import { refuseUnread } from './unread-tensors.js';
@@ -103,7 +104,7 @@ class Hydra implements Drafter {
     };
   }
 
-  async prepare(chains: readonly number[] = []): Promise<void> {
+  async prepare({ chains = [] }: PreparedDrafts = {}): Promise<void> {
     for (const length of chains) await this.compileChain(length);
     for (let head = 0; head < this.sizes.heads; head++) await this.compileHead(head);
     if (this.sizes.hasPrefix) await this.compilePrefix();

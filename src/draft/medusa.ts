@@ -18,7 +18,7 @@ import { alone } from '../model/meeting.js';
 import type { NamedTensors } from '../runtime/program.js';
 import { resident } from '../runtime/program.js';
 import type { WeightStore } from '../runtime/weights.js';
-import { chainNames, chainOutputs, chooseToken, createChainCompiler, readChain } from './chain-program.js';
+import { chainNames, chainOutputs, chooseBest, createChainCompiler, readChain } from './chain-program.js';
 import { requireSizes, requireWidth } from './checks.js';
 import type { DrafterOptions, WeightedSystem } from './draft-system.js';
 import { prepareDrafterWeights } from './draft-system.js';
@@ -26,6 +26,7 @@ import type { Drafter, DraftSession, TeacherForcing } from './drafter.js';
 import type { MedusaSizes } from './medusa-layout.js';
 import { describeMedusa, recogniseMedusa } from './medusa-layout.js';
 import { dropFirst, dropLast } from './positions.js';
+import type { PreparedDrafts } from './program-drafts.js';
 import type { DraftScores } from './scores.js';
 import { readScores, repeatRow, scoreNames, scoreOutputs } from './scores.js';
 import { PendingStates } from './states.js';
@@ -104,7 +105,7 @@ class Medusa implements Drafter {
     };
   }
 
-  async prepare(chains: readonly number[] = []): Promise<void> {
+  async prepare({ chains = [] }: PreparedDrafts = {}): Promise<void> {
     await Promise.all([this.compile(), ...chains.map((length) => this.compileChain(length))]);
   }
 
@@ -118,9 +119,8 @@ class Medusa implements Drafter {
   /** The first heads alone, each with its most likely token. */
   private buildChain(length: number): NamedTensors {
     const feature = input('feature', [1, lanes, this.sizes.hiddenSize]);
-    const chosen = Array.from({ length }, (_, head) =>
-      chooseToken(runHead(feature, head, this.sizes), undefined),
-    );
+    const choose = chooseBest(undefined);
+    const chosen = Array.from({ length }, (_, head) => choose(runHead(feature, head, this.sizes)));
     return chainOutputs(chosen);
   }
 

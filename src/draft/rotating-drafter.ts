@@ -37,8 +37,8 @@ export function rotateDrafters(drafters: readonly Drafter[]): RotatingDrafter {
       }
       current = place;
     },
-    async prepare(chains, trees) {
-      await Promise.all(drafters.map((drafter) => drafter.prepare(chains, trees)));
+    async prepare(drafts) {
+      await Promise.all(drafters.map((drafter) => drafter.prepare(drafts)));
     },
     startSession: (meeting) =>
       rotateSessions(
@@ -75,6 +75,8 @@ function rotateSessions(
   // Where one of them has no such program, all are expanded level by level, which gives the same.
   if (members.every(({ session }) => session.draftChain !== undefined))
     rotating.draftChain = (length) => current().draftChain!(length);
+  if (members.every(({ session }) => session.drawChain !== undefined))
+    rotating.drawChain = (uniforms, sampling) => current().drawChain!(uniforms, sampling);
   if (members.every(({ session }) => session.draftTree !== undefined))
     rotating.draftTree = (size) => current().draftTree!(size);
   return rotating;

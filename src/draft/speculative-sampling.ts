@@ -29,9 +29,18 @@ import {
 import { compileLanes } from '../model/lane-program.js';
 import type { Meeting } from '../model/meeting.js';
 import { alone } from '../model/meeting.js';
-import type { NamedTensors, NamedValues } from '../runtime/program.js';
+import type { MixedValues, NamedTensors, NamedValues } from '../runtime/program.js';
 import { bufferOf, int32 } from '../runtime/program.js';
-import { chainInputs, chainNames, createChainCompiler, readChain } from './chain-program.js';
+import {
+  chainInputs,
+  chainNames,
+  createChainCompiler,
+  drawnInputs,
+  drawnNames,
+  drawTokens,
+  readChain,
+  readDrawnChain,
+} from './chain-program.js';
 import { countParameters } from './checks.js';
 import { DraftMemory } from './draft-memory.js';
 import { buildDraftModelChain } from './draft-model-chain.js';
@@ -45,11 +54,11 @@ import type {
   VerifiedTokens,
 } from './drafter.js';
 import { dropFirst } from './positions.js';
+import type { PreparedDrafts, TreeSize } from './program-drafts.js';
 import type { Vocabularies } from './scores.js';
 import { readScores, scoreNames, scoreOutputs } from './scores.js';
 import type { TokenizerPair } from './shared-vocabulary.js';
 import { requireSameVocabulary, shareVocabulary } from './shared-vocabulary.js';
-import type { TreeSize } from './tree-program.js';
 import { createTreeCompiler, readTree, treeInputs, treeNames } from './tree-program.js';
 
 export async function loadDraftModel(
@@ -81,6 +90,7 @@ class DraftModel implements Drafter {
   private readonly reach: number;
   private readonly compile: () => Promise<LaneProgram>;
   private readonly compileChain: (length: number) => Promise<LaneProgram>;
+  private readonly compileDrawnChain: (length: number) => Promise<LaneProgram>;
   private readonly compileTree: (size: TreeSize) => Promise<LaneProgram>;
 
   constructor(
@@ -97,6 +107,14 @@ class DraftModel implements Drafter {
     this.compile = lazily(() => compileLanes(model.runtime, 'draft', this.buildGraph(), [model.weights]));
     this.compileChain = createChainCompiler(model.runtime, [model.weights], (length) =>
       buildDraftModelChain(model, (features) => this.project(features), length),
+    );
+    this.compileDrawnChain = createChainCompiler(model.runtime, [model.weights], (length) =>
+      buildDraftModelChain(
+        model,
+        (features) => this.project(features),
+        length,
+        drawTokens(length, this.vocabularies),
+      ),
     );
     this.compileTree = createTreeCompiler(model.runtime, [model.weights], (size) =>
       buildDraftModelTree(model, (features) => this.project(features), size),
@@ -138,10 +156,12 @@ class DraftModel implements Drafter {
     return { logits, rows: decoded.rows };
   }
 
-  async prepare(chains: readonly number[] = [], trees: readonly TreeSize[] = []): Promise<void> {
+  async prepare({ chains = [], drawnChains = [], trees = [] }: PreparedDrafts = {}): Promise<void> {
+    const drawn = this.model.runtime.drawsInPrograms === true ? drawnChains : [];
     await Promise.all([
       this.compile(),
       ...chains.map((length) => this.compileChain(length)),
+      ...drawn.map((length) => this.compileDrawnChain(length)),
       ...trees.map((size) => this.compileTree(size)),
     ]);
   }
@@ -182,6 +202,19 @@ class DraftModel implements Drafter {
     const requireKnown = (): void => {
       if (unknown !== undefined) throw unknownToken(unknown, this.model);
     };
+    const { rotary } = this.model;
+    /** Reads what was verified, and drafts behind it in the same run. */
+    const draftAtOnce = async (
+      program: LaneProgram,
+      names: readonly string[],
+      inputsBehind: (inputs: MixedValues, start: number) => MixedValues,
+    ): Promise<MixedValues> => {
+      requireKnown();
+      return memory.read(await compile(), [], (inputs, count) => {
+        const start = memory.attention.verifiedLength + count;
+        return memory.run(program, inputsBehind(inputs, start), [...names, 'rows']);
+      });
+    };
 
     return {
       get room() {
@@ -210,24 +243,26 @@ class DraftModel implements Drafter {
         return readScores(outputs, want, vocabularies);
       },
       draftChain: async (length) => {
-        requireKnown();
-        const program = await this.compileChain(length);
-        const outputs = await memory.read(await compile(), [], (inputs, count) => {
-          const start = memory.attention.verifiedLength + count;
-          const whole = chainInputs(inputs, this.model.rotary, start, length);
-          return memory.run(program, whole, [...chainNames, 'rows']);
-        });
-        return readChain(outputs);
+        const whole = (inputs: MixedValues, start: number) => chainInputs(inputs, rotary, start, length);
+        return readChain(await draftAtOnce(await this.compileChain(length), chainNames, whole));
       },
+      ...(this.model.runtime.drawsInPrograms === true
+        ? {
+            drawChain: async (uniforms, sampling) => {
+              const { length } = uniforms;
+              const whole = (inputs: MixedValues, start: number) => ({
+                ...chainInputs(inputs, rotary, start, length),
+                ...drawnInputs(uniforms, sampling, vocabularies),
+              });
+              return readDrawnChain(
+                await draftAtOnce(await this.compileDrawnChain(length), drawnNames, whole),
+              );
+            },
+          }
+        : {}),
       draftTree: async (size) => {
-        requireKnown();
-        const program = await this.compileTree(size);
-        const outputs = await memory.read(await compile(), [], (inputs, count) => {
-          const start = memory.attention.verifiedLength + count;
-          const whole = treeInputs(inputs, this.model.rotary, start, size);
-          return memory.run(program, whole, [...treeNames(size), 'rows']);
-        });
-        return readTree(outputs, size);
+        const whole = (inputs: MixedValues, start: number) => treeInputs(inputs, rotary, start, size);
+        return readTree(await draftAtOnce(await this.compileTree(size), treeNames(size), whole), size);
       },
       close() {
         memory.close();

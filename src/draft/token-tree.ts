@@ -4,6 +4,7 @@
  * their children, so one forward loop over the nodes visits any path in order. A chain is a tree.
  */
 import { MistletoeError } from '../core/errors.js';
+import type { RowBuffer } from '../runtime/row-buffer.js';
 
 /**
  * How siblings were chosen: drawn one after the other without replacement from the drafter's distribution, or as its most
@@ -18,6 +19,8 @@ export interface TokenTree {
   readonly origin: TreeOrigin;
   /** [node] -> [vocabulary], the distribution from which the node's children were drawn; needed where origin is 'sampled'. */
   readonly draftDistributions: readonly (Float32Array | undefined)[];
+  /** The same where they stayed with the runtime. [node, vocabulary] */
+  readonly keptDistributions?: RowBuffer | undefined;
 }
 
 export interface TreeParts {
@@ -25,10 +28,12 @@ export interface TreeParts {
   readonly parents: Int32Array; // [node]
   readonly origin: TreeOrigin;
   readonly draftDistributions?: readonly (Float32Array | undefined)[]; // [node] -> [vocabulary]
+  readonly keptDistributions?: RowBuffer | undefined; // [node, vocabulary]
 }
 
 /** Keeps the arrays it is given. Siblings are tried in node order: the order drawn, or best first. */
-export function createTree({ tokens, parents, origin, draftDistributions = [] }: TreeParts): TokenTree {
+export function createTree(parts: TreeParts): TokenTree {
+  const { tokens, parents, origin, draftDistributions = [], keptDistributions } = parts;
   const size = tokens.length;
   if (size === 0 || parents.length !== size || parents[0] !== -1) {
     throw badTree(
@@ -48,7 +53,7 @@ export function createTree({ tokens, parents, origin, draftDistributions = [] }:
         throw badTree(`repeats the token ${token} among the children of node ${parent}`);
       }
     }
-    if (origin === 'sampled') {
+    if (origin === 'sampled' && keptDistributions === undefined) {
       const draftProbability = draftDistributions[parent]?.[token];
       if (draftProbability === undefined)
         throw badTree(`has no draft distribution for the children of node ${parent}`);
@@ -57,7 +62,10 @@ export function createTree({ tokens, parents, origin, draftDistributions = [] }:
       }
     }
   }
-  return { tokens, parents, depths, origin, draftDistributions };
+  return {
+    ...{ tokens, parents, depths, origin, draftDistributions },
+    ...(keptDistributions === undefined ? {} : { keptDistributions }),
+  };
 }
 
 function badTree(fault: string): MistletoeError {
@@ -70,16 +78,19 @@ function badTree(fault: string): MistletoeError {
 export function chainTree(
   root: number,
   tokens: ArrayLike<number>, // [draft]
-  distributions?: readonly Float32Array[], // [draft] -> [vocabulary]
+  distributions?: readonly Float32Array[] | RowBuffer, // [draft] -> [vocabulary]
 ): TokenTree {
   const size = tokens.length + 1;
   const nodeTokens = new Int32Array(size);
   nodeTokens[0] = root;
   nodeTokens.set(tokens, 1);
   const parents = Int32Array.from(nodeTokens, (_, node) => node - 1);
-  return distributions === undefined
-    ? createTree({ tokens: nodeTokens, parents, origin: 'deterministic' })
-    : createTree({ tokens: nodeTokens, parents, origin: 'sampled', draftDistributions: distributions });
+  if (distributions === undefined)
+    return createTree({ tokens: nodeTokens, parents, origin: 'deterministic' });
+  const drawnFrom = Array.isArray(distributions)
+    ? { draftDistributions: distributions as readonly Float32Array[] }
+    : { keptDistributions: distributions as RowBuffer };
+  return createTree({ tokens: nodeTokens, parents, origin: 'sampled', ...drawnFrom });
 }
 
 /** [node, node], 1 where the column is the row's node or one of its ancestors: what each node may attend to. */

@@ -21,15 +21,8 @@ import type { MixedValues, NamedTensors, Runtime } from '../runtime/program.js';
 import { floatsOf, int32, integersOf } from '../runtime/program.js';
 import type { WeightStore } from '../runtime/weights.js';
 import { chainInputs } from './chain-program.js';
+import type { TreeLevel, TreeSize } from './program-drafts.js';
 import { requireScore } from './scores.js';
-
-/** What a dynamic tree's program depends on. */
-export interface TreeSize {
-  /** Rounds of expansion behind the root's, at least one. */
-  readonly depth: number;
-  /** Nodes expanded in each, and children of each. */
-  readonly topK: number;
-}
 
 /** The nodes that one round expands. */
 export interface TreeRound {
@@ -179,15 +172,6 @@ export const treeNames = ({ depth }: TreeSize): readonly string[] => [
   'treeScores',
   ...(depth > 1 ? ['treeChoices'] : []),
 ];
-
-/** One level of a grown tree: the children of the nodes that were expanded, `topK` of each, in their order. */
-export interface TreeLevel {
-  readonly tokens: Int32Array;
-  /** The drafter's log-probability of the path to each. */
-  readonly scores: Float32Array;
-  /** Children that the next level expands, in that order; empty in the last. */
-  readonly chosen: ArrayLike<number>;
-}
 
 export function readTree(outputs: MixedValues, { depth, topK }: TreeSize): readonly TreeLevel[] {
   const tokens = integersOf(outputs, 'treeTokens');

@@ -2,6 +2,7 @@
 import { MistletoeError } from '../core/errors.js';
 import type { Random } from '../core/random.js';
 import type { Drafter, DraftSession } from '../draft/drafter.js';
+import type { PreparedDrafts } from '../draft/program-drafts.js';
 
 export interface SpoiledDrafter extends Drafter {
   /** The share of draft tokens that are replaced by others; may be changed between steps. */
@@ -39,8 +40,8 @@ class Spoiled implements SpoiledDrafter {
     this.parameterCount = inner.parameterCount;
   }
 
-  prepare(chains?: readonly number[]): Promise<void> {
-    return this.inner.prepare(chains);
+  prepare({ chains = [] }: PreparedDrafts = {}): Promise<void> {
+    return this.inner.prepare({ chains });
   }
 
   startSession(...meeting: Parameters<Drafter['startSession']>): DraftSession {

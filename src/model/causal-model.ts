@@ -17,7 +17,7 @@ import { attentionInputs } from './attention-inputs.js';
 import type { ModelConfiguration } from './configuration.js';
 import { parseConfiguration } from './configuration.js';
 import { embedTokens, projectToVocabulary, runDecoder } from './decoder.js';
-import type { ForwardRequest, ForwardResult } from './forward.js';
+import type { ForwardRequest, ForwardResult, KeptScores } from './forward.js';
 import { contextError, requireNumbers } from './forward.js';
 import { KvCache } from './kv-cache.js';
 import type { LaneProgram } from './lane-program.js';
@@ -38,6 +38,7 @@ import { alone } from './meeting.js';
 import type { RotaryTable } from './rotary.js';
 import { createRotary } from './rotary.js';
 import { requireTiedOutput } from './tied-output.js';
+import { TokenDraws } from './token-draws.js';
 import { describeUnknownTensors, findUnreadTensors } from './unread-tensors.js';
 import { decoderRecipes, requireLayers } from './weights.js';
 
@@ -93,6 +94,8 @@ export class CausalModel {
   readonly weights: WeightStore;
   readonly runtime: Runtime;
   readonly rotary: RotaryTable;
+  /** Draws by scores that stay with the runtime. */
+  readonly draws: TokenDraws;
   /** The newest taps most: each has the taps of those before it and more. */
   private readonly programs: TappedProgram[] = [];
 
@@ -103,6 +106,7 @@ export class CausalModel {
     this.weights = weights;
     this.runtime = runtime;
     this.rotary = rotary ?? createRotary(configuration);
+    this.draws = new TokenDraws(runtime, configuration.vocabularySize);
   }
 
   createCache(): KvCache {
@@ -135,8 +139,19 @@ export class CausalModel {
       rows: bufferOf(outputs, 'rows'),
       ...(want.includes('logits') ? { logits: floatsOf(outputs, 'logits') } : {}),
       ...(want.includes('argmax') ? { argmax: integersOf(outputs, 'argmax') } : {}),
+      ...(want.includes('scores') ? { scores: this.keepScores(bufferOf(outputs, 'scores'), request) } : {}),
       ...(want.includes('features') ? { features: bufferOf(outputs, 'features') } : {}),
       ...(want.includes('taps') ? { taps: this.pickTaps(bufferOf(outputs, 'taps'), tapped, taps) } : {}),
+    };
+  }
+
+  private keepScores(rows: RowBuffer, request: ForwardRequest): KeptScores {
+    return {
+      rows,
+      release: (totals) => {
+        rows.free();
+        requireNumbers(this.name, totals, request);
+      },
     };
   }
 
@@ -199,6 +214,7 @@ export class CausalModel {
     return {
       rows: stackRows(decoded.rows, configuration),
       logits,
+      scores: logits,
       argmax: argmax(logits),
       // One NaN or infinity anywhere in a row shows in its sum; the runtime's maximum skips what is no number.
       total: sum(logits, [-1]),

@@ -5,7 +5,8 @@ import type { ModelConfiguration } from './configuration.js';
 import type { KvCache } from './kv-cache.js';
 import type { Meeting } from './meeting.js';
 
-export type ForwardOutput = 'logits' | 'argmax' | 'features' | 'taps';
+/** `scores` are logits that stay with the runtime. */
+export type ForwardOutput = 'logits' | 'scores' | 'argmax' | 'features' | 'taps';
 
 export interface ForwardRequest {
   readonly tokens: Int32Array; // [row]
@@ -26,9 +27,17 @@ export interface ForwardResult {
   readonly rows: RowBuffer;
   readonly logits?: Float32Array; // [selected, vocabulary]
   readonly argmax?: Int32Array; // [selected]
+  readonly scores?: KeptScores;
   readonly features?: RowBuffer; // [row, hidden]
   /** The tapped residual streams side by side. [row, taps * hidden] */
   readonly taps?: RowBuffer;
+}
+
+/** Logits that stayed with the runtime, and whether they are numbers is not known yet. */
+export interface KeptScores {
+  readonly rows: RowBuffer; // [selected, vocabulary]
+  /** Gives the rows back, and refuses sums of them that are no numbers. [selected] */
+  release(totals: Float32Array): void;
 }
 
 /** An argmax of scores that are no numbers is any token, and what is decoded from it would look like an answer. */

@@ -41,11 +41,11 @@ export interface LaneRun {
   readonly cache?: KvCache | undefined;
 }
 
-/** `draft` programs run before the target's pass of the same step. */
-export type Stage = 'draft' | 'verify';
+/** `draw` and `draft` programs run before the target's pass of the same step. */
+export type Stage = 'draw' | 'draft' | 'verify';
 
 /** Outputs that nobody but programs reads again: they stay with the runtime. */
-const staying: ReadonlySet<string> = new Set(['rows', 'features', 'taps']);
+const staying: ReadonlySet<string> = new Set(['rows', 'features', 'taps', 'scores', 'distributions']);
 
 /** Inputs that are more than rows side by side. */
 const merging: ReadonlyMap<string, typeof mergeRows> = new Map([

@@ -54,6 +54,8 @@ export interface Runtime {
   readonly readsCheckpoints?: boolean;
   /** Rows that a pass over many sequences should have, where fewer would leave part of a device idle. */
   readonly rowsPerPass?: number;
+  /** Tokens are better drawn by a program where their scores lie than by the host, which would have to fetch whole rows. */
+  readonly drawsInPrograms?: boolean;
   /** Rows of zeros. */
   allocate(rowCount: number, width: number): RowBuffer;
   compile(

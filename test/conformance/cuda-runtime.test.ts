@@ -104,6 +104,14 @@ describe.skipIf(!hasCompiler)('a target and its drafters on CUDA', () => {
         const speculative = await decodeSpeculative(target, drafter, { ...request, policy });
         expect(speculative.tokenIds).toEqual(plain.tokenIds);
         answers.push(speculative.steps.map(({ proposed, accepted }) => [proposed, accepted]));
+        // Drawn by programs there, by the host here.
+        const drawn = { ...request, sampling: { temperature: 0.9, topK: 20, topP: 0.9 }, seed: 3 };
+        answers.push((await decodePlain(target, drawn)).tokenIds);
+        const result = await decodeSpeculative(target, drafter, { ...drawn, policy });
+        answers.push(
+          result.tokenIds,
+          result.steps.map(({ proposed, accepted }) => [proposed, accepted]),
+        );
       }
     }
     expect(answers.slice(answers.length / 2)).toEqual(answers.slice(0, answers.length / 2));

@@ -42,7 +42,7 @@ async function withoutRoom(act: () => Promise<unknown>): Promise<void> {
 describe.each(drafterVariants)('$name', (variant) => {
   it('drafts after a compile that failed as if it had not', async () => {
     const { target, drafter } = await models.load(variant.write(models.freshFolder(), tiny));
-    await withoutRoom(() => drafter.prepare([3]));
+    await withoutRoom(() => drafter.prepare({ chains: [3] }));
     await withoutRoom(() => target.prepare(drafter.taps));
     const plain = await decodePlain(target, request);
     for (const policy of ['chain:3', 'dynamic:12,2,3']) {

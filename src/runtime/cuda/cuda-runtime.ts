@@ -47,6 +47,7 @@ class CudaRuntime implements Runtime {
   readonly name = 'cuda';
   readonly readsCheckpoints = true;
   readonly rowsPerPass = rowsPerPass;
+  readonly drawsInPrograms = true;
   private readonly memory: DeviceMemory;
   private readonly weights: DeviceWeights;
   /** By source: layers, and programs that are alike, have kernels in common. */

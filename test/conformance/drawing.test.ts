@@ -1,0 +1,124 @@
+/**
+ * Tokens that are drawn by programs where their scores lie: the same seeds give the tokens that the host's rules give, for
+ * plain decoding, chains and trees of every drafter, alone and beside others.
+ */
+import { afterAll, describe, expect, it } from 'vitest';
+import type { SamplingOptions } from '../../src/core/sampling.js';
+import { Engine } from '../../src/decode/engine.js';
+import type { GenerationRequest } from '../../src/decode/plain.js';
+import { decodePlain } from '../../src/decode/plain.js';
+import { always } from '../../src/decode/policy-chooser.js';
+import { decodeSpeculative } from '../../src/decode/speculative.js';
+import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
+import { tiny } from '../support/tiny-checkpoints.js';
+import { drafterVariants, ngramVariant } from '../support/tiny-drafters.js';
+import type { TinyPair } from '../support/tiny-pair.js';
+import { randomTokens, resolveText, TinyModels } from '../support/tiny-pair.js';
+
+const onHost = new TinyModels(tiny);
+const inPrograms = new TinyModels(
+  tiny,
+  Object.assign(createOnnxRuntime({ threads: 1 }), { drawsInPrograms: true }),
+);
+afterAll(async () => {
+  await onHost.dispose();
+  await inPrograms.dispose();
+});
+
+const samplings: readonly SamplingOptions[] = [
+  { temperature: 1 },
+  { temperature: 0.7, topP: 0.9 },
+  { temperature: 1.4, topK: 7 },
+  { temperature: 0.9, topK: 12, topP: 0.8 },
+];
+const smallTree = onHost.writeTree([[0], [1], [2], [0, 0], [0, 1], [1, 0], [0, 0, 0]]);
+const policies = ['chain:1', 'chain:4', smallTree, 'dynamic:12,2,3'];
+
+const request = (seed: number, sampling: SamplingOptions): GenerationRequest => ({
+  ...{ promptIds: randomTokens(`drawing ${seed}`, 3 + (seed % 7), tiny.vocabularySize), maxNewTokens: 20 },
+  ...{ stopIds: [], sampling, seed },
+});
+
+describe('plain decoding that draws in programs', () => {
+  it.each(samplings)('gives the tokens of the host: %j', async (sampling) => {
+    const [host, programs] = [await onHost.loadTarget(), await inPrograms.loadTarget()];
+    for (let seed = 0; seed < 8; seed++) {
+      const expected = await decodePlain(host.target, request(seed, sampling));
+      const { tokenIds } = await decodePlain(programs.target, request(seed, sampling));
+      expect(tokenIds).toEqual(expected.tokenIds);
+      expect(new Set(tokenIds).size).toBeGreaterThan(2);
+    }
+  });
+
+  it('reads whole rows where likelihoods are asked for', async () => {
+    const { target } = await inPrograms.loadTarget();
+    const seen: number[] = [];
+    const { tokenIds } = await decodePlain(target, {
+      ...request(3, { temperature: 1 }),
+      ...{ topLikelihoods: 2, onToken: ({ likelihood }) => seen.push(likelihood!.top.length) },
+    });
+    expect(seen).toEqual(tokenIds.map(() => 2));
+  });
+});
+
+const variants = ['draft model', 'Medusa', 'Hydra', 'EAGLE, torch', 'EAGLE-3 with d2t', 'ngram'].map(
+  (system) => [...drafterVariants, ngramVariant].find(({ name }) => name.startsWith(system))!,
+);
+
+describe.each(variants)('drafts that are drawn and judged in programs: $name', (variant) => {
+  const load = async (): Promise<readonly TinyPair[]> => {
+    const folder = variant.write(onHost.freshFolder(), tiny);
+    return [await onHost.load(folder), await inPrograms.load(folder)];
+  };
+  const fitting = policies.filter((text) => text.startsWith('chain:') || variant !== ngramVariant);
+
+  it.each(fitting)('%s gives the tokens and steps of the host', async (text) => {
+    const [host, programs] = (await load()) as [TinyPair, TinyPair];
+    const hasPrograms = ['speculative-sampling', 'eagle', 'eagle3'].includes(host.drafter.system);
+    const session = programs.drafter.startSession();
+    expect(session.drawChain !== undefined).toBe(hasPrograms);
+    session.close();
+    let [accepted, proposed] = [0, 0];
+    for (const [index, sampling] of samplings.entries()) {
+      for (let seed = 4 * index; seed < 4 * index + 3; seed++) {
+        const steps = [];
+        for (const { target, drafter } of [host, programs]) {
+          const policy = always(resolveText(text, drafter));
+          const result = await decodeSpeculative(target, drafter, { ...request(seed, sampling), policy });
+          const { tokenIds, acceptance, drafterFailed } = result;
+          steps.push({ tokenIds, acceptance, drafterFailed });
+        }
+        expect(steps[1]).toEqual(steps[0]);
+        accepted += steps[0]!.acceptance.accepted;
+        proposed += steps[0]!.acceptance.proposed;
+      }
+    }
+    // Both sides of the rule were taken.
+    expect(accepted).toBeGreaterThan(0);
+    if (variant.name !== 'draft model equal to the target') expect(accepted).toBeLessThan(proposed);
+  });
+});
+
+describe('sequences that are drawn together', () => {
+  it('get what each gets alone', async () => {
+    const variant = drafterVariants.find(({ name }) => name === 'EAGLE-3 with d2t')!;
+    const { target, drafter } = await inPrograms.load(variant.write(inPrograms.freshFolder(), tiny));
+    const texts = ['plain', 'chain:3', 'dynamic:12,2,3', 'chain:3', smallTree, 'plain', 'chain:2'];
+    const answer = (text: string, index: number, meeting?: GenerationRequest['meeting']) => {
+      const sampling = index === 3 ? { temperature: 0 } : samplings[index % samplings.length]!;
+      const own = { ...request(index, sampling), meeting };
+      return text === 'plain'
+        ? decodePlain(target, own)
+        : decodeSpeculative(target, drafter, { ...own, policy: always(resolveText(text, drafter)) });
+    };
+    const alone = [];
+    for (const [index, text] of texts.entries()) alone.push((await answer(text, index)).tokenIds);
+    const engine = new Engine({ concurrency: texts.length });
+    const together = await Promise.all(
+      texts.map((text, index) => engine.run((meeting) => answer(text, index, meeting))),
+    );
+    expect(together.map(({ tokenIds }) => tokenIds)).toEqual(alone);
+    // One pass of the target serves all of them: nobody is out of step for drawing.
+    expect(engine.counts.verifyRuns).toBeLessThan(2 * 20);
+  });
+});
