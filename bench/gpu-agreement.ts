@@ -1,7 +1,8 @@
 /**
  * What a GPU computes against the processor: the runtime's conformance cases in float32, attention on tensor cores, the
  * answers of the bundled target with its drafters in float32 and bfloat16, and the audit's gradients in bfloat16 against
- * float32 (cosine, and how many of the best tokens of a position are the same).
+ * float32 (cosine, and how many of the best tokens of a position are the same), and answers above temperature 0, drawn by
+ * programs and by the host.
  * Run: npm run bench:gpu-agreement [-- PARTS]
  */
 import { existsSync } from 'node:fs';
@@ -35,6 +36,8 @@ import { createInterpreter } from '../src/runtime/interpreter/interpreter.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
 import type { NamedTensors, NamedValues, Program, Runtime } from '../src/runtime/program.js';
 import { drawValues, runtimeCases } from '../test/conformance/runtime-cases.js';
+import type { DrawingPlace } from './gpu-draws.js';
+import { compareDraws } from './gpu-draws.js';
 import { makeRandomPrompt } from './gpu-models.js';
 import { printTable } from './stopwatch.js';
 
@@ -230,7 +233,23 @@ function overlaps(own: Float32Array, wanted: Float32Array, count: number): numbe
   });
 }
 
-const parts = { cases: checkCases, tiles: checkTiles, answers: compareAnswers, gradients: compareGradients };
+const drawingPlaces: readonly DrawingPlace[] = [
+  { name: 'on the CPU', open: openers['the CPU']!, drawsInPrograms: false },
+  {
+    ...{ name: 'by programs, float32', open: openers['float32 on the GPU']!, drawsInPrograms: true },
+    like: 'on the CPU',
+  },
+  { name: 'by the host, bfloat16', open: openers['bfloat16 on the GPU']!, drawsInPrograms: false },
+  {
+    ...{ name: 'by programs, bfloat16', open: openers['bfloat16 on the GPU']!, drawsInPrograms: true },
+    like: 'by the host, bfloat16',
+  },
+];
+
+const parts = {
+  ...{ cases: checkCases, tiles: checkTiles, answers: compareAnswers, gradients: compareGradients },
+  draws: () => compareDraws(drawingPlaces),
+};
 const chosen = process.argv[2]?.split(',') ?? Object.keys(parts);
 
 if (findDevices().devices.length === 0) console.log('There is no GPU.');
