@@ -2,6 +2,7 @@
  * Files of JSON lines that may be larger than a string can be: they are read line by line, as bytes, so that a place in
  * the file is one on the disk. A file and each of its lines have a bound, and what is no regular file is not opened.
  */
+import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { describeCause } from '../core/errors.js';
@@ -25,15 +26,31 @@ export interface LineBounds {
 
 const lineEnd = 0x0a;
 
+/** Its bytes; throws a phrase where it is no file that is read. */
+async function measureFile(path: string, mostBytes: number): Promise<number> {
+  const status = await stat(path);
+  if (!status.isFile()) throw new Error('it is not a regular file');
+  if (status.size > mostBytes)
+    throw new Error(`it has ${status.size} bytes, and ${mostBytes} are the most that is read`);
+  return status.size;
+}
+
+/** SHA-256 of the whole file, in hexadecimal; throws as readFileLines does. */
+export async function hashFile(path: string, mostBytes = fileLimits.conversations): Promise<string> {
+  const size = await measureFile(path, mostBytes);
+  const hash = createHash('sha256');
+  if (size > 0)
+    for await (const chunk of createReadStream(path, { end: size - 1 }) as AsyncIterable<Buffer>)
+      hash.update(chunk);
+  return hash.digest('hex');
+}
+
 /** Throws what the system says, or a phrase that says what is wrong with the file. */
 export async function* readFileLines(
   path: string,
   { mostBytes = fileLimits.conversations, mostLineBytes = fileLimits.conversation }: LineBounds = {},
 ): AsyncGenerator<FileLine> {
-  const status = await stat(path);
-  if (!status.isFile()) throw new Error('it is not a regular file');
-  if (status.size > mostBytes)
-    throw new Error(`it has ${status.size} bytes, and ${mostBytes} are the most that is read`);
+  const size = await measureFile(path, mostBytes);
   let parts: Buffer[] = [];
   let partBytes = 0;
   let number = 0;
@@ -45,8 +62,8 @@ export async function* readFileLines(
     return { number, bytes, end, isClosed };
   };
   // A file that grows while it is read is read as far as it was looked at.
-  if (status.size === 0) return;
-  for await (const chunk of createReadStream(path, { end: status.size - 1 }) as AsyncIterable<Buffer>) {
+  if (size === 0) return;
+  for await (const chunk of createReadStream(path, { end: size - 1 }) as AsyncIterable<Buffer>) {
     let start = 0;
     for (let found = chunk.indexOf(lineEnd); found >= 0; found = chunk.indexOf(lineEnd, start)) {
       yield take(chunk.subarray(start, found), true);

@@ -2,8 +2,6 @@
  * What a training run is asked to do, as it is kept in its run.json: a resumed run reads this and nothing else. Models
  * and data are named with their hashes, so that a run never goes on with others than it began with.
  */
-import { createHash } from 'node:crypto';
-import { readFile } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { resolve } from 'node:path';
 import { z } from 'zod';
@@ -23,6 +21,7 @@ import type { DeviceWish } from '../runtime/device-choice.js';
 import { chooseDevice, recordDevice } from '../runtime/device-choice.js';
 import { parseDay, today } from '../text/calendar-day.js';
 import { readTemplate } from '../text/chat-template.js';
+import { hashFile } from './line-file.js';
 import type { TrainableSystem } from './new-drafter.js';
 import { trainableSystems } from './new-drafter.js';
 import type { TrainSettings } from './settings.js';
@@ -224,9 +223,7 @@ export async function describeStart(
 
 export async function hashData(path: string): Promise<string> {
   try {
-    return createHash('sha256')
-      .update(await readFile(path))
-      .digest('hex');
+    return await hashFile(path);
   } catch (cause) {
     throw new MistletoeError('usage', `${path} cannot be read: ${describeCause(cause)}.`, {
       hint: 'Give a file with one conversation a line.',
