@@ -1,0 +1,89 @@
+/** What defences came to, as the tables of docs/defences.md: lengths, times against no defence, and the price where nobody attacks. */
+import { bootstrapInterval, pooledAcceptedLengthInterval } from '../src/measure/bootstrap.js';
+import type { Interval } from '../src/measure/bootstrap.js';
+import { printTable } from './stopwatch.js';
+
+/** Without a suffix, with the one that was made for the drafter, with a random one. */
+export const arms = ['clean', 'attacked', 'random'] as const;
+export type Arm = (typeof arms)[number];
+
+/** One request. */
+export interface Measured {
+  readonly steps: number;
+  readonly accepted: number;
+  /** Behind the first. */
+  readonly tokens: number;
+  readonly ms: number;
+}
+
+/** [defence][arm][prompt]; `nothing` is what others are held against. */
+export type Measures = ReadonlyMap<string, ReadonlyMap<Arm, readonly Measured[]>>;
+
+const none = 'nothing';
+
+export function printDefences(name: string, measures: Measures): void {
+  const of = (way: string, arm: Arm): readonly Measured[] => measures.get(way)!.get(arm)!;
+  const prompts = of(none, 'clean').length;
+  console.log(`\n### ${name}: ${prompts} prompts\n\nAccepted tokens of a pass along the clean answer\n`);
+  const whole = lengthOf(of(none, 'clean')) - lengthOf(of(none, 'attacked'));
+  const ways = [...measures.keys()];
+  printTable([
+    ['defence', ...arms, 'of the loss won back', 'clean against nothing'],
+    ...ways.map((way) => [
+      way,
+      ...arms.map((arm) =>
+        showRange(pooledAcceptedLengthInterval(of(way, arm), { seed: `${way} ${arm}` }), 2),
+      ),
+      ...(way === none || way === 'plain'
+        ? ['–', '–']
+        : [
+            share((lengthOf(of(way, 'attacked')) - lengthOf(of(none, 'attacked'))) / whole),
+            showChange(compare(of(way, 'clean'), of(none, 'clean'), (some) => lengthOf(some))),
+          ]),
+    ]),
+  ]);
+  console.log('\nTokens per second, all defences by turns; in brackets against nothing\n');
+  printTable([
+    ['defence', ...arms],
+    ...ways.map((way) => [
+      way,
+      ...arms.map((arm) => {
+        const rate = rateOf(of(way, arm)).toFixed(0);
+        return way === none ? rate : `${rate} (${showChange(compare(of(way, arm), of(none, arm), rateOf))})`;
+      }),
+    ]),
+  ]);
+}
+
+const sum = (measured: readonly Measured[], key: keyof Measured): number =>
+  measured.reduce((total, each) => total + each[key], 0);
+const lengthOf = (measured: readonly Measured[]): number =>
+  1 + sum(measured, 'accepted') / sum(measured, 'steps');
+const rateOf = (measured: readonly Measured[]): number =>
+  (1000 * sum(measured, 'tokens')) / sum(measured, 'ms');
+
+/** The same prompts on both sides, resampled as pairs. */
+function compare(
+  now: readonly Measured[],
+  then: readonly Measured[],
+  statistic: (measured: readonly Measured[]) => number,
+): Interval {
+  const pairs = now.map((each, index) => [each, then[index]!] as const);
+  return bootstrapInterval(
+    pairs,
+    (some) => statistic(some.map(([one]) => one)) / statistic(some.map(([, two]) => two)) - 1,
+    { seed: 'defences' },
+  );
+}
+
+const signed = (value: number): string =>
+  `${value < 0 ? '−' : '+'}${Math.abs(100 * value).toFixed(Math.abs(value) < 0.0995 ? 1 : 0)}`;
+const share = (value: number): string => `${(100 * value).toFixed(0).replace('-', '−')} %`;
+
+function showChange({ estimate, low, high }: Interval): string {
+  return `${signed(estimate)} %, ${signed(low)} to ${signed(high)}`;
+}
+
+function showRange({ estimate, low, high }: Interval, digits: number): string {
+  return `${estimate.toFixed(digits)} (${low.toFixed(digits)}–${high.toFixed(digits)})`;
+}
