@@ -1,7 +1,6 @@
 /** What defences came to, as the tables of docs/defences.md: lengths, times against no defence, and the price where nobody attacks. */
 import { bootstrapInterval, pooledAcceptedLengthInterval } from '../src/measure/bootstrap.js';
 import type { Interval } from '../src/measure/bootstrap.js';
-import { printTable } from './stopwatch.js';
 
 /** Without a suffix, with the one that was made for the drafter, with a random one. */
 export const arms = ['clean', 'attacked', 'random'] as const;
@@ -21,37 +20,25 @@ export type Measures = ReadonlyMap<string, ReadonlyMap<Arm, readonly Measured[]>
 
 const none = 'nothing';
 
-export function printDefences(name: string, measures: Measures): void {
+export const columns: readonly string[] = [
+  ...['drafter', 'defence', 'clean', 'attacked', 'random', 'of the loss won back', 'price in length'],
+  ...['speed clean', 'speed attacked', 'speed random'],
+];
+
+/** Cells of each defence: lengths with intervals; speeds against `nothing`, whose own are tokens per second. */
+export function listDefences(name: string, measures: Measures): readonly (readonly string[])[] {
   const of = (way: string, arm: Arm): readonly Measured[] => measures.get(way)!.get(arm)!;
-  const prompts = of(none, 'clean').length;
-  console.log(`\n### ${name}: ${prompts} prompts\n\nAccepted tokens of a pass along the clean answer\n`);
-  const whole = lengthOf(of(none, 'clean')) - lengthOf(of(none, 'attacked'));
-  const ways = [...measures.keys()];
-  printTable([
-    ['defence', ...arms, 'of the loss won back', 'clean against nothing'],
-    ...ways.map((way) => [
-      way,
-      ...arms.map((arm) =>
-        showRange(pooledAcceptedLengthInterval(of(way, arm), { seed: `${way} ${arm}` }), 2),
-      ),
-      ...(way === none || way === 'plain'
-        ? ['–', '–']
-        : [
-            share((lengthOf(of(way, 'attacked')) - lengthOf(of(none, 'attacked'))) / whole),
-            showChange(compare(of(way, 'clean'), of(none, 'clean'), (some) => lengthOf(some))),
-          ]),
-    ]),
-  ]);
-  console.log('\nTokens per second, all defences by turns; in brackets against nothing\n');
-  printTable([
-    ['defence', ...arms],
-    ...ways.map((way) => [
-      way,
-      ...arms.map((arm) => {
-        const rate = rateOf(of(way, arm)).toFixed(0);
-        return way === none ? rate : `${rate} (${showChange(compare(of(way, arm), of(none, arm), rateOf))})`;
-      }),
-    ]),
+  const loss = lengthOf(of(none, 'clean')) - lengthOf(of(none, 'attacked'));
+  return [...measures.keys()].map((way) => [
+    ...[name, way],
+    ...arms.map((arm) => showRange(pooledAcceptedLengthInterval(of(way, arm), { seed: `${way} ${arm}` }), 2)),
+    way === none ? '–' : share((lengthOf(of(way, 'attacked')) - lengthOf(of(none, 'attacked'))) / loss),
+    way === none ? '–' : showChange(compare(of(way, 'clean'), of(none, 'clean'), lengthOf)),
+    ...arms.map((arm) =>
+      way === none
+        ? `${rateOf(of(way, arm)).toFixed(0)} a second`
+        : showChange(compare(of(way, arm), of(none, arm), rateOf)),
+    ),
   ]);
 }
 
@@ -81,7 +68,7 @@ const signed = (value: number): string =>
 const share = (value: number): string => `${(100 * value).toFixed(0).replace('-', '−')} %`;
 
 function showChange({ estimate, low, high }: Interval): string {
-  return `${signed(estimate)} %, ${signed(low)} to ${signed(high)}`;
+  return `${signed(estimate)} % (${signed(low)} to ${signed(high)})`;
 }
 
 function showRange({ estimate, low, high }: Interval, digits: number): string {

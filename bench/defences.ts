@@ -32,9 +32,10 @@ import { changeUnderDoubt, never, takeTurns, tellPrices } from './defence-choose
 import type { HeldRequest } from './defence-requests.js';
 import { prepareRequests, spread } from './defence-requests.js';
 import type { Measured } from './defence-table.js';
-import { arms, printDefences } from './defence-table.js';
+import { arms, columns, listDefences } from './defence-table.js';
 import { measurePrices, readPrices } from './defence-prices.js';
 import { attacks, planBenign } from './guard-traces.js';
+import { printTable } from './stopwatch.js';
 
 const count = (value: number) => ({ type: 'string', default: String(value) }) as const;
 const { values: given } = parseArgs({
@@ -60,6 +61,7 @@ mkdirSync(given.out, { recursive: true });
 console.log(
   `${processor} (${architecture}), Node ${nodeVersion}, ${given.threads} threads, up to ${newTokens} tokens of each answer, chains of ${chain.length}\n`,
 );
+const rows: (readonly string[])[] = [];
 for (const name of given.drafters.split(',')) {
   try {
     await measureDrafter(name as BundledDrafter);
@@ -67,6 +69,7 @@ for (const name of given.drafters.split(',')) {
     console.error(`${name}:`, cause);
   }
 }
+printTable([columns, ...rows]);
 await runtime.dispose();
 
 async function load(name: string): Promise<Drafter> {
@@ -104,7 +107,7 @@ async function measureDrafter(name: BundledDrafter): Promise<void> {
         )
       : readPrices(join(given.prices, `${name}.json`));
   console.error(`${name}: ${requests.length} prompts; prices in ms ${JSON.stringify(prices)}`);
-  const defences = await listDefences(name, other, prices);
+  const defences = await createDefences(name, other, prices);
   const measured = new Map(
     [...defences.keys()].map((way) => [way, new Map(arms.map((arm) => [arm, [] as Measured[]]))]),
   );
@@ -123,13 +126,13 @@ async function measureDrafter(name: BundledDrafter): Promise<void> {
     }
     console.error(`${name}: ${index + 1} of ${requests.length}`);
   }
-  const rows = [...measured].map(([way, lengths]) => [way, Object.fromEntries(lengths)] as const);
+  const kept = [...measured].map(([way, ofArms]) => [way, Object.fromEntries(ofArms)] as const);
   const file = join(given.out, `${name}.json`);
-  writeFileSync(file, JSON.stringify({ prices, measured: Object.fromEntries(rows) }, null, 1));
-  printDefences(name, measured);
+  writeFileSync(file, JSON.stringify({ prices, measured: Object.fromEntries(kept) }, null, 1));
+  rows.push(...listDefences(name, measured));
 }
 
-async function listDefences(
+async function createDefences(
   name: BundledDrafter,
   other: string,
   prices: PriceList,
