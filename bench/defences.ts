@@ -6,10 +6,10 @@
  * first (or read: --prices), and from nothing else of the machine.
  *
  * Run: npm run bench:defences [-- --drafters sps,eagle3,eagle --prompts 20 --tokens 96 --learn 60 --threads 2
- *   --hardened DIR=DRAFTER ... --prices FILE --out out/defences]
- * `--hardened` adds rows for a drafter that was made robust from DRAFTER, under the suffixes that were made for DRAFTER.
+ *   --hardened DIR=DRAFTER ... --attacks FILE --prices DIR --out out/defences]
+ * `--attacks` has the suffixes of another audit, in the form of bench/guard-attacks.jsonl. `--hardened` adds rows for a drafter that was made robust from DRAFTER, under the suffixes that were made for DRAFTER.
  */
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { createAdaptivePolicy } from '../src/decode/adaptive-policy.js';
@@ -34,7 +34,8 @@ import { prepareRequests, spread } from './defence-requests.js';
 import type { Measured } from './defence-table.js';
 import { arms, columns, listDefences } from './defence-table.js';
 import { measurePrices, readPrices } from './defence-prices.js';
-import { attacks, planBenign } from './guard-traces.js';
+import type { Attack } from './guard-traces.js';
+import { attacks as saved, planBenign } from './guard-traces.js';
 import { printTable } from './stopwatch.js';
 
 const count = (value: number) => ({ type: 'string', default: String(value) }) as const;
@@ -43,7 +44,7 @@ const { values: given } = parseArgs({
     drafters: { type: 'string', default: 'sps,eagle3,eagle' },
     ...{ prompts: count(20), tokens: count(96), learn: count(60), threads: count(2) },
     hardened: { type: 'string', multiple: true, default: [] },
-    prices: { type: 'string' },
+    ...{ prices: { type: 'string' }, attacks: { type: 'string' } },
     out: { type: 'string', default: join(packageRoot, 'out/defences') },
   },
 });
@@ -56,6 +57,13 @@ const target = await openTarget(bundledTarget, { runtime });
 const { model, tokenizer } = target;
 const loaded = new Map<string, Drafter>();
 const benign = await planBenign(0);
+const attacks =
+  given.attacks === undefined
+    ? saved
+    : readFileSync(given.attacks, 'utf8')
+        .trim()
+        .split('\n')
+        .map((line) => JSON.parse(line) as Attack);
 const { processor, architecture, nodeVersion } = describeMachine();
 mkdirSync(given.out, { recursive: true });
 console.log(
