@@ -7,7 +7,8 @@
  *
  * Run: npm run bench:defences [-- --drafters sps,eagle3,eagle --prompts 20 --tokens 96 --learn 60 --threads 2
  *   --hardened DIR=DRAFTER ... --attacks FILE --prices DIR --out out/defences]
- * `--attacks` has the suffixes of another audit, in the form of bench/guard-attacks.jsonl. `--hardened` adds rows for a drafter that was made robust from DRAFTER, under the suffixes that were made for DRAFTER.
+ * `--attacks` has the suffixes of another audit, in the form of bench/guard-attacks.jsonl. `--hardened` adds rows for a
+ * drafter that was made robust from DRAFTER, under the suffixes that were made for DRAFTER.
  */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
