@@ -21,7 +21,7 @@ import { parseDraftPolicy } from '../src/draft/policy.js';
 import { writeRandomEagle3 } from './gpu-checkpoints.js';
 import type { ShapeName } from './gpu-models.js';
 import { chooseShapes, openBenchDevice, openRandomTarget, shapes } from './gpu-models.js';
-import { median, printTable } from './stopwatch.js';
+import { median, printRow, printTable } from './stopwatch.js';
 
 interface Setting {
   readonly policy: string;
@@ -42,8 +42,9 @@ const settings: readonly Setting[] = [
   })),
   { policy: 'dynamic:60,5,10', sampling: greedy, isOld: true },
   ...['chain:5', 'dynamic:60,5,10'].flatMap((policy) =>
-    samplings.flatMap((sampling) => [false, true].map((isOld) => ({ policy, sampling, isOld }))),
+    [false, true].map((isOld) => ({ policy, sampling: samplings[0]!, isOld })),
   ),
+  ...samplings.slice(1).map((sampling) => ({ policy: 'chain:5', sampling })),
 ];
 /** Steps in which programs are compiled, laid out and recorded. */
 const warmups = 24;
@@ -94,29 +95,20 @@ async function measure(name: ShapeName, steps: number): Promise<void> {
         `plain decoding at ${JSON.stringify(sampling)}: ${programs.toFixed(2)} ms drawn by programs, ${host.toFixed(2)} ms by the host`,
       );
     }
-    const rows = [
+    printTable([
       [
-        'draft',
-        'sampling',
-        'as',
-        'draft',
-        'verify',
-        'rest',
-        'step',
-        'of it drafting',
-        'accepted',
+        ...['policy', 'sampling', 'as', 'draft', 'verify', 'rest', 'step', 'of it drafting', 'accepted'],
         'pays from (tokens per step)',
       ],
-    ];
+    ]);
     for (const { policy: text, sampling, isOld = false } of settings) {
       const policy = parseDraftPolicy(text);
       if (policy.kind === 'auto') continue;
       drawBy(isOld);
       const own = isOld ? levelByLevel(drafter) : drafter;
       const timed = await timeSteps(resolvePolicy(policy, drafter), { sampling, drafter: own });
-      rows.push([text, JSON.stringify(sampling), isOld ? 'before' : 'now', ...timed]);
+      printRow([text, JSON.stringify(sampling), isOld ? 'before' : 'now', ...timed]);
     }
-    printTable(rows);
 
     async function timeSteps(
       policy: ResolvedPolicy,

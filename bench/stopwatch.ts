@@ -21,8 +21,12 @@ export function median(values: readonly number[]): number {
 
 export function printTable(rows: readonly (readonly string[])[]): void {
   const [header, ...body] = rows;
-  const line = (cells: readonly string[]): string => `| ${cells.join(' | ')} |`;
-  console.log(line(header!));
-  console.log(line(header!.map(() => '---')));
-  for (const row of body) console.log(line(row));
+  printRow(header!);
+  printRow(header!.map(() => '---'));
+  for (const row of body) printRow(row);
+}
+
+/** A further one of a table, for benches that may be ended before their last. */
+export function printRow(cells: readonly string[]): void {
+  console.log(`| ${cells.join(' | ')} |`);
 }
