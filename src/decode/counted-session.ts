@@ -20,6 +20,9 @@ export function countPasses(inner: DraftSession, { parameterCount }: Drafter): C
     get room() {
       return inner.room;
     },
+    get siblings() {
+      return inner.siblings;
+    },
     observe: (verified) => {
       inner.observe(verified);
     },

@@ -10,7 +10,7 @@ import { draw } from '../graph/operations/drawing.js';
 import { argmax, gatherRows } from '../graph/operations/indexing.js';
 import { constant, input } from '../graph/operations/leaves.js';
 import { sum } from '../graph/operations/reductions.js';
-import { broadcast, concatenate, reshape, slice, transpose } from '../graph/operations/shaping.js';
+import { broadcast, concatenate, reshape, slice } from '../graph/operations/shaping.js';
 import type { AttentionContext } from '../model/decoder-layer.js';
 import type { RotaryTable } from '../model/rotary.js';
 import type { LaneProgram } from '../model/lane-program.js';
@@ -23,6 +23,7 @@ import type { WeightStore } from '../runtime/weights.js';
 import type { DrawnChain } from './program-drafts.js';
 import type { Vocabularies } from './scores.js';
 import { requireScore } from './scores.js';
+import { spreadTokens } from './vocabulary-map.js';
 
 /** What one level says: its token as the target knows it, [1, lanes], and the sum of its scores, which shows a broken drafter. */
 interface ChosenToken {
@@ -58,18 +59,6 @@ export function drawTokens(length: number, vocabularies: Vocabularies): TokenCho
     level += 1;
     return { token: draw(distribution, uniform), score: sumOf(logits), distribution };
   };
-}
-
-/** [1, lanes, draft vocabulary] -> [1, lanes, vocabulary], -Infinity where the drafter cannot propose. */
-function spreadTokens(logits: Tensor, { targetSize, draftSize, targetTokens }: Vocabularies): Tensor {
-  if (targetTokens === undefined) return logits;
-  const places = new Array<number>(targetSize).fill(draftSize);
-  targetTokens.forEach((token, place) => (places[token] = place));
-  const nothing = broadcast(constant(-Infinity), [1, lanes]);
-  const columns = reshape(transpose(logits, [2, 1, 0]), [draftSize, lanes]);
-  const table = constant(places, [targetSize], 'int32');
-  const spread = gatherRows(concatenate([columns, nothing], 0), table);
-  return reshape(transpose(spread, [1, 0]), [1, lanes, targetSize]);
 }
 
 /** The context of level 1, 2, ...: one row of each lane, at its own position, that sees what the last verified row saw. */

@@ -1,7 +1,8 @@
 /** The tokens of a draft while it grows, and the tree that they are in the end. */
+import type { RowBuffer } from '../runtime/row-buffer.js';
 import type { GrowingDraft } from './drafter.js';
 import type { TokenTree } from './token-tree.js';
-import { createTree } from './token-tree.js';
+import { createTree, drawnFrom } from './token-tree.js';
 
 export class Draft implements GrowingDraft {
   readonly tokens: number[];
@@ -22,12 +23,12 @@ export class Draft implements GrowingDraft {
 /** `distributions`: of the nodes whose children were drawn; undefined where nothing was drawn. */
 export function finishTree(
   draft: GrowingDraft,
-  distributions: readonly (Float32Array | undefined)[] | undefined,
+  distributions: readonly (Float32Array | undefined)[] | RowBuffer | undefined,
 ): TokenTree {
   return createTree({
     tokens: Int32Array.from(draft.tokens),
     parents: Int32Array.from(draft.parents),
     origin: distributions === undefined ? 'deterministic' : 'sampled',
-    ...(distributions === undefined ? {} : { draftDistributions: distributions }),
+    ...drawnFrom(distributions),
   });
 }

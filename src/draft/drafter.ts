@@ -13,7 +13,7 @@ import type { CacheSizes } from '../model/cache-pool.js';
 import type { KvCache } from '../model/kv-cache.js';
 import type { Meeting } from '../model/meeting.js';
 import type { RotaryTable } from '../model/rotary.js';
-import type { DrawnChain, PreparedDrafts, TreeLevel, TreeSize } from './program-drafts.js';
+import type { DrawnChain, PreparedDrafts, SiblingDrawer, TreeLevel, TreeSize } from './program-drafts.js';
 import type { DraftScores, ScoreDetail } from './scores.js';
 
 export interface Drafter {
@@ -52,6 +52,8 @@ export interface DraftSession {
    * parents were expanded before, since the last observe.
    */
   expand(draft: GrowingDraft, nodes: readonly number[], want: ScoreDetail): Promise<DraftScores>;
+  /** Draws siblings by scores of detail `kept`; only where the runtime draws in programs. */
+  readonly siblings?: SiblingDrawer | undefined;
   /** Reads what it was told so far, but for what the next draft begins with: the drafter's part of the prefill. */
   catchUp?(): Promise<void>;
   /**

@@ -17,6 +17,7 @@ import { buildEagleGraph, readEaglePrefix, startEagleSession } from './eagle-ses
 import { buildEagleChain } from './eagle-chain.js';
 import { draftEagleLogits } from './eagle-teacher.js';
 import { buildEagleTree } from './eagle-tree.js';
+import { createSiblingDraws } from './sibling-draws.js';
 import { createTreeCompiler } from './tree-program.js';
 
 export interface LoadedHead extends Pick<Drafter, 'system' | 'name' | 'reads' | 'taps' | 'parameterCount'> {
@@ -54,6 +55,7 @@ export function createEagleDrafter({ head, weights, ...described }: LoadedHead):
     drawnChain: createChainCompiler(target.runtime, stores, (length) =>
       buildEagleChain(head, length, drawTokens(length, vocabularies)),
     ),
+    siblings: createSiblingDraws(target.runtime, vocabularies),
     tree: createTreeCompiler(target.runtime, stores, (size) => buildEagleTree(head, size)),
   };
   return {

@@ -38,6 +38,7 @@ import {
 import type { TreeSize } from './program-drafts.js';
 import type { Vocabularies } from './scores.js';
 import { readScores, scoreNames, scoreOutputs } from './scores.js';
+import type { createSiblingDraws } from './sibling-draws.js';
 import { readTree, treeInputs, treeNames } from './tree-program.js';
 
 /** One autoregressive step of the head as a graph. */
@@ -73,7 +74,7 @@ export function buildEagleGraph(head: EagleHead, kind: 'verified' | 'drafted'): 
   const step = head.step(features, embeddings, declareAttention(configuration), { past });
   const selected = selectRows(step.features);
   return {
-    ...scoreOutputs(head.score(selected)),
+    ...scoreOutputs(head.score(selected), head.target.runtime),
     features: selected,
     rows: stackRows([step.rows], configuration),
   };
@@ -86,6 +87,7 @@ export interface EaglePrograms {
   readonly chain: (length: number) => Promise<LaneProgram>;
   readonly drawnChain: (length: number) => Promise<LaneProgram>;
   readonly tree: (size: TreeSize) => Promise<LaneProgram>;
+  readonly siblings: ReturnType<typeof createSiblingDraws>;
 }
 
 function createMemory(head: EagleHead, cache: KvCache, meeting: Meeting): DraftMemory {
@@ -168,6 +170,7 @@ export function startEagleSession(head: EagleHead, programs: EaglePrograms, meet
       keepFeatures(outputs, nodes);
       return readScores(outputs, want, vocabularies);
     },
+    siblings: programs.siblings?.(meeting),
     async draftChain(length) {
       const whole = (inputs: MixedValues, start: number) => chainInputs(inputs, head.rotary, start, length);
       return readChain(await draftAtOnce(await programs.chain(length), chainNames, whole));

@@ -6,7 +6,6 @@
  */
 import { MistletoeError } from '../core/errors.js';
 import type { Random } from '../core/random.js';
-import { drawWithoutReplacement } from '../core/random.js';
 import type { SamplingOptions } from '../core/sampling.js';
 import { toDistribution } from '../core/sampling.js';
 import { Draft, finishTree } from './draft-tokens.js';
@@ -14,8 +13,7 @@ import type { DraftSession } from './drafter.js';
 import { growDynamicTree } from './dynamic-tree.js';
 import type { DraftPolicy, DynamicPolicy } from './policy.js';
 import { formatDraftPolicy, loadTreeShape } from './policy.js';
-import type { DraftScores } from './scores.js';
-import { detailFor } from './scores.js';
+import { drawSiblings, rankSiblings } from './sibling-choices.js';
 import type { TokenTree } from './token-tree.js';
 import { chainTree } from './token-tree.js';
 import type { TreeShape } from './tree-shapes.js';
@@ -174,10 +172,10 @@ async function growStaticTree(
 ): Promise<TokenTree> {
   const { sampling, random, depthLimit } = request;
   const isSampled = sampling.temperature > 0;
-  // One detail for all levels: heads that are run once for the whole tree give it to the deeper levels as well.
-  const detail = isSampled ? 'logits' : detailFor(1 + Math.max(...shape.ranks));
+  const chooser = isSampled
+    ? drawSiblings(session, { sampling, random, nodes: shape.parents.length })
+    : rankSiblings(session, 1 + Math.max(...shape.ranks));
   const draft = new Draft(request.root);
-  const distributions: (Float32Array | undefined)[] = [];
   const placed = new Map<number, number>([[0, 0]]); // node of the shape -> node of the draft
   let next = 1;
   for (let depth = 0; next < shape.parents.length && depth < depthLimit; depth++) {
@@ -192,34 +190,19 @@ async function growStaticTree(
     }
     if (children.size === 0) break;
     const frontier = [...children.keys()].map((node) => placed.get(node)!);
-    const scores = await session.expand(draft, frontier, detail);
-    [...children.values()].forEach((siblings, row) => {
-      const node = frontier[row]!;
-      // A drawn sibling that is left out would bias the distribution of the later ones, so a shape's gaps count for nothing here.
-      const places = siblings.map((sibling, index) => (isSampled ? index : shape.ranks[sibling]!));
-      const count = places.at(-1)! + 1;
-      const tokens = isSampled
-        ? drawSiblings(scores, row, { count, sampling, random, distributions, node })
-        : scores.top(row, count).tokens;
+    const groups = [...children.values()];
+    // A drawn sibling that is left out would bias the distribution of the later ones, so a shape's gaps count for nothing here.
+    const places = groups.map((siblings) =>
+      siblings.map((sibling, index) => (isSampled ? index : shape.ranks[sibling]!)),
+    );
+    const counts = places.map((own) => own.at(-1)! + 1);
+    const tokens = await chooser.choose(draft, frontier, counts);
+    groups.forEach((siblings, row) => {
       siblings.forEach((sibling, index) => {
-        const token = tokens[places[index]!];
-        if (token !== undefined) placed.set(sibling, draft.add(token, node));
+        const token = tokens[row]![places[row]![index]!];
+        if (token !== undefined) placed.set(sibling, draft.add(token, frontier[row]!));
       });
     });
   }
-  return finishTree(draft, isSampled ? distributions : undefined);
-}
-
-interface SiblingDraw {
-  readonly count: number;
-  readonly sampling: SamplingOptions;
-  readonly random: Random;
-  readonly distributions: (Float32Array | undefined)[];
-  readonly node: number;
-}
-
-function drawSiblings(scores: DraftScores, row: number, draw: SiblingDraw): readonly number[] {
-  const distribution = toDistribution(scores.logits(row), draw.sampling);
-  draw.distributions[draw.node] = distribution;
-  return drawWithoutReplacement(distribution, draw.count, draw.random);
+  return chooser.finish(draft);
 }

@@ -86,7 +86,8 @@ export function buildHydraHead(model: HydraModel, head: number): NamedTensors {
   const feature = input('feature', [1, lanes, hiddenSize]);
   const embedded = gatherRows(embeddingTable(configuration, targetScope), path);
   const embeddings = reshape(embedded, [row, lanes, width * hiddenSize]);
-  return scoreOutputs(runHead(model, head, broadcast(feature, [row, lanes, hiddenSize]), embeddings));
+  const logits = runHead(model, head, broadcast(feature, [row, lanes, hiddenSize]), embeddings);
+  return scoreOutputs(logits, model.target.runtime);
 }
 
 export function buildHydraChain(model: HydraModel, length: number): NamedTensors {

@@ -31,6 +31,7 @@ import {
 import type { HydraSizes } from './hydra-layout.js';
 import { describeHydra, recogniseHydra, requireGroundedHeads } from './hydra-layout.js';
 import type { PreparedDrafts } from './program-drafts.js';
+import { createSiblingDraws } from './sibling-draws.js';
 import { readScores, scoreNames } from './scores.js';
 import { PendingStates } from './states.js';
 import { refuseUnread } from './unread-tensors.js';
@@ -64,6 +65,7 @@ class Hydra implements Drafter {
   readonly parameterCount: number;
   readonly graph: DraftGraph;
   private readonly cacheSizes;
+  private readonly siblings: ReturnType<typeof createSiblingDraws>;
   private readonly compileHead: (head: number) => Promise<LaneProgram>;
   private readonly compileChain: (length: number) => Promise<LaneProgram>;
   private readonly compilePrefix: () => Promise<LaneProgram>;
@@ -78,6 +80,8 @@ class Hydra implements Drafter {
     this.maximumDepth = sizes.heads;
     this.vocabularySize = configuration.vocabularySize;
     this.parameterCount = countParameters(weights);
+    const { vocabularySize } = configuration;
+    this.siblings = createSiblingDraws(runtime, { targetSize: vocabularySize, draftSize: vocabularySize });
     this.cacheSizes = { ...configuration, layerCount: 1 };
     const stores = [weights, target.weights];
     const model = { sizes, target };
@@ -157,6 +161,7 @@ class Hydra implements Drafter {
         const outputs = await meeting.run(program, { inputs }, scoreNames(want));
         return readScores(outputs, want, { targetSize: vocabularySize, draftSize: vocabularySize });
       },
+      siblings: this.siblings?.(meeting),
       draftChain: async (length) => {
         const program = await this.compileChain(length);
         const feature = resident(await readFeature());

@@ -29,6 +29,7 @@ import { dropFirst, dropLast } from './positions.js';
 import type { PreparedDrafts } from './program-drafts.js';
 import type { DraftScores } from './scores.js';
 import { readScores, repeatRow, scoreNames, scoreOutputs } from './scores.js';
+import { createSiblingDraws } from './sibling-draws.js';
 import { PendingStates } from './states.js';
 import { refuseUnread } from './unread-tensors.js';
 
@@ -78,6 +79,7 @@ class Medusa implements Drafter {
   readonly parameterCount: number;
   readonly graph;
   private readonly compile: () => Promise<LaneProgram>;
+  private readonly siblings: ReturnType<typeof createSiblingDraws>;
   private readonly compileChain: (length: number) => Promise<LaneProgram>;
 
   constructor(
@@ -87,6 +89,9 @@ class Medusa implements Drafter {
   ) {
     this.maximumDepth = sizes.heads;
     this.vocabularySize = sizes.vocabularySize;
+    const { vocabularySize } = sizes;
+    const vocabularies = { targetSize: vocabularySize, draftSize: vocabularySize };
+    this.siblings = createSiblingDraws(target.runtime, vocabularies);
     this.parameterCount =
       sizes.heads * sizes.hiddenSize * (sizes.layers * (sizes.hiddenSize + 1) + sizes.vocabularySize);
     const { runtime } = target;
@@ -113,7 +118,7 @@ class Medusa implements Drafter {
     const { hiddenSize, heads } = this.sizes;
     const feature = input('feature', [1, lanes, hiddenSize]);
     const logits = Array.from({ length: heads }, (_, head) => runHead(feature, head, this.sizes));
-    return scoreOutputs(concatenate(logits, 0));
+    return scoreOutputs(concatenate(logits, 0), this.target.runtime);
   }
 
   /** The first heads alone, each with its most likely token. */
@@ -142,8 +147,9 @@ class Medusa implements Drafter {
           const outputs = await meeting.run(program, { inputs }, scoreNames(want));
           heads = readScores(outputs, want, { targetSize: vocabularySize, draftSize: vocabularySize });
         }
-        return repeatRow(heads!, depth);
+        return repeatRow(heads!, depth, this.target.runtime);
       },
+      siblings: this.siblings?.(meeting),
       draftChain: async (length) => {
         const program = await this.compileChain(length);
         const inputs = { feature: resident(pending.takeLast()) };

@@ -1,4 +1,6 @@
 /** Drafts that one program makes as a whole: what decides about the program, and what comes back. */
+import type { Random } from '../core/random.js';
+import type { SamplingOptions } from '../core/sampling.js';
 import type { RowBuffer } from '../runtime/row-buffer.js';
 
 /** What a dynamic tree's program depends on. */
@@ -22,6 +24,26 @@ export interface DrawnChain {
   readonly tokens: readonly number[]; // [level]
   /** What each token was drawn from, and an empty row behind the last. [level + 1, vocabulary] */
   readonly distributions: RowBuffer;
+}
+
+export interface DrawnSiblings {
+  /** [node] as many as were asked for, or as were possible */
+  readonly tokens: readonly (readonly number[])[];
+  /** [node, vocabulary] what they were drawn from */
+  readonly distributions: RowBuffer;
+}
+
+/** Draws siblings without replacement where the scores lie. */
+export interface SiblingDrawer {
+  /** `counts`: [node] siblings behind each row of scores. */
+  draw(
+    scores: RowBuffer, // [node, draft vocabulary]
+    counts: readonly number[],
+    sampling: SamplingOptions,
+    random: Random,
+  ): Promise<DrawnSiblings>;
+  /** Rows of zeros for the distributions of a tree. [count, vocabulary] */
+  newRows(count: number): RowBuffer;
 }
 
 /** Drafts whose programs are made ahead. */

@@ -65,6 +65,9 @@ function rotateSessions(
         session.observe(reads === 'tokens' ? { ...verified, states: undefined } : verified);
     },
     expand: (draft, nodes, want) => current().expand(draft, nodes, want),
+    get siblings() {
+      return current().siblings;
+    },
     catchUp: async () => {
       await current().catchUp?.();
     },

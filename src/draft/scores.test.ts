@@ -82,7 +82,7 @@ describe('readScores', () => {
   });
 
   it('repeats one row for nodes that share it', async () => {
-    const scores = repeatRow(readScores(await run(logits, 'logits'), 'logits', same), 1);
+    const scores = repeatRow(readScores(await run(logits, 'logits'), 'logits', same), 1, runtime);
     expect(Array.from(scores.top(5, 2).tokens)).toEqual([0, 2]);
     expect(scores.logits(3)[0]).toBe(3);
   });

@@ -4,11 +4,12 @@ import { logSumExp, topIndices as findTop } from '../core/vector.js';
 import type { Tensor } from '../graph/tensor.js';
 import { topIndices, topValues } from '../graph/operations/indexing.js';
 import { logSoftmax } from '../graph/operations/reductions.js';
-import type { MixedValues, NamedTensors } from '../runtime/program.js';
-import { floatsOf, integersOf } from '../runtime/program.js';
+import type { MixedValues, NamedTensors, Runtime } from '../runtime/program.js';
+import { bufferOf, floatsOf, integersOf, pickRows } from '../runtime/program.js';
+import type { RowBuffer } from '../runtime/row-buffer.js';
 
-/** `top` gives the best few of each row, `logits` the whole vocabulary as well. */
-export type ScoreDetail = 'top' | 'logits';
+/** `top` gives the best few of each row, `logits` the whole vocabulary as well; `kept` leaves whole rows with the runtime. */
+export type ScoreDetail = 'top' | 'logits' | 'kept';
 
 export interface TopTokens {
   readonly tokens: ArrayLike<number>; // [count] descending
@@ -20,19 +21,28 @@ export interface DraftScores {
   top(row: number, count: number): TopTokens;
   /** Scores over the target's vocabulary, -Infinity where the drafter cannot propose. Needs detail 'logits'. */
   logits(row: number): Float32Array; // [vocabulary]
+  /** Rows over the draft vocabulary, one for each node. Needs detail 'kept'. */
+  kept?(nodes: number): RowBuffer; // [node, draft vocabulary]
 }
 
 /** Enough for every published tree (ranks 0 to 9) without reading whole rows back. */
 const rankedInGraph = 10;
 
-/** The outputs that readScores reads. logits [row, draft vocabulary] */
-export function scoreOutputs(logits: Tensor): NamedTensors {
+/** The outputs that readScores reads; rows can stay where the runtime draws by them. logits [row, draft vocabulary] */
+export function scoreOutputs(
+  logits: Tensor,
+  { drawsInPrograms = false }: Pick<Runtime, 'drawsInPrograms'> = {},
+): NamedTensors {
   const count = Math.min(rankedInGraph, logits.shape.at(-1) as number);
   const scores = logSoftmax(logits);
-  return { logits, topScores: topValues(scores, count), topTokens: topIndices(scores, count) };
+  return {
+    ...{ logits, topScores: topValues(scores, count), topTokens: topIndices(scores, count) },
+    ...(drawsInPrograms ? { scores: logits } : {}),
+  };
 }
 
 export function scoreNames(want: ScoreDetail): readonly string[] {
+  if (want === 'kept') return ['scores'];
   return want === 'logits' ? ['topScores', 'topTokens', 'logits'] : ['topScores', 'topTokens'];
 }
 
@@ -44,6 +54,7 @@ export interface Vocabularies {
 
 export function readScores(outputs: MixedValues, want: ScoreDetail, vocabularies: Vocabularies): DraftScores {
   const { draftSize, targetSize, targetTokens } = vocabularies;
+  if (want === 'kept') return keptScores(bufferOf(outputs, 'scores').withWidth(draftSize));
   const tokens = integersOf(outputs, 'topTokens');
   const scores = floatsOf(outputs, 'topScores');
   const width = outputs.topTokens!.shape.at(-1)!;
@@ -75,9 +86,18 @@ export function readScores(outputs: MixedValues, want: ScoreDetail, vocabularies
   };
 }
 
+function keptScores(rows: RowBuffer): DraftScores {
+  const refuse = (): never => {
+    throw new Error('The scores stayed with the runtime.');
+  };
+  return { top: refuse, logits: refuse, kept: () => rows };
+}
+
 /** One row's scores for several nodes that share it. */
-export function repeatRow(scores: DraftScores, row: number): DraftScores {
-  return { top: (_, count) => scores.top(row, count), logits: () => scores.logits(row) };
+export function repeatRow(scores: DraftScores, row: number, runtime: Runtime): DraftScores {
+  const kept = (nodes: number): RowBuffer =>
+    pickRows(runtime, scores.kept!(nodes), new Int32Array(nodes).fill(row));
+  return { top: (_, count) => scores.top(row, count), logits: () => scores.logits(row), kept };
 }
 
 /** Scores that leave no choice: all on one token, or on none where there is nothing to propose. */

@@ -59,6 +59,7 @@ import type { Vocabularies } from './scores.js';
 import { readScores, scoreNames, scoreOutputs } from './scores.js';
 import type { TokenizerPair } from './shared-vocabulary.js';
 import { requireSameVocabulary, shareVocabulary } from './shared-vocabulary.js';
+import { createSiblingDraws } from './sibling-draws.js';
 import { createTreeCompiler, readTree, treeInputs, treeNames } from './tree-program.js';
 
 export async function loadDraftModel(
@@ -91,6 +92,7 @@ class DraftModel implements Drafter {
   private readonly compile: () => Promise<LaneProgram>;
   private readonly compileChain: (length: number) => Promise<LaneProgram>;
   private readonly compileDrawnChain: (length: number) => Promise<LaneProgram>;
+  private readonly siblings: ReturnType<typeof createSiblingDraws>;
   private readonly compileTree: (size: TreeSize) => Promise<LaneProgram>;
 
   constructor(
@@ -116,6 +118,7 @@ class DraftModel implements Drafter {
         drawTokens(length, this.vocabularies),
       ),
     );
+    this.siblings = createSiblingDraws(model.runtime, this.vocabularies);
     this.compileTree = createTreeCompiler(model.runtime, [model.weights], (size) =>
       buildDraftModelTree(model, (features) => this.project(features), size),
     );
@@ -173,7 +176,7 @@ class DraftModel implements Drafter {
     const options = { context: declareAttention(configuration), past: declarePast(configuration) };
     const decoded = runDecoder(configuration, scope, embeddings, options);
     return {
-      ...scoreOutputs(this.project(selectRows(decoded.features))),
+      ...scoreOutputs(this.project(selectRows(decoded.features)), this.model.runtime),
       rows: stackRows(decoded.rows, configuration),
     };
   }
@@ -242,6 +245,7 @@ class DraftModel implements Drafter {
         memory.attention.keepDrafted(bufferOf(outputs, 'rows'), nodes);
         return readScores(outputs, want, vocabularies);
       },
+      siblings: this.siblings?.(meeting),
       draftChain: async (length) => {
         const whole = (inputs: MixedValues, start: number) => chainInputs(inputs, rotary, start, length);
         return readChain(await draftAtOnce(await this.compileChain(length), chainNames, whole));

@@ -87,10 +87,17 @@ export function chainTree(
   const parents = Int32Array.from(nodeTokens, (_, node) => node - 1);
   if (distributions === undefined)
     return createTree({ tokens: nodeTokens, parents, origin: 'deterministic' });
-  const drawnFrom = Array.isArray(distributions)
-    ? { draftDistributions: distributions as readonly Float32Array[] }
-    : { keptDistributions: distributions as RowBuffer };
-  return createTree({ tokens: nodeTokens, parents, origin: 'sampled', ...drawnFrom });
+  return createTree({ tokens: nodeTokens, parents, origin: 'sampled', ...drawnFrom(distributions) });
+}
+
+/** Distributions of nodes as a part of a tree, wherever they lie. */
+export function drawnFrom(
+  distributions: readonly (Float32Array | undefined)[] | RowBuffer | undefined,
+): Pick<TreeParts, 'draftDistributions' | 'keptDistributions'> {
+  if (distributions === undefined) return {};
+  return 'rowCount' in distributions
+    ? { keptDistributions: distributions }
+    : { draftDistributions: distributions };
 }
 
 /** [node, node], 1 where the column is the row's node or one of its ancestors: what each node may attend to. */

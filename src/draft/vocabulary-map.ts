@@ -1,7 +1,27 @@
 /** Which tokens of the target an EAGLE-3 head drafts over. */
 import { readIntegers } from '../checkpoint/read-tensor.js';
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
+import { countElements } from '../graph/dimension.js';
+import { gatherRows } from '../graph/operations/indexing.js';
+import { constant } from '../graph/operations/leaves.js';
+import { broadcast, concatenate, reshape, transpose } from '../graph/operations/shaping.js';
+import type { Tensor } from '../graph/tensor.js';
 import { misfit } from './checks.js';
+import type { Vocabularies } from './scores.js';
+
+/** Logits over the target's vocabulary, -Infinity where the drafter cannot propose. [..., draft] -> [..., target] */
+export function spreadTokens(logits: Tensor, { targetSize, draftSize, targetTokens }: Vocabularies): Tensor {
+  if (targetTokens === undefined) return logits;
+  const places = new Array<number>(targetSize).fill(draftSize);
+  targetTokens.forEach((token, place) => (places[token] = place));
+  const leading = logits.shape.slice(0, -1);
+  const rows = countElements(leading);
+  const columns = transpose(reshape(logits, [rows, draftSize]), [1, 0]);
+  const nothing = broadcast(constant(-Infinity), [1, rows]);
+  const table = constant(places, [targetSize], 'int32');
+  const spread = gatherRows(concatenate([columns, nothing], 0), table);
+  return reshape(transpose(spread, [1, 0]), [...leading, targetSize]);
+}
 
 /** d2t as target tokens; undefined where the draft vocabulary is the target's. */
 export async function readVocabularyMap(

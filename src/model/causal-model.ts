@@ -214,7 +214,7 @@ export class CausalModel {
     return {
       rows: stackRows(decoded.rows, configuration),
       logits,
-      scores: logits,
+      ...(this.runtime.drawsInPrograms === true ? { scores: logits } : {}),
       argmax: argmax(logits),
       // One NaN or infinity anywhere in a row shows in its sum; the runtime's maximum skips what is no number.
       total: sum(logits, [-1]),

@@ -92,6 +92,7 @@ describe.skipIf(!hasCompiler)('a target and its drafters on CUDA', () => {
   const oneOfEach = ['draft model', 'Medusa', 'Hydra', 'EAGLE', 'EAGLE-3'].map((system) =>
     drafterVariants.find(({ name }) => name.startsWith(system))!,
   );
+  const tree = onHost.writeTree([[0], [1], [2], [0, 0], [0, 1], [1, 0]]);
   it.each(oneOfEach)('answer as on the host: $name', async (variant) => {
     const folder = variant.write(onHost.freshFolder(), tiny);
     const answers = [];
@@ -99,7 +100,7 @@ describe.skipIf(!hasCompiler)('a target and its drafters on CUDA', () => {
       const { target, drafter } = await models.load(folder);
       const plain = await decodePlain(target, request);
       answers.push(plain.tokenIds);
-      for (const text of ['chain:3', 'dynamic:12,2,3']) {
+      for (const text of ['chain:3', 'dynamic:12,2,3', tree]) {
         const policy = always(resolveText(text, drafter));
         const speculative = await decodeSpeculative(target, drafter, { ...request, policy });
         expect(speculative.tokenIds).toEqual(plain.tokenIds);

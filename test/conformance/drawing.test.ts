@@ -32,7 +32,14 @@ const samplings: readonly SamplingOptions[] = [
   { temperature: 0.9, topK: 12, topP: 0.8 },
 ];
 const smallTree = onHost.writeTree([[0], [1], [2], [0, 0], [0, 1], [1, 0], [0, 0, 0]]);
-const policies = ['chain:1', 'chain:4', smallTree, 'dynamic:12,2,3'];
+/** More siblings than top-k and top-p leave. */
+const wideTree = onHost.writeTree([
+  ...Array.from({ length: 14 }, (_, rank) => [rank]),
+  [0, 0],
+  [3, 0],
+  [3, 1],
+]);
+const policies = ['chain:1', 'chain:4', smallTree, wideTree, 'dynamic:12,2,3'];
 
 const request = (seed: number, sampling: SamplingOptions): GenerationRequest => ({
   ...{ promptIds: randomTokens(`drawing ${seed}`, 3 + (seed % 7), tiny.vocabularySize), maxNewTokens: 20 },
@@ -77,6 +84,7 @@ describe.each(variants)('drafts that are drawn and judged in programs: $name', (
     const hasPrograms = ['speculative-sampling', 'eagle', 'eagle3'].includes(host.drafter.system);
     const session = programs.drafter.startSession();
     expect(session.drawChain !== undefined).toBe(hasPrograms);
+    expect(session.siblings !== undefined).toBe(variant !== ngramVariant);
     session.close();
     let [accepted, proposed] = [0, 0];
     for (const [index, sampling] of samplings.entries()) {
