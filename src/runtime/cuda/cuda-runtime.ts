@@ -5,9 +5,11 @@ import { encodeHalves, isHalf } from '../../core/half-floats.js';
 import { planContraction } from '../../graph/contraction-plan.js';
 import { cutEarly } from '../../graph/cut-early.js';
 import { spellOutAttention } from '../../graph/operations/attention.js';
+import { pick, topIndices } from '../../graph/operations/indexing.js';
+import { broadcast, reshape } from '../../graph/operations/shaping.js';
 import type { RewriteRule } from '../../graph/rewrite.js';
 import { simplify } from '../../graph/simplify.js';
-import type { TensorOf } from '../../graph/tensor.js';
+import type { Tensor, TensorOf } from '../../graph/tensor.js';
 import { sortTopologically } from '../../graph/tensor.js';
 import { ignoreLoss } from '../device-failures.js';
 import { listInputs } from '../program-inputs.js';
@@ -84,7 +86,7 @@ class CudaRuntime implements Runtime {
     const spellOutOthers: RewriteRule = (tensor) =>
       tensor.operation === 'attention' && isKept(tensor) ? undefined : spellOutAttention(tensor);
     // What is computed twice may be wanted in two ways: it becomes one before it is cut.
-    const graph = simplify(cutEarly(simplify(outputs)), [spellOutOthers, planContraction]);
+    const graph = simplify(cutEarly(simplify(outputs)), [spellOutOthers, planContraction, gatherTop]);
     const schedule = scheduleGraph(graph, { productType: this.productType, fewRows, tensorCores });
     // The compiler holds up the thread for seconds: whoever was told to end meanwhile hears of it before the next one.
     await setImmediate();
@@ -149,6 +151,16 @@ class CudaRuntime implements Runtime {
     }
   }
 }
+
+/** Ranking a row takes a pass for each rank: where the largest values are is found once, and the values are looked up. */
+const gatherTop: RewriteRule = (tensor) => {
+  if (tensor.operation !== 'topValues') return undefined;
+  const [x] = tensor.inputs as [Tensor];
+  const { count } = tensor.attributes;
+  const [leading, width] = [x.shape.slice(0, -1), x.shape.at(-1)!];
+  const repeated = broadcast(reshape(x, [...leading, 1, width]), [...leading, count, width]);
+  return pick(repeated, topIndices(x, count));
+};
 
 /** Whether gradients compute how much attention weighs what it sees: spelled out, it has a use for that as well. */
 function needsWeights(outputs: NamedTensors): boolean {

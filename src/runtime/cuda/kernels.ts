@@ -29,15 +29,7 @@ export function planMap(tensor: Tensor, result: KernelOperand, find: FindOperand
 }
 
 type RowOperation =
-  | 'softmax'
-  | 'logSoftmax'
-  | 'rmsNorm'
-  | 'reduceMaximum'
-  | 'argmax'
-  | 'topValues'
-  | 'topIndices'
-  | 'keepLikeliest'
-  | 'draw';
+  'softmax' | 'logSoftmax' | 'rmsNorm' | 'reduceMaximum' | 'argmax' | 'topIndices' | 'keepLikeliest' | 'draw';
 
 const rowOperations: {
   readonly [Name in RowOperation]: (tensor: TensorOf<Name>, writing: RowWriting) => void;
@@ -78,11 +70,6 @@ const rowOperations: {
   argmax: (_, writing) => {
     writeRanks(writing, 1, ({ text, result }) => {
       text.store(result, 'row', 'last');
-    });
-  },
-  topValues: ({ attributes: { count } }, writing) => {
-    writeRanks(writing, count, ({ text, result }) => {
-      text.store(result, `row * ${count} + rank`, 'bound');
     });
   },
   topIndices: ({ attributes: { count } }, writing) => {
