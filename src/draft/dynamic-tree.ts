@@ -30,32 +30,26 @@ export async function growDynamicTree(
   const isAtOnce = isGrownAtOnce({ depth, topK }) && depthLimit > 0;
   const levels = isAtOnce ? await session.draftTree?.({ depth, topK }) : undefined;
   for (let level = 0; level <= depth && level < depthLimit; level++) {
-    const known = levels?.[level];
-    const { children, chosen } =
-      known === undefined ? await expandLevel() : placeChildren(known, known.tokens.length / frontier.length);
-    frontier = Array.from(chosen, (index) => children[index]!);
+    const { tokens, scores: reached, chosen } = levels?.[level] ?? (await expandLevel());
+    const first = draft.tokens.length;
+    const width = tokens.length / frontier.length;
+    tokens.forEach((token, child) => {
+      draft.add(token, frontier[Math.floor(child / width)]!);
+      scores.push(reached[child]!);
+    });
+    frontier = Array.from(chosen, (child) => first + child);
   }
 
-  async function expandLevel() {
+  async function expandLevel(): Promise<TreeLevel> {
     const expanded = await session.expand(draft, frontier, detailFor(topK));
-    const children = frontier.flatMap((parent, row) => {
-      const best = expanded.top(row, topK);
-      return Array.from(best.tokens, (token, rank) => {
-        // As float32, in which programs add them up.
-        scores.push(Math.fround(scores[parent]! + best.logProbabilities[rank]!));
-        return draft.add(token, parent);
-      });
-    });
-    const childScores = Float64Array.from(children, (child) => scores[child]!);
-    return { children, chosen: topIndices(childScores, topK) };
-  }
-
-  function placeChildren({ tokens, scores: known, chosen }: TreeLevel, each: number) {
-    const children = Array.from(tokens, (token, child) => {
-      scores.push(known[child]!);
-      return draft.add(token, frontier[Math.floor(child / each)]!);
-    });
-    return { children, chosen };
+    const best = frontier.map((_, row) => expanded.top(row, topK));
+    const tokens = best.flatMap((own) => Array.from(own.tokens));
+    const reached = best.flatMap(({ logProbabilities }, row) =>
+      Array.from(logProbabilities, (logProbability) => scores[frontier[row]!]! + logProbability),
+    );
+    // As float32, in which programs add them up.
+    const rounded = Float32Array.from(reached);
+    return { tokens: Int32Array.from(tokens), scores: rounded, chosen: topIndices(rounded, topK) };
   }
 
   // A child never scores above its parent and comes after it, so the best nodes, ties to the earlier, are connected.

@@ -9,17 +9,35 @@ import type { GenerationRequest } from '../../src/decode/plain.js';
 import { decodePlain } from '../../src/decode/plain.js';
 import { always } from '../../src/decode/policy-chooser.js';
 import { decodeSpeculative } from '../../src/decode/speculative.js';
+import { alone } from '../../src/model/meeting.js';
+import { TokenDraws } from '../../src/model/token-draws.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
+import type { Destination, MixedValues, Program, Runtime } from '../../src/runtime/program.js';
 import { tiny } from '../support/tiny-checkpoints.js';
 import { drafterVariants, ngramVariant } from '../support/tiny-drafters.js';
 import type { TinyPair } from '../support/tiny-pair.js';
 import { randomTokens, resolveText, TinyModels } from '../support/tiny-pair.js';
 
 const onHost = new TinyModels(tiny);
+/** Outputs that came to the host. */
+const fetched = new Set<string>();
 const inPrograms = new TinyModels(
   tiny,
-  Object.assign(createOnnxRuntime({ threads: 1 }), { drawsInPrograms: true }),
+  watchOutputs(Object.assign(createOnnxRuntime({ threads: 1 }), { drawsInPrograms: true })),
 );
+
+function watchOutputs(runtime: Runtime): Runtime {
+  const compile: Runtime['compile'] = async (...graph) => {
+    const program = await runtime.compile(...graph);
+    const run = (inputs: MixedValues, wanted: Readonly<Record<string, Destination>>) => {
+      for (const [name, place] of Object.entries(wanted)) if (place === 'host') fetched.add(name);
+      return program.run(inputs, wanted);
+    };
+    return Object.create(program, { run: { value: run } }) as Program;
+  };
+  return Object.create(runtime, { compile: { value: compile } }) as Runtime;
+}
+
 afterAll(async () => {
   await onHost.dispose();
   await inPrograms.dispose();
@@ -57,6 +75,19 @@ describe('plain decoding that draws in programs', () => {
     }
   });
 
+  it('hands over sums that show scores that are no numbers', async () => {
+    const runtime = createOnnxRuntime({ threads: 1 });
+    const rows = runtime.allocate(2, 5);
+    rows.write(Float32Array.of(1, 2, 3, 4, 5, 1, Number.NaN, 3, 4, 5));
+    const seen: Float32Array[] = [];
+    const scores = { rows, release: (totals: Float32Array) => seen.push(totals) };
+    const draws = new TokenDraws(runtime, 5);
+    const tokens = await draws.draw(scores, { temperature: 1, topK: 1 }, [0.9, 0.9], alone);
+    expect(tokens[0]).toBe(4);
+    expect(seen).toEqual([Float32Array.of(15, Number.NaN)]);
+    await runtime.dispose();
+  });
+
   it('reads whole rows where likelihoods are asked for', async () => {
     const { target } = await inPrograms.loadTarget();
     const seen: number[] = [];
@@ -86,6 +117,7 @@ describe.each(variants)('drafts that are drawn and judged in programs: $name', (
     expect(session.drawChain !== undefined).toBe(hasPrograms);
     expect(session.siblings !== undefined).toBe(variant !== ngramVariant);
     session.close();
+    fetched.clear();
     let [accepted, proposed] = [0, 0];
     for (const [index, sampling] of samplings.entries()) {
       for (let seed = 4 * index; seed < 4 * index + 3; seed++) {
@@ -101,6 +133,8 @@ describe.each(variants)('drafts that are drawn and judged in programs: $name', (
         proposed += steps[0]!.acceptance.proposed;
       }
     }
+    expect([...fetched]).toContain('drawn');
+    expect([...fetched]).not.toContain('logits');
     // Both sides of the rule were taken.
     expect(accepted).toBeGreaterThan(0);
     if (variant.name !== 'draft model equal to the target') expect(accepted).toBeLessThan(proposed);
