@@ -36,6 +36,7 @@ export interface HardenFlags extends MachineFlags, DownloadFlags, TemplateFlags 
 }
 
 const count = wholeNumber(1);
+const countOrNone = wholeNumber(0);
 const shown = (value: number | readonly (string | number)[]): string =>
   typeof value === 'number' ? String(value) : value.join(', ');
 
@@ -43,6 +44,8 @@ const own: readonly (readonly [keyof HardeningSettings, string, string, (text: s
   ['rounds', '--rounds <count>', 'rounds of attack and training', count],
   ['promptsPerRound', '--prompts-per-round <count>', 'prompts of the data attacked in a round', count],
   ['suffixesPerPrompt', '--suffixes-per-prompt <count>', 'suffixes that are kept of each search', count],
+  ['randomPerPrompt', '--random-per-prompt <count>', 'random suffixes trained on beside them', countOrNone],
+  ['spread', '--spread <count>', 'other questions of the data that each suffix is put behind', countOrNone],
   ['searchSteps', '--search-steps <count>', 'steps of a search in the first round', count],
   [
     'searchGrowth',

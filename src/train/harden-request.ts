@@ -148,7 +148,7 @@ function completeTraining(
   drafter: Parameters<typeof defaultSettings>[0],
 ): TrainSettings {
   const settings = completeSettings({
-    ...{ ...defaultSettings(drafter), rate: hardeningRate, seed },
+    ...{ ...defaultSettings(drafter), learn: 'answers', rate: hardeningRate, seed },
     ...{ warmupSteps: Math.ceil(stepsPerRound / 10) },
     ...{ validateEvery: hardeningPace, saveEvery: hardeningPace, ...given, steps: stepsPerRound },
   });

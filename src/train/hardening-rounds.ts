@@ -19,6 +19,7 @@ import type { RoundRecord, TrainedRole } from './hardening-result.js';
 import { searchSettings } from './hardening-settings.js';
 import { refuseUnknownTokens } from './known-tokens.js';
 import { ParaphraseHunt } from './paraphrase-hunt.js';
+import { spreadSuffixes } from './spread-suffixes.js';
 import type { PromptHunt } from './suffix-hunt.js';
 import { SuffixHunt } from './suffix-hunt.js';
 import type { SuffixedPrompt } from './suffixed-texts.js';
@@ -66,7 +67,7 @@ export interface FinishedRounds {
 
 export async function hardenRounds(work: RoundsWork): Promise<FinishedRounds> {
   const { role, request, folder, signal } = work;
-  const { rounds: count, replayRounds, suffixedShare } = request.hardening;
+  const { rounds: count, replayRounds, suffixedShare, spread, seed } = request.hardening;
   const { vocabularySize } = work.target.model.configuration;
   const records: RoundRecord[] = [];
   const suffixed: (readonly Example[])[] = []; // [round]
@@ -77,7 +78,16 @@ export async function hardenRounds(work: RoundsWork): Promise<FinishedRounds> {
     const place = join(folder, role, `round-${round + 1}`);
     explainFailure(place, 'harden', () => mkdirSync(place, { recursive: true }));
     const found = await attack(work, round, drafter, place);
-    const examples = createSuffixedExamples(found, { round, maxTokens: request.training.maxTokens });
+    const { maxTokens } = request.training;
+    const examples = [
+      ...createSuffixedExamples(found, { round, maxTokens }),
+      ...spreadSuffixes(found, work.texts.training, {
+        round,
+        maxTokens,
+        count: role === 'paraphrase' ? 0 : spread,
+        seed,
+      }),
+    ];
     suffixed.push(refuseUnknownTokens(examples, vocabularySize, join(place, 'suffixes.jsonl')));
     const mixed = mixExamples(work.texts.training, recallRounds(suffixed, replayRounds), suffixedShare);
     const finished = readFinished(place) ?? (await train(work, { round, drafter, place, found, mixed }));

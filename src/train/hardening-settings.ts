@@ -15,6 +15,10 @@ export const hardeningSchema = z.strictObject({
   /** Prompts that are attacked in a round, and suffixes that are kept of each. */
   promptsPerRound: count,
   suffixesPerPrompt: count,
+  /** Random suffixes that are trained on beside them, for each prompt. */
+  randomPerPrompt: z.int().min(0),
+  /** Other questions of the data that each suffix is put behind as well. */
+  spread: z.int().min(0),
   /** Steps of a search in the first round, and by how much each further round has more: the attacker gains, too. */
   searchSteps: count,
   searchGrowth: z.number().min(1),
@@ -31,12 +35,13 @@ export const hardeningSchema = z.strictObject({
 });
 export type HardeningSettings = z.infer<typeof hardeningSchema>;
 
+/** Of the recipes that were compared the one that held best: docs/hardening-results.md. */
 export const hardeningDefaults: HardeningSettings = {
-  ...{ rounds: 3, promptsPerRound: 32, suffixesPerPrompt: 4 },
-  ...{ searchSteps: 24, searchGrowth: 1.5 },
+  ...{ rounds: 4, promptsPerRound: 32, suffixesPerPrompt: 8, randomPerPrompt: 4, spread: 6 },
+  ...{ searchSteps: 24, searchGrowth: 1.2 },
   // An audit afterwards has other lengths and other objectives to try.
   ...{ objectives: ['margin', 'surprisal'], suffixLengths: [12, 24] },
-  ...{ stepsPerRound: 200, suffixedShare: 0.5, replayRounds: 3, seed: 0 },
+  ...{ stepsPerRound: 300, suffixedShare: 0.5, replayRounds: 4, seed: 0 },
 };
 
 /** Going on from trained weights wants a lower rate than beginning with fresh ones. */

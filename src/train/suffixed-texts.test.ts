@@ -132,7 +132,7 @@ async function roundOf(file: string, hunt: ThreeLetters): Promise<HuntRound> {
       ...inlinePrompt(text),
       id: `p${index + 1}`,
     })),
-    settings: { ...hardeningDefaults, suffixesPerPrompt: 2 },
+    settings: { ...hardeningDefaults, suffixesPerPrompt: 2, randomPerPrompt: 0 },
     ...{ audit: presets.quick, source: 'searched', round: 0, file, maxNewTokens: 6 },
   };
 }
@@ -166,6 +166,23 @@ describe('huntSuffixes', () => {
     const again = new ThreeLetters();
     await huntSuffixes(await roundOf(file, again));
     expect(again.asked).toEqual(['p2', 'p3', 'p4']);
+  });
+
+  it('draws random suffixes beside those that were searched, and as many in all for the baseline', async () => {
+    const sources: string[] = [];
+    const hunt = new ThreeLetters();
+    const ask = hunt.hunt.bind(hunt);
+    hunt.hunt = (prompt, options) => {
+      sources.push(`${options.source} ${options.count}`);
+      return ask(prompt, options);
+    };
+    for (const source of ['searched', 'random'] as const) {
+      const work = await roundOf(letters.freshPath('suffixes.jsonl'), hunt);
+      const settings = { ...work.settings, suffixesPerPrompt: 2, randomPerPrompt: 1 };
+      const found = await huntSuffixes({ ...work, settings, source, prompts: work.prompts.slice(0, 1) });
+      expect(found.map(({ texts }) => texts.length)).toEqual([3]);
+    }
+    expect(sources).toEqual(['searched 2', 'random 1', 'random 3']);
   });
 
   it('opens no search where all is done', async () => {

@@ -60,29 +60,49 @@ export async function huntSuffixes(work: HuntRound): Promise<readonly SuffixedPr
 }
 
 async function huntRest(work: HuntRound, hunt: PromptHunt, found: SuffixedPrompt[]): Promise<void> {
-  const { prompts, settings, round, file, signal } = work;
+  const { prompts, file } = work;
   for (let place = found.length; place < prompts.length; place++) {
-    signal?.throwIfAborted();
-    const began = performance.now();
-    const prompt = prompts[place]!;
-    const search = searchSettings(settings, work.audit, round, place);
-    const { skipped, promptIds, lengths } = await hunt.hunt(prompt, {
-      ...{ settings: search, seed: settings.seed, name: `round ${round} ${prompt.id}`, signal },
-      ...{ count: settings.suffixesPerPrompt, source: work.source },
-    });
-    const answers = await answerAll(work, promptIds);
-    // An aborted answer ends early and looks like a short one.
-    signal?.throwIfAborted();
-    const texts = answers.map((answerIds, index) => ({
-      ...{ promptIds: [...promptIds[index]!], answerIds: [...answerIds], length: lengths[index]! },
-    }));
-    const { objective, suffixLength } = search;
-    const elapsedMs = performance.now() - began;
-    const line: SuffixedPrompt = { prompt: prompt.id, objective, suffixLength, skipped, texts, elapsedMs };
-    appendText(file, `${JSON.stringify(line)}\n`, { durable: true, command: 'harden' });
+    const line = await huntPrompt(work, hunt, place);
+    appendText(file, formatFound(line), { durable: true, command: 'harden' });
     found.push(line);
     work.onPrompt?.(line, found.length, prompts.length);
   }
+}
+
+export const formatFound = (line: SuffixedPrompt): string => `${JSON.stringify(line)}\n`;
+
+/** One prompt of a round by its place: it does not depend on the others. */
+export async function huntPrompt(
+  work: Omit<HuntRound, 'file' | 'openHunt'>,
+  hunt: PromptHunt,
+  place: number,
+): Promise<SuffixedPrompt> {
+  const { prompts, settings, round, signal } = work;
+  signal?.throwIfAborted();
+  const began = performance.now();
+  const prompt = prompts[place]!;
+  const search = searchSettings(settings, work.audit, round, place);
+  const ask = (source: SuffixSource, count: number) =>
+    hunt.hunt(prompt, {
+      ...{ settings: search, seed: settings.seed, name: `round ${round} ${prompt.id}`, signal },
+      ...{ count, source },
+    });
+  const { suffixesPerPrompt, randomPerPrompt } = settings;
+  const asked = await ask(work.source, suffixesPerPrompt + (work.source === 'random' ? randomPerPrompt : 0));
+  const isJoined = work.source === 'searched' && randomPerPrompt > 0 && asked.skipped === null;
+  const drawn = isJoined ? await ask('random', randomPerPrompt) : undefined;
+  const promptIds = [...asked.promptIds, ...(drawn?.promptIds ?? [])];
+  const lengths = [...asked.lengths, ...(drawn?.lengths ?? [])];
+  const answers = await answerAll(work, promptIds);
+  // An aborted answer ends early and looks like a short one.
+  signal?.throwIfAborted();
+  const texts = answers.map((answerIds, index) => ({
+    ...{ promptIds: [...promptIds[index]!], answerIds: [...answerIds], length: lengths[index]! },
+  }));
+  const { objective, suffixLength } = search;
+  const { skipped } = asked;
+  const elapsedMs = performance.now() - began;
+  return { prompt: prompt.id, objective, suffixLength, skipped, texts, elapsedMs };
 }
 
 /** The prompts of a round that are done; behind the first line that is not whole, all are done again. */
@@ -101,7 +121,12 @@ export function readFound(file: string): SuffixedPrompt[] {
 
 /** What the target itself says behind each of them, greedily. */
 function answerAll(
-  { target, maxNewTokens, settings, signal }: HuntRound,
+  {
+    target,
+    maxNewTokens,
+    settings,
+    signal,
+  }: Pick<HuntRound, 'target' | 'maxNewTokens' | 'settings' | 'signal'>,
   prompts: readonly (readonly number[])[],
 ): Promise<readonly (readonly number[])[]> {
   const engine = new Engine({ concurrency: Math.max(1, prompts.length) });

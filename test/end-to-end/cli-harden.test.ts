@@ -35,7 +35,8 @@ const subjects = (): string[] => [
 ];
 const settings = [
   ...['--rounds', '2', '--prompts-per-round', '3', '--suffixes-per-prompt', '2', '--search-steps', '2'],
-  ...['--objective', 'margin', 'kl', '--train-suffix-lengths', '4,6', '--steps-per-round', '4'],
+  ...['--search-growth', '1.5', '--random-per-prompt', '1', '--spread', '2', '--steps-per-round', '4'],
+  ...['--objective', 'margin', 'kl', '--train-suffix-lengths', '4,6'],
   ...['--learning-rate', '0.01', '--batch-tokens', '128', '-n', '20', '--validation', '0.2', '--chain', '3'],
   ...['--validate-every', '2', '--save-every', '2', '--preset', 'quick', '--suffix-length', '5'],
   ...['--audit-steps', '2', '--audit-new-tokens', '20', '--window', '8', '--shortest-answer', '8'],
