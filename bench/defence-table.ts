@@ -12,7 +12,8 @@ export interface Measured {
   readonly accepted: number;
   /** Behind the first. */
   readonly tokens: number;
-  readonly ms: number;
+  /** Where it was timed. */
+  readonly ms?: number;
 }
 
 /** [defence][arm][prompt]; `nothing` is what others are held against. */
@@ -36,14 +37,16 @@ export function listDefences(name: string, measures: Measures): readonly (readon
     way === none ? '–' : showChange(compare(of(way, 'clean'), of(none, 'clean'), lengthOf)),
     ...arms.map((arm) =>
       way === none
-        ? `${rateOf(of(way, arm)).toFixed(0)} a second`
-        : showChange(compare(of(way, arm), of(none, arm), rateOf)),
+        ? `${rateOf(timed(of(way, arm))).toFixed(0)} a second`
+        : showChange(compare(timed(of(way, arm)), timed(of(none, arm)), rateOf)),
     ),
   ]);
 }
 
 const sum = (measured: readonly Measured[], key: keyof Measured): number =>
-  measured.reduce((total, each) => total + each[key], 0);
+  measured.reduce((total, each) => total + (each[key] ?? 0), 0);
+const timed = (measured: readonly Measured[]): readonly Measured[] =>
+  measured.filter(({ ms }) => ms !== undefined);
 const lengthOf = (measured: readonly Measured[]): number =>
   1 + sum(measured, 'accepted') / sum(measured, 'steps');
 const rateOf = (measured: readonly Measured[]): number =>

@@ -5,7 +5,7 @@
  * attacks. Intervals are over prompts. Lengths follow from the models, the suffixes and the prices of steps that are measured
  * first (or read: --prices), and from nothing else of the machine.
  *
- * Run: npm run bench:defences [-- --drafters sps,eagle3,eagle --prompts 20 --tokens 96 --learn 60 --threads 2
+ * Run: npm run bench:defences [-- --drafters sps,eagle3,eagle --prompts 24 --timed 24 --tokens 96 --learn 60 --threads 2
  *   --hardened DIR=DRAFTER ... --attacks FILE --prices DIR --out out/defences]
  * `--attacks` has the suffixes of another audit, in the form of bench/guard-attacks.jsonl. `--hardened` adds rows for a
  * drafter that was made robust from DRAFTER, under the suffixes that were made for DRAFTER.
@@ -16,6 +16,7 @@ import { parseArgs } from 'node:util';
 import { createAdaptivePolicy } from '../src/decode/adaptive-policy.js';
 import type { BundledDrafter } from '../src/decode/bundled-drafters.js';
 import { bundledTarget, packageRoot } from '../src/decode/bundled-models.js';
+import { Engine } from '../src/decode/engine.js';
 import { findDrafter } from '../src/decode/find-drafter.js';
 import { GuardedDrafting } from '../src/decode/guarded-drafting.js';
 import type { PolicyChooser } from '../src/decode/policy-chooser.js';
@@ -32,7 +33,7 @@ import type { PriceList } from './defence-choosers.js';
 import { changeUnderDoubt, never, takeTurns, tellPrices } from './defence-choosers.js';
 import type { HeldRequest } from './defence-requests.js';
 import { prepareRequests, spread } from './defence-requests.js';
-import type { Measured } from './defence-table.js';
+import type { Arm, Measured } from './defence-table.js';
 import { arms, columns, listDefences } from './defence-table.js';
 import { measurePrices, readPrices } from './defence-prices.js';
 import type { Attack } from './guard-traces.js';
@@ -43,7 +44,7 @@ const count = (value: number) => ({ type: 'string', default: String(value) }) as
 const { values: given } = parseArgs({
   options: {
     drafters: { type: 'string', default: 'sps,eagle3,eagle' },
-    ...{ prompts: count(20), tokens: count(96), learn: count(60), threads: count(2) },
+    ...{ prompts: count(24), timed: count(24), tokens: count(96), learn: count(60), threads: count(2) },
     hardened: { type: 'string', multiple: true, default: [] },
     ...{ prices: { type: 'string' }, attacks: { type: 'string' } },
     out: { type: 'string', default: join(packageRoot, 'out/defences') },
@@ -92,14 +93,68 @@ async function load(name: string): Promise<Drafter> {
 async function decode(
   drafter: Drafter,
   policy: PolicyChooser,
-  { promptIds, held }: HeldRequest,
+  { promptIds, held, meeting }: HeldRequest,
 ): Promise<SpeculativeGeneration> {
   const request = completeRequest(target, promptIds, { maxNewTokens: held.length });
-  return decodeSpeculative(model, drafter, { ...request, policy, held, mustDraft: true });
+  return decodeSpeculative(model, drafter, { ...request, meeting, policy, held, mustDraft: true });
 }
 
-/** A defence: what decodes one request, by the prices that it is told. */
+/** A defence: what decodes one request, by the prices that it is told; with others where there is a meeting. */
 type Defence = (request: HeldRequest) => Promise<SpeculativeGeneration>;
+type Measures = ReadonlyMap<string, ReadonlyMap<Arm, Measured[]>>;
+
+/** Of all requests, some at once: what is accepted does not depend on who else decodes. */
+async function countLengths(
+  defences: ReadonlyMap<string, Defence>,
+  requests: readonly Record<Arm, HeldRequest>[],
+): Promise<Measures> {
+  const engine = new Engine({ concurrency: 8 });
+  const measured = new Map<string, Map<Arm, Measured[]>>();
+  for (const [way, defence] of defences) {
+    const all = arms.map(async (arm) => {
+      const own = requests.map(async (each) => {
+        const { steps } = await engine.run((meeting) => defence({ ...each[arm], meeting }));
+        return countSteps(each[arm], steps);
+      });
+      return [arm, await Promise.all(own)] as const;
+    });
+    measured.set(way, new Map(await Promise.all(all)));
+    console.error(`${way} is counted`);
+  }
+  return measured;
+}
+
+function countSteps({ held }: HeldRequest, steps: SpeculativeGeneration['steps']): Measured {
+  const accepted = steps.reduce((sum, step) => sum + step.accepted, 0);
+  return { steps: steps.length, accepted, tokens: held.length - 1 }; // the first comes of the prompt
+}
+
+/** One at a time, defences by turns, so that a slow moment of the machine hits all of them. */
+async function measureTimes(
+  defences: ReadonlyMap<string, Defence>,
+  requests: readonly Record<Arm, HeldRequest>[],
+  measured: Measures,
+): Promise<void> {
+  const order = [...defences];
+  let different = 0;
+  const places = spread([...requests.keys()], Number(given.timed));
+  for (const [round, index] of places.entries()) {
+    const each = requests[index]!;
+    for (const arm of arms) {
+      const turn = round % order.length;
+      // Nobody is always the first behind another prompt.
+      for (const [way, defence] of [...order.slice(turn), ...order.slice(0, turn)]) {
+        if (round === 0) await defence(each[arm]); // the first meeting compiles
+        const { steps, decodeMs } = await defence(each[arm]);
+        const counted = measured.get(way)!.get(arm)!;
+        const { accepted } = countSteps(each[arm], steps);
+        if (accepted !== counted[index]!.accepted) different += 1;
+        counted[index] = { ...counted[index]!, ms: decodeMs };
+      }
+    }
+    console.error(`${round + 1} of ${places.length} timed; ${different} lengths differ from those counted`);
+  }
+}
 
 async function measureDrafter(name: BundledDrafter): Promise<void> {
   const other = name === 'sps' ? 'eagle3' : 'sps';
@@ -117,24 +172,8 @@ async function measureDrafter(name: BundledDrafter): Promise<void> {
       : readPrices(join(given.prices, `${name}.json`));
   console.error(`${name}: ${requests.length} prompts; prices in ms ${JSON.stringify(prices)}`);
   const defences = await createDefences(name, other, prices);
-  const measured = new Map(
-    [...defences.keys()].map((way) => [way, new Map(arms.map((arm) => [arm, [] as Measured[]]))]),
-  );
-  const order = [...defences];
-  for (const [index, each] of requests.entries()) {
-    for (const arm of arms) {
-      const turn = index % order.length;
-      // Nobody is always the first behind another prompt.
-      for (const [way, defence] of [...order.slice(turn), ...order.slice(0, turn)]) {
-        if (index === 0) await defence(each[arm]); // the first meeting compiles
-        const { steps, decodeMs } = await defence(each[arm]);
-        const accepted = steps.reduce((sum, step) => sum + step.accepted, 0);
-        const tokens = each[arm].held.length - 1; // the first comes of the prompt
-        measured.get(way)!.get(arm)!.push({ steps: steps.length, accepted, tokens, ms: decodeMs });
-      }
-    }
-    console.error(`${name}: ${index + 1} of ${requests.length}`);
-  }
+  const measured = await countLengths(defences, requests);
+  await measureTimes(defences, requests, measured);
   const kept = [...measured].map(([way, ofArms]) => [way, Object.fromEntries(ofArms)] as const);
   const file = join(given.out, `${name}.json`);
   writeFileSync(file, JSON.stringify({ prices, measured: Object.fromEntries(kept) }, null, 1));
