@@ -3,8 +3,8 @@
  * first prompts of each set whose clean answers are long enough, beside what it was and beside training on random
  * suffixes. Runs lie under out/hardening, one for each drafter: a stopped one goes on, a finished one is only read. Other
  * settings want another --name.
- * Run: npm run bench:hardening [-- --drafters eagle3,sps --questions 5000 --per-set 8 --rounds 3 --prompts-per-round 32
- *   --search-steps 24 --steps-per-round 200 --learning-rate 2e-4 --suffixed-share 0.5 --preset standard
+ * Run: npm run bench:hardening [-- --drafters eagle3,sps --questions 5000 --per-set 8 --rounds 4 --prompts-per-round 32
+ *   --search-steps 24 --steps-per-round 300 --learning-rate 2e-4 --suffixed-share 0.5 --preset standard
  *   --audits fresh,other-objective,stronger --stronger-prompts 4 --threads 2 --device cpu --name usual]
  */
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -106,6 +106,8 @@ async function request(drafter: string) {
   const chosen = await choosePrompts(Number(given['per-set']), shortestAnswer);
   return createHardenRequest({
     ...{ drafter, data: writeQuestions(), preset: given.preset, device: given.device },
+    // As on the CPU.
+    ...(given.device === 'cpu' ? {} : { dtype: 'float32' as const }),
     // Of all sets in turn, so that the few of the stronger audit are of each.
     prompts: interleave([...chosen.values()]),
     hardening: {
