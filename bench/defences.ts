@@ -6,8 +6,9 @@
  * first (or read: --prices), and from nothing else of the machine.
  *
  * Run: npm run bench:defences [-- --drafters sps,eagle3,eagle --prompts 24 --timed 24 --tokens 96 --learn 60 --threads 2
- *   --hardened DIR=DRAFTER ... --attacks FILE --prices DIR --out out/defences]
- * `--attacks` has the suffixes of another audit, in the form of bench/guard-attacks.jsonl. `--hardened` adds rows for a
+ *   --hardened DIR=DRAFTER ... --attacks FILE --only WORDS --prices DIR --out out/defences]
+ * `--attacks` has the suffixes of another audit, in the form of bench/guard-attacks.jsonl; `--only` names
+ * the defences to measure by parts of their names, beside `nothing`. `--hardened` adds rows for a
  * drafter that was made robust from DRAFTER, under the suffixes that were made for DRAFTER.
  */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -46,7 +47,7 @@ const { values: given } = parseArgs({
     drafters: { type: 'string', default: 'sps,eagle3,eagle' },
     ...{ prompts: count(24), timed: count(24), tokens: count(96), learn: count(60), threads: count(2) },
     hardened: { type: 'string', multiple: true, default: [] },
-    ...{ prices: { type: 'string' }, attacks: { type: 'string' } },
+    ...{ prices: { type: 'string' }, attacks: { type: 'string' }, only: { type: 'string', default: '' } },
     out: { type: 'string', default: join(packageRoot, 'out/defences') },
   },
 });
@@ -233,7 +234,8 @@ async function createDefences(
     defences.push([`hardened drafter${mark}`, alone(drafter, () => always(chain))]);
     defences.push([`hardened${mark} + shorter`, alone(drafter, () => shorter(drafter))]);
   }
-  return new Map(defences);
+  const parts = given.only.split(',');
+  return new Map(defences.filter(([way]) => way === 'nothing' || parts.some((part) => way.includes(part))));
 }
 
 function hardenedOf(name: string): readonly string[] {
