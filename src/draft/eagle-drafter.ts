@@ -8,7 +8,6 @@ import { embeddingTable } from '../model/decoder.js';
 import { compileLanes } from '../model/lane-program.js';
 import { alone } from '../model/meeting.js';
 import type { WeightStore } from '../runtime/weights.js';
-import { createChainCompiler, drawTokens } from './chain-program.js';
 import { anotherTarget, misfit } from './checks.js';
 import type { Drafter } from './drafter.js';
 import type { EagleParts } from './eagle-parts.js';
@@ -17,8 +16,7 @@ import { buildEagleGraph, readEaglePrefix, startEagleSession } from './eagle-ses
 import { buildEagleChain } from './eagle-chain.js';
 import { draftEagleLogits } from './eagle-teacher.js';
 import { buildEagleTree } from './eagle-tree.js';
-import { createSiblingDraws } from './sibling-draws.js';
-import { createTreeCompiler } from './tree-program.js';
+import { createWholePrograms, prepareWholes } from './whole-drafts.js';
 
 export interface LoadedHead extends Pick<Drafter, 'system' | 'name' | 'reads' | 'taps' | 'parameterCount'> {
   readonly head: EagleHead;
@@ -51,26 +49,18 @@ export function createEagleDrafter({ head, weights, ...described }: LoadedHead):
   const programs: EaglePrograms = {
     verified: compile('verified'),
     drafted: compile('drafted'),
-    chain: createChainCompiler(target.runtime, stores, (length) => buildEagleChain(head, length)),
-    drawnChain: createChainCompiler(target.runtime, stores, (length) =>
-      buildEagleChain(head, length, drawTokens(length, vocabularies)),
-    ),
-    siblings: createSiblingDraws(target.runtime, vocabularies),
-    tree: createTreeCompiler(target.runtime, stores, (size) => buildEagleTree(head, size)),
+    wholes: createWholePrograms(target.runtime, stores, vocabularies, {
+      chain: (length, choose) => buildEagleChain(head, length, choose),
+      tree: (size) => buildEagleTree(head, size),
+    }),
   };
   return {
     ...described,
     maximumDepth: Infinity,
     vocabularySize: vocabularies.draftSize,
-    async prepare({ chains = [], drawnChains = [], trees = [] } = {}) {
-      const { verified, drafted, chain, drawnChain, tree } = programs;
-      const drawn = target.runtime.drawsInPrograms === true ? drawnChains : [];
-      await Promise.all([
-        ...[verified(), drafted()],
-        ...chains.map((length) => chain(length)),
-        ...drawn.map((length) => drawnChain(length)),
-        ...trees.map((size) => tree(size)),
-      ]);
+    async prepare(drafts) {
+      const { verified, drafted, wholes } = programs;
+      await Promise.all([verified(), drafted(), prepareWholes(wholes, drafts)]);
     },
     startSession: (meeting = alone) => startEagleSession(head, programs, meeting),
     graph: {

@@ -27,19 +27,10 @@ import { bufferOf, int32, resident } from '../runtime/program.js';
 import type { RowBuffer } from '../runtime/row-buffer.js';
 import { DraftMemory } from './draft-memory.js';
 import type { DraftSession, VerifiedTokens } from './drafter.js';
-import {
-  chainInputs,
-  chainNames,
-  drawnInputs,
-  drawnNames,
-  readChain,
-  readDrawnChain,
-} from './chain-program.js';
-import type { TreeSize } from './program-drafts.js';
 import type { Vocabularies } from './scores.js';
 import { readScores, scoreNames, scoreOutputs } from './scores.js';
-import type { createSiblingDraws } from './sibling-draws.js';
-import { readTree, treeInputs, treeNames } from './tree-program.js';
+import type { WholePrograms } from './whole-drafts.js';
+import { draftWholes } from './whole-drafts.js';
 
 /** One autoregressive step of the head as a graph. */
 export interface EagleStep {
@@ -84,10 +75,7 @@ export function buildEagleGraph(head: EagleHead, kind: 'verified' | 'drafted'): 
 export interface EaglePrograms {
   readonly verified: () => Promise<LaneProgram>;
   readonly drafted: () => Promise<LaneProgram>;
-  readonly chain: (length: number) => Promise<LaneProgram>;
-  readonly drawnChain: (length: number) => Promise<LaneProgram>;
-  readonly tree: (size: TreeSize) => Promise<LaneProgram>;
-  readonly siblings: ReturnType<typeof createSiblingDraws>;
+  readonly wholes: WholePrograms;
 }
 
 function createMemory(head: EagleHead, cache: KvCache, meeting: Meeting): DraftMemory {
@@ -119,17 +107,6 @@ export function startEagleSession(head: EagleHead, programs: EaglePrograms, meet
     const all = bufferOf(outputs, 'features');
     nodes.forEach((node, row) => features.set(node, all.rows(row, 1)));
   };
-
-  /** Reads what was verified, and drafts behind it in the same run. */
-  const draftAtOnce = async (
-    program: LaneProgram,
-    names: readonly string[],
-    inputsBehind: (inputs: MixedValues, start: number) => MixedValues,
-  ): Promise<MixedValues> =>
-    memory.read(await programs.verified(), [], (inputs, count) => {
-      const start = memory.attention.verifiedLength + count;
-      return memory.run(program, inputsBehind(inputs, start), [...names, 'rows']);
-    });
 
   return {
     // The angles of a head go on past the length that its config.json names, as in the authors' code.
@@ -170,27 +147,7 @@ export function startEagleSession(head: EagleHead, programs: EaglePrograms, meet
       keepFeatures(outputs, nodes);
       return readScores(outputs, want, vocabularies);
     },
-    siblings: programs.siblings?.(meeting),
-    async draftChain(length) {
-      const whole = (inputs: MixedValues, start: number) => chainInputs(inputs, head.rotary, start, length);
-      return readChain(await draftAtOnce(await programs.chain(length), chainNames, whole));
-    },
-    ...(runtime.drawsInPrograms === true
-      ? {
-          async drawChain(uniforms, sampling) {
-            const { length } = uniforms;
-            const whole = (inputs: MixedValues, start: number) => ({
-              ...chainInputs(inputs, head.rotary, start, length),
-              ...drawnInputs(uniforms, sampling, vocabularies),
-            });
-            return readDrawnChain(await draftAtOnce(await programs.drawnChain(length), drawnNames, whole));
-          },
-        }
-      : {}),
-    async draftTree(size) {
-      const whole = (inputs: MixedValues, start: number) => treeInputs(inputs, head.rotary, start, size);
-      return readTree(await draftAtOnce(await programs.tree(size), treeNames(size), whole), size);
-    },
+    ...draftWholes(programs.wholes, { memory, rotary: head.rotary, meeting, reader: programs.verified }),
     close() {
       memory.close();
     },

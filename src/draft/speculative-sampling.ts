@@ -29,18 +29,8 @@ import {
 import { compileLanes } from '../model/lane-program.js';
 import type { Meeting } from '../model/meeting.js';
 import { alone } from '../model/meeting.js';
-import type { MixedValues, NamedTensors, NamedValues } from '../runtime/program.js';
+import type { NamedTensors, NamedValues } from '../runtime/program.js';
 import { bufferOf, int32 } from '../runtime/program.js';
-import {
-  chainInputs,
-  chainNames,
-  createChainCompiler,
-  drawnInputs,
-  drawnNames,
-  drawTokens,
-  readChain,
-  readDrawnChain,
-} from './chain-program.js';
 import { countParameters } from './checks.js';
 import { DraftMemory } from './draft-memory.js';
 import { buildDraftModelChain } from './draft-model-chain.js';
@@ -54,13 +44,13 @@ import type {
   VerifiedTokens,
 } from './drafter.js';
 import { dropFirst } from './positions.js';
-import type { PreparedDrafts, TreeSize } from './program-drafts.js';
+import type { PreparedDrafts } from './program-drafts.js';
 import type { Vocabularies } from './scores.js';
 import { readScores, scoreNames, scoreOutputs } from './scores.js';
 import type { TokenizerPair } from './shared-vocabulary.js';
 import { requireSameVocabulary, shareVocabulary } from './shared-vocabulary.js';
-import { createSiblingDraws } from './sibling-draws.js';
-import { createTreeCompiler, readTree, treeInputs, treeNames } from './tree-program.js';
+import type { WholePrograms } from './whole-drafts.js';
+import { createWholePrograms, draftWholes, prepareWholes } from './whole-drafts.js';
 
 export async function loadDraftModel(
   checkpoint: Checkpoint,
@@ -90,10 +80,7 @@ class DraftModel implements Drafter {
   /** Positions it reads: its context, or a sliding window, inside which masks need not know of it. */
   private readonly reach: number;
   private readonly compile: () => Promise<LaneProgram>;
-  private readonly compileChain: (length: number) => Promise<LaneProgram>;
-  private readonly compileDrawnChain: (length: number) => Promise<LaneProgram>;
-  private readonly siblings: ReturnType<typeof createSiblingDraws>;
-  private readonly compileTree: (size: TreeSize) => Promise<LaneProgram>;
+  private readonly wholes: WholePrograms;
 
   constructor(
     private readonly model: CausalModel,
@@ -107,21 +94,11 @@ class DraftModel implements Drafter {
     this.reach = Math.min(contextLength, slidingWindow ?? Infinity);
     this.parameterCount = countParameters(model.weights);
     this.compile = lazily(() => compileLanes(model.runtime, 'draft', this.buildGraph(), [model.weights]));
-    this.compileChain = createChainCompiler(model.runtime, [model.weights], (length) =>
-      buildDraftModelChain(model, (features) => this.project(features), length),
-    );
-    this.compileDrawnChain = createChainCompiler(model.runtime, [model.weights], (length) =>
-      buildDraftModelChain(
-        model,
-        (features) => this.project(features),
-        length,
-        drawTokens(length, this.vocabularies),
-      ),
-    );
-    this.siblings = createSiblingDraws(model.runtime, this.vocabularies);
-    this.compileTree = createTreeCompiler(model.runtime, [model.weights], (size) =>
-      buildDraftModelTree(model, (features) => this.project(features), size),
-    );
+    const project = (features: Tensor): Tensor => this.project(features);
+    this.wholes = createWholePrograms(model.runtime, [model.weights], this.vocabularies, {
+      chain: (length, choose) => buildDraftModelChain(model, project, length, choose),
+      tree: (size) => buildDraftModelTree(model, project, size),
+    });
     this.graph = {
       weights: [model.weights],
       targetTokens: this.vocabularies.targetTokens,
@@ -159,14 +136,8 @@ class DraftModel implements Drafter {
     return { logits, rows: decoded.rows };
   }
 
-  async prepare({ chains = [], drawnChains = [], trees = [] }: PreparedDrafts = {}): Promise<void> {
-    const drawn = this.model.runtime.drawsInPrograms === true ? drawnChains : [];
-    await Promise.all([
-      this.compile(),
-      ...chains.map((length) => this.compileChain(length)),
-      ...drawn.map((length) => this.compileDrawnChain(length)),
-      ...trees.map((size) => this.compileTree(size)),
-    ]);
+  async prepare(drafts?: PreparedDrafts): Promise<void> {
+    await Promise.all([this.compile(), prepareWholes(this.wholes, drafts)]);
   }
 
   private buildGraph(): NamedTensors {
@@ -205,19 +176,6 @@ class DraftModel implements Drafter {
     const requireKnown = (): void => {
       if (unknown !== undefined) throw unknownToken(unknown, this.model);
     };
-    const { rotary } = this.model;
-    /** Reads what was verified, and drafts behind it in the same run. */
-    const draftAtOnce = async (
-      program: LaneProgram,
-      names: readonly string[],
-      inputsBehind: (inputs: MixedValues, start: number) => MixedValues,
-    ): Promise<MixedValues> => {
-      requireKnown();
-      return memory.read(await compile(), [], (inputs, count) => {
-        const start = memory.attention.verifiedLength + count;
-        return memory.run(program, inputsBehind(inputs, start), [...names, 'rows']);
-      });
-    };
 
     return {
       get room() {
@@ -245,29 +203,13 @@ class DraftModel implements Drafter {
         memory.attention.keepDrafted(bufferOf(outputs, 'rows'), nodes);
         return readScores(outputs, want, vocabularies);
       },
-      siblings: this.siblings?.(meeting),
-      draftChain: async (length) => {
-        const whole = (inputs: MixedValues, start: number) => chainInputs(inputs, rotary, start, length);
-        return readChain(await draftAtOnce(await this.compileChain(length), chainNames, whole));
-      },
-      ...(this.model.runtime.drawsInPrograms === true
-        ? {
-            drawChain: async (uniforms, sampling) => {
-              const { length } = uniforms;
-              const whole = (inputs: MixedValues, start: number) => ({
-                ...chainInputs(inputs, rotary, start, length),
-                ...drawnInputs(uniforms, sampling, vocabularies),
-              });
-              return readDrawnChain(
-                await draftAtOnce(await this.compileDrawnChain(length), drawnNames, whole),
-              );
-            },
-          }
-        : {}),
-      draftTree: async (size) => {
-        const whole = (inputs: MixedValues, start: number) => treeInputs(inputs, rotary, start, size);
-        return readTree(await draftAtOnce(await this.compileTree(size), treeNames(size), whole), size);
-      },
+      ...draftWholes(this.wholes, {
+        ...{ memory, rotary: this.model.rotary, meeting },
+        reader: () => {
+          requireKnown();
+          return compile();
+        },
+      }),
       close() {
         memory.close();
       },
