@@ -79,11 +79,12 @@ describe('an audit', () => {
     expect(transfer!.prompts).toEqual(['p1', 'p2']);
     expect(universal.map(({ trained }) => trained.n)).toEqual([2, 2]);
     expect(await complete(plan)).toEqual(result);
-    expect(await complete({ ...plan, seed: 5 })).not.toEqual(result);
   });
 
-  it('names every suffix as text that gives the audited ids again', async () => {
-    const result = await complete(audits.plan([draftModel], texts));
+  it('names every suffix as text that gives the audited ids again, and another seed finds others', async () => {
+    const plan = audits.plan([draftModel], texts);
+    const result = await complete(plan);
+    expect(await complete({ ...plan, seed: 5 })).not.toEqual(result);
     const { target } = await audits.load(draftModel);
     for (const { arms: rows, prompt } of result.drafters[0]!.prompts) {
       const clean = await target.tokenizer.encode(prompt.replace('{suffix}', ''));
