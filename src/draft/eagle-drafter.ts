@@ -13,9 +13,8 @@ import type { Drafter } from './drafter.js';
 import type { EagleParts } from './eagle-parts.js';
 import type { EagleHead, EaglePrograms } from './eagle-session.js';
 import { buildEagleGraph, readEaglePrefix, startEagleSession } from './eagle-session.js';
-import { buildEagleChain } from './eagle-chain.js';
+import { buildEagleChain, buildEagleTree } from './eagle-drafts.js';
 import { draftEagleLogits } from './eagle-teacher.js';
-import { buildEagleTree } from './eagle-tree.js';
 import { createWholePrograms, prepareWholes } from './whole-drafts.js';
 
 export interface LoadedHead extends Pick<Drafter, 'system' | 'name' | 'reads' | 'taps' | 'parameterCount'> {

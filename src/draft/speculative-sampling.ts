@@ -33,8 +33,7 @@ import type { NamedTensors, NamedValues } from '../runtime/program.js';
 import { bufferOf, int32 } from '../runtime/program.js';
 import { countParameters } from './checks.js';
 import { DraftMemory } from './draft-memory.js';
-import { buildDraftModelChain } from './draft-model-chain.js';
-import { buildDraftModelTree } from './draft-model-tree.js';
+import { buildDraftModelChain, buildDraftModelTree } from './draft-model-drafts.js';
 import type {
   DraftedLogits,
   Drafter,
