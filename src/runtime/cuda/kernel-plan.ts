@@ -49,18 +49,7 @@ __device__ uint4 loadOnce(const uint4* from) {
 #endif
 }
 
-// Sums and maxima over all threads of a block, the same in every thread: each warp adds the parts of all warps.
-__device__ float blockSum(float value) {
-  __shared__ float parts[32];
-  for (int step = 16; step > 0; step >>= 1) value += __shfl_xor_sync(0xffffffffu, value, step);
-  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = value;
-  __syncthreads();
-  float total = threadIdx.x % 32 < blockDim.x / 32 ? parts[threadIdx.x % 32] : 0.0f;
-  for (int step = 16; step > 0; step >>= 1) total += __shfl_xor_sync(0xffffffffu, total, step);
-  __syncthreads();
-  return total;
-}
-
+// The largest of all threads of a block, the same in every thread.
 __device__ float blockMaximum(float value) {
   __shared__ float parts[32];
   for (int step = 16; step > 0; step >>= 1) value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, step));
