@@ -5,7 +5,6 @@ import { bundledPrompts, bundledTarget } from '../decode/bundled-models.js';
 import { findDrafter } from '../decode/find-drafter.js';
 import type { Prompt } from '../text/prompt-set.js';
 import { loadPrompts, promptSetFiles } from '../text/prompt-set.js';
-import type { HardenRequest } from '../train/harden-request.js';
 import { createHardenRequest } from '../train/harden-request.js';
 import type { HardenOptions, HardenOutcome } from '../train/harden-run.js';
 import { resumeHardening, startHardening } from '../train/harden-run.js';
@@ -18,7 +17,7 @@ import { exitCodes } from './failure.js';
 import type { HardenFlags } from './harden-flags.js';
 import { createHardenProgress } from './harden-progress.js';
 import { formatHardening } from './harden-text.js';
-import { describeInterruption, refuseStray, requireData, runInterruptibly } from './long-runs.js';
+import { describeInterruption, followRun, refuseStray, requireData } from './long-runs.js';
 import { createModelFinder } from './model-source.js';
 import { createProgress } from './progress.js';
 import type { Terminal } from './terminal.js';
@@ -41,22 +40,12 @@ export async function runHarden(
 ): Promise<number> {
   const progress = createProgress(flags.progress, terminal.stderr);
   const start = await prepare(flags, terminal, invocation, progress.note);
-  let request: HardenRequest | undefined;
   const events = createHardenProgress(progress, { now: () => performance.now() });
   // Until here Ctrl-C ends it at once: there is nothing to save yet.
-  const outcome = await runInterruptibly(terminal, progress, 'Saving what is done', (signal) =>
-    start({
-      events: {
-        ...events,
-        onOpen(run) {
-          ({ request } = run);
-          events.onOpen?.(run);
-        },
-      },
-      ...{ signal, ...cacheOf(flags) },
-    }),
+  const { outcome, targetFolder = bundledTarget } = await followRun(terminal, progress, events, (options) =>
+    start({ ...options, ...cacheOf(flags) }),
   );
-  return finish(outcome, request?.targetFolder ?? bundledTarget, flags, terminal);
+  return finish(outcome, targetFolder, flags, terminal);
 }
 
 async function prepare(

@@ -27,6 +27,28 @@ export async function runInterruptibly<Outcome>(
   }
 }
 
+interface OpenedRun {
+  readonly request: { readonly targetFolder: string };
+}
+
+/** Runs what saves when it is interrupted, and tells its target, which a resumed run has from its folder. */
+export async function followRun<Outcome, Events extends { onOpen?(run: OpenedRun): void }>(
+  terminal: Terminal,
+  progress: Progress,
+  events: Events,
+  start: (options: { readonly events: Events; readonly signal: AbortSignal }) => Promise<Outcome>,
+): Promise<{ readonly outcome: Outcome; readonly targetFolder: string | undefined }> {
+  let targetFolder: string | undefined;
+  const onOpen = (run: OpenedRun): void => {
+    ({ targetFolder } = run.request);
+    events.onOpen?.(run);
+  };
+  const outcome = await runInterruptibly(terminal, progress, 'Saving what is done', (signal) =>
+    start({ events: { ...events, onOpen }, signal }),
+  );
+  return { outcome, targetFolder };
+}
+
 export function describeInterruption(command: string, folder: string): string {
   return `Interrupted; what was done is saved. Go on with:\n  mistletoe ${command} --resume ${quoteWord(folder)}\n`;
 }

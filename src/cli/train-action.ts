@@ -2,7 +2,6 @@ import { bundledTarget } from '../decode/bundled-models.js';
 import { findDrafter } from '../decode/find-drafter.js';
 import { MistletoeError } from '../core/errors.js';
 import type { TrainSettings } from '../train/settings.js';
-import type { TrainRequest } from '../train/train-request.js';
 import { createTrainRequest } from '../train/train-request.js';
 import { trainableSystems } from '../train/new-drafter.js';
 import type { TrainOptions, TrainOutcome } from '../train/train-run.js';
@@ -11,7 +10,7 @@ import { renderTrainingMarkdown } from '../train/training-markdown.js';
 import { writeTrainingReports } from '../train/training-report.js';
 import { cacheOf } from './common-options.js';
 import { exitCodes } from './failure.js';
-import { describeInterruption, refuseStray, requireData, runInterruptibly } from './long-runs.js';
+import { describeInterruption, followRun, refuseStray, requireData } from './long-runs.js';
 import { createModelFinder } from './model-source.js';
 import { createProgress } from './progress.js';
 import type { Terminal } from './terminal.js';
@@ -35,22 +34,12 @@ export async function runTrain(
 ): Promise<number> {
   const progress = createProgress(flags.progress, terminal.stderr);
   const start = await prepare(flags, terminal, invocation, progress.note);
-  let request: TrainRequest | undefined;
   const events = createTrainProgress(progress, { now: () => performance.now() });
   // Until here Ctrl-C ends it at once: there is nothing to save yet.
-  const outcome = await runInterruptibly(terminal, progress, 'Saving what is done', (signal) =>
-    start({
-      events: {
-        ...events,
-        onOpen(run) {
-          ({ request } = run);
-          events.onOpen?.(run);
-        },
-      },
-      ...{ signal, ...cacheOf(flags) },
-    }),
+  const { outcome, targetFolder = bundledTarget } = await followRun(terminal, progress, events, (options) =>
+    start({ ...options, ...cacheOf(flags) }),
   );
-  return finish(outcome, request?.targetFolder ?? bundledTarget, flags, terminal);
+  return finish(outcome, targetFolder, flags, terminal);
 }
 
 async function prepare(
