@@ -1,7 +1,7 @@
 /**
  * Examples: token ids, and which of them a drafter learns to foresee. Those are the ids of answers; prompts are read
- * only, unless they are asked for. A conversation is one example, unless a later prompt does not begin with what was said before: the turns from
- * there on are an example of their own, in which the earlier answers are read and not learnt again.
+ * only, unless they are asked for. A conversation is one example, unless a later prompt does not begin with what was said
+ * before: the turns from there on are an example of their own, in which the earlier answers are read and not learnt again.
  */
 import { MistletoeError } from '../core/errors.js';
 import { createRandom } from '../core/random.js';

@@ -12,6 +12,7 @@ import type { Example, ExampleCounts } from './examples.js';
 import { countTokens, createExamples, learnAll, splitExamples } from './examples.js';
 import { refuseUnknownTokens } from './known-tokens.js';
 import type { TrainSettings } from './settings.js';
+import { answersFile } from './taken-answers.js';
 import type { TextBatch } from './training-graph.js';
 
 export interface TrainingTexts {
@@ -41,7 +42,7 @@ export async function prepareTexts(
   { folder, signal, onAnswers }: TextsOptions,
 ): Promise<TrainingTexts | undefined> {
   const { maxNewTokens, temperature, generate, seed, maxTokens, batchTokens } = settings;
-  const file = join(folder, 'answers.jsonl');
+  const file = join(folder, answersFile);
   const answers = await answerConversations({
     ...{ target, conversations, maxNewTokens, generate, seed, signal },
     ...{ file, sampling: { temperature }, onProgress: onAnswers },
