@@ -11,13 +11,22 @@ import { createRandom } from '../core/random.js';
 export interface FreshTensor {
   readonly name: string;
   readonly shape: readonly number[];
-  readonly start: 'normal' | 'zeros' | 'ones' | CopiedRows;
+  readonly start: 'normal' | 'zeros' | 'ones' | CopiedRows | FoldedColumns;
 }
 
 export interface CopiedRows {
   readonly from: StoredTensor; // [row, column]
   /** All unless given, in this order. */
   readonly rows?: Int32Array | undefined;
+}
+
+/**
+ * A table of the target's at another width: every column of it is added, with a sign drawn for it, to one of the columns
+ * here, which take the same number of them up to one. Inner products of rows, which say which tokens are alike, stay what
+ * they were on average; at the target's width or above, they stay exactly.
+ */
+export interface FoldedColumns {
+  readonly folded: StoredTensor; // [row, column]
 }
 
 export interface FreshOptions {
@@ -32,10 +41,12 @@ export function makeFresh(
 ): TensorSource[] {
   return tensors.map(({ name, shape, start }) =>
     floatSource({ name, shape, dtype: 'F32' }, () => {
-      if (typeof start === 'object') return copyRows(start);
+      const random = createRandom(seed, 'fresh weights', name);
+      if (typeof start === 'object')
+        return 'folded' in start ? foldColumns(start, shape, random) : copyRows(start);
       const values = new Float32Array(shape.reduce((product, size) => product * size, 1));
       if (start === 'ones') values.fill(1);
-      if (start === 'normal') fillNormal(values, deviation, createRandom(seed, 'fresh weights', name));
+      if (start === 'normal') fillNormal(values, deviation, random);
       return values;
     }),
   );
@@ -60,6 +71,25 @@ async function copyRows({ from, rows }: CopiedRows): Promise<Float32Array> {
   for (const [place, row] of rows.entries()) {
     const copied = whole?.subarray(row * width, (row + 1) * width) ?? (await readFloat32(rowOf(from, row)));
     values.set(copied, place * width);
+  }
+  return values;
+}
+
+async function foldColumns(
+  { folded }: FoldedColumns,
+  [rows = 1, width = 1]: readonly number[],
+  random: Random,
+): Promise<Float32Array> {
+  const [, columns = 1] = folded.shape;
+  const given = await readFloat32(folded);
+  const places = Int32Array.from({ length: columns }, (_, column) => column % width);
+  random.shuffle(places);
+  const signs = places.map(() => (random.next() < 0.5 ? -1 : 1));
+  const values = new Float32Array(rows * width);
+  for (let row = 0; row < rows; row++) {
+    for (let column = 0; column < columns; column++) {
+      values[row * width + places[column]!]! += signs[column]! * given[row * columns + column]!;
+    }
   }
   return values;
 }

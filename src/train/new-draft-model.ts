@@ -1,7 +1,8 @@
-/** A small language model with its target's vocabulary. */
+/** A small language model with its target's vocabulary, that begins with what the target knows of it. */
 import { describingNames } from '../checkpoint/hub-files.js';
 import { MistletoeError } from '../core/errors.js';
 import { parseConfiguration } from '../model/configuration.js';
+import { embeddingName, outputName } from '../model/tied-output.js';
 import { decoderRecipes } from '../model/weights.js';
 import { freshOf, makeFresh } from './fresh-tensors.js';
 import type { NewCheckpoint } from './new-checkpoint.js';
@@ -39,10 +40,18 @@ export function createDraftModel(
   }
   const config = llamaConfig(target, choice);
   const recipes = decoderRecipes(parseConfiguration(config, 'the configuration of the draft model'), '');
+  const tables = new Map([
+    [embeddingName, target.embedding],
+    [outputName, target.output],
+  ]);
+  const fresh = freshOf(recipes).map((tensor) => {
+    const folded = tables.get(tensor.name);
+    return folded === undefined ? tensor : { ...tensor, start: { folded } };
+  });
   return {
     config,
     file: 'model.safetensors',
-    tensors: makeFresh(freshOf(recipes), { seed, deviation: target.deviation }),
+    tensors: makeFresh(fresh, { seed, deviation: target.deviation }),
     copies: { folder: target.folder, names: describingNames.filter((name) => name !== 'config.json') },
   };
 }

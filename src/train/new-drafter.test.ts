@@ -169,6 +169,21 @@ describe('what drafters begin with', () => {
       expect(new Set(hydra.get(name))).toEqual(new Set([0]));
   });
 
+  it('a draft model knows which tokens are alike in its target', async () => {
+    const { tensors } = await openCheckpoint(bundledTarget);
+    const fold = async (hiddenSize: number) =>
+      contentsOf(await create(bundledTarget, { system: 'speculative-sampling', hiddenSize }));
+    const [narrow, same] = [await fold(128), await fold(320)];
+    for (const name of ['model.embed_tokens.weight', 'lm_head.weight']) {
+      const theirs = compareRows(await readFloat32(tensors.get(name)!), 320);
+      const kept = compareRows(same.get(name) as Float32Array, 320);
+      kept.forEach((value, pair) => { expect(value).toBeCloseTo(theirs[pair]!, 4); });
+      // On average: the slope of the folded products against the target's.
+      const folded = compareRows(narrow.get(name) as Float32Array, 128);
+      expect(sumProducts(folded, theirs) / sumProducts(theirs, theirs)).toBeCloseTo(1, 1);
+    }
+  });
+
   it('random weights have the deviation that the target says, or the usual one', async () => {
     const deviationOf = async (target: string): Promise<number> => {
       const contents = await contentsOf(await create(target, { system: 'eagle3' }));
@@ -230,3 +245,18 @@ describe('createDrafterFolder refuses', () => {
     await expect(createDrafterFolder(request)).rejects.toThrow(/holds "notes.txt"/);
   });
 });
+
+/** Inner products of neighbouring tokens and of tokens with themselves. */
+function compareRows(values: Float32Array, width: number): number[] {
+  const row = (at: number): Float32Array => values.subarray(at * width, (at + 1) * width);
+  return Array.from({ length: 2000 }, (_, at) => [
+    sumProducts(row(at), row(at)),
+    sumProducts(row(at), row(at + 1)),
+  ]).flat();
+}
+
+function sumProducts(left: ArrayLike<number>, right: ArrayLike<number>): number {
+  let sum = 0;
+  for (let index = 0; index < left.length; index++) sum += left[index]! * right[index]!;
+  return sum;
+}
