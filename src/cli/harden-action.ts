@@ -72,7 +72,7 @@ async function prepare(
   const request = await createHardenRequest({
     ...{ target: await findModel(flags.target), drafter: await findModel(findDrafter(drafter)), data },
     ...{ prompts, hardening, training, audit, preset, audits, strongerPrompts, baselines },
-    ...{ chatTemplate: flags.chatTemplate, date: flags.date },
+    ...{ answers: flags.answers, chatTemplate: flags.chatTemplate, date: flags.date },
     ...{ device, dtype, threads, cacheFolder: flags.cacheDir, onNotice },
   });
   return (options) => startHardening(out ?? { parent: 'runs', name: 'harden' }, request, options);

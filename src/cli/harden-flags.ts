@@ -21,6 +21,7 @@ export interface HardenFlags extends MachineFlags, DownloadFlags, TemplateFlags 
   readonly target: string;
   readonly drafter?: string;
   readonly data?: string;
+  readonly answers?: string;
   readonly prompts?: readonly string[];
   readonly promptsDir?: string;
   readonly limit?: number;
@@ -69,7 +70,8 @@ const own: readonly (readonly [keyof HardeningSettings, string, string, (text: s
 const ofTraining: Readonly<Record<string, string | undefined>> = {
   ...{ learningRate: String(hardeningRate), batchTokens: undefined, accumulation: undefined },
   ...{ warmup: 'a tenth of the updates of a round', rateFloor: undefined, weightDecay: undefined },
-  ...{ clip: undefined, depth: undefined, maxNewTokens: undefined, maxTokens: undefined },
+  ...{ clip: undefined, depth: undefined, answers: undefined },
+  ...{ maxNewTokens: undefined, maxTokens: undefined },
   ...{ validation: undefined, validationTexts: undefined, chain: undefined },
   ...{ validateEvery: String(hardeningPace), saveEvery: String(hardeningPace) },
 };

@@ -32,6 +32,7 @@ import {
 import type { TrainSettings } from './settings.js';
 import { completeSettings, defaultSettings, settingsSchema } from './settings.js';
 import { trainableSystems } from './new-drafter.js';
+import { readEarlierRun, refuseOtherAnswers } from './taken-answers.js';
 import { describeStart, findStart, hashData, requestSchema } from './train-request.js';
 
 /** Word for word, as a training run keeps it. */
@@ -46,6 +47,7 @@ export const hardenRequestSchema = z.strictObject({
   system: z.enum(trainableSystems),
   from: identitySchema.extend({ folder: z.string() }),
   data: z.strictObject({ file: z.string(), sha256: z.string() }),
+  answers: requestSchema.shape.answers,
   training: settingsSchema,
   hardening: hardeningSchema,
   /** Also trained, with equal effort, and audited beside the hardened drafter. */
@@ -72,6 +74,8 @@ export interface HardenPlan extends DeviceWish {
   readonly drafter: string;
   /** JSON lines of conversations; searches and training use these alone. */
   readonly data: string;
+  /** Folder of an earlier run whose answers are taken, where it asked the same questions. */
+  readonly answers?: string | undefined;
   /** In place of the target's own: a built-in name or a file. */
   readonly chatTemplate?: string | undefined;
   /** YYYY-MM-DD, what a template that asks for the date is told; default today. */
@@ -118,18 +122,22 @@ export async function createHardenRequest(plan: HardenPlan): Promise<HardenReque
   const { system, heads } = await describeStart(folder, {});
   const training = completeTraining(plan.training, hardening, { system, maximumDepth: heads ?? Infinity });
   const targetFolder = resolve(plan.target ?? bundledTarget);
-  const date = plan.date === undefined ? today() : parseDay(plan.date, '--date');
+  const target = await identifyModel(targetFolder, cacheFolder);
+  const earlier = plan.answers === undefined ? undefined : readEarlierRun(plan.answers);
+  const date = plan.date === undefined ? (earlier?.date ?? today()) : parseDay(plan.date, '--date');
   const pinned =
     plan.chatTemplate === undefined ? undefined : templateSchema.parse(await readTemplate(plan.chatTemplate));
+  if (earlier !== undefined) refuseOtherAnswers(earlier, { target, date, chatTemplate: pinned });
   // What is trained on is asked through the template where there is one, and as it is where there is none.
   const template = pinned ?? (await loadChatTemplate(targetFolder, { date }));
   const chat = plan.audit?.chat ?? template !== undefined;
   const device = await settleDevice(await chooseDevice(plan), [targetFolder, folder], plan.onNotice);
   return {
     ...{ schema: 'mistletoe.hardening-run/1', version: readVersion(), node: process.version },
-    ...{ targetFolder, target: await identifyModel(targetFolder, cacheFolder), system },
+    ...{ targetFolder, target, system },
     from: { ...(await identifyModel(folder, cacheFolder)), folder },
     data: { file: resolve(plan.data), sha256: await hashData(plan.data) },
+    ...(earlier === undefined ? {} : { answers: earlier.folder }),
     ...{ training, hardening, baselines },
     audit: {
       ...{ prompts: plan.prompts.map((prompt) => ({ ...prompt, turns: [...prompt.turns] })) },

@@ -16,7 +16,6 @@ import { refuseUsedFolder } from '../audit/run-place.js';
 import { writeAtomically } from '../audit/run-writes.js';
 import type { CacheOptions } from '../checkpoint/weight-cache.js';
 import { MistletoeError } from '../core/errors.js';
-import { createRandom } from '../core/random.js';
 import { quoteWord } from '../core/shown-words.js';
 import type { Target } from '../decode/target.js';
 import { openTarget } from '../decode/target.js';
@@ -25,12 +24,11 @@ import { describeMachine } from '../measure/machine.js';
 import { openRuntime } from '../runtime/create-runtime.js';
 import { nameDevice } from '../runtime/device-choice.js';
 import type { Runtime } from '../runtime/program.js';
-import type { Prompt } from '../text/prompt-set.js';
 import type { AnswersProgress } from './answers.js';
 import { refuseUnanswered } from './answers.js';
+import { listPrompts } from './attacked-prompts.js';
 import type { Conversation } from './conversations.js';
 import { readConversations } from './conversations.js';
-import type { Example } from './examples.js';
 import type { HardenRequest } from './harden-request.js';
 import type { Baseline, HardeningAudit } from './hardening-settings.js';
 import { hardenRequestSchema } from './harden-request.js';
@@ -41,6 +39,7 @@ import type { AuditComparison, HardeningResult, TrainedRole } from './hardening-
 import { drafterRoles, hardeningResultVersion } from './hardening-result.js';
 import type { FinishedRounds, RoundEvents } from './hardening-rounds.js';
 import { hardenRounds } from './hardening-rounds.js';
+import { takeAnswers } from './taken-answers.js';
 import type { OpenedRun } from './train-folder.js';
 import { createRunFolder, openRunFolder, withResumption } from './train-folder.js';
 import type { TrainingTexts } from './training-texts.js';
@@ -160,6 +159,7 @@ async function hardenIn(folder: string, ready: ReadyRun, options: HardenOptions)
   const { events = {}, signal } = options;
   events.onOpen?.({ folder, request });
   const read = { folder, signal, onAnswers: events.onAnswers };
+  if (request.answers !== undefined) takeAnswers(request.answers, folder, 'harden');
   const texts = await prepareTexts(target, conversations, request.training, read);
   if (texts === undefined) return { status: 'interrupted', folder };
   const prompts = listPrompts(conversations, texts.training, request.hardening.seed);
@@ -172,21 +172,6 @@ async function hardenIn(folder: string, ready: ReadyRun, options: HardenOptions)
   const result = describeResult(request, { texts, made, ...audited });
   writeAtomically(join(folder, 'result.json'), `${JSON.stringify(result, null, 1)}\n`, 'harden');
   return { status: 'complete', folder, hardened: hardened.drafter, result };
-}
-
-/** What users ask first in the texts that are trained on, in an order of its own. */
-export function listPrompts(
-  conversations: readonly Conversation[],
-  training: readonly Example[],
-  seed: number,
-): readonly Prompt[] {
-  const trained = new Set(training.map(({ id, conversationId = id }) => conversationId));
-  const prompts = conversations.flatMap(({ id, messages }): Prompt[] => {
-    const asked = messages.find(({ role }) => role === 'user')?.content;
-    return asked !== undefined && trained.has(id) ? [{ id, text: asked, turns: [asked] }] : [];
-  });
-  createRandom(seed, 'hardening prompts').shuffle(prompts);
-  return prompts;
 }
 
 /** What came of the rounds of each kind. */

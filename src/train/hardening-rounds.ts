@@ -12,6 +12,7 @@ import { MistletoeError } from '../core/errors.js';
 import type { Target } from '../decode/target.js';
 import { loadDrafter } from '../draft/load-drafter.js';
 import type { Prompt } from '../text/prompt-set.js';
+import { takeRound } from './attacked-prompts.js';
 import { planBatches } from './batches.js';
 import type { Example } from './examples.js';
 import type { HardenRequest } from './harden-request.js';
@@ -142,12 +143,6 @@ function tellNothingFound(
     });
   }
   events.onNotice?.(sentence);
-}
-
-/** Each round has prompts of its own, beginning anew where there are too few. */
-export function takeRound<Item>(prompts: readonly Item[], round: number, count: number): readonly Item[] {
-  const taken = Math.min(count, prompts.length);
-  return Array.from({ length: taken }, (_, place) => prompts[(round * taken + place) % prompts.length]!);
 }
 
 interface RoundTraining {

@@ -4,7 +4,6 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { presets } from '../audit/settings.js';
 import { inlinePrompt } from '../text/prompt-set.js';
 import type { Example } from './examples.js';
-import { takeRound } from './hardening-rounds.js';
 import { hardeningDefaults } from './hardening-settings.js';
 import type { HuntOptions, SuffixHunt } from './suffix-hunt.js';
 import type { HuntRound, SuffixedPrompt } from './suffixed-texts.js';
@@ -59,20 +58,6 @@ describe('recallRounds', () => {
     const rounds = [examplesOf('a', 2), examplesOf('b', 1), examplesOf('c', 2)];
     expect(recallRounds(rounds, 2).map(({ id }) => id)).toEqual(['b1', 'c1', 'c2']);
     expect(recallRounds(rounds, 9)).toHaveLength(5);
-  });
-});
-
-describe('takeRound', () => {
-  it('gives each round prompts of its own, and begins anew where there are too few', () => {
-    const prompts = ['a', 'b', 'c', 'd', 'e'];
-    expect([0, 1, 2].map((round) => takeRound(prompts, round, 2))).toEqual([
-      ...[
-        ['a', 'b'],
-        ['c', 'd'],
-        ['e', 'a'],
-      ],
-    ]);
-    expect(takeRound(prompts, 1, 9)).toEqual(prompts);
   });
 });
 

@@ -25,11 +25,11 @@ describe('answers of an earlier run', () => {
   it('are copied once, and never over those that the run has since', () => {
     const from = makeRun(config, 'one\n');
     const run = makeRun(config);
-    takeAnswers(from, run);
+    takeAnswers(from, run, 'train');
     const own = join(run, 'answers.jsonl');
     expect(readFileSync(own, 'utf8')).toBe('one\n');
     writeFileSync(own, 'one\ntwo\n');
-    takeAnswers(from, run);
+    takeAnswers(from, run, 'train');
     expect(readFileSync(own, 'utf8')).toBe('one\ntwo\n');
     expect(existsSync(`${own}.tmp`)).toBe(false);
   });

@@ -49,11 +49,11 @@ export function refuseOtherAnswers(earlier: Earlier & { readonly folder: string 
 }
 
 /** Once: a run that is gone on with has them already. */
-export function takeAnswers(from: string, run: string): void {
+export function takeAnswers(from: string, run: string, command: 'train' | 'harden'): void {
   const own = join(run, answersFile);
   if (existsSync(own)) return;
   const unfinished = `${own}.tmp`;
-  explainFailure(own, 'train', () => {
+  explainFailure(own, command, () => {
     rmSync(unfinished, { force: true });
     copyFileSync(join(from, answersFile), unfinished);
     renameSync(unfinished, own);

@@ -162,7 +162,7 @@ async function trainIn(
   const read = { folder, signal, onAnswers: events.onAnswers };
   // What can be begun without knowing the texts is begun before them: sizes that cannot be are refused at once.
   const early = await prepareStart(folder, request);
-  if (request.answers !== undefined) takeAnswers(request.answers, folder);
+  if (request.answers !== undefined) takeAnswers(request.answers, folder, 'train');
   const texts = await prepareTexts(target, conversations, request.settings, read);
   if (texts === undefined) return { status: 'interrupted', folder };
   const start = early ?? (await prepareEagle3(folder, target, request, texts, onNotice));

@@ -129,6 +129,20 @@ describe('a run', () => {
     expect(readFileSync(join(whole.folder, 'audits/fresh/report.md'), 'utf8')).toContain('-hardened');
   });
 
+  it('leaves answers that the next one takes, which becomes the same drafter', async () => {
+    const folder = models.freshFolder();
+    const fewer = ['--rounds', '1', '--no-baseline', '--limit', '1'];
+    const next = await harden([
+      ...[...begin(folder), ...fewer, '--answers', whole.folder, '--progress', 'plain'],
+    ]);
+    expect(next.code).toBe(0);
+    expect(next.err).not.toContain('answers:');
+    expect(readWeights(folder, 'hardened', 1).equals(readWeights(whole.folder, 'hardened', 1))).toBe(true);
+    const other = await harden([...begin(models.freshFolder()), '--answers', models.targetFolder]);
+    expect(other.code).toBe(2);
+    expect(other.err).toContain('is no run with answers of a target.');
+  }, 60_000);
+
   it('can be asked for again, as JSON or as Markdown, once it is finished', async () => {
     const before = readResult(whole.folder);
     const quiet = ['--resume', whole.folder, '--progress', 'none'];
