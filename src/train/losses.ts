@@ -58,7 +58,9 @@ export function buildLoss(pair: Pair, objective: Objective): LossGraph {
   const read = noise > 0 ? add(truth, input('noise', truth.shape)) : truth;
   const drafted = draftAlong(pair, depth, read);
   const weights = weightsInput();
-  const teacher = labels === 'soft' ? describeTeacher(pair, truth) : undefined;
+  // Cut before they are projected: scores are far larger. No draft is about the token of the first row or of the last.
+  const judging = dropLast(dropFirst(truth, 1), 1);
+  const teacher = labels === 'soft' ? describeTeacher(pair, judging) : undefined;
   const levels = drafted.logits.map((logits, level) => {
     // The last row is about the token behind the text.
     const scores = logSoftmax(dropLast(logits, 1));
@@ -68,7 +70,7 @@ export function buildLoss(pair: Pair, objective: Objective): LossGraph {
       const counted = dropFirst(input('labelWeights', [batch, row]), level + 2);
       return total(multiply(negate(picked), multiply(own, counted)));
     }
-    const ofLevel = (x: Tensor): Tensor => dropLast(dropFirst(x, level + 1), 1);
+    const ofLevel = (x: Tensor): Tensor => dropFirst(x, level);
     const entropies = negate(flatten(sum(multiply(ofLevel(teacher.distribution), scores), [-1])));
     const counted = teacher.isInside === undefined ? own : multiply(own, ofLevel(teacher.isInside));
     return total(multiply(entropies, counted));
@@ -77,7 +79,7 @@ export function buildLoss(pair: Pair, objective: Objective): LossGraph {
     .map((entropy, level) => multiply(entropy, labelWeight * decay ** level))
     .reduce((left, right) => add(left, right));
   if (featureWeight > 0 && drafted.features !== undefined) {
-    const apart = smoothDistance(dropLast(drafted.features, 1), dropLast(dropFirst(truth, 1), 1));
+    const apart = smoothDistance(dropLast(drafted.features, 1), judging);
     loss = add(loss, multiply(total(multiply(apart, dropFirst(weights, 2))), featureWeight));
   }
   return { loss, levels };
@@ -90,9 +92,9 @@ export function buildChoices(pair: Pair, depth: number): readonly Tensor[] {
 }
 
 interface Teacher {
-  readonly distribution: Tensor; // [batch, row, draft vocabulary]
+  readonly distribution: Tensor; // [batch, row - 2, draft vocabulary]
   /** 1 where the target's most likely token can be drafted; undefined where all can. */
-  readonly isInside: Tensor | undefined; // [batch, row]
+  readonly isInside: Tensor | undefined; // [batch, row - 2]
 }
 
 function describeTeacher({ target, drafter }: Pair, features: Tensor): Teacher {
@@ -101,12 +103,13 @@ function describeTeacher({ target, drafter }: Pair, features: Tensor): Teacher {
   const logits = projectToVocabulary(configuration, scope, features);
   if (drafter.graph?.targetTokens === undefined)
     return { distribution: softmax(logits), isInside: undefined };
-  const rows = multiplyDimensions(batch, row);
-  const byToken = transpose(reshape(logits, [rows, vocabularySize]), [1, 0]);
+  const places = features.shape.slice(0, -1);
+  const count = places.reduce(multiplyDimensions);
+  const byToken = transpose(reshape(logits, [count, vocabularySize]), [1, 0]);
   const drafted = gatherRows(byToken, input('draftTokens', [drafter.vocabularySize], 'int32'));
-  const within = reshape(transpose(drafted, [1, 0]), [batch, row, drafter.vocabularySize]);
+  const within = reshape(transpose(drafted, [1, 0]), [...places, drafter.vocabularySize]);
   const inside = gatherRows(input('isDrafted', [vocabularySize, 1]), argmax(logits));
-  return { distribution: softmax(within), isInside: reshape(inside, [batch, row]) };
+  return { distribution: softmax(within), isInside: reshape(inside, places) };
 }
 
 /** Values for what a loss asks for besides texts and states. */
