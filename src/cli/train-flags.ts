@@ -119,6 +119,12 @@ const texts: readonly SettingFlag[] = [
     choices: ['answers', 'all'],
   },
   {
+    name: 'freeze',
+    flags: '--freeze <part>',
+    text: 'what stays as it is: nothing, or embeddings and output',
+    choices: ['none', 'vocabulary'],
+  },
+  {
     name: 'maxNewTokens',
     flags: '-n, --max-new-tokens <count>',
     text: 'longest answer that the target writes',
@@ -224,7 +230,9 @@ export function readSettings(command: Command): Partial<TrainSettings> {
   return { ...Object.fromEntries(given), ...(isGiven(command, 'generate') ? { generate: false } : {}) };
 }
 
-const shapeNames = ['heads', 'layers', 'hiddenSize', 'draftVocabulary', 'prefixLayer'] as const;
+const shapeNames = [
+  ...(['heads', 'layers', 'hiddenSize', 'targetLayers', 'draftVocabulary', 'prefixLayer'] as const),
+];
 
 export function addShape(command: Command): void {
   command
@@ -236,6 +244,11 @@ export function addShape(command: Command): void {
       wholeNumber(1, 1024),
     )
     .option('--hidden-size <width>', 'of a draft model', wholeNumber(1, 2 ** 20))
+    .option(
+      '--target-layers <count>',
+      'a draft model made of so many of the target’s own layers, as wide as the target, in place of a small fresh one',
+      wholeNumber(1, 1024),
+    )
     .option('--draft-vocabulary <tokens>', 'tokens that eagle3 can propose', wholeNumber(1))
     .option('--prefix-layer', 'hydra with a layer of its own before the heads: Hydra++');
 }

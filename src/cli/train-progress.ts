@@ -1,6 +1,7 @@
 /** A training run's events as progress: first the answers that the target writes, then the updates. */
 import { countText, fixed, groupThousands, parameterText } from '../report/number-text.js';
 import type { StartedTraining, TrainEvents } from '../train/train-run.js';
+import { nameStart } from '../train/training-start.js';
 import type { ProgressClock } from './audit-progress.js';
 import { roughDuration } from './audit-progress.js';
 import type { Progress } from './progress.js';
@@ -18,8 +19,8 @@ export function createTrainProgress(progress: Progress, { now }: ProgressClock):
   return {
     onNotice: progress.note,
     onOpen({ folder, request }) {
-      const { system, target, from } = request;
-      const start = from === undefined ? 'fresh weights' : `on from ${from.name}`;
+      const { system, target, from, shape } = request;
+      const start = `${from === undefined ? '' : 'on from '}${nameStart({ from, ...shape })}`;
       progress.note(`train: ${system} for ${target.name}, ${start}, run folder ${typedPath(folder)}`, {
         folder,
         system,

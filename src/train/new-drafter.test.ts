@@ -41,6 +41,10 @@ const drafters: readonly (NewDrafter & { readonly title: string; readonly layout
     ...{ title: 'a draft model of given sizes', system: 'speculative-sampling', layout: 'language model' },
     ...{ layers: 3, headCount: 3, keyValueHeadCount: 1, hiddenSize: 10, intermediateSize: 14 },
   },
+  {
+    ...{ title: 'a draft model of two layers of its target', system: 'speculative-sampling' },
+    ...{ targetLayers: 2, layout: 'language model' },
+  },
   { title: 'Medusa', system: 'medusa', layout: 'Medusa-1 heads' },
   { title: 'Medusa of two layers', system: 'medusa', heads: 3, layers: 2, layout: 'Medusa-1 heads' },
   { title: 'Hydra', system: 'hydra', layout: 'Hydra (mlp)' },
@@ -104,14 +108,15 @@ describe.each(drafters)('$title', ({ layout, title, ...drafter }) => {
     expect(await contentsOf(await create(tinyTarget, drafter))).toEqual(first);
     const other = await contentsOf(await create(tinyTarget, drafter, 2));
     expect([...other.keys()]).toEqual([...first.keys()]);
-    // Nothing of Medusa's heads is random.
-    if (drafter.system === 'medusa') expect(other).toEqual(first);
+    // Nothing of Medusa's heads is random, and nothing of a target's layers.
+    if (drafter.system === 'medusa' || 'targetLayers' in drafter) expect(other).toEqual(first);
     else expect(other).not.toEqual(first);
   });
 });
 
 const oneOfEach: readonly NewDrafter[] = [
   { system: 'speculative-sampling' },
+  { system: 'speculative-sampling', targetLayers: 3 },
   { system: 'medusa' },
   { system: 'hydra', hasPrefix: true },
   { system: 'eagle' },
@@ -169,6 +174,26 @@ describe('what drafters begin with', () => {
       expect(new Set(hydra.get(name))).toEqual(new Set([0]));
   });
 
+  it('a draft model can begin with layers of its target, from the first to the last', async () => {
+    const whole = await contentsOf(tinyTarget);
+    const kept = await contentsOf(
+      await create(tinyTarget, { system: 'speculative-sampling', targetLayers: 3 }),
+    );
+    const layersOf = (contents: typeof whole): string[] => [
+      ...new Set([...contents.keys()].flatMap((name) => /layers\.\d+/.exec(name) ?? [])),
+    ];
+    expect(layersOf(whole)).toHaveLength(4);
+    expect(layersOf(kept)).toHaveLength(3);
+    for (const [place, layer] of [0, 2, 3].entries())
+      for (const [name, values] of kept)
+        if (name.startsWith(`model.layers.${place}.`))
+          expect(values).toEqual(whole.get(name.replace(`layers.${place}.`, `layers.${layer}.`)));
+    for (const name of ['model.embed_tokens.weight', 'model.norm.weight', 'lm_head.weight'])
+      expect(kept.get(name)).toEqual(whole.get(name));
+    const asked = create(tinyTarget, { system: 'speculative-sampling', targetLayers: 4 });
+    await expect(asked).rejects.toThrow(/of 4 of the target's layers was asked for; the target has 4/);
+  });
+
   it('a draft model knows which tokens are alike in its target', async () => {
     const { tensors } = await openCheckpoint(bundledTarget);
     const fold = async (hiddenSize: number) =>
@@ -177,7 +202,9 @@ describe('what drafters begin with', () => {
     for (const name of ['model.embed_tokens.weight', 'lm_head.weight']) {
       const theirs = compareRows(await readFloat32(tensors.get(name)!), 320);
       const kept = compareRows(same.get(name) as Float32Array, 320);
-      kept.forEach((value, pair) => { expect(value).toBeCloseTo(theirs[pair]!, 4); });
+      kept.forEach((value, pair) => {
+        expect(value).toBeCloseTo(theirs[pair]!, 4);
+      });
       // On average: the slope of the folded products against the target's.
       const folded = compareRows(narrow.get(name) as Float32Array, 128);
       expect(sumProducts(folded, theirs) / sumProducts(theirs, theirs)).toBeCloseTo(1, 1);

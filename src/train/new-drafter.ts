@@ -12,10 +12,12 @@ import { createEagle, createEagle3 } from './new-eagle.js';
 import { createHydra, createMedusa } from './new-heads.js';
 import type { LayerChoice, NewTarget } from './new-target.js';
 import { openNewTarget } from './new-target.js';
+import { createShortenedTarget } from './shortened-target.js';
 
 /** Sizes that are left out are those of published drafters, or a fraction of the target's. */
 export type NewDrafter =
   | ({ readonly system: 'speculative-sampling' } & Partial<LayerChoice>)
+  | { readonly system: 'speculative-sampling'; readonly targetLayers: number }
   | { readonly system: 'medusa'; readonly heads?: number; readonly layers?: number }
   | {
       readonly system: 'hydra';
@@ -59,6 +61,10 @@ export async function createDrafterFolder({
 function describeNew(target: NewTarget, drafter: NewDrafter, seed: number | string): NewCheckpoint {
   switch (drafter.system) {
     case 'speculative-sampling': {
+      if ('targetLayers' in drafter) {
+        requireCount(drafter.system, 'targetLayers', drafter.targetLayers, 2 ** 20);
+        return createShortenedTarget(target, drafter.targetLayers);
+      }
       const { system, ...wanted } = drafter;
       const choice = chooseDraftModel(target, wanted);
       for (const [what, value] of Object.entries(choice) as [string, number][])

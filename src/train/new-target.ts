@@ -13,6 +13,7 @@ export interface NewTarget {
   readonly folder: string;
   readonly config: Checkpoint['config'];
   readonly configuration: ModelConfiguration;
+  readonly tensors: Checkpoint['tensors'];
   readonly embedding: StoredTensor; // [vocabulary, hidden]
   /** The embedding, where the two are tied. */
   readonly output: StoredTensor; // [vocabulary, hidden]
@@ -33,6 +34,7 @@ export async function openNewTarget(folder: string): Promise<NewTarget> {
     folder: checkpoint.folder,
     config,
     configuration,
+    tensors,
     embedding: tensors.get(embeddingName)!,
     output: tensors.get(configuration.tiedEmbeddings ? embeddingName : outputName)!,
     deviation: typeof range === 'number' && range > 0 && range < 1 ? range : usualDeviation,

@@ -33,6 +33,8 @@ export const settingsSchema = z.strictObject({
   noise: z.number().min(0),
   /** Tokens that are foreseen: those of the answers, or those of the prompts as well. */
   learn: z.enum(['answers', 'all']),
+  /** What stays as it is besides the target: nothing, or what has a row for each token: embeddings and output. */
+  freeze: z.enum(['none', 'vocabulary']),
   /** Longer texts are cut. */
   maxTokens: count,
   /** Of each answer that the target writes. */
@@ -61,7 +63,7 @@ const common = {
   ...{ steps: 2000, batchTokens: 2048, accumulation: 1, rate: 1e-3, warmupSteps: 100, rateFloor: 0.05 },
   ...{ weightDecay: adamDefaults.weightDecay, clip: adamDefaults.clip },
   ...{ depth: 1, labels: 'soft', decay: 1, featureWeight: 0, labelWeight: 1, noise: 0 },
-  learn: 'answers',
+  ...{ learn: 'answers', freeze: 'none' },
   ...{ maxTokens: 512, maxNewTokens: 192, temperature: 0, generate: true },
   ...{ validation: 0.02, validationTexts: 64, chain: 4, validateEvery: 200, saveEvery: 100, patience: 0 },
   keepStates: 0,

@@ -60,6 +60,7 @@ export async function trainDrafter(training: DrafterTraining): Promise<TrainedDr
         });
   const trainer = await Trainer.create(pair, values, {
     ...{ objective: objectiveOf(settings), adam: { ...adamDefaults, weightDecay, clip }, seed, store },
+    freezeVocabulary: settings.freeze === 'vocabulary',
   });
   const keep = async (name: string): Promise<void> => {
     // Weights that are not trained stay as they were.

@@ -38,6 +38,8 @@ export const shapeSchema = z.strictObject({
   layers: count.exactOptional(),
   /** Width of a draft model. */
   hiddenSize: count.exactOptional(),
+  /** A draft model made of so many of the target's own layers, and of its sizes. */
+  targetLayers: count.exactOptional(),
   /** Tokens that EAGLE-3 can propose. */
   draftVocabulary: count.exactOptional(),
   /** Hydra++: a layer of its own before the heads. */
@@ -152,7 +154,7 @@ const usualHeads = 4;
 
 /** Sizes that a fresh drafter of a system can be given. */
 const ownSizes: Readonly<Record<TrainableSystem, readonly (keyof DrafterShape)[]>> = {
-  'speculative-sampling': ['layers', 'hiddenSize'],
+  'speculative-sampling': ['layers', 'hiddenSize', 'targetLayers'],
   medusa: ['heads', 'layers'],
   hydra: ['heads', 'layers', 'prefixLayer'],
   eagle: [],
@@ -162,11 +164,23 @@ const ownSizes: Readonly<Record<TrainableSystem, readonly (keyof DrafterShape)[]
 function refuseForeignSizes(system: TrainableSystem, shape: DrafterShape): void {
   const own = ownSizes[system];
   const foreign = (Object.keys(shape) as (keyof DrafterShape)[]).find((name) => !own.includes(name));
-  if (foreign === undefined) return;
+  if (foreign === undefined) {
+    refuseTwoSizes(shape);
+    return;
+  }
   const taken = own.length === 0 ? 'it takes no sizes' : `it takes ${own.join(', ')}`;
   throw new MistletoeError('usage', `A drafter of ${system} has no size "${foreign}": ${taken}.`, {
     hint: 'Leave it out, or choose another system.',
   });
+}
+
+function refuseTwoSizes({ targetLayers, layers, hiddenSize }: DrafterShape): void {
+  if (targetLayers === undefined || (layers ?? hiddenSize) === undefined) return;
+  throw new MistletoeError(
+    'usage',
+    `A draft model of ${targetLayers} of the target's layers has the target's sizes; ${layers === undefined ? `a width of ${hiddenSize}` : `${layers} layers`} cannot be had beside.`,
+    { hint: 'Leave out --target-layers, or --layers and --hidden-size.' },
+  );
 }
 
 function chooseSystem({ system, shape }: TrainPlan): DescribedStart {

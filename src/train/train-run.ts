@@ -27,6 +27,7 @@ import { refuseUnanswered } from './answers.js';
 import type { Conversation } from './conversations.js';
 import { readConversations } from './conversations.js';
 import { takeAnswers } from './taken-answers.js';
+import { refuseWholeTarget } from './shortened-target.js';
 import type { TrainedDrafter } from './train-drafter.js';
 import { trainDrafter } from './train-drafter.js';
 import type { OpenedRun } from './train-folder.js';
@@ -135,6 +136,7 @@ async function prepare(runtime: Runtime, request: TrainRequest, options: TrainOp
   const template = chatTemplate === undefined ? { date } : { chatTemplate, date };
   const target = await openTarget(targetFolder, { runtime, ...template, ...cache });
   refuseLargeVocabulary(shape.draftVocabulary ?? 1, target);
+  refuseWholeTarget(shape.targetLayers ?? 0, target.model.configuration.layerCount);
   if (from !== undefined) {
     const { model, tokenizer } = target;
     await loadDrafter(from.folder, { target: model, tokenizer, ...cache });
@@ -189,6 +191,7 @@ function describeResult(made: Made): TrainingResult {
   const { conversations, cutConversations, trainingCounts, heldOutCounts } = texts;
   return {
     ...{ schema: resultVersion, version, target, system, from, parameterCount, settings, ended },
+    targetLayers: request.shape.targetLayers,
     data: {
       ...data,
       ...{ conversations, cutConversations, training: trainingCounts, heldOut: heldOutCounts },

@@ -27,6 +27,8 @@ export interface TrainerOptions {
   readonly adam: AdamOptions;
   /** Of the noise on features. */
   readonly seed: number;
+  /** Whether embeddings and output stay as they are. */
+  readonly freezeVocabulary?: boolean | undefined;
   /** Where the target's states are kept; they are computed for every batch without it. */
   readonly store?: StateStore | undefined;
 }
@@ -67,7 +69,7 @@ export class Trainer {
     const { loss, levels } = buildLoss(pair, options.objective);
     const names = listWeights([loss])
       .map(({ attributes }) => attributes.name)
-      .filter((name) => values.has(name) && !isFrozen(name, pair));
+      .filter((name) => values.has(name) && !isFrozen(name, pair, options));
     const tied = tieWeights(values);
     const ties = new Map(names.map((name) => [name, tied.get(name)!]));
     const own = [...new Set(ties.values())];
@@ -174,8 +176,10 @@ export class Trainer {
 }
 
 /** Heads borrow the target's embeddings; where one has a copy of its own, it stays as it is, as its authors do it. */
-function isFrozen(name: string, { drafter }: Pair): boolean {
-  return drafter.system !== 'speculative-sampling' && name.endsWith('embed_tokens.weight');
+function isFrozen(name: string, { drafter }: Pair, { freezeVocabulary = false }: TrainerOptions): boolean {
+  const isEmbedding = name.endsWith('embed_tokens.weight');
+  if (freezeVocabulary && (isEmbedding || name.endsWith('lm_head.weight'))) return true;
+  return drafter.system !== 'speculative-sampling' && isEmbedding;
 }
 
 /** Gradients on top of what was summed before. */

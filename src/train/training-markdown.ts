@@ -13,6 +13,7 @@ import {
 } from '../report/number-text.js';
 import type { LengthLine } from './training-log.js';
 import type { TrainingResult } from './training-result.js';
+import { nameStart } from './training-start.js';
 
 export function renderTrainingMarkdown(result: TrainingResult): string {
   const lines = [
@@ -39,9 +40,9 @@ export function describeOutcome({ lengths, updates }: TrainingResult): string {
   return `${acceptedLengthText(first.length)} to ${acceptedLengthText(best.length)} tokens a step`;
 }
 
-export function describeSubject({ system, target, from, parameterCount }: TrainingResult): string {
-  const start = from === undefined ? 'from fresh weights' : `from ${from.name}`;
-  return `${system} for ${target.name}, ${parameterText(parameterCount)}, ${start}`;
+export function describeSubject(result: TrainingResult): string {
+  const { system, target, parameterCount } = result;
+  return `${system} for ${target.name}, ${parameterText(parameterCount)}, from ${nameStart(result)}`;
 }
 
 const endings = { steps: '', patience: ', ended by its patience', interrupted: ', interrupted' };

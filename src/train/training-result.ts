@@ -15,6 +15,8 @@ export interface TrainingResult {
   readonly system: string;
   /** The drafter that it went on from; absent for fresh weights. */
   readonly from?: ModelIdentity | undefined;
+  /** How many layers of the target it began with; absent where it did not. */
+  readonly targetLayers?: number | undefined;
   readonly parameterCount: number;
   readonly data: TrainingData;
   readonly settings: TrainSettings;

@@ -1,12 +1,25 @@
-/** The drafter that a run begins with: the one it goes on from, or fresh weights in the run's folder. */
+/** The drafter that a run begins with: the one it goes on from, or a new one in the run's folder. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Target } from '../decode/target.js';
+import { countText } from '../report/number-text.js';
 import type { NewDrafter } from './new-drafter.js';
 import { createDrafterFolder } from './new-drafter.js';
 import type { TrainRequest } from './train-request.js';
 import type { TrainingTexts } from './training-texts.js';
 import { chooseVocabulary } from './training-texts.js';
+
+/** In the words of reports and progress. */
+export function nameStart({
+  from,
+  targetLayers,
+}: {
+  readonly from?: { readonly name: string } | undefined;
+  readonly targetLayers?: number | undefined;
+}): string {
+  if (from !== undefined) return from.name;
+  return targetLayers === undefined ? 'fresh weights' : `${countText(targetLayers, 'layer')} of the target`;
+}
 
 export interface TrainingStart {
   readonly folder: string;
@@ -51,13 +64,14 @@ async function createStart(
 }
 
 function describeFresh({ system, shape }: TrainRequest): NewDrafter | undefined {
-  const { heads, layers, hiddenSize, prefixLayer = false } = shape;
+  const { heads, layers, hiddenSize, targetLayers, prefixLayer = false } = shape;
   const counts = {
     ...(heads === undefined ? {} : { heads }),
     ...(layers === undefined ? {} : { layers }),
   };
   switch (system) {
     case 'speculative-sampling':
+      if (targetLayers !== undefined) return { system, targetLayers };
       return {
         system,
         ...(layers === undefined ? {} : { layers }),

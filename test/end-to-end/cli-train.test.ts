@@ -2,6 +2,8 @@
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { openCheckpoint } from '../../src/checkpoint/open-checkpoint.js';
+import { readFloat32 } from '../../src/checkpoint/read-tensor.js';
 import { run } from '../../src/cli/program.js';
 import { trainableSystems } from '../../src/train/new-drafter.js';
 import type { TrainingResult } from '../../src/train/training-result.js';
@@ -177,6 +179,31 @@ describe('--from', () => {
   });
 });
 
+describe('layers of the target', () => {
+  it('are a draft model to begin with, and the report says so', async () => {
+    const words = ['--system', 'speculative-sampling', '--target-layers', '2', '--steps', '2'];
+    const { folder, code, err } = await train([...words, '--progress', 'plain']);
+    expect(code).toBe(0);
+    expect(err).toMatch(/^train: speculative-sampling for target, 2 layers of the target, run folder /);
+    expect(readFileSync(join(folder, 'report.md'), 'utf8')).toContain(', from 2 layers of the target');
+  });
+
+  it('can be all that is trained', async () => {
+    const words = ['--system', 'speculative-sampling', '--target-layers', '2', '--steps', '2'];
+    const { folder } = await train([...words, '--freeze', 'vocabulary']);
+    const { tensors: target } = await openCheckpoint(models.targetFolder);
+    const { tensors: trained } = await openCheckpoint(join(folder, 'last'));
+    const isKept = async (name: string): Promise<boolean> => {
+      const [before, after] = [await readFloat32(target.get(name)!), await readFloat32(trained.get(name)!)];
+      return before.every((value, index) => value === after[index]);
+    };
+    for (const name of ['model.embed_tokens.weight', 'lm_head.weight'])
+      expect([name, await isKept(name)]).toEqual([name, true]);
+    for (const name of ['model.layers.0.mlp.up_proj.weight', 'model.norm.weight'])
+      expect([name, await isKept(name)]).toEqual([name, false]);
+  });
+});
+
 describe('what it prints', () => {
   it('is a table, where the drafters lie and what to do next', async () => {
     const { folder, code, out, err } = await train(['--system', 'eagle', '--progress', 'plain']);
@@ -285,6 +312,16 @@ describe('what it refuses', () => {
       'sizes that its system does not have',
       () => ['--system', 'eagle3', '--heads', '2'],
       /A drafter of eagle3 has no size "heads": it takes draftVocabulary/,
+    ],
+    [
+      'layers of the target and sizes beside',
+      () => ['--system', 'speculative-sampling', '--target-layers', '1', '--hidden-size', '8'],
+      /of 1 of the target's layers has the target's sizes; a width of 8 cannot be had beside/,
+    ],
+    [
+      'more layers than the target has',
+      () => ['--system', 'speculative-sampling', '--target-layers', '9'],
+      /of 9 of the target's layers was asked for; the target has \d/,
     ],
     [
       'a draft vocabulary larger than the target’s',
