@@ -1,8 +1,9 @@
 /**
- * What training reaches on the bundled target: an EAGLE-3 head and a draft model from fresh weights, on the questions of
- * shared/data that the target answers itself, and the bundled ones continued; then the accepted length of all of them
- * on HumanEval and GSM8K, beside the bundled drafter of the same system, prompt by prompt. Runs lie under out/training:
- * a stopped one goes on, a finished one is only read. Other settings want another --name.
+ * What training reaches on the bundled target: an EAGLE-3 head and a draft model from fresh weights, a draft model that
+ * begins with two of the target's layers, on the questions of shared/data that the target answers itself, and the bundled
+ * ones continued; then the accepted length of all of them on HumanEval and GSM8K, beside the bundled drafter of the same
+ * system, prompt by prompt. Runs lie under out/training: a stopped one goes on, a finished one is only read. Other settings
+ * want another --name.
  * Run: npm run bench:training [-- --systems speculative-sampling,eagle3 --per-set 40 --threads 2 --name usual
  *   --answers RUN --data FILE]
  */
@@ -22,6 +23,7 @@ import { describeMachine } from '../src/measure/machine.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
 import { loadPrompts } from '../src/text/prompt-set.js';
 import type { TrainSettings } from '../src/train/settings.js';
+import type { TrainPlan } from '../src/train/train-request.js';
 import { createTrainRequest } from '../src/train/train-request.js';
 import { resumeTraining, startTraining } from '../src/train/train-run.js';
 import { writeTrainingReports } from '../src/train/training-report.js';
@@ -44,38 +46,77 @@ const chain = 4;
 const maxNewTokens = 128;
 const sets = ['humaneval', 'gsm8k'] as const;
 
-/** What an hour on two cores has room for: prompts are computed anyway, so that learning them costs nothing; and a tenth of the rate for weights that are trained already. */
-const fresh: Record<string, Partial<TrainSettings>> = {
-  eagle3: { steps: 3000, batchTokens: 1024, rate: 1.5e-3, learn: 'all', keepStates: 8e9 },
-  'speculative-sampling': { steps: 10_000, batchTokens: 1024, rate: 3e-3, keepStates: 8e9 },
-};
-const continued: Partial<TrainSettings> = { steps: 400, batchTokens: 1024, rate: 1e-4 };
-const bundled: Record<string, 'eagle3' | 'sps'> = { eagle3: 'eagle3', 'speculative-sampling': 'sps' };
+interface TrainedDrafter {
+  readonly weights: string;
+  /** Folder under that of the bench. */
+  readonly place: string;
+  /** Of the run: the drafter to look at. */
+  readonly kept: 'best' | 'last';
+  readonly plan: Pick<TrainPlan, 'system' | 'from' | 'shape' | 'settings'>;
+}
 
+/**
+ * What an hour on two cores has room for. The target reads prompts anyway: learning them costs nothing. A tenth of the
+ * rate for weights that are trained already.
+ */
+const [batchTokens, keepStates, validateEvery] = [1024, 8e9, 250];
+const continued = { steps: 400, batchTokens, rate: 1e-4 };
+const trained: Record<'speculative-sampling' | 'eagle3', readonly TrainedDrafter[]> = {
+  'speculative-sampling': [
+    fresh('speculative-sampling', { steps: 8000, rate: 3e-3 }),
+    {
+      ...fresh('speculative-sampling', { steps: 2500, rate: 1e-3 }, { targetLayers: 2 }),
+      ...{ weights: 'two layers of the target', place: 'speculative-sampling-layers' },
+    },
+    {
+      ...fresh(
+        'speculative-sampling',
+        { steps: 3000, rate: 1e-3, freeze: 'vocabulary' },
+        { targetLayers: 2 },
+      ),
+      ...{ weights: 'the same, vocabulary kept', place: 'speculative-sampling-vocabulary' },
+    },
+    goOn('speculative-sampling', 'sps'),
+  ],
+  eagle3: [fresh('eagle3', { steps: 2000, rate: 1.5e-3, learn: 'all' }), goOn('eagle3', 'eagle3')],
+};
+const bundled = { 'speculative-sampling': 'sps', eagle3: 'eagle3' } as const;
+type System = keyof typeof trained;
+
+function fresh(
+  system: System,
+  settings: Partial<TrainSettings>,
+  shape: TrainPlan['shape'] = {},
+): TrainedDrafter {
+  const plan = { system, shape, settings: { batchTokens, keepStates, validateEvery, ...settings } };
+  return { weights: 'fresh weights', place: system, kept: 'best', plan };
+}
+
+function goOn(system: System, drafter: 'sps' | 'eagle3'): TrainedDrafter {
+  const plan = { from: bundledDrafterFolder(drafter), settings: continued };
+  return { weights: 'bundled, continued', place: `${system}-continued`, kept: 'last', plan };
+}
+
+const systems = given.systems.split(',').map((name) => {
+  if (name in trained) return name as System;
+  throw new Error(`${name} is none of ${Object.keys(trained).join(', ')}.`);
+});
 const folder = join(packageRoot, 'out/training', given.name);
 const { processor, architecture } = describeMachine();
 console.log(`${processor} (${architecture}), ${threads} threads\n`);
 const runs: { readonly system: string; readonly run: string; readonly result: TrainingResult }[] = [];
 let answers = given.answers;
-for (const system of given.systems.split(',')) {
-  const first = join(folder, system);
-  const begin = { data: given.data, threads, device: 'cpu' } as const;
-  const plans = {
-    'fresh weights': { place: first, plan: { ...begin, system, settings: fresh[system]! } },
-    'bundled, continued': {
-      place: `${first}-continued`,
-      plan: { ...begin, from: bundledDrafterFolder(bundled[system]!), settings: continued },
-    },
-  };
-  for (const [run, { place, plan }] of Object.entries(plans)) {
-    runs.push({ system, run, result: await train(place, { ...plan, answers }) });
-    answers ??= place;
+for (const system of systems) {
+  for (const { weights, place, plan } of trained[system]) {
+    const whole = { ...plan, data: given.data, threads, device: 'cpu' as const, answers };
+    runs.push({ system, run: weights, result: await train(join(folder, place), whole) });
+    answers ??= join(folder, place);
   }
 }
 printRuns();
 await printLengths();
 
-async function train(place: string, plan: Parameters<typeof createTrainRequest>[0]): Promise<TrainingResult> {
+async function train(place: string, plan: TrainPlan): Promise<TrainingResult> {
   const finished = join(place, 'result.json');
   if (existsSync(finished)) return JSON.parse(readFileSync(finished, 'utf8')) as TrainingResult;
   const began = performance.now();
@@ -120,21 +161,18 @@ async function printLengths(): Promise<void> {
   const runtime = createOnnxRuntime({ threads });
   const target = await openTarget(bundledTarget, { runtime });
   const rows = [['drafter', 'weights', ...sets.flatMap((set) => [set, 'of the bundled one'])]];
-  for (const system of given.systems.split(',')) {
-    const place = join(folder, system);
-    const weights = {
-      bundled: bundledDrafterFolder(bundled[system]!),
-      'fresh weights': join(place, 'best'),
-      'bundled, continued': join(`${place}-continued`, 'last'),
-    };
-    const before = await measure(target, weights.bundled);
-    for (const [run, drafter] of Object.entries(weights)) {
-      const now = run === 'bundled' ? before : await measure(target, drafter);
+  for (const system of systems) {
+    const before = await measure(target, bundledDrafterFolder(bundled[system]));
+    const made = trained[system].map(
+      ({ weights, place, kept }) => [weights, join(folder, place, kept)] as const,
+    );
+    for (const [weights, drafter] of [['bundled', undefined] as const, ...made]) {
+      const now = drafter === undefined ? before : await measure(target, drafter);
       const cells = sets.flatMap((set) => [
         lengthOf(now[set]!).toFixed(2),
         show(ratio(now[set]!, before[set]!)),
       ]);
-      rows.push([system, run, ...cells]);
+      rows.push([system, weights, ...cells]);
     }
   }
   await runtime.dispose();
