@@ -18,13 +18,13 @@ export function createShortenedTarget(target: NewTarget, layers: number): NewChe
   const kept = spreadLayers(layers, configuration.layerCount);
   const nameInTarget = (name: string): string =>
     name.replace(/^model\.layers\.(\d+)\./, (_, place: string) => `model.layers.${kept[Number(place)]!}.`);
-  const { dtype, layer_types: types, ...others } = config;
+  const { layer_types: types } = config;
   return {
     config: {
-      ...others,
+      ...config,
       ...(Array.isArray(types) ? { layer_types: kept.map((layer) => types[layer] as unknown) } : {}),
       num_hidden_layers: layers,
-      torch_dtype: 'float32',
+      ...('dtype' in config ? { dtype: 'float32' } : { torch_dtype: 'float32' }),
     },
     file: 'model.safetensors',
     tensors: freshOf(decoderRecipes({ ...configuration, layerCount: layers }, '')).map(({ name, shape }) =>
