@@ -3,7 +3,7 @@
  * were held out, as `mistletoe train` parts them. The answers are those of an earlier run.
  * Run: npm run bench:training-gap -- --answers RUN [--data FILE] DRAFTER...
  */
-import { copyFileSync, mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -16,7 +16,7 @@ import { adamDefaults } from '../src/train/adamw.js';
 import { readConversations } from '../src/train/conversations.js';
 import { readParameters } from '../src/train/parameters.js';
 import { defaultSettings, objectiveOf } from '../src/train/settings.js';
-import { answersFile, readEarlierRun } from '../src/train/taken-answers.js';
+import { readEarlierRun, takeAnswers } from '../src/train/taken-answers.js';
 import { Trainer } from '../src/train/trainer.js';
 import type { TextBatch } from '../src/train/training-graph.js';
 import { prepareTexts } from '../src/train/training-texts.js';
@@ -32,22 +32,25 @@ const { values: given, positionals } = parseArgs({
 if (given.answers === undefined) throw new Error('Give --answers the folder of an earlier run.');
 const { date, folder: earlier } = readEarlierRun(given.answers);
 const folder = mkdtempSync(join(tmpdir(), 'mistletoe-gap-'));
-copyFileSync(join(earlier, answersFile), join(folder, answersFile));
+takeAnswers(earlier, folder, 'train');
 const runtime = createOnnxRuntime({ threads: 2 });
 const target = await openTarget(bundledTarget, { runtime, date });
+const settings = {
+  ...defaultSettings({ system: 'speculative-sampling', maximumDepth: Infinity }),
+  batchTokens: 1024,
+};
 const conversations = await readConversations(given.data);
+const texts = await prepareTexts(target, conversations, { ...settings, learn: 'answers' }, { folder });
+const { plan, validation } = texts!;
+// As many batches as are held out, from all over the epoch.
+const step = Math.floor(plan.batchesPerEpoch / validation.length);
+const trained = validation.map((_, index) => plan.batchAt(index * step));
 const rows = [['drafter', 'loss on answers trained on', 'held out']];
 for (const name of positionals) {
   const drafter = await loadDrafter(findDrafter(name), { target: target.model, tokenizer: target.tokenizer });
-  const settings = { ...defaultSettings(drafter), batchTokens: 1024, learn: 'answers' as const };
-  const texts = await prepareTexts(target, conversations, settings, { folder });
-  const { plan, validation } = texts!;
   const trainer = await Trainer.create({ target: target.model, drafter }, await readParameters(drafter), {
-    ...{ objective: objectiveOf(settings), adam: adamDefaults, seed: 0 },
+    ...{ objective: objectiveOf(defaultSettings(drafter)), adam: adamDefaults, seed: 0 },
   });
-  // As many batches as are held out, from all over the epoch.
-  const step = Math.floor(plan.batchesPerEpoch / validation.length);
-  const trained = validation.map((_, index) => plan.batchAt(index * step));
   rows.push([name, await meanLoss(trainer, trained), await meanLoss(trainer, validation)]);
   await trainer.dispose();
 }

@@ -14,7 +14,6 @@ import { bundledTarget } from '../decode/bundled-models.js';
 import { settleDevice } from '../decode/gpu-room.js';
 import type { DeviceWish } from '../runtime/device-choice.js';
 import { chooseDevice, recordDevice } from '../runtime/device-choice.js';
-import { parseDay, today } from '../text/calendar-day.js';
 import { loadChatTemplate, readTemplate } from '../text/chat-template.js';
 import type { Prompt } from '../text/prompt-set.js';
 import type { Conversation } from './conversations.js';
@@ -32,7 +31,7 @@ import {
 import type { TrainSettings } from './settings.js';
 import { completeSettings, defaultSettings, settingsSchema } from './settings.js';
 import { trainableSystems } from './new-drafter.js';
-import { readEarlierRun, refuseOtherAnswers } from './taken-answers.js';
+import { settleAnswers } from './taken-answers.js';
 import { describeStart, findStart, hashData, requestSchema } from './train-request.js';
 
 /** Word for word, as a training run keeps it. */
@@ -123,13 +122,11 @@ export async function createHardenRequest(plan: HardenPlan): Promise<HardenReque
   const training = completeTraining(plan.training, hardening, { system, maximumDepth: heads ?? Infinity });
   const targetFolder = resolve(plan.target ?? bundledTarget);
   const target = await identifyModel(targetFolder, cacheFolder);
-  const earlier = plan.answers === undefined ? undefined : readEarlierRun(plan.answers);
-  const date = plan.date === undefined ? (earlier?.date ?? today()) : parseDay(plan.date, '--date');
   const pinned =
     plan.chatTemplate === undefined ? undefined : templateSchema.parse(await readTemplate(plan.chatTemplate));
-  if (earlier !== undefined) refuseOtherAnswers(earlier, { target, date, chatTemplate: pinned });
+  const asked = settleAnswers(plan, { target, chatTemplate: pinned });
   // What is trained on is asked through the template where there is one, and as it is where there is none.
-  const template = pinned ?? (await loadChatTemplate(targetFolder, { date }));
+  const template = pinned ?? (await loadChatTemplate(targetFolder, { date: asked.date }));
   const chat = plan.audit?.chat ?? template !== undefined;
   const device = await settleDevice(await chooseDevice(plan), [targetFolder, folder], plan.onNotice);
   return {
@@ -137,15 +134,14 @@ export async function createHardenRequest(plan: HardenPlan): Promise<HardenReque
     ...{ targetFolder, target, system },
     from: { ...(await identifyModel(folder, cacheFolder)), folder },
     data: { file: resolve(plan.data), sha256: await hashData(plan.data) },
-    ...(earlier === undefined ? {} : { answers: earlier.folder }),
-    ...{ training, hardening, baselines },
+    ...{ ...asked, training, hardening, baselines },
     audit: {
       ...{ prompts: plan.prompts.map((prompt) => ({ ...prompt, turns: [...prompt.turns] })) },
       settings: { ...settings, chat },
       ...{ preset, seed: hardening.seed + auditSeedOffset, names, strongerPrompts },
     },
     ...(pinned === undefined ? {} : { chatTemplate: pinned }),
-    ...{ date, device: recordDevice(device) },
+    device: recordDevice(device),
     threads: plan.threads ?? Math.min(availableParallelism(), mostThreads),
   };
 }

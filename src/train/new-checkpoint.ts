@@ -2,6 +2,7 @@
 import { copyFile, open } from 'node:fs/promises';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
+import { describingNames } from '../checkpoint/hub-files.js';
 import type { TensorSource } from '../checkpoint/tensor-source.js';
 import { writeSafetensors } from '../checkpoint/write-safetensors.js';
 import { writeTorchFile } from '../checkpoint/write-torch-file.js';
@@ -20,6 +21,11 @@ export interface NewCheckpoint {
 export interface CopiedFiles {
   readonly folder: string;
   readonly names: readonly string[];
+}
+
+/** Tokenizer, template and the like; a checkpoint writes its config.json itself. */
+export function describingFiles(folder: string): CopiedFiles {
+  return { folder, names: describingNames.filter((name) => name !== 'config.json') };
 }
 
 export const hydraFile = 'hydra_lm_head.safetensors';

@@ -1,11 +1,11 @@
 /** A small language model with its target's vocabulary, that begins with what the target knows of it. */
-import { describingNames } from '../checkpoint/hub-files.js';
 import { MistletoeError } from '../core/errors.js';
 import { parseConfiguration } from '../model/configuration.js';
 import { embeddingName, outputName } from '../model/tied-output.js';
 import { decoderRecipes } from '../model/weights.js';
 import { freshOf, makeFresh } from './fresh-tensors.js';
 import type { NewCheckpoint } from './new-checkpoint.js';
+import { describingFiles } from './new-checkpoint.js';
 import type { LayerChoice, NewTarget } from './new-target.js';
 import { llamaConfig } from './new-target.js';
 
@@ -52,6 +52,6 @@ export function createDraftModel(
     config,
     file: 'model.safetensors',
     tensors: makeFresh(fresh, { seed, deviation: target.deviation }),
-    copies: { folder: target.folder, names: describingNames.filter((name) => name !== 'config.json') },
+    copies: describingFiles(target.folder),
   };
 }

@@ -4,7 +4,6 @@
  * that training began with, as are the files that describe it.
  */
 import { basename } from 'node:path';
-import { describingNames } from '../checkpoint/hub-files.js';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import { readFloat32 } from '../checkpoint/read-tensor.js';
 import type { Checkpoint, StoredTensor } from '../checkpoint/stored-tensor.js';
@@ -20,7 +19,7 @@ import { misfit } from '../draft/checks.js';
 import { refuseAtOnce } from '../draft/draft-system.js';
 import { recogniseCheckpoint, systemTitles } from '../draft/systems.js';
 import { embeddingName, outputName } from '../model/tied-output.js';
-import { writeCheckpoint } from './new-checkpoint.js';
+import { describingFiles, writeCheckpoint } from './new-checkpoint.js';
 import { countValues } from './parameter-buffers.js';
 
 export interface SaveRequest {
@@ -50,7 +49,7 @@ export async function saveDrafter(request: SaveRequest): Promise<void> {
     config: describeConfig(request, checkpoint),
     file: nameWeights(checkpoint),
     tensors: written.map((tensor) => writeTensor(tensor, trained.get(tensor.name), dtype)),
-    copies: { folder: checkpoint.folder, names: describingNames.filter((name) => name !== 'config.json') },
+    copies: describingFiles(checkpoint.folder),
   });
 }
 

@@ -3,13 +3,13 @@
  * few of its layers, the first and, from two on, the last among them. It knows the language from the beginning; what it
  * learns is to do without the layers between.
  */
-import { describingNames } from '../checkpoint/hub-files.js';
 import { readFloat32 } from '../checkpoint/read-tensor.js';
 import { floatSource } from '../checkpoint/tensor-source.js';
 import { MistletoeError } from '../core/errors.js';
 import { decoderRecipes } from '../model/weights.js';
 import { freshOf } from './fresh-tensors.js';
 import type { NewCheckpoint } from './new-checkpoint.js';
+import { describingFiles } from './new-checkpoint.js';
 import type { NewTarget } from './new-target.js';
 
 export function createShortenedTarget(target: NewTarget, layers: number): NewCheckpoint {
@@ -30,7 +30,7 @@ export function createShortenedTarget(target: NewTarget, layers: number): NewChe
     tensors: freshOf(decoderRecipes({ ...configuration, layerCount: layers }, '')).map(({ name, shape }) =>
       floatSource({ name, shape, dtype: 'F32' }, () => readFloat32(tensors.get(nameInTarget(name))!)),
     ),
-    copies: { folder, names: describingNames.filter((name) => name !== 'config.json') },
+    copies: describingFiles(folder),
   };
 }
 

@@ -10,6 +10,7 @@ import { configFile } from '../audit/run-units.js';
 import { explainFailure, readIfThere } from '../audit/run-writes.js';
 import { MistletoeError } from '../core/errors.js';
 import { parseJsonText } from '../core/json-text.js';
+import { parseDay, today } from '../text/calendar-day.js';
 
 export const answersFile = 'answers.jsonl';
 
@@ -29,6 +30,18 @@ export function readEarlierRun(folder: string): Earlier & { readonly folder: str
   throw new MistletoeError('usage', `${folder} is no run with answers of a target.`, {
     hint: `Name the folder of a run of train or harden: it has a ${configFile} and an ${answersFile}.`,
   });
+}
+
+/** The date that a run asks with, and the folder of the answers that it takes, where it takes any. */
+export function settleAnswers(
+  wanted: { readonly answers?: string | undefined; readonly date?: string | undefined },
+  own: Omit<Earlier, 'date'>,
+): { readonly date: string; readonly answers?: string } {
+  const earlier = wanted.answers === undefined ? undefined : readEarlierRun(wanted.answers);
+  const date = wanted.date === undefined ? (earlier?.date ?? today()) : parseDay(wanted.date, '--date');
+  if (earlier === undefined) return { date };
+  refuseOtherAnswers(earlier, { ...own, date });
+  return { date, answers: earlier.folder };
 }
 
 export function refuseOtherAnswers(earlier: Earlier & { readonly folder: string }, own: Earlier): void {

@@ -19,14 +19,13 @@ import { refuseAtOnce } from '../draft/draft-system.js';
 import { findWeightless, recogniseCheckpoint } from '../draft/systems.js';
 import type { DeviceWish } from '../runtime/device-choice.js';
 import { chooseDevice, recordDevice } from '../runtime/device-choice.js';
-import { parseDay, today } from '../text/calendar-day.js';
 import { readTemplate } from '../text/chat-template.js';
 import { hashFile } from './line-file.js';
 import type { TrainableSystem } from './new-drafter.js';
 import { trainableSystems } from './new-drafter.js';
 import type { TrainSettings } from './settings.js';
 import { completeSettings, defaultSettings, settingsSchema } from './settings.js';
-import { readEarlierRun, refuseOtherAnswers } from './taken-answers.js';
+import { settleAnswers } from './taken-answers.js';
 
 const count = z.int().positive();
 
@@ -119,18 +118,15 @@ export async function createTrainRequest(plan: TrainPlan): Promise<TrainRequest>
   const folders = [targetFolder, ...(from === undefined ? [] : [from])];
   const device = await settleDevice(await chooseDevice(plan), folders, plan.onNotice);
   const target = await identifyModel(targetFolder, cacheFolder);
-  const earlier = plan.answers === undefined ? undefined : readEarlierRun(plan.answers);
   const template =
     plan.chatTemplate === undefined ? {} : { chatTemplate: await pinTemplate(plan.chatTemplate) };
-  const date = plan.date === undefined ? (earlier?.date ?? today()) : parseDay(plan.date, '--date');
-  if (earlier !== undefined) refuseOtherAnswers(earlier, { target, date, ...template });
   return {
     ...{ schema: 'mistletoe.training-run/1', version: readVersion(), node: process.version },
     ...{ targetFolder, target, system, shape },
     ...(from === undefined ? {} : { from: { ...(await identifyModel(from, cacheFolder)), folder: from } }),
     data: { file: resolve(plan.data), sha256: await hashData(plan.data) },
-    ...(earlier === undefined ? {} : { answers: earlier.folder }),
-    ...{ ...template, date, settings, device: recordDevice(device) },
+    ...settleAnswers(plan, { target, ...template }),
+    ...{ ...template, settings, device: recordDevice(device) },
     threads: plan.threads ?? Math.min(availableParallelism(), mostThreads),
   };
 }
@@ -164,10 +160,7 @@ const ownSizes: Readonly<Record<TrainableSystem, readonly (keyof DrafterShape)[]
 function refuseForeignSizes(system: TrainableSystem, shape: DrafterShape): void {
   const own = ownSizes[system];
   const foreign = (Object.keys(shape) as (keyof DrafterShape)[]).find((name) => !own.includes(name));
-  if (foreign === undefined) {
-    refuseTwoSizes(shape);
-    return;
-  }
+  if (foreign === undefined) return;
   const taken = own.length === 0 ? 'it takes no sizes' : `it takes ${own.join(', ')}`;
   throw new MistletoeError('usage', `A drafter of ${system} has no size "${foreign}": ${taken}.`, {
     hint: 'Leave it out, or choose another system.',
@@ -195,6 +188,7 @@ function chooseSystem({ system, shape }: TrainPlan): DescribedStart {
     );
   }
   refuseForeignSizes(found, shape ?? {});
+  refuseTwoSizes(shape ?? {});
   const hasHeads = found === 'medusa' || found === 'hydra';
   return { system: found, heads: hasHeads ? (shape?.heads ?? usualHeads) : undefined };
 }
