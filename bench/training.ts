@@ -5,7 +5,7 @@
  * system, prompt by prompt. Runs lie under out/training: a stopped one goes on, a finished one is only read. Other settings
  * want another --name.
  * Run: npm run bench:training [-- --systems speculative-sampling,eagle3 --per-set 40 --threads 2 --name usual
- *   --answers RUN --data FILE]
+ *   --only FOLDER,FOLDER --answers RUN --data FILE]
  */
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -37,6 +37,7 @@ const { values: given } = parseArgs({
     'per-set': { type: 'string', default: '40' },
     threads: { type: 'string', default: '2' },
     name: { type: 'string', default: 'usual' },
+    only: { type: 'string' },
     answers: { type: 'string' },
     data: { type: 'string', default: join(shared, 'train.jsonl') },
   },
@@ -61,7 +62,7 @@ interface TrainedDrafter {
  */
 const [batchTokens, keepStates, validateEvery] = [1024, 8e9, 250];
 const continued = { steps: 400, batchTokens, rate: 1e-4 };
-const trained: Record<'speculative-sampling' | 'eagle3', readonly TrainedDrafter[]> = {
+const all: Record<'speculative-sampling' | 'eagle3', readonly TrainedDrafter[]> = {
   'speculative-sampling': [
     fresh('speculative-sampling', { steps: 8000, rate: 3e-3 }),
     {
@@ -76,12 +77,24 @@ const trained: Record<'speculative-sampling' | 'eagle3', readonly TrainedDrafter
       ),
       ...{ weights: 'the same, vocabulary kept', place: 'speculative-sampling-vocabulary' },
     },
+    {
+      ...fresh(
+        'speculative-sampling',
+        { steps: 2400, rate: 1e-3, freeze: 'vocabulary', validateEvery: 400 },
+        { targetLayers: 3 },
+      ),
+      ...{ weights: 'three layers, vocabulary kept', place: 'speculative-sampling-three' },
+    },
     goOn('speculative-sampling', 'sps'),
   ],
-  eagle3: [fresh('eagle3', { steps: 2000, rate: 1.5e-3, learn: 'all' }), goOn('eagle3', 'eagle3')],
+  // Less than twice through the texts: keeping their states would cost what it saves.
+  eagle3: [
+    fresh('eagle3', { steps: 2000, rate: 1.5e-3, learn: 'all', keepStates: 0, validateEvery: 400 }),
+    goOn('eagle3', 'eagle3'),
+  ],
 };
 const bundled = { 'speculative-sampling': 'sps', eagle3: 'eagle3' } as const;
-type System = keyof typeof trained;
+type System = keyof typeof all;
 
 function fresh(
   system: System,
@@ -98,16 +111,19 @@ function goOn(system: System, drafter: 'sps' | 'eagle3'): TrainedDrafter {
 }
 
 const systems = given.systems.split(',').map((name) => {
-  if (name in trained) return name as System;
-  throw new Error(`${name} is none of ${Object.keys(trained).join(', ')}.`);
+  if (name in all) return name as System;
+  throw new Error(`${name} is none of ${Object.keys(all).join(', ')}.`);
 });
+const only = given.only?.split(',');
+const listRuns = (system: System): readonly TrainedDrafter[] =>
+  all[system].filter(({ place }) => only?.includes(place) ?? true);
 const folder = join(packageRoot, 'out/training', given.name);
 const { processor, architecture } = describeMachine();
 console.log(`${processor} (${architecture}), ${threads} threads\n`);
 const runs: { readonly system: string; readonly run: string; readonly result: TrainingResult }[] = [];
 let answers = given.answers;
 for (const system of systems) {
-  for (const { weights, place, plan } of trained[system]) {
+  for (const { weights, place, plan } of listRuns(system)) {
     const whole = { ...plan, data: given.data, threads, device: 'cpu' as const, answers };
     runs.push({ system, run: weights, result: await train(join(folder, place), whole) });
     answers ??= join(folder, place);
@@ -163,7 +179,7 @@ async function printLengths(): Promise<void> {
   const rows = [['drafter', 'weights', ...sets.flatMap((set) => [set, 'of the bundled one'])]];
   for (const system of systems) {
     const before = await measure(target, bundledDrafterFolder(bundled[system]));
-    const made = trained[system].map(
+    const made = listRuns(system).map(
       ({ weights, place, kept }) => [weights, join(folder, place, kept)] as const,
     );
     for (const [weights, drafter] of [['bundled', undefined] as const, ...made]) {

@@ -76,6 +76,12 @@ describe('the target answers', () => {
     for (const file of files) expect(file).toEqual(files[0]);
   });
 
+  it('where no two of them have room at once, and one alone has not', async () => {
+    const { conversations: roomy } = await answer();
+    const { conversations: tight } = await answer({ memoryBytes: 1 });
+    expect(tight).toEqual(roomy);
+  });
+
   it('drawing by seed and id alone', async () => {
     const all = await answer({ sampling: drawn, seed: 3 });
     const few = await answer({ sampling: drawn, seed: 3, conversations: [conversations[5]!] });
@@ -113,7 +119,9 @@ describe('the target answers', () => {
     const strict = await letters.open({
       chatTemplate: { source: "{{ raise_exception('no') }}", origin: 'strict.jinja' },
     });
-    await expect(answer({ target: strict })).rejects.toThrow(/The conversation b cannot be asked: .*strict/);
+    await expect(answer({ target: strict })).rejects.toThrow(
+      /The conversation three cannot be asked: .*strict/,
+    );
   });
 });
 
@@ -165,10 +173,13 @@ describe('a run that goes on', () => {
   });
 
   it('refuses answers to other questions, and damaged lines', async () => {
+    // One at a time, they are written as they are asked: the longest first.
     const file = letters.freshPath('answers.jsonl');
     await answer({ file, concurrency: 1 });
-    await expect(answer({ file, maxNewTokens: 10 })).rejects.toThrow(/line 1, .* conversation b, .* changed/);
-    await expect(answer({ file, conversations: [ask('cd', user('xx'))] })).rejects.toThrow(/line 2, /);
+    await expect(answer({ file, maxNewTokens: 10 })).rejects.toThrow(
+      /line 1, .* conversation three, .* changed/,
+    );
+    await expect(answer({ file, conversations: [ask('lmno', user('xx'))] })).rejects.toThrow(/line 2, /);
     const text = readFileSync(file, 'utf8');
     for (const [from, to, message] of [
       ['"kept":0', '"kept":1', /line 1, .*keeps more than there is/],
@@ -179,7 +190,7 @@ describe('a run that goes on', () => {
       await expect(answer({ file })).rejects.toThrow(message);
     }
     writeFileSync(file, text.split('\n').slice(0, 1).join('').concat('\n').repeat(2));
-    await expect(answer({ file })).rejects.toThrow(/line 2, answers the conversation b a second time/);
+    await expect(answer({ file })).rejects.toThrow(/line 2, answers the conversation three a second time/);
   });
 
   it('says where it cannot write', async () => {

@@ -3,13 +3,15 @@
  * from: by default every answer is written anew, turn after turn, each behind the target's own earlier ones.
  *
  * Several conversations are answered at once; what is said in one does not depend on the others, nor on how many there
- * are. Each is written to the run's file as soon as it is finished.
+ * are. Each is written to the run's file as soon as it is finished. The longest go first: a pass takes as long as the
+ * longest sequence in it asks for, so those of like length should meet.
  */
 import { createHash } from 'node:crypto';
+import { totalmem } from 'node:os';
 import { MistletoeError } from '../core/errors.js';
 import type { SamplingOptions } from '../core/sampling.js';
 import { checkSamplingOptions } from '../core/sampling.js';
-import { Engine, usualConcurrency } from '../decode/engine.js';
+import { Engine } from '../decode/engine.js';
 import type { Target } from '../decode/target.js';
 import type { AnsweredConversation } from './answers-file.js';
 import { AnswersFile } from './answers-file.js';
@@ -27,9 +29,9 @@ export interface AnswersRequest {
   readonly sampling?: SamplingOptions | undefined;
   /** Of drawn answers, together with the conversation's id. Default 0. */
   readonly seed?: number | undefined;
-  /** Conversations that are answered at the same time. */
+  /** Conversations that are answered at the same time. Default 32. */
   readonly concurrency?: number | undefined;
-  /** Bytes that their keys and values may need together. */
+  /** Bytes that their keys and values may need together; what needs more runs alone. Default: a quarter of the memory. */
   readonly memoryBytes?: number | undefined;
   /** Whether the target may be asked at all; where not, the data must have every answer. Default true. */
   readonly generate?: boolean | undefined;
@@ -71,7 +73,7 @@ export async function answerConversations(request: AnswersRequest): Promise<Answ
     let done = total - missing.length;
     let newTokens = 0;
     onProgress?.({ done, total, newTokens });
-    await forEachAtOnce(missing, plan, async (conversation, signal) => {
+    await forEachAtOnce(longestFirst(missing), plan, async (conversation, signal) => {
       const answered = await answerConversation(plan, conversation, signal);
       if (answered === undefined) return;
       file.add(answered, asked.get(conversation.id)!);
@@ -87,6 +89,9 @@ export async function answerConversations(request: AnswersRequest): Promise<Answ
   }
 }
 
+/** More than for people who wait for their answers: here only the last one counts. */
+const usualConcurrency = 32;
+
 interface AnswersPlan extends Answering {
   readonly concurrency: number;
   readonly signal: AbortSignal | undefined;
@@ -94,12 +99,12 @@ interface AnswersPlan extends Answering {
 
 function completePlan(request: AnswersRequest): AnswersPlan {
   const { target, maxNewTokens, sampling = { temperature: 0 }, seed = 0, signal } = request;
-  const { concurrency = usualConcurrency, memoryBytes = Infinity, generate = true } = request;
+  const { concurrency = usualConcurrency, memoryBytes = totalmem() / 4, generate = true } = request;
   const { regenerate = generate } = request;
   checkSamplingOptions(sampling);
   if (!generate) refuseUnanswered(request.conversations, regenerate);
   const engine = new Engine({ concurrency, memoryBytes });
-  return { target, engine, maxNewTokens, sampling, seed, concurrency, regenerate, signal };
+  return { target, engine, memoryBytes, maxNewTokens, sampling, seed, concurrency, regenerate, signal };
 }
 
 /** Where the target may not be asked, whatever has no answer cannot be learnt from. */
@@ -131,6 +136,12 @@ function digestOf({ messages }: Conversation, plan: AnswersPlan): string {
 
 function countNewTokens({ turns }: AnsweredConversation): number {
   return turns.reduce((sum, { answerIds, ended }) => sum + (ended === 'given' ? 0 : answerIds.length), 0);
+}
+
+function longestFirst(conversations: readonly Conversation[]): readonly Conversation[] {
+  const lengthOf = ({ messages }: Conversation): number =>
+    messages.reduce((sum, { content }) => sum + content.length, 0);
+  return [...conversations].sort((left, right) => lengthOf(right) - lengthOf(left));
 }
 
 /** A failure ends all of them, and is told once all have ended. */

@@ -20,6 +20,8 @@ import { countShared, encodeGivenAnswer, encodeQuestion } from './turn-encoding.
 export interface Answering {
   readonly target: Target;
   readonly engine: Engine;
+  /** Of the engine, for all that it runs. */
+  readonly memoryBytes: number;
   readonly maxNewTokens: number;
   readonly sampling: SamplingOptions;
   readonly seed: number;
@@ -96,13 +98,13 @@ async function encodeGoingOn(
 }
 
 async function write(
-  { target, engine, maxNewTokens, sampling }: Answering,
+  { target, engine, memoryBytes, maxNewTokens, sampling }: Answering,
   { ids }: Question,
   seed: number,
   signal: AbortSignal,
 ): Promise<WrittenAnswer | undefined> {
   const request = completeRequest(target, ids, { maxNewTokens, sampling, seed, signal });
-  const room = { bytes: sequenceBytes(request, target.model), signal };
+  const room = { bytes: Math.min(sequenceBytes(request, target.model), memoryBytes), signal };
   const generation = await engine.run((meeting) => decodePlain(target.model, { ...request, meeting }), room);
   const { tokenIds, finishReason, text } = generation;
   if (finishReason === 'aborted' || finishReason === 'stop-string') return undefined;

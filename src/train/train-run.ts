@@ -189,12 +189,14 @@ function describeResult(made: Made): TrainingResult {
   const { request, texts, start, ended, progress, parameterCount, log } = made;
   const { version, target, system, from, settings, device, data } = request;
   const { conversations, cutConversations, trainingCounts, heldOutCounts } = texts;
+  const { batchesPerEpoch, paddingShare } = texts.plan;
   return {
     ...{ schema: resultVersion, version, target, system, from, parameterCount, settings, ended },
     targetLayers: request.shape.targetLayers,
     data: {
       ...data,
       ...{ conversations, cutConversations, training: trainingCounts, heldOut: heldOutCounts },
+      batches: { batchesPerEpoch, paddingShare },
       draftVocabulary: start.draftVocabulary,
     },
     ...{ updates: progress.update, lengths: findLengths(log), log, elapsedMs: progress.elapsedMs },

@@ -105,6 +105,7 @@ export function listFacts(result: TrainingResult): readonly (readonly [string, s
       `${basename(data.file)}, ${countText(data.conversations, 'conversation')}, ${hash(data.sha256)}`,
     ],
     ['texts', describeTexts(result)],
+    ['batches', describeBatches(result)],
     ...(draftVocabulary === undefined
       ? []
       : [['draft vocabulary', describeVocabulary(draftVocabulary)] as const]),
@@ -112,6 +113,12 @@ export function listFacts(result: TrainingResult): readonly (readonly [string, s
     ['software', `Mistletoe ${version}, Node ${machine.nodeVersion}`],
     ['machine', `${machine.processor}, ${device}; ${durationText(result.elapsedMs)} of training`],
   ];
+}
+
+function describeBatches({ data, updates, settings }: TrainingResult): string {
+  const { batchesPerEpoch, paddingShare } = data.batches;
+  const epochs = (updates * settings.accumulation) / batchesPerEpoch;
+  return `${groupThousands(batchesPerEpoch)} of up to ${groupThousands(settings.batchTokens)} tokens, texts of like length together: ${percentText(paddingShare)} of them padding; ${fixed(epochs, 1)} times through`;
 }
 
 function describeVocabulary({

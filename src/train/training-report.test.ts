@@ -51,6 +51,7 @@ function makeResult(log: readonly LogLine[], changes: Partial<TrainingResult> = 
         training: counts,
       },
       ...{ heldOut: { ...counts, examples: 10 }, cutConversations: 0 },
+      batches: { batchesPerEpoch: 10, paddingShare: 0.031 },
       draftVocabulary: { size: 2048, coverage: 0.9987 },
     },
     settings: defaultSettings({ system: 'eagle3', maximumDepth: Infinity }),
@@ -74,6 +75,7 @@ describe('the report of a training run', () => {
     const text = readFileSync(markdown, 'utf8');
     expect(text).toContain('| best | 2.20 | +100 % |');
     expect(text).toContain('99.87 % of what is learnt');
+    expect(text).toContain('texts of like length together: 3 % of them padding; 3.0 times through');
   });
 
   it('says when the last measurement is the best, and when none is better than the start', () => {

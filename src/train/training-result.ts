@@ -1,6 +1,7 @@
 /** What a finished or interrupted training run says of itself, for result.json, the report and callers. */
 import type { ModelIdentity } from '../audit/result.js';
 import type { describeMachine } from '../measure/machine.js';
+import type { BatchPlan } from './batches.js';
 import type { ExampleCounts } from './examples.js';
 import type { TrainSettings } from './settings.js';
 import type { TrainingEnd } from './training-loop.js';
@@ -40,6 +41,7 @@ export interface TrainingData {
   readonly heldOut: ExampleCounts;
   /** Conversations whose last turns did not fit the target's context. */
   readonly cutConversations: number;
+  readonly batches: Pick<BatchPlan, 'batchesPerEpoch' | 'paddingShare'>;
   readonly draftVocabulary?: { readonly size: number; readonly coverage: number } | undefined;
 }
 
