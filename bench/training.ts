@@ -1,9 +1,9 @@
 /**
- * What training reaches on the bundled target: an EAGLE-3 head and a draft model from fresh weights, a draft model that
- * begins with two of the target's layers, on the questions of shared/data that the target answers itself, and the bundled
- * ones continued; then the accepted length of all of them on HumanEval and GSM8K, beside the bundled drafter of the same
- * system, prompt by prompt. Runs lie under out/training: a stopped one goes on, a finished one is only read. Other settings
- * want another --name.
+ * What training reaches on the bundled target: an EAGLE-3 head and a draft model from fresh weights, draft models that
+ * begin with two or three of the target's layers, on the questions of shared/data that the target answers itself, and the
+ * bundled ones continued; then the accepted length of all of them on HumanEval and GSM8K, beside the bundled drafter of the
+ * same system, prompt by prompt. Runs lie under out/training: a stopped one goes on, a finished one is only read. Other
+ * settings want another --name.
  * Run: npm run bench:training [-- --systems speculative-sampling,eagle3 --per-set 40 --threads 2 --name usual
  *   --only FOLDER,FOLDER --answers RUN --data FILE]
  */
