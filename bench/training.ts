@@ -65,29 +65,15 @@ const continued = { steps: 400, batchTokens, rate: 1e-4 };
 const all: Record<'speculative-sampling' | 'eagle3', readonly TrainedDrafter[]> = {
   'speculative-sampling': [
     fresh('speculative-sampling', { steps: 8000, rate: 3e-3 }),
-    {
-      ...fresh('speculative-sampling', { steps: 2500, rate: 1e-3 }, { targetLayers: 2 }),
-      ...{ weights: 'two layers of the target', place: 'speculative-sampling-layers' },
-    },
-    {
-      ...fresh(
-        'speculative-sampling',
-        { steps: 3000, rate: 1e-3, freeze: 'vocabulary' },
-        { targetLayers: 2 },
-      ),
-      ...{ weights: 'the same, vocabulary kept', place: 'speculative-sampling-vocabulary' },
-    },
-    {
-      ...fresh(
-        'speculative-sampling',
-        { steps: 2400, rate: 1e-3, freeze: 'vocabulary', validateEvery: 400 },
-        { targetLayers: 3 },
-      ),
-      ...{ weights: 'three layers, vocabulary kept', place: 'speculative-sampling-three' },
-    },
+    shorten(2, { steps: 2500 }, ['two layers of the target', 'layers']),
+    shorten(2, { steps: 3000, freeze: 'vocabulary' }, ['the same, vocabulary kept', 'vocabulary']),
+    shorten(3, { steps: 2400, freeze: 'vocabulary', validateEvery: 400 }, [
+      'three layers, vocabulary kept',
+      'three',
+    ]),
     goOn('speculative-sampling', 'sps'),
   ],
-  // Less than twice through the texts: keeping their states would cost what it saves.
+  // Less than twice through the texts: states that are kept would hardly be read again.
   eagle3: [
     fresh('eagle3', { steps: 2000, rate: 1.5e-3, learn: 'all', keepStates: 0, validateEvery: 400 }),
     goOn('eagle3', 'eagle3'),
@@ -103,6 +89,19 @@ function fresh(
 ): TrainedDrafter {
   const plan = { system, shape, settings: { batchTokens, keepStates, validateEvery, ...settings } };
   return { weights: 'fresh weights', place: system, kept: 'best', plan };
+}
+
+/** A draft model of so many of the target's layers. */
+function shorten(
+  targetLayers: number,
+  settings: Partial<TrainSettings>,
+  [weights, name]: readonly [string, string],
+): TrainedDrafter {
+  const system = 'speculative-sampling';
+  return {
+    ...fresh(system, { rate: 1e-3, ...settings }, { targetLayers }),
+    ...{ weights, place: `${system}-${name}` },
+  };
 }
 
 function goOn(system: System, drafter: 'sps' | 'eagle3'): TrainedDrafter {
