@@ -10,7 +10,7 @@ import { restoreFolder, writeWholeFolder } from './written-folder.js';
 const { path: parent, remove } = makeTemporaryFolder();
 afterAll(remove);
 const place = join(parent, 'drafter');
-const build = transpileForTests('written-folder', ['src/core', 'src/runtime', 'src/checkpoint']);
+const build = transpileForTests('written-folder');
 
 const names = ['config.json', 'model.safetensors'];
 const script = join(build.folder, 'main.js');

@@ -184,8 +184,10 @@ describe('other runs', () => {
 
   it('train on reworded questions, too, or on them alone', async () => {
     const folder = models.freshFolder();
-    const words = [...begin(folder), '--rounds', '1', '--prompts-per-round', '2', '--progress', 'plain'];
-    const { code, out, err } = await harden([...words, '--baseline', 'paraphrase,random']);
+    const few = ['--rounds', '1', '--prompts-per-round', '2', '--limit', '1'];
+    const { code, out, err } = await harden([
+      ...[...begin(folder), ...few, '--baseline', 'paraphrase,random', '--progress', 'plain'],
+    ]);
     expect(code).toBe(0);
     expect(err).toMatch(/ and as many with random suffixes and as many with reworded questions, run folder/);
     expect(err).toMatch(/reworded questions, round 1\/1, search: 2\/2 .* 2 questions/);
@@ -198,7 +200,9 @@ describe('other runs', () => {
     expect(out).toMatch(/\nreworded questions +\d/);
     const weights = ['hardened', 'random', 'paraphrase'].map((role) => readWeights(folder, role, 1));
     expect(new Set(weights.map((bytes) => bytes.toString('base64'))).size).toBe(3);
-    const alone = await harden([...begin(models.freshFolder()), ...small, '--baseline', 'paraphrase']);
+    const alone = await harden([
+      ...[...begin(models.freshFolder()), ...small, '--limit', '1', '--baseline', 'paraphrase'],
+    ]);
     expect(alone.code).toBe(0);
     expect(alone.out).toMatch(/\nhardened .*\nreworded questions /);
   }, 120_000);
@@ -274,12 +278,12 @@ describe('kill -9', () => {
 });
 
 describe('Ctrl-C', () => {
-  it.each(['round 1/2, search', 'round 1/2, train'])(
-    'during %s keeps what is done and says how to go on',
-    async (phase) => {
-      const folder = models.freshFolder();
+  it('while it searches, and again while it trains, keeps what is done and says how to go on', async () => {
+    const folder = models.freshFolder();
+    let words = begin(folder);
+    for (const phase of ['round 1/2, search', 'round 1/2, train']) {
       let isDone = false;
-      const { code, err } = await harden([...begin(folder), '--progress', 'plain'], {
+      const { code, err } = await harden([...words, '--progress', 'plain'], {
         onError(text, { interrupt }) {
           if (isDone || !text.startsWith(`${phase}:`)) return;
           isDone = true;
@@ -291,11 +295,11 @@ describe('Ctrl-C', () => {
       expect(err).toContain(
         `Interrupted; what was done is saved. Go on with:\n  mistletoe harden --resume ${folder}\n`,
       );
-      expect((await harden(['--resume', folder, '--progress', 'none'])).code).toBe(0);
-      expect(readResult(folder)).toEqual(readResult(whole.folder));
-    },
-    120_000,
-  );
+      words = ['--resume', folder];
+    }
+    expect((await harden([...words, '--progress', 'none'])).code).toBe(0);
+    expect(readResult(folder)).toEqual(readResult(whole.folder));
+  }, 120_000);
 });
 
 describe('refusals', () => {

@@ -6,7 +6,7 @@ import { pageHandler } from '../../src/dashboard/page-handler.js';
 import { transpileForTests } from '../support/transpiled-sources.js';
 
 describe('the page of the package', () => {
-  const { folder } = transpileForTests('page', ['src/core', 'src/report', 'src/dashboard']);
+  const { folder } = transpileForTests('page');
 
   it('is the one of the sources', async () => {
     const path = join(folder, 'src/dashboard/page-handler.js');

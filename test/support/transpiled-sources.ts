@@ -1,5 +1,8 @@
-/** The sources as JavaScript in a folder of their own, file by file and without checking types: a second, not many. */
-import { copyFileSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'; // prettier-ignore
+/**
+ * The sources as JavaScript, file by file and without checking types: seconds, not many. A run makes them once, when a test
+ * first asks for them; each test file has a folder of its own, with links to them.
+ */
+import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, realpathSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'; // prettier-ignore
 import { dirname, join, relative, resolve } from 'node:path';
 import ts from 'typescript';
 import { afterAll } from 'vitest';
@@ -12,16 +15,34 @@ export interface TranspiledSources {
   readonly main: string;
 }
 
-/** For the tests of one file or one group, below the repository's `out`, where packages are found. */
+/** For the tests of one file or one group: a folder to write to, in which `folders` lie under their names. */
 export function transpileForTests(name: string, folders: readonly string[] = ['src']): TranspiledSources {
-  const out = join(root, 'out');
-  mkdirSync(out, { recursive: true });
-  const folder = mkdtempSync(join(out, `${name}-`));
+  const builds = process.env.MISTLETOE_TEST_BUILDS!; // temporary-home.ts
+  const folder = mkdtempSync(join(builds, `${name}-`));
   afterAll(() => {
     rmSync(folder, { recursive: true, force: true });
   });
-  transpileInto(folder, folders);
-  return { folder, main: join(folder, 'src/cli/main.js') };
+  for (const own of folders) {
+    const link = join(folder, own);
+    mkdirSync(dirname(link), { recursive: true });
+    symlinkSync(provide(own, builds), link, 'junction');
+  }
+  return { folder, main: join(realpathSync(join(folder, 'src')), 'cli/main.js') };
+}
+
+function provide(folder: string, builds: string): string {
+  const path = join(builds, folder);
+  if (existsSync(path)) return path;
+  const work = mkdtempSync(join(builds, 'work-'));
+  transpileInto(work, [folder]);
+  mkdirSync(dirname(path), { recursive: true });
+  try {
+    renameSync(join(work, folder), path);
+  } catch (error) {
+    if (!existsSync(path)) throw error; // else another worker was first
+  }
+  rmSync(work, { recursive: true, force: true });
+  return path;
 }
 
 /** Folders are named from the repository's root and lie below `build` under the same names. */
