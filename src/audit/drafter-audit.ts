@@ -5,11 +5,12 @@ import type { PolicyChooser } from '../decode/policy-chooser.js';
 import type { Target } from '../decode/target.js';
 import type { Drafter } from '../draft/drafter.js';
 import type { Prompt } from '../text/prompt-set.js';
-import type { ArmName } from './arms.js';
-import type { AuditEvents, UnitName } from './audit-events.js';
+import type { AuditEvents } from './audit-events.js';
 import type { AuditPrompt } from './audit-prompt.js';
 import { encodeSuffix, preparePrompt } from './audit-prompt.js';
 import type { AuditRequest } from './audit-request.js';
+import type { RequestPrompt } from './drafter-units.js';
+import { armKeys, collectPrompt, formatArm, givenFor, skipAll, skipOf, unitKey } from './drafter-units.js';
 import type { ArmKey } from './measure-arm.js';
 import { decodeFreely } from './measure-arm.js';
 import { createObjective, parseObjective } from './objectives.js';
@@ -21,7 +22,6 @@ import type { PromptResult } from './result.js';
 import type { UnitData } from './result-schema.js';
 import { unitSchema } from './result-schema.js';
 import type { RunFolder } from './run-folder.js';
-import type { UnitSource } from './run-units.js';
 import { Scorer } from './scoring.js';
 import type { SearchPrograms } from './search-programs.js';
 import { compileSearch } from './search-programs.js';
@@ -43,53 +43,8 @@ export interface DrafterAudit {
   readonly passRows: PassRows;
 }
 
-type RequestPrompt = AuditRequest['prompts'][number];
-
 /** Below this a drafter has nothing to lose. */
 const leastCleanLength = 1.05;
-
-/** The rows of one prompt on one drafter, in the order in which they run. */
-export function armKeys(
-  { settings, suffixes }: AuditRequest,
-  drafterId: string,
-  promptId: string,
-): readonly ArmKey[] {
-  const times = (arm: ArmName, count: number): ArmKey[] =>
-    Array.from({ length: count }, (_, index) => ({ arm, repeat: index + 1 }));
-  const controls = [
-    ...times('clean', 1),
-    ...times('clean-again', 1),
-    ...times('random', settings.randomDraws),
-    ...times('fluent', 1),
-  ];
-  if (suffixes.length > 0)
-    return [...controls, ...times('given', givenFor(suffixes, drafterId, promptId).length)];
-  return [
-    ...controls,
-    ...times('undirected', settings.repeats),
-    ...(settings.controlSearches ? [...times('preservation-only', 1), ...times('unprojected', 1)] : []),
-    ...times('attack', settings.repeats),
-  ];
-}
-
-function givenFor(
-  suffixes: AuditRequest['suffixes'],
-  drafterId: string,
-  promptId: string,
-): AuditRequest['suffixes'] {
-  return suffixes.filter(
-    (given) => (given.promptId ?? promptId) === promptId && (given.drafterId ?? drafterId) === drafterId,
-  );
-}
-
-const formatArm = ({ arm, repeat }: ArmKey): string => (repeat === 1 ? arm : `${arm}#${repeat}`);
-const unitKey = (id: string, prompt: string, arm: ArmKey): string => `${id}/${prompt}/${formatArm(arm)}`;
-
-export function unitsOf(request: AuditRequest, drafterId: string): UnitName[] {
-  return request.prompts.flatMap(({ id }) =>
-    armKeys(request, drafterId, id).map((key) => ({ drafter: drafterId, prompt: id, arm: formatArm(key) })),
-  );
-}
 
 export async function auditDrafter(audit: DrafterAudit): Promise<PromptResult[]> {
   const results: PromptResult[] = [];
@@ -110,7 +65,7 @@ async function auditPrompt(
   const { folder, id, request } = audit;
   const keys = armKeys(request, id, prompt.id);
   let prepared: PromptAudit | undefined;
-  let skipped = keys.some(isCounted) ? null : withoutGiven;
+  let skipped = skipAll(keys);
   for (const key of keys) {
     const unit = unitKey(id, prompt.id, key);
     const name = { drafter: id, prompt: prompt.id, arm: formatArm(key) };
@@ -131,15 +86,6 @@ async function auditPrompt(
     audit.count.done += 1;
   }
   return collectPrompt(folder, request, id, prompt);
-}
-
-const withoutGiven = 'No suffix was given for this prompt.';
-const isCounted = ({ arm }: ArmKey): boolean => arm === 'attack' || arm === 'given';
-
-/** Without a clean row there is nothing to compare with, without an attack nothing to report. */
-function skipOf(key: ArmKey, data: UnitData | undefined): string | null {
-  const isNeeded = key.arm === 'clean' || isCounted(key);
-  return isNeeded && data !== undefined && 'skipped' in data ? data.skipped : null;
 }
 
 async function runUnit(
@@ -248,29 +194,5 @@ async function preparePromptAudit(
       audit.events.onStep?.({ drafter: id, prompt: prompt.id, arm }, point, settings.steps);
     },
     signal: audit.signal,
-  };
-}
-
-/** What the finished units of one prompt on one drafter add up to. */
-export function collectPrompt(
-  source: UnitSource,
-  request: AuditRequest,
-  id: string,
-  prompt: RequestPrompt,
-): PromptResult {
-  const keys = armKeys(request, id, prompt.id);
-  let skipped = keys.some(isCounted) ? null : withoutGiven;
-  const units = keys.flatMap((key) => {
-    const data = source.get(unitKey(id, prompt.id, key), unitSchema);
-    skipped ??= skipOf(key, data);
-    return data !== undefined && 'result' in data ? [data] : [];
-  });
-  return {
-    promptId: prompt.id,
-    category: prompt.category ?? null,
-    prompt: prompt.text,
-    skipped,
-    arms: units.map(({ result }) => result),
-    traces: units.flatMap(({ trace }) => trace ?? []),
   };
 }

@@ -8,7 +8,7 @@ import { countParameters } from '../draft/checks.js';
 import { levelsOf } from '../draft/grow-tree.js';
 import type { AuditRequest } from './audit-request.js';
 import type { LoadedDrafter } from './beyond-one-prompt.js';
-import { armKeys } from './drafter-audit.js';
+import { armKeys } from './drafter-units.js';
 import type { MemoryEstimate } from './memory-estimate.js';
 import { estimateMemory } from './memory-estimate.js';
 

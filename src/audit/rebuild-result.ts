@@ -3,7 +3,7 @@ import { basename } from 'node:path';
 import type { RecordedDevice } from '../runtime/device-choice.js';
 import type { AuditRequest } from './audit-request.js';
 import { collectTransfer } from './beyond-one-prompt.js';
-import { collectPrompt } from './drafter-audit.js';
+import { collectPrompt } from './drafter-units.js';
 import type { AuditResult, DrafterResult } from './result.js';
 import { resultSchema } from './result.js';
 import { universalSchema } from './result-schema.js';

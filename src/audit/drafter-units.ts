@@ -1,0 +1,94 @@
+/** The units of one drafter: which rows each prompt has, in which order, under which names, and what they add up to. */
+import type { ArmName } from './arms.js';
+import type { UnitName } from './audit-events.js';
+import type { AuditRequest } from './audit-request.js';
+import type { ArmKey } from './measure-arm.js';
+import type { PromptResult } from './result.js';
+import type { UnitData } from './result-schema.js';
+import { unitSchema } from './result-schema.js';
+import type { UnitSource } from './run-units.js';
+
+export type RequestPrompt = AuditRequest['prompts'][number];
+
+/** The rows of one prompt on one drafter, in the order in which they run. */
+export function armKeys(
+  { settings, suffixes }: AuditRequest,
+  drafterId: string,
+  promptId: string,
+): readonly ArmKey[] {
+  const times = (arm: ArmName, count: number): ArmKey[] =>
+    Array.from({ length: count }, (_, index) => ({ arm, repeat: index + 1 }));
+  const controls = [
+    ...times('clean', 1),
+    ...times('clean-again', 1),
+    ...times('random', settings.randomDraws),
+    ...times('fluent', 1),
+  ];
+  if (suffixes.length > 0)
+    return [...controls, ...times('given', givenFor(suffixes, drafterId, promptId).length)];
+  return [
+    ...controls,
+    ...times('undirected', settings.repeats),
+    ...(settings.controlSearches ? [...times('preservation-only', 1), ...times('unprojected', 1)] : []),
+    ...times('attack', settings.repeats),
+  ];
+}
+
+/** Suffixes may be meant for one prompt or one drafter alone. */
+export function givenFor(
+  suffixes: AuditRequest['suffixes'],
+  drafterId: string,
+  promptId: string,
+): AuditRequest['suffixes'] {
+  return suffixes.filter(
+    (given) => (given.promptId ?? promptId) === promptId && (given.drafterId ?? drafterId) === drafterId,
+  );
+}
+
+export const formatArm = ({ arm, repeat }: ArmKey): string => (repeat === 1 ? arm : `${arm}#${repeat}`);
+/** Under which a unit lies in the run's folder. */
+export const unitKey = (id: string, prompt: string, arm: ArmKey): string =>
+  `${id}/${prompt}/${formatArm(arm)}`;
+
+export function unitsOf(request: AuditRequest, drafterId: string): UnitName[] {
+  return request.prompts.flatMap(({ id }) =>
+    armKeys(request, drafterId, id).map((key) => ({ drafter: drafterId, prompt: id, arm: formatArm(key) })),
+  );
+}
+
+/** Why a prompt is left out as a whole, before any of its rows has run. */
+export function skipAll(keys: readonly ArmKey[]): string | null {
+  return keys.some(isCounted) ? null : 'No suffix was given for this prompt.';
+}
+
+/** Without a clean row there is nothing to compare with, without an attack nothing to report. */
+export function skipOf(key: ArmKey, data: UnitData | undefined): string | null {
+  const isNeeded = key.arm === 'clean' || isCounted(key);
+  return isNeeded && data !== undefined && 'skipped' in data ? data.skipped : null;
+}
+
+const isCounted = ({ arm }: ArmKey): boolean => arm === 'attack' || arm === 'given';
+
+/** What the finished units of one prompt on one drafter add up to. */
+export function collectPrompt(
+  source: UnitSource,
+  request: AuditRequest,
+  id: string,
+  prompt: RequestPrompt,
+): PromptResult {
+  const keys = armKeys(request, id, prompt.id);
+  let skipped = skipAll(keys);
+  const units = keys.flatMap((key) => {
+    const data = source.get(unitKey(id, prompt.id, key), unitSchema);
+    skipped ??= skipOf(key, data);
+    return data !== undefined && 'result' in data ? [data] : [];
+  });
+  return {
+    promptId: prompt.id,
+    category: prompt.category ?? null,
+    prompt: prompt.text,
+    skipped,
+    arms: units.map(({ result }) => result),
+    traces: units.flatMap(({ trace }) => trace ?? []),
+  };
+}
