@@ -10,7 +10,7 @@ import type { AuditPrompt } from './audit-prompt.js';
 import { encodeSuffix, preparePrompt } from './audit-prompt.js';
 import type { AuditRequest } from './audit-request.js';
 import type { RequestPrompt } from './drafter-units.js';
-import { armKeys, collectPrompt, formatArm, givenFor, skipAll, skipOf, unitKey } from './drafter-units.js';
+import { armKeys, collectPrompt, givenFor, nameUnit, skipAll, skipOf, unitKey } from './drafter-units.js';
 import type { ArmKey } from './measure-arm.js';
 import { decodeFreely } from './measure-arm.js';
 import { createObjective, parseObjective } from './objectives.js';
@@ -68,7 +68,7 @@ async function auditPrompt(
   let skipped = skipAll(keys);
   for (const key of keys) {
     const unit = unitKey(id, prompt.id, key);
-    const name = { drafter: id, prompt: prompt.id, arm: formatArm(key) };
+    const name = nameUnit(id, prompt.id, key);
     if (skipped === null && !folder.has(unit)) {
       audit.signal?.throwIfAborted();
       audit.events.onUnitStart?.(name, audit.count.done, audit.count.total);
@@ -189,9 +189,9 @@ async function preparePromptAudit(
     unit: `${id}/${prompt.id}`,
     given,
     onStep: (key, point) => {
-      const arm = formatArm(key);
-      folder.appendStep({ drafter: id, promptId: prompt.id, arm, ...point });
-      audit.events.onStep?.({ drafter: id, prompt: prompt.id, arm }, point, settings.steps);
+      const name = nameUnit(id, prompt.id, key);
+      folder.appendStep({ drafter: id, promptId: prompt.id, arm: name.arm, ...point });
+      audit.events.onStep?.(name, point, settings.steps);
     },
     signal: audit.signal,
   };

@@ -45,14 +45,21 @@ export function givenFor(
   );
 }
 
-export const formatArm = ({ arm, repeat }: ArmKey): string => (repeat === 1 ? arm : `${arm}#${repeat}`);
+const formatArm = ({ arm, repeat }: ArmKey): string => (repeat === 1 ? arm : `${arm}#${repeat}`);
+
+export const nameUnit = (drafter: string, prompt: string, key: ArmKey): UnitName => ({
+  drafter,
+  prompt,
+  arm: formatArm(key),
+});
+
 /** Under which a unit lies in the run's folder. */
 export const unitKey = (id: string, prompt: string, arm: ArmKey): string =>
   `${id}/${prompt}/${formatArm(arm)}`;
 
 export function unitsOf(request: AuditRequest, drafterId: string): UnitName[] {
   return request.prompts.flatMap(({ id }) =>
-    armKeys(request, drafterId, id).map((key) => ({ drafter: drafterId, prompt: id, arm: formatArm(key) })),
+    armKeys(request, drafterId, id).map((key) => nameUnit(drafterId, id, key)),
   );
 }
 

@@ -2,7 +2,7 @@
  * The sources as JavaScript, file by file and without checking types: seconds, not many. A run makes them once, when a test
  * first asks for them; each test file has a folder of its own, with links to them.
  */
-import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, realpathSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'; // prettier-ignore
+import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'; // prettier-ignore
 import { dirname, join, relative, resolve } from 'node:path';
 import ts from 'typescript';
 import { afterAll } from 'vitest';
@@ -27,7 +27,7 @@ export function transpileForTests(name: string, folders: readonly string[] = ['s
     mkdirSync(dirname(link), { recursive: true });
     symlinkSync(provide(own, builds), link, 'junction');
   }
-  return { folder, main: join(realpathSync(join(folder, 'src')), 'cli/main.js') };
+  return { folder, main: join(builds, 'src/cli/main.js') };
 }
 
 function provide(folder: string, builds: string): string {

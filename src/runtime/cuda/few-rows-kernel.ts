@@ -31,14 +31,13 @@ export function planFewRows(
   const { type, parts, inner, left } = work;
   const { threads, blocks, resident, lines } = tuning;
   const counts = parts.map(({ columns }) => Math.ceil(columns / lines));
+  const units = counts.reduce((sum, each) => sum + each, 0);
   const writingOf = (text: KernelText): FewRowsWriting => ({
-    ...{ text, work, find, rows, counts, ...tuning },
+    ...{ text, work, find, rows, counts, units, ...tuning },
     loads: inner / elementsOfLoad(type),
     matrices: parts[0]!.products.length,
-    units: counts.reduce((sum, each) => sum + each, 0),
     pointers: parts.map(({ products }) => products.map(({ weights }) => text.pointer(weights))),
   });
-  const units = counts.reduce((sum, each) => sum + each, 0);
   return finishKernel(
     parts.map(({ result }) => result),
     { kind: 'blocks', count: Math.min(blocks, Math.ceil(units / (threads / 32))), block: threads },
@@ -48,7 +47,7 @@ export function planFewRows(
       startLoads(writing);
       const source =
         'operation' in left ? writeNorm({ text, ...work, find, rows, threads }, left) : text.pointer(left);
-      text.block(`while (unit < ${writing.units})`, () => {
+      text.block(`while (unit < ${units})`, () => {
         addUp(writing, source);
         storeParts(writing);
       });
