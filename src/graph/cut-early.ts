@@ -105,7 +105,7 @@ const rules: Readonly<Partial<Record<OperationName, Rule>>> = {
   rotate: (_, { axis }) => (axis === 1 ? [1, 0, 0] : undefined),
   attention: (tensor, { axis }) => {
     if (tensor.operation !== 'attention' || axis !== 1) return undefined;
-    const ofMask = tensor.inputs[1]!.shape.length === 4 ? 2 : 0;
+    const ofMask = tensor.inputs[1]!.shape.length - 2;
     const ofSegments = tensor.attributes.segments.flatMap((kind) =>
       kind === 'diagonal' ? [1, 1] : [undefined, undefined],
     );

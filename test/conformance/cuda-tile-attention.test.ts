@@ -32,9 +32,17 @@ interface Sizes {
   readonly keyValueHeads: number;
   readonly size: number;
   readonly lanes?: Dimension;
+  readonly ownMasks?: boolean;
 }
 
-function build({ segments, heads, keyValueHeads, size, lanes: own = 1 }: Sizes): NamedTensors {
+function build({
+  segments,
+  heads,
+  keyValueHeads,
+  size,
+  lanes: own = 1,
+  ownMasks = false,
+}: Sizes): NamedTensors {
   const keyHeads = multiplyDimensions(own, keyValueHeads);
   const shapes: Readonly<Record<string, readonly Dimension[]>> = {
     common: [stem, keyValueHeads, size],
@@ -47,7 +55,8 @@ function build({ segments, heads, keyValueHeads, size, lanes: own = 1 }: Sizes):
     values: input(`${kind}Values`, shapes[kind]!),
   }));
   const seen = sides.map(({ keys }) => keys.shape.at(-3)!).reduce(addDimensions);
-  const mask = input('mask', own === 1 ? [position, seen] : [own, 1, position, seen]);
+  const owners = own !== 1 ? [own, 1] : ownMasks ? [batch] : [];
+  const mask = input('mask', [...owners, position, seen]);
   const queries = input('queries', [batch, position, multiplyDimensions(own, heads), size]);
   const mixed = attention(queries, sides, mask, { heads, keyValueHeads, scale: 0.2 });
   // Lengths that stand in sums and products only would not be known.
@@ -88,6 +97,7 @@ describe.skipIf(findCompiler() === undefined)('attention on tensor cores', () =>
     { title: 'a past', segments: ['shared', 'own'], heads: 2, keyValueHeads: 2, size: 64 },
     { title: 'heads in groups', segments: ['shared', 'own'], heads: 6, keyValueHeads: 2, size: 32 },
     { title: 'lanes', segments: ['common', 'shared', 'own'], heads: 2, keyValueHeads: 1, size: 32, lanes },
+    { title: 'masks of sequences', segments: ['own'], heads: 2, keyValueHeads: 1, size: 32, ownMasks: true },
     { title: 'the largest heads', segments: ['shared', 'own'], heads: 1, keyValueHeads: 1, size: 128 },
   ] satisfies (Sizes & { title: string })[])('sees $title', async (sizes) => {
     await compare(build(sizes), true, [
@@ -97,8 +107,8 @@ describe.skipIf(findCompiler() === undefined)('attention on tensor cores', () =>
     ]);
   });
 
-  it('sees the same in many sequences', async () => {
-    const outputs = build({ segments: ['shared', 'own'], heads: 4, keyValueHeads: 2, size: 64 });
+  it.each([false, true])('sees the same in many sequences, masks of their own: %s', async (ownMasks) => {
+    const outputs = build({ segments: ['shared', 'own'], heads: 4, keyValueHeads: 2, size: 64, ownMasks });
     const sizes = [
       { batch: 3, position: 18, past: 33 },
       { batch: 2, position: 70, past: 131 },

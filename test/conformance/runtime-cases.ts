@@ -393,12 +393,15 @@ interface AttentionSizes {
   readonly segments: readonly SegmentKind[];
   readonly batch?: Dimension;
   readonly lanes?: Dimension;
+  /** Whether each sequence of the batch has a mask of its own. */
+  readonly ownMasks?: boolean;
   readonly heads?: number;
   readonly keyValueHeads?: number;
 }
 
 function attentionCase(name: string, options: AttentionSizes): RuntimeCase {
   const { segments, batch: b = batch, lanes, heads: count = 2, keyValueHeads = count } = options;
+  const owners = lanes !== undefined ? [lanes, 1] : options.ownMasks === true ? [b] : [];
   const size = 3;
   const head = multiplyDimensions(lanes ?? 1, keyValueHeads);
   const shapes: Readonly<Record<SegmentKind, readonly Dimension[]>> = {
@@ -418,7 +421,7 @@ function attentionCase(name: string, options: AttentionSizes): RuntimeCase {
       keys: input(`keys${index}`, shapes[kind]),
       values: input(`values${index}`, shapes[kind]),
     })),
-    input('mask', lanes === undefined ? rows : [lanes, 1, ...rows]),
+    input('mask', [...owners, ...rows]),
     { heads: count, keyValueHeads, scale: 0.6 },
   );
   // Lengths that stand in sums and products only would not be known.
@@ -468,6 +471,11 @@ const attentionCases: readonly RuntimeCase[] = [
   }),
   attentionCase('what one lane has in common with nobody', { segments: ['common', 'own'] }),
   attentionCase('a diagonal', { segments: ['shared', 'own', 'diagonal'] }),
+  attentionCase('masks of sequences', { segments: ['shared', 'own'], ownMasks: true }),
+  attentionCase('a mask of one sequence', { segments: ['own'], batch: 1, ownMasks: true }),
+  attentionCase('masks of sequences, diagonals and groups', {
+    ...{ segments: ['own', 'diagonal', 'diagonal'], ownMasks: true, heads: 4, keyValueHeads: 2 },
+  }),
   attentionCase('diagonals of one sequence', { segments: ['own', 'diagonal', 'diagonal'], batch: 1 }),
   attentionCase('diagonals and groups', {
     segments: ['shared', 'own', 'diagonal', 'diagonal'],

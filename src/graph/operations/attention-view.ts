@@ -4,7 +4,7 @@
  * lanes have keys in common, s is the lane and k the key-value head within it. Axes of length 1 are left out: every
  * reshaping saved is time saved at each token.
  */
-import type { Dimension } from '../dimension.js';
+import type { Dimension, Shape } from '../dimension.js';
 import { addDimensions, equalDimensions, multiplyDimensions } from '../dimension.js';
 import type { Tensor, TensorOf } from '../tensor.js';
 import { contract } from './contraction.js';
@@ -30,8 +30,13 @@ export interface SegmentView {
   readonly length: Dimension;
 }
 
+/** Who have a mask of their own: the sequences of a batch, lanes, or nobody. */
+export function ownersOfMask({ shape }: { readonly shape: Shape }): 'all' | 'batch' | 'lanes' {
+  return shape.length === 4 ? 'lanes' : shape.length === 3 ? 'batch' : 'all';
+}
+
 /** How many sequences run side by side. */
-export const lanesOf = (mask: Tensor): Dimension => (mask.shape.length === 4 ? mask.shape[0]! : 1);
+export const lanesOf = (mask: Tensor): Dimension => (ownersOfMask(mask) === 'lanes' ? mask.shape[0]! : 1);
 
 const listAxes = (names: string): string[] => names.split(' ').filter(Boolean);
 
@@ -92,16 +97,25 @@ export function weigh(node: TensorOf<'attention'>, { queries, queryAxes, segment
     return isDiagonal ? reshape(scores, [...scores.shape, 1]) : scores;
   };
   const seen = concatenate(segments.filter(({ isDiagonal }) => !isDiagonal).map(score), -1);
-  const masked = reshape(add(partLanes(seen, node), node.inputs[1]!), seen.shape);
+  const masked = reshape(add(partByMask(seen, node), spreadMask(node)), seen.shape);
   return softmax(concatenate([masked, ...segments.filter(({ isDiagonal }) => isDiagonal).map(score)], -1));
 }
 
-/** Scores as the mask is added to them: [b s k g t u] -> [b, lane, head, t, u] if it tells lanes apart. */
-export function partLanes(scores: Tensor, { inputs, attributes, shape }: TensorOf<'attention'>): Tensor {
+/** Scores as the mask is added to them: [b s k g t u] -> [b, lane, head, t, u] or [b, head, t, u] where it has owners. */
+export function partByMask(scores: Tensor, { inputs, attributes, shape }: TensorOf<'attention'>): Tensor {
   const mask = inputs[1]!;
-  if (mask.shape.length !== 4) return scores;
-  const batch = shape[0] === 1 ? [] : shape.slice(0, 1);
-  return reshape(scores, [...batch, lanesOf(mask), attributes.heads, ...scores.shape.slice(-2)]);
+  const owners = ownersOfMask(mask);
+  if (owners === 'all') return scores;
+  const batch = shape[0] === 1 && owners === 'lanes' ? [] : shape.slice(0, 1);
+  const lanes = owners === 'lanes' ? [lanesOf(mask)] : [];
+  return reshape(scores, [...batch, ...lanes, attributes.heads, ...scores.shape.slice(-2)]);
+}
+
+/** The mask as it is added to them: the same for all heads. */
+export function spreadMask({ inputs: [, mask] }: TensorOf<'attention'>): Tensor {
+  if (ownersOfMask(mask!) !== 'batch') return mask!;
+  const [batch, ...rows] = mask!.shape;
+  return reshape(mask!, [batch!, 1, ...rows]);
 }
 
 /** What weigh joined, by segment. */

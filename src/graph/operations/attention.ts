@@ -9,7 +9,7 @@
  *
  * The mask is added to the scores of all but diagonals, in the order of the segments; diagonals come last and are
  * always seen. Heads fall into groups that share a key-value head (Ainslie et al., 2305.13245), and into lanes of
- * sequences that run side by side, each with a mask of its own.
+ * sequences that run side by side. Lanes have masks of their own, and so may the sequences of a batch.
  */
 import type { Dimension } from '../dimension.js';
 import {
@@ -21,7 +21,15 @@ import {
 } from '../dimension.js';
 import type { Attention, GradientRules, SegmentKind, Tensor } from '../tensor.js';
 import { createTensor, refuse, requireDType } from '../tensor.js';
-import { lanesOf, partLanes, partWeights, viewAttention, weigh } from './attention-view.js';
+import {
+  lanesOf,
+  ownersOfMask,
+  partByMask,
+  partWeights,
+  spreadMask,
+  viewAttention,
+  weigh,
+} from './attention-view.js';
 import { contract } from './contraction.js';
 import { add, multiply, reduceTo, subtract } from './elementwise.js';
 import { sum } from './reductions.js';
@@ -37,7 +45,7 @@ export interface AttentionSegment {
 export function attention(
   queries: Tensor, // [batch, position, lane * head, size]
   segments: readonly AttentionSegment[],
-  mask: Tensor, // [position, seen], or [lane, 1, position, seen]
+  mask: Tensor, // [position, seen], [batch, position, seen], or [lane, 1, position, seen]
   { heads, keyValueHeads, scale }: Omit<Attention, 'segments'>,
 ): Tensor {
   const inputs = [queries, mask, ...segments.flatMap(({ keys, values }) => [keys, values])];
@@ -65,9 +73,10 @@ export function attention(
       refuse('attention', 'needs diagonals behind the others', []);
     seen = addDimensions(seen, length);
   });
-  const rows = [position!, seen];
-  if (seen === 0 || !equalShapes(mask.shape, mask.shape.length === 4 ? [lanes, 1, ...rows] : rows)) {
-    refuse('attention', `needs a mask of ${formatShape(rows)}`, [mask]);
+  const owners = { all: [], batch: [batch!], lanes: [lanes, 1] }[ownersOfMask(mask)];
+  const expected = [...owners, position!, seen];
+  if (seen === 0 || !equalShapes(mask.shape, expected)) {
+    refuse('attention', `needs a mask of ${formatShape(expected)}`, [mask]);
   }
   return createTensor(
     'attention',
@@ -94,7 +103,7 @@ export const attentionGradients: GradientRules<'attention'> = {
     const view = viewAttention(node);
     const { queries, queryAxes, mixedAxes, segments } = view;
     const { scale } = node.attributes;
-    const [, mask] = node.inputs;
+    const mask = spreadMask(node);
     const g = view.toMixed(outputGradient);
     const distribution = weigh(node, view);
     const byWeight = concatenate(
@@ -114,13 +123,14 @@ export const attentionGradients: GradientRules<'attention'> = {
         contract(scores[index]!, keys, `${scoreAxes}, ${axes} -> ${queryAxes}`, scale),
       )
       .reduce((left, right) => add(left, right));
-    const masked = slice(byScore, -1, 0, mask!.shape.at(-1));
+    const masked = partByMask(slice(byScore, -1, 0, mask.shape.at(-1)), node);
+    const byMask = reshape(reduceTo(masked, mask.shape), node.inputs[1]!.shape);
     const bySegments = segments.flatMap(({ axes, scoreAxes }, index) => {
       const [keys, values] = node.inputs.slice(2 + 2 * index);
       const byKeys = contract(scores[index]!, queries, `${scoreAxes}, ${queryAxes} -> ${axes}`, scale);
       const byValues = contract(weights[index]!, g, `${scoreAxes}, ${mixedAxes} -> ${axes}`);
       return [reshape(byKeys, keys!.shape), reshape(byValues, values!.shape)];
     });
-    return [reshape(byQueries, node.shape), reduceTo(partLanes(masked, node), mask!.shape), ...bySegments];
+    return [reshape(byQueries, node.shape), byMask, ...bySegments];
   },
 };

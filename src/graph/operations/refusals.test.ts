@@ -239,6 +239,11 @@ const refusals: readonly (readonly [string, () => unknown, string])[] = [
     'attention: needs a mask of [3, past + 3] (given float32 [3, past])',
   ],
   [
+    'attention with masks of another batch',
+    () => attention(floats(1, 3, 4, 8), [past], floats(2, 3, 'past'), heads),
+    'attention: needs a mask of [1, 3, past]',
+  ],
+  [
     'attention to nothing but itself',
     () => attention(floats(1, 3, 4, 8), [rows('diagonal', 1, 3, 2, 8)], floats(3, 0), heads),
     'attention: needs a mask of [3, 0]',

@@ -9,8 +9,8 @@
  * For very many rows products of whole matrices are faster, and gradients need the weights: there attention is spelled out.
  */
 import type { Tensor, TensorOf } from '../../graph/tensor.js';
-import { countElements, multiplyDimensions } from '../../graph/dimension.js';
-import { lanesOf } from '../../graph/operations/attention-view.js';
+import { countElements } from '../../graph/dimension.js';
+import { declareAttentionSizes, declareKeyHead, findMaskRow } from './attention-code.js';
 import type { FindOperand } from './element-code.js';
 import type { KernelPlan } from './kernel-plan.js';
 import { writeKernel } from './kernel-plan.js';
@@ -46,7 +46,7 @@ export function planAttention(
   const [queries, mask, ...sides] = tensor.inputs;
   const [batch, position, heads] = tensor.shape;
   const size = tensor.shape.at(-1) as number;
-  const { segments, scale, heads: headsOfLane, keyValueHeads } = tensor.attributes;
+  const { segments, scale, keyValueHeads } = tensor.attributes;
   const { rows: R, columns: chunk, ahead } = forms[form];
   const place = (side: Tensor): KernelOperand => find(rootOf(side))!;
   const [V, vector] = size % 4 === 0 ? [4, 'float4'] : [1, 'float'];
@@ -73,10 +73,7 @@ export function planAttention(
       text.line('float* const scores = (float*)powersOf;');
       text.line(`__shared__ float largest[${R}], total[${R}], shrink[${R}];`);
       text.line(`__shared__ ${vector} mixed[${threads}];`);
-      text.line(`const int rows = ${text.dimension(position!)};`);
-      text.line(`const int heads = ${text.dimension(heads!)};`);
-      text.line(`const int keyHeads = ${text.dimension(multiplyDimensions(lanesOf(mask!), keyValueHeads))};`);
-      text.line(`const int columns = ${text.dimension(mask!.shape.at(-1)!)};`);
+      declareAttentionSizes(text, tensor);
       text.line(`const int tiles = (rows + ${R - 1}) / ${R};`);
       text.line('const int warp = threadIdx.x / 32;');
       text.line('const int lane = threadIdx.x % 32;');
@@ -88,9 +85,7 @@ export function planAttention(
         text.line(`const int firstRow = (item / heads) % tiles * ${R};`);
         text.line('const int sequence = item / (heads * tiles);');
         text.line(`const int own = min(${R}, rows - firstRow);`);
-        text.line(`const int laneOf = head / ${headsOfLane};`);
-        text.line(`const int commonHead = (head % ${headsOfLane}) / ${headsOfLane / keyValueHeads};`);
-        text.line(`const int keyHead = laneOf * ${keyValueHeads} + commonHead;`);
+        declareKeyHead(text, tensor);
         text.line('__syncthreads();');
         text.block(`for (int i = threadIdx.x; i < ${R * size}; i += blockDim.x)`, () => {
           // Rows that are not there repeat the last one and are not stored.
@@ -135,7 +130,7 @@ export function planAttention(
             text.line('__syncthreads();');
             text.block(`if (warp < ${R})`, () => {
               text.line('const int row = firstRow + min(warp, own - 1);');
-              const maskRow = mask!.shape.length === 4 ? '(laneOf * rows + row)' : 'row';
+              const maskRow = findMaskRow(mask!, 'row');
               text.line('float top = -INFINITY;');
               text.block('for (int u = lane; u < length; u += 32)', () => {
                 const masked = text.load(

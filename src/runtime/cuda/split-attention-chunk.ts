@@ -1,5 +1,6 @@
 /** One chunk of columns in a block of split attention: scores, their softmax with what came before, and the mixture. */
 import type { Tensor, TensorOf } from '../../graph/tensor.js';
+import { findMaskRow } from './attention-code.js';
 import type { ElementCode } from './element-code.js';
 import type { KernelOperand, KernelText } from './kernel-text.js';
 
@@ -90,7 +91,7 @@ function writeScores(writing: SplitWriting): void {
         `for (int step = ${group / 2}; step > 0; step >>= 1) score[r] += __shfl_xor_sync(0xffffffffu, score[r], step);`,
       );
       text.line('const int row = min(r, rows - 1);');
-      const maskRow = mask!.shape.length === 4 ? '(laneOf * rows + row)' : 'row';
+      const maskRow = findMaskRow(mask!, 'row');
       const masked = text.load(place(mask!), `(long long)${maskRow} * columns + column`);
       text.line(`if (u < length && threadIdx.x % ${group} == 0) scores[r][u] = score[r] + ${masked};`);
     });

@@ -9,9 +9,9 @@
  * where they are computed element by element (rotated), are computed here, and stored for whoever else reads them.
  */
 import type { Dimension } from '../../graph/dimension.js';
-import { countElements, multiplyDimensions } from '../../graph/dimension.js';
-import { lanesOf } from '../../graph/operations/attention-view.js';
+import { countElements } from '../../graph/dimension.js';
 import type { TensorOf } from '../../graph/tensor.js';
+import { declareAttentionSizes, declareKeyHead } from './attention-code.js';
 import type { FindOperand } from './element-code.js';
 import { ElementCode } from './element-code.js';
 import type { KernelPlan } from './kernel-plan.js';
@@ -78,9 +78,6 @@ function createWriting(
 }
 
 function declare({ text, work, rows, size, groups }: SplitWriting): void {
-  const { heads: headsOfLane, keyValueHeads } = work.tensor.attributes;
-  const [batch, position, heads] = work.tensor.shape;
-  const [, mask] = work.tensor.inputs;
   text.line(`__shared__ float4 query[${rows}][${size / 4}];`);
   text.line(`__shared__ float scores[${rows}][${chunk}];`);
   text.line(`__shared__ float4 mixed[${groups}][${rows}][${size / 4}];`);
@@ -88,11 +85,8 @@ function declare({ text, work, rows, size, groups }: SplitWriting): void {
   text.line(`__shared__ float total[${rows}];`);
   text.line(`__shared__ float shrink[${rows}];`);
   text.line('__shared__ int isLast;');
-  text.line(`const int rows = ${text.dimension(position!)};`);
-  text.line(`const int heads = ${text.dimension(heads!)};`);
-  text.line(`const int keyHeads = ${text.dimension(multiplyDimensions(lanesOf(mask!), keyValueHeads))};`);
-  text.line(`const int columns = ${text.dimension(mask!.shape.at(-1)!)};`);
-  text.line(`const int items = ${text.dimension(batch!)} * heads;`);
+  declareAttentionSizes(text, work.tensor);
+  text.line(`const int items = ${text.dimension(work.tensor.shape[0]!)} * heads;`);
   text.line(`const int chunks = (columns + ${chunk - 1}) / ${chunk};`);
   text.line(
     `const int chunksOfPart = items > ${countedHeads} ? chunks : (chunks + ${mostParts - 1}) / ${mostParts};`,
@@ -105,9 +99,7 @@ function declare({ text, work, rows, size, groups }: SplitWriting): void {
   text.line(`const int end = min(columns, start + chunksOfPart * ${chunk});`);
   text.line('const int head = item % heads;');
   text.line('const int sequence = item / heads;');
-  text.line(`const int laneOf = head / ${headsOfLane};`);
-  text.line(`const int commonHead = (head % ${headsOfLane}) / ${headsOfLane / keyValueHeads};`);
-  text.line(`const int keyHead = laneOf * ${keyValueHeads} + commonHead;`);
+  declareKeyHead(text, work.tensor);
   text.line('const int warp = threadIdx.x / 32;');
   text.line('const int lane = threadIdx.x % 32;');
   text.line(`const int group = threadIdx.x / ${size / 4};`);

@@ -2,9 +2,8 @@
  * What kernels of attention on tensor cores have in common: a warp has a tile of 16 rows of a head, lane 4 g + t of it
  * rows g and g + 8, and one softmax goes over all columns while they go by.
  */
-import { multiplyDimensions } from '../../graph/dimension.js';
-import { lanesOf } from '../../graph/operations/attention-view.js';
 import type { Tensor, TensorOf } from '../../graph/tensor.js';
+import { declareAttentionSizes, declareKeyHead, findMaskRow } from './attention-code.js';
 import type { ElementCode } from './element-code.js';
 import type { KernelOperand, KernelText } from './kernel-text.js';
 
@@ -24,13 +23,7 @@ export interface TileWriting {
 }
 
 export function declareSizes({ text, tensor }: TileWriting): void {
-  const [, position, heads] = tensor.shape;
-  const [, mask] = tensor.inputs;
-  const { keyValueHeads } = tensor.attributes;
-  text.line(`const int rows = ${text.dimension(position!)};`);
-  text.line(`const int heads = ${text.dimension(heads!)};`);
-  text.line(`const int keyHeads = ${text.dimension(multiplyDimensions(lanesOf(mask!), keyValueHeads))};`);
-  text.line(`const int columns = ${text.dimension(mask!.shape.at(-1)!)};`);
+  declareAttentionSizes(text, tensor);
   text.line('const int warp = threadIdx.x / 32;');
   text.line('const int lane = threadIdx.x % 32;');
   text.line('const int g = lane / 4;');
@@ -38,20 +31,16 @@ export function declareSizes({ text, tensor }: TileWriting): void {
   text.line(`const int tiles = (rows + ${tileRows - 1}) / ${tileRows};`);
 }
 
-/** Of `tile` of `head`: its rows, what it sees, and what it has seen so far. */
+/** Of `tile` of `head` of `sequence`: its rows, what it sees, and what it has seen so far. */
 export function declareTile({ text, tensor, size }: TileWriting): void {
-  const { heads: headsOfLane, keyValueHeads } = tensor.attributes;
   const [, mask] = tensor.inputs;
   text.line(`const int row0 = ${tileRows} * tile + g;`);
   text.line('const int row1 = row0 + 8;');
-  text.line(`const int laneOf = head / ${headsOfLane};`);
-  text.line(`const int commonHead = (head % ${headsOfLane}) / ${headsOfLane / keyValueHeads};`);
-  text.line(`const int keyHead = laneOf * ${keyValueHeads} + commonHead;`);
+  declareKeyHead(text, tensor);
   for (const r of [0, 1]) {
     // Rows that are not there repeat the last one and are not stored.
     const read = `min(row${r}, rows - 1)`;
-    const row = mask!.shape.length === 4 ? `(laneOf * rows + ${read})` : read;
-    text.line(`const long long mask${r} = (long long)${row} * columns;`);
+    text.line(`const long long mask${r} = (long long)${findMaskRow(mask!, read)} * columns;`);
   }
   text.line('float top[2] = {-INFINITY, -INFINITY};');
   text.line('float powers[2] = {};');

@@ -1,4 +1,5 @@
 /** Attention one row and one head at a time: what is seen, its weights, and its values mixed. */
+import { ownersOfMask } from '../../graph/operations/attention-view.js';
 import type { TensorOf } from '../../graph/tensor.js';
 import type { DenseValue, Index } from './dense-value.js';
 import { fill, read } from './dense-value.js';
@@ -37,7 +38,8 @@ export function runAttention(
         for (let pair = 0; pair < size; pair++) {
           product += read(queries!, [batch, position, head, pair]) * read(keys, [...row, pair]);
         }
-        const place = mask!.shape.length === 4 ? [lane, 0, position, column] : [position, column];
+        const owner = { all: [], batch: [batch], lanes: [lane, 0] }[ownersOfMask(mask!)];
+        const place = [...owner, position, column];
         const added = kind === 'diagonal' ? 0 : read(mask!, place);
         column += 1;
         return { score: scale * product + added, values, row };
