@@ -18,7 +18,7 @@ import { readParameters } from '../src/train/parameters.js';
 import { defaultSettings, objectiveOf } from '../src/train/settings.js';
 import { readEarlierRun, takeAnswers } from '../src/train/taken-answers.js';
 import { Trainer } from '../src/train/trainer.js';
-import type { TextBatch } from '../src/train/training-graph.js';
+import type { TextBatch } from '../src/train/text-batch.js';
 import { prepareTexts } from '../src/train/training-texts.js';
 import { printTable } from './stopwatch.js';
 

@@ -15,7 +15,7 @@ import { adamDefaults } from '../src/train/adamw.js';
 import { readConversations } from '../src/train/conversations.js';
 import { defaultSettings, objectiveOf } from '../src/train/settings.js';
 import type { StepRecord, StepSettings } from '../test/support/training-steps.js';
-import { compareSteps, loadApprentice, recordSteps } from '../test/support/training-steps.js';
+import { compareSteps, loadApprentice, recordSteps, wholeRows } from '../test/support/training-steps.js';
 import { printTable } from './stopwatch.js';
 
 const threads = 2;
@@ -39,10 +39,11 @@ for (const name of bundledDrafters) {
   };
 }
 const torch = runTorch();
+const shape = [lengths.length, lengths[0]!] as const;
 const batch = {
   tokens: Int32Array.from(texts.tokens.flat()),
   weights: Float32Array.from(texts.weights.flat()),
-  shape: [lengths.length, lengths[0]!] as const,
+  ...{ shape, texts: wholeRows(shape) },
 };
 
 console.log(

@@ -20,12 +20,14 @@ import { readParameters } from '../src/train/parameters.js';
 import { defaultSettings, objectiveOf } from '../src/train/settings.js';
 import { Trainer } from '../src/train/trainer.js';
 import type { StepSettings } from '../test/support/training-steps.js';
+import { wholeRows } from '../test/support/training-steps.js';
 import { measurePeaks } from './peaks.js';
 import { median, printTable } from './stopwatch.js';
 
 const threads = 2;
 const turns = Number(process.argv[2] ?? 7);
-const [texts, length] = [8, 256];
+const shape = [8, 256] as const;
+const [texts, length] = shape;
 
 const { processor, architecture } = describeMachine();
 console.log(
@@ -87,7 +89,7 @@ async function step(trainer: Trainer, turn: number, rate: number): Promise<Step>
   const batch = {
     tokens: Int32Array.from(tokens.flat()),
     weights: new Float32Array(texts * length).fill(1),
-    shape: [texts, length] as const,
+    ...{ shape, texts: wholeRows(shape) },
   };
   const { loss } = await trainer.accumulate(batch, turn);
   await trainer.update(turn, rate);

@@ -68,7 +68,8 @@ const own: readonly (readonly [keyof HardeningSettings, string, string, (text: s
 
 /** Those of `train` that stay what they are there, and what is usual here where that differs. */
 const ofTraining: Readonly<Record<string, string | undefined>> = {
-  ...{ learningRate: String(hardeningRate), batchTokens: undefined, accumulation: undefined },
+  ...{ learningRate: String(hardeningRate), batchTokens: undefined, rows: undefined },
+  accumulation: undefined,
   ...{ warmup: 'a tenth of the updates of a round', rateFloor: undefined, weightDecay: undefined },
   ...{ clip: undefined, depth: undefined, answers: undefined },
   ...{ maxNewTokens: undefined, maxTokens: undefined },

@@ -48,6 +48,12 @@ const learning: readonly SettingFlag[] = [
     parse: count,
   },
   {
+    name: 'rows',
+    flags: '--rows <kind>',
+    text: 'of a batch: one text and padding in each, or several texts one behind the other',
+    choices: ['padded', 'packed'],
+  },
+  {
     name: 'accumulation',
     flags: '--accumulation <count>',
     text: 'batches whose gradients make one update',

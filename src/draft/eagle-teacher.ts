@@ -60,7 +60,7 @@ function cutRows(rows: KeyValueRows, count: number): KeyValueRows {
 /** Angles of positions t + level, and the mask of the true rows, for the rows that this level has. */
 function cutContext({ cosine, sine, mask }: AttentionContext, level: number, cut: number): AttentionContext {
   const shift = (x: Tensor): Tensor => slice(x, 0, level, subtractDimensions(x.shape[0]!, cut - level));
-  const rows = subtractDimensions(mask.shape[0]!, cut);
-  const columns = subtractDimensions(mask.shape[1]!, cut);
-  return { cosine: shift(cosine), sine: shift(sine), mask: slice(slice(mask, 0, 0, rows), 1, 0, columns) };
+  const rows = subtractDimensions(mask.shape.at(-2)!, cut);
+  const columns = subtractDimensions(mask.shape.at(-1)!, cut);
+  return { cosine: shift(cosine), sine: shift(sine), mask: slice(slice(mask, -2, 0, rows), -1, 0, columns) };
 }

@@ -33,7 +33,8 @@ export type LayerSizes = Pick<
 export interface AttentionContext {
   readonly cosine: Tensor; // [position, headSize / 2]
   readonly sine: Tensor; // [position, headSize / 2]
-  readonly mask: Tensor; // [position, past + position] or [position, position] without a past; added to the scores
+  /** Added to the scores. [position, past + position], without a past [position, position]; [batch, ...] where each has its own. */
+  readonly mask: Tensor;
   /**
    * Several sequences at once, each with a past of its own: positions are rows of all of them side by side (row r of
    * lane s at r * lanes + s), the past has lanes * keyValueHead heads, the mask is [lanes, 1, row, past + row].

@@ -1,27 +1,23 @@
 /**
- * Batches of examples of like length, each found by its number alone, so that a run that goes on needs no memory of what
- * it has seen.
+ * Batches of examples, each found by its number alone, so that a run that goes on needs no memory of what it has seen.
  *
- * Lengths are rounded up, examples sorted by that from long to short, and the list is cut into groups, each of as many
- * as fit a batch at the length of its first. The cuts follow from the lengths alone: every epoch has the same number of
- * batches, of the same shapes, and a program sees few of them. Who stands where among examples of one rounded length,
- * and the order of the groups, are drawn anew in every epoch.
+ * Which lengths meet in a row and in a batch follows from the lengths (row-layout.ts): every epoch has the same number of
+ * batches, of the same shapes, and a program sees few of them. Who stands where among examples of one length (a rounded
+ * one where rows are padded), which rows meet where all are of one length, and the order of the batches are drawn anew in
+ * every epoch.
  */
 import { MistletoeError } from '../core/errors.js';
+import type { Random } from '../core/random.js';
 import { createRandom } from '../core/random.js';
 import type { Example } from './examples.js';
 import { compareIds, refuseRepeated } from './examples.js';
+import type { Shelf } from './row-layout.js';
+import { packTexts, padTexts, roundUp } from './row-layout.js';
+import type { TextBatch, TextPlace } from './text-batch.js';
 
-export interface Batch {
-  /** Padded at the ends of rows, by zeros. [batch, position] */
-  readonly tokens: Int32Array;
-  /** 1 where a token is learnt, 0 in prompts and padding. [batch, position] */
-  readonly weights: Float32Array;
-  readonly shape: readonly [number, number];
+export interface Batch extends TextBatch {
   /** From 0. */
   readonly epoch: number;
-  /** One for each row. */
-  readonly exampleIds: readonly string[];
 }
 
 export interface BatchPlan {
@@ -37,13 +33,15 @@ export interface BatchPlan {
 export interface BatchOptions {
   /** Positions of a batch, padding included. */
   readonly batchTokens: number;
+  /** Whether a row has one example, or as many as fit it. */
+  readonly rows: 'padded' | 'packed';
   readonly seed: number;
 }
 
-/** Lengths are multiples of this. */
-const lengthStep = 16;
-
-export function planBatches(examples: readonly Example[], { batchTokens, seed }: BatchOptions): BatchPlan {
+export function planBatches(
+  examples: readonly Example[],
+  { batchTokens, rows, seed }: BatchOptions,
+): BatchPlan {
   refuseRepeated(examples);
   if (examples.length === 0) {
     throw new MistletoeError('usage', 'There is no example to make batches of.', {
@@ -53,38 +51,40 @@ export function planBatches(examples: readonly Example[], { batchTokens, seed }:
   if (!(batchTokens >= 1))
     throw new MistletoeError('usage', `A batch may have ${batchTokens} tokens; 1 or more was expected.`);
   const sorted = [...examples].sort((left, right) => compareIds(left.id, right.id));
-  const classes = classByLength(sorted);
-  const groups = cutGroups(classes, batchTokens);
-  const positions = groups.reduce((total, { count, length }) => total + count * length, 0);
-  const filled = sorted.reduce((total, { tokens }) => total + tokens.length, 0);
+  const isPacked = rows === 'packed';
+  const classes = classByLength(sorted, isPacked ? (length) => length : roundUp);
+  const lengths = classes.flatMap(({ length, members }) => members.map(() => length));
+  const shelves = (isPacked ? packTexts : padTexts)(lengths, batchTokens);
+  const batchCount = (shelf: Shelf): number => Math.ceil(shelf.rows.length / shelf.rowsOfBatch);
+  const total = (count: (shelf: Shelf) => number): number =>
+    shelves.reduce((sum, shelf) => sum + count(shelf), 0);
+  const batchesPerEpoch = total(batchCount);
+  const positions = total((shelf) => shelf.rows.length * shelf.length);
+  const filled = sorted.reduce((sum, { tokens }) => sum + tokens.length, 0);
 
   let epochInUse = -1;
   let order: readonly Example[] = [];
-  let places: readonly Group[] = [];
+  let batches: readonly Shelf[] = [];
   const enter = (epoch: number): void => {
     if (epoch === epochInUse) return;
     const random = createRandom(seed, 'batches', String(epoch));
-    const shuffled = classes.map(({ members }) => {
-      const own = [...members];
-      random.shuffle(own);
-      return own;
-    });
-    const shuffledGroups = [...groups];
-    random.shuffle(shuffledGroups);
-    [epochInUse, order, places] = [epoch, shuffled.flat(), shuffledGroups];
+    const shuffled = classes.flatMap(({ members }) => shuffle(members, random));
+    const cut = shelves.flatMap((shelf) => cutBatches(shelf, random));
+    [epochInUse, order, batches] = [epoch, shuffled, shuffle(cut, random)];
   };
 
   return {
-    batchesPerEpoch: groups.length,
+    batchesPerEpoch,
     paddingShare: 1 - filled / positions,
-    oversizedCount: groups.filter(({ length }) => length > batchTokens).length,
+    oversizedCount: total((shelf) => (shelf.length > batchTokens ? batchCount(shelf) : 0)),
     batchAt(step) {
       if (!Number.isSafeInteger(step) || step < 0)
         throw new MistletoeError('usage', `There is no batch of step ${step}; 0 or more was expected.`);
-      const epoch = Math.floor(step / groups.length);
+      const epoch = Math.floor(step / batchesPerEpoch);
       enter(epoch);
-      const { start, count, length } = places[step % groups.length]!;
-      return fillBatch(order.slice(start, start + count), length, epoch);
+      const batch = batches[step % batchesPerEpoch]!;
+      const filled = batch.rows.map((row) => row.map((place) => order[place]!));
+      return { ...fillBatch(filled, batch.length), epoch };
     },
   };
 }
@@ -94,11 +94,14 @@ interface LengthClass {
   readonly members: Example[];
 }
 
-/** Examples by their rounded length, the longest first. */
-function classByLength(examples: readonly Example[]): readonly LengthClass[] {
+/** Examples by what counts as their length, the longest first. */
+function classByLength(
+  examples: readonly Example[],
+  lengthOf: (length: number) => number,
+): readonly LengthClass[] {
   const classes = new Map<number, LengthClass>();
   for (const example of examples) {
-    const length = Math.ceil(example.tokens.length / lengthStep) * lengthStep;
+    const length = lengthOf(example.tokens.length);
     const found = classes.get(length);
     if (found === undefined) classes.set(length, { length, members: [example] });
     else found.members.push(example);
@@ -106,30 +109,35 @@ function classByLength(examples: readonly Example[]): readonly LengthClass[] {
   return [...classes.values()].sort((left, right) => right.length - left.length);
 }
 
-/** Places in the list of all examples, longest first, with the length that all of them are padded to. */
-interface Group {
-  readonly start: number;
-  readonly count: number;
-  readonly length: number;
+/** Shelves of one batch each. */
+function cutBatches(shelf: Shelf, random: Random): readonly Shelf[] {
+  const { rows, rowsOfBatch } = shelf;
+  if (rows.length === rowsOfBatch) return [shelf];
+  const shuffled = shuffle(rows, random);
+  return Array.from({ length: Math.ceil(rows.length / rowsOfBatch) }, (_, batch) => ({
+    ...shelf,
+    rows: shuffled.slice(batch * rowsOfBatch, (batch + 1) * rowsOfBatch),
+  }));
 }
 
-function cutGroups(classes: readonly LengthClass[], batchTokens: number): readonly Group[] {
-  const lengths = classes.flatMap(({ length, members }) => members.map(() => length));
-  const groups: Group[] = [];
-  for (let start = 0; start < lengths.length; start += groups.at(-1)!.count) {
-    const length = lengths[start]!;
-    const count = Math.min(Math.max(1, Math.floor(batchTokens / length)), lengths.length - start);
-    groups.push({ start, count, length });
-  }
-  return groups;
+function shuffle<T>(items: readonly T[], random: Random): readonly T[] {
+  const shuffled = [...items];
+  random.shuffle(shuffled);
+  return shuffled;
 }
 
-function fillBatch(rows: readonly Example[], length: number, epoch: number): Batch {
+function fillBatch(rows: readonly (readonly Example[])[], length: number): TextBatch {
   const tokens = new Int32Array(rows.length * length);
   const weights = new Float32Array(rows.length * length);
-  rows.forEach((example, row) => {
-    tokens.set(example.tokens, row * length);
-    weights.set(example.isLearnt, row * length);
+  const texts: TextPlace[] = [];
+  rows.forEach((examples, row) => {
+    let start = 0;
+    for (const example of examples) {
+      tokens.set(example.tokens, row * length + start);
+      weights.set(example.isLearnt, row * length + start);
+      texts.push({ id: example.id, row, start, length: example.tokens.length });
+      start += example.tokens.length;
+    }
   });
-  return { tokens, weights, shape: [rows.length, length], epoch, exampleIds: rows.map(({ id }) => id) };
+  return { tokens, weights, shape: [rows.length, length], texts };
 }

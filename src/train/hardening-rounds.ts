@@ -164,7 +164,7 @@ async function train(
   const trained = await trainDrafter({
     ...{ target, start: drafter, folder: place, cache, signal, validation: texts.validation },
     settings: { ...training, seed },
-    plan: planBatches(mixed, { batchTokens: training.batchTokens, seed }),
+    plan: planBatches(mixed, { ...training, seed }),
     onStart: ({ update }) => events.onPhase?.(at, 'train', update, training.steps),
     onLine: (line) => events.onLine?.(at, line),
   }).catch((cause: unknown) => {

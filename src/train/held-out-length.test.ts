@@ -1,4 +1,5 @@
 import { expect, it } from 'vitest';
+import type { TextBatch } from './text-batch.js';
 import { addLengths, meanLength, walkAnswers } from './held-out-length.js';
 
 const tokens = Int32Array.of(1, 2, 10, 11, 12, 13, 14, 0);
@@ -14,7 +15,9 @@ function draft(levels: number, wrong: readonly (readonly [level: number, token: 
   );
 }
 
-const walk = (choices: readonly Int32Array[]) => walkAnswers({ tokens, weights, shape: [1, 8] }, choices);
+const texts = [{ id: 'one', row: 0, start: 0, length: 7 }];
+const walk = (choices: readonly Int32Array[]) =>
+  walkAnswers({ tokens, weights, shape: [1, 8], texts }, choices);
 
 it('takes whole drafts where all of them are right', () => {
   // Behind 10 the draft 11 12 is taken and 13 is the target's own; behind 13 only 14 is left.
@@ -30,6 +33,22 @@ it('ends a step at the first wrong level, and goes on behind what the target say
 it('is plain decoding where no draft is right', () => {
   const wrong = draft(2, []).map((level) => level.map(() => -1));
   expect(walk(wrong)).toEqual({ steps: 4, accepted: 0, reached: [0, 0] });
+});
+
+it('walks texts of one row each by itself', () => {
+  const text = [1, 2, 10, 11, 12, 13, 14];
+  const twice = Int32Array.of(...text, ...text, 0);
+  const batch: TextBatch = {
+    ...{ tokens: twice, weights: Float32Array.from(twice, (token) => +(token >= 10)), shape: [1, 15] },
+    texts: [0, 7].map((start) => ({ id: `${start}`, row: 0, start, length: 7 })),
+  };
+  const right = [0, 1].map((level) => twice.slice(2 + level));
+  expect(walkAnswers(batch, right)).toEqual({ steps: 4, accepted: 6, reached: [4, 2] });
+  // What is drafted across the border is never looked at.
+  const broken = right.map((level, depth) =>
+    level.map((token, row) => (row < 7 && row + 2 + depth >= 7 ? -1 : token)),
+  );
+  expect(walkAnswers(batch, broken)).toEqual({ steps: 4, accepted: 6, reached: [4, 2] });
 });
 
 it('adds up', () => {

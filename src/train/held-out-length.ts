@@ -4,7 +4,7 @@
  * a position is what the graph drafts there. Walking an answer by these drafts is therefore what greedy decoding with a
  * chain would do, step for step. Behind answers that were drawn or given it is an estimate.
  */
-import type { TextBatch } from './training-graph.js';
+import type { TextBatch } from './text-batch.js';
 
 export interface HeldOutLength {
   readonly steps: number;
@@ -27,21 +27,20 @@ export function addLengths(left: HeldOutLength, right: HeldOutLength): HeldOutLe
 
 /** `choices`: [level] the most likely draft at each row, as tokens of the target. [batch, position - 2 - level] */
 export function walkAnswers(
-  { tokens, weights, shape }: TextBatch,
+  { tokens, weights, shape: [, length], texts }: TextBatch,
   choices: readonly Int32Array[],
 ): HeldOutLength {
-  const [count, length] = shape;
   const reached = choices.map(() => 0);
   let [steps, accepted] = [0, 0];
-  for (let text = 0; text < count; text++) {
-    const start = text * length;
-    for (const { first, end } of listAnswers(weights.subarray(start, start + length))) {
+  for (const { row, start, length: own } of texts) {
+    const beginning = row * length + start;
+    for (const { first, end } of listAnswers(weights.subarray(beginning, beginning + own))) {
       // The first token is the prefill's. The draft behind the token at `root` stands in the row before it.
       for (let root = Math.max(first, 1); root < end - 1;) {
         let kept = 0;
         const isHit = (level: number): boolean => {
           const width = length - 2 - level;
-          return choices[level]![text * width + root - 1] === tokens[start + root + 1 + level];
+          return choices[level]![row * width + start + root - 1] === tokens[beginning + root + 1 + level];
         };
         while (kept < choices.length && root + 1 + kept < end && isHit(kept)) reached[kept++]! += 1;
         steps += 1;

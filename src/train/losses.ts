@@ -1,6 +1,7 @@
 /**
  * What a drafter is trained for: that its distribution of each drafted token is the target's. Level d, row t of a draft
  * along the text is about token t + 2 + d; the target's own distribution of that token stands at its position t + 1 + d.
+ * Where another text begins before that token, the draft counts for nothing.
  *
  *   soft    cross-entropy to the target's distribution (EAGLE, EAGLE-3, Hydra++, draft models)
  *   tokens  cross-entropy to the token itself (Medusa-1, arXiv 2401.10774)
@@ -28,8 +29,9 @@ import { dropFirst, dropLast } from '../draft/positions.js';
 import { projectToVocabulary } from '../model/decoder.js';
 import type { NamedValues } from '../runtime/program.js';
 import { float32, int32 } from '../runtime/program.js';
-import type { Pair, TextBatch } from './training-graph.js';
-import { batch, draftAlong, featuresInput, row, weightsInput } from './training-graph.js';
+import type { TextBatch } from './text-batch.js';
+import type { Pair } from './training-graph.js';
+import { batch, draftAlong, featuresInput, positionsInput, row, weightsInput } from './training-graph.js';
 
 export interface Objective {
   /** Levels of a draft that are trained. */
@@ -57,14 +59,16 @@ export function buildLoss(pair: Pair, objective: Objective): LossGraph {
   const truth = featuresInput(pair.target);
   const read = noise > 0 ? add(truth, input('noise', truth.shape)) : truth;
   const drafted = draftAlong(pair, depth, read);
-  const weights = weightsInput();
+  const [weights, positions] = [weightsInput(), positionsInput()];
+  const weightsOf = (level: number): Tensor =>
+    dropFirst(select(greater(positions, level + 1), weights, 0), level + 2);
   // Cut before they are projected: scores are far larger. No draft is about the token of the first row or of the last.
   const judging = dropLast(dropFirst(truth, 1), 1);
   const teacher = labels === 'soft' ? describeTeacher(pair, judging) : undefined;
   const levels = drafted.logits.map((logits, level) => {
     // The last row is about the token behind the text.
     const scores = logSoftmax(dropLast(logits, 1));
-    const own = dropFirst(weights, level + 2);
+    const own = weightsOf(level);
     if (teacher === undefined) {
       const picked = pick(scores, dropFirst(input('labels', [batch, row], 'int32'), level + 2));
       const counted = dropFirst(input('labelWeights', [batch, row]), level + 2);
@@ -80,7 +84,7 @@ export function buildLoss(pair: Pair, objective: Objective): LossGraph {
     .reduce((left, right) => add(left, right));
   if (featureWeight > 0 && drafted.features !== undefined) {
     const apart = smoothDistance(dropLast(drafted.features, 1), judging);
-    loss = add(loss, multiply(total(multiply(apart, dropFirst(weights, 2))), featureWeight));
+    loss = add(loss, multiply(total(multiply(apart, weightsOf(0))), featureWeight));
   }
   return { loss, levels };
 }

@@ -14,6 +14,8 @@ export const settingsSchema = z.strictObject({
   steps: count,
   /** Tokens of a batch, padding among them. */
   batchTokens: count,
+  /** Whether a row of a batch has one text and padding behind it, or as many texts as fit it. */
+  rows: z.enum(['padded', 'packed']),
   /** Batches whose gradients make one update. */
   accumulation: count,
   /** The learning rate's peak, the steps until it is reached, and what is left of it at the end. */
@@ -60,7 +62,15 @@ export const settingsSchema = z.strictObject({
 export type TrainSettings = z.infer<typeof settingsSchema>;
 
 const common = {
-  ...{ steps: 2000, batchTokens: 2048, accumulation: 1, rate: 1e-3, warmupSteps: 100, rateFloor: 0.05 },
+  ...{
+    steps: 2000,
+    batchTokens: 2048,
+    rows: 'padded',
+    accumulation: 1,
+    rate: 1e-3,
+    warmupSteps: 100,
+    rateFloor: 0.05,
+  },
   ...{ weightDecay: adamDefaults.weightDecay, clip: adamDefaults.clip },
   ...{ depth: 1, labels: 'soft', decay: 1, featureWeight: 0, labelWeight: 1, noise: 0 },
   ...{ learn: 'answers', freeze: 'none' },

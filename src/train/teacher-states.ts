@@ -1,7 +1,7 @@
 /**
  * What the frozen target says about a batch of texts: its features, and the taps that a drafter reads. With a store, each
- * text's states are computed once and read from the disk in later epochs; rows of padding are zeros then, which no row
- * of a text sees.
+ * text's states are computed once and read from the disk in later epochs; rows that hold no text are zeros then, which
+ * no row of a text sees.
  */
 import { concatenate } from '../graph/operations/shaping.js';
 import type { Tensor } from '../graph/tensor.js';
@@ -9,7 +9,8 @@ import { embedTokens, runDecoder } from '../model/decoder.js';
 import type { MixedValues, Program } from '../runtime/program.js';
 import { bufferOf, float32, int32 } from '../runtime/program.js';
 import type { StateStore } from './state-store.js';
-import type { Pair, TextBatch } from './training-graph.js';
+import type { TextBatch, TextPlace } from './text-batch.js';
+import type { Pair } from './training-graph.js';
 import { contextInputs, declareContext, tokensInput } from './training-graph.js';
 
 export class TeacherStates {
@@ -35,18 +36,16 @@ export class TeacherStates {
 
   /** features [batch, row, hidden] and taps [batch, row, taps * hidden] */
   async read(batch: TextBatch): Promise<MixedValues> {
-    const { exampleIds } = batch;
-    if (this.store === undefined || exampleIds === undefined) return this.compute(batch);
-    return this.readKept(this.store, batch, exampleIds);
+    return this.store === undefined ? this.compute(batch) : this.readKept(this.store, batch);
   }
 
   /** They stay with the runtime. */
-  private async compute({ tokens, shape }: TextBatch): Promise<MixedValues> {
+  private async compute(batch: TextBatch): Promise<MixedValues> {
     const { target, drafter } = this.pair;
     const { slidingWindow } = target.configuration;
     const inputs = {
-      tokens: int32(tokens, shape),
-      ...contextInputs('', target.rotary, shape[1], slidingWindow),
+      tokens: int32(batch.tokens, batch.shape),
+      ...contextInputs('', target.rotary, batch, slidingWindow),
     };
     return this.program.run(inputs, {
       features: 'runtime',
@@ -54,30 +53,31 @@ export class TeacherStates {
     });
   }
 
-  private async readKept(store: StateStore, batch: TextBatch, ids: readonly string[]): Promise<MixedValues> {
+  private async readKept(store: StateStore, batch: TextBatch): Promise<MixedValues> {
     const { target, drafter } = this.pair;
     const { hiddenSize } = target.configuration;
-    const [count, length] = batch.shape;
+    const { texts, shape } = batch;
+    const [count, length] = shape;
     const widths = { features: hiddenSize, taps: drafter.taps.length * hiddenSize };
     const parts = (Object.keys(widths) as (keyof typeof widths)[]).filter((part) => widths[part] > 0);
-    const isThere = ids.every((id) => parts.every((part) => store.has(`${part} ${id}`)));
+    const isThere = texts.every(({ id }) => parts.every((part) => store.has(`${part} ${id}`)));
     const computed = isThere ? undefined : await this.compute(batch);
     const states: Record<string, ReturnType<typeof float32>> = {};
     for (const part of parts) {
       const width = widths[part];
       const all = new Float32Array(count * length * width);
       const fresh = computed === undefined ? undefined : await bufferOf(computed, part).read();
-      for (let text = 0; text < count; text++) {
-        const key = `${part} ${ids[text]!}`;
+      for (const text of texts) {
+        const key = `${part} ${text.id}`;
         const rows = countRows(batch, text);
-        const start = text * length * width;
+        const start = (text.row * length + text.start) * width;
         const kept =
           store.get(key)?.states ??
           (fresh === undefined
             ? undefined
             : store.put(key, fresh.slice(start, start + rows * width), [rows, width]));
         // An entry that was damaged is found out only now.
-        if (kept === undefined) return this.readKept(store, batch, ids);
+        if (kept === undefined) return this.readKept(store, batch);
         all.set(kept, start);
       }
       states[part] = float32(all, [count, length, width]);
@@ -95,7 +95,8 @@ export function freeStates(states: MixedValues): void {
   for (const value of Object.values(states)) if ('buffer' in value) value.buffer.free();
 }
 
-/** Up to the last learnt token: what follows is padding, or read by nobody. */
-function countRows({ weights, shape: [, length] }: TextBatch, text: number): number {
-  return weights.subarray(text * length, (text + 1) * length).lastIndexOf(1) + 1;
+/** Up to the last learnt token: what follows is read by nobody. */
+function countRows({ weights, shape: [, width] }: TextBatch, { row, start, length }: TextPlace): number {
+  const first = row * width + start;
+  return weights.subarray(first, first + length).lastIndexOf(1) + 1;
 }

@@ -12,7 +12,7 @@ import type { TrainSettings } from './settings.js';
 import { objectiveOf } from './settings.js';
 import { StateStore } from './state-store.js';
 import { Trainer } from './trainer.js';
-import type { TextBatch } from './training-graph.js';
+import type { TextBatch } from './text-batch.js';
 import type { LogLine } from './training-log.js';
 import { TrainingLog } from './training-log.js';
 import type { TrainingEnd } from './training-loop.js';

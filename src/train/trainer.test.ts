@@ -11,7 +11,7 @@ import type { Objective } from './losses.js';
 import { readParameters } from './parameters.js';
 import { StateStore } from './state-store.js';
 import { Trainer } from './trainer.js';
-import type { TextBatch } from './training-graph.js';
+import type { TextBatch } from './text-batch.js';
 
 const models = new TinyModels(tiny);
 const folder = makeTemporaryFolder();
@@ -35,9 +35,14 @@ const batchOf = (...texts: readonly (readonly [string, typeof one])[]): TextBatc
   tokens: Int32Array.from(texts.flatMap(([, { tokens }]) => [...tokens])),
   weights: Float32Array.from(texts.flatMap(([, { weights }]) => [...weights])),
   shape: [texts.length, length],
-  exampleIds: texts.map(([id]) => id),
+  texts: texts.map(([id], row) => ({ id, row, start: 0, length })),
 });
 const both = batchOf(['one', one], ['two', two]);
+/** One row for the two of them. */
+const packed: TextBatch = {
+  ...{ tokens: both.tokens, weights: both.weights, shape: [1, 2 * length] },
+  texts: both.texts.map((text) => ({ ...text, row: 0, start: text.row * length })),
+};
 
 describe('a trainer', () => {
   let pair: TinyPair;
@@ -96,14 +101,16 @@ describe('a trainer', () => {
     for (const limitBytes of [0, 1e6, 1e6]) {
       const store = StateStore.open(file, { limitBytes });
       const trainer = await create(store);
-      // Padding counts for nothing, so texts may stand in other company than when their states were kept.
+      // Padding counts for nothing and texts do not see each other: they may stand in other company than when their states
+      // were kept.
       losses.push((await trainer.accumulate(both, 0)).loss);
       losses.push((await trainer.accumulate(batchOf(['two', two], ['one', one]), 0)).loss);
+      losses.push((await trainer.accumulate(packed, 0)).loss);
       await trainer.dispose();
       store.close();
     }
     for (const loss of losses) expect(loss).toBeCloseTo(losses[0]!, 3);
-    expect(losses[4]).toBe(losses[2]);
+    expect(losses[6]).toBe(losses[3]);
     rmSync(file);
   });
 });

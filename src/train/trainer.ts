@@ -19,7 +19,9 @@ import type { ParameterValues } from './parameter-buffers.js';
 import type { StateStore } from './state-store.js';
 import { freeStates, TeacherStates } from './teacher-states.js';
 import { tieWeights } from './tied-weights.js';
-import type { Pair, TextBatch } from './training-graph.js';
+import type { TextBatch } from './text-batch.js';
+import { positionsInTexts } from './text-batch.js';
+import type { Pair } from './training-graph.js';
 import { contextInputs } from './training-graph.js';
 
 export interface TrainerOptions {
@@ -157,12 +159,14 @@ export class Trainer {
     this.buffers.free();
   }
 
-  private batchInputs({ tokens, weights, shape }: TextBatch): MixedValues {
+  private batchInputs(batch: TextBatch): MixedValues {
+    const { tokens, weights, shape } = batch;
     const attention = this.pair.drafter.graph?.attention;
     return {
       tokens: int32(tokens, shape),
       weights: float32(weights, shape),
-      ...contextInputs('draft.', attention?.rotary, shape[1], attention?.window),
+      positions: float32(positionsInTexts(batch), shape),
+      ...contextInputs('draft.', attention?.rotary, batch, attention?.window),
     };
   }
 

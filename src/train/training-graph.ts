@@ -1,7 +1,7 @@
 /**
- * What one batch of training looks like as inputs of a graph. Rows are positions of texts, each text padded at its end:
- * attention is causal, so that no row of the text sees the padding, and no loss looks at it. The target is frozen, its
- * features and taps come in from teacher-states.ts.
+ * What one batch of training looks like as inputs of a graph: tokens of texts, what each counts and where in its text it
+ * stands, and a mask by which each text sees itself alone. The target is frozen, its features and taps come in from
+ * teacher-states.ts.
  */
 import { symbol } from '../graph/dimension.js';
 import { gatherRows } from '../graph/operations/indexing.js';
@@ -11,24 +11,15 @@ import { requireGraph } from '../draft/checks.js';
 import type { DraftedLogits, Drafter } from '../draft/drafter.js';
 import type { CausalModel } from '../model/causal-model.js';
 import type { AttentionContext } from '../model/decoder-layer.js';
-import { blocked } from '../model/attention-inputs.js';
 import type { RotaryTable } from '../model/rotary.js';
 import type { NamedValues, TensorValue } from '../runtime/program.js';
 import { float32 } from '../runtime/program.js';
+import type { TextBatch } from './text-batch.js';
+import { maskTexts } from './text-batch.js';
 
 export interface Pair {
   readonly target: CausalModel;
   readonly drafter: Drafter;
-}
-
-/** Texts of one batch, padded at their ends. */
-export interface TextBatch {
-  readonly tokens: Int32Array; // [batch, position]
-  /** 1 where a token is to be learnt, 0 in prompts and padding. */
-  readonly weights: Float32Array; // [batch, position]
-  readonly shape: readonly [number, number];
-  /** One for each text, by which its states are kept. */
-  readonly exampleIds?: readonly string[];
 }
 
 export const batch = symbol('batch');
@@ -38,6 +29,9 @@ export const row = symbol('row');
 export const tokensInput = (): Tensor => input('tokens', [batch, row], 'int32');
 
 export const weightsInput = (): Tensor => input('weights', [batch, row]);
+
+/** Of each token in its own text. */
+export const positionsInput = (): Tensor => input('positions', [batch, row]);
 
 export const featuresInput = ({ configuration }: CausalModel): Tensor =>
   input('features', [batch, row, configuration.hiddenSize]);
@@ -61,31 +55,23 @@ export function draftAlong({ target, drafter }: Pair, depth: number, features: T
 
 export function declareContext(prefix: string, headSize: number): AttentionContext {
   const angles = (name: string): Tensor => input(`${prefix}${name}`, [row, headSize / 2]);
-  return { cosine: angles('cosine'), sine: angles('sine'), mask: input('mask', [row, row]) };
+  return { cosine: angles('cosine'), sine: angles('sine'), mask: input('mask', [batch, row, row]) };
 }
 
 /** Values for what declareContext asks for. */
 export function contextInputs(
   prefix: string,
   rotary: RotaryTable | undefined,
-  length: number,
+  batch: TextBatch,
   window?: number,
 ): NamedValues {
-  const values: Record<string, TensorValue> = { mask: causalMask(length, window) };
+  const [count, length] = batch.shape;
+  const mask = float32(maskTexts(batch, window), [count, length, length]);
+  const values: Record<string, TensorValue> = { mask };
   if (rotary === undefined) return values;
   const { cosine, sine } = rotary.anglesAt(Int32Array.from({ length }, (_, position) => position));
   const shape = [length, cosine.length / length];
   values[`${prefix}cosine`] = float32(cosine, shape);
   values[`${prefix}sine`] = float32(sine, shape);
   return values;
-}
-
-function causalMask(length: number, window = Infinity): TensorValue {
-  const mask = new Float32Array(length * length);
-  for (let position = 0; position < length; position++) {
-    const start = position * length;
-    mask.fill(blocked, start + position + 1, start + length);
-    if (position >= window) mask.fill(blocked, start, start + position - window + 1);
-  }
-  return float32(mask, [length, length]);
 }

@@ -6,7 +6,8 @@ import { addLengths, meanLength, walkAnswers } from './held-out-length.js';
 import { learningRate } from './learning-rate.js';
 import type { TrainSettings } from './settings.js';
 import type { Trainer } from './trainer.js';
-import type { Pair, TextBatch } from './training-graph.js';
+import type { TextBatch } from './text-batch.js';
+import type { Pair } from './training-graph.js';
 import type { LogLine } from './training-log.js';
 import type { TrainingProgress } from './training-state.js';
 
@@ -68,14 +69,14 @@ export async function trainSteps(work: TrainingWork, start: TrainingProgress): P
       const step = update * accumulation + part;
       const batch = plan.batchAt(step);
       const own = await trainer.accumulate(batch, step);
-      if (!Number.isFinite(own.loss)) throw await brokenLoss(work, update, own.loss, batch.exampleIds);
+      if (!Number.isFinite(own.loss)) throw await brokenLoss(work, update, own.loss, batch);
       tokens += own.count;
       loss += own.loss;
       own.levels.forEach((value, level) => (levels[level]! += value));
     }
     const norm = await trainer.update(update, rate);
     if (!Number.isFinite(norm))
-      throw await brokenLoss(work, update, norm, plan.batchAt(update * accumulation).exampleIds);
+      throw await brokenLoss(work, update, norm, plan.batchAt(update * accumulation));
     update += 1;
     const perToken = (value: number): number => value / Math.max(1, tokens);
     work.onLine({
@@ -118,10 +119,13 @@ async function brokenLoss(
   work: TrainingWork,
   update: number,
   value: number,
-  exampleIds: readonly string[],
+  { texts }: TextBatch,
 ): Promise<MistletoeError> {
-  const shown = exampleIds.slice(0, 8).join(', ');
-  const more = exampleIds.length > 8 ? ` and ${exampleIds.length - 8} more` : '';
+  const shown = texts
+    .slice(0, 8)
+    .map(({ id }) => id)
+    .join(', ');
+  const more = texts.length > 8 ? ` and ${texts.length - 8} more` : '';
   const kept = await work.keepSaved();
   return new MistletoeError(
     'runtime',

@@ -118,7 +118,8 @@ export function listFacts(result: TrainingResult): readonly (readonly [string, s
 function describeBatches({ data, updates, settings }: TrainingResult): string {
   const { batchesPerEpoch, paddingShare } = data.batches;
   const epochs = (updates * settings.accumulation) / batchesPerEpoch;
-  return `${groupThousands(batchesPerEpoch)} of up to ${groupThousands(settings.batchTokens)} tokens, texts of like length together: ${percentText(paddingShare)} of them padding; ${fixed(epochs, 1)} times through`;
+  const how = { padded: 'texts of like length together', packed: 'several texts in a row' }[settings.rows];
+  return `${groupThousands(batchesPerEpoch)} of up to ${groupThousands(settings.batchTokens)} tokens, ${how}: ${percentText(paddingShare)} of them padding; ${fixed(epochs, 1)} times through`;
 }
 
 function describeVocabulary({

@@ -13,7 +13,7 @@ import { countTokens, createExamples, learnAll, splitExamples } from './examples
 import { refuseUnknownTokens } from './known-tokens.js';
 import type { TrainSettings } from './settings.js';
 import { answersFile } from './taken-answers.js';
-import type { TextBatch } from './training-graph.js';
+import type { TextBatch } from './text-batch.js';
 
 export interface TrainingTexts {
   readonly conversations: number;
@@ -41,7 +41,7 @@ export async function prepareTexts(
   settings: TrainSettings,
   { folder, signal, onAnswers }: TextsOptions,
 ): Promise<TrainingTexts | undefined> {
-  const { maxNewTokens, temperature, generate, seed, maxTokens, batchTokens } = settings;
+  const { maxNewTokens, temperature, generate, seed, maxTokens } = settings;
   const file = join(folder, answersFile);
   const answers = await answerConversations({
     ...{ target, conversations, maxNewTokens, generate, seed, signal },
@@ -57,14 +57,14 @@ export async function prepareTexts(
     ...{ conversations: conversations.length, cutConversations: answers.cutCount, training },
     trainingCounts: { ...counts, ...countTokens(learnt) },
     heldOutCounts: { ...countTokens(heldOut), cut: 0, withoutLearnt: 0 },
-    plan: planBatches(learnt, { batchTokens, seed }),
-    validation: listBatches(heldOut, batchTokens, seed),
+    plan: planBatches(learnt, settings),
+    validation: listBatches(heldOut, settings),
   };
 }
 
-function listBatches(examples: readonly Example[], batchTokens: number, seed: number): readonly TextBatch[] {
+function listBatches(examples: readonly Example[], settings: TrainSettings): readonly TextBatch[] {
   if (examples.length === 0) return [];
-  const plan = planBatches(examples, { batchTokens, seed });
+  const plan = planBatches(examples, settings);
   return Array.from({ length: plan.batchesPerEpoch }, (_, step) => plan.batchAt(step));
 }
 

@@ -9,8 +9,9 @@ import type { Objective } from '../../src/train/losses.js';
 import { allSlots, slotName } from '../../src/train/parameter-buffers.js';
 import { readParameters } from '../../src/train/parameters.js';
 import { Trainer } from '../../src/train/trainer.js';
-import type { TextBatch } from '../../src/train/training-graph.js';
+import type { TextBatch } from '../../src/train/text-batch.js';
 import { createEmulatedDevice, findCompiler } from '../support/emulated-device.js';
+import { wholeRows } from '../support/training-steps.js';
 import { tiny } from '../support/tiny-checkpoints.js';
 import type { DrafterVariant } from '../support/tiny-drafters.js';
 import { drafterVariants } from '../support/tiny-drafters.js';
@@ -22,13 +23,16 @@ if (!hasCompiler) console.log('No C++ compiler is here: training on CUDA is not 
 const batchOf = (name: string, count: number, length: number): TextBatch => ({
   tokens: Int32Array.from(randomTokens(name, count * length, tiny.vocabularySize)),
   weights: Float32Array.from({ length: count * length }, (_, index) => +(index % length >= 4)),
-  shape: [count, length],
+  ...{ shape: [count, length], texts: wholeRows([count, length]) },
 });
+const placeTexts = (...places: readonly (readonly [row: number, start: number, length: number])[]) =>
+  places.map(([row, start, length]) => ({ id: `${row} ${start}`, row, start, length }));
 // Of two shapes, and the first comes again: a run that is like one before it is replayed.
 const batches = [
   batchOf('one', 2, 12),
   batchOf('two', 3, 9),
-  batchOf('three', 2, 12),
+  // In its first row stand two texts.
+  { ...batchOf('three', 2, 12), texts: placeTexts([0, 0, 7], [0, 7, 5], [1, 0, 12]) },
   batchOf('four', 2, 12),
 ];
 const soft: Objective = { depth: 2, labels: 'soft', decay: 0.8, featureWeight: 0, labelWeight: 1, noise: 0 };

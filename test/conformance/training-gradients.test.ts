@@ -9,7 +9,7 @@ import type { Objective } from '../../src/train/losses.js';
 import { slotName } from '../../src/train/parameter-buffers.js';
 import { readParameters } from '../../src/train/parameters.js';
 import { Trainer } from '../../src/train/trainer.js';
-import type { TextBatch } from '../../src/train/training-graph.js';
+import type { TextBatch } from '../../src/train/text-batch.js';
 import { tiny } from '../support/tiny-checkpoints.js';
 import { drafterVariants } from '../support/tiny-drafters.js';
 import { randomTokens, TinyModels } from '../support/tiny-pair.js';
@@ -20,11 +20,15 @@ afterAll(() => models.dispose());
 const length = 14;
 const batch: TextBatch = {
   tokens: Int32Array.from(randomTokens('texts', 2 * length, tiny.vocabularySize)),
-  // The second text is shorter, and both begin with a prompt.
-  weights: Float32Array.from({ length: 2 * length }, (_, index) =>
-    index % length < 4 || (index >= length && index % length > 10) ? 0 : 1,
-  ),
+  // Each begins with a prompt.
+  weights: Float32Array.from({ length: 2 * length }, (_, index) => +(index % length >= 4)),
   shape: [2, length],
+  // The second is shorter, with another one behind it in its row.
+  texts: [
+    { id: 'one', row: 0, start: 0, length },
+    { id: 'two', row: 1, start: 0, length: 8 },
+    { id: 'three', row: 1, start: 8, length: 5 },
+  ],
 };
 
 const objectives: readonly Objective[] = [

@@ -107,6 +107,33 @@ describe('a fresh drafter', () => {
     expect((await command(resume)).code).toBe(0);
   });
 
+  it('learns as well from several texts in a row, with less padding', async () => {
+    const uneven = `${models.freshFolder()}.jsonl`;
+    const prompts = Array.from({ length: 24 }, (_, index) => 'abcdefghijkl'.slice(0, 2 + (index % 11)));
+    const lines = prompts.map((prompt, index) => JSON.stringify({ prompt, answer: 'hgfedcba'.repeat(1 + (index % 3)) })); // prettier-ignore
+    writeFileSync(uneven, lines.join('\n'));
+    const words = [
+      '--system',
+      'eagle3',
+      '--data',
+      uneven,
+      '--no-generate',
+      '--keep-states',
+      '1MB',
+      '--batch-tokens',
+      '256',
+    ];
+    const [padded, packed] = [await train(words), await train([...words, '--rows', 'packed'])];
+    expect([packed.code, packed.err]).toEqual([0, '']);
+    const [before, after] = [readResult(padded.folder), readResult(packed.folder)];
+    expect(after.data.batches.paddingShare).toBeLessThan(before.data.batches.paddingShare);
+    expect(after.lengths!.first).toEqual(before.lengths!.first);
+    const losses = lossesOf(after);
+    expect(mean(losses.slice(-3))).toBeLessThan(mean(losses.slice(0, 3)));
+    const report = readFileSync(join(packed.folder, 'report.md'), 'utf8');
+    expect(report).toContain('several texts in a row');
+  });
+
   it('learns from answers in the data where the target may not write', async () => {
     const answered = `${models.freshFolder()}.jsonl`;
     const line = (prompt: string): string => JSON.stringify({ prompt, answer: 'hgfedcba' });

@@ -26,7 +26,7 @@ afterAll(async () => {
   await models.dispose();
 });
 
-/** EAGLE, whose noise is drawn anew in every update. */
+/** EAGLE, whose noise is drawn anew in every update; rows with several texts, whose states are kept in the first epoch. */
 const startWords = (out: string): string[] => [
   ...['--target', models.targetFolder, '--system', 'eagle', '--data', data, '--out', out],
   ...['--steps', '12', '--batch-tokens', '96', '-n', '20', '--learning-rate', '0.01', '--temperature', '0.7'],
@@ -37,6 +37,10 @@ const startWords = (out: string): string[] => [
     '4',
     '--save-every',
     '3',
+    '--rows',
+    'packed',
+    '--keep-states',
+    '1MB',
     '--threads',
     '1',
     '--device',

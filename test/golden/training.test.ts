@@ -10,7 +10,7 @@ import { loadModel } from '../../src/model/causal-model.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import { referenceModels, referenceTarget } from '../support/model-folders.js';
 import type { StepRecord, StepSettings } from '../support/training-steps.js';
-import { compareSteps, loadApprentice, recordSteps } from '../support/training-steps.js';
+import { compareSteps, loadApprentice, recordSteps, wholeRows } from '../support/training-steps.js';
 
 interface GoldenTraining {
   readonly tokens: readonly (readonly number[])[]; // [text][position]
@@ -21,10 +21,17 @@ interface GoldenTraining {
 const golden = JSON.parse(
   readFileSync(resolve(import.meta.dirname, 'training.json'), 'utf8'),
 ) as GoldenTraining;
+const shape = [golden.tokens.length, golden.tokens[0]!.length] as const;
 const batch = {
   tokens: Int32Array.from(golden.tokens.flat()),
   weights: Float32Array.from(golden.weights.flat()),
-  shape: [golden.tokens.length, golden.tokens[0]!.length] as const,
+  ...{ shape, texts: wholeRows(shape) },
+};
+/** To PyTorch each text has a row. */
+const packed = {
+  ...batch,
+  ...{ shape: [1, shape[0] * shape[1]] as const },
+  texts: wholeRows(shape).map((text) => ({ ...text, row: 0, start: text.row * shape[1] })),
 };
 
 const runtime = createOnnxRuntime();
@@ -39,7 +46,11 @@ describe('training against PyTorch', () => {
     expect(Object.keys(golden.systems).sort()).toEqual(['eagle', 'eagle3', 'hydra', 'medusa', 'sps']);
   });
 
-  it.each(Object.entries(golden.systems))('%s', async (name, { settings, ...expected }) => {
+  const cases = Object.entries(golden.systems).flatMap(([name, expected]) => [
+    ...[[name, 'a text in each row', batch, expected] as const],
+    ...[[name, 'both texts in one row', packed, expected] as const],
+  ]);
+  it.each(cases)('%s, %s', async (name, _, batch, { settings, ...expected }) => {
     const apprentice = await loadApprentice(join(referenceModels, name), target);
     const places = Object.fromEntries(
       Object.entries(expected.tensors).map(([tensor, { entries }]) => [tensor, entries.map(([at]) => at)]),

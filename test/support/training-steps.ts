@@ -17,7 +17,7 @@ import type { ParameterSlot } from '../../src/train/parameter-buffers.js';
 import { slotName } from '../../src/train/parameter-buffers.js';
 import { readParameters } from '../../src/train/parameters.js';
 import { Trainer } from '../../src/train/trainer.js';
-import type { TextBatch } from '../../src/train/training-graph.js';
+import type { TextBatch, TextPlace } from '../../src/train/text-batch.js';
 
 export interface StepSettings {
   readonly objective: Objective;
@@ -40,6 +40,11 @@ export interface StepRecord {
   readonly norm: number;
   /** [published name] */
   readonly tensors: Readonly<Record<string, TensorSteps>>;
+}
+
+/** One text in each row, as long as the row. */
+export function wholeRows([count, length]: readonly [number, number]): readonly TextPlace[] {
+  return Array.from({ length: count }, (_, row) => ({ id: `row ${row}`, row, start: 0, length }));
 }
 
 /** What is trained, and what a check of it needs. */
