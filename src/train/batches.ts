@@ -83,8 +83,8 @@ export function planBatches(
       const epoch = Math.floor(step / batchesPerEpoch);
       enter(epoch);
       const batch = batches[step % batchesPerEpoch]!;
-      const filled = batch.rows.map((row) => row.map((place) => order[place]!));
-      return { ...fillBatch(filled, batch.length), epoch };
+      const own = batch.rows.map((row) => row.map((place) => order[place]!));
+      return { ...fillBatch(own, batch.length), epoch };
     },
   };
 }

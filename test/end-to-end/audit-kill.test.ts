@@ -1,19 +1,14 @@
 /** Audits in processes of their own that are killed again and again, and must end as if nothing had happened. */
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { createRandom } from '../../src/core/random.js';
+import type { Ended, Killing } from '../support/killed-runs.js';
+import { killAndResume, runProcess } from '../support/killed-runs.js';
 import { TinyAudits, tinySettings } from '../support/tiny-audit.js';
 import { transpileForTests } from '../support/transpiled-sources.js';
 
 const { folder: build, main } = transpileForTests('audit-kill');
 const audits = new TinyAudits();
-const wantedKills = 20;
-/** Progress events after which a process is killed, at most; a whole audit has about 80. */
-const mostEvents = 9;
 
 const prompts = join(build, 'prompts.txt');
 let drafters: readonly string[];
@@ -42,55 +37,23 @@ function startWords(out: string): string[] {
   ];
 }
 
-interface Killing {
-  readonly events: number;
-  readonly delayMs: number;
-}
-
-/** The exit code, or undefined where the process was killed. */
-async function audit(words: readonly string[], killing?: Killing): Promise<number | undefined> {
-  const { cacheFolder } = audits;
-  const child = spawn(
-    process.execPath,
-    [main, 'audit', ...words, '--progress', 'json', '--cache-dir', cacheFolder],
-    { stdio: ['ignore', 'ignore', 'pipe'] },
-  );
-  let heard = 0;
-  let errors = '';
-  createInterface({ input: child.stderr }).on('line', (line) => {
-    if (!line.startsWith('{')) errors += `${line}\n`;
-    if ((heard += 1) === killing?.events) setTimeout(() => child.kill('SIGKILL'), killing.delayMs);
-  });
-  const [code] = (await once(child, 'close')) as [number | null];
-  if (errors !== '') throw new Error(errors);
-  return code ?? undefined;
+function audit(words: readonly string[], killing?: Killing): Promise<Ended> {
+  return runProcess([main, 'audit', ...words, '--cache-dir', audits.cacheFolder], { killing });
 }
 
 describe('kill -9', () => {
-  it(`at ${wantedKills} random moments leaves no trace`, async () => {
+  it('at 20 random moments leaves no trace', async () => {
     const files = ['result.json', 'suffixes.jsonl', 'units.jsonl', 'steps.jsonl', 'config.json'];
     const readAll = (folder: string): string[] =>
       files.map((name) => readFileSync(join(folder, name), 'utf8'));
     const whole = audits.freshFolder();
-    expect(await audit(startWords(whole))).toBe(0);
+    expect(await audit(startWords(whole))).toEqual({ code: 0, errors: '' });
     const expected = readAll(whole);
-    const random = createRandom(7, 'kills');
-    let kills = 0;
-    while (kills < wantedKills) {
-      const folder = audits.freshFolder();
-      let words = startWords(folder);
-      for (;;) {
-        const moment = { events: 1 + random.nextInteger(mostEvents), delayMs: random.nextInteger(40) };
-        const killing = kills < wantedKills ? moment : undefined;
-        const code = await audit(words, killing);
-        if (code !== undefined) {
-          expect(code).toBe(0);
-          break;
-        }
-        kills += 1;
-        words = ['--resume', folder];
-      }
-      expect(readAll(folder)).toEqual(expected);
-    }
+    const folders = await killAndResume({
+      ...{ kills: 20, mostEvents: 9, freshFolder: () => audits.freshFolder() },
+      start: (folder, killing) => audit(startWords(folder), killing),
+      resume: (folder, killing) => audit(['--resume', folder], killing),
+    });
+    for (const folder of folders) expect(readAll(folder)).toEqual(expected);
   }, 600_000);
 });

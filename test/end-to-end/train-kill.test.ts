@@ -1,19 +1,14 @@
 /** Training runs in processes of their own that are killed again and again, and must end as if nothing had happened. */
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { createRandom } from '../../src/core/random.js';
+import type { Ended, ProcessOptions } from '../support/killed-runs.js';
+import { killAndResume, runProcess } from '../support/killed-runs.js';
 import { TinyAudits } from '../support/tiny-audit.js';
 import { transpileForTests } from '../support/transpiled-sources.js';
 
 const { folder: build, main } = transpileForTests('train-kill');
 const models = new TinyAudits();
-const wantedKills = 20;
-/** Progress events after which a process is killed, at most; a whole run has about 35. */
-const mostEvents = 10;
 
 const data = join(build, 'data.jsonl');
 beforeAll(() => {
@@ -48,35 +43,8 @@ const startWords = (out: string): string[] => [
   ],
 ];
 
-interface Killing {
-  readonly events: number;
-  readonly delayMs: number;
-  readonly signal?: 'SIGINT';
-}
-
-interface Ended {
-  /** Undefined where the process was killed. */
-  readonly code: number | undefined;
-  readonly errors: string;
-}
-
-async function train(words: readonly string[], killing?: Killing, limit?: string): Promise<Ended> {
-  const own = [main, 'train', ...words, '--progress', 'json', '--cache-dir', models.cacheFolder];
-  const stdio: ['ignore', 'ignore', 'pipe'] = ['ignore', 'ignore', 'pipe'];
-  const child =
-    limit === undefined
-      ? spawn(process.execPath, own, { stdio })
-      : spawn('/bin/sh', ['-c', `${limit} && exec "$0" "$@"`, process.execPath, ...own], { stdio });
-  let heard = 0;
-  let errors = '';
-  createInterface({ input: child.stderr }).on('line', (line) => {
-    if (!line.startsWith('{')) errors += `${line}\n`;
-    heard += 1;
-    if (heard !== killing?.events) return;
-    setTimeout(() => child.kill(killing.signal ?? 'SIGKILL'), killing.delayMs);
-  });
-  const [code] = (await once(child, 'close')) as [number | null];
-  return { code: code ?? undefined, errors };
+function train(words: readonly string[], options: ProcessOptions = {}): Promise<Ended> {
+  return runProcess([main, 'train', ...words, '--cache-dir', models.cacheFolder], options);
 }
 
 const drafterFiles = ['config.json', 'model.safetensors'];
@@ -99,29 +67,16 @@ function readRun(folder: string): RunContents {
 }
 
 describe('kill -9', () => {
-  it(`at ${wantedKills} random moments leaves no trace`, async () => {
+  it('at 20 random moments leaves no trace', async () => {
     const whole = models.freshFolder();
     expect(await train(startWords(whole))).toEqual({ code: 0, errors: '' });
     const expected = readRun(whole);
-    const random = createRandom(7, 'kills');
-    let kills = 0;
-    while (kills < wantedKills) {
-      const folder = models.freshFolder();
-      let words = startWords(folder);
-      for (;;) {
-        const moment = { events: 1 + random.nextInteger(mostEvents), delayMs: random.nextInteger(40) };
-        const killing = kills < wantedKills ? moment : undefined;
-        const { code, errors } = await train(words, killing);
-        expect(errors).toBe('');
-        if (code !== undefined) {
-          expect(code).toBe(0);
-          break;
-        }
-        kills += 1;
-        words = ['--resume', folder];
-      }
-      expect(readRun(folder)).toEqual(expected);
-    }
+    const folders = await killAndResume({
+      ...{ kills: 20, mostEvents: 10, freshFolder: () => models.freshFolder() },
+      start: (folder, killing) => train(startWords(folder), { killing }),
+      resume: (folder, killing) => train(['--resume', folder], { killing }),
+    });
+    for (const folder of folders) expect(readRun(folder)).toEqual(expected);
   }, 600_000);
 });
 
@@ -136,12 +91,12 @@ describe.skipIf(process.platform === 'win32')('a disk that takes no more', () =>
     expect(await train(words(whole))).toEqual({ code: 0, errors: '' });
     const folder = models.freshFolder();
     // Behind the answers, between two updates.
-    const stopped = await train(words(folder), { events: 21, delayMs: 0, signal: 'SIGINT' });
+    const stopped = await train(words(folder), { killing: { events: 21, delayMs: 0, signal: 'SIGINT' } });
     expect(stopped.code).toBe(130);
     const state = readFileSync(join(folder, 'state.safetensors'));
     // The weights fit, the state, three times as large, does not: sh counts in blocks of 512 bytes.
     const blocks = Math.floor(state.length / 2 / 512);
-    const failed = await train(['--resume', folder], undefined, `ulimit -f ${blocks}`);
+    const failed = await train(['--resume', folder], { limit: `ulimit -f ${blocks}` });
     expect(failed.code).toBe(1);
     expect(failed.errors).toMatch(
       /^error: state\.safetensors could not be written to [^\n]*: EFBIG[^\n]*; what was saved before is safe\.\nhint: [^\n]* Then go on with: mistletoe train --resume [^\n]*\n$/,
