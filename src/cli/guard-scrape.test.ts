@@ -3,11 +3,13 @@ import { once } from 'node:events';
 import type { Server } from 'node:http';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import timers from 'node:timers/promises';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { createFakeTerminal } from '../../test/support/fake-terminal.js';
+import { replaceBuiltin } from '../../test/support/replaced-builtin.js';
 import { run } from './program.js';
 
-vi.mock('node:timers/promises', () => ({ setTimeout: () => Promise.resolve() }));
+replaceBuiltin(timers, 'setTimeout', () => () => Promise.resolve(undefined as never));
 
 let server: Server;
 afterEach(() => {

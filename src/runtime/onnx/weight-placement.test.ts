@@ -1,7 +1,8 @@
-import { mkdir, mkdtemp, readdir, rm } from 'node:fs/promises';
+import promises, { mkdir, mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { replaceBuiltin } from '../../../test/support/replaced-builtin.js';
 import { createRandom } from '../../core/random.js';
 import { symbol } from '../../graph/dimension.js';
 import { matmul } from '../../graph/operations/contraction.js';
@@ -14,13 +15,11 @@ import type { CheckpointWeights, FileWeights, MemoryWeights } from '../weights.j
 import { createOnnxRuntime } from './onnx-runtime.js';
 
 // A folder that is called read-only takes no models: permissions would not stop every user who runs the tests.
-vi.mock('node:fs/promises', async (load) => {
-  const real = await load<typeof import('node:fs/promises')>();
-  const write = (path: string, data: Uint8Array): Promise<void> =>
-    path.includes('read-only') && path.endsWith('.onnx')
-      ? Promise.reject(Object.assign(new Error('permission denied'), { code: 'EACCES' }))
-      : real.writeFile(path, data);
-  return { ...real, writeFile: write };
+replaceBuiltin(promises, 'writeFile', (real) => (path, ...rest) => {
+  const isRefused = typeof path === 'string' && path.includes('read-only') && path.endsWith('.onnx');
+  return isRefused
+    ? Promise.reject(Object.assign(new Error('permission denied'), { code: 'EACCES' }))
+    : real(path, ...rest);
 });
 
 let folder: string;
