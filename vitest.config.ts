@@ -10,6 +10,6 @@ export default defineConfig({
     testTimeout: 60_000,
     hookTimeout: 120_000, // some compile or transpile before the first test
     maxWorkers: 2,
-    isolate: false, // a process of its own for each file costs a quarter of the time, most of it for loading modules
+    isolate: false, // a process of its own for each file costs minutes, most of them for loading modules
   },
 });

@@ -32,11 +32,9 @@ const { values: given } = parseArgs({
     threads: { type: 'string', default: '2' },
   },
 });
-const [threads, batchTokens, batches] = [given.threads, given['batch-tokens'], given.batches].map(Number) as [
-  number,
-  number,
-  number,
-];
+const threads = Number(given.threads);
+const batchTokens = Number(given['batch-tokens']);
+const batches = Number(given.batches);
 const kinds = ['padded', 'packed'] as const;
 
 const { processor, architecture } = describeMachine();
@@ -107,7 +105,7 @@ await runtime.dispose();
 console.log('');
 printTable(table);
 
-/** The first of them, again from the beginning where there are fewer. */
+/** The first of them. */
 function listBatches(plan: BatchPlan, count: number): readonly TextBatch[] {
-  return Array.from({ length: count }, (_, step) => plan.batchAt(step % plan.batchesPerEpoch));
+  return Array.from({ length: count }, (_, step) => plan.batchAt(step));
 }

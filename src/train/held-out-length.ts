@@ -5,6 +5,8 @@
  * chain would do, step for step. Behind answers that were drawn or given it is an estimate.
  */
 import type { TextBatch } from './text-batch.js';
+import type { Trainer } from './trainer.js';
+import type { Pair } from './training-graph.js';
 
 export interface HeldOutLength {
   readonly steps: number;
@@ -23,6 +25,25 @@ export function addLengths(left: HeldOutLength, right: HeldOutLength): HeldOutLe
     accepted: left.accepted + right.accepted,
     reached: left.reached.map((count, level) => count + right.reached[level]!),
   };
+}
+
+/** Of drafts of `chain` tokens, on all texts together. */
+export async function measureLength(
+  { pair, trainer }: { readonly pair: Pair; readonly trainer: Trainer },
+  batches: readonly TextBatch[],
+  chain: number,
+): Promise<HeldOutLength> {
+  const targetTokens = pair.drafter.graph?.targetTokens;
+  let sum: HeldOutLength = { steps: 0, accepted: 0, reached: new Array<number>(chain).fill(0) };
+  for (const batch of batches) {
+    const choices = await trainer.choose(batch, chain);
+    const tokens =
+      targetTokens === undefined
+        ? choices
+        : choices.map((level) => level.map((place) => targetTokens[place]!));
+    sum = addLengths(sum, walkAnswers(batch, tokens));
+  }
+  return sum;
 }
 
 /** `choices`: [level] the most likely draft at each row, as tokens of the target. [batch, position - 2 - level] */

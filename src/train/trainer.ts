@@ -166,7 +166,7 @@ export class Trainer {
       tokens: int32(tokens, shape),
       weights: float32(weights, shape),
       positions: float32(positionsInTexts(batch), shape),
-      ...contextInputs('draft.', attention?.rotary, batch, attention?.window),
+      ...(attention === undefined ? {} : contextInputs('draft.', attention.rotary, batch, attention.window)),
     };
   }
 

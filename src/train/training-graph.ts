@@ -12,7 +12,7 @@ import type { DraftedLogits, Drafter } from '../draft/drafter.js';
 import type { CausalModel } from '../model/causal-model.js';
 import type { AttentionContext } from '../model/decoder-layer.js';
 import type { RotaryTable } from '../model/rotary.js';
-import type { NamedValues, TensorValue } from '../runtime/program.js';
+import type { NamedValues } from '../runtime/program.js';
 import { float32 } from '../runtime/program.js';
 import type { TextBatch } from './text-batch.js';
 import { maskTexts } from './text-batch.js';
@@ -61,17 +61,16 @@ export function declareContext(prefix: string, headSize: number): AttentionConte
 /** Values for what declareContext asks for. */
 export function contextInputs(
   prefix: string,
-  rotary: RotaryTable | undefined,
+  rotary: RotaryTable,
   batch: TextBatch,
   window?: number,
 ): NamedValues {
   const [count, length] = batch.shape;
-  const mask = float32(maskTexts(batch, window), [count, length, length]);
-  const values: Record<string, TensorValue> = { mask };
-  if (rotary === undefined) return values;
   const { cosine, sine } = rotary.anglesAt(Int32Array.from({ length }, (_, position) => position));
   const shape = [length, cosine.length / length];
-  values[`${prefix}cosine`] = float32(cosine, shape);
-  values[`${prefix}sine`] = float32(sine, shape);
-  return values;
+  return {
+    mask: float32(maskTexts(batch, window), [count, length, length]),
+    [`${prefix}cosine`]: float32(cosine, shape),
+    [`${prefix}sine`]: float32(sine, shape),
+  };
 }

@@ -2,7 +2,7 @@
 import { MistletoeError } from '../core/errors.js';
 import type { BatchPlan } from './batches.js';
 import type { HeldOutLength } from './held-out-length.js';
-import { addLengths, meanLength, walkAnswers } from './held-out-length.js';
+import { meanLength, measureLength } from './held-out-length.js';
 import { learningRate } from './learning-rate.js';
 import type { TrainSettings } from './settings.js';
 import type { Trainer } from './trainer.js';
@@ -42,7 +42,7 @@ export async function trainSteps(work: TrainingWork, start: TrainingProgress): P
   });
   const measure = async (): Promise<void> => {
     if (work.validation.length === 0) return;
-    const length = await measureLength(work);
+    const length = await measureLength(work, work.validation, settings.chain);
     work.onLine(describeLength(update, length));
     const isBest = best === null || meanLength(length) > best.length;
     sinceBest = isBest ? 0 : sinceBest + 1;
@@ -91,20 +91,6 @@ export async function trainSteps(work: TrainingWork, start: TrainingProgress): P
   if (update === steps) return 'steps';
   await work.save(progress());
   return 'interrupted';
-}
-
-async function measureLength({ pair, trainer, settings, validation }: TrainingWork): Promise<HeldOutLength> {
-  const targetTokens = pair.drafter.graph?.targetTokens;
-  let sum: HeldOutLength = { steps: 0, accepted: 0, reached: new Array<number>(settings.chain).fill(0) };
-  for (const batch of validation) {
-    const choices = await trainer.choose(batch, settings.chain);
-    const tokens =
-      targetTokens === undefined
-        ? choices
-        : choices.map((level) => level.map((place) => targetTokens[place]!));
-    sum = addLengths(sum, walkAnswers(batch, tokens));
-  }
-  return sum;
 }
 
 function describeLength(update: number, length: HeldOutLength): LogLine {

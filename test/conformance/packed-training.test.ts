@@ -2,17 +2,12 @@
  * Texts that stand one behind the other in a row are learnt as if each had a row of its own, for every system: the same
  * losses, the same gradients, the same accepted length, to rounding.
  */
-import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { makeTemporaryFolder } from '../../src/checkpoint/testing/temporary-folder.js';
-import { loadDrafter } from '../../src/draft/load-drafter.js';
-import { loadModel } from '../../src/model/causal-model.js';
-import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
+import { afterAll, describe, expect, it } from 'vitest';
 import { adamDefaults } from '../../src/train/adamw.js';
 import { planBatches } from '../../src/train/batches.js';
 import type { Example } from '../../src/train/examples.js';
 import type { HeldOutLength } from '../../src/train/held-out-length.js';
-import { addLengths, walkAnswers } from '../../src/train/held-out-length.js';
+import { measureLength } from '../../src/train/held-out-length.js';
 import type { Objective } from '../../src/train/losses.js';
 import { readParameters } from '../../src/train/parameters.js';
 import { Trainer } from '../../src/train/trainer.js';
@@ -49,18 +44,14 @@ async function learn(pair: Pair, objective: Objective, plan: (typeof plans)[numb
   const values = await readParameters(pair.drafter);
   const trainer = await Trainer.create(pair, values, { objective, adam: adamDefaults, seed: 1 });
   const losses = new Array<number>(1 + objective.depth).fill(0);
-  const targetTokens = pair.drafter.graph?.targetTokens;
   let count = 0;
-  let length: HeldOutLength = { steps: 0, accepted: 0, reached: new Array<number>(chain).fill(0) };
-  for (let step = 0; step < plan.batchesPerEpoch; step++) {
-    const batch = plan.batchAt(step);
+  const batches = Array.from({ length: plan.batchesPerEpoch }, (_, step) => plan.batchAt(step));
+  for (const [step, batch] of batches.entries()) {
     const own = await trainer.accumulate(batch, step);
     count += own.count;
     [own.loss, ...own.levels].forEach((loss, index) => (losses[index]! += loss));
-    const choices = await trainer.choose(batch, chain);
-    const tokens = choices.map((level) => level.map((place) => targetTokens?.[place] ?? place));
-    length = addLengths(length, walkAnswers(batch, tokens));
   }
+  const length = await measureLength({ pair, trainer }, batches, chain);
   const gradients = await trainer.buffers.read(['gradient']);
   await trainer.dispose();
   return { count, losses, gradients, length };
@@ -104,24 +95,14 @@ describe.each(variants)('%s', (name) => {
 });
 
 describe('behind a window', () => {
-  const temporary = makeTemporaryFolder();
-  const runtime = createOnnxRuntime({ threads: 1 });
-  const cacheFolder = join(temporary.path, 'cache');
-  afterAll(async () => {
-    await runtime.dispose();
-    temporary.remove();
-  });
   const windowed = { ...llamaConfig(tiny), architectures: ['MistralForCausalLM'], sliding_window: 6 };
-  const write = (name: string): string =>
-    writeCheckpoint(join(temporary.path, name), 'model.safetensors', decoderTensors(tiny), windowed);
-  let pair: Pair;
-  beforeAll(async () => {
-    const target = await loadModel(write('target'), { runtime, cacheFolder });
-    pair = { target, drafter: await loadDrafter(write('drafter'), { target, cacheFolder }) };
-  });
+  const write = (): string =>
+    writeCheckpoint(models.freshFolder(), 'model.safetensors', decoderTensors(tiny), windowed);
 
   it('target and draft model look back no further than it, nor beyond their text', async () => {
-    expect(pair.drafter.graph!.attention!.window).toBe(6);
-    await expectSame(pair, objectives[1]!);
+    const target = await models.loadModel(write());
+    const drafter = await models.loadDrafter(write(), target);
+    expect(drafter.graph!.attention!.window).toBe(6);
+    await expectSame({ target, drafter }, objectives[1]!);
   });
 });

@@ -2,12 +2,10 @@
  * Target and draft model of one tokenizer whose tables are padded to different sizes: what is drafted is what both
  * have, and the answer is the target's own. The drafter's padding shouts, so that it would be proposed if it could be.
  */
-import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { buildForcedPass, embedIds, embedOneHotSuffix } from '../../src/audit/forced-pass.js';
 import { passInputs, readPromptState } from '../../src/audit/prompt-state.js';
 import type { WritableTensor, WritableTensors } from '../../src/checkpoint/testing/encode-values.js';
-import { makeTemporaryFolder } from '../../src/checkpoint/testing/temporary-folder.js';
 import { createRandom } from '../../src/core/random.js';
 import { toDistribution } from '../../src/core/sampling.js';
 import { decodePlain } from '../../src/decode/plain.js';
@@ -15,11 +13,8 @@ import { prefill } from '../../src/decode/prefill.js';
 import { always } from '../../src/decode/policy-chooser.js';
 import { decodeSpeculative } from '../../src/decode/speculative.js';
 import type { Drafter } from '../../src/draft/drafter.js';
-import { loadDrafter } from '../../src/draft/load-drafter.js';
 import { input } from '../../src/graph/operations/leaves.js';
 import type { CausalModel } from '../../src/model/causal-model.js';
-import { loadModel } from '../../src/model/causal-model.js';
-import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import type { NamedValues, Program } from '../../src/runtime/program.js';
 import { float32, floatsOf, int32 } from '../../src/runtime/program.js';
 import { loadTokenizer } from '../../src/text/tokenizer.js';
@@ -34,15 +29,10 @@ import {
   writeCheckpoint,
   writeLetterTokenizer,
 } from '../support/tiny-checkpoints.js';
-import { randomTokens, resolveText } from '../support/tiny-pair.js';
+import { randomTokens, resolveText, TinyModels } from '../support/tiny-pair.js';
 
-const temporary = makeTemporaryFolder();
-const runtime = createOnnxRuntime({ threads: 1 });
-const cacheFolder = join(temporary.path, 'cache');
-afterAll(async () => {
-  await runtime.dispose();
-  temporary.remove();
-});
+const models = new TinyModels(tiny);
+afterAll(() => models.dispose());
 
 /** Rows beyond the tokenizer's tokens. */
 interface Padding {
@@ -51,7 +41,6 @@ interface Padding {
   readonly loudness: number;
 }
 
-let count = 0;
 function write(sizes: TinySizes, seed: number, { rows, loudness }: Padding): string {
   const random = createRandom(seed, 'padding');
   const pad = (tensor: WritableTensor, deviation: number): WritableTensor => {
@@ -66,7 +55,7 @@ function write(sizes: TinySizes, seed: number, { rows, loudness }: Padding): str
     'lm_head.weight': pad(tensors['lm_head.weight']!, loudness),
   };
   const config = llamaConfig({ ...sizes, vocabularySize: sizes.vocabularySize + rows });
-  const folder = join(temporary.path, String((count += 1)));
+  const folder = models.freshFolder();
   writeCheckpoint(folder, 'model.safetensors', padded, config);
   writeLetterTokenizer(folder, sizes);
   return folder;
@@ -78,9 +67,9 @@ interface Pair {
 }
 
 async function load(targetFolder: string, drafterFolder: string): Promise<Pair> {
-  const target = await loadModel(targetFolder, { runtime, cacheFolder });
+  const target = await models.loadModel(targetFolder);
   const tokenizer = await loadTokenizer(targetFolder);
-  return { target, drafter: await loadDrafter(drafterFolder, { target, tokenizer, cacheFolder }) };
+  return { target, drafter: await models.loadDrafter(drafterFolder, target, tokenizer) };
 }
 
 const paddings = [
@@ -164,7 +153,7 @@ describe.each(paddings)('$title', (padding) => {
         const pass = buildForcedPass({ target, drafter, window, embedWith, depth: 1 });
         const stores = [target.weights, ...drafter.graph!.weights];
         const outputs = await runDeclared(
-          await runtime.compile({ logits: pass.draftLogits[0]! }, stores),
+          await target.runtime.compile({ logits: pass.draftLogits[0]! }, stores),
           given,
         );
         expect(outputs.logits!.shape).toEqual([1, window - 1, drafter.vocabularySize]);

@@ -1,15 +1,10 @@
 /** A target that looks back through a window, with drafters beside it: the answer stays its own, far beyond the window. */
-import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { passInputs, readPromptState } from '../../src/audit/prompt-state.js';
-import { makeTemporaryFolder } from '../../src/checkpoint/testing/temporary-folder.js';
 import { decodePlain } from '../../src/decode/plain.js';
 import { always } from '../../src/decode/policy-chooser.js';
 import { decodeSpeculative } from '../../src/decode/speculative.js';
-import { loadDrafter } from '../../src/draft/load-drafter.js';
 import type { CausalModel } from '../../src/model/causal-model.js';
-import { loadModel } from '../../src/model/causal-model.js';
-import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import {
   decoderTensors,
   llamaConfig,
@@ -18,15 +13,10 @@ import {
   writeDecoder,
 } from '../support/tiny-checkpoints.js';
 import { drafterVariants } from '../support/tiny-drafters.js';
-import { randomTokens, resolveText } from '../support/tiny-pair.js';
+import { randomTokens, resolveText, TinyModels } from '../support/tiny-pair.js';
 
-const temporary = makeTemporaryFolder();
-const runtime = createOnnxRuntime({ threads: 1 });
-const cacheFolder = join(temporary.path, 'cache');
-afterAll(async () => {
-  await runtime.dispose();
-  temporary.remove();
-});
+const models = new TinyModels(tiny);
+afterAll(() => models.dispose());
 
 const window = 6;
 const windowed = { ...llamaConfig(tiny), architectures: ['MistralForCausalLM'], sliding_window: window };
@@ -38,18 +28,16 @@ const drafterNames = [
 ];
 const greedy = { maxNewTokens: 30, stopIds: [], sampling: { temperature: 0 }, seed: 0 };
 
-let count = 0;
-const fresh = (): string => join(temporary.path, String((count += 1)));
 let target: CausalModel;
 beforeAll(async () => {
-  const folder = writeCheckpoint(fresh(), 'model.safetensors', decoderTensors(tiny), windowed);
-  target = await loadModel(folder, { runtime, cacheFolder });
+  const folder = writeCheckpoint(models.freshFolder(), 'model.safetensors', decoderTensors(tiny), windowed);
+  target = await models.loadModel(folder);
 });
 
 describe.each(drafterNames)('with %s', (name) => {
   it.each(['chain:3', 'dynamic:30,3,12'])('%s answers as plain decoding does', async (text) => {
     const variant = drafterVariants.find((other) => other.name === name)!;
-    const drafter = await loadDrafter(variant.write(fresh(), tiny), { target, cacheFolder });
+    const drafter = await models.loadDrafter(variant.write(models.freshFolder(), tiny), target);
     const policy = always(resolveText(text, drafter));
     let accepted = 0;
     for (const length of [2, 11, 25]) {
@@ -64,7 +52,7 @@ describe.each(drafterNames)('with %s', (name) => {
 });
 
 it('reads on where a context cut to the window would have ended, and answers otherwise than without it', async () => {
-  const wide = await loadModel(writeDecoder(fresh()), { runtime, cacheFolder });
+  const wide = await models.loadModel(writeDecoder(models.freshFolder()));
   const request = { ...greedy, promptIds: randomTokens('beyond', 20, tiny.vocabularySize) };
   const { tokenIds } = await decodePlain(target, request);
   expect(tokenIds).toHaveLength(30);
@@ -73,10 +61,10 @@ it('reads on where a context cut to the window would have ended, and answers oth
 
 describe('a draft model with a window', () => {
   it('drafts inside it and is silent beyond', async () => {
-    const wide = await loadModel(writeDecoder(fresh()), { runtime, cacheFolder });
+    const wide = await models.loadModel(writeDecoder(models.freshFolder()));
     const config = { ...windowed, sliding_window: 16 };
-    const folder = writeCheckpoint(fresh(), 'model.safetensors', decoderTensors(tiny), config);
-    const drafter = await loadDrafter(folder, { target: wide, cacheFolder });
+    const folder = writeCheckpoint(models.freshFolder(), 'model.safetensors', decoderTensors(tiny), config);
+    const drafter = await models.loadDrafter(folder, wide);
     const policy = always(resolveText('chain:3', drafter));
     const request = { ...greedy, promptIds: randomTokens('silent', 8, tiny.vocabularySize) };
     const plain = await decodePlain(wide, request);
@@ -89,7 +77,7 @@ describe('a draft model with a window', () => {
 
 it('ends an audit where target and drafter would need different masks', async () => {
   const variant = drafterVariants.find((other) => other.name === 'EAGLE-3 with d2t')!;
-  const drafter = await loadDrafter(variant.write(fresh(), tiny), { target, cacheFolder });
+  const drafter = await models.loadDrafter(variant.write(models.freshFolder(), tiny), target);
   const state = await readPromptState({ target, drafter }, [1, 2, 3]);
   expect(() => passInputs(state, { target, drafter }, window - 2)).not.toThrow();
   expect(() => passInputs(state, { target, drafter }, window - 1)).toThrow(

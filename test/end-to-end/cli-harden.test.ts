@@ -1,14 +1,12 @@
 /** `mistletoe harden` with tiny models: runs that end, are killed and go on, and what is refused in one sentence. */
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { run } from '../../src/cli/program.js';
 import type { HardeningResult } from '../../src/train/hardening-result.js';
 import type { FakeTerminalOptions } from '../support/fake-terminal.js';
 import { createFakeTerminal } from '../support/fake-terminal.js';
+import { runProcess } from '../support/killed-runs.js';
 import { TinyAudits } from '../support/tiny-audit.js';
 import { transpileForTests } from '../support/transpiled-sources.js';
 
@@ -233,21 +231,18 @@ describe('other runs', () => {
 
 /** The exit code, or undefined where the process was killed as soon as it began what has this name. */
 async function hardenUntil(words: readonly string[], label: string): Promise<number | undefined> {
-  const own = ['harden', ...words, '--progress', 'json', '--cache-dir', models.cacheFolder];
-  const child = spawn(process.execPath, [main, ...own], { stdio: ['ignore', 'ignore', 'pipe'] });
-  let errors = '';
-  createInterface({ input: child.stderr }).on('line', (line) => {
-    if (!line.startsWith('{')) {
-      errors += `${line}\n`;
-      return;
-    }
-    const { label: present, done = 0 } = JSON.parse(line) as { label?: string; done?: number };
+  const { code, errors } = await runProcess(
+    [main, 'harden', ...words, '--cache-dir', models.cacheFolder],
     // At its first result, when something of it may be half written.
-    if (present === label && done > 0) child.kill('SIGKILL');
-  });
-  const [code] = (await once(child, 'close')) as [number | null];
+    { killing: { when: (line) => isAt(label, line) } },
+  );
   if (errors !== '') throw new Error(errors);
-  return code ?? undefined;
+  return code;
+}
+
+function isAt(label: string, line: string): boolean {
+  const { label: present, done = 0 } = JSON.parse(line) as { label?: string; done?: number };
+  return present === label && done > 0;
 }
 
 const phases = [

@@ -32,15 +32,12 @@ const startWords = (out: string): string[] => [
     '4',
     '--save-every',
     '3',
-    '--rows',
-    'packed',
-    '--keep-states',
-    '1MB',
     '--threads',
     '1',
     '--device',
     'cpu',
   ],
+  ...['--rows', 'packed', '--keep-states', '1MB'],
 ];
 
 function train(words: readonly string[], options: ProcessOptions = {}): Promise<Ended> {
@@ -91,7 +88,9 @@ describe.skipIf(process.platform === 'win32')('a disk that takes no more', () =>
     expect(await train(words(whole))).toEqual({ code: 0, errors: '' });
     const folder = models.freshFolder();
     // Behind the answers, between two updates.
-    const stopped = await train(words(folder), { killing: { events: 21, delayMs: 0, signal: 'SIGINT' } });
+    const stopped = await train(words(folder), {
+      killing: { when: (_, heard) => heard === 21, signal: 'SIGINT' },
+    });
     expect(stopped.code).toBe(130);
     const state = readFileSync(join(folder, 'state.safetensors'));
     // The weights fit, the state, three times as large, does not: sh counts in blocks of 512 bytes.

@@ -47,8 +47,8 @@ describe('training against PyTorch', () => {
   });
 
   const cases = Object.entries(golden.systems).flatMap(([name, expected]) => [
-    ...[[name, 'a text in each row', batch, expected] as const],
-    ...[[name, 'both texts in one row', packed, expected] as const],
+    [name, 'a text in each row', batch, expected] as const,
+    [name, 'both texts in one row', packed, expected] as const,
   ]);
   it.each(cases)('%s, %s', async (name, _, batch, { settings, ...expected }) => {
     const apprentice = await loadApprentice(join(referenceModels, name), target);

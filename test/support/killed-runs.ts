@@ -5,9 +5,9 @@ import { createInterface } from 'node:readline';
 import { createRandom } from '../../src/core/random.js';
 
 export interface Killing {
-  /** Lines of progress after which it is killed. */
-  readonly events: number;
-  readonly delayMs: number;
+  /** Asked at each line of progress, the `heard`th: whether it is killed now. */
+  readonly when: (line: string, heard: number) => boolean;
+  readonly delayMs?: number;
   readonly signal?: 'SIGINT';
 }
 
@@ -39,9 +39,8 @@ export async function runProcess(
   let errors = '';
   createInterface({ input: child.stderr }).on('line', (line) => {
     if (!line.startsWith('{')) errors += `${line}\n`;
-    heard += 1;
-    if (heard !== killing?.events) return;
-    setTimeout(() => child.kill(killing.signal ?? 'SIGKILL'), killing.delayMs);
+    else if (killing?.when(line, (heard += 1)) === true)
+      setTimeout(() => child.kill(killing.signal ?? 'SIGKILL'), killing.delayMs);
   });
   const [code] = (await once(child, 'close')) as [number | null];
   return { code: code ?? undefined, errors };
@@ -65,7 +64,8 @@ export async function killAndResume(runs: KilledRuns): Promise<readonly string[]
     const folder = runs.freshFolder();
     let go = runs.start;
     for (;;) {
-      const moment = { events: 1 + random.nextInteger(runs.mostEvents), delayMs: random.nextInteger(40) };
+      const [events, delayMs] = [1 + random.nextInteger(runs.mostEvents), random.nextInteger(40)];
+      const moment: Killing = { when: (_, heard) => heard === events, delayMs };
       const { code, errors } = await go(folder, kills < runs.kills ? moment : undefined);
       if (errors !== '' || (code ?? 0) !== 0) throw new Error(`It ended with code ${code}: ${errors}`);
       if (code === 0) break;

@@ -64,9 +64,14 @@ export class TinyModels {
   }
 
   async loadTarget(): Promise<Pick<TinyPair, 'target' | 'tokenizer'>> {
-    const { runtime, cacheFolder } = this;
-    const target = await loadModel(this.targetFolder, { runtime, cacheFolder });
+    const target = await this.loadModel(this.targetFolder);
     return { target, tokenizer: await loadTokenizer(this.targetFolder) };
+  }
+
+  /** Another model than the target. */
+  loadModel(folder: string): Promise<CausalModel> {
+    const { runtime, cacheFolder } = this;
+    return loadModel(folder, { runtime, cacheFolder });
   }
 
   loadDrafter(source: string, target: CausalModel, tokenizer?: Tokenizer): Promise<Drafter> {
