@@ -390,3 +390,10 @@ export const ngramVariant: DrafterVariant = {
   maximumDepth: Infinity,
   write: () => 'ngram:1,3',
 };
+
+const plainestLayouts = ['draft model', 'Medusa, torch file', 'Hydra++', 'EAGLE, torch file, with bias', 'EAGLE-3 with d2t']; // prettier-ignore
+
+/** One drafter of each system, for suites about systems rather than layouts. */
+export const oneOfEachSystem = drafterVariants.filter(({ name }) => plainestLayouts.includes(name));
+/** The other layouts: the rest of such a suite in the full tier. */
+export const otherLayouts = drafterVariants.filter((variant) => !oneOfEachSystem.includes(variant));
