@@ -1,0 +1,3 @@
+import { describeDraftPolicies } from './draft-policies.js';
+
+describeDraftPolicies('quick');

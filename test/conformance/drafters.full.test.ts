@@ -1,0 +1,4 @@
+import { otherLayouts } from '../support/tiny-drafters.js';
+import { describeDrafters } from './drafter-suite.js';
+
+describeDrafters(otherLayouts);
