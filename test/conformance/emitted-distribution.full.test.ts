@@ -1,0 +1,3 @@
+import { describeEmittedDistribution } from './emitted-distribution.js';
+
+describeEmittedDistribution(120_000);
