@@ -1,62 +1,8 @@
-/**
- * Training held to PyTorch: losses, gradients and two updates of every system's published tensors on two short texts, from
- * bench/torch/training_gradients.py. `npm run bench:training-gradients -- --write` makes the file anew.
- */
-import { readFileSync } from 'node:fs';
-import { join, resolve } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { CausalModel } from '../../src/model/causal-model.js';
-import { loadModel } from '../../src/model/causal-model.js';
-import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
-import { referenceModels, referenceTarget } from '../support/model-folders.js';
-import type { StepRecord, StepSettings } from '../support/training-steps.js';
-import { compareSteps, loadApprentice, recordSteps, wholeRows } from '../support/training-steps.js';
+import { expect, it } from 'vitest';
+import { describeGoldenTraining, golden } from './training.js';
 
-interface GoldenTraining {
-  readonly tokens: readonly (readonly number[])[]; // [text][position]
-  readonly weights: readonly (readonly number[])[];
-  readonly systems: Readonly<Record<string, StepRecord & { readonly settings: StepSettings }>>;
-}
-
-const golden = JSON.parse(
-  readFileSync(resolve(import.meta.dirname, 'training.json'), 'utf8'),
-) as GoldenTraining;
-const shape = [golden.tokens.length, golden.tokens[0]!.length] as const;
-const batch = {
-  tokens: Int32Array.from(golden.tokens.flat()),
-  weights: Float32Array.from(golden.weights.flat()),
-  ...{ shape, texts: wholeRows(shape) },
-};
-/** To PyTorch each text has a row. */
-const packed = {
-  ...batch,
-  ...{ shape: [1, shape[0] * shape[1]] as const },
-  texts: wholeRows(shape).map((text) => ({ ...text, row: 0, start: text.row * shape[1] })),
-};
-
-const runtime = createOnnxRuntime();
-let target: CausalModel;
-beforeAll(async () => {
-  target = await loadModel(referenceTarget, { runtime });
+it('has golden values for every system with weights', () => {
+  expect(Object.keys(golden.systems).sort()).toEqual(['eagle', 'eagle3', 'hydra', 'medusa', 'sps']);
 });
-afterAll(() => runtime.dispose());
 
-describe('training against PyTorch', () => {
-  it('is known of every system with weights', () => {
-    expect(Object.keys(golden.systems).sort()).toEqual(['eagle', 'eagle3', 'hydra', 'medusa', 'sps']);
-  });
-
-  const cases = Object.entries(golden.systems).flatMap(([name, expected]) => [
-    [name, 'a text in each row', batch, expected] as const,
-    [name, 'both texts in one row', packed, expected] as const,
-  ]);
-  it.each(cases)('%s, %s', async (name, _, batch, { settings, ...expected }) => {
-    const apprentice = await loadApprentice(join(referenceModels, name), target);
-    const places = Object.fromEntries(
-      Object.entries(expected.tensors).map(([tensor, { entries }]) => [tensor, entries.map(([at]) => at)]),
-    );
-    const found = await recordSteps(target, apprentice, batch, settings, places);
-    const differences = compareSteps(found, expected, settings);
-    for (const [part, difference] of Object.entries(differences)) expect(difference, part).toBeLessThan(1e-3);
-  });
-});
+describeGoldenTraining('padded');

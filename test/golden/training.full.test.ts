@@ -1,0 +1,3 @@
+import { describeGoldenTraining } from './training.js';
+
+describeGoldenTraining('packed');
