@@ -7,11 +7,12 @@
  */
 import type { ChildProcess } from 'node:child_process';
 import { fork } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { MistletoeError } from '../core/errors.js';
+import { readProcessUsage } from '../core/process-usage.js';
 
-/** For a text of a few pages; a large tokenizer is given more to open. */
+/** CPU time for a text of a few pages; a large tokenizer is given more to open. */
 const baseMs = { open: 4000, encode: 3000 } as const;
 const msPerMegabyte = 1000;
 /** A usual tokenizer is slow on a long run of one letter, but ends. */
@@ -21,6 +22,8 @@ const mebibyte = 1024 * 1024;
 const mostBytes = { suspect: 200 * mebibyte, usual: 400 * mebibyte } as const;
 const bytesPerByte = 30;
 const watchMs = 10;
+/** A hang guard where the system reports CPU time: the wait on a busy machine, in multiples of the limit. */
+const longestWait = 20;
 
 /** Ends that a trial of common text shows: letters, signs, blanks, other scripts, nothing, and a run of one letter. */
 const trialTexts = [
@@ -72,7 +75,7 @@ export class GuardedEncoder {
     this.child ??= this.open();
     const child = await this.child;
     const size = texts.reduce((total, text) => total + text.length, 0);
-    const answer = await this.ask(child, { kind: 'encode', texts, addSpecialTokens }, size);
+    const answer = await this.ask(child, { kind: 'encode', texts, addSpecialTokens }, size, texts.length);
     return answer.encoded ?? [];
   }
 
@@ -97,12 +100,17 @@ export class GuardedEncoder {
     child: ChildProcess,
     request: { readonly kind: 'open' | 'encode' } & Readonly<Record<string, unknown>>,
     sizeBytes: number,
+    parallel = 1,
   ): Promise<NonNullable<Answer['result']>> {
     const task = (this.tasks += 1);
     const { isUsual, text } = this.tokenizer;
     const pace = isUsual ? usualMsPerMegabyte : msPerMegabyte;
     const limitMs = baseMs[request.kind] + (pace * sizeBytes) / mebibyte;
     const limitBytes = mostBytes[isUsual ? 'usual' : 'suspect'] + bytesPerByte * (sizeBytes + text.length);
+    const before = child.pid === undefined ? undefined : readProcessUsage(child.pid);
+    // The library encodes the texts of a batch in parallel, each within the limit.
+    const limitCpuMs = limitMs * Math.max(1, Math.min(parallel, availableParallelism()));
+    const slow = `it took more than ${(limitMs / 1000).toFixed(0)} s`;
     return new Promise((resolve, reject) => {
       const end = (why: string | undefined): void => {
         clearTimeout(timer);
@@ -127,11 +135,12 @@ export class GuardedEncoder {
       const onError = (cause: Error): void => {
         end(cause.message);
       };
-      const timer = setTimeout(() => {
-        end(`it took more than ${(limitMs / 1000).toFixed(0)} s`);
-      }, limitMs);
+      const timer = setTimeout(end, before === undefined ? limitMs : longestWait * limitMs, slow);
       const watch = setInterval(() => {
-        if (residentBytes(child.pid) > limitBytes)
+        const usage = before === undefined ? undefined : readProcessUsage(child.pid!);
+        if (before === undefined || usage === undefined) return;
+        if (usage.cpuMs - before.cpuMs > limitCpuMs) end(slow);
+        else if (usage.residentBytes > limitBytes)
           end(`it took more than ${Math.round(limitBytes / mebibyte)} MiB`);
       }, watchMs);
       child.ref();
@@ -148,15 +157,5 @@ export class GuardedEncoder {
         ? 'Shorten the text; a long run of blanks or of one letter is more than the library can take.'
         : 'Use the tokenizer as the model’s authors published it; do not trust this one.',
     });
-  }
-}
-
-/** 0 where the system does not tell. */
-function residentBytes(pid: number | undefined): number {
-  if (process.platform !== 'linux' || pid === undefined) return 0;
-  try {
-    return Number(readFileSync(`/proc/${pid}/statm`, 'latin1').split(' ')[1]) * 4096;
-  } catch {
-    return 0; // it has ended
   }
 }
