@@ -69,12 +69,12 @@ describe('kill -9', () => {
     expect(await train(startWords(whole))).toEqual({ code: 0, errors: '' });
     const expected = readRun(whole);
     const folders = await killAndResume({
-      ...{ kills: 20, mostEvents: 10, freshFolder: () => models.freshFolder() },
+      ...{ kills: 20, maxEvents: 10, freshFolder: () => models.freshFolder() },
       start: (folder, killing) => train(startWords(folder), { killing }),
       resume: (folder, killing) => train(['--resume', folder], { killing }),
     });
     for (const folder of folders) expect(readRun(folder)).toEqual(expected);
-  }, 600_000);
+  });
 });
 
 describe.skipIf(process.platform === 'win32')('a disk that takes no more', () => {
@@ -103,5 +103,5 @@ describe.skipIf(process.platform === 'win32')('a disk that takes no more', () =>
     expect(readFileSync(join(folder, 'state.safetensors')).equals(state)).toBe(true);
     expect(await train(['--resume', folder])).toEqual({ code: 0, errors: '' });
     expect(readRun(folder)).toEqual(readRun(whole));
-  }, 600_000);
+  });
 });

@@ -10,6 +10,7 @@ import { writeSafetensors } from '../../src/checkpoint/testing/write-safetensors
 import { writeTorchFile } from '../../src/checkpoint/testing/write-torch-file.js';
 import type { Random } from '../../src/core/random.js';
 import { createRandom } from '../../src/core/random.js';
+import './shared-sessions.js';
 
 export interface TinySizes {
   readonly hiddenSize: number;

@@ -1,0 +1,3 @@
+import { testBlindAudits } from './blind-audits.js';
+
+testBlindAudits(10, 100);
