@@ -172,7 +172,9 @@ describe.skipIf(process.platform !== 'linux')('on a busy machine', () => {
         state.isSettled = true;
       };
       void answer.then(settle, settle);
-      for (let delayed = requests.length; !state.isSettled; await nextTurn()) {
+      let delayed = requests.length;
+      while (!state.isSettled) {
+        await nextTurn();
         if (requests.length === delayed) continue;
         delayed = requests.length;
         vi.advanceTimersByTime(10_000);
