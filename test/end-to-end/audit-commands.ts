@@ -6,6 +6,7 @@ import type { StopSignal } from '../../src/cli/terminal.js';
 import type { CommandRunner } from '../support/run-command.js';
 import { createRunner } from '../support/run-command.js';
 import { TinyAudits } from '../support/tiny-audit.js';
+import { shallow } from '../support/tiny-checkpoints.js';
 
 export interface ResumedAudit {
   readonly folder: string;
@@ -14,14 +15,14 @@ export interface ResumedAudit {
 }
 
 export class AuditCommands {
-  private readonly audits = new TinyAudits();
+  private readonly audits = new TinyAudits(shallow);
   readonly audit: CommandRunner = createRunner('audit', this.audits.cacheFolder);
   /** Options of an audit that takes about a second. */
   readonly common: readonly string[];
 
   constructor() {
     const { targetFolder, cacheFolder } = this.audits;
-    const drafter = this.audits.writeDrafter('EAGLE-3 with d2t');
+    const drafter = this.audits.writeDrafter('Medusa, torch file');
     mkdirSync(cacheFolder, { recursive: true });
     const prompts = join(cacheFolder, 'prompts.txt');
     writeFileSync(prompts, 'abcdefgh\nhgfedcba\n');

@@ -5,8 +5,9 @@ import { afterAll, afterEach, describe, expect, it, vi } from 'vitest';
 import type { AuditPlan } from '../../src/audit/create-request.js';
 import { createRequest } from '../../src/audit/create-request.js';
 import { TinyAudits } from '../support/tiny-audit.js';
+import { shallow } from '../support/tiny-checkpoints.js';
 
-const audits = new TinyAudits();
+const audits = new TinyAudits(shallow);
 afterAll(() => audits.dispose());
 afterEach(() => {
   vi.useRealTimers();
@@ -15,7 +16,7 @@ afterEach(() => {
 // The tiny vocabulary has letters only, so the year chooses between two of them.
 const template = "{{ 'ab' if strftime_now('%Y') == '2031' else 'ba' }}{{ messages[0]['content'] }}c";
 writeFileSync(join(audits.targetFolder, 'chat_template.jinja'), template);
-const drafter = audits.writeDrafter('draft model');
+const drafter = audits.writeDrafter('Medusa, torch file');
 /** Given suffixes: the date is part of the prompts, whatever is searched. */
 const suffixes = [{ text: 'kbc', place: '--suffix' }];
 const plan = (more: Partial<AuditPlan> = {}): AuditPlan =>

@@ -8,8 +8,9 @@ import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import type { Runtime } from '../../src/runtime/program.js';
 import { createFailingRuntime } from '../support/failing-runtime.js';
 import { briefSettings, TinyAudits } from '../support/tiny-audit.js';
+import { shallow } from '../support/tiny-checkpoints.js';
 
-const audits = new TinyAudits();
+const audits = new TinyAudits(shallow);
 const inner = createOnnxRuntime({ threads: 1 });
 afterAll(async () => {
   await inner.dispose();
@@ -31,7 +32,7 @@ const files = ['units.jsonl', 'steps.jsonl', 'config.json'];
 const readAll = (folder: string): string[] => files.map((name) => readFileSync(join(folder, name), 'utf8'));
 
 it('is resumed to the same result after its device was lost, or had no room', async () => {
-  const drafters = [audits.writeDrafter('EAGLE-3 with d2t')];
+  const drafters = [audits.writeDrafter('Medusa, torch file')];
   const plan = audits.plan(drafters, ['abcdefgh'], { settings: { ...briefSettings, maxNewTokens: 12 } });
   const whole = audits.freshFolder();
   let passes = 0;

@@ -4,8 +4,9 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { createRequest } from '../../src/audit/create-request.js';
 import { countDraftsAlong } from '../../src/audit/drafts-along.js';
 import { resultOf, TinyAudits } from '../support/tiny-audit.js';
+import { shallow } from '../support/tiny-checkpoints.js';
 
-const audits = new TinyAudits();
+const audits = new TinyAudits(shallow);
 afterAll(() => audits.dispose());
 const texts = ['qrstuvwx', 'mnopmnop'];
 const random = { settings: { search: 'random' } } as const;
@@ -20,8 +21,8 @@ describe('an audit of ngram', () => {
   });
 
   it('searches by random changes, beside a drafter that has a gradient', async () => {
-    const draftModel = audits.writeDrafter('draft model');
-    const plan = audits.plan(['ngram:1,2', draftModel], texts, {
+    const medusa = audits.writeDrafter('Medusa, torch file');
+    const plan = audits.plan(['ngram:1,2', medusa], texts, {
       ...{ transfer: true, universal: true },
       settings: { ...random.settings, steps: 12, window: 20 },
     });
@@ -50,7 +51,7 @@ describe('an audit of ngram', () => {
     }
     // The lookup can be led astray: on one of the prompts at least, a suffix costs it tokens.
     expect(result.drafters[0]!.summary.drop.estimate).toBeGreaterThan(0);
-    expect(result.transfer?.drafters).toEqual(['ngram', basename(draftModel)]);
+    expect(result.transfer?.drafters).toEqual(['ngram', basename(medusa)]);
     expect(result.universal.map(({ drafter }) => drafter)).toContain('ngram');
     expect(resultOf(await audits.resume(folder))).toEqual(result);
   });

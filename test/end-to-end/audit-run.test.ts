@@ -12,18 +12,19 @@ import { briefSettings, TinyAudits, tinySettings } from '../support/tiny-audit.j
 import {
   decoderTensors,
   llamaConfig,
+  shallow,
   tiny,
   writeCheckpoint,
   writeDecoder,
 } from '../support/tiny-checkpoints.js';
 
-const audits = new TinyAudits({ ...tiny, layerCount: 3 });
+const audits = new TinyAudits(shallow);
 afterAll(() => audits.dispose());
 let draftModel: string;
-let eagle3: string;
+let medusa: string;
 beforeAll(() => {
   draftModel = audits.writeDrafter('draft model');
-  eagle3 = audits.writeDrafter('EAGLE-3 with d2t');
+  medusa = audits.writeDrafter('Medusa, torch file');
 });
 
 const texts = ['abcdefgh', 'hgfedcba{suffix}ij'];
@@ -31,7 +32,7 @@ const short = { maxNewTokens: 12 };
 
 describe('an audit', () => {
   it('measures every arm of every prompt, and what suffixes do beyond their own drafter and prompt', async () => {
-    const plan = audits.plan([draftModel, eagle3], texts, {
+    const plan = audits.plan([draftModel, medusa], texts, {
       ...{ transfer: true, universal: true },
       settings: { ...briefSettings, ...short, controlSearches: true, randomDraws: 2 },
     });
@@ -85,7 +86,7 @@ describe('an audit', () => {
   }
 
   it('interrupted in a step ends with the same bytes, and another seed finds other suffixes', async () => {
-    const plan = audits.plan([draftModel], ['abcdefgh'], {
+    const plan = audits.plan([medusa], ['abcdefgh'], {
       settings: { ...briefSettings, ...short, steps: 3, repeats: 2 },
     });
     const whole = audits.freshFolder();
@@ -115,7 +116,7 @@ describe('prompts that cannot be audited', () => {
     (await audits.complete(plan)).drafters[0]!.prompts.map(({ skipped }) => skipped);
 
   it('without room for the suffix, and with the suffix before everything', async () => {
-    const plan = audits.plan([draftModel], ['abc'.repeat(15), '{suffix}abc', 'abcdefgh'], {
+    const plan = audits.plan([medusa], ['abc'.repeat(15), '{suffix}abc', 'abcdefgh'], {
       settings: briefSettings,
     });
     expect(await reasons(plan)).toEqual([
@@ -137,7 +138,7 @@ describe('prompts that cannot be audited', () => {
   });
 
   it('with every candidate vetoed, which counts as no drop', async () => {
-    const plan = audits.plan([draftModel], ['abcdefgh'], { settings: { ...briefSettings, epsilon: 1e-9 } });
+    const plan = audits.plan([medusa], ['abcdefgh'], { settings: { ...briefSettings, epsilon: 1e-9 } });
     const result = await audits.complete(plan);
     const [prompt] = result.drafters[0]!.prompts;
     const find = (name: string) => prompt!.arms.find(({ arm }) => arm === name)!;
@@ -153,7 +154,7 @@ describe('prompts that cannot be audited', () => {
   });
 
   it('with an answer shorter than the window', async () => {
-    const plain = await audits.complete(audits.plan([draftModel], ['abcdefgh'], { settings: briefSettings }));
+    const plain = await audits.complete(audits.plan([medusa], ['abcdefgh'], { settings: briefSettings }));
     const answer = plain.drafters[0]!.prompts[0]!.arms[0]!.answer.tokenIds;
     const stop = answer[3]!;
     const expected = answer.indexOf(stop);
@@ -161,7 +162,7 @@ describe('prompts that cannot be audited', () => {
     const config = { ...llamaConfig(audits.sizes), eos_token_id: stop };
     writeCheckpoint(folder, 'model.safetensors', decoderTensors(audits.sizes), config);
     copyFileSync(join(audits.targetFolder, 'tokenizer.json'), join(folder, 'tokenizer.json'));
-    const plan = audits.plan([draftModel], ['abcdefgh'], { settings: briefSettings, target: folder });
+    const plan = audits.plan([medusa], ['abcdefgh'], { settings: briefSettings, target: folder });
     const [reason] = await reasons(plan);
     expect(reason).toMatch(/^The clean answer has \d tokens; an audit needs 8\.$/);
     expect(Number(/\d/.exec(reason!)![0])).toBeLessThanOrEqual(expected + 1);
@@ -179,7 +180,7 @@ describe('prompts that cannot be audited', () => {
       llamaConfig(audits.sizes),
     );
     const result = await audits.complete(
-      audits.plan([folder, draftModel], ['abcdefgh'], { settings: briefSettings }),
+      audits.plan([folder, medusa], ['abcdefgh'], { settings: briefSettings }),
     );
     expect(result.drafters[0]!.prompts[0]!.skipped).toBe(
       'The drafter accepts almost nothing already (mean accepted length 1.00).',
@@ -211,7 +212,7 @@ describe('prompts that cannot be audited', () => {
 
 describe('given suffixes', () => {
   const measure = (suffixes: AuditPlan['suffixes']): Promise<AuditResult> =>
-    audits.complete(audits.plan([draftModel], texts, { suffixes, settings: short }));
+    audits.complete(audits.plan([medusa], texts, { suffixes, settings: short }));
 
   it('are measured on every prompt, without a search', async () => {
     const result = await measure([
@@ -230,7 +231,7 @@ describe('given suffixes', () => {
   });
 
   it('replay what a search found, to the same numbers', async () => {
-    const found = await audits.complete(audits.plan([draftModel], texts, { settings: short }));
+    const found = await audits.complete(audits.plan([medusa], texts, { settings: short }));
     const attacks = found.drafters[0]!.prompts.map(({ promptId, arms: rows }) => ({
       promptId,
       attack: rows.find(({ arm }) => arm === 'attack')!,
@@ -264,7 +265,7 @@ describe('above temperature 0', () => {
       keep: 'distribution',
       objective: 'total-variation',
     } as const;
-    const result = await audits.complete(audits.plan([draftModel], ['abcdefgh'], { settings }));
+    const result = await audits.complete(audits.plan([medusa], ['abcdefgh'], { settings }));
     const rows = result.drafters[0]!.prompts.flatMap(({ arms: each }) => each);
     const held = (name: string) => rows.filter(({ arm }) => arm === name).map(({ sameAnswer }) => sameAnswer);
     expect(held('attack')).toHaveLength(1);
@@ -274,30 +275,26 @@ describe('above temperature 0', () => {
 
   it('needs a chain', async () => {
     const settings = { temperature: 1, keep: 'distribution' } as const;
-    const plan = audits.plan([draftModel], texts, { settings, draft: 'dynamic:8,2,2' });
+    const plan = audits.plan([medusa], texts, { settings, draft: 'dynamic:8,2,2' });
     await expect(createRequest(plan)).rejects.toThrow('An audit at temperature 1 needs a chain');
   });
 });
 
 describe('requests', () => {
   it('write every default out', async () => {
-    const { draft, ...plan } = audits.plan([draftModel, eagle3], texts);
-    const request = await createRequest({ ...plan, drafters: [draftModel, eagle3] });
+    const { draft, ...plan } = audits.plan([draftModel, medusa], texts);
+    const request = await createRequest({ ...plan, drafters: [draftModel, medusa] });
     expect(draft).toBe('chain:3');
     expect(request).toMatchObject({ preset: 'standard', seed: 0, threads: 1, node: process.version });
     expect(request.device).toEqual({ kind: 'cpu', dtype: 'float32' });
     expect(request.drafters.map(({ system, policy }) => [system, policy])).toEqual([
       ['speculative-sampling', 'chain:4'],
-      ['eagle3', 'chain:4'],
+      ['medusa', 'chain:4'],
     ]);
   });
 
   it('draft as deep as a drafter has heads', async () => {
-    const request = await createRequest({
-      ...audits.plan([], texts),
-      draft: undefined,
-      drafters: [audits.writeDrafter('Medusa, torch file')],
-    });
+    const request = await createRequest({ ...audits.plan([medusa], texts), draft: undefined });
     expect(request.drafters[0]).toMatchObject({ system: 'medusa', policy: 'chain:4' });
   });
 
@@ -311,7 +308,7 @@ describe('requests', () => {
     [{ device: 'tpu' }, 'The device is "tpu"; auto, cpu, cuda or cuda:N was expected.'],
     [{ device: 'cpu', dtype: 'float16' as const }, '--dtype is float16; the CPU computes in float32 alone'],
   ])('%o is refused', async (changes, message) => {
-    await expect(createRequest({ ...audits.plan([draftModel], texts), ...changes })).rejects.toThrow(message);
+    await expect(createRequest({ ...audits.plan([medusa], texts), ...changes })).rejects.toThrow(message);
   });
 
   it('that cannot be carried out leave no folder behind', async () => {
@@ -323,7 +320,7 @@ describe('requests', () => {
   });
 
   it('are not resumed by another version', async () => {
-    const folder = await audits.begin(audits.plan([draftModel], ['abcdefgh']));
+    const folder = await audits.begin(audits.plan([medusa], ['abcdefgh']));
     const path = join(folder, 'config.json');
     const config = JSON.parse(readFileSync(path, 'utf8')) as object;
     writeFileSync(path, JSON.stringify({ ...config, version: '0.0.1' }));
@@ -331,7 +328,7 @@ describe('requests', () => {
   });
 
   it('are resumed on the device that they record, and on no other', async () => {
-    const folder = await audits.begin(audits.plan([draftModel], ['abcdefgh'], { device: 'cpu' }));
+    const folder = await audits.begin(audits.plan([medusa], ['abcdefgh'], { device: 'cpu' }));
     const path = join(folder, 'config.json');
     const config = JSON.parse(readFileSync(path, 'utf8')) as object;
     expect(config).toMatchObject({ device: { kind: 'cpu', dtype: 'float32' } });

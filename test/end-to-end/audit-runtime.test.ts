@@ -5,6 +5,7 @@ import { planAudit } from '../../src/audit/run-audit.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import type { Program, Runtime } from '../../src/runtime/program.js';
 import { briefSettings, TinyAudits } from '../support/tiny-audit.js';
+import { shallow } from '../support/tiny-checkpoints.js';
 
 const inner = createOnnxRuntime({ threads: 1 });
 let compiled = 0;
@@ -34,14 +35,14 @@ const runtime: Runtime = {
     await inner.dispose();
   },
 };
-const audits = new TinyAudits();
+const audits = new TinyAudits(shallow);
 afterAll(async () => {
   await runtime.dispose();
   await audits.dispose();
 });
 
 it('disposes of the programs of a search when the drafter is done', async () => {
-  const drafters = [audits.writeDrafter('draft model'), audits.writeDrafter('EAGLE-3 with d2t')];
+  const drafters = [audits.writeDrafter('draft model'), audits.writeDrafter('Medusa, torch file')];
   const plan = audits.plan(drafters, ['abcdefgh'], { universal: true, settings: briefSettings });
   const { cacheFolder } = audits;
   const effort = await planAudit(await createRequest(plan), { cacheFolder, runtime });

@@ -6,7 +6,7 @@ import type { Ended, Killing } from '../support/killed-runs.js';
 import { killAndResume, runProcess } from '../support/killed-runs.js';
 import { createRunner } from '../support/run-command.js';
 import { TinyAudits, tinySettings } from '../support/tiny-audit.js';
-import { tiny } from '../support/tiny-checkpoints.js';
+import { shallow } from '../support/tiny-checkpoints.js';
 import { transpileForTests } from '../support/transpiled-sources.js';
 
 export interface KilledAudits {
@@ -25,7 +25,7 @@ const readAll = (folder: string): string[] => files.map((name) => readFileSync(j
 
 export function testKilledAudits({ kills, maxEvents, drafters, prompts, words }: KilledAudits): void {
   const { folder: build, main } = transpileForTests('audit-kill');
-  const audits = new TinyAudits({ ...tiny, layerCount: 3 });
+  const audits = new TinyAudits(shallow);
   afterAll(() => audits.dispose());
 
   const audit = (own: readonly string[], killing?: Killing): Promise<Ended> =>

@@ -35,6 +35,9 @@ export const tiny: TinySizes = {
   outputScale: 0.4,
 };
 
+/** Half the layers, for tests of whole commands; EAGLE-3 reads the states of three. */
+export const shallow: TinySizes = { ...tiny, layerCount: 2 };
+
 /** A vocabulary small enough to count what is drawn, and a target fast enough to draw often. */
 export const tiniest: TinySizes = { ...tiny, layerCount: 3, vocabularySize: 8, outputScale: 0.15 };
 
