@@ -1,3 +1,0 @@
-import { testBlindAudits } from './blind-audits.js';
-
-testBlindAudits(10, 100);
