@@ -22,27 +22,30 @@ export function transpileForTests(name: string, folders: readonly string[] = ['s
   afterAll(() => {
     rmSync(folder, { recursive: true, force: true });
   });
+  provide(folders, builds);
   for (const own of folders) {
     const link = join(folder, own);
     mkdirSync(dirname(link), { recursive: true });
-    symlinkSync(provide(own, builds), link, 'junction');
+    symlinkSync(join(builds, own), link, 'junction');
   }
   return { folder, main: join(builds, 'src/cli/main.js') };
 }
 
-function provide(folder: string, builds: string): string {
-  const path = join(builds, folder);
-  if (existsSync(path)) return path;
+function provide(folders: readonly string[], builds: string): void {
+  const missing = folders.filter((folder) => !existsSync(join(builds, folder)));
+  if (missing.length === 0) return;
   const work = mkdtempSync(join(builds, 'work-'));
-  transpileInto(work, [folder]);
-  mkdirSync(dirname(path), { recursive: true });
-  try {
-    renameSync(join(work, folder), path);
-  } catch (error) {
-    if (!existsSync(path)) throw error; // else another worker was first
+  transpileInto(work, missing);
+  for (const folder of missing) {
+    const path = join(builds, folder);
+    mkdirSync(dirname(path), { recursive: true });
+    try {
+      renameSync(join(work, folder), path);
+    } catch (error) {
+      if (!existsSync(path)) throw error; // else another worker was first
+    }
   }
   rmSync(work, { recursive: true, force: true });
-  return path;
 }
 
 /** Folders are relative to the repository's root, and keep their paths below `build`. */
