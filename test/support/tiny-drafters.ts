@@ -395,5 +395,3 @@ const plainestLayouts = ['draft model', 'Medusa, torch file', 'Hydra++', 'EAGLE,
 
 /** One drafter of each system, for suites about systems rather than layouts. */
 export const oneOfEachSystem = drafterVariants.filter(({ name }) => plainestLayouts.includes(name));
-/** The other layouts: the rest of such a suite in the full tier. */
-export const otherLayouts = drafterVariants.filter((variant) => !oneOfEachSystem.includes(variant));

@@ -4,6 +4,7 @@
  * More draws find smaller errors: the full tier draws ten times as often.
  */
 import { describe, expect, it } from 'vitest';
+import { byTier } from '../support/tier.js';
 import { chiSquareExcess } from '../chi-square.js';
 import type { Random } from '../../src/core/random.js';
 import { createRandom, drawFrom, drawWithoutReplacement } from '../../src/core/random.js';
@@ -143,86 +144,85 @@ const expectedLengths: Record<number, readonly number[]> = {
 };
 const chainLengths = [1, 3, 4, 5, 7, 10];
 
-export function describeEmittedDistribution(answers: number): void {
-  const wrong = answers / 12_000; // the excess of a wrong distribution grows with the draws
+const answers = byTier({ quick: 12_000, full: 120_000 });
+const wrong = answers / 12_000; // the excess of a wrong distribution grows with the draws
 
-  describe('the distribution of what is emitted', () => {
-    it.each<[string, Drafter]>([
-      ['a drawn chain of 1', draftChain(1, draft)],
-      ['a drawn chain of 2', draftChain(2, draft)],
-      ['a drawn chain of 3, close to the target', draftChain(3, closeDraft)],
-      ['a drawn chain of 4, close to the target', draftChain(4, closeDraft)],
-      ['four drawn siblings', draftTree(siblings, draft, 'sampled')],
-      ['a drawn tree', draftTree(bushy, draft, 'sampled')],
-      ['a drawn tree, close to the target', draftTree(bushy, closeDraft, 'sampled')],
-      ['a drawn tree of the shape of EAGLE', draftTree(namedShape('eagle_25'), closeDraft, 'sampled')],
-      [
-        'the best chain of 3',
-        draftTree(shapeFromPaths('best', [[0], [0, 0], [0, 0, 0]]), draft, 'deterministic'),
-      ],
-      ['the four best siblings', draftTree(siblings, draft, 'deterministic')],
-      ['a tree of the best', draftTree(bushy, draft, 'deterministic')],
-      ['a tree of the best, close to the target', draftTree(bushy, closeDraft, 'deterministic')],
-    ])('is the target distribution after %s', (name, drafter) => {
-      const excess = measureExcess(drafter, onHost(verifyRejection), { seed: name, answers });
-      expect(excess.first).toBeLessThan(1);
-      expect(excess.joint).toBeLessThan(1);
-    });
-
-    it('is another distribution under typical acceptance, which is why that is marked lossy', () => {
-      const excess = measureExcess(
-        draftTree(bushy, draft, 'sampled'),
-        (tree, distribution) => verifyTypical(tree, distribution),
-        { seed: 'typical', answers },
-      );
-      expect(excess.first).toBeGreaterThan(wrong);
-      expect(excess.joint).toBeGreaterThan(wrong);
-    });
-
-    it('is another distribution when the tree lies about what its tokens were drawn from', () => {
-      const honest = draftTree(siblings, draft, 'sampled');
-      const lying: Drafter = (root, random) => {
-        const tree = honest(root, random);
-        const draftDistributions = [Float32Array.from({ length: VOCABULARY }, () => 1 / VOCABULARY)];
-        return { ...tree, draftDistributions };
-      };
-      expect(measureExcess(lying, onHost(verifySampled), { seed: 'lying', answers }).first).toBeGreaterThan(
-        wrong,
-      );
-    });
+describe('the distribution of what is emitted', () => {
+  it.each<[string, Drafter]>([
+    ['a drawn chain of 1', draftChain(1, draft)],
+    ['a drawn chain of 2', draftChain(2, draft)],
+    ['a drawn chain of 3, close to the target', draftChain(3, closeDraft)],
+    ['a drawn chain of 4, close to the target', draftChain(4, closeDraft)],
+    ['four drawn siblings', draftTree(siblings, draft, 'sampled')],
+    ['a drawn tree', draftTree(bushy, draft, 'sampled')],
+    ['a drawn tree, close to the target', draftTree(bushy, closeDraft, 'sampled')],
+    ['a drawn tree of the shape of EAGLE', draftTree(namedShape('eagle_25'), closeDraft, 'sampled')],
+    [
+      'the best chain of 3',
+      draftTree(shapeFromPaths('best', [[0], [0, 0], [0, 0, 0]]), draft, 'deterministic'),
+    ],
+    ['the four best siblings', draftTree(siblings, draft, 'deterministic')],
+    ['a tree of the best', draftTree(bushy, draft, 'deterministic')],
+    ['a tree of the best, close to the target', draftTree(bushy, closeDraft, 'deterministic')],
+  ])('is the target distribution after %s', (name, drafter) => {
+    const excess = measureExcess(drafter, onHost(verifyRejection), { seed: name, answers });
+    expect(excess.first).toBeLessThan(1);
+    expect(excess.joint).toBeLessThan(1);
   });
 
-  describe('the mean accepted length at a given acceptance rate', () => {
-    it.each(Object.keys(expectedLengths).map(Number))('%d', (rate) => {
-      // Two distributions that share exactly the rate and differ in the rest.
-      const shared = rate / 2;
-      const draftDistribution = Float32Array.of(shared, shared, (1 - rate) / 2, (1 - rate) / 2, 0, 0);
-      const targetDistribution = Float32Array.of(shared, shared, 0, 0, (1 - rate) / 2, (1 - rate) / 2);
-      const random = createRandom('accepted-length', String(rate));
-      chainLengths.forEach((length, column) => {
-        const steps = answers / 6;
-        let total = 0;
-        let squares = 0;
-        for (let step = 0; step < steps; step++) {
-          const tokens = Array.from({ length }, () => drawFrom(draftDistribution, random));
-          const tree = chainTree(
-            0,
-            tokens,
-            Array.from(tokens, () => draftDistribution),
-          );
-          const emitted =
-            verifySampled(
-              tree,
-              hostChances(tree, () => targetDistribution),
-              random,
-            ).path.length + 1;
-          total += emitted;
-          squares += emitted * emitted;
-        }
-        const mean = total / steps;
-        const standardError = Math.sqrt((squares / steps - mean * mean) / steps);
-        expect(Math.abs(mean - expectedLengths[rate]![column]!)).toBeLessThan(4 * standardError);
-      });
+  it('is another distribution under typical acceptance, which is why that is marked lossy', () => {
+    const excess = measureExcess(
+      draftTree(bushy, draft, 'sampled'),
+      (tree, distribution) => verifyTypical(tree, distribution),
+      { seed: 'typical', answers },
+    );
+    expect(excess.first).toBeGreaterThan(wrong);
+    expect(excess.joint).toBeGreaterThan(wrong);
+  });
+
+  it('is another distribution when the tree lies about what its tokens were drawn from', () => {
+    const honest = draftTree(siblings, draft, 'sampled');
+    const lying: Drafter = (root, random) => {
+      const tree = honest(root, random);
+      const draftDistributions = [Float32Array.from({ length: VOCABULARY }, () => 1 / VOCABULARY)];
+      return { ...tree, draftDistributions };
+    };
+    expect(measureExcess(lying, onHost(verifySampled), { seed: 'lying', answers }).first).toBeGreaterThan(
+      wrong,
+    );
+  });
+});
+
+describe('the mean accepted length at a given acceptance rate', () => {
+  it.each(Object.keys(expectedLengths).map(Number))('%d', (rate) => {
+    // Two distributions that share exactly the rate and differ in the rest.
+    const shared = rate / 2;
+    const draftDistribution = Float32Array.of(shared, shared, (1 - rate) / 2, (1 - rate) / 2, 0, 0);
+    const targetDistribution = Float32Array.of(shared, shared, 0, 0, (1 - rate) / 2, (1 - rate) / 2);
+    const random = createRandom('accepted-length', String(rate));
+    chainLengths.forEach((length, column) => {
+      const steps = answers / 6;
+      let total = 0;
+      let squares = 0;
+      for (let step = 0; step < steps; step++) {
+        const tokens = Array.from({ length }, () => drawFrom(draftDistribution, random));
+        const tree = chainTree(
+          0,
+          tokens,
+          Array.from(tokens, () => draftDistribution),
+        );
+        const emitted =
+          verifySampled(
+            tree,
+            hostChances(tree, () => targetDistribution),
+            random,
+          ).path.length + 1;
+        total += emitted;
+        squares += emitted * emitted;
+      }
+      const mean = total / steps;
+      const standardError = Math.sqrt((squares / steps - mean * mean) / steps);
+      expect(Math.abs(mean - expectedLengths[rate]![column]!)).toBeLessThan(4 * standardError);
     });
   });
-}
+});

@@ -12,7 +12,8 @@ import type { Objective } from '../../src/train/losses.js';
 import { readParameters } from '../../src/train/parameters.js';
 import { Trainer } from '../../src/train/trainer.js';
 import type { Pair } from '../../src/train/training-graph.js';
-import { tiny } from '../support/tiny-checkpoints.js';
+import { byTier, casesOfTier } from '../support/tier.js';
+import { decoderTensors, llamaConfig, tiny, writeCheckpoint } from '../support/tiny-checkpoints.js';
 import { drafterVariants } from '../support/tiny-drafters.js';
 import { randomTokens, TinyModels } from '../support/tiny-pair.js';
 
@@ -22,11 +23,11 @@ const examples = [40, 23, 17, 16, 12, 9, 7, 5, 3, 2].map((length, index): Exampl
   const isLearnt = Uint8Array.from(tokens, (_, position) => +(index % 2 === 0 || position >= length / 2));
   return { id: `text ${index}`, tokens, isLearnt };
 });
-export const plans = (['padded', 'packed'] as const).map((rows) =>
+const plans = (['padded', 'packed'] as const).map((rows) =>
   planBatches(examples, { batchTokens: 96, rows, seed: 1 }),
 );
 
-export const packedObjectives: readonly Objective[] = [
+const packedObjectives: readonly Objective[] = [
   { depth: 3, labels: 'soft', decay: 0.8, featureWeight: 0, labelWeight: 1, noise: 0 },
   { depth: 2, labels: 'tokens', decay: 0.8, featureWeight: 1, labelWeight: 0.1, noise: 0 },
 ];
@@ -57,7 +58,7 @@ async function learn(pair: Pair, objective: Objective, plan: (typeof plans)[numb
   return { count, losses, gradients, length };
 }
 
-export async function expectSameAsPadded(pair: Pair, objective: Objective): Promise<void> {
+async function expectSameAsPadded(pair: Pair, objective: Objective): Promise<void> {
   const [padded, packed] = [await learn(pair, objective, plans[0]!), await learn(pair, objective, plans[1]!)];
   expect(packed.count).toBe(padded.count);
   expect(packed.length).toEqual(padded.length);
@@ -72,14 +73,42 @@ export async function expectSameAsPadded(pair: Pair, objective: Objective): Prom
   }
 }
 
-export function describePackedTraining(names: readonly string[], objectives: readonly Objective[]): void {
-  const models = new TinyModels(tiny);
-  afterAll(() => models.dispose());
+const models = new TinyModels(tiny);
+afterAll(() => models.dispose());
 
-  describe.each(names)('%s', (name) => {
+/** One of each system, and of each way in which one reads its texts. */
+const names = [
+  ...['draft model', 'Medusa, torch file', 'Hydra, one layer', 'Hydra++'],
+  ...['EAGLE, torch file, with bias', 'EAGLE-3 with d2t', "EAGLE-3 with the target's vocabulary"],
+];
+const cases = names.flatMap((name) => packedObjectives.map((objective) => ({ name, objective })));
+const isQuick = ({ name, objective }: (typeof cases)[number]): boolean =>
+  ['draft model', 'EAGLE-3 with d2t'].includes(name) && objective.labels === 'soft';
+
+it.each(casesOfTier(cases, isQuick))(
+  '$name learns $objective.labels labels as from padded rows',
+  async ({ name, objective }) => {
     const variant = drafterVariants.find((other) => other.name === name)!;
-    it.each(objectives)('learns $labels labels as from rows of their own', async (objective) => {
-      await expectSameAsPadded(await models.load(variant.write(models.freshFolder(), tiny)), objective);
-    });
+    await expectSameAsPadded(await models.load(variant.write(models.freshFolder(), tiny)), objective);
+  },
+);
+
+it.runIf(byTier({ quick: true, full: false }))('has several texts in a row', () => {
+  const [padded, packed] = plans.map((plan) => plan.batchAt(0));
+  expect(new Set(padded!.texts.map(({ row }) => row)).size).toBe(padded!.texts.length);
+  expect(packed!.texts.length).toBeGreaterThan(packed!.shape[0]);
+  expect(plans[1]!.paddingShare).toBeLessThan(plans[0]!.paddingShare);
+});
+
+describe.runIf(byTier({ quick: true, full: false }))('behind a window', () => {
+  const windowed = { ...llamaConfig(tiny), architectures: ['MistralForCausalLM'], sliding_window: 6 };
+  const write = (): string =>
+    writeCheckpoint(models.freshFolder(), 'model.safetensors', decoderTensors(tiny), windowed);
+
+  it('target and draft model look back no further than it, nor beyond their text', async () => {
+    const target = await models.loadModel(write());
+    const drafter = await models.loadDrafter(write(), target);
+    expect(drafter.graph!.attention!.window).toBe(6);
+    await expectSameAsPadded({ target, drafter }, packedObjectives[1]!);
   });
-}
+});

@@ -1,3 +1,0 @@
-import { describeDraftPolicies } from './draft-policies.js';
-
-describeDraftPolicies('full');

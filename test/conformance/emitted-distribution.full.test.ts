@@ -1,3 +1,0 @@
-import { describeEmittedDistribution } from './emitted-distribution.js';
-
-describeEmittedDistribution(120_000);

@@ -1,3 +1,0 @@
-import { describeGoldenTraining } from './training.js';
-
-describeGoldenTraining('packed');
