@@ -27,10 +27,6 @@ function write(changes: Json): string {
 
 const backtracking = { type: 'Split', pattern: { Regex: '(a+)+$' }, behavior: 'Isolated', invert: false };
 
-/** The split of Llama 3. */
-const llamaSplit =
-  "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
-
 /** Processes that encode and have not ended; those of other tests in this file are among them. */
 function childrenOfThisProcess(): number[] {
   const found = spawnSync('ps', ['-o', 'pid=,args=', '--ppid', String(process.pid)], { encoding: 'utf8' });
@@ -70,7 +66,6 @@ describe('is refused', () => {
       'a merge that makes a piece longer than all that there are',
       { model: { type: 'BPE', vocab: { a: 0, b: 1 }, merges: ['a b'] } },
     ],
-    ['pieces of no length', { pre_tokenizer: { type: 'FixedLength', length: 0 } }],
     [
       'a decoder that strips more than there is',
       { decoder: { type: 'Strip', content: 'a', start: 9, stop: 9 } },
@@ -129,18 +124,6 @@ describe('a panic of the library', () => {
       reason: { name: 'MistletoeError', code: 'text', message: expect.stringContaining('SIGABRT') as string },
     });
     expect(next).toMatchObject({ value: [2, 0, 1] });
-  });
-
-  it('by a run of blanks costs that text, though the tokenizer is a published one', async () => {
-    const changes = { pre_tokenizer: { ...backtracking, pattern: { Regex: llamaSplit } } };
-    expect(findUnusualParts({ ...letters, ...changes })).toEqual([]);
-    const tokenizer = await loadTokenizer(write(changes));
-    await expect(tokenizer.encode(`${' '.repeat(11_000_000)}b`)).rejects.toMatchObject({
-      code: 'text',
-      message: expect.stringContaining('SIGABRT') as string,
-      hint: expect.stringContaining('Shorten the text') as string,
-    });
-    expect(await tokenizer.encode('cab')).toEqual([2, 0, 1]);
   });
 });
 
