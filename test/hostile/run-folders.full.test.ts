@@ -1,7 +1,7 @@
-/** Audits that start at the same moment do not share a run folder. */
+/** Run folders of several drafters, and of several audits at once. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdirSync, readdirSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { FaultCommands } from './fault-commands.js';
@@ -23,4 +23,19 @@ it('audits at the same moment without --out have a folder each', async () => {
   expect(runs).toHaveLength(3);
   for (const name of runs)
     expect((await commands.runHere(['audit', '--verify', join(cwd, 'runs', name)])).code).toBe(0);
+});
+
+it('audit --verify checks the units of a transfer', async () => {
+  const out = commands.audits.freshFolder();
+  const other = commands.audits.writeDrafter('draft model');
+  const { code } = await commands.runHere(commands.audit('--drafter', other, '--transfer', '--out', out));
+  expect(code).toBe(0);
+  expect((await commands.runHere(['audit', '--verify', out])).code).toBe(0);
+  const path = join(out, 'units.jsonl');
+  const lines = readFileSync(path, 'utf8').trimEnd().split('\n');
+  expect(lines.at(-1)).toContain('transfer');
+  writeFileSync(path, lines.slice(0, -1).join('\n').concat('\n'));
+  const { code: refused, err } = await commands.runHere(['audit', '--verify', out]);
+  expect(err).toMatch(/has no unit transfer|does not follow from the units/);
+  expect(refused).toBe(2);
 });
