@@ -15,7 +15,7 @@ const audits = new TinyAudits(shallow);
 afterAll(() => audits.dispose());
 
 const { kills, drafters, prompts, words } = byTier({
-  quick: { kills: 3, drafters: ['Medusa, torch file'], prompts: ['abcdefgh'], words: ['--starts', '1'] },
+  quick: { kills: 2, drafters: ['Medusa, torch file'], prompts: ['abcdefgh'], words: ['--starts', '1'] },
   full: {
     ...{ kills: 20, drafters: ['draft model', 'Medusa, torch file'] },
     ...{ prompts: ['abcdefgh', 'hgfedcba'], words: ['--transfer'] },
