@@ -1,6 +1,5 @@
 import { chmodSync, readdirSync, readFileSync, statSync, utimesSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
-import { setTimeout } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { createRandom } from '../core/random.js';
 import { symbol } from '../graph/dimension.js';
@@ -17,7 +16,7 @@ import { openCacheOutput } from './cache-file.js';
 import { recordCheck } from './cache-note.js';
 import { clearCache } from './cache-removal.js';
 import { identifyFile } from './content-hash.js';
-import { CachedModel, pathOf } from './testing/cached-model.js';
+import { CachedModel, pathOf, waitForFileTick } from './testing/cached-model.js';
 import type { CacheOptions } from './weight-cache.js';
 
 const random = createRandom('packed weights');
@@ -91,8 +90,6 @@ function flipPacked(path: string): void {
   writeFileSync(path, bytes);
 }
 
-const nextTick = () => setTimeout(20);
-
 describe('packed weights in a file', () => {
   it('give what weights that are packed in memory give, and nearly what plain ones give', async () => {
     const { store, notices } = await prepare();
@@ -157,7 +154,7 @@ describe('packed weights in a file', () => {
   it('are made anew when they are damaged', async () => {
     const first = await prepare();
     const whole = await run(first.store);
-    await nextTick();
+    await waitForFileTick(packedPath(first.store));
     flipPacked(packedPath(first.store));
     const second = await prepare();
     expect(await run(second.store)).toEqual(whole);

@@ -5,10 +5,12 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import timers from 'node:timers/promises';
 import { afterEach, describe, expect, it, vi } from 'vitest';
+import { disableTimeouts } from '../../test/support/disabled-timeouts.js';
 import { createFakeTerminal } from '../../test/support/fake-terminal.js';
 import { replaceBuiltin } from '../../test/support/replaced-builtin.js';
 import { run } from './program.js';
 
+disableTimeouts();
 replaceBuiltin(timers, 'setTimeout', () => () => Promise.resolve(undefined as never));
 
 let server: Server;

@@ -1,8 +1,10 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import type { EngineServer } from '../../test/support/engine-server.js';
 import { startEngine, startServer } from '../../test/support/engine-server.js';
+import { disableTimeouts } from '../../test/support/disabled-timeouts.js';
 import { examineEngine } from './doctor.js';
 
+const timeouts = disableTimeouts();
 const open: EngineServer[] = [];
 afterEach(async () => {
   await Promise.all(open.splice(0).map((server) => server.close()));
@@ -178,10 +180,17 @@ describe('examineEngine', () => {
   });
 
   it('is not held up, filled or misled by a server that is none', async () => {
+    let pages = 0;
+    let isOver = false;
     const server = await start(
       startServer(({ url }, response) => {
         response.writeHead(200, { 'content-type': 'text/html' });
         if (url === '/v1/models') return; // never ends
+        pages++;
+        response.once('close', () => {
+          pages--;
+          if (pages === 0 && !isOver) timeouts.expire();
+        });
         const page = '<html>'.padEnd(1 << 20, 'x');
         const more = (): void => {
           while (!response.destroyed && response.write(page));
@@ -191,6 +200,7 @@ describe('examineEngine', () => {
       }),
     );
     const report = await examineEngine(server.url, { timeoutMs: 1500 });
+    isOver = true;
     expect(report).toMatchObject({ engine: 'unknown', version: null, models: [] });
     expect(report.probes.find(({ path }) => path === '/v1/models')?.failure).toMatch(
       /no answer within 1.5 s/,

@@ -65,7 +65,7 @@ describe('what a monitor keeps on disk', () => {
       const record = traffic.draw(`tenant-${request}`, 1.05);
       expect(copy.observe(record)).toEqual(monitor.observe(record));
     }
-  }, 60_000);
+  });
 
   it('is read in its first version, and what that did not know begins anew', async () => {
     const traffic = new Traffic();
@@ -87,7 +87,7 @@ describe('what a monitor keeps on disk', () => {
     expect(copy.save().baseline).toEqual(monitor.save().baseline);
     expect(copy.save()).toMatchObject({ version: 2, caution: [], everyone: [], levels: { tenants: [] } });
     expect(copy.observe(traffic.draw('attacker', 1.02)).verdict).toBe('low');
-  }, 60_000);
+  });
 
   it.each(['{', '{"version":3}', '[]', '{"version":2,"baseline":{"cells":[["x",{}]]}}'])(
     'is not used where it is %s, which a note says',

@@ -70,7 +70,7 @@ describe('an engine that', () => {
 
   it('never begins to answer is a 504', async () => {
     const engine = keep(await startRaw(() => undefined));
-    const upstreamTimeouts = { connectMs: 1000, firstByteMs: 30 };
+    const upstreamTimeouts = { connectMs: 0, firstByteMs: 30 };
     const proxy = keep(await startPlainProxy({ upstream: engine.url, upstreamTimeouts }));
     expect(await post(proxy.url)).toMatchObject({
       status: 504,
@@ -226,7 +226,6 @@ describe('a client that', () => {
   it('reads nothing holds the engine back instead of filling memory', async () => {
     const piece = Buffer.alloc(64 << 10, 'x');
     let written = 0;
-    const blocked = createSignal();
     const engine = keep(
       await startHttp(({ url }, response) => {
         if (url === '/other') {
@@ -239,13 +238,7 @@ describe('a client that', () => {
             written += piece.byteLength;
             if (!response.write(piece)) break;
           }
-          const idle = setTimeout(() => {
-            blocked.resolve();
-          }, 300);
-          response.once('drain', () => {
-            clearTimeout(idle);
-            more();
-          });
+          response.once('drain', more);
         };
         more();
       }),
@@ -254,10 +247,15 @@ describe('a client that', () => {
     const socket = connect(proxy.port, '127.0.0.1');
     socket.pause();
     socket.write('GET / HTTP/1.1\r\nHost: a\r\n\r\n');
-    await blocked.promise;
+    // Others go on meanwhile. All of this is one process: what passes while they are answered is all that can pass.
+    for (let before = -1; written !== before && written < 64 << 20;) {
+      before = written;
+      for (let count = 0; count < 20; count++)
+        expect(await post(`${proxy.url}/other`)).toMatchObject({ status: 200 });
+    }
     // The kernel's buffers of four sockets; without backpressure it would never stop.
+    expect(written).toBeGreaterThan(0);
     expect(written).toBeLessThan(64 << 20);
-    expect(await post(`${proxy.url}/other`)).toMatchObject({ status: 200 }); // others go on meanwhile
     socket.destroy();
   });
 

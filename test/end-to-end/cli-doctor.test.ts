@@ -3,9 +3,11 @@ import { run } from '../../src/cli/program.js';
 import type { EngineReport } from '../../src/guard/engine-report.js';
 import type { EngineServer } from '../support/engine-server.js';
 import { startEngine, startServer } from '../support/engine-server.js';
+import { disableTimeouts } from '../support/disabled-timeouts.js';
 import type { FakeTerminalOptions } from '../support/fake-terminal.js';
 import { createFakeTerminal } from '../support/fake-terminal.js';
 
+disableTimeouts();
 let server: EngineServer | undefined;
 afterEach(async () => {
   await server?.close();

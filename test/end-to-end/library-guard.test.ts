@@ -7,9 +7,11 @@ import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { startFakeEngine } from '../../src/guard/testing/fake-engine.js';
 import type * as Library from '../../src/index.js';
+import { disableTimeouts } from '../support/disabled-timeouts.js';
 import { transpileForTests } from '../support/transpiled-sources.js';
 
 const { folder: build } = transpileForTests('library-guard');
+disableTimeouts();
 let library: typeof Library;
 const open: { close(): unknown }[] = [];
 
@@ -28,7 +30,10 @@ describe('the guard as a library', () => {
     const folder = join(build, 'records');
     const events: string[] = [];
     const guard = await startGuard(
-      configureGuard({ upstream: engine.url, port: 0, records: { folder }, log: { requests: true } }),
+      configureGuard({
+        ...{ upstream: engine.url, port: 0, records: { folder }, log: { requests: true } },
+        timeouts: { connect: '0' }, // a busy machine may take any time
+      }),
       { page: guardPage, onEvent: (name) => events.push(name) },
     );
     const body = JSON.stringify({ model: 'm', messages: [{ role: 'user', content: 'hi' }] });

@@ -1,5 +1,6 @@
-import { mkdirSync, readdirSync } from 'node:fs';
+import { mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { afterEach, beforeEach } from 'vitest';
 import type { WeightStore } from '../../runtime/weights.js';
 import { openCheckpoint } from '../open-checkpoint.js';
@@ -60,4 +61,15 @@ export class CachedModel {
 export function pathOf(store: WeightStore): string {
   if (store.kind !== 'file') throw new Error('expected a file');
   return store.path;
+}
+
+/** File systems count time in ticks: two writes within one tick have the same time. Returns in the tick after `path`'s. */
+export async function waitForFileTick(path: string): Promise<void> {
+  const probe = `${path}.tick`;
+  const timeOf = (file: string): bigint => statSync(file, { bigint: true }).ctimeNs;
+  do {
+    await nextTurn();
+    writeFileSync(probe, 'x');
+  } while (timeOf(probe) <= timeOf(path));
+  rmSync(probe);
 }
