@@ -60,4 +60,4 @@ it('leaves the old folder or the new one, whole, whenever it is killed', async (
   // Once it is new it stays so.
   expect(outcomes).toEqual([...outcomes].sort().reverse());
   expect(new Set(outcomes)).toEqual(new Set(['old', 'new']));
-}, 120_000);
+});

@@ -19,6 +19,9 @@ import { transpileForTests } from '../support/transpiled-sources.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'cli-guard-'));
 const { main } = transpileForTests('cli-guard');
+/** A busy machine may take any time to connect. */
+const patient = join(folder, 'patient.yaml');
+writeFileSync(patient, 'upstream: http://127.0.0.1:9\ntimeouts: { connect: 0 }\n');
 const engines: FakeEngine[] = [];
 afterEach(async () => {
   for (const engine of engines.splice(0)) await engine.close();
@@ -86,19 +89,22 @@ describe('mistletoe guard', () => {
   it('passes requests on, tells them, and ends when asked to', async () => {
     const engine = await startEngine();
     let answered: Promise<number> | undefined;
-    const { code, out, err } = await guard(['-u', engine.url, '--port', '0', '--log-requests'], {
-      onError(text, { interrupt }) {
-        const url = addressIn(text);
-        if (url === undefined) return;
-        answered = ask(url).then(async (response) => {
-          await response.text();
-          const page = await fetch(`${url}/mistletoe`);
-          expect(await page.text()).toContain('<html');
-          interrupt();
-          return response.status;
-        });
+    const { code, out, err } = await guard(
+      ['-c', patient, '-u', engine.url, '--port', '0', '--log-requests'],
+      {
+        onError(text, { interrupt }) {
+          const url = addressIn(text);
+          if (url === undefined) return;
+          answered = ask(url).then(async (response) => {
+            await response.text();
+            const page = await fetch(`${url}/mistletoe`);
+            expect(await page.text()).toContain('<html');
+            interrupt();
+            return response.status;
+          });
+        },
       },
-    });
+    );
     expect(await answered).toBe(200);
     expect(code).toBe(0);
     expect(JSON.parse(out)).toMatchObject({ event: 'request-end', 'gen_ai.request.model': 'm' });
@@ -172,7 +178,7 @@ describe('kill -9', () => {
 });
 
 async function spawnGuard(upstream: string, records: string): Promise<{ child: ChildProcess; url: string }> {
-  const words = ['guard', '-u', upstream, '--port', '0', '--records', records];
+  const words = ['guard', '-c', patient, '-u', upstream, '--port', '0', '--records', records];
   const child = spawn(process.execPath, [main, ...words], { stdio: ['ignore', 'ignore', 'pipe'] });
   let seen = '';
   for await (const line of createInterface({ input: child.stderr })) {
