@@ -5,18 +5,30 @@ import { makeTemporaryFolder } from '../../src/checkpoint/testing/temporary-fold
 import { run } from '../../src/cli/program.js';
 import type { FakeTerminalOptions } from '../support/fake-terminal.js';
 import { createFakeTerminal } from '../support/fake-terminal.js';
-import { referenceModels } from '../support/model-folders.js';
+import { bundledCache, referenceModels } from '../support/model-folders.js';
+import { tiny, writeDecoder, writeLetterTokenizer } from '../support/tiny-checkpoints.js';
+import { drafterVariants } from '../support/tiny-drafters.js';
 
 const temporary = makeTemporaryFolder();
 afterAll(temporary.remove);
-const cache = join(temporary.path, 'cache');
 const eagle3 = join(referenceModels, 'eagle3');
 const medusa = join(referenceModels, 'medusa');
 const small = ['--limit', '2', '-n', '8', '--warmup', '0', '--draft', 'chain:3'];
 
+/** A tiny pair, for everything but the models that come with the package. */
+const target = writeDecoder(join(temporary.path, 'target'), tiny);
+writeLetterTokenizer(target, tiny);
+const tinyEagle3 = drafterVariants
+  .find(({ name }) => name === 'EAGLE-3 with d2t')!
+  .write(join(temporary.path, 'eagle3'), tiny);
+const prompts = join(temporary.path, 'prompts.txt');
+writeFileSync(prompts, 'abcabc\ncabcab\nbcabca\naabbcc\nabacad\n');
+const tinyPair = ['-t', target, '-d', tinyEagle3];
+const tinyBench = [...tinyPair, '-p', prompts, ...small];
+
 async function bench(argv: readonly string[], options: FakeTerminalOptions = {}) {
   const terminal = createFakeTerminal(options);
-  const code = await run(['bench', '--cache-dir', cache, '--threads', '1', ...argv], terminal);
+  const code = await run(['bench', '--cache-dir', bundledCache, '--threads', '1', ...argv], terminal);
   return { code, ...terminal.written };
 }
 
@@ -41,7 +53,7 @@ describe('mistletoe bench', () => {
 
   it('prints one JSON object that holds every answer', async () => {
     const { code, out, err } = await bench([
-      ...['-d', eagle3, ...small, '--draft', 'dynamic:8,2,2'],
+      ...[...tinyBench, '--draft', 'dynamic:8,2,2'],
       ...['--format', 'json', '--progress', 'none'],
     ]);
     expect([code, err]).toEqual([0, '']);
@@ -64,7 +76,7 @@ describe('mistletoe bench', () => {
   });
 
   it('answers several prompts at the same time with the same answers, and says so', async () => {
-    const argv = ['-d', eagle3, ...small, '--limit', '5', '--progress', 'none'];
+    const argv = [...tinyBench, '--limit', '5', '--progress', 'none'];
     const answersOf = async (more: readonly string[]) => {
       const { code, out } = await bench([...argv, '--format', 'json', ...more]);
       expect(code).toBe(0);
@@ -92,7 +104,7 @@ describe('mistletoe bench', () => {
 
   it('prints a line per answer and per summary as jsonl, and drafts by itself by default', async () => {
     const { code, out } = await bench([
-      ...['-d', eagle3, '--limit', '1', '-n', '4', '--warmup', '0'],
+      ...[...tinyPair, '-p', prompts, '--limit', '1', '-n', '4', '--warmup', '0'],
       ...['--format', 'jsonl', '--progress', 'none'],
     ]);
     expect(code).toBe(0);
@@ -106,7 +118,7 @@ describe('mistletoe bench', () => {
 
   it('writes answer files for Spec-Bench, a folder per set and a file per system', async () => {
     const answers = join(temporary.path, 'answers');
-    const { code } = await bench(['-d', eagle3, ...small, '--answers', answers, '--progress', 'none']);
+    const { code } = await bench([...tinyBench, '--answers', answers, '--progress', 'none']);
     expect(code).toBe(0);
     expect(readdirSync(join(answers, 'prompts')).sort()).toEqual([
       'target-eagle3-chain-3.jsonl',
@@ -118,7 +130,7 @@ describe('mistletoe bench', () => {
         .split('\n')
         .map((line) => JSON.parse(line) as { question_id: string; choices: { turns: string[] }[] })
         .map(({ question_id, choices }) => [question_id, choices[0]?.turns]);
-    expect(read('target-plain.jsonl').map(([id]) => id)).toEqual(['chat-1', 'chat-2']);
+    expect(read('target-plain.jsonl').map(([id]) => id)).toEqual(['prompt-1', 'prompt-2']);
     expect(read('target-eagle3-chain-3.jsonl')).toEqual(read('target-plain.jsonl'));
   });
 
@@ -127,7 +139,7 @@ describe('mistletoe bench', () => {
       join(temporary.path, 'gsm8k.jsonl'),
       '{"question_id": 0, "category": "math", "turns": ["What is 2 + 3?"]}\n',
     );
-    const argv = ['-d', eagle3, ...small, '-p', 'gsm8k'];
+    const argv = [...tinyPair, ...small, '-p', 'gsm8k'];
     const found = await bench([...argv, '--prompts-dir', temporary.path]);
     expect(found.out).toMatch(/\| gsm8k +\| eagle3 /);
     const lost = await bench(argv);
@@ -137,7 +149,7 @@ describe('mistletoe bench', () => {
 
   it('ends at Ctrl-C with what is finished', async () => {
     let answers = 0;
-    const { code, out } = await bench(['-d', eagle3, ...small, '--format', 'jsonl', '--progress', 'none'], {
+    const { code, out } = await bench([...tinyBench, '--format', 'jsonl', '--progress', 'none'], {
       onWrite({ interrupt }) {
         answers += 1;
         if (answers === 3) interrupt();
@@ -149,14 +161,11 @@ describe('mistletoe bench', () => {
   });
 
   it('ends at Ctrl-C without a table when nothing is finished', async () => {
-    const { code, out, err } = await bench(
-      ['-d', eagle3, ...small, '--format', 'jsonl', '--progress', 'none'],
-      {
-        onWrite({ interrupt }) {
-          interrupt();
-        },
+    const { code, out, err } = await bench([...tinyBench, '--format', 'jsonl', '--progress', 'none'], {
+      onWrite({ interrupt }) {
+        interrupt();
       },
-    );
+    });
     expect([code, out.trimEnd().split('\n').length]).toEqual([130, 1]);
     expect(err).toBe('Interrupted before one prompt was answered by every system.\n');
   });

@@ -8,13 +8,16 @@ import { createFakeTerminal } from '../support/fake-terminal.js';
 import type { Outcome } from '../support/run-command.js';
 import { createRunner } from '../support/run-command.js';
 import type { FolderChanges } from '../support/model-folders.js';
-import { referenceModels, referenceTarget, writeChangedTarget } from '../support/model-folders.js';
+import {
+  bundledCache,
+  referenceModels,
+  referenceTarget,
+  writeChangedTarget,
+} from '../support/model-folders.js';
 
 const temporary = makeTemporaryFolder();
 afterAll(temporary.remove);
-const cache = join(temporary.path, 'cache');
-
-const generate = createRunner('generate', cache);
+const generate = createRunner('generate', bundledCache);
 
 interface JsonResult {
   readonly id?: string;
@@ -47,16 +50,16 @@ function expectRefusal({ code, out, err }: Outcome, ...patterns: RegExp[]): void
 }
 
 describe('mistletoe generate', () => {
-  const sky = ['--prompt', 'Why is the sky blue?', '-n', '16'];
+  const sky = ['--prompt', 'Why is the sky blue?', '-n', '8'];
 
   it('streams text to stdout and a summary to stderr', async () => {
     let writes = 0;
     const { code, out, err } = await generate(sky, { onWrite: () => (writes += 1) });
     expect(code).toBe(0);
     expect(out).toMatch(/^\S[^]*\n$/);
-    expect(writes).toBeGreaterThanOrEqual(16);
+    expect(writes).toBeGreaterThanOrEqual(8);
     expect(err).toMatch(
-      /^\d+ prompt tokens in \d+ ms · 16 new tokens · [\d.]+ tokens\/s · reached --max-new-tokens\n$/,
+      /^\d+ prompt tokens in \d+ ms · 8 new tokens · [\d.]+ tokens\/s · reached --max-new-tokens\n$/,
     );
   });
 
@@ -72,7 +75,7 @@ describe('mistletoe generate', () => {
       'tokensPerSecond',
     ]);
     expect(result).toMatchObject({ finishReason: 'length' });
-    expect(result!.tokenIds).toHaveLength(16);
+    expect(result!.tokenIds).toHaveLength(8);
     expect((await generate(sky)).out).toBe(`${result!.text.trimStart()}\n`);
   });
 

@@ -1,44 +1,19 @@
 import type { ChildProcessWithoutNullStreams } from 'node:child_process';
-import { execFileSync, spawn } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { rmSync } from 'node:fs';
-import { join, resolve } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { run } from '../../src/cli/program.js';
 import { createFakeTerminal } from '../support/fake-terminal.js';
+import { bundledCache } from '../support/model-folders.js';
+import { transpileForTests } from '../support/transpiled-sources.js';
 
-// The command line as it is installed: built, in a process of its own.
-const root = resolve(import.meta.dirname, '../..');
-const build = join(root, `out/cli-test-${process.pid}`);
-const main = join(build, 'cli/main.js');
-
-beforeAll(() => {
-  const compiler = join(root, 'node_modules/typescript/bin/tsc');
-  execFileSync(
-    process.execPath,
-    [
-      compiler,
-      '-p',
-      'tsconfig.build.json',
-      '--outDir',
-      build,
-      '--incremental',
-      'false',
-      '--tsBuildInfoFile',
-      'null',
-    ],
-    { cwd: root, stdio: 'inherit' },
-  );
-}, 180_000);
-afterAll(() => {
-  rmSync(build, { recursive: true, force: true });
-});
+const { main } = transpileForTests('cli');
 
 function start(...argv: string[]): ChildProcessWithoutNullStreams {
   // In CI the test runner forces colours for itself; a pipe must stay plain all the same.
   const environment: NodeJS.ProcessEnv = {
     ...process.env,
-    MISTLETOE_CACHE: join(build, 'cache'),
+    MISTLETOE_CACHE: bundledCache,
     CI: 'true',
   };
   delete environment.FORCE_COLOR;
@@ -58,7 +33,7 @@ async function finish(
   return { code, out, err };
 }
 
-describe('the built command line', () => {
+describe('the command line in a process of its own', () => {
   it('answers a prompt from stdin with the bundled model', async () => {
     const child = start('generate', '--prompt', '-', '-n', '6', '--format', 'json');
     child.stdin.end('Give three tips for staying healthy.\n');
