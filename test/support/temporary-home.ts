@@ -11,6 +11,8 @@ import { join, resolve } from 'node:path';
 const out = resolve(import.meta.dirname, '../../out');
 /** A hang guard: how long processes of the tests have to end after the workers that started them. */
 const maxWaitMs = 60_000;
+/** Exit codes from here on are those of a process that a signal ended. */
+const firstSignalCode = 128;
 
 export default function prepareEnvironment(): void {
   // The runner calls this once for the root and once per project, all in one process.
@@ -24,24 +26,23 @@ export default function prepareEnvironment(): void {
   mkdirSync(out, { recursive: true });
   const builds = mkdtempSync(join(out, 'tests-'));
   process.env.MISTLETOE_TEST_BUILDS = builds;
-  // The runner's teardown comes before its workers end and not at all after Ctrl-C; `exit` comes last in both cases.
-  process.once('exit', () => {
-    endLeftProcesses(home);
+  // Not in the runner's teardown, which comes before its workers end. After Ctrl-C they may still be busy.
+  process.once('exit', (code) => {
+    if (code < firstSignalCode) checkLeftProcesses(home);
+    for (const pid of findProcesses(home)) process.kill(pid, 'SIGKILL');
     for (const folder of [home, builds]) rmSync(folder, { recursive: true, force: true, maxRetries: 10 });
   });
 }
 
 /** Fails the run where a process outlives it. */
-function endLeftProcesses(home: string): void {
+function checkLeftProcesses(home: string): void {
   const pause = new Int32Array(new SharedArrayBuffer(4));
   for (let waitedMs = 0; findProcesses(home).length > 0 && waitedMs < maxWaitMs; waitedMs += 50)
     Atomics.wait(pause, 0, 0, 50);
   for (const pid of findProcesses(home)) {
-    console.error(
-      `The tests left process ${pid} running: ${readProcess(pid, 'cmdline').replaceAll('\0', ' ')}`,
-    );
+    const command = readProcess(pid, 'cmdline').replaceAll('\0', ' ');
+    console.error(`The tests left process ${pid} running: ${command}`);
     process.exitCode = 1;
-    process.kill(pid, 'SIGKILL');
   }
 }
 
