@@ -1,144 +1,54 @@
 /** `mistletoe train` with tiny models: what it makes can be used, and what it refuses is one sentence. */
-import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it } from 'vitest';
 import { openCheckpoint } from '../../src/checkpoint/open-checkpoint.js';
 import { readFloat32 } from '../../src/checkpoint/read-tensor.js';
-import { run } from '../../src/cli/program.js';
-import { trainableSystems } from '../../src/train/new-drafter.js';
 import type { TrainingResult } from '../../src/train/training-result.js';
-import type { FakeTerminalOptions } from '../support/fake-terminal.js';
-import { createFakeTerminal } from '../support/fake-terminal.js';
-import { TinyAudits } from '../support/tiny-audit.js';
 import { tiny, writeDecoder, writeLetterTokenizer } from '../support/tiny-checkpoints.js';
+import { readResult, readWeights, TrainCommands } from './train-commands.js';
 
-const models = new TinyAudits();
-const data = `${models.freshFolder()}.jsonl`;
-beforeAll(() => {
-  const letters = 'abcdefghijklmnopqrstuvwx';
-  const prompts = Array.from(letters, (_, start) => `${letters}${letters}`.slice(start, start + 6));
-  writeFileSync(data, prompts.map((prompt) => `${JSON.stringify({ prompt })}\n`).join(''));
-});
-afterAll(async () => {
-  await models.dispose();
-});
-
-async function command(argv: readonly string[], options: FakeTerminalOptions = {}) {
-  const terminal = createFakeTerminal(options);
-  const code = await run([...argv], terminal);
-  return { code, ...terminal.written };
-}
-
-const machine = (): string[] => ['--cache-dir', models.cacheFolder, '--threads', '1', '--device', 'cpu'];
-const beside = (): string[] => ['--target', models.targetFolder, ...machine()];
-
-const settings = [
-  ...['--steps', '12', '--learning-rate', '0.01', '-n', '20', '--batch-tokens', '128'],
-  ...['--validation', '0.2', '--validate-every', '4', '--save-every', '3', '--progress', 'none'],
-];
-
-async function train(words: readonly string[], options: FakeTerminalOptions = {}) {
-  const folder = models.freshFolder();
-  const own = ['--data', data, '--out', folder, ...settings];
-  return { folder, ...(await command(['train', ...beside(), ...own, ...words], options)) };
-}
-
-const readResult = (folder: string): TrainingResult =>
-  JSON.parse(readFileSync(join(folder, 'result.json'), 'utf8')) as TrainingResult;
-
-const lossesOf = ({ log }: TrainingResult): number[] =>
-  log.flatMap((line) => (line.kind === 'update' ? [line.loss] : []));
-
-const mean = (values: readonly number[]): number =>
-  values.reduce((sum, value) => sum + value, 0) / values.length;
-
-/** The weights of a drafter's folder, whatever its file is called. */
-function readWeights(folder: string): Buffer {
-  const [file] = readdirSync(folder).filter((name) => /\.(safetensors|bin|pt)$/.test(name));
-  return readFileSync(join(folder, file!));
-}
+const commands = new TrainCommands({ ...tiny, layerCount: 3 });
+afterAll(() => commands.dispose());
 
 describe('a fresh drafter', () => {
-  it.each(trainableSystems)('of %s learns, loads and drafts', async (system) => {
-    const { folder, code, err } = await train(['--system', system]);
-    expect([code, err]).toEqual([0, '']);
-    const result = readResult(folder);
-    const losses = lossesOf(result);
-    expect(losses).toHaveLength(12);
-    expect(mean(losses.slice(-3))).toBeLessThan(mean(losses.slice(0, 3)));
-    expect(result.lengths?.best.length).toBeGreaterThanOrEqual(result.lengths!.first.length);
-    const best = join(folder, 'best');
-    const inspected = await command(['inspect', best, '--format', 'json']);
-    expect(inspected.code).toBe(0);
-    const words = [...beside(), '--drafter', best, '-n', '8'];
-    const [plain, drafted] = [
-      await command(['generate', ...beside(), '-n', '8', '--raw', '--prompt', 'abcdef']),
-      await command(['generate', ...words, '--raw', '--prompt', 'abcdef']),
-    ];
-    expect([drafted.code, drafted.out]).toEqual([0, plain.out]);
-    const prompts = `${models.freshFolder()}.txt`;
-    writeFileSync(prompts, 'fedcba\n');
-    const benched = await command([
-      ...['bench', ...words, '-p', prompts, '--draft', 'chain:2', '--warmup', '0', '--progress', 'none'],
-    ]);
-    expect(benched.code).toBe(0);
-    expect(benched.out).toContain('Every answer equals plain decoding’s, token for token.');
+  it('learns, loads and drafts', async () => {
+    await commands.expectToLearn('medusa');
   });
 
   it('has the sizes that are asked for', async () => {
     const sizes = ['--heads', '2', '--prefix-layer', '--steps', '1'];
-    const { folder, code } = await train(['--system', 'hydra', ...sizes]);
+    const { folder, code } = await commands.train(['--system', 'hydra', ...sizes]);
     expect(code).toBe(0);
-    const { out } = await command(['inspect', join(folder, 'last')]);
+    const { out } = await commands.run(['inspect', join(folder, 'last')]);
     expect(out).toMatch(/Hydra\+\+/);
     expect(readResult(folder).settings).toMatchObject({ depth: 2, chain: 2 });
   });
 
   it('reads its texts through the chat template that is given, whatever becomes of its file', async () => {
-    const template = `${models.freshFolder()}.jinja`;
+    const template = `${commands.models.freshFolder()}.jinja`;
     writeFileSync(template, "u{{ messages[0]['content'] }}a");
-    const { folder, code } = await train(['--system', 'eagle', '--chat-template', template, '--steps', '1']);
+    const { folder, code } = await commands.train([
+      '--system',
+      'eagle',
+      '--chat-template',
+      template,
+      '--steps',
+      '1',
+    ]);
     expect(code).toBe(0);
     const [line] = readFileSync(join(folder, 'answers.jsonl'), 'utf8').split('\n');
     const { turns } = JSON.parse(line!) as { turns: { prompt: number[] }[] };
     expect(turns[0]?.prompt.at(0)).toBe('u'.charCodeAt(0) - 97);
     writeFileSync(template, 'x');
-    const resume = ['train', '--resume', folder, '--cache-dir', models.cacheFolder, '--progress', 'none'];
-    expect((await command(resume)).code).toBe(0);
-  });
-
-  it('learns as well from several texts in a row, with less padding', async () => {
-    const uneven = `${models.freshFolder()}.jsonl`;
-    const prompts = Array.from({ length: 24 }, (_, index) => 'abcdefghijkl'.slice(0, 2 + (index % 11)));
-    const lines = prompts.map((prompt, index) => JSON.stringify({ prompt, answer: 'hgfedcba'.repeat(1 + (index % 3)) })); // prettier-ignore
-    writeFileSync(uneven, lines.join('\n'));
-    const words = [
-      '--system',
-      'eagle3',
-      '--data',
-      uneven,
-      '--no-generate',
-      '--keep-states',
-      '1MB',
-      '--batch-tokens',
-      '256',
-    ];
-    const [padded, packed] = [await train(words), await train([...words, '--rows', 'packed'])];
-    expect([packed.code, packed.err]).toEqual([0, '']);
-    const [before, after] = [readResult(padded.folder), readResult(packed.folder)];
-    expect(after.data.batches.paddingShare).toBeLessThan(before.data.batches.paddingShare);
-    expect(after.lengths!.first).toEqual(before.lengths!.first);
-    const losses = lossesOf(after);
-    expect(mean(losses.slice(-3))).toBeLessThan(mean(losses.slice(0, 3)));
-    const report = readFileSync(join(packed.folder, 'report.md'), 'utf8');
-    expect(report).toContain('several texts in a row');
+    expect((await commands.resume(folder)).code).toBe(0);
   });
 
   it('learns from answers in the data where the target may not write', async () => {
-    const answered = `${models.freshFolder()}.jsonl`;
+    const answered = `${commands.models.freshFolder()}.jsonl`;
     const line = (prompt: string): string => JSON.stringify({ prompt, answer: 'hgfedcba' });
     writeFileSync(answered, ['abc', 'bcd', 'cde', 'def', 'efg'].map(line).join('\n'));
-    const { folder, code } = await train([
+    const { folder, code } = await commands.train([
       ...['--system', 'medusa', '--data', answered, '--no-generate', '--labels', 'tokens', '--steps', '2'],
     ]);
     expect(code).toBe(0);
@@ -150,32 +60,22 @@ describe('a fresh drafter', () => {
 describe('what an earlier run leaves', () => {
   it('saves the answers of the next one, which becomes the same drafter', async () => {
     const words = ['--system', 'eagle', '--steps', '6'];
-    const first = await train([...words, '--progress', 'plain']);
+    const first = await commands.train([...words, '--progress', 'plain']);
     expect(first.err).toContain('answers: 24 to do');
-    const second = await train([...words, '--answers', first.folder, '--progress', 'plain']);
+    const second = await commands.train([...words, '--answers', first.folder, '--progress', 'plain']);
     expect(second.code).toBe(0);
     expect(second.err).not.toContain('answers:');
     const [before, after] = [first, second].map(({ folder }) => readWeights(join(folder, 'last')));
     expect(after!.equals(before!)).toBe(true);
-    const changed = await train([...words, '--answers', first.folder, '-n', '10']);
+    const changed = await commands.train([...words, '--answers', first.folder, '-n', '10']);
     expect(changed.code).toBe(2);
     expect(changed.err).toMatch(/answers the conversation \S+, but its text or the way in which it is asked/);
-  });
-
-  it('or keeps of the target on the disk changes nothing but the last digits', async () => {
-    const words = ['--system', 'eagle', '--steps', '6'];
-    const [computed, kept] = [await train(words), await train([...words, '--keep-states', '1MB'])];
-    expect(existsSync(join(kept.folder, 'states.bin'))).toBe(true);
-    const [expected, losses] = [computed, kept].map(({ folder }) => lossesOf(readResult(folder)));
-    losses!.forEach((loss, update) => {
-      expect(loss).toBeCloseTo(expected![update]!, 4);
-    });
   });
 
   it('is not asked for by heads, whose target knows the language; a draft model learns prompts, too', async () => {
     const counts = await Promise.all(
       ['answers', 'all'].map(async (learn) => {
-        const { folder } = await train([
+        const { folder } = await commands.train([
           '--system',
           'speculative-sampling',
           '--steps',
@@ -195,12 +95,12 @@ describe('what an earlier run leaves', () => {
 
 describe('--from', () => {
   it('goes on from where the drafter is, in its own layout', async () => {
-    const drafter = models.writeDrafter('EAGLE-3 with d2t');
-    const first = await train(['--from', drafter]);
+    const drafter = commands.models.writeDrafter('Medusa, torch file');
+    const first = await commands.train(['--from', drafter, '--steps', '6']);
     expect([first.code, first.err]).toEqual([0, '']);
     const before = readResult(first.folder);
     expect(before.from?.name).toBeDefined();
-    const second = await train(['--from', join(first.folder, 'best')]);
+    const second = await commands.train(['--from', join(first.folder, 'best'), '--steps', '1']);
     expect(second.code).toBe(0);
     expect(readResult(second.folder).lengths?.first.length).toBe(before.lengths?.best.length);
   });
@@ -209,7 +109,7 @@ describe('--from', () => {
 describe('layers of the target', () => {
   it('are a draft model to begin with, and the report says so', async () => {
     const words = ['--system', 'speculative-sampling', '--target-layers', '2', '--steps', '2'];
-    const { folder, code, err } = await train([...words, '--progress', 'plain']);
+    const { folder, code, err } = await commands.train([...words, '--progress', 'plain']);
     expect(code).toBe(0);
     expect(err).toMatch(/^train: speculative-sampling for target, 2 layers of the target, run folder /);
     expect(readFileSync(join(folder, 'report.md'), 'utf8')).toContain(', from 2 layers of the target');
@@ -217,8 +117,8 @@ describe('layers of the target', () => {
 
   it('can be all that is trained', async () => {
     const words = ['--system', 'speculative-sampling', '--target-layers', '2', '--steps', '2'];
-    const { folder } = await train([...words, '--freeze', 'vocabulary']);
-    const { tensors: target } = await openCheckpoint(models.targetFolder);
+    const { folder } = await commands.train([...words, '--freeze', 'vocabulary']);
+    const { tensors: target } = await openCheckpoint(commands.models.targetFolder);
     const { tensors: trained } = await openCheckpoint(join(folder, 'last'));
     const isKept = async (name: string): Promise<boolean> => {
       const [before, after] = [await readFloat32(target.get(name)!), await readFloat32(trained.get(name)!)];
@@ -233,7 +133,7 @@ describe('layers of the target', () => {
 
 describe('what it prints', () => {
   it('is a table, where the drafters lie and what to do next', async () => {
-    const { folder, code, out, err } = await train(['--system', 'eagle', '--progress', 'plain']);
+    const { folder, code, out, err } = await commands.train(['--system', 'eagle', '--progress', 'plain']);
     expect(code).toBe(0);
     expect(err).toMatch(/^train: eagle for target, fresh weights, run folder /);
     expect(err).toContain('answers: 24/24 (100 %)');
@@ -245,7 +145,7 @@ describe('what it prints', () => {
     expect(out).toMatch(new RegExp(`^before +${lengths!.first.length.toFixed(2)} +– +0$`, 'm'));
     expect(out).toMatch(new RegExp(`^best +${lengths!.best.length.toFixed(2)} `, 'm'));
     expect(out).toContain(
-      `  mistletoe bench --target ${models.targetFolder} --drafter ${join(folder, 'best')}\n`,
+      `  mistletoe bench --target ${commands.models.targetFolder} --drafter ${join(folder, 'best')}\n`,
     );
     expect(out).toMatch(/Report: .*report\.html\n$/);
     expect(readFileSync(join(folder, 'report.md'), 'utf8')).toMatch(/^## \d\.\d\d to \d\.\d\d tokens a step/);
@@ -256,10 +156,10 @@ describe('what it prints', () => {
 
   it('is the result as JSON, or the report as Markdown, where that is asked for', async () => {
     const words = ['--system', 'medusa', '--steps', '2', '--validation', '0'];
-    const json = await train([...words, '--format', 'json']);
+    const json = await commands.train([...words, '--format', 'json']);
     const { folder, updates, lengths } = JSON.parse(json.out) as TrainingResult & { folder: string };
     expect([folder, updates, lengths]).toEqual([json.folder, 2, undefined]);
-    const { out, folder: markdown } = await train([...words, '--format', 'markdown']);
+    const { out, folder: markdown } = await commands.train([...words, '--format', 'markdown']);
     expect(out).toBe(readFileSync(join(markdown, 'report.md'), 'utf8'));
     expect(out).toContain('No text was held out');
     // Without held-out texts the best is the last.
@@ -267,39 +167,10 @@ describe('what it prints', () => {
   });
 });
 
-describe('Ctrl-C', () => {
-  const words = ['--system', 'eagle3', '--progress', 'plain'];
-  let whole: string | undefined;
-
-  it.each([
-    ['while the target answers', /^answers: [1-9]/m],
-    ['before the first update', /^train: 12 to do/m],
-    ['between two updates', /^train: [1-9]\d*\/12/m],
-  ])('%s saves, says how to go on, and the end is the same', async (_when, moment) => {
-    whole ??= (await train(words)).folder;
-    let isOver = false;
-    const stopped = await train(words, {
-      onError(text, { interrupt }) {
-        if (isOver || !moment.test(text)) return;
-        isOver = true;
-        interrupt();
-      },
-    });
-    expect(stopped.code).toBe(130);
-    expect(stopped.err).toContain('Saving what is done; Ctrl-C again stops at once.');
-    expect(stopped.err).toMatch(
-      new RegExp(
-        `Interrupted; what was done is saved. Go on with:\n {2}mistletoe train --resume ${stopped.folder}\n$`,
-      ),
-    );
-    expect(existsSync(join(stopped.folder, 'result.json'))).toBe(false);
-    const resume = ['train', '--resume', stopped.folder, '--cache-dir', models.cacheFolder];
-    expect((await command([...resume, '--progress', 'none'])).code).toBe(0);
-    for (const name of ['best', 'last'])
-      expect(readWeights(join(stopped.folder, name))).toEqual(readWeights(join(whole, name)));
-    const log = (folder: string): string => readFileSync(join(folder, 'log.jsonl'), 'utf8');
-    expect(log(stopped.folder)).toBe(log(whole));
-  });
+it('Ctrl-C between two updates saves, says how to resume, and the end is the same', async () => {
+  const words = ['--system', 'medusa', '--progress', 'plain'];
+  const { folder } = await commands.train(words);
+  await commands.expectToResume(words, folder, /^train: [1-9]\d*\/12/m);
 });
 
 /** One sentence and a hint, and nothing that only a programmer would want to see. */
@@ -307,7 +178,7 @@ const sentence = /^error: [^\n]+\nhint: {2}[^\n]+\n$/;
 
 describe('what it refuses', () => {
   const other = (): string => {
-    const folder = writeDecoder(models.freshFolder(), { ...tiny, hiddenSize: 32 });
+    const folder = writeDecoder(commands.models.freshFolder(), { ...tiny, hiddenSize: 32 });
     writeLetterTokenizer(folder, tiny);
     return folder;
   };
@@ -322,17 +193,17 @@ describe('what it refuses', () => {
     ],
     [
       'a drafter of another target',
-      () => ['--from', models.writeDrafter('EAGLE, safetensors, without bias'), '--target', other()],
+      () => ['--from', commands.models.writeDrafter('EAGLE, safetensors, without bias'), '--target', other()],
       /hidden|width|16/,
     ],
     [
       'a system that the drafter is not',
-      () => ['--from', models.writeDrafter('Hydra, one layer'), '--system', 'medusa'],
+      () => ['--from', commands.models.writeDrafter('Hydra, one layer'), '--system', 'medusa'],
       /holds Hydra.*"medusa" was asked for/,
     ],
     [
       'sizes of a drafter that has its own',
-      () => ['--from', models.writeDrafter('Hydra, one layer'), '--heads', '2'],
+      () => ['--from', commands.models.writeDrafter('Hydra, one layer'), '--heads', '2'],
       /Sizes are those of the drafter/,
     ],
     [
@@ -373,7 +244,7 @@ describe('what it refuses', () => {
     ['a number that is none', () => ['--system', 'eagle', '--steps', 'many'], /'many' is invalid/],
     ['a share of all texts', () => ['--system', 'eagle', '--validation', '1'], /'1' is invalid/],
   ])('%s', async (_what, words, message) => {
-    const { folder, code, out, err } = await train(words());
+    const { folder, code, out, err } = await commands.train(words());
     expect([code, out]).toEqual([2, '']);
     expect(err).toMatch(sentence);
     expect(err).toMatch(message);
@@ -381,9 +252,9 @@ describe('what it refuses', () => {
   });
 
   it('data that is no conversation, with its line', async () => {
-    const broken = `${models.freshFolder()}.jsonl`;
+    const broken = `${commands.models.freshFolder()}.jsonl`;
     writeFileSync(broken, '{"prompt": "abc"}\n{"prompt": 3}\n');
-    const { folder, code, err } = await train(['--system', 'eagle', '--data', broken]);
+    const { folder, code, err } = await commands.train(['--system', 'eagle', '--data', broken]);
     expect(code).toBe(2);
     expect(err).toMatch(sentence);
     expect(err).toContain('line 2, is not a conversation');
@@ -391,34 +262,33 @@ describe('what it refuses', () => {
   });
 
   it('a folder that is used, other data at --resume, and options beside it', async () => {
-    const own = `${models.freshFolder()}.jsonl`;
-    writeFileSync(own, readFileSync(data));
+    const own = `${commands.models.freshFolder()}.jsonl`;
+    writeFileSync(own, readFileSync(commands.data));
     const words = ['--system', 'medusa', '--steps', '1', '--data', own];
-    const { folder, code } = await train(words);
+    const { folder, code } = await commands.train(words);
     expect(code).toBe(0);
-    const again = await train([...words, '--out', folder]);
+    const again = await commands.train([...words, '--out', folder]);
     expect(again.code).toBe(2);
     expect(again.err).toMatch(sentence);
     expect(again.err).toContain('already holds a run');
-    const resume = ['train', '--resume', folder, '--cache-dir', models.cacheFolder, '--progress', 'none'];
-    const beside = await command([...resume, '--data', data]);
+    const beside = await commands.resume(folder, ['--data', commands.data]);
     expect([beside.code, beside.err]).toEqual([
       2,
       expect.stringMatching(/^error: --data cannot be changed when a run is resumed\.\nhint: [^\n]*\n$/),
     ]);
     writeFileSync(own, '{"prompt": "abc"}\n');
-    const changed = await command(resume);
+    const changed = await commands.resume(folder);
     expect(changed.code).toBe(2);
     expect(changed.err).toMatch(sentence);
     expect(changed.err).toContain(`was begun with other data in ${own}`);
-    const nothing = await command(['train', '--resume', models.freshFolder()]);
+    const nothing = await commands.run(['train', '--resume', commands.models.freshFolder()]);
     expect(nothing.code).toBe(2);
     expect(nothing.err).toMatch(/^error: .* is no run of mistletoe train/);
   });
 
   it('to go on where the loss is no number any more, and keeps the drafter before', async () => {
-    const words = ['--system', 'eagle3', '--learning-rate', '1e30', '--warmup', '0', '--clip', '1e30'];
-    const { folder, code, err } = await train(words);
+    const words = ['--system', 'eagle', '--learning-rate', '1e30', '--warmup', '0', '--clip', '1e30'];
+    const { folder, code, err } = await commands.train(words);
     expect(code).toBe(1);
     expect(err).toMatch(sentence);
     expect(err).toMatch(
@@ -426,6 +296,6 @@ describe('what it refuses', () => {
     );
     expect(existsSync(join(folder, 'state.safetensors'))).toBe(true);
     expect(readWeights(join(folder, 'last'))).toEqual(readWeights(join(folder, 'start')));
-    expect((await command(['inspect', join(folder, 'last')])).code).toBe(0);
+    expect((await commands.run(['inspect', join(folder, 'last')])).code).toBe(0);
   });
 });
