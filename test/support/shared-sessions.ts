@@ -80,6 +80,8 @@ function describeSession(model: string | Uint8Array, options: Options): WantedSe
   const bytes = typeof model === 'string' ? readFileSync(model) : model;
   const hash = createHash('sha256').update(bytes).update(JSON.stringify(options));
   const files = typeof model === 'string' ? listWeightFiles(model, bytes) : [];
+  // Only models that map weights are loaded by path. These weights have names that are not recognized.
+  if (typeof model === 'string' && files.length === 0) return undefined;
   const sizeBytes = files.reduce((sum, path) => sum + statSync(path).size, bytes.byteLength);
   if (sizeBytes > maxBytes) return undefined;
   if (sizeBytes > maxCopiedBytes) {
