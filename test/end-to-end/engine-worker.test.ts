@@ -34,7 +34,7 @@ beforeAll(async () => {
     ['head', 'eagle3'],
   ] as const)
     drafters.set(name, await loadDrafter(findDrafter(source), { target: target.model }));
-}, 120_000);
+});
 afterAll(async () => {
   await worker.close();
   await runtime.dispose();
@@ -62,6 +62,9 @@ const asked: readonly Asked[] = [
   { prompt: 'What is 2 + 2?', options: { maxNewTokens: 16, sampling: { temperature: 1 }, seed: 9 } },
   { prompt: 'Name three colours.', options: { maxNewTokens: 24, stopStrings: [','] } },
 ];
+
+/** Goes on and on: no delay of this thread is long enough for it to end. */
+const endless = { maxNewTokens: 1500, sampling: { temperature: 2 }, seed: 1 };
 
 function answerHere({ prompt, drafter, policy, options }: Asked) {
   if (drafter === undefined) return generateText(target, prompt, options);
@@ -171,7 +174,7 @@ describe('an engine in a thread', () => {
 
   it('knows who runs and who waits', async () => {
     const controller = new AbortController();
-    const long = { maxNewTokens: 400, signal: controller.signal, sampling: { temperature: 2 } };
+    const long = { ...endless, signal: controller.signal };
     const running = worker.generateSeveral('Tell me a story.', 6, long);
     const seen: unknown[] = [];
     while (seen.length === 0) {
@@ -203,7 +206,7 @@ describe('an engine in a thread', () => {
     const [one, other] = asked as [Asked, Asked];
     const controller = new AbortController();
     let seen = 0;
-    const long = { ...one, options: { maxNewTokens: 400 } };
+    const long = { ...one, options: endless };
     const [aborted, whole] = await Promise.all([
       answerThere(long, {
         signal: controller.signal,
@@ -216,16 +219,16 @@ describe('an engine in a thread', () => {
     ]);
     expect(aborted.finishReason).toBe('aborted');
     expect(aborted.tokenIds.length).toBeGreaterThanOrEqual(3);
-    expect(aborted.tokenIds.length).toBeLessThan(200);
-    const alone = await answerHere(long);
-    expect(alone.tokenIds.slice(0, aborted.tokenIds.length)).toEqual(aborted.tokenIds);
+    const options = { ...endless, maxNewTokens: aborted.tokenIds.length };
+    const alone = await answerHere({ ...one, options });
+    expect(alone.tokenIds).toEqual(aborted.tokenIds);
     expect(whole.tokenIds).toEqual((await answerHere(other)).tokenIds);
   });
 
   it('takes a signal that is aborted already', async () => {
-    const { finishReason, tokenIds } = await answerThere(asked[0]!, { signal: AbortSignal.abort() });
+    const long = { ...asked[0]!, options: endless };
+    const { finishReason } = await answerThere(long, { signal: AbortSignal.abort() });
     expect(finishReason).toBe('aborted');
-    expect(tokenIds.length).toBeLessThan(24);
   });
 
   it('fails one request in a sentence with code and hint, and answers the others', async () => {
@@ -299,13 +302,10 @@ describe('an engine in a thread', () => {
   it('ends what runs when it is closed, and takes nothing any more', async () => {
     const own = await createEngineWorker({ target: bundledTarget, threads: 1, concurrency: 2 });
     const running = ['Tell me a story.', 'Count to a hundred.', 'Why?'].map((prompt) =>
-      own.generate(prompt, { maxNewTokens: 400 }),
+      own.generate(prompt, endless),
     );
     await Promise.all([own.close(), own.close()]);
-    for (const { finishReason, tokenIds } of await Promise.all(running)) {
-      expect(finishReason).toBe('aborted');
-      expect(tokenIds.length).toBeLessThan(200);
-    }
+    for (const { finishReason } of await Promise.all(running)) expect(finishReason).toBe('aborted');
     await expect(own.generate('Hi')).rejects.toMatchObject({
       code: 'runtime',
       message: 'The engine was closed.',

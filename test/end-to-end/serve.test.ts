@@ -23,7 +23,7 @@ beforeAll(async () => {
     metricsLevel: 'summary',
   });
   target = await openTarget(bundledTarget, { runtime });
-}, 120_000);
+});
 afterAll(async () => {
   await started.server.close();
   await runtime.dispose();
@@ -282,7 +282,7 @@ describe('the server', () => {
     const asked = { ...greedy, max_completion_tokens: 100, messages: ask(sky) };
     const running = own.client.chat.completions.create(asked);
     await waitFor(async () => (await own.server.load()).running === 1);
-    const closing = own.server.close({ graceMs: 60_000 });
+    const closing = own.server.close({ graceMs: 3_600_000 });
     const alone = await generateText(target, sky, { maxNewTokens: 100 });
     expect((await running).choices[0]!.message.content).toBe(alone.text);
     await closing;
