@@ -27,20 +27,13 @@ export const mutations = [
     replace: '',
     tests: ['src/draft/grow-tree.test.ts'],
   },
-  {
-    name: 'top-k keeps one token too many',
-    file: 'src/core/sampling.ts',
-    search: 'topIndices(logits, topK)',
-    replace: 'topIndices(logits, topK + 1)',
-    tests: ['src/core/sampling.test.ts'],
-  },
   // graph
   {
     name: 'the gradient of a quotient has the wrong sign',
     file: 'src/graph/operations/elementwise.ts',
     search: 'reduceTo(negate(divide(multiply(g, a!), multiply(b!, b!))), b!.shape)',
     replace: 'reduceTo(divide(multiply(g, a!), multiply(b!, b!)), b!.shape)',
-    tests: ['test/conformance/runtime-gradients.test.ts'],
+    tests: ['test/conformance/runtime-gradients.tiers.test.ts'],
   },
   {
     name: 'two transposes are folded in the wrong order',
@@ -48,13 +41,6 @@ export const mutations = [
     search: 'order.map((axis) => attributes.order[axis]!)',
     replace: 'attributes.order.map((axis) => order[axis]!)',
     tests: ['src/graph/simplify.test.ts'],
-  },
-  {
-    name: 'a broadcast dimension may be any number',
-    file: 'src/graph/operations/elementwise.ts',
-    search: 'if (result !== 1) {',
-    replace: 'if (result === 0) {',
-    tests: ['src/graph/operations/refusals.test.ts'],
   },
   // runtime
   {
@@ -101,7 +87,7 @@ export const mutations = [
   },
   // checkpoint
   {
-    name: 'a safetensors offset may lie outside the file or overlap',
+    name: 'offsets of safetensors files are not checked',
     file: 'src/checkpoint/safetensors.ts',
     search: 'checkCoverage(file, dataStart, tensors);',
     replace: '',
@@ -179,13 +165,6 @@ export const mutations = [
     replace: 'pool.write(lane, start, rows, picks);',
     tests: ['src/model/cache-pool.test.ts'],
   },
-  {
-    name: 'the KV cache keeps the first rows of a tree instead of the accepted path',
-    file: 'src/model/cache-pool.ts',
-    search: 'slot * perSlot + picks[index]!',
-    replace: 'slot * perSlot + index',
-    tests: ['src/model/cache-pool.test.ts'],
-  },
   // draft
   {
     name: 'nodes of a static tree get the wrong parent',
@@ -202,11 +181,11 @@ export const mutations = [
     tests: ['src/draft/draft-attention.test.ts'],
   },
   {
-    name: 'prompt lookup takes the earliest match',
-    file: 'src/draft/ngram.ts',
-    search: 'if (matched <= most) continue;',
-    replace: 'if (matched < most) continue;',
-    tests: ['src/draft/ngram.test.ts'],
+    name: 'rows of the last draft stay in the cache of the drafter',
+    file: 'src/draft/draft-memory.ts',
+    search: 'this.attention.reset();',
+    replace: '',
+    tests: ['src/draft/draft-memory.test.ts'],
   },
   // decode
   {
@@ -222,6 +201,13 @@ export const mutations = [
     search: 'nextToken: targetArgmax[node]!',
     replace: 'nextToken: targetArgmax[0]!',
     tests: ['src/decode/verification.test.ts'],
+  },
+  {
+    name: 'the drafter reads the states of rejected drafts',
+    file: 'src/decode/speculative.ts',
+    search: 'statesOf(drafter, result), kept)',
+    replace: 'statesOf(drafter, result), kept.map((_, row) => row))',
+    tests: ['test/golden/drafters.tiers.test.ts'],
   },
   {
     name: 'mean accepted length lacks the bonus token',
@@ -251,13 +237,6 @@ export const mutations = [
     search: 'low: interpolateQuantile(values, tail), high: interpolateQuantile(values, 1 - tail)',
     replace: 'low: interpolateQuantile(values, 1 - tail), high: interpolateQuantile(values, tail)',
     tests: ['src/measure/bootstrap.test.ts'],
-  },
-  {
-    name: 'ties do not share their rank',
-    file: 'src/measure/wilcoxon.ts',
-    search: 'doubledRanks[order[i]!] = start + 1 + end',
-    replace: 'doubledRanks[order[i]!] = 2 * (i + 1)',
-    tests: ['src/measure/wilcoxon.test.ts'],
   },
   // audit
   {
@@ -295,6 +274,13 @@ export const mutations = [
     replace: '',
     tests: ['src/audit/run-folder.test.ts'],
   },
+  {
+    name: 'the undirected control follows the gradient',
+    file: 'src/audit/prompt-audit.ts',
+    search: "  undirected: 'undirected',",
+    replace: "  undirected: 'degradation',",
+    tests: ['test/end-to-end/audit-ngram.test.ts'],
+  },
   // train
   {
     name: 'AdamW lacks its bias correction',
@@ -311,11 +297,11 @@ export const mutations = [
     tests: ['src/train/text-batch.test.ts'],
   },
   {
-    name: 'every epoch has the same order',
-    file: 'src/train/batches.ts',
-    search: "createRandom(seed, 'batches', String(epoch))",
-    replace: "createRandom(seed, 'batches')",
-    tests: ['src/train/batches.test.ts'],
+    name: 'resumed training loses the moments of AdamW',
+    file: 'src/train/parameter-buffers.ts',
+    search: '    this.write(values);',
+    replace: "    this.write(new Map([...values].filter(([key]) => key.startsWith('parameter'))));",
+    tests: ['src/train/trainer.test.ts'],
   },
   // report
   {
@@ -355,10 +341,10 @@ export const mutations = [
     tests: ['src/serve/app.test.ts'],
   },
   {
-    name: 'the server ignores stop strings',
-    file: 'src/serve/answer-request.ts',
-    search: "stopStrings: typeof stop === 'string' ? [stop] : (stop ?? []),",
-    replace: 'stopStrings: [],',
+    name: 'the server answers requests for any host name',
+    file: 'src/serve/app.ts',
+    search: "!hostNames.includes(hostNameOf(request.req.header('host')))",
+    replace: 'hostNames.length === 0',
     tests: ['src/serve/app.test.ts'],
   },
   // guard
@@ -397,6 +383,13 @@ export const mutations = [
     search: 'return context.exitCode;',
     replace: 'return exitCodes.success;',
     tests: ['test/end-to-end/cli-compare.test.ts'],
+  },
+  {
+    name: 'generate ignores --seed',
+    file: 'src/cli/generate-action.ts',
+    search: 'return { maxNewTokens, seed,',
+    replace: 'return { maxNewTokens, seed: 0,',
+    tests: ['test/end-to-end/cli-generate.test.ts'],
   },
   {
     name: 'terminal escapes of a model are printed',

@@ -27,6 +27,11 @@ function findStale(folder, { name, file, search, tests }) {
   return `"${name}" is stale: its search text occurs ${count} times in ${file}; 1 was expected.`;
 }
 
+/** @param {import('./sandbox.js').TestRun} run */
+function messageOf({ failed, output }) {
+  return failed?.failureMessages?.[0] ?? output.slice(-2000);
+}
+
 /**
  * @param {Sandbox} sandbox
  * @param {Mutation} mutation
@@ -44,8 +49,8 @@ async function tryMutation(sandbox, { file, search, replace, tests }) {
   const named = await runBroken(tests);
   const run = named.code === 0 ? await runBroken(['related', file]) : named;
   if (run.code === 0) return { isCaught: false, text: 'all related quick tests pass' };
-  const { failed, output } = run;
-  const message = failed?.failureMessages?.[0] ?? output.slice(-2000);
+  const { failed } = run;
+  const message = messageOf(run);
   if (failed === undefined || brokenCode.test(message))
     return { isCaught: false, text: `the code does not run: ${message}` };
   if (run === named) return { isCaught: true, text: failed.fullName };
@@ -63,9 +68,11 @@ async function tryMutations(sandbox, chosen) {
   const stale = chosen.flatMap((mutation) => findStale(sandbox.folder, mutation) ?? []);
   if (stale.length > 0) return complain(stale.join('\n'));
   const named = [...new Set(chosen.flatMap(({ tests }) => tests))];
-  const { code, failed, output } = await sandbox.runTests(named);
-  if (code !== 0)
-    return complain(`A test fails without a mutation: ${failed?.fullName ?? output.slice(-2000)}`);
+  const control = await sandbox.runTests(named);
+  if (control.code !== 0) {
+    const place = `${control.failed?.fullName ?? 'Vitest'} in ${control.failed?.file ?? 'a named file'}`;
+    return complain(`A test fails without a mutation: ${place}: ${messageOf(control)}`);
+  }
   print(`Without a mutation, all tests of ${named.length} files pass.`);
   let caught = 0;
   for (const mutation of chosen) {
