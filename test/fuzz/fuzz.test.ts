@@ -10,7 +10,7 @@ const { folder: build } = transpileForTests('fuzz', ['src', 'test/fuzz', 'test/s
 
 describe('files of strangers are read, or refused in one sentence', () => {
   const plans = fuzzKinds.map(({ name, boundedRuns }) => ({
-    ...{ kind: name, first: 1, count: Math.ceil(boundedRuns / 40) },
+    ...{ kind: name, first: 1, count: Math.ceil(boundedRuns / 60) },
   }));
   let runs: ReadonlyMap<string, KindRun>;
   beforeAll(async () => {

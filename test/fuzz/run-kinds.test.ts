@@ -37,9 +37,9 @@ it('continues after a file at which the process ends', async () => {
   expect(runs.get('bad')!.faults[0]!.what).toContain('the process ended with SIGKILL');
 });
 
-it('stops at ten faults of a kind, and tries the next kind', async () => {
+it('stops at five faults of a kind, and tries the next kind', async () => {
   const plans = [{ kind: 'bad', first: 1, count: 900 }, { kind: 'good', first: 1, count: 2 }]; // prettier-ignore
   const runs = await runKinds(worker, plans);
-  expect(runs.get('bad')!.faults.map(({ seed }) => seed)).toEqual([3, 6, 9, 12, 15, 18, 21, 24, 27, 30]);
+  expect(runs.get('bad')!.faults.map(({ seed }) => seed)).toEqual([3, 6, 9, 12, 15]);
   expect(runs.get('good')!.files).toBe(2);
 });

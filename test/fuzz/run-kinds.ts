@@ -34,7 +34,7 @@ const killCpuMs = 3 * maxCpuMs;
 /** A hang guard, for a file that waits without using the CPU. */
 const hangGuardMs = 600_000;
 /** A kind that crashes at every file need not show it a thousand times. */
-const maxFaults = 10;
+const maxFaults = 5;
 
 export type KindCounts = Omit<KindRun, 'peakBytes' | 'faults'>;
 /** A line that the process writes. */

@@ -2,15 +2,29 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, openSync } from 'node:fs';
-import { afterAll, beforeAll } from 'vitest';
+import { afterAll, beforeAll, expect } from 'vitest';
 import { run } from '../../src/cli/program.js';
 import type { FakeTerminalOptions } from '../support/fake-terminal.js';
 import { createFakeTerminal } from '../support/fake-terminal.js';
 import { TinyAudits } from '../support/tiny-audit.js';
+import { decoderTensors, llamaConfig, tiny, writeCheckpoint, writeLetterTokenizer } from '../support/tiny-checkpoints.js'; // prettier-ignore
 import { transpileForTests } from '../support/transpiled-sources.js';
 
 /** ENOSPC on stdout. */
 export const fullDiskMessage = /(^|\n)error: stdout cannot be written: ENOSPC: [^\n]*\nhint: {2}[^\n]*\n$/;
+
+const architectures = [5, true, '', {}, [5], [null], [{}], [['LlamaForCausalLM']], [[[[]]]], ['__proto__']];
+const vocabularies = [2 ** 53 - 1, 2 ** 53, 1e308, 0, -1, 1.5, '32', [1], {}];
+const sizes = ['hidden_size', 'num_attention_heads', 'num_key_value_heads', 'num_hidden_layers', 'intermediate_size', 'head_dim']; // prettier-ignore
+
+/** Keys of config.json with values that no target has. */
+export const oddConfigs: readonly (readonly [key: string, value: unknown])[] = [
+  ...architectures.map((value) => ['architectures', value] as const),
+  ...vocabularies.map((value) => ['vocab_size', value] as const),
+  ...sizes.flatMap((key) => [2 ** 53 - 1, -1, 1.5].map((value) => [key, value] as const)),
+];
+
+const ownFault = /bug in Mistletoe|fault of the program|\n +at /;
 
 export class FaultCommands {
   readonly audits = new TinyAudits();
@@ -60,5 +74,24 @@ export class FaultCommands {
     (full === 'stdout' ? child.stderr : child.stdout)?.on('data', (chunk: Buffer) => (said += String(chunk)));
     const [code] = (await once(child, 'close')) as [number | null];
     return { code, said };
+  }
+
+  /** Commands that read a target with this value in its config.json succeed, or fail with one sentence. */
+  async expectWords(key: string, value: unknown): Promise<void> {
+    const folder = this.audits.freshFolder();
+    const config = { ...llamaConfig(tiny), [key]: value };
+    writeCheckpoint(folder, 'model.safetensors', decoderTensors(tiny), config);
+    writeLetterTokenizer(folder, tiny, {});
+    const brief = ['--prompt', 'abc', '-n', '2', '--raw'];
+    for (const argv of [
+      ['inspect', folder],
+      ['generate', '--target', folder, '--cache-dir', this.audits.cacheFolder, ...brief],
+      ['generate', ...this.common, '--drafter', folder, ...brief],
+    ]) {
+      const { code, out, err } = await this.runHere(argv);
+      expect(`${out}${err}`).not.toMatch(ownFault);
+      expect([0, 2]).toContain(code);
+      if (code === 2 && argv[0] === 'generate') expect(err).toMatch(/^error: [^\n]*\n(hint: {2}[^\n]*\n)?$/);
+    }
   }
 }

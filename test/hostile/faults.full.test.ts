@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { existsSync, mkdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { FaultCommands, fullDiskMessage } from './fault-commands.js';
+import { FaultCommands, fullDiskMessage, oddConfigs } from './fault-commands.js';
 
 const commands = new FaultCommands();
 
@@ -55,6 +55,13 @@ describe('a signal', () => {
       expect(code).toBe(exitCode);
       expect(err).toContain(`Interrupted. Go on with:\n  mistletoe audit --resume '${out}'\n`);
     },
+  );
+});
+
+describe('config.json', () => {
+  it.each(oddConfigs.filter((_, index) => index % 4 !== 0))(
+    'of a target with %s = %j is answered in words',
+    (key, value) => commands.expectWords(key, value),
   );
 });
 
