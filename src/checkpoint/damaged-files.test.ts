@@ -88,7 +88,7 @@ describe.each([
     const random = makeRandom(20240607);
     const path = join(folder.path, `${name.replace(' ', '-')}.bin`);
     let refused = 0;
-    for (let attempt = 0; attempt < 1200; attempt += 1) {
+    for (let attempt = 0; attempt < 300; attempt += 1) {
       const bytes = mutate(original, random);
       writeFileSync(path, bytes);
       try {
@@ -100,13 +100,13 @@ describe.each([
         refused += 1;
       }
     }
-    expect(refused).toBeGreaterThan(400);
-    expect(refused).toBeLessThan(1200);
+    expect(refused).toBeGreaterThan(100);
+    expect(refused).toBeLessThan(300);
   });
 
   it('is refused wherever it is cut off', async () => {
     const path = join(folder.path, `${name.replace(' ', '-')}-cut.bin`);
-    for (let length = 0; length < original.byteLength; length += 5) {
+    for (let length = 0; length < original.byteLength; length += 17) {
       writeFileSync(path, original.subarray(0, length));
       await expect(readHeader(path)).rejects.toBeInstanceOf(MistletoeError);
     }

@@ -27,7 +27,7 @@ let target: CausalModel;
 let drafters: readonly Drafter[];
 beforeAll(async () => {
   ({ target } = await models.loadTarget());
-  drafters = await models.loadEveryDrafter(target);
+  drafters = await models.loadOneOfEachSystem(target);
 });
 
 type Decode = (request: Partial<GenerationRequest>) => Promise<Generation | SpeculativeGeneration>;
@@ -73,7 +73,7 @@ const fitting = (policy: string, { maximumDepth, isChainOnly = false }: Drafter)
   maximumDepth < 4 ? 'chain:1' : isChainOnly && !policy.startsWith('chain') ? 'chain:2' : policy;
 
 describe('Engine', () => {
-  it.each([1, 2, 3, 4, 5, 6])('answers mix %d as each sequence alone', async (seed) => {
+  it.each([1, 2, 3])('answers mix %d as each sequence alone', async (seed) => {
     const random = createRandom(seed);
     const sequences = Array.from({ length: 12 }, (_, index) => drawSequence(random, 100 * seed + index));
     const engine = new Engine({ concurrency: 2 + random.nextInteger(8) });

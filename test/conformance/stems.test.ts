@@ -126,7 +126,7 @@ describe('an engine', () => {
   let drafters: readonly Drafter[];
   beforeAll(async () => {
     ({ target } = await models.loadTarget());
-    drafters = await models.loadEveryDrafter(target);
+    drafters = await models.loadOneOfEachSystem(target);
   });
   afterAll(() => models.dispose());
 

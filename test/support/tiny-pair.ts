@@ -16,7 +16,7 @@ import type { Tokenizer } from '../../src/text/tokenizer.js';
 import { loadTokenizer } from '../../src/text/tokenizer.js';
 import type { TinySizes } from './tiny-checkpoints.js';
 import { writeDecoder, writeLetterTokenizer } from './tiny-checkpoints.js';
-import { drafterVariants, ngramVariant } from './tiny-drafters.js';
+import { ngramVariant, oneOfEachSystem } from './tiny-drafters.js';
 
 export interface TinyPair {
   readonly target: CausalModel;
@@ -53,13 +53,10 @@ export class TinyModels {
     return { target, tokenizer, drafter: await this.loadDrafter(drafterFolder, target, tokenizer) };
   }
 
-  /** One of every kind of drafter that fits this target. */
-  async loadEveryDrafter(target: CausalModel): Promise<Drafter[]> {
+  async loadOneOfEachSystem(target: CausalModel): Promise<Drafter[]> {
     const drafters: Drafter[] = [];
-    for (const variant of [...drafterVariants, ngramVariant]) {
-      if (variant.name.includes('shards')) continue; // that is another target
+    for (const variant of [...oneOfEachSystem, ngramVariant])
       drafters.push(await this.loadDrafter(variant.write(this.freshFolder(), this.sizes), target));
-    }
     return drafters;
   }
 

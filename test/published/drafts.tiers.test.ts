@@ -1,6 +1,7 @@
 /** Every published drafter against the reference in double precision: drafts node by node, in their order. */
 import { afterAll, describe, expect, it } from 'vitest';
 import type { WritableTensors } from '../../src/checkpoint/testing/encode-values.js';
+import { byTier, casesOfTier } from '../support/tier.js';
 import type { PublishedDrafter } from './drafter-row.js';
 import type { PolicyText } from './drafting.js';
 import { draftWithMistletoe, draftWithReference, PublishedPairs, textFor } from './drafting.js';
@@ -26,7 +27,11 @@ const policiesOf: Readonly<Record<PublishedDrafter['kind'], readonly PolicyText[
   eagle3: ['chain:4', 'dynamic:24,3,4'],
 };
 
-describe.each(publishedDrafters)('$name', (row) => {
+/** The first layout of each system is quick. */
+const isQuick = (row: PublishedDrafter): boolean =>
+  row === publishedDrafters.find(({ kind }) => kind === row.kind);
+
+describe.each(casesOfTier(publishedDrafters, isQuick))('$name', (row) => {
   it.each(policiesOf[row.kind])('drafts %s as the reference', async (policy) => {
     const text = textFor(row);
     const expected = draftWithReference(row, (target) => row.score(target), text, policy);
@@ -37,7 +42,7 @@ describe.each(publishedDrafters)('$name', (row) => {
 });
 
 /** A judge that never says no proves nothing: with one fact wrong, at least one node has to be another. */
-describe('a reference with one fact wrong', () => {
+describe.runIf(byTier({ quick: false, full: true }))('a reference with one fact wrong', () => {
   const policy = 'dynamic:24,3,4';
   type Wrong = (target: Float64Model) => Scorer;
 
