@@ -13,6 +13,7 @@ import { generateText, openTarget } from '../../src/decode/target.js';
 import type { Drafter } from '../../src/draft/drafter.js';
 import { loadDrafter } from '../../src/draft/load-drafter.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
+import { bundledCache } from '../support/model-folders.js';
 import { transpileForTests } from '../support/transpiled-sources.js';
 
 const { folder: build } = transpileForTests('engine-worker');
@@ -27,13 +28,17 @@ beforeAll(async () => {
   ({ createEngineWorker } = module as typeof engineWorker);
   worker = await createEngineWorker({
     ...{ target: bundledTarget, drafters: { small: 'sps', head: 'eagle3' }, threads: 1, concurrency: 4 },
+    cacheFolder: bundledCache,
   });
-  target = await openTarget(bundledTarget, { runtime });
+  target = await openTarget(bundledTarget, { runtime, cacheFolder: bundledCache });
   for (const [name, source] of [
     ['small', 'sps'],
     ['head', 'eagle3'],
   ] as const)
-    drafters.set(name, await loadDrafter(findDrafter(source), { target: target.model }));
+    drafters.set(
+      name,
+      await loadDrafter(findDrafter(source), { target: target.model, cacheFolder: bundledCache }),
+    );
 });
 afterAll(async () => {
   await worker.close();
@@ -48,16 +53,16 @@ interface Asked {
 }
 
 const asked: readonly Asked[] = [
-  { prompt: 'Why is the sky blue?', options: { maxNewTokens: 24 } },
+  { prompt: 'Why is the sky blue?', options: { maxNewTokens: 12 } },
   {
     prompt: 'Write a Python function that adds two numbers.',
     drafter: 'head',
-    options: { maxNewTokens: 40 },
+    options: { maxNewTokens: 24 },
   },
-  { prompt: 'Count to ten.', drafter: 'small', policy: 'chain:3', options: { maxNewTokens: 24 } },
+  { prompt: 'Count to ten.', drafter: 'small', policy: 'chain:3', options: { maxNewTokens: 12 } },
   {
     ...{ prompt: 'Tell me a story.', drafter: 'head', policy: 'chain:4' },
-    options: { maxNewTokens: 24, sampling: { temperature: 0.8, topP: 0.9 }, seed: 5 },
+    options: { maxNewTokens: 12, sampling: { temperature: 0.8, topP: 0.9 }, seed: 5 },
   },
   { prompt: 'What is 2 + 2?', options: { maxNewTokens: 16, sampling: { temperature: 1 }, seed: 9 } },
   { prompt: 'Name three colours.', options: { maxNewTokens: 24, stopStrings: [','] } },
@@ -122,7 +127,7 @@ describe('an engine in a thread', () => {
       ['Why?', 'small'],
     ] as const) {
       const options = {
-        ...{ maxNewTokens: 10, sampling: { temperature: 1.5 }, seed: 3 },
+        ...{ maxNewTokens: 6, sampling: { temperature: 1.5 }, seed: 3 },
         ...(drafter === undefined ? {} : { drafter, policy: 'chain:3' }),
       };
       const told = new Map<number, number[]>();
