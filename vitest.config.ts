@@ -1,18 +1,24 @@
 import { defineConfig } from 'vitest/config';
 
-// Three projects, each test file in exactly one: `quick` needs nothing but this repository and is what `npm test` runs;
-// `full` adds `*.full.test.ts`; `shared` reads ../shared (golden values, prompt sets) and skips where it is absent.
+// Three projects. `quick` needs nothing but this repository and is what `npm test` runs; `full` adds `*.full.test.ts` and
+// the other half of `*.tiers.test.ts`; `shared` reads ../shared (golden values, prompt sets) and skips where it is absent.
 const everywhere = ['src/**/*.test.ts', 'test/**/*.test.ts'];
 const full = '**/*.full.test.ts';
+const tiers = '**/*.tiers.test.ts';
 const shared = 'test/shared/**';
-const never = ['**/node_modules/**'];
+const never = ['**/node_modules/**', 'out/**'];
+
+const project = (name: string, include: string[], exclude: string[], tier: 'quick' | 'full') => ({
+  extends: true as const,
+  test: { name, include, exclude: [...exclude, ...never], provide: { tier } },
+});
 
 export default defineConfig({
   test: {
     projects: [
-      { extends: true, test: { name: 'quick', include: everywhere, exclude: [full, shared, ...never] } },
-      { extends: true, test: { name: 'full', include: [full], exclude: never } },
-      { extends: true, test: { name: 'shared', include: [`${shared}/*.test.ts`], exclude: never } },
+      project('quick', everywhere, [full, shared], 'quick'),
+      project('full', [full, tiers], [shared], 'full'),
+      project('shared', [`${shared}/*.test.ts`], [], 'full'),
     ],
     globalSetup: 'test/support/temporary-home.ts',
     sequence: { shuffle: true }, // keeps tests independent of each other

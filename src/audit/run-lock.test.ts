@@ -1,12 +1,10 @@
 import type { ChildProcess } from 'node:child_process';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { hostname } from 'node:os';
-import { join, resolve } from 'node:path';
-import { createInterface } from 'node:readline';
-import ts from 'typescript';
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { join } from 'node:path';
+import { afterAll, afterEach, describe, expect, it } from 'vitest';
 import { makeTemporaryFolder } from '../checkpoint/testing/temporary-folder.js';
 import { RunFolder } from './run-folder.js';
 
@@ -114,103 +112,4 @@ describe('the lock of a run', () => {
     RunFolder.create(path, {}).close();
     expect(readdirSync(path).sort()).toEqual(['config.json', 'timings.jsonl']);
   });
-});
-
-const listModules = (folder: string): string[] =>
-  readdirSync(folder).flatMap((name) => (/^[^.]+\.ts$/.test(name) ? [name.slice(0, -'.ts'.length)] : []));
-
-/** The rooms that a run folder stands on, so that processes of their own can use it. */
-function buildForChildProcesses(build: string): void {
-  const source = resolve(import.meta.dirname, '..');
-  for (const name of [
-    ...listModules(join(source, 'core')).map((name) => `core/${name}`),
-    ...['json-lines', 'run-folder', 'run-lock', 'run-place', 'run-units', 'run-writes'].map((own) => `audit/${own}`), // prettier-ignore
-  ]) {
-    const { outputText } = ts.transpileModule(readFileSync(join(source, `${name}.ts`), 'utf8'), {
-      compilerOptions: {
-        target: ts.ScriptTarget.ES2022,
-        module: ts.ModuleKind.ESNext,
-        verbatimModuleSyntax: true,
-      },
-    });
-    mkdirSync(join(build, name, '..'), { recursive: true });
-    writeFileSync(join(build, `${name}.js`), outputText);
-  }
-  writeFileSync(join(build, 'package.json'), '{"type": "module"}');
-  symlinkSync(resolve(source, '../node_modules'), join(build, 'node_modules'), 'dir');
-  writeFileSync(
-    join(build, 'open.js'),
-    `import { once } from 'node:events';
-     import { RunFolder } from './audit/run-folder.js';
-     const [, , how, path] = process.argv;
-     console.log('ready');
-     await once(process.stdin, 'data');
-     try {
-       const folder =
-         how === 'create' ? RunFolder.create(path, {})
-         : how === 'number' ? RunFolder.createNumbered(path, 'run', {})
-         : RunFolder.resume(path).folder;
-       console.log('opened ' + folder.path);
-     } catch (failure) {
-       console.log('refused ' + failure.message);
-     }
-     setInterval(() => {}, 1e6);`,
-  );
-}
-
-describe('processes that open a run at the same moment', () => {
-  const build = join(temporary.path, 'build');
-  beforeAll(() => {
-    buildForChildProcesses(build);
-  });
-
-  interface Opener {
-    readonly child: ChildProcess;
-    readonly hear: () => Promise<string>;
-  }
-
-  function start(how: string, path: string): Opener {
-    const child = spawn(process.execPath, [join(build, 'open.js'), how, path], {
-      stdio: ['pipe', 'pipe', 'inherit'],
-    });
-    children.push(child);
-    const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
-    return { child, hear: async () => String((await lines.next()).value) };
-  }
-
-  /** What each of them says, all having waited for the last to be ready. */
-  async function openAtOnce(how: string, path: string, processes: number): Promise<string[]> {
-    const openers = Array.from({ length: processes }, () => start(how, path));
-    await Promise.all(openers.map(({ hear }) => hear()));
-    for (const { child } of openers) child.stdin!.write('go\n');
-    return Promise.all(openers.map(({ hear }) => hear()));
-  }
-
-  const refusals = /^refused .* (is open: process \d+ has been|already holds a run)/;
-
-  it('create one folder: one wins, the others get a sentence', async () => {
-    const said = await openAtOnce('create', freshFolder(), 5);
-    expect(said.filter((line) => line.startsWith('opened'))).toHaveLength(1);
-    expect(said.filter((line) => refusals.test(line))).toHaveLength(4);
-  }, 60_000);
-
-  it('ask for the next number: each gets its own', async () => {
-    const parent = freshFolder();
-    const said = await openAtOnce('number', parent, 4);
-    expect(said.sort()).toEqual([1, 2, 3, 4].map((number) => `opened ${join(parent, `run-${number}`)}`));
-  }, 60_000);
-
-  it('resume a run whose process was killed: one wins', async () => {
-    const path = freshFolder();
-    const { child, hear } = start('create', path);
-    await hear();
-    child.stdin!.write('go\n');
-    expect(await hear()).toBe(`opened ${path}`);
-    expect(() => RunFolder.resume(path)).toThrow(`process ${child.pid!} has been working on it`);
-    child.kill('SIGKILL');
-    await once(child, 'close');
-    const said = await openAtOnce('resume', path, 5);
-    expect(said.filter((line) => line.startsWith('opened'))).toHaveLength(1);
-    expect(said.filter((line) => refusals.test(line))).toHaveLength(4);
-  }, 60_000);
 });

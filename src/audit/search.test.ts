@@ -31,7 +31,7 @@ describe('the search on a tiny target', () => {
     const pair: LoadedPair = await audits.load(audits.writeDrafter('EAGLE-3 with d2t'));
     parts = await audits.openScorer(pair, 'abcdefgh{suffix}ijk');
     allowed = listAllowedTokens(pair.target.tokenizer, audits.sizes.vocabularySize, { allowNonAscii: false });
-  }, 60_000);
+  });
 
   interface Watched {
     readonly outcome: SearchOutcome;

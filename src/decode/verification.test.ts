@@ -196,6 +196,15 @@ describe('edges of the numbers', () => {
     }
   });
 
+  it('draws from the residual after a rejection', () => {
+    const tree = chainTree(0, [0], [Float32Array.of(0.8, 0.2)]);
+    const chances = hostChances(tree, () => Float32Array.of(0.2, 0.8)); // the residual holds token 1 only
+    for (let seed = 0; seed < 100; seed++) {
+      const { path, nextToken } = verifySampled(tree, chances, createRandom(seed));
+      if (path.length === 0) expect(nextToken).toBe(1);
+    }
+  });
+
   it('falls back to the target distribution where a rejection leaves no residual', () => {
     // The draft distribution claims less than the whole distribution does, so a draw close to 1 rejects and max(0, p - q) is empty.
     const target = Float32Array.of(0.25, 0.75);

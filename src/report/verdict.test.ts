@@ -133,23 +133,6 @@ describe('the evidence of a verdict', () => {
   });
 });
 
-describe('a search that is worth no more than an undirected one', () => {
-  const seeds = Array.from({ length: 40 }, (_, index) => index + 100);
-
-  it('is called fragile no more often than the level says, however far it falls', () => {
-    const results = seeds.map((seed) => createSampleAudit({ seed, blind: true }).result);
-    const drops = results.map(({ drafters }) => drafters[0]!.summary.drop.estimate);
-    expect(drops.filter((drop) => drop > 0.2).length).toBeGreaterThan(35);
-    const called = results.filter((result) => ['fragile', 'collapsed'].includes(judge(result).level));
-    expect(called.length).toBeLessThanOrEqual(0.05 * seeds.length);
-  });
-
-  it('is told apart from one that is worth more', () => {
-    const verdicts = seeds.slice(0, 10).map((seed) => judge(createSampleAudit({ seed }).result));
-    expect(verdicts.filter(({ level }) => level === 'collapsed').length).toBeGreaterThanOrEqual(9);
-  });
-});
-
 describe('the headline', () => {
   it('has numbers that the table has, the classes, and the weakest control', () => {
     const { summary } = sample.drafters[0]!;

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { parseTemplate } from './template-parsing.js';
 import { runTemplate } from './template-environment.js';
 
@@ -124,6 +124,32 @@ describe('a template of a stranger', () => {
     expect(() => parseTemplate('x'.repeat(300_000))).toThrow(
       'has 300000 characters; at most 262144 are read',
     );
+  });
+});
+
+describe('time', () => {
+  /** Clocks that move on by so many milliseconds whenever they are read. */
+  function replaceClocks(steps: { readonly wall: number; readonly cpu: number }): void {
+    const read = { wall: 0, cpu: 0 };
+    vi.spyOn(performance, 'now').mockImplementation(() => (read.wall += steps.wall));
+    vi.spyOn(process, 'cpuUsage').mockImplementation((since = { user: 0, system: 0 }) => {
+      read.cpu += 1000 * steps.cpu;
+      return { user: read.cpu - since.user, system: 0 };
+    });
+  }
+  afterEach(() => {
+    vi.restoreAllMocks();
+  });
+
+  it.each(['x', ''])('ends loops in loops over %j', (body) => {
+    replaceClocks({ wall: 500, cpu: 500 });
+    const source = `{% set r = range(100000) %}{% for i in r %}{% for j in r %}${body}{% endfor %}{% endfor %}`;
+    expect(() => render(source)).toThrow('it took more than 3 seconds');
+  });
+
+  it('that a template waits for a busy CPU does not count', () => {
+    replaceClocks({ wall: 1000, cpu: 1 });
+    expect(render('{% for i in range(10) %}x{% endfor %}')).toBe('xxxxxxxxxx');
   });
 });
 

@@ -5,7 +5,8 @@
  */
 import type { ChildProcess } from 'node:child_process';
 import { fork } from 'node:child_process';
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
+import { readProcessUsage } from '../core/process-usage.js';
 
 const shell = '/bin/sh';
 /** Sets the limits, which a core dump would defeat, and becomes the program. */
@@ -34,13 +35,15 @@ const minWaitMs = 20;
 /** Calls back once when the process has used this much CPU time from now on. Returns a function that stops the watch. */
 export function watchCpuTime(child: ChildProcess, limitMs: number, onLimit: () => void): () => void {
   const startMs = performance.now();
-  const startCpuMs = cpuMsOf(child.pid);
+  const { pid = 0 } = child;
+  const before = readProcessUsage(pid);
   let timer: NodeJS.Timeout;
   let isOver = false;
   const look = (): void => {
     const wallMs = performance.now() - startMs;
-    const cpuMs = cpuMsOf(child.pid);
-    const usedMs = cpuMs === undefined || startCpuMs === undefined ? wallMs : cpuMs - startCpuMs;
+    const now = readProcessUsage(pid);
+    // Where the system does not report CPU time, the clock has to do.
+    const usedMs = before === undefined || now === undefined ? wallMs : now.cpuMs - before.cpuMs;
     if (usedMs < limitMs && wallMs < maxWaiting * limitMs) {
       timer = setTimeout(look, Math.max(minWaitMs, limitMs - usedMs));
       return;
@@ -55,19 +58,4 @@ export function watchCpuTime(child: ChildProcess, limitMs: number, onLimit: () =
     isOver = true;
     clearTimeout(timer);
   };
-}
-
-const msPerTick = 10;
-
-/** User and system time of all its threads; undefined where the system does not say. */
-function cpuMsOf(pid: number | undefined): number | undefined {
-  if (process.platform !== 'linux' || pid === undefined) return undefined;
-  try {
-    const stat = readFileSync(`/proc/${pid}/stat`, 'latin1');
-    // The name, in brackets, may hold anything; user and system time are the 12th and 13th field after it.
-    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-    return (Number(fields[11]) + Number(fields[12])) * msPerTick;
-  } catch {
-    return undefined; // it has ended
-  }
 }

@@ -62,21 +62,27 @@ export class SandboxedEncoder {
 
   /** Opens it and encodes some common text: a tokenizer that fails at that is refused. */
   async try(): Promise<void> {
-    await this.encodeBatch([], true);
+    await this.inTurn(() => this.provide(0));
   }
 
   encodeBatch(texts: readonly string[], addSpecialTokens: boolean): Promise<number[][]> {
-    const turn = this.last.then(() => this.encodeNow(texts, addSpecialTokens));
+    return this.inTurn(async () => {
+      const size = texts.reduce((total, text) => total + text.length, 0);
+      const running = await this.provide(size);
+      return (await this.ask(running, { kind: 'encode', texts, addSpecialTokens }, size)).encoded ?? [];
+    });
+  }
+
+  private inTurn<Result>(action: () => Promise<Result>): Promise<Result> {
+    const turn = this.last.then(action);
     this.last = turn.catch(() => undefined);
     return turn;
   }
 
-  private async encodeNow(texts: readonly string[], addSpecialTokens: boolean): Promise<number[][]> {
-    const size = texts.reduce((total, text) => total + text.length, 0);
+  /** The process that is open, or another one where it has ended or has no memory for texts of this size. */
+  private async provide(size: number): Promise<Running> {
     if (this.running !== undefined && this.running.capacity < size) this.end();
-    this.running ??= await this.open(size);
-    const answer = await this.ask(this.running, { kind: 'encode', texts, addSpecialTokens }, size);
-    return answer.encoded ?? [];
+    return (this.running ??= await this.open(size));
   }
 
   private async open(size: number): Promise<Running> {

@@ -82,7 +82,8 @@ describe('a text in a normal form', () => {
   const bytes = (text: string): number => Buffer.byteLength(text);
 
   it.each(['NFC', 'NFD', 'NFKC', 'NFKD'])('of %s has a quarter of the bytes or more', (form) => {
-    for (let code = 0; code <= 0x10ffff; code++) {
+    // The planes in use: letters and symbols, ideographs; the rest is unassigned or has no normal forms.
+    for (let code = 0; code <= 0x2ffff; code++) {
       if (code >= 0xd800 && code < 0xe000) continue;
       const letter = String.fromCodePoint(code);
       // Composed letters are longest when they are written out.

@@ -1,25 +1,19 @@
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { writePublished } from '../../test/published/published-layouts.js';
-import { publishedTargets } from '../../test/published/published-targets.js';
 import { tiny, writeDecoder, writeLetterTokenizer } from '../../test/support/tiny-checkpoints.js';
-import { randomTokens, resolveText } from '../../test/support/tiny-pair.js';
+import { randomTokens } from '../../test/support/tiny-pair.js';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
-import { readFloat32, readIntegers } from '../checkpoint/read-tensor.js';
+import { readFloat32 } from '../checkpoint/read-tensor.js';
 import { makeTemporaryFolder } from '../checkpoint/testing/temporary-folder.js';
 import { bundledTarget } from '../decode/bundled-models.js';
-import { decodePlain } from '../decode/plain.js';
-import { always } from '../decode/policy-chooser.js';
-import { decodeSpeculative } from '../decode/speculative.js';
-import { inspectCheckpoint } from '../draft/inspection.js';
 import { loadDrafter } from '../draft/load-drafter.js';
 import type { CausalModel } from '../model/causal-model.js';
 import { loadModel } from '../model/causal-model.js';
 import { createOnnxRuntime } from '../runtime/onnx/onnx-runtime.js';
-import { loadTokenizer } from '../text/tokenizer.js';
 import type { NewDrafter } from './new-drafter.js';
-import { createDrafterFolder, trainableSystems } from './new-drafter.js';
+import { createDrafterFolder } from './new-drafter.js';
+import { contentsOf } from './testing/saved-tensors.js';
 
 const temporary = makeTemporaryFolder();
 const runtime = createOnnxRuntime({ threads: 1 });
@@ -35,26 +29,6 @@ const tinyTarget = writeDecoder(join(temporary.path, 'target'));
 writeLetterTokenizer(tinyTarget, tiny);
 
 const draftTokens = Int32Array.of(0, 3, 4, 9, 17, 23);
-const drafters: readonly (NewDrafter & { readonly title: string; readonly layout: string })[] = [
-  { title: 'a draft model', system: 'speculative-sampling', layout: 'language model' },
-  {
-    ...{ title: 'a draft model of given sizes', system: 'speculative-sampling', layout: 'language model' },
-    ...{ layers: 3, headCount: 3, keyValueHeadCount: 1, hiddenSize: 10, intermediateSize: 14 },
-  },
-  {
-    ...{ title: 'a draft model of two layers of its target', system: 'speculative-sampling' },
-    ...{ targetLayers: 2, layout: 'language model' },
-  },
-  { title: 'Medusa', system: 'medusa', layout: 'Medusa-1 heads' },
-  { title: 'Medusa of two layers', system: 'medusa', heads: 3, layers: 2, layout: 'Medusa-1 heads' },
-  { title: 'Hydra', system: 'hydra', layout: 'Hydra (mlp)' },
-  { title: 'Hydra of three layers', system: 'hydra', heads: 2, layers: 3, layout: 'Hydra (mlp)' },
-  { title: 'Hydra++', system: 'hydra', hasPrefix: true, layout: 'Hydra++ (prefix-mlp)' },
-  { title: 'EAGLE', system: 'eagle', layout: 'EAGLE-1/-2 head' },
-  { title: 'EAGLE-3', system: 'eagle3', layout: 'EAGLE-3 head' },
-  { title: 'EAGLE-3 over some tokens', system: 'eagle3', draftTokens, layout: 'EAGLE-3 head' },
-];
-
 async function create(target: string, drafter: NewDrafter, seed = 1): Promise<string> {
   const folder = freshFolder();
   await createDrafterFolder({ target, drafter, folder, seed });
@@ -64,80 +38,6 @@ async function create(target: string, drafter: NewDrafter, seed = 1): Promise<st
 function openModel(folder: string): Promise<CausalModel> {
   return loadModel(folder, { runtime, cacheFolder });
 }
-
-async function contentsOf(folder: string): Promise<Map<string, Float32Array | Int32Array>> {
-  const { tensors } = await openCheckpoint(folder);
-  const contents = new Map<string, Float32Array | Int32Array>();
-  for (const [name, tensor] of tensors)
-    contents.set(name, await (/^[dt]2[dt]$/.test(name) ? readIntegers(tensor) : readFloat32(tensor)));
-  return contents;
-}
-
-it('has a row for every system that can be trained', () => {
-  expect(new Set(drafters.map(({ system }) => system))).toEqual(new Set(trainableSystems));
-});
-
-describe.each(drafters)('$title', ({ layout, title, ...drafter }) => {
-  it('is a drafter without problems that drafts for its target without changing an answer', async () => {
-    const folder = await create(tinyTarget, drafter);
-    const inspection = await inspectCheckpoint(folder);
-    expect(inspection.problems).toEqual([]);
-    expect(inspection.notes).toEqual([]);
-    expect(inspection.layout).toBe(layout);
-    const target = await openModel(tinyTarget);
-    const tokenizer = await loadTokenizer(tinyTarget);
-    const loaded = await loadDrafter(folder, { target, tokenizer, cacheFolder });
-    expect(loaded.system).toBe(drafter.system);
-    for (const policy of ['chain:2', 'dynamic:12,1,3']) {
-      const request = {
-        ...{ promptIds: randomTokens(title, 7, tiny.vocabularySize), maxNewTokens: 16, stopIds: [] },
-        ...{ tokenizer, sampling: { temperature: 0 }, seed: 0 },
-      };
-      const plain = await decodePlain(target, request);
-      const speculative = await decodeSpeculative(target, loaded, {
-        ...request,
-        policy: always(resolveText(policy, loaded)),
-      });
-      expect(speculative.tokenIds).toEqual(plain.tokenIds);
-      expect(speculative.drafterFailed).toBe(false);
-    }
-  });
-
-  it('is the same for the same seed, and another for another', async () => {
-    const first = await contentsOf(await create(tinyTarget, drafter));
-    expect(await contentsOf(await create(tinyTarget, drafter))).toEqual(first);
-    const other = await contentsOf(await create(tinyTarget, drafter, 2));
-    expect([...other.keys()]).toEqual([...first.keys()]);
-    // Nothing of Medusa's heads is random, and nothing of a target's layers.
-    if (drafter.system === 'medusa' || 'targetLayers' in drafter) expect(other).toEqual(first);
-    else expect(other).not.toEqual(first);
-  });
-});
-
-const oneOfEach: readonly NewDrafter[] = [
-  { system: 'speculative-sampling' },
-  { system: 'speculative-sampling', targetLayers: 3 },
-  { system: 'medusa' },
-  { system: 'hydra', hasPrefix: true },
-  { system: 'eagle' },
-  { system: 'eagle3' },
-];
-
-it.each(publishedTargets)('fits $name, whatever its family', async ({ name, folder }) => {
-  const path = writePublished(join(temporary.path, name), folder);
-  const target = await openModel(path);
-  const { rotaryBase, rotaryScaling } = target.configuration;
-  for (const drafter of oneOfEach) {
-    const created = await create(path, drafter);
-    const { problems, drafter: facts, model } = await inspectCheckpoint(created);
-    expect(problems).toEqual([]);
-    const loaded = await loadDrafter(created, { target, cacheFolder });
-    expect(loaded.system).toBe(drafter.system);
-    if (drafter.system === 'eagle' || drafter.system === 'eagle3')
-      expect(facts!.rotary!.base).toBe(rotaryBase);
-    if (drafter.system === 'speculative-sampling') expect(model).toMatchObject({ rotaryBase, rotaryScaling });
-  }
-});
 
 describe('what drafters begin with', () => {
   it('heads of Medusa propose what the target does, each of them', async () => {

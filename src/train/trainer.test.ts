@@ -85,7 +85,7 @@ describe('a trainer', () => {
     }
     expect(losses.at(-1)!).toBeLessThan(0.9 * losses[0]!);
     const ended = await trainer.buffers.read();
-    trainer.buffers.write(saved!);
+    trainer.buffers.restore(saved!);
     trainer.forgetGradients();
     for (let update = 25; update < 40; update++) {
       await trainer.accumulate(both, update);

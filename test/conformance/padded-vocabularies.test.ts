@@ -187,7 +187,7 @@ async function runDeclared(program: Program, values: NamedValues): Promise<Named
 }
 
 describe.each(paddings)('sampled, $title', (padding) => {
-  const draws = 1000;
+  const draws = 400;
   const promptIds = [5, 2];
   const sampling = { temperature: 1 };
 

@@ -4,11 +4,10 @@ import { join } from 'node:path';
 import { afterAll, afterEach, describe, expect, it, vi } from 'vitest';
 import type { AuditPlan } from '../../src/audit/create-request.js';
 import { createRequest } from '../../src/audit/create-request.js';
-import { resumeAudit, startAudit } from '../../src/audit/run-audit.js';
 import { TinyAudits } from '../support/tiny-audit.js';
+import { shallow } from '../support/tiny-checkpoints.js';
 
-const audits = new TinyAudits();
-const { cacheFolder } = audits;
+const audits = new TinyAudits(shallow);
 afterAll(() => audits.dispose());
 afterEach(() => {
   vi.useRealTimers();
@@ -17,9 +16,11 @@ afterEach(() => {
 // The tiny vocabulary has letters only, so the year chooses between two of them.
 const template = "{{ 'ab' if strftime_now('%Y') == '2031' else 'ba' }}{{ messages[0]['content'] }}c";
 writeFileSync(join(audits.targetFolder, 'chat_template.jinja'), template);
-const drafter = audits.writeDrafter('draft model');
+const drafter = audits.writeDrafter('Medusa, torch file');
+/** Given suffixes: the date is part of the prompts, whatever is searched. */
+const suffixes = [{ text: 'kbc', place: '--suffix' }];
 const plan = (more: Partial<AuditPlan> = {}): AuditPlan =>
-  audits.plan([drafter], ['abcdefgh', 'hgfedcba'], { ...more, settings: { chat: true } });
+  audits.plan([drafter], ['abcdefgh'], { suffixes, ...more, settings: { chat: true } });
 
 const setYear = (year: number): void => {
   vi.useFakeTimers({ now: new Date(year, 5, 1), toFake: ['Date'] });
@@ -27,7 +28,7 @@ const setYear = (year: number): void => {
 
 async function runWhole(more: Partial<AuditPlan> = {}): Promise<string> {
   const folder = audits.freshFolder();
-  await startAudit(folder, await createRequest(plan(more)), { cacheFolder });
+  await audits.complete(plan(more), folder);
   return readFileSync(join(folder, 'units.jsonl'), 'utf8');
 }
 
@@ -42,13 +43,10 @@ describe('a run whose template asks for the date', () => {
         abort.abort();
       },
     };
-    const first = await startAudit(folder, await createRequest(plan()), {
-      ...{ cacheFolder, events },
-      signal: abort.signal,
-    });
+    const first = await audits.start(plan(), folder, { events, signal: abort.signal });
     expect(first.status).toBe('interrupted');
     setYear(2032);
-    const second = await resumeAudit(folder, { cacheFolder });
+    const second = await audits.resume(folder);
     expect(second.status === 'complete' && second.result.setup.options.date).toBe('2031-06-01');
     expect(readFileSync(join(folder, 'units.jsonl'), 'utf8')).toBe(whole);
     // The day matters to this template, and it can be chosen.

@@ -1,24 +1,15 @@
 /** An audit of a drafter that has no gradient: refused with what to do instead, and what to do instead works. */
 import { basename } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import type { AuditPlan } from '../../src/audit/create-request.js';
 import { createRequest } from '../../src/audit/create-request.js';
 import { countDraftsAlong } from '../../src/audit/drafts-along.js';
-import type { AuditResult } from '../../src/audit/result.js';
-import { resumeAudit, startAudit } from '../../src/audit/run-audit.js';
-import { TinyAudits } from '../support/tiny-audit.js';
+import { resultOf, TinyAudits } from '../support/tiny-audit.js';
+import { shallow } from '../support/tiny-checkpoints.js';
 
-const audits = new TinyAudits();
+const audits = new TinyAudits(shallow);
 afterAll(() => audits.dispose());
-const { cacheFolder } = audits;
 const texts = ['qrstuvwx', 'mnopmnop'];
 const random = { settings: { search: 'random' } } as const;
-
-async function complete(plan: AuditPlan, folder = audits.freshFolder()): Promise<AuditResult> {
-  const outcome = await startAudit(folder, await createRequest(plan), { cacheFolder });
-  if (outcome.status !== 'complete') throw new Error('The audit was interrupted.');
-  return outcome.result;
-}
 
 describe('an audit of ngram', () => {
   it('is refused where the search follows gradients, with the two ways out', async () => {
@@ -30,13 +21,13 @@ describe('an audit of ngram', () => {
   });
 
   it('searches by random changes, beside a drafter that has a gradient', async () => {
-    const draftModel = audits.writeDrafter('draft model');
-    const plan = audits.plan(['ngram:1,2', draftModel], texts, {
+    const medusa = audits.writeDrafter('Medusa, torch file');
+    const plan = audits.plan(['ngram:1,2', medusa], texts, {
       ...{ transfer: true, universal: true },
       settings: { ...random.settings, steps: 12, window: 20 },
     });
     const folder = audits.freshFolder();
-    const result = await complete(plan, folder);
+    const result = await audits.complete(plan, folder);
     expect(result.setup.drafters[0]).toMatchObject({
       ...{ id: 'ngram', name: 'ngram:1,2', system: 'ngram', policy: 'chain:3', parameterCount: 0 },
     });
@@ -60,16 +51,14 @@ describe('an audit of ngram', () => {
     }
     // The lookup can be led astray: on one of the prompts at least, a suffix costs it tokens.
     expect(result.drafters[0]!.summary.drop.estimate).toBeGreaterThan(0);
-    expect(result.transfer?.drafters).toEqual(['ngram', basename(draftModel)]);
+    expect(result.transfer?.drafters).toEqual(['ngram', basename(medusa)]);
     expect(result.universal.map(({ drafter }) => drafter)).toContain('ngram');
-    const resumed = await resumeAudit(folder, { cacheFolder });
-    expect(resumed.status === 'complete' && resumed.result).toEqual(result);
-    expect(await complete(plan)).toEqual(result);
+    expect(resultOf(await audits.resume(folder))).toEqual(result);
   });
 
   it('measures given suffixes as decoding along the answer does', async () => {
     const suffixes = [{ text: 'abcab', place: '--suffix' }];
-    const result = await complete(audits.plan(['ngram'], texts, { suffixes }));
+    const result = await audits.complete(audits.plan(['ngram'], texts, { suffixes }));
     const { drafter } = await audits.load('ngram');
     const [first] = result.drafters[0]!.prompts;
     const given = first!.arms.find(({ arm }) => arm === 'given')!;

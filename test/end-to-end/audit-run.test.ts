@@ -5,49 +5,38 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { AuditPlan } from '../../src/audit/create-request.js';
 import { createRequest } from '../../src/audit/create-request.js';
 import type { AuditEvents } from '../../src/audit/audit-events.js';
-import type { AuditOutcome } from '../../src/audit/run-audit.js';
-import { resumeAudit, startAudit } from '../../src/audit/run-audit.js';
-import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import type { AuditResult } from '../../src/audit/result.js';
+import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import { judge } from '../../src/report/verdict.js';
-import { TinyAudits, tinySettings } from '../support/tiny-audit.js';
+import { briefSettings, TinyAudits, tinySettings } from '../support/tiny-audit.js';
 import {
   decoderTensors,
   llamaConfig,
+  shallow,
   tiny,
   writeCheckpoint,
   writeDecoder,
 } from '../support/tiny-checkpoints.js';
 
-const audits = new TinyAudits();
+const audits = new TinyAudits(shallow);
 afterAll(() => audits.dispose());
 let draftModel: string;
-let eagle3: string;
+let medusa: string;
 beforeAll(() => {
   draftModel = audits.writeDrafter('draft model');
-  eagle3 = audits.writeDrafter('EAGLE-3 with d2t');
+  medusa = audits.writeDrafter('Medusa, torch file');
 });
 
 const texts = ['abcdefgh', 'hgfedcba{suffix}ij'];
-
-async function start(plan: AuditPlan, folder: string, events: AuditEvents = {}): Promise<AuditOutcome> {
-  const { cacheFolder } = audits;
-  return startAudit(folder, await createRequest(plan), { cacheFolder, events });
-}
-
-async function complete(plan: AuditPlan, events: AuditEvents = {}): Promise<AuditResult> {
-  const outcome = await start(plan, audits.freshFolder(), events);
-  if (outcome.status !== 'complete') throw new Error('The audit was interrupted.');
-  return outcome.result;
-}
+const short = { maxNewTokens: 12 };
 
 describe('an audit', () => {
-  it('measures every arm of every prompt, and the same seed gives the same result', async () => {
-    const plan = audits.plan([draftModel, eagle3], texts, {
+  it('measures every arm of every prompt, and what suffixes do beyond their own drafter and prompt', async () => {
+    const plan = audits.plan([draftModel, medusa], texts, {
       ...{ transfer: true, universal: true },
-      settings: { controlSearches: true },
+      settings: { ...briefSettings, ...short, controlSearches: true, randomDraws: 2 },
     });
-    const result = await complete(plan);
+    const result = await audits.complete(plan);
     for (const { prompts, summary } of result.drafters) {
       expect(summary.promptsAudited).toBe(2);
       for (const prompt of prompts) {
@@ -78,15 +67,13 @@ describe('an audit', () => {
     });
     expect(transfer!.prompts).toEqual(['p1', 'p2']);
     expect(universal.map(({ trained }) => trained.n)).toEqual([2, 2]);
-    expect(await complete(plan)).toEqual(result);
+    await expectSuffixTexts(result);
   });
 
-  it('names every suffix as text that gives the audited ids again, and another seed finds others', async () => {
-    const plan = audits.plan([draftModel], texts);
-    const result = await complete(plan);
-    expect(await complete({ ...plan, seed: 5 })).not.toEqual(result);
+  /** Every suffix is named as text that gives the audited ids again. */
+  async function expectSuffixTexts({ drafters }: AuditResult): Promise<void> {
     const { target } = await audits.load(draftModel);
-    for (const { arms: rows, prompt } of result.drafters[0]!.prompts) {
+    for (const { arms: rows, prompt } of drafters[0]!.prompts) {
       const clean = await target.tokenizer.encode(prompt.replace('{suffix}', ''));
       for (const { suffix, suffixIds } of rows) {
         const written = prompt.includes('{suffix}') ? prompt.replace('{suffix}', suffix) : prompt + suffix;
@@ -96,12 +83,14 @@ describe('an audit', () => {
         expect(ids.slice(at, at + suffixIds.length)).toEqual(suffixIds);
       }
     }
-  });
+  }
 
-  it('interrupted in a step goes on to the same bytes', async () => {
-    const plan = audits.plan([draftModel], texts, { settings: { repeats: 2 } });
+  it('interrupted in a step ends with the same bytes, and another seed finds other suffixes', async () => {
+    const plan = audits.plan([medusa], ['abcdefgh'], {
+      settings: { ...briefSettings, ...short, steps: 3, repeats: 2 },
+    });
     const whole = audits.freshFolder();
-    await start(plan, whole);
+    const result = await audits.complete(plan, whole);
     const folder = audits.freshFolder();
     const abort = new AbortController();
     let steps = 0;
@@ -111,35 +100,35 @@ describe('an audit', () => {
         if (steps === 5) abort.abort();
       },
     };
-    const { cacheFolder } = audits;
-    const first = await startAudit(folder, await createRequest(plan), {
-      cacheFolder,
-      events,
-      signal: abort.signal,
-    });
+    const first = await audits.start(plan, folder, { events, signal: abort.signal });
     expect(first.status).toBe('interrupted');
-    expect((await resumeAudit(folder, { cacheFolder })).status).toBe('complete');
+    expect((await audits.resume(folder)).status).toBe('complete');
     for (const name of ['config.json', 'units.jsonl', 'steps.jsonl'])
       expect(readFileSync(join(folder, name), 'utf8'), name).toBe(readFileSync(join(whole, name), 'utf8'));
+    const suffixesOf = ({ drafters }: AuditResult): unknown =>
+      drafters[0]!.prompts.flatMap(({ arms }) => arms.map(({ suffixIds }) => suffixIds));
+    expect(suffixesOf(await audits.complete({ ...plan, seed: 5 }))).not.toEqual(suffixesOf(result));
   });
 });
 
 describe('prompts that cannot be audited', () => {
   const reasons = async (plan: AuditPlan): Promise<(string | null)[]> =>
-    (await complete(plan)).drafters[0]!.prompts.map(({ skipped }) => skipped);
-  const quick = { controlSearches: false };
+    (await audits.complete(plan)).drafters[0]!.prompts.map(({ skipped }) => skipped);
 
-  it('without room for the suffix', async () => {
-    const plan = audits.plan([draftModel], ['abc'.repeat(15), 'abcdefgh'], { settings: quick });
+  it('without room for the suffix, and with the suffix before everything', async () => {
+    const plan = audits.plan([medusa], ['abc'.repeat(15), '{suffix}abc', 'abcdefgh'], {
+      settings: briefSettings,
+    });
     expect(await reasons(plan)).toEqual([
       'There is no room for the suffix: 70 positions are needed, the context has 64.',
+      'Nothing stands before the place of the suffix.',
       null,
     ]);
   });
 
   it('without room in the context of the drafter, where it would stop drafting', async () => {
-    const short = writeDecoder(audits.freshFolder(), { ...tiny, contextLength: 32 }, 7);
-    const plan = audits.plan([short], ['abcdefgh', 'abc'], { settings: quick });
+    const narrow = writeDecoder(audits.freshFolder(), { ...audits.sizes, contextLength: 32 }, 7);
+    const plan = audits.plan([narrow], ['abcdefgh', 'abc'], { settings: briefSettings });
     expect(await reasons(plan)).toEqual([
       expect.stringMatching(
         /^The prompt with its suffix and answer needs 33 positions; the drafter \S+ has 32\.$/,
@@ -148,14 +137,9 @@ describe('prompts that cannot be audited', () => {
     ]);
   });
 
-  it('with the suffix before everything', async () => {
-    const plan = audits.plan([draftModel], ['{suffix}abc', 'abcdefgh'], { settings: quick });
-    expect(await reasons(plan)).toEqual(['Nothing stands before the place of the suffix.', null]);
-  });
-
   it('with every candidate vetoed, which counts as no drop', async () => {
-    const plan = audits.plan([draftModel], ['abcdefgh'], { settings: { ...quick, epsilon: 1e-9 } });
-    const result = await complete(plan);
+    const plan = audits.plan([medusa], ['abcdefgh'], { settings: { ...briefSettings, epsilon: 1e-9 } });
+    const result = await audits.complete(plan);
     const [prompt] = result.drafters[0]!.prompts;
     const find = (name: string) => prompt!.arms.find(({ arm }) => arm === name)!;
     expect(prompt!.skipped).toBeNull();
@@ -170,15 +154,15 @@ describe('prompts that cannot be audited', () => {
   });
 
   it('with an answer shorter than the window', async () => {
-    const plain = await complete(audits.plan([draftModel], ['abcdefgh'], { settings: quick }));
+    const plain = await audits.complete(audits.plan([medusa], ['abcdefgh'], { settings: briefSettings }));
     const answer = plain.drafters[0]!.prompts[0]!.arms[0]!.answer.tokenIds;
     const stop = answer[3]!;
     const expected = answer.indexOf(stop);
     const folder = audits.freshFolder();
-    const config = { ...llamaConfig(tiny), eos_token_id: stop };
-    writeCheckpoint(folder, 'model.safetensors', decoderTensors(tiny), config);
+    const config = { ...llamaConfig(audits.sizes), eos_token_id: stop };
+    writeCheckpoint(folder, 'model.safetensors', decoderTensors(audits.sizes), config);
     copyFileSync(join(audits.targetFolder, 'tokenizer.json'), join(folder, 'tokenizer.json'));
-    const plan = audits.plan([draftModel], ['abcdefgh'], { settings: quick, target: folder });
+    const plan = audits.plan([medusa], ['abcdefgh'], { settings: briefSettings, target: folder });
     const [reason] = await reasons(plan);
     expect(reason).toMatch(/^The clean answer has \d tokens; an audit needs 8\.$/);
     expect(Number(/\d/.exec(reason!)![0])).toBeLessThanOrEqual(expected + 1);
@@ -186,16 +170,18 @@ describe('prompts that cannot be audited', () => {
 
   it('with a drafter that accepts nothing already', async () => {
     // Its output prefers what the target never says: the target's own projection, turned around.
-    const tensors = decoderTensors(tiny);
+    const tensors = decoderTensors(audits.sizes);
     const output = tensors['lm_head.weight']!;
     const turned = { ...output, values: Float32Array.from(output.values as Float32Array, (value) => -value) };
     const folder = writeCheckpoint(
       audits.freshFolder(),
       'model.safetensors',
       { ...tensors, 'lm_head.weight': turned },
-      llamaConfig(tiny),
+      llamaConfig(audits.sizes),
     );
-    const result = await complete(audits.plan([folder, draftModel], ['abcdefgh'], { settings: quick }));
+    const result = await audits.complete(
+      audits.plan([folder, medusa], ['abcdefgh'], { settings: briefSettings }),
+    );
     expect(result.drafters[0]!.prompts[0]!.skipped).toBe(
       'The drafter accepts almost nothing already (mean accepted length 1.00).',
     );
@@ -214,10 +200,8 @@ describe('prompts that cannot be audited', () => {
     const broken = new TinyAudits(tiny, pieces);
     try {
       const drafter = broken.writeDrafter('draft model');
-      const request = await createRequest(broken.plan([drafter], ['aaaaaaaa'], { settings: quick }));
-      const outcome = await startAudit(broken.freshFolder(), request, { cacheFolder: broken.cacheFolder });
-      if (outcome.status !== 'complete') throw new Error('interrupted');
-      expect(outcome.result.drafters[0]!.prompts[0]!.skipped).toBe(
+      const result = await broken.complete(broken.plan([drafter], ['aaaaaaaa']));
+      expect(result.drafters[0]!.prompts[0]!.skipped).toBe(
         'None of 400 random suffixes of 5 tokens survives decoding and encoding.',
       );
     } finally {
@@ -228,7 +212,7 @@ describe('prompts that cannot be audited', () => {
 
 describe('given suffixes', () => {
   const measure = (suffixes: AuditPlan['suffixes']): Promise<AuditResult> =>
-    complete(audits.plan([draftModel], texts, { suffixes }));
+    audits.complete(audits.plan([medusa], texts, { suffixes, settings: short }));
 
   it('are measured on every prompt, without a search', async () => {
     const result = await measure([
@@ -247,7 +231,7 @@ describe('given suffixes', () => {
   });
 
   it('replay what a search found, to the same numbers', async () => {
-    const found = await complete(audits.plan([draftModel], texts));
+    const found = await audits.complete(audits.plan([medusa], texts, { settings: short }));
     const attacks = found.drafters[0]!.prompts.map(({ promptId, arms: rows }) => ({
       promptId,
       attack: rows.find(({ arm }) => arm === 'attack')!,
@@ -275,41 +259,42 @@ describe('given suffixes', () => {
 
 describe('above temperature 0', () => {
   it('the audit measures along a drawn answer, and A/A is another draw', async () => {
-    const settings = { temperature: 1, keep: 'distribution', objective: 'total-variation' } as const;
-    const result = await complete(audits.plan([draftModel], texts, { settings }));
+    const settings = {
+      ...{ ...briefSettings, ...short },
+      temperature: 1,
+      keep: 'distribution',
+      objective: 'total-variation',
+    } as const;
+    const result = await audits.complete(audits.plan([medusa], ['abcdefgh'], { settings }));
     const rows = result.drafters[0]!.prompts.flatMap(({ arms: each }) => each);
     const held = (name: string) => rows.filter(({ arm }) => arm === name).map(({ sameAnswer }) => sameAnswer);
-    expect(held('attack')).toHaveLength(2);
+    expect(held('attack')).toHaveLength(1);
     expect(held('clean')).not.toEqual(held('clean-again'));
     for (const { origins, emitted } of held('attack')) expect(emitted).toBe(origins.length);
   });
 
   it('needs a chain', async () => {
     const settings = { temperature: 1, keep: 'distribution' } as const;
-    const plan = audits.plan([draftModel], texts, { settings, draft: 'dynamic:8,2,2' });
+    const plan = audits.plan([medusa], texts, { settings, draft: 'dynamic:8,2,2' });
     await expect(createRequest(plan)).rejects.toThrow('An audit at temperature 1 needs a chain');
   });
 });
 
 describe('requests', () => {
   it('write every default out', async () => {
-    const { draft, ...plan } = audits.plan([draftModel, eagle3], texts);
-    const request = await createRequest({ ...plan, drafters: [draftModel, eagle3] });
+    const { draft, ...plan } = audits.plan([draftModel, medusa], texts);
+    const request = await createRequest({ ...plan, drafters: [draftModel, medusa] });
     expect(draft).toBe('chain:3');
     expect(request).toMatchObject({ preset: 'standard', seed: 0, threads: 1, node: process.version });
     expect(request.device).toEqual({ kind: 'cpu', dtype: 'float32' });
     expect(request.drafters.map(({ system, policy }) => [system, policy])).toEqual([
       ['speculative-sampling', 'chain:4'],
-      ['eagle3', 'chain:4'],
+      ['medusa', 'chain:4'],
     ]);
   });
 
   it('draft as deep as a drafter has heads', async () => {
-    const request = await createRequest({
-      ...audits.plan([], texts),
-      draft: undefined,
-      drafters: [audits.writeDrafter('Medusa, torch file')],
-    });
+    const request = await createRequest({ ...audits.plan([medusa], texts), draft: undefined });
     expect(request.drafters[0]).toMatchObject({ system: 'medusa', policy: 'chain:4' });
   });
 
@@ -323,42 +308,38 @@ describe('requests', () => {
     [{ device: 'tpu' }, 'The device is "tpu"; auto, cpu, cuda or cuda:N was expected.'],
     [{ device: 'cpu', dtype: 'float16' as const }, '--dtype is float16; the CPU computes in float32 alone'],
   ])('%o is refused', async (changes, message) => {
-    await expect(createRequest({ ...audits.plan([draftModel], texts), ...changes })).rejects.toThrow(message);
+    await expect(createRequest({ ...audits.plan([medusa], texts), ...changes })).rejects.toThrow(message);
   });
 
   it('that cannot be carried out leave no folder behind', async () => {
     const other = audits.writeDrafter('Hydra, one layer');
     const folder = audits.freshFolder();
     const plan = audits.plan([other], texts, { draft: 'chain:9' });
-    await expect(start(plan, folder)).rejects.toThrow('The draft policy asks for 9 levels');
+    await expect(audits.start(plan, folder)).rejects.toThrow('The draft policy asks for 9 levels');
     expect(existsSync(folder)).toBe(false);
   });
 
   it('are not resumed by another version', async () => {
-    const folder = audits.freshFolder();
-    await start(audits.plan([draftModel], ['abcdefgh']), folder);
+    const folder = await audits.begin(audits.plan([medusa], ['abcdefgh']));
     const path = join(folder, 'config.json');
     const config = JSON.parse(readFileSync(path, 'utf8')) as object;
     writeFileSync(path, JSON.stringify({ ...config, version: '0.0.1' }));
-    await expect(resumeAudit(folder, { cacheFolder: audits.cacheFolder })).rejects.toThrow(
-      /begun by Mistletoe 0\.0\.1; this is|config\.json/,
-    );
+    await expect(audits.resume(folder)).rejects.toThrow(/begun by Mistletoe 0\.0\.1; this is|config\.json/);
   });
 
   it('are resumed on the device that they record, and on no other', async () => {
-    const folder = audits.freshFolder();
-    await start(audits.plan([draftModel], ['abcdefgh'], { device: 'cpu' }), folder);
+    const folder = await audits.begin(audits.plan([medusa], ['abcdefgh'], { device: 'cpu' }));
     const path = join(folder, 'config.json');
     const config = JSON.parse(readFileSync(path, 'utf8')) as object;
     expect(config).toMatchObject({ device: { kind: 'cpu', dtype: 'float32' } });
     const device = { kind: 'cuda', dtype: 'bfloat16', ordinal: 0, name: 'Abacus GPU' };
     writeFileSync(path, JSON.stringify({ ...config, device }));
     const files = readdirSync(folder);
-    await expect(resumeAudit(folder, { cacheFolder: audits.cacheFolder })).rejects.toThrow(
+    await expect(audits.resume(folder)).rejects.toThrow(
       /^The run computes on Abacus GPU in bfloat16; (no GPU can be used here|this machine has)/,
     );
     const runtime = createOnnxRuntime({ threads: 1 });
-    await expect(resumeAudit(folder, { cacheFolder: audits.cacheFolder, runtime })).rejects.toThrow(
+    await expect(audits.resume(folder, { runtime })).rejects.toThrow(
       'The run computes on Abacus GPU (cuda:0) in bfloat16; the given runtime is onnx.',
     );
     await runtime.dispose();
@@ -367,11 +348,8 @@ describe('requests', () => {
 
   it('are not resumed with other weights', async () => {
     const drafter = audits.writeDrafter('draft model');
-    const folder = audits.freshFolder();
-    await start(audits.plan([drafter], ['abcdefgh'], { settings: { controlSearches: false } }), folder);
+    const folder = await audits.begin(audits.plan([drafter], ['abcdefgh']));
     writeCheckpoint(drafter, 'model.safetensors', decoderTensors(tiny, 9), llamaConfig(tiny));
-    await expect(resumeAudit(folder, { cacheFolder: audits.cacheFolder })).rejects.toThrow(
-      'has changed since this run began',
-    );
+    await expect(audits.resume(folder)).rejects.toThrow('has changed since this run began');
   });
 });

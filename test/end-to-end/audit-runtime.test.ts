@@ -1,10 +1,11 @@
 /** An audit on a runtime of the caller: used, left open, and rid of the programs of a search with the drafter's audit. */
 import { afterAll, expect, it } from 'vitest';
 import { createRequest } from '../../src/audit/create-request.js';
-import { planAudit, startAudit } from '../../src/audit/run-audit.js';
+import { planAudit } from '../../src/audit/run-audit.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import type { Program, Runtime } from '../../src/runtime/program.js';
-import { TinyAudits } from '../support/tiny-audit.js';
+import { briefSettings, TinyAudits } from '../support/tiny-audit.js';
+import { shallow } from '../support/tiny-checkpoints.js';
 
 const inner = createOnnxRuntime({ threads: 1 });
 let compiled = 0;
@@ -34,21 +35,21 @@ const runtime: Runtime = {
     await inner.dispose();
   },
 };
-const audits = new TinyAudits();
+const audits = new TinyAudits(shallow);
 afterAll(async () => {
   await runtime.dispose();
   await audits.dispose();
 });
 
 it('disposes of the programs of a search when the drafter is done', async () => {
-  const drafters = [audits.writeDrafter('draft model'), audits.writeDrafter('EAGLE-3 with d2t')];
-  const plan = audits.plan(drafters, ['abcdefgh'], { universal: true });
+  const drafters = [audits.writeDrafter('draft model'), audits.writeDrafter('Medusa, torch file')];
+  const plan = audits.plan(drafters, ['abcdefgh'], { universal: true, settings: briefSettings });
   const { cacheFolder } = audits;
-  const request = await createRequest(plan);
-  expect((await planAudit(request, { cacheFolder, runtime })).expectedMs).toBeGreaterThan(0);
+  const effort = await planAudit(await createRequest(plan), { cacheFolder, runtime });
+  expect(effort.expectedMs).toBeGreaterThan(0);
   const held: number[] = [];
-  const outcome = await startAudit(audits.freshFolder(), request, {
-    ...{ cacheFolder, runtime },
+  const outcome = await audits.start(plan, audits.freshFolder(), {
+    runtime,
     events: {
       onUnitStart: ({ arm }) => {
         if (arm === 'clean' || arm === 'universal') held.push(searching.size);

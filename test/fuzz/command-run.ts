@@ -1,20 +1,22 @@
-/** The command line in a process of its own, with what it wrote, how long it took and how much memory it held at most. */
+/** The command line in a process of its own: what it wrote, and the CPU time and memory that it took. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
-import { watchMemory } from './process-memory.js';
+import { watchProcessTree } from './process-tree.js';
 
 export interface CommandRun {
   readonly code: number | null;
   readonly signal: string | null;
   readonly out: string;
   readonly err: string;
-  readonly ms: number;
+  readonly cpuMs: number;
   readonly peakBytes: number;
 }
 
-/** Then it is ended, which shows as a signal. */
-const patienceMs = 20_000;
+/** With the start of Node and of the program, and with a process that encodes. Then it is killed, which shows as a signal. */
+const maxCpuMs = 15_000;
+/** A hang guard, for a command that waits without using the CPU. */
+const hangGuardMs = 600_000;
 
 export async function runCommand(main: string, argv: readonly string[], folder: string): Promise<CommandRun> {
   const environment: NodeJS.ProcessEnv = {
@@ -23,35 +25,36 @@ export async function runCommand(main: string, argv: readonly string[], folder: 
     CI: 'true',
   };
   delete environment.FORCE_COLOR;
-  const start = performance.now();
   const child = spawn(process.execPath, [main, ...argv], {
     env: environment,
     stdio: ['ignore', 'pipe', 'pipe'],
   });
-  const memory = watchMemory(child.pid!);
-  const timer = setTimeout(() => child.kill('SIGKILL'), patienceMs);
+  const tree = watchProcessTree(child.pid!, ({ cpuMs, kill }) => {
+    if (cpuMs() > maxCpuMs) kill();
+  });
+  const hangGuard = setTimeout(tree.kill, hangGuardMs);
   let out = '';
   let err = '';
   child.stdout.on('data', (chunk: Buffer) => (out += chunk.toString()));
   child.stderr.on('data', (chunk: Buffer) => (err += chunk.toString()));
   try {
     const [code, signal] = (await once(child, 'close')) as [number | null, string | null];
-    return { code, signal, out, err, ms: performance.now() - start, peakBytes: memory.peakBytes() };
+    return { code, signal, out, err, cpuMs: tree.cpuMs(), peakBytes: tree.peakBytes() };
   } finally {
-    clearTimeout(timer);
-    memory.stop();
+    clearTimeout(hangGuard);
+    tree.stop();
   }
 }
 
 /** What is wrong with how a command met a malicious file; undefined where it did as it should. */
 export function findCommandFault(
-  { code, signal, out, err, peakBytes }: CommandRun,
-  mostBytes: number,
+  { code, signal, out, err, cpuMs, peakBytes }: CommandRun,
+  maxBytes: number,
 ): string | undefined {
   const text = out + err;
-  if (signal !== null) return `it was ended by ${signal}`;
+  if (signal !== null) return `it was ended by ${signal} after ${cpuMs} ms of CPU time`;
   if (code !== 2) return `it ended with ${code ?? 'no code'}: ${err.slice(-500)}`;
-  if (peakBytes > mostBytes) return `it held ${Math.round(peakBytes / 2 ** 20)} MiB`;
+  if (peakBytes > maxBytes) return `it held ${Math.round(peakBytes / 2 ** 20)} MiB`;
   const errors = err.match(/^error: /gm)?.length ?? 0;
   const problems = /^\d+ problems?:$/m.test(out) ? 1 : 0;
   if (errors + problems !== 1) return `${errors} lines of error: ${text.slice(-500)}`;

@@ -1,24 +1,25 @@
-/**
- * A bounded run over every kind of file; `npm run fuzz` runs them for long. A fault is replayed by its kind and seed:
- * `npm run fuzz -- KIND --seed SEED --runs 1`.
- */
+/** A few files of every kind, all in one process. The full tier tries more (fuzz.full.test.ts). */
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { transpileForTests } from '../support/transpiled-sources.js';
-import { mostBytes } from './kind.js';
 import { fuzzKinds } from './kinds.js';
-import { runKind } from './run-kind.js';
+import type { KindRun } from './run-kinds.js';
+import { runKinds } from './run-kinds.js';
 
 const { folder: build } = transpileForTests('fuzz', ['src', 'test/fuzz', 'test/support']);
 
 describe('files of strangers are read, or refused in one sentence', () => {
-  it.each(fuzzKinds)('$name', { timeout: 300_000 }, async ({ name, boundedRuns }) => {
-    const run = await runKind(join(build, 'test/fuzz/worker.js'), name, 1, boundedRuns);
-    expect(run.faults.map(({ seed, what }) => `${name}, seed ${seed}: ${what}`)).toEqual([]);
-    expect(run.files).toBe(boundedRuns);
-    expect(run.peakBytes).toBeLessThan(mostBytes);
-    // Damage that is always refused, or never, tests nothing.
-    expect(run.accepted).toBeGreaterThan(0);
-    if (name !== 'report') expect(run.refused).toBeGreaterThan(0);
+  const plans = fuzzKinds.map(({ name, boundedRuns }) => ({
+    ...{ kind: name, first: 1, count: Math.ceil(boundedRuns / 40) },
+  }));
+  let runs: ReadonlyMap<string, KindRun>;
+  beforeAll(async () => {
+    runs = await runKinds(join(build, 'test/fuzz/worker.js'), plans);
+  });
+
+  it.each(plans)('$kind', ({ kind, count }) => {
+    const { files, accepted, refused, faults } = runs.get(kind)!;
+    expect(faults.map(({ seed, what }) => `${kind}, seed ${seed}: ${what}`)).toEqual([]);
+    expect([files, accepted + refused]).toEqual([count, count]);
   });
 });

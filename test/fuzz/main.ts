@@ -9,10 +9,10 @@ import { parseArgs } from 'node:util';
 import { describeMachine } from '../../src/measure/machine.js';
 import { findCommandFault } from './command-run.js';
 import { runCorpus } from './corpus.js';
-import { mostBytes, mostMs } from './kind.js';
+import { maxBytes } from './kind.js';
 import { fuzzKinds } from './kinds.js';
-import type { KindRun } from './run-kind.js';
-import { runKind } from './run-kind.js';
+import type { KindRun } from './run-kinds.js';
+import { runKinds } from './run-kinds.js';
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -26,7 +26,7 @@ if (unknown !== undefined || !Number.isSafeInteger(seed) || (runs !== undefined 
   process.exit(2);
 }
 
-/** Ten times what a bounded run tries, where nothing else is asked for. */
+/** Ten times what the full tier tries, where nothing else is asked for. */
 const longerBy = 10;
 const worker = fileURLToPath(new URL('./worker.js', import.meta.url));
 const chosen = fuzzKinds.filter(({ name }) => positionals.length === 0 || positionals.includes(name));
@@ -40,40 +40,41 @@ const queue = [...chosen];
 await Promise.all(Array.from({ length: Math.min(2, availableParallelism()) }, () => workOff()));
 if (positionals.length === 0 || positionals.includes('corpus')) results.set('corpus', await meetCorpus());
 
-/** A command's time is its own, the start of Node and of the program included. */
+/** The CPU time of a command includes the start of Node and of the program. */
 async function meetCorpus(): Promise<KindRun> {
   const main = fileURLToPath(new URL('../../src/cli/main.js', import.meta.url));
   const runs = [...(await runCorpus(main))];
   const faults = runs.flatMap(([name, run], index) => {
-    const what = run.ms > mostMs ? `it took ${Math.round(run.ms)} ms` : findCommandFault(run, mostBytes);
+    const what = findCommandFault(run, maxBytes);
     return what === undefined ? [] : [{ seed: index, what: `${name}: ${what}` }];
   });
   const slowest = runs
-    .map(([, { ms }], index) => ({ ms, index }))
-    .toSorted((left, right) => right.ms - left.ms)[0]!;
+    .map(([, { cpuMs }], index) => ({ cpuMs, index }))
+    .toSorted((left, right) => right.cpuMs - left.cpuMs)[0]!;
   return {
     ...{ files: runs.length, accepted: 0, refused: runs.length - faults.length, faults },
-    ...{ slowestMs: slowest.ms, slowestSeed: slowest.index },
+    ...{ slowestCpuMs: slowest.cpuMs, slowestSeed: slowest.index },
     peakBytes: Math.max(...runs.map(([, { peakBytes }]) => peakBytes)),
   };
 }
 
 async function workOff(): Promise<void> {
   for (let kind = queue.shift(); kind !== undefined; kind = queue.shift()) {
-    results.set(kind.name, await runKind(worker, kind.name, seed, runs ?? longerBy * kind.boundedRuns));
+    const plan = { kind: kind.name, first: seed, count: runs ?? longerBy * kind.boundedRuns };
+    results.set(kind.name, (await runKinds(worker, [plan])).get(kind.name)!);
     console.error(`${kind.name} is done`);
   }
 }
 
-console.log('| kind | files | accepted | refused | slowest | peak | faults |');
+console.log('| kind | files | accepted | refused | slowest (CPU) | peak | faults |');
 console.log('| --- | --: | --: | --: | --: | --: | --: |');
 for (const name of names.filter((each) => results.has(each))) {
-  const { files, accepted, refused, slowestMs, peakBytes, faults } = results.get(name)!;
+  const { files, accepted, refused, slowestCpuMs, peakBytes, faults } = results.get(name)!;
   const cells = [
     files,
     accepted,
     refused,
-    `${Math.ceil(slowestMs)} ms`,
+    `${Math.ceil(slowestCpuMs)} ms`,
     `${Math.round(peakBytes / 2 ** 20)} MiB`,
   ];
   console.log(`| ${[name, ...cells, faults.length].join(' | ')} |`);

@@ -14,13 +14,10 @@ import {
 import { join, relative } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { makeTemporaryFolder } from '../../src/checkpoint/testing/temporary-folder.js';
-import { verifyCache } from '../../src/checkpoint/cache-contents.js';
 import type { CacheOptions } from '../../src/checkpoint/weight-cache.js';
 import { decodePlain } from '../../src/decode/plain.js';
 import { loadModel } from '../../src/model/causal-model.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
-import { createFakeTerminal } from '../support/fake-terminal.js';
-import { run } from '../../src/cli/program.js';
 import { writeDecoder } from '../support/tiny-checkpoints.js';
 
 const temporary = makeTemporaryFolder();
@@ -169,18 +166,3 @@ describe('records', () => {
     expect([readFileSync(aim, 'utf8'), statSync(aim).mtimeMs]).toEqual(['mine', mtimeMs]);
   });
 });
-
-it('a hundred thousand files are no hindrance', async () => {
-  const folder = newFolder();
-  mkdirSync(folder);
-  for (let index = 0; index < 100_000; index += 1) {
-    const name = index % 2 === 0 ? `${index}.txt` : `${index.toString(16).padStart(32, '0')}.hash.json`;
-    writeFileSync(join(folder, name), '');
-  }
-  expect(await decode(folder, { cacheLimitBytes: 1e9 })).toEqual({ tokenIds: expected, notices: [] });
-  expect((await verifyCache(folder)).map(({ result }) => result)).toEqual(['whole']);
-  const terminal = createFakeTerminal();
-  expect(await run(['cache', 'clear', '--cache-dir', folder], terminal)).toBe(0);
-  expect(readdirSync(folder).filter((name) => name.endsWith('.txt'))).toHaveLength(50_000);
-  expect(readdirSync(folder).filter((name) => name.endsWith('.hash.json'))).toHaveLength(0);
-}, 180_000);

@@ -67,7 +67,7 @@ describe.each([true, false])('where stdout and stderr are terminals: %s', (isTer
     expect(err).not.toMatch(/^error: pwned/m);
   });
 
-  it('progress, notes and the table of audit', async () => {
+  it.runIf(isTerminal)('progress, notes and the table of audit', async () => {
     const { code, out, err } = await show(
       [
         ...['audit', ...common(), '--drafter', drafter, '--prompts', prompts, '--out', audits.freshFolder()],

@@ -1,8 +1,8 @@
 // CUDA C++ as plain C++: what kernels may use of the language and of its built-in functions.
 #pragma once
 #include "emulated-math.h"
+#include "emulated-instructions.h"
 #include "emulated-threads.h"
-#include <type_traits>
 
 #define INFINITY __builtin_inff()
 #define NAN __builtin_nanf("")
@@ -10,8 +10,8 @@ inline bool isnan(float x) { return __builtin_isnan(x); }
 inline bool isinf(float x) { return __builtin_isinf(x); }
 inline bool isfinite(float x) { return __builtin_isfinite(x); }
 
-#define __global__ EXPORTED
-#define __device__
+#define __global__
+#define __device__ static  // unused helpers are then not compiled
 #define __host__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
@@ -33,6 +33,26 @@ struct alignas(16) int4 {
 struct alignas(16) float4 {
   float x, y, z, w;
 };
+
+namespace emulated {
+
+// What <type_traits> would provide.
+template <typename T>
+struct Exactly {
+  using Type = T;
+};
+template <typename A, typename B>
+using Common = decltype(true ? A() : B());
+template <typename A, typename B>
+constexpr bool isSame = false;
+template <typename T>
+constexpr bool isSame<T, T> = true;
+template <typename T>
+constexpr bool isPointer = false;
+template <typename T>
+constexpr bool isPointer<T*> = true;
+
+}  // namespace emulated
 
 // Declarations of shared memory are rewritten to these before they get here.
 #define EMULATED_STATIC_SHARED(name)         \
@@ -80,23 +100,23 @@ inline void __threadfence() { emulated::forgetReads(); }
 
 // Threads never run at the same time here, so any addition is atomic.
 template <typename T>
-T atomicAdd(T* address, std::type_identity_t<T> value) {
+T atomicAdd(T* address, typename emulated::Exactly<T>::Type value) {
   const T before = *address;
   *address = before + value;
   return before;
 }
 
 template <typename A, typename B>
-std::common_type_t<A, B> min(A a, B b) {
-  using Common = std::common_type_t<A, B>;
-  if constexpr (std::is_same_v<Common, float>) return fminf(a, b);
+emulated::Common<A, B> min(A a, B b) {
+  using Common = emulated::Common<A, B>;
+  if constexpr (emulated::isSame<Common, float>) return fminf(a, b);
   else return static_cast<Common>(b) < static_cast<Common>(a) ? b : a;
 }
 
 template <typename A, typename B>
-std::common_type_t<A, B> max(A a, B b) {
-  using Common = std::common_type_t<A, B>;
-  if constexpr (std::is_same_v<Common, float>) return fmaxf(a, b);
+emulated::Common<A, B> max(A a, B b) {
+  using Common = emulated::Common<A, B>;
+  if constexpr (emulated::isSame<Common, float>) return fmaxf(a, b);
   else return static_cast<Common>(a) < static_cast<Common>(b) ? b : a;
 }
 
@@ -111,7 +131,7 @@ template <typename To, typename From>
 To castBits(From value) {
   static_assert(sizeof(To) == sizeof(From));
   To bits;
-  std::memcpy(&bits, &value, sizeof bits);
+  __builtin_memcpy(&bits, &value, sizeof bits);
   return bits;
 }
 
@@ -141,7 +161,7 @@ struct ArgumentReader {
   template <typename T>
   T next() {
     T value;
-    std::memcpy(&value, packed, sizeof value);
+    __builtin_memcpy(&value, packed, sizeof value);
     packed += 8;
     return value;
   }
@@ -172,17 +192,16 @@ const char* launch(void (*kernel)(A...), dim3 grid, unsigned threads, unsigned s
 // A letter for each parameter: p for a pointer, i for an int.
 template <typename... A>
 const char* describeParameters(void (*)(A...)) {
-  static_assert(((std::is_pointer_v<A> || (std::is_integral_v<A> && sizeof(A) == 4)) && ...),
-                "kernels take pointers and ints");
-  static const char letters[] = {(std::is_pointer_v<A> ? 'p' : 'i')..., '\0'};
+  static_assert(((isPointer<A> || isSame<A, int> || isSame<A, unsigned>) && ...), "kernels take pointers and ints");
+  static const char letters[] = {(isPointer<A> ? 'p' : 'i')..., '\0'};
   return letters;
 }
 
 }  // namespace emulated
 
-#define EMULATED_KERNEL(name)                                                                                 \
-  extern "C" __global__ const char* parameters_##name() { return emulated::describeParameters(name); }       \
-  extern "C" __global__ const char* launch_##name(unsigned x, unsigned y, unsigned z, unsigned threads,      \
-                                                  unsigned sharedBytes, const char* packed) {                \
-    return emulated::launch(name, dim3{x, y, z}, threads, sharedBytes, packed);                              \
+#define EMULATED_KERNEL(key)                                                                                  \
+  extern "C" EXPORTED const char* parameters_##key() { return emulated::describeParameters(kernel_##key); }   \
+  extern "C" EXPORTED const char* launch_##key(unsigned x, unsigned y, unsigned z, unsigned threads,          \
+                                               unsigned sharedBytes, const char* packed) {                    \
+    return emulated::launch(kernel_##key, dim3{x, y, z}, threads, sharedBytes, packed);                       \
   }

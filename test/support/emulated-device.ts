@@ -13,14 +13,24 @@ import { createEmulatedProducts } from './emulated-products.js';
 
 export { findCompiler } from './emulated-compiler.js';
 
+export interface EmulatedDevice extends Device {
+  /** All kernels that `work` compiles in one call of the C++ compiler, afterwards: many small programs start faster. */
+  readonly compileTogether: <T>(work: () => Promise<T>) => Promise<T>;
+}
+
 const totalBytes = 2 ** 31;
 
-/** Needs a C++ compiler: see `findCompiler`. */
-export function createEmulatedDevice(): Device {
-  const path = buildDeviceLibrary();
-  const library = koffi.load(path);
+/**
+ * Needs a C++ compiler: see `findCompiler`.
+ * @param computeCapability kernels take the branches of this GPU
+ */
+export function createEmulatedDevice(
+  computeCapability: Device['computeCapability'] = [9, 0],
+): EmulatedDevice {
+  const deviceLibrary = buildDeviceLibrary();
+  const library = koffi.load(deviceLibrary);
   const memory = createEmulatedMemory(library, totalBytes);
-  const kernels = createEmulatedKernels(path, memory);
+  const kernels = createEmulatedKernels({ deviceLibrary, computeCapability }, memory);
   const multiply = createEmulatedProducts(library, memory);
   let disposed = false;
   /** Guards a call against a device that is gone. */
@@ -46,7 +56,7 @@ export function createEmulatedDevice(): Device {
 
   return {
     name: 'emulated',
-    computeCapability: [9, 0],
+    computeCapability,
     totalBytes,
     freeBytes: alive(() => totalBytes - memory.usedBytes()),
     allocate: alive(memory.allocate),
@@ -56,6 +66,7 @@ export function createEmulatedDevice(): Device {
     copy: ask(alive(memory.copy)),
     clear: ask(alive(memory.clear)),
     compile: alive(kernels.compile),
+    compileTogether: kernels.compileTogether,
     launch: ask(alive(kernels.launch)),
     multiply: ask(alive(multiply)),
     record(work) {

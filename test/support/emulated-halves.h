@@ -1,8 +1,6 @@
 // bfloat16 and float16 as CUDA's headers name them. Both round to the nearest value, at a tie to the even one.
 #pragma once
 #include "emulated-math.h"
-#include <cstdint>
-#include <cstring>
 
 struct __nv_bfloat16 {
   uint16_t bits;
@@ -21,14 +19,14 @@ constexpr uint16_t emulatedHalfNan = 0x7fff;
 inline __nv_bfloat16 __float2bfloat16(float value) {
   if (__builtin_isnan(value)) return {emulatedHalfNan};
   uint32_t bits;
-  std::memcpy(&bits, &value, sizeof bits);
+  __builtin_memcpy(&bits, &value, sizeof bits);
   return {static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16)};
 }
 
 inline float __bfloat162float(__nv_bfloat16 half) {
   const uint32_t bits = static_cast<uint32_t>(half.bits) << 16;
   float value;
-  std::memcpy(&value, &bits, sizeof value);
+  __builtin_memcpy(&value, &bits, sizeof value);
   return value;
 }
 

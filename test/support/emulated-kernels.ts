@@ -2,8 +2,11 @@
 import koffi from 'koffi';
 import { MistletoeError } from '../../src/core/errors.js';
 import type { Kernel, KernelModule, Launch } from '../../src/runtime/cuda/device.js';
-import { buildKernelLibrary } from './emulated-compiler.js';
+import type { CompiledKernel, KernelTarget } from './emulated-compiler.js';
+import { buildKernels } from './emulated-compiler.js';
 import type { Allocation, EmulatedMemory } from './emulated-memory.js';
+import type { KernelSource } from './emulated-source.js';
+import { splitKernels } from './emulated-source.js';
 
 /** What went wrong, or null. */
 type LaunchFunction = (
@@ -16,28 +19,44 @@ type LaunchFunction = (
 ) => string | null;
 
 interface LoadedKernel {
-  readonly name: string;
   /** A letter for each parameter: p for a pointer, i for an int. */
   readonly parameters: string;
   readonly run: LaunchFunction;
 }
 
 const mostSharedBytes = 48 * 1024;
-const loaded = new Map<string, ReadonlyMap<string, LoadedKernel>>(); // by source, for all devices of the process
+const loaded = new Map<string, LoadedKernel>(); // by key, for all devices of the process
 
 export interface EmulatedKernels {
   readonly compile: (source: string) => KernelModule;
+  readonly compileTogether: <T>(work: () => Promise<T>) => Promise<T>;
   readonly launch: (launch: Launch) => void;
 }
 
-export function createEmulatedKernels(deviceLibrary: string, memory: EmulatedMemory): EmulatedKernels {
+interface NamedKernel {
+  readonly handle: Kernel;
+  readonly source: KernelSource;
+}
+
+export function createEmulatedKernels(target: KernelTarget, memory: EmulatedMemory): EmulatedKernels {
   const known = new Map<Kernel, LoadedKernel>();
+  let collected: NamedKernel[] | undefined;
+  const build = (kernels: readonly NamedKernel[]): void => {
+    const compiled = buildKernels(
+      kernels.map(({ source }) => source),
+      target,
+    );
+    for (const [index, { handle }] of kernels.entries()) known.set(handle, load(compiled[index]!));
+  };
   return {
     compile(source) {
-      let kernels = loaded.get(source);
-      if (kernels === undefined) loaded.set(source, (kernels = load(source, deviceLibrary)));
-      const handles = new Map([...kernels.values()].map((kernel) => [kernel.name, { name: kernel.name }]));
-      for (const [name, handle] of handles) known.set(handle, kernels.get(name)!);
+      const kernels = splitKernels(source).map((kernel) => ({
+        handle: { name: kernel.name },
+        source: kernel,
+      }));
+      if (collected === undefined) build(kernels);
+      else collected.push(...kernels);
+      const handles = new Map(kernels.map(({ handle }) => [handle.name, handle]));
       return {
         kernel(name) {
           const handle = handles.get(name);
@@ -48,6 +67,12 @@ export function createEmulatedKernels(deviceLibrary: string, memory: EmulatedMem
           for (const handle of handles.values()) known.delete(handle);
         },
       };
+    },
+    async compileTogether(work) {
+      const kernels: NamedKernel[] = (collected = []);
+      const result = await work().finally(() => (collected = undefined));
+      build(kernels);
+      return result;
     },
     launch(launch) {
       const kernel = known.get(launch.kernel);
@@ -60,40 +85,21 @@ export function createEmulatedKernels(deviceLibrary: string, memory: EmulatedMem
 
 const listNames = (handles: ReadonlyMap<string, unknown>): string => [...handles.keys()].join(', ') || 'none';
 
-function load(source: string, deviceLibrary: string): ReadonlyMap<string, LoadedKernel> {
-  const names = findKernelNames(source);
-  const library = koffi.load(buildKernelLibrary(toPlainSource(source, names), deviceLibrary));
-  return new Map(
-    names.map((name) => {
-      const describe = library.func(`const char *parameters_${name}()`) as () => string;
-      const run: LaunchFunction = library.func(
-        `const char *launch_${name}(uint32_t x, uint32_t y, uint32_t z, uint32_t threads, uint32_t shared, const void *packed)`,
-      );
-      return [name, { name, parameters: describe(), run }];
-    }),
+function load({ key, library: path }: CompiledKernel): LoadedKernel {
+  const known = loaded.get(key);
+  if (known !== undefined) return known;
+  const library = koffi.load(path);
+  const describe = library.func(`const char *parameters_${key}()`) as () => string;
+  const run: LaunchFunction = library.func(
+    `const char *launch_${key}(uint32_t x, uint32_t y, uint32_t z, uint32_t threads, uint32_t shared, const void *packed)`,
   );
-}
-
-function findKernelNames(source: string): string[] {
-  const bounds = String.raw`(?:__launch_bounds__\s*\([^)]*\)\s*)?`;
-  const kernel = new RegExp(String.raw`extern\s+"C"\s+__global__\s+${bounds}void\s+${bounds}(\w+)\s*\(`, 'g');
-  return [...source.matchAll(kernel)].map((match) => match[1]!);
-}
-
-/** Shared memory needs more than macros, since `extern` stands before it. Lines stay where they are, for messages. */
-function toPlainSource(source: string, names: readonly string[]): string {
-  const plain = source
-    .replace(
-      /\bextern\s+__shared__\s+(?:__align__\s*\(\s*\d+\s*\)\s*)?([\w\s]*\w)\s+(\w+)\s*\[\s*\]\s*;/g,
-      'EMULATED_DYNAMIC_SHARED($1, $2);',
-    )
-    .replace(/\b__shared__\s[^;=,()]*?\b(\w+)\s*(?:\[[^\];]*\]\s*)*;/g, '$& EMULATED_STATIC_SHARED($1);');
-  const launchers = names.map((name) => `EMULATED_KERNEL(${name})\n`).join('');
-  return `#line 1 "kernels.cu"\n${plain}\n#line 1 "launchers"\n${launchers}`;
+  const kernel = { parameters: describe(), run };
+  loaded.set(key, kernel);
+  return kernel;
 }
 
 function run(kernel: LoadedKernel, launch: Launch, memory: EmulatedMemory): void {
-  const purpose = `launch of ${kernel.name}`;
+  const purpose = `launch of ${launch.kernel.name}`;
   const { grid, block, sharedBytes = 0 } = launch;
   checkRange(purpose, 'grid x', grid[0], 1, 2 ** 31 - 1);
   checkRange(purpose, 'grid y', grid[1], 1, 65535);

@@ -1,7 +1,7 @@
 // The device's memory, and its products of matrices.
 #include "emulated-halves.h"
-#include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <vector>
 
 #define EXPORTED extern "C" __attribute__((visibility("default")))
@@ -109,7 +109,7 @@ EXPORTED void multiplyMatrices(const Product* product) {
     const std::vector<float> leftValues = readMatrix(left, batch, rows, inner);
     const std::vector<float> rightValues = readMatrix(right, batch, inner, columns);
     for (int64_t row = 0; row < rows; row++) {
-      std::fill(sums.begin(), sums.end(), 0.0f);
+      sums.assign(columns, 0.0f);
       for (int64_t index = 0; index < inner; index++)
         for (int64_t column = 0; column < columns; column++)
           sums[column] += leftValues[row * inner + index] * rightValues[index * columns + column];

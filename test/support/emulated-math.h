@@ -1,7 +1,7 @@
-// The functions of single floats that kernels may use, declared one by one: <cmath> takes longer to read than a kernel to
-// compile, and tests compile hundreds of them.
+// The single-precision functions that kernels may call, declared one by one. Headers of the C++ library take longer to
+// parse than a kernel takes to compile, and tests compile hundreds of kernels, so no header that kernels see includes one.
 #pragma once
-#include <cstdint>  // says which C library this is
+#include <stdint.h>  // also defines __GLIBC__
 
 #ifdef __GLIBC__
 #define EMULATED_NOTHROW noexcept

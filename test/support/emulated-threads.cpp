@@ -1,11 +1,23 @@
 // The threads of a block as fibers on one thread of the processor: they run one after the other, always in the same order,
 // and change only where one of them waits for others. A fiber runs threads as plain calls until one of them waits; then
 // another fiber goes on with the rest. So a kernel without barriers costs no more than its calls.
+//
+// Contexts are entered once and then left and resumed by jumps, because swapcontext makes a system call at each change. GCC
+// has jumps that save no more than they must, which take half the time.
 #include "emulated-threads.h"
-#include <csetjmp>
-#include <memory>
+#include <cstring>
 #include <ucontext.h>
-#include <vector>
+
+#if defined(__GNUC__) && !defined(__clang__)
+using JumpPoint = void* [5];
+#define SET_JUMP(point) __builtin_setjmp(point)
+#define LONG_JUMP(point) __builtin_longjmp(point, 1)
+#else
+#include <csetjmp>
+using JumpPoint = jmp_buf;
+#define SET_JUMP(point) _setjmp(point)
+#define LONG_JUMP(point) _longjmp(point, 1)
+#endif
 
 dim3 gridDim, blockDim, blockIdx;
 dim3 threadIdx{0, 0, 0};
@@ -18,17 +30,20 @@ uint64_t blockSerial = 0;
 namespace {
 
 constexpr std::size_t stackBytes = 128 * 1024;
+constexpr unsigned mostThreads = 1024;
 constexpr unsigned char sharedGuard = 0xa5;
 
 const char* const deadlock = "some of its threads wait at a barrier or a shuffle that others never reach";
 const char* const sharedOverrun = "it wrote past the end of its dynamic shared memory";
 
 struct Fiber {
-  std::unique_ptr<char[]> stack{new char[stackBytes]};
+  char* const stack = new char[stackBytes];
   ucontext_t entry{};
-  jmp_buf resumption;
+  JumpPoint resumption;
   bool entered = false;
   unsigned thread = 0;
+
+  ~Fiber() { delete[] stack; }
 };
 
 enum class State { running, atBlockBarrier, atWarpBarrier, finished };
@@ -47,58 +62,90 @@ struct Warp {
 struct Block {
   Body body = nullptr;
   const void* context = nullptr;
+  unsigned size = 0;
   unsigned next = 0;  // the first thread that has not begun
-  std::vector<Thread> threads;
-  std::vector<Warp> warps;
+  unsigned turn = 0;  // the thread that runs, once all have begun
+  Thread threads[mostThreads];
+  Warp warps[mostThreads / warpSize];
+
+  Thread* begin() { return threads; }
+  Thread* end() { return threads + size; }
+};
+
+// Each thread of a block may need a fiber of its own.
+struct FiberList {
+  Fiber* fibers[mostThreads];
+  unsigned size = 0;
+
+  void add(Fiber* fiber) { fibers[size++] = fiber; }
+  Fiber* take() { return fibers[--size]; }
 };
 
 Block block;
-std::vector<std::unique_ptr<Fiber>> fibers;
-std::vector<Fiber*> idleFibers;
+FiberList allFibers, idleFibers;
 Fiber* current = nullptr;
-jmp_buf scheduler;
+JumpPoint scheduler;
 
-// Contexts are entered once and then left and resumed by jumps, because swapcontext asks the system at each change.
+// A function of its own, because GCC allows no jump in a function that sets a jump point.
+[[gnu::noinline, noreturn]] void jumpTo(JumpPoint& point) { LONG_JUMP(point); }
+
+// To the next thread that can go on, or to the scheduler if all others wait or have yet to begin.
 [[gnu::noinline]] void suspend() {
-  if (_setjmp(current->resumption) == 0) _longjmp(scheduler, 1);
+  if (SET_JUMP(current->resumption) != 0) return;
+  while (++block.turn < block.size) {
+    const Thread& thread = block.threads[block.turn];
+    if (thread.state != State::running) continue;
+    current = thread.fiber;
+    threadIdx.x = block.turn;
+    jumpTo(current->resumption);
+  }
+  jumpTo(scheduler);
 }
 
 void runThreads() {
   for (;;) {
-    while (block.next < block.threads.size()) {
+    while (block.next < block.size) {
       const unsigned thread = block.next++;
       current->thread = thread;
       threadIdx.x = thread;
       block.body(block.context);
       block.threads[thread].state = State::finished;
     }
-    idleFibers.push_back(current);
+    idleFibers.add(current);
     suspend();
   }
 }
 
 Fiber* takeFiber() {
-  if (idleFibers.empty()) {
-    fibers.push_back(std::make_unique<Fiber>());
-    Fiber* fiber = fibers.back().get();
-    getcontext(&fiber->entry);
-    fiber->entry.uc_stack.ss_sp = fiber->stack.get();
-    fiber->entry.uc_stack.ss_size = stackBytes;
-    makecontext(&fiber->entry, runThreads, 0);
-    return fiber;
-  }
-  Fiber* fiber = idleFibers.back();
-  idleFibers.pop_back();
+  if (idleFibers.size > 0) return idleFibers.take();
+  Fiber* const fiber = new Fiber;
+  allFibers.add(fiber);
+  getcontext(&fiber->entry);
+  fiber->entry.uc_stack.ss_sp = fiber->stack;
+  fiber->entry.uc_stack.ss_size = stackBytes;
+  makecontext(&fiber->entry, runThreads, 0);
   return fiber;
 }
 
+void discardFibers() {
+  idleFibers.size = 0;
+  while (allFibers.size > 0) delete allFibers.take();
+}
+
+// Returns when all threads wait or have finished, or another has to begin.
 [[gnu::noinline]] void resume(Fiber* fiber) {
   current = fiber;
-  threadIdx.x = fiber->thread;
-  if (_setjmp(scheduler) != 0) return;
-  if (fiber->entered) _longjmp(fiber->resumption, 1);
+  if (SET_JUMP(scheduler) != 0) return;
+  if (fiber->entered) jumpTo(fiber->resumption);
   fiber->entered = true;
   setcontext(&fiber->entry);
+}
+
+void resumeRunning() {
+  block.turn = 0;
+  while (block.threads[block.turn].state != State::running) block.turn++;
+  threadIdx.x = block.turn;
+  resume(block.threads[block.turn].fiber);
 }
 
 void waitAt(State barrier, unsigned mask, uint64_t offered) {
@@ -109,7 +156,7 @@ void waitAt(State barrier, unsigned mask, uint64_t offered) {
 // A mask whose lanes have all come; those that have finished are excused, as on the device.
 bool haveMet(std::size_t firstThread, unsigned mask) {
   for (unsigned lane = 0; lane < warpSize; lane++) {
-    if ((mask >> lane & 1) == 0 || firstThread + lane >= block.threads.size()) continue;
+    if ((mask >> lane & 1) == 0 || firstThread + lane >= block.size) continue;
     const Thread& thread = block.threads[firstThread + lane];
     if (thread.state == State::finished) continue;
     if (thread.state != State::atWarpBarrier || thread.mask != mask) return false;
@@ -123,7 +170,7 @@ void releaseLanes(std::size_t firstThread, unsigned mask) {
     if ((mask >> lane & 1) == 0) continue;
     uint64_t& exchanged = block.warps[firstThread / warpSize].exchanged[lane];
     exchanged = ~uint64_t{0};
-    if (firstThread + lane >= block.threads.size()) continue;
+    if (firstThread + lane >= block.size) continue;
     Thread& thread = block.threads[firstThread + lane];
     if (thread.state == State::finished) continue;
     exchanged = thread.offered;
@@ -133,7 +180,7 @@ void releaseLanes(std::size_t firstThread, unsigned mask) {
 
 bool releaseWarps() {
   bool released = false;
-  for (std::size_t index = 0; index < block.threads.size(); index++) {
+  for (std::size_t index = 0; index < block.size; index++) {
     const Thread& thread = block.threads[index];
     const std::size_t firstThread = index - index % warpSize;
     if (thread.state != State::atWarpBarrier || !haveMet(firstThread, thread.mask)) continue;
@@ -145,9 +192,9 @@ bool releaseWarps() {
 
 bool releaseBlock() {
   bool released = false;
-  for (const Thread& thread : block.threads)
+  for (const Thread& thread : block)
     if (thread.state == State::atWarpBarrier) return false;
-  for (Thread& thread : block.threads) {
+  for (Thread& thread : block) {
     if (thread.state != State::atBlockBarrier) continue;
     thread.state = State::running;
     released = true;
@@ -156,7 +203,7 @@ bool releaseBlock() {
 }
 
 bool isBlockFinished() {
-  for (const Thread& thread : block.threads)
+  for (const Thread& thread : block)
     if (thread.state != State::finished) return false;
   return true;
 }
@@ -165,17 +212,15 @@ bool isBlockFinished() {
 const char* runBlock(unsigned threads) {
   blockSerial++;
   block.next = 0;
-  block.threads.assign(threads, {});
-  block.warps.resize((threads + warpSize - 1) / warpSize);
+  block.size = block.turn = threads;
+  for (Thread& thread : block) thread = {};
   while (block.next < threads) resume(takeFiber());
   while (!isBlockFinished()) {
     if (!releaseWarps() && !releaseBlock()) {
-      idleFibers.clear();
-      fibers.clear();
+      discardFibers();
       return deadlock;
     }
-    for (Thread& thread : block.threads)
-      if (thread.state == State::running) resume(thread.fiber);
+    resumeRunning();
   }
   return nullptr;
 }

@@ -1,11 +1,11 @@
-/** Long commands in processes of their own, killed after some of their progress and gone on with, again and again. */
+/** Long commands in processes of their own, killed after some of their progress and resumed, again and again. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { createRandom } from '../../src/core/random.js';
 
 export interface Killing {
-  /** Asked at each line of progress, the `heard`th: whether it is killed now. */
+  /** Called for each line of progress with its number: whether to kill now. */
   readonly when: (line: string, heard: number) => boolean;
   readonly delayMs?: number;
   readonly signal?: 'SIGINT';
@@ -14,17 +14,17 @@ export interface Killing {
 export interface Ended {
   /** Undefined where the process was killed. */
   readonly code: number | undefined;
-  /** What it said besides its progress. */
+  /** Everything on stderr but progress. */
   readonly errors: string;
 }
 
 export interface ProcessOptions {
   readonly killing?: Killing | undefined;
-  /** A command of the shell before it, such as ulimit. */
+  /** A shell command to run first, such as ulimit. */
   readonly limit?: string | undefined;
 }
 
-/** `words`: the script, and its arguments. */
+/** `words`: the script and its arguments. */
 export async function runProcess(
   words: readonly string[],
   { killing, limit }: ProcessOptions = {},
@@ -48,14 +48,14 @@ export async function runProcess(
 
 export interface KilledRuns {
   readonly kills: number;
-  /** Lines of progress after which a process is killed, at most: some of what a whole run has. */
-  readonly mostEvents: number;
+  /** Lines of progress after which a process is killed, at most: fewer than a whole run has. */
+  readonly maxEvents: number;
   readonly freshFolder: () => string;
   readonly start: (folder: string, killing: Killing | undefined) => Promise<Ended>;
   readonly resume: (folder: string, killing: Killing | undefined) => Promise<Ended>;
 }
 
-/** Folders of runs that ended, which were killed at so many random moments altogether. */
+/** Folders of completed runs that were killed at `kills` random moments in total. */
 export async function killAndResume(runs: KilledRuns): Promise<readonly string[]> {
   const random = createRandom(7, 'kills');
   const folders: string[] = [];
@@ -64,7 +64,7 @@ export async function killAndResume(runs: KilledRuns): Promise<readonly string[]
     const folder = runs.freshFolder();
     let go = runs.start;
     for (;;) {
-      const [events, delayMs] = [1 + random.nextInteger(runs.mostEvents), random.nextInteger(40)];
+      const [events, delayMs] = [1 + random.nextInteger(runs.maxEvents), random.nextInteger(40)];
       const moment: Killing = { when: (_, heard) => heard === events, delayMs };
       const { code, errors } = await go(folder, kills < runs.kills ? moment : undefined);
       if (errors !== '' || (code ?? 0) !== 0) throw new Error(`It ended with code ${code}: ${errors}`);

@@ -1,8 +1,13 @@
 import { mkdirSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
+import './shared-sessions.js';
 
 export const referenceModels = resolve(import.meta.dirname, '../../models/reference');
 export const referenceTarget = join(referenceModels, 'target');
+
+/** One weight cache for the bundled models in a run of the tests: converting them takes a second. */
+export const bundledCache = join(tmpdir(), 'bundled-weights');
 
 /** Contents of a file of the copy; undefined leaves the file out. */
 export type FolderChanges = Readonly<Record<string, string | Uint8Array | object | undefined>>;

@@ -1,16 +1,22 @@
 /**
- * What every test process finds around it: the CPU, whose answers are known, also on machines with a GPU, unless the
- * environment names another device; one folder for all temporary folders of a run, because hooks that would remove them do
- * not always run: tests that a filter skips skip theirs, and a worker that is ended has no time for them; and one for the
- * sources as JavaScript, below the repository's `out`, where packages are found (transpiled-sources.ts fills it).
+ * The environment of every test process. Tests run on the CPU unless the environment names another device, because the
+ * expected values come from there. All temporary folders of a run are in one folder, because hooks that remove folders do
+ * not always run: a filter skips them, and a worker that is killed has no time for them. The transpiled sources are below
+ * the repository's `out`, where Node finds packages (transpiled-sources.ts fills that folder).
  */
-import { chmodSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { chmodSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 
 const out = resolve(import.meta.dirname, '../../out');
+/** A hang guard: how long processes of the tests have to end after the workers that started them. */
+const maxWaitMs = 60_000;
 
-export default function prepareEnvironment(): () => void {
+export default function prepareEnvironment(): void {
+  // The runner calls this once for the root and once per project, all in one process.
+  const run = String(process.pid);
+  if (process.env.MISTLETOE_TEST_RUN === run) return;
+  process.env.MISTLETOE_TEST_RUN = run;
   process.env.MISTLETOE_DEVICE ??= 'cpu';
   const home = mkdtempSync(join(tmpdir(), 'mistletoe-tests-'));
   chmodSync(home, 0o711); // for processes of other users, which some tests start
@@ -18,7 +24,44 @@ export default function prepareEnvironment(): () => void {
   mkdirSync(out, { recursive: true });
   const builds = mkdtempSync(join(out, 'tests-'));
   process.env.MISTLETOE_TEST_BUILDS = builds;
-  return () => {
-    for (const folder of [home, builds]) rmSync(folder, { recursive: true, force: true });
-  };
+  // The runner's teardown comes before its workers end and not at all after Ctrl-C; `exit` comes last in both cases.
+  process.once('exit', () => {
+    endLeftProcesses(home);
+    for (const folder of [home, builds]) rmSync(folder, { recursive: true, force: true, maxRetries: 10 });
+  });
+}
+
+/** Fails the run where a process outlives it. */
+function endLeftProcesses(home: string): void {
+  const pause = new Int32Array(new SharedArrayBuffer(4));
+  for (let waitedMs = 0; findProcesses(home).length > 0 && waitedMs < maxWaitMs; waitedMs += 50)
+    Atomics.wait(pause, 0, 0, 50);
+  for (const pid of findProcesses(home)) {
+    console.error(
+      `The tests left process ${pid} running: ${readProcess(pid, 'cmdline').replaceAll('\0', ' ')}`,
+    );
+    process.exitCode = 1;
+    process.kill(pid, 'SIGKILL');
+  }
+}
+
+/** Processes that inherited this run's temporary folder; none where the system has no /proc. */
+function findProcesses(home: string): number[] {
+  try {
+    return readdirSync('/proc')
+      .filter(
+        (name) => /^\d+$/.test(name) && readProcess(Number(name), 'environ').includes(`TMPDIR=${home}\0`),
+      )
+      .map(Number);
+  } catch {
+    return [];
+  }
+}
+
+function readProcess(pid: number, file: 'cmdline' | 'environ'): string {
+  try {
+    return readFileSync(`/proc/${pid}/${file}`, 'utf8');
+  } catch {
+    return ''; // it has ended, or belongs to another user
+  }
 }

@@ -1,6 +1,10 @@
 /** A tiny target with its drafters in folders, and requests to audit them that take a second. */
 import { join } from 'node:path';
 import type { AuditPlan } from '../../src/audit/create-request.js';
+import { createRequest } from '../../src/audit/create-request.js';
+import type { AuditResult } from '../../src/audit/result.js';
+import type { AuditOptions, AuditOutcome } from '../../src/audit/run-audit.js';
+import { resumeAudit, startAudit } from '../../src/audit/run-audit.js';
 import type { AuditSettings } from '../../src/audit/settings.js';
 import type { AuditPrompt } from '../../src/audit/audit-prompt.js';
 import { preparePrompt } from '../../src/audit/audit-prompt.js';
@@ -41,6 +45,15 @@ export const tinySettings = {
   patience: 2,
   randomDraws: 2,
   chat: false,
+} as const satisfies Partial<AuditSettings>;
+
+/** The least that an audit can search. */
+export const briefSettings = {
+  controlSearches: false,
+  steps: 1,
+  candidates: 4,
+  starts: 1,
+  randomDraws: 1,
 } as const satisfies Partial<AuditSettings>;
 
 export interface LoadedPair {
@@ -121,8 +134,33 @@ export class TinyAudits {
     };
   }
 
+  async start(plan: AuditPlan, folder: string, options: AuditOptions = {}): Promise<AuditOutcome> {
+    return startAudit(folder, await createRequest(plan), { cacheFolder: this.cacheFolder, ...options });
+  }
+
+  /** A run folder in which nothing is measured yet. */
+  async begin(plan: AuditPlan): Promise<string> {
+    const folder = this.freshFolder();
+    const { status } = await this.start(plan, folder, { signal: AbortSignal.abort() });
+    if (status !== 'interrupted') throw new Error('The audit completed although it was aborted.');
+    return folder;
+  }
+
+  async complete(plan: AuditPlan, folder = this.freshFolder()): Promise<AuditResult> {
+    return resultOf(await this.start(plan, folder));
+  }
+
+  resume(folder: string, options: AuditOptions = {}): Promise<AuditOutcome> {
+    return resumeAudit(folder, { cacheFolder: this.cacheFolder, ...options });
+  }
+
   async dispose(): Promise<void> {
     await this.runtime.dispose();
     this.temporary.remove();
   }
+}
+
+export function resultOf(outcome: AuditOutcome): AuditResult {
+  if (outcome.status !== 'complete') throw new Error('The audit was interrupted.');
+  return outcome.result;
 }

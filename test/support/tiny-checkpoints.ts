@@ -10,6 +10,7 @@ import { writeSafetensors } from '../../src/checkpoint/testing/write-safetensors
 import { writeTorchFile } from '../../src/checkpoint/testing/write-torch-file.js';
 import type { Random } from '../../src/core/random.js';
 import { createRandom } from '../../src/core/random.js';
+import './shared-sessions.js';
 
 export interface TinySizes {
   readonly hiddenSize: number;
@@ -33,6 +34,9 @@ export const tiny: TinySizes = {
   contextLength: 64,
   outputScale: 0.4,
 };
+
+/** Half the layers, for tests of whole commands; EAGLE-3 reads the states of three. */
+export const shallow: TinySizes = { ...tiny, layerCount: 2 };
 
 /** A vocabulary small enough to count what is drawn, and a target fast enough to draw often. */
 export const tiniest: TinySizes = { ...tiny, layerCount: 3, vocabularySize: 8, outputScale: 0.15 };

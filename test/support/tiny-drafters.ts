@@ -390,3 +390,8 @@ export const ngramVariant: DrafterVariant = {
   maximumDepth: Infinity,
   write: () => 'ngram:1,3',
 };
+
+const plainestLayouts = ['draft model', 'Medusa, torch file', 'Hydra++', 'EAGLE, torch file, with bias', 'EAGLE-3 with d2t']; // prettier-ignore
+
+/** One drafter of each system, for suites about systems rather than layouts. */
+export const oneOfEachSystem = drafterVariants.filter(({ name }) => plainestLayouts.includes(name));

@@ -26,7 +26,7 @@ export interface TinyPair {
 
 export class TinyModels {
   private readonly folder = makeTemporaryFolder();
-  private readonly targetFolder: string;
+  readonly targetFolder: string;
   private count = 0;
 
   constructor(

@@ -1,10 +1,10 @@
 /**
- * The sources as JavaScript, file by file and without checking types: seconds, not many. A run makes them once, when a test
- * first asks for them; each test file has a folder of its own, with links to them.
+ * The sources as JavaScript, file by file and without checking types. A run transpiles them once, when the first test needs
+ * them; each test file gets its own folder with links to them.
  */
-import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'; // prettier-ignore
-import { dirname, join, relative, resolve } from 'node:path';
-import ts from 'typescript';
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
 import { afterAll } from 'vitest';
 
 const root = resolve(import.meta.dirname, '../..');
@@ -22,53 +22,33 @@ export function transpileForTests(name: string, folders: readonly string[] = ['s
   afterAll(() => {
     rmSync(folder, { recursive: true, force: true });
   });
+  provide(folders, builds);
   for (const own of folders) {
     const link = join(folder, own);
     mkdirSync(dirname(link), { recursive: true });
-    symlinkSync(provide(own, builds), link, 'junction');
+    symlinkSync(join(builds, own), link, 'junction');
   }
   return { folder, main: join(builds, 'src/cli/main.js') };
 }
 
-function provide(folder: string, builds: string): string {
-  const path = join(builds, folder);
-  if (existsSync(path)) return path;
+function provide(folders: readonly string[], builds: string): void {
+  const missing = folders.filter((folder) => !existsSync(join(builds, folder)));
+  if (missing.length === 0) return;
   const work = mkdtempSync(join(builds, 'work-'));
-  transpileInto(work, [folder]);
-  mkdirSync(dirname(path), { recursive: true });
-  try {
-    renameSync(join(work, folder), path);
-  } catch (error) {
-    if (!existsSync(path)) throw error; // else another worker was first
-  }
-  rmSync(work, { recursive: true, force: true });
-  return path;
-}
-
-/** Folders are named from the repository's root and lie below `build` under the same names. */
-export function transpileInto(build: string, folders: readonly string[]): void {
-  for (const folder of folders) transpileFolder(join(root, folder), build);
-}
-
-function transpileFolder(folder: string, build: string): void {
-  for (const entry of readdirSync(folder, { withFileTypes: true })) {
-    const path = join(folder, entry.name);
-    const target = join(build, relative(root, path));
-    if (entry.isDirectory()) transpileFolder(path, build);
-    else if (/\.js$|(?<!\.test|\.d)\.ts$/.test(entry.name)) {
-      mkdirSync(dirname(target), { recursive: true });
-      if (entry.name.endsWith('.js')) copyFileSync(path, target);
-      else writeFileSync(target.replace(/ts$/, 'js'), transpile(readFileSync(path, 'utf8')));
+  transpileInto(work, missing);
+  for (const folder of missing) {
+    const path = join(builds, folder);
+    mkdirSync(dirname(path), { recursive: true });
+    try {
+      renameSync(join(work, folder), path);
+    } catch (error) {
+      if (!existsSync(path)) throw error; // else another worker was first
     }
   }
+  rmSync(work, { recursive: true, force: true });
 }
 
-function transpile(source: string): string {
-  const { ScriptTarget, ModuleKind } = ts;
-  const compilerOptions = {
-    target: ScriptTarget.ES2022,
-    module: ModuleKind.ESNext,
-    verbatimModuleSyntax: true,
-  };
-  return ts.transpileModule(source, { compilerOptions }).outputText;
+/** Folders are relative to the repository's root, and keep their paths below `build`. */
+export function transpileInto(build: string, folders: readonly string[]): void {
+  execFileSync(process.execPath, [join(import.meta.dirname, 'transpile.js'), root, build, ...folders]);
 }

@@ -1,7 +1,4 @@
-/**
- * The gradients that a drafter is trained with, for every system: along random directions of each weight they are what the
- * loss changes by when the weight moves a little.
- */
+/** Training gradients against finite differences: along random directions of each weight, for every system. */
 import { afterAll, describe, expect, it } from 'vitest';
 import { createRandom } from '../../src/core/random.js';
 import { adamDefaults } from '../../src/train/adamw.js';
@@ -11,11 +8,9 @@ import { readParameters } from '../../src/train/parameters.js';
 import { Trainer } from '../../src/train/trainer.js';
 import type { TextBatch } from '../../src/train/text-batch.js';
 import { tiny } from '../support/tiny-checkpoints.js';
-import { drafterVariants } from '../support/tiny-drafters.js';
+import { casesOfTier } from '../support/tier.js';
+import { drafterVariants, oneOfEachSystem } from '../support/tiny-drafters.js';
 import { randomTokens, TinyModels } from '../support/tiny-pair.js';
-
-const models = new TinyModels(tiny);
-afterAll(() => models.dispose());
 
 const length = 14;
 const batch: TextBatch = {
@@ -31,13 +26,23 @@ const batch: TextBatch = {
   ],
 };
 
-const objectives: readonly Objective[] = [
-  { depth: 3, labels: 'soft', decay: 0.8, featureWeight: 0, labelWeight: 1, noise: 0 },
-  { depth: 2, labels: 'tokens', decay: 0.8, featureWeight: 1, labelWeight: 0.1, noise: 0.2 },
-];
+const objectives: Readonly<Record<'soft' | 'tokens', Objective>> = {
+  soft: { depth: 3, labels: 'soft', decay: 0.8, featureWeight: 0, labelWeight: 1, noise: 0 },
+  tokens: { depth: 2, labels: 'tokens', decay: 0.8, featureWeight: 1, labelWeight: 0.1, noise: 0.2 },
+};
 
-describe.each(drafterVariants.filter(({ name }) => !name.includes('shards')))('$name', (variant) => {
-  it.each(objectives)('has the gradients of $labels labels', async (objective) => {
+const models = new TinyModels(tiny);
+afterAll(() => models.dispose());
+
+const cases = drafterVariants
+  .filter(({ name }) => !name.includes('shards')) // those heads have no folder of their own to train into
+  .flatMap((variant) => (['soft', 'tokens'] as const).map((labels) => ({ ...variant, variant, labels })));
+const isQuick = ({ variant, labels }: (typeof cases)[number]): boolean =>
+  labels === 'soft' && oneOfEachSystem.includes(variant);
+
+describe.each(casesOfTier(cases, isQuick))('$name', ({ variant, labels }) => {
+  it(`has the gradients of ${labels} labels`, async () => {
+    const objective = objectives[labels];
     const pair = await models.load(variant.write(models.freshFolder(), tiny));
     const values = await readParameters(pair.drafter);
     const trainer = await Trainer.create(pair, values, { objective, adam: adamDefaults, seed: 1 });

@@ -1,45 +1,35 @@
-/** One suite for every drafter in every layout: whatever it drafts and however, the answer is the target's own. */
+/** What every drafter does alike in every layout. draft-policies.ts has the policies. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openCheckpoint } from '../../src/checkpoint/open-checkpoint.js';
 import { createRandom } from '../../src/core/random.js';
-import type { FinishReason } from '../../src/decode/answer.js';
-import type { Generation, GenerationRequest } from '../../src/decode/plain.js';
+import type { GenerationRequest } from '../../src/decode/plain.js';
 import { decodePlain } from '../../src/decode/plain.js';
 import { readPrefix } from '../../src/decode/prefix.js';
-import type { SpeculativeGeneration } from '../../src/decode/speculative.js';
 import { always } from '../../src/decode/policy-chooser.js';
 import { decodeSpeculative } from '../../src/decode/speculative.js';
 import type { Drafter, DraftSession } from '../../src/draft/drafter.js';
 import { growTree } from '../../src/draft/grow-tree.js';
 import type { DynamicPolicy } from '../../src/draft/policy.js';
 import { recogniseCheckpoint } from '../../src/draft/systems.js';
+import { byTier, casesOfTier } from '../support/tier.js';
 import { createInterpreter } from '../../src/runtime/interpreter/interpreter.js';
 import { tiny } from '../support/tiny-checkpoints.js';
-import { drafterVariants, ngramVariant } from '../support/tiny-drafters.js';
+import { drafterVariants, ngramVariant, oneOfEachSystem } from '../support/tiny-drafters.js';
 import type { TokenTree } from '../../src/draft/token-tree.js';
 import type { TinyPair } from '../support/tiny-pair.js';
 import { randomTokens, resolveText, TinyModels } from '../support/tiny-pair.js';
 
-const models = new TinyModels(tiny);
-afterAll(() => models.dispose());
 const { vocabularySize, contextLength } = tiny;
-
-const treeFile = models.writeTree([[0], [1], [4], [0, 0], [0, 2], [1, 0], [0, 0, 0], [0, 0, 1]]);
-const wideTreeFile = models.writeTree([[0], [0, 13], [0, 0], [0, 0, 15]]);
-const policies = [
-  { policy: 'chain:1', levels: 1 },
-  { policy: 'chain:4', levels: 4 },
-  { policy: treeFile, levels: 3 },
-  { policy: wideTreeFile, levels: 3 },
-  { policy: 'tree:mc_sim_7b_63', levels: 4 },
-  { policy: 'tree:eagle_25', levels: 5 },
-  { policy: 'dynamic:12,2,3', levels: 3 },
-  { policy: 'dynamic:30,3,12', levels: 4 },
-].map((row) => ({ ...row, title: row.policy.replace(/tree:.*\/(.*)/, 'tree:$1') }));
 
 const greedy = { sampling: { temperature: 0 }, seed: 0 };
 
-describe.each([...drafterVariants, ngramVariant])('$name', (variant) => {
+const models = new TinyModels(tiny);
+afterAll(() => models.dispose());
+
+const cases = casesOfTier([...drafterVariants, ngramVariant], (variant) =>
+  [...oneOfEachSystem, ngramVariant].includes(variant),
+);
+describe.each(cases)('$name', (variant) => {
   const isChainOnly = variant === ngramVariant;
   let pair: TinyPair;
   let folder: string;
@@ -57,14 +47,6 @@ describe.each([...drafterVariants, ngramVariant])('$name', (variant) => {
     return { plain, speculative };
   }
 
-  function expectSame(plain: Generation, speculative: SpeculativeGeneration, reason?: FinishReason): void {
-    expect(speculative.tokenIds).toEqual(plain.tokenIds);
-    expect(speculative.text).toBe(plain.text);
-    expect(speculative.finishReason).toBe(plain.finishReason);
-    expect(speculative.drafterFailed).toBe(false);
-    if (reason !== undefined) expect(plain.finishReason).toBe(reason);
-  }
-
   it('is recognised', async () => {
     if (!isChainOnly) {
       const recognition = recogniseCheckpoint(await openCheckpoint(folder));
@@ -72,54 +54,6 @@ describe.each([...drafterVariants, ngramVariant])('$name', (variant) => {
     }
     expect(pair.drafter.isChainOnly ?? false).toBe(isChainOnly);
     expect(pair.drafter.maximumDepth).toBe(variant.maximumDepth);
-  });
-
-  const fits = ({ policy, levels }: (typeof policies)[number]): boolean =>
-    levels <= variant.maximumDepth && (policy.startsWith('chain:') || !isChainOnly);
-  describe.each(policies.filter(fits))('$title', ({ policy, title }) => {
-    it('answers random prompts as plain decoding does', async () => {
-      let accepted = 0;
-      let proposed = 0;
-      for (const length of [1, 2, 5, 17]) {
-        const promptIds = randomTokens(`${title} ${length}`, length, vocabularySize);
-        const { plain, speculative } = await decodeBoth(policy, { promptIds });
-        expectSame(plain, speculative, 'length');
-        accepted += speculative.acceptance.accepted;
-        proposed += speculative.acceptance.proposed;
-      }
-      // A drafter that never agrees, or always does, would test half of the loop.
-      expect(accepted).toBeGreaterThan(0);
-      if (variant.name !== 'draft model equal to the target') expect(accepted).toBeLessThan(proposed);
-    });
-
-    it('stops in the middle of an accepted path', async () => {
-      const promptIds = randomTokens(`stop ${title}`, 6, vocabularySize);
-      const free = await decodeBoth(policy, { promptIds });
-      const place = free.speculative.origins.indexOf('accepted');
-      const stopId = free.plain.tokenIds[place]!;
-      const byToken = await decodeBoth(policy, { promptIds, stopIds: [stopId] });
-      expectSame(byToken.plain, byToken.speculative, 'stop');
-      const stopStrings = [free.plain.text.slice(place, place + 2)];
-      const byString = await decodeBoth(policy, { promptIds, stopStrings });
-      expectSame(byString.plain, byString.speculative, 'stop-string');
-    });
-
-    it('ends with the context', async () => {
-      for (const room of [1, 2, 4, 9]) {
-        const promptIds = randomTokens(`full ${room}`, contextLength - room, vocabularySize);
-        const { plain, speculative } = await decodeBoth(policy, { promptIds, maxNewTokens: 40 });
-        expectSame(plain, speculative, 'context');
-        expect(plain.tokenIds).toHaveLength(room + 1);
-      }
-    });
-
-    it('gives one token, and two', async () => {
-      for (const maxNewTokens of [1, 2]) {
-        const { plain, speculative } = await decodeBoth(policy, { promptIds: [3, 5, 7], maxNewTokens });
-        expectSame(plain, speculative, 'length');
-        expect(speculative.acceptance.steps).toBe(maxNewTokens - 1);
-      }
-    });
   });
 
   it('drafts as deep as the context allows, to its very end', async () => {
@@ -234,7 +168,7 @@ function withoutShortcuts(drafter: Drafter): Drafter {
   return Object.create(drafter, { startSession: { value: startSession } }) as Drafter;
 }
 
-describe('a dynamic tree in the interpreter', () => {
+describe.runIf(byTier({ quick: true, full: false }))('a dynamic tree in the interpreter', () => {
   it('is the one of ONNX Runtime', async () => {
     const interpreted = new TinyModels(tiny, createInterpreter());
     const variant = drafterVariants.find(({ name }) => name === 'EAGLE-3 with d2t')!;
@@ -252,7 +186,7 @@ describe('a dynamic tree in the interpreter', () => {
   });
 });
 
-describe('a draft model equal to its target', () => {
+describe.runIf(byTier({ quick: true, full: false }))('a draft model equal to its target', () => {
   it('has every draft accepted', async () => {
     const variant = drafterVariants.find(({ name }) => name === 'draft model equal to the target')!;
     const { target, drafter } = await models.load(variant.write(models.freshFolder(), tiny));

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createRandom } from '../core/random.js';
 import { createInterpreter } from '../runtime/interpreter/interpreter.js';
 import { float32, floatsOf, int32 } from '../runtime/program.js';
+import { casesOfTier } from '../../test/support/tier.js';
 import type { LoadedPair, ScorerParts } from '../../test/support/tiny-audit.js';
 import { TinyAudits, tinySettings } from '../../test/support/tiny-audit.js';
 import { tiny } from '../../test/support/tiny-checkpoints.js';
@@ -33,13 +34,15 @@ const variants = [
   'EAGLE-3 with d2t',
 ];
 
-describe.each(variants)('scores with %s', (variant) => {
+const quickVariants = ['Medusa, torch file', 'EAGLE-3 with d2t'];
+
+describe.each(casesOfTier(variants, (name) => quickVariants.includes(name)))('scores with %s', (variant) => {
   const parts: Partial<Record<'total-variation' | 'expected-length', ScorerParts>> = {};
   beforeAll(async () => {
     const pair = await audits.load(audits.writeDrafter(variant));
     parts['total-variation'] = await audits.openScorer(pair, 'abcdefgh{suffix}ijk');
     parts['expected-length'] = await audits.openScorer(pair, 'abcdefgh{suffix}ijk', 'expected-length');
-  }, 60_000);
+  });
 
   it.each(['total-variation', 'expected-length'] as const)(
     'are the same with and without the shared part of the suffix (%s)',
@@ -142,10 +145,10 @@ describe('gradients', () => {
   let pair: LoadedPair;
   beforeAll(async () => {
     pair = await exact.load(exact.writeDrafter('EAGLE-3 with d2t'));
-  }, 60_000);
+  });
 
   // Along a change of every one-hot row at once, so that a missing path of the gradient cannot hide.
-  it.each(objectiveNames)(
+  it.each(casesOfTier(objectiveNames, (name) => name === 'margin'))(
     'of %s and of the preservation are the slopes of their values',
     async (objective) => {
       const { programs, prompt, state } = await exact.openScorer(pair, 'abcdefgh{suffix}ijk', objective);

@@ -1,7 +1,8 @@
 /** The accepted length that a scoring pass gives without decoding is the one that decoding, held to the answer, measures. */
 import { afterAll, describe, expect, it } from 'vitest';
+import { byTier, casesOfTier } from '../../test/support/tier.js';
 import { TinyAudits, tinySettings } from '../../test/support/tiny-audit.js';
-import { drafterVariants, ngramVariant } from '../../test/support/tiny-drafters.js';
+import { drafterVariants, ngramVariant, oneOfEachSystem } from '../../test/support/tiny-drafters.js';
 import { createRandom } from '../core/random.js';
 import { always } from '../decode/policy-chooser.js';
 import { decodeHeld } from './measure-arm.js';
@@ -30,7 +31,9 @@ const decodeAlong = ({ target, drafter, prompt }: ScorerParts, suffixIds: readon
   );
 
 describe('accepted length along the answer', () => {
-  it.each([...drafterVariants, ngramVariant].map(({ name }) => name))('%s', async (variant) => {
+  const quick = [...oneOfEachSystem, ngramVariant];
+  const variants = casesOfTier([...drafterVariants, ngramVariant], (variant) => quick.includes(variant));
+  it.each(variants.map(({ name }) => name))('%s', async (variant) => {
     const pair = await audits.load(audits.writeDrafter(variant));
     const parts = await audits.openScorer(pair, 'abcdefgh{suffix}ijk', 'margin', { window });
     for (const name of ['one', 'two', 'three', 'four']) {
@@ -43,18 +46,27 @@ describe('accepted length along the answer', () => {
     }
   });
 
-  it('is the same above temperature 0 where drafts follow from the text alone', async () => {
-    const pair = await audits.load(audits.writeDrafter('ngram'));
-    const parts = await audits.openScorer(pair, 'abcdefgh{suffix}ijk', 'margin', { window, temperature: 1 });
-    const suffixIds = randomSuffix('drawn');
-    const [score] = await parts.scorer.score(suffixIds, [{ suffixIds, first: 0 }]);
-    for (const seed of [0, 1, 2]) {
-      const { acceptance } = await decodeAlong(parts, suffixIds, { temperature: 1, seed });
-      expect(acceptance.meanAcceptedLength).toBeCloseTo(score!.length, 6);
-    }
-  });
+  const withoutModel = byTier({ quick: ['ngram'], full: [] });
+  it.each(withoutModel)(
+    'is the same above temperature 0 where drafts follow from the text alone: %s',
+    async (name) => {
+      const pair = await audits.load(audits.writeDrafter(name));
+      const parts = await audits.openScorer(pair, 'abcdefgh{suffix}ijk', 'margin', {
+        window,
+        temperature: 1,
+      });
+      const suffixIds = randomSuffix('drawn');
+      const [score] = await parts.scorer.score(suffixIds, [{ suffixIds, first: 0 }]);
+      for (const seed of [0, 1, 2]) {
+        const { acceptance } = await decodeAlong(parts, suffixIds, { temperature: 1, seed });
+        expect(acceptance.meanAcceptedLength).toBeCloseTo(score!.length, 6);
+      }
+    },
+  );
 
-  it('above temperature 0 is the mean of many decodings', async () => {
+  // The bound is about four standard errors of the mean.
+  const { seeds, bound } = byTier({ quick: { seeds: 24, bound: 0.15 }, full: { seeds: 150, bound: 0.06 } });
+  it(`above temperature 0 is the mean of many decodings, here ${seeds}`, async () => {
     const pair = await audits.load(audits.writeDrafter('EAGLE-3 with d2t'));
     const parts = await audits.openScorer(pair, 'abcdefgh{suffix}ijk', 'total-variation', {
       ...{ window, temperature: 1 },
@@ -63,11 +75,11 @@ describe('accepted length along the answer', () => {
     const [score] = await parts.scorer.score(suffixIds, [{ suffixIds, first: 0 }]);
     let steps = 0;
     let accepted = 0;
-    for (let seed = 0; seed < 150; seed++) {
+    for (let seed = 0; seed < seeds; seed++) {
       const { acceptance } = await decodeAlong(parts, suffixIds, { temperature: 1, seed });
       steps += acceptance.steps;
       accepted += acceptance.accepted;
     }
-    expect(Math.abs(1 + accepted / steps - score!.length)).toBeLessThan(0.06);
+    expect(Math.abs(1 + accepted / steps - score!.length)).toBeLessThan(bound);
   });
 });

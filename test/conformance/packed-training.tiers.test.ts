@@ -1,6 +1,6 @@
 /**
- * Texts that stand one behind the other in a row are learnt as if each had a row of its own, for every system: the same
- * losses, the same gradients, the same accepted length, to rounding.
+ * Texts packed into one row are learned as if each had a row of its own, for every system: the same losses, gradients and
+ * accepted length, to rounding.
  */
 import { afterAll, describe, expect, it } from 'vitest';
 import { adamDefaults } from '../../src/train/adamw.js';
@@ -12,6 +12,7 @@ import type { Objective } from '../../src/train/losses.js';
 import { readParameters } from '../../src/train/parameters.js';
 import { Trainer } from '../../src/train/trainer.js';
 import type { Pair } from '../../src/train/training-graph.js';
+import { byTier, casesOfTier } from '../support/tier.js';
 import { decoderTensors, llamaConfig, tiny, writeCheckpoint } from '../support/tiny-checkpoints.js';
 import { drafterVariants } from '../support/tiny-drafters.js';
 import { randomTokens, TinyModels } from '../support/tiny-pair.js';
@@ -26,7 +27,7 @@ const plans = (['padded', 'packed'] as const).map((rows) =>
   planBatches(examples, { batchTokens: 96, rows, seed: 1 }),
 );
 
-const objectives: readonly Objective[] = [
+const packedObjectives: readonly Objective[] = [
   { depth: 3, labels: 'soft', decay: 0.8, featureWeight: 0, labelWeight: 1, noise: 0 },
   { depth: 2, labels: 'tokens', decay: 0.8, featureWeight: 1, labelWeight: 0.1, noise: 0 },
 ];
@@ -57,7 +58,7 @@ async function learn(pair: Pair, objective: Objective, plan: (typeof plans)[numb
   return { count, losses, gradients, length };
 }
 
-async function expectSame(pair: Pair, objective: Objective): Promise<void> {
+async function expectSameAsPadded(pair: Pair, objective: Objective): Promise<void> {
   const [padded, packed] = [await learn(pair, objective, plans[0]!), await learn(pair, objective, plans[1]!)];
   expect(packed.count).toBe(padded.count);
   expect(packed.length).toEqual(padded.length);
@@ -72,29 +73,34 @@ async function expectSame(pair: Pair, objective: Objective): Promise<void> {
   }
 }
 
-it('has several texts in a row', () => {
+const models = new TinyModels(tiny);
+afterAll(() => models.dispose());
+
+/** One of each system, and of each way in which one reads its texts. */
+const names = [
+  ...['draft model', 'Medusa, torch file', 'Hydra, one layer', 'Hydra++'],
+  ...['EAGLE, torch file, with bias', 'EAGLE-3 with d2t', "EAGLE-3 with the target's vocabulary"],
+];
+const cases = names.flatMap((name) => packedObjectives.map((objective) => ({ name, objective })));
+const isQuick = ({ name, objective }: (typeof cases)[number]): boolean =>
+  ['draft model', 'EAGLE-3 with d2t'].includes(name) && objective.labels === 'soft';
+
+it.each(casesOfTier(cases, isQuick))(
+  '$name learns $objective.labels labels as from padded rows',
+  async ({ name, objective }) => {
+    const variant = drafterVariants.find((other) => other.name === name)!;
+    await expectSameAsPadded(await models.load(variant.write(models.freshFolder(), tiny)), objective);
+  },
+);
+
+it.runIf(byTier({ quick: true, full: false }))('has several texts in a row', () => {
   const [padded, packed] = plans.map((plan) => plan.batchAt(0));
   expect(new Set(padded!.texts.map(({ row }) => row)).size).toBe(padded!.texts.length);
   expect(packed!.texts.length).toBeGreaterThan(packed!.shape[0]);
   expect(plans[1]!.paddingShare).toBeLessThan(plans[0]!.paddingShare);
 });
 
-const models = new TinyModels(tiny);
-afterAll(() => models.dispose());
-
-/** One of each system, and of each way in which one reads its texts. */
-const variants = [
-  ...['draft model', 'Medusa, torch file', 'Hydra, one layer', 'Hydra++'],
-  ...['EAGLE, torch file, with bias', 'EAGLE-3 with d2t', "EAGLE-3 with the target's vocabulary"],
-];
-describe.each(variants)('%s', (name) => {
-  const variant = drafterVariants.find((other) => other.name === name)!;
-  it.each(objectives)('learns $labels labels as from rows of their own', async (objective) => {
-    await expectSame(await models.load(variant.write(models.freshFolder(), tiny)), objective);
-  });
-});
-
-describe('behind a window', () => {
+describe.runIf(byTier({ quick: true, full: false }))('behind a window', () => {
   const windowed = { ...llamaConfig(tiny), architectures: ['MistralForCausalLM'], sliding_window: 6 };
   const write = (): string =>
     writeCheckpoint(models.freshFolder(), 'model.safetensors', decoderTensors(tiny), windowed);
@@ -103,6 +109,6 @@ describe('behind a window', () => {
     const target = await models.loadModel(write());
     const drafter = await models.loadDrafter(write(), target);
     expect(drafter.graph!.attention!.window).toBe(6);
-    await expectSame({ target, drafter }, objectives[1]!);
+    await expectSameAsPadded({ target, drafter }, packedObjectives[1]!);
   });
 });

@@ -1,10 +1,10 @@
 /**
  * What must not be called fragile: a blind search in the place of the attack, a random suffix, the clean prompt again.
- * One hundred seeded audits of a tiny pair, through the real search, the real scores, the summary and the verdict. The
- * verdict's tests allow an error in 5 % of audits; blind searches are compared with blind searches of the same effort,
- * so that the minimum over many candidates buys them nothing.
+ * Seeded audits of a tiny pair, through the real search, the real scores, the summary and the verdict. The verdict's tests
+ * allow an error in 5 % of audits; blind searches are compared with blind searches of the same effort, so that the minimum
+ * over many candidates buys them nothing.
  */
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { afterAll, expect, it } from 'vitest';
 import { listAllowedTokens } from '../../src/audit/allowed-tokens.js';
 import type { ArmName } from '../../src/audit/arms.js';
 import { randomSuffix } from '../../src/audit/candidates.js';
@@ -18,9 +18,6 @@ import { judge } from '../../src/report/verdict.js';
 import type { ScorerParts } from '../support/tiny-audit.js';
 import { TinyAudits, tinySettings } from '../support/tiny-audit.js';
 
-const audits = new TinyAudits();
-afterAll(() => audits.dispose());
-const repetitions = 100;
 const window = 20;
 const texts = ['abcdefgh', 'hgfedcba', 'mnopqrst', 'aabbccdd', 'kjihgfed', 'bdfhjlnp'];
 const searched = {
@@ -31,23 +28,27 @@ const searched = {
   projection: { kind: 'none' },
 } as const;
 
-let parts: readonly { readonly part: ScorerParts; readonly clean: Measured }[];
-let allowed: Int32Array;
-beforeAll(async () => {
+type Measured = Pick<Scored, 'length' | 'divergence'>;
+
+interface BlindSubject {
+  readonly allowed: Int32Array;
+  readonly prompts: readonly { readonly part: ScorerParts; readonly clean: Measured }[];
+}
+
+async function openSubject(audits: TinyAudits): Promise<BlindSubject> {
   const pair = await audits.load(audits.writeDrafter('Medusa, torch file'));
-  allowed = listAllowedTokens(pair.target.tokenizer, audits.sizes.vocabularySize, { allowNonAscii: false });
-  const opened = [];
+  const { vocabularySize } = audits.sizes;
+  const allowed = listAllowedTokens(pair.target.tokenizer, vocabularySize, { allowNonAscii: false });
+  const prompts = [];
   for (const text of texts) {
     const part = await audits.openScorer(pair, text, 'total-variation', { window });
     const [clean] = await part.scorer.score([], [{ suffixIds: [], first: 0 }]);
-    opened.push({ part, clean: clean! });
+    prompts.push({ part, clean: clean! });
   }
-  parts = opened;
-}, 60_000);
+  return { allowed, prompts };
+}
 
-type Measured = Pick<Scored, 'length' | 'divergence'>;
-
-async function searchBlindly({ scorer }: ScorerParts, seed: string): Promise<Measured> {
+async function searchBlindly({ scorer }: ScorerParts, allowed: Int32Array, seed: string): Promise<Measured> {
   const random = createRandom(seed, 'blind');
   const draw = (): number[] => randomSuffix(allowed, tinySettings.suffixLength, random);
   const { finalists } = await searchSuffix(
@@ -57,10 +58,10 @@ async function searchBlindly({ scorer }: ScorerParts, seed: string): Promise<Mea
   return finalists[0]!;
 }
 
-/** The accepted lengths of several random suffixes, in one pass. */
-async function drawRandom({ scorer }: ScorerParts, seed: string, count: number): Promise<Measured[]> {
+/** The accepted lengths of four random suffixes, in one pass. */
+async function drawRandom({ scorer }: ScorerParts, allowed: Int32Array, seed: string): Promise<Measured[]> {
   const random = createRandom(seed, 'random');
-  const drawn = Array.from({ length: count }, () => ({
+  const drawn = Array.from({ length: 4 }, () => ({
     ...{ suffixIds: randomSuffix(allowed, tinySettings.suffixLength, random), first: 0 },
   }));
   return scorer.score(drawn[0]!.suffixIds, drawn);
@@ -82,45 +83,55 @@ function rowOf(arm: ArmName, repeat: number, { length, divergence }: Measured): 
 const impostors = ['a blind search', 'a random suffix', 'the clean prompt again'] as const;
 
 /** One audit for each impostor in the place of the attack; all share the controls. */
-async function auditImpostors(repetition: number): Promise<AuditResult[]> {
-  const prompts: PromptResult[][] = impostors.map(() => []);
-  for (const [index, { part, clean }] of parts.entries()) {
+async function auditImpostors(
+  { allowed, prompts }: BlindSubject,
+  repetition: number,
+): Promise<AuditResult[]> {
+  const results: PromptResult[][] = impostors.map(() => []);
+  for (const [index, { part, clean }] of prompts.entries()) {
     const seed = `${repetition}/${index}`;
-    const [first, second, fluent, impostor] = await drawRandom(part, seed, 4);
-    const attacks = [await searchBlindly(part, `${seed}/attack`), impostor!, clean];
+    const [first, second, fluent, impostor] = await drawRandom(part, allowed, seed);
+    const attacks = [await searchBlindly(part, allowed, `${seed}/attack`), impostor!, clean];
     const controls = [
       rowOf('clean', 1, clean),
       rowOf('random', 1, first!),
       rowOf('random', 2, second!),
       rowOf('fluent', 1, fluent!),
-      rowOf('undirected', 1, await searchBlindly(part, `${seed}/control`)),
+      rowOf('undirected', 1, await searchBlindly(part, allowed, `${seed}/control`)),
     ];
     attacks.forEach((attack, place) => {
-      prompts[place]!.push({
+      results[place]!.push({
         ...{ promptId: `p${index}`, category: null, prompt: texts[index]!, skipped: null, traces: [] },
         arms: [...controls, rowOf('attack', 1, attack)],
       });
     });
   }
-  return prompts.map((each) => ({
+  return results.map((each) => ({
     ...sample,
     drafters: [{ drafter: 'tiny', prompts: each, summary: summariseDrafter(each, repetition) }],
   }));
 }
 
-it(`${impostors.join(', ')}: never called fragile, but for the error that the tests allow`, async () => {
-  const wrong = impostors.map(() => 0);
-  let blindDrops = 0;
-  for (let repetition = 0; repetition < repetitions; repetition++) {
-    const results = await auditImpostors(repetition);
-    results.forEach((result, place) => {
-      const { level } = judge(result);
-      if (level === 'fragile' || level === 'collapsed') wrong[place]! += 1;
-    });
-    if (results[0]!.drafters[0]!.summary.drop.estimate >= 0.1) blindDrops += 1;
-  }
-  for (const [place, name] of impostors.entries())
-    expect(wrong[place], name).toBeLessThanOrEqual(0.05 * repetitions);
-  // The test would show nothing if blind searches did not shorten drafts: they do, and by more than the verdict asks.
-  expect(blindDrops).toBeGreaterThan(repetitions / 2);
-}, 300_000);
+/** Audits with the seeds from `first` on. */
+export function testBlindAudits(first: number, repetitions: number): void {
+  const audits = new TinyAudits();
+  afterAll(() => audits.dispose());
+
+  it(`${impostors.join(', ')}: not called fragile in more than 5 % of ${repetitions} audits`, async () => {
+    const subject = await openSubject(audits);
+    const wrong = impostors.map(() => 0);
+    let blindDrops = 0;
+    for (let repetition = first; repetition < first + repetitions; repetition++) {
+      const results = await auditImpostors(subject, repetition);
+      results.forEach((result, place) => {
+        const { level } = judge(result);
+        if (level === 'fragile' || level === 'collapsed') wrong[place]! += 1;
+      });
+      if (results[0]!.drafters[0]!.summary.drop.estimate >= 0.1) blindDrops += 1;
+    }
+    for (const [place, name] of impostors.entries())
+      expect(wrong[place], name).toBeLessThanOrEqual(0.05 * repetitions);
+    // The test would show nothing if blind searches did not shorten drafts: they do, by more than the verdict requires.
+    expect(blindDrops).toBeGreaterThan(repetitions / 2);
+  });
+}

@@ -2,7 +2,7 @@
  * Tokens that are drawn by programs where their scores lie: the same seeds give the tokens that the host's rules give, for
  * plain decoding, chains and trees of every drafter, alone and beside others.
  */
-import { afterAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { SamplingOptions } from '../../src/core/sampling.js';
 import { Engine } from '../../src/decode/engine.js';
 import type { GenerationRequest } from '../../src/decode/plain.js';
@@ -13,6 +13,7 @@ import { alone } from '../../src/model/meeting.js';
 import { TokenDraws } from '../../src/model/token-draws.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import type { Destination, MixedValues, Program, Runtime } from '../../src/runtime/program.js';
+import { byTier, casesOfTier } from '../support/tier.js';
 import { tiny } from '../support/tiny-checkpoints.js';
 import { drafterVariants, ngramVariant } from '../support/tiny-drafters.js';
 import type { TinyPair } from '../support/tiny-pair.js';
@@ -64,7 +65,7 @@ const request = (seed: number, sampling: SamplingOptions): GenerationRequest => 
   ...{ stopIds: [], sampling, seed },
 });
 
-describe('plain decoding that draws in programs', () => {
+describe.runIf(byTier({ quick: true, full: false }))('plain decoding that draws in programs', () => {
   it.each(samplings)('gives the tokens of the host: %j', async (sampling) => {
     const [host, programs] = [await onHost.loadTarget(), await inPrograms.loadTarget()];
     for (let seed = 0; seed < 8; seed++) {
@@ -103,45 +104,58 @@ const variants = ['draft model', 'Medusa', 'Hydra', 'EAGLE, torch', 'EAGLE-3 wit
   (system) => [...drafterVariants, ngramVariant].find(({ name }) => name.startsWith(system))!,
 );
 
-describe.each(variants)('drafts that are drawn and judged in programs: $name', (variant) => {
-  const load = async (): Promise<readonly TinyPair[]> => {
-    const folder = variant.write(onHost.freshFolder(), tiny);
-    return [await onHost.load(folder), await inPrograms.load(folder)];
-  };
-  const fitting = policies.filter((text) => text.startsWith('chain:') || variant !== ngramVariant);
+/** Each policy once, and each system. */
+const quickPolicies: Readonly<Record<string, readonly string[]>> = {
+  ...{ decoder: ['chain:4', wideTree], medusa: [smallTree], hydra: ['chain:4'] },
+  ...{ eagle: ['dynamic:12,2,3'], eagle3: ['chain:4', smallTree], ngram: ['chain:1', 'chain:4'] },
+};
 
-  it.each(fitting)('%s gives the tokens and steps of the host', async (text) => {
-    const [host, programs] = (await load()) as [TinyPair, TinyPair];
-    const hasPrograms = ['speculative-sampling', 'eagle', 'eagle3'].includes(host.drafter.system);
-    const session = programs.drafter.startSession();
-    expect(session.drawChain !== undefined).toBe(hasPrograms);
-    expect(session.siblings !== undefined).toBe(variant !== ngramVariant);
-    session.close();
-    fetched.clear();
-    let [accepted, proposed] = [0, 0];
-    for (const [index, sampling] of samplings.entries()) {
-      for (let seed = 4 * index; seed < 4 * index + 3; seed++) {
-        const steps = [];
-        for (const { target, drafter } of [host, programs]) {
-          const policy = always(resolveText(text, drafter));
-          const result = await decodeSpeculative(target, drafter, { ...request(seed, sampling), policy });
-          const { tokenIds, acceptance, drafterFailed } = result;
-          steps.push({ tokenIds, acceptance, drafterFailed });
+describe.each(byTier({ quick: variants, full: variants.filter((variant) => variant !== ngramVariant) }))(
+  'drafts that are drawn and judged in programs: $name',
+  (variant) => {
+    let [host, programs]: TinyPair[] = [];
+    beforeAll(async () => {
+      const folder = variant.write(onHost.freshFolder(), tiny);
+      [host, programs] = [await onHost.load(folder), await inPrograms.load(folder)];
+    });
+    const fitting = casesOfTier(
+      policies.filter((text) => text.startsWith('chain:') || variant !== ngramVariant),
+      (text) => quickPolicies[variant.kind]!.includes(text),
+    );
+
+    it.each(fitting)('%s gives the tokens and steps of the host', async (text) => {
+      if (host === undefined || programs === undefined) throw new Error('Nothing was loaded.');
+      const hasPrograms = ['speculative-sampling', 'eagle', 'eagle3'].includes(host.drafter.system);
+      const session = programs.drafter.startSession();
+      expect(session.drawChain !== undefined).toBe(hasPrograms);
+      expect(session.siblings !== undefined).toBe(variant !== ngramVariant);
+      session.close();
+      fetched.clear();
+      let [accepted, proposed] = [0, 0];
+      for (const [index, sampling] of samplings.entries()) {
+        for (let seed = 4 * index; seed < 4 * index + byTier({ quick: 1, full: 3 }); seed++) {
+          const steps = [];
+          for (const { target, drafter } of [host, programs]) {
+            const policy = always(resolveText(text, drafter));
+            const result = await decodeSpeculative(target, drafter, { ...request(seed, sampling), policy });
+            const { tokenIds, acceptance, drafterFailed } = result;
+            steps.push({ tokenIds, acceptance, drafterFailed });
+          }
+          expect(steps[1]).toEqual(steps[0]);
+          accepted += steps[0]!.acceptance.accepted;
+          proposed += steps[0]!.acceptance.proposed;
         }
-        expect(steps[1]).toEqual(steps[0]);
-        accepted += steps[0]!.acceptance.accepted;
-        proposed += steps[0]!.acceptance.proposed;
       }
-    }
-    expect([...fetched]).toContain('drawn');
-    expect([...fetched]).not.toContain('logits');
-    // Both sides of the rule were taken.
-    expect(accepted).toBeGreaterThan(0);
-    if (variant.name !== 'draft model equal to the target') expect(accepted).toBeLessThan(proposed);
-  });
-});
+      expect([...fetched]).toContain('drawn');
+      expect([...fetched]).not.toContain('logits');
+      // Both sides of the rule were taken.
+      expect(accepted).toBeGreaterThan(0);
+      if (variant.name !== 'draft model equal to the target') expect(accepted).toBeLessThan(proposed);
+    });
+  },
+);
 
-describe('sequences that are drawn together', () => {
+describe.runIf(byTier({ quick: true, full: false }))('sequences that are drawn together', () => {
   it('get what each gets alone', async () => {
     const variant = drafterVariants.find(({ name }) => name === 'EAGLE-3 with d2t')!;
     const { target, drafter } = await inPrograms.load(variant.write(inPrograms.freshFolder(), tiny));

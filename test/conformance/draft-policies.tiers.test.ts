@@ -1,0 +1,124 @@
+/**
+ * Drafting by every policy: whatever is drafted and however, the answer is the target's own. The quick tier takes each
+ * policy once per system, on varying layouts; the full tier takes the other pairs of layout and policy.
+ */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { FinishReason } from '../../src/decode/answer.js';
+import type { Generation, GenerationRequest } from '../../src/decode/plain.js';
+import { decodePlain } from '../../src/decode/plain.js';
+import { always } from '../../src/decode/policy-chooser.js';
+import type { SpeculativeGeneration } from '../../src/decode/speculative.js';
+import { decodeSpeculative } from '../../src/decode/speculative.js';
+import { byTier } from '../support/tier.js';
+import { tiny } from '../support/tiny-checkpoints.js';
+import type { DrafterVariant } from '../support/tiny-drafters.js';
+import { drafterVariants, ngramVariant } from '../support/tiny-drafters.js';
+import type { TinyPair } from '../support/tiny-pair.js';
+import { randomTokens, resolveText, TinyModels } from '../support/tiny-pair.js';
+
+const { vocabularySize, contextLength } = tiny;
+const bushy = [[0], [1], [4], [0, 0], [0, 2], [1, 0], [0, 0, 0], [0, 0, 1]];
+const wide = [[0], [0, 13], [0, 0], [0, 0, 15]];
+const policies = [
+  { title: 'chain:1', levels: 1 },
+  { title: 'chain:4', levels: 4 },
+  { title: 'bushy tree', levels: 3, paths: bushy },
+  { title: 'wide tree', levels: 3, paths: wide },
+  { title: 'tree:mc_sim_7b_63', levels: 4 },
+  { title: 'tree:eagle_25', levels: 5 },
+  { title: 'dynamic:12,2,3', levels: 3 },
+  { title: 'dynamic:30,3,12', levels: 4 },
+];
+type PolicyRow = (typeof policies)[number];
+
+/** A policy goes to one layout of each system in the quick tier; a layout beyond the eighth gets one of its own. */
+function isQuick(variant: DrafterVariant, policy: PolicyRow): boolean {
+  const siblings = drafterVariants.filter(({ kind }) => kind === variant.kind);
+  const [place, turn] = [siblings.indexOf(variant), policies.indexOf(policy)];
+  return siblings.length <= policies.length
+    ? turn % siblings.length === place
+    : place % policies.length === turn;
+}
+
+const greedy = { sampling: { temperature: 0 }, seed: 0 };
+const models = new TinyModels(tiny);
+afterAll(() => models.dispose());
+
+describe.each([...drafterVariants, ...byTier({ quick: [ngramVariant], full: [] })])('$name', (variant) => {
+  const isChainOnly = variant === ngramVariant;
+  const rows = policies.filter(
+    (row) =>
+      row.levels <= variant.maximumDepth &&
+      (isChainOnly
+        ? row.title.startsWith('chain:')
+        : isQuick(variant, row) === byTier({ quick: true, full: false })),
+  );
+  let pair: TinyPair;
+  beforeAll(async () => {
+    pair = await models.load(variant.write(models.freshFolder(), tiny));
+  });
+
+  async function decodeBoth(policy: string, changes: Partial<GenerationRequest>) {
+    const { target, drafter, tokenizer } = pair;
+    const request = { promptIds: [1], maxNewTokens: 16, stopIds: [], tokenizer, ...greedy, ...changes };
+    const plain = await decodePlain(target, request);
+    const chooser = always(resolveText(policy, drafter));
+    const speculative = await decodeSpeculative(target, drafter, { ...request, policy: chooser });
+    return { plain, speculative };
+  }
+
+  describe.each(rows)('$title', ({ title, paths }) => {
+    const policy = paths === undefined ? title : models.writeTree(paths);
+    it('answers random prompts as plain decoding does', async () => {
+      let accepted = 0;
+      let proposed = 0;
+      for (const length of [1, 2, 5, 17]) {
+        const promptIds = randomTokens(`${title} ${length}`, length, vocabularySize);
+        const { plain, speculative } = await decodeBoth(policy, { promptIds });
+        expectSame(plain, speculative, 'length');
+        accepted += speculative.acceptance.accepted;
+        proposed += speculative.acceptance.proposed;
+      }
+      // A drafter that never agrees, or always does, would test half of the loop.
+      expect(accepted).toBeGreaterThan(0);
+      if (variant.name !== 'draft model equal to the target') expect(accepted).toBeLessThan(proposed);
+    });
+
+    it('stops in the middle of an accepted path', async () => {
+      const promptIds = randomTokens(`stop ${title}`, 6, vocabularySize);
+      const free = await decodeBoth(policy, { promptIds });
+      const place = free.speculative.origins.indexOf('accepted');
+      const stopId = free.plain.tokenIds[place]!;
+      const byToken = await decodeBoth(policy, { promptIds, stopIds: [stopId] });
+      expectSame(byToken.plain, byToken.speculative, 'stop');
+      const stopStrings = [free.plain.text.slice(place, place + 2)];
+      const byString = await decodeBoth(policy, { promptIds, stopStrings });
+      expectSame(byString.plain, byString.speculative, 'stop-string');
+    });
+
+    it('ends with the context', async () => {
+      for (const room of [1, 2, 4, 9]) {
+        const promptIds = randomTokens(`full ${room}`, contextLength - room, vocabularySize);
+        const { plain, speculative } = await decodeBoth(policy, { promptIds, maxNewTokens: 40 });
+        expectSame(plain, speculative, 'context');
+        expect(plain.tokenIds).toHaveLength(room + 1);
+      }
+    });
+
+    it('gives one token, and two', async () => {
+      for (const maxNewTokens of [1, 2]) {
+        const { plain, speculative } = await decodeBoth(policy, { promptIds: [3, 5, 7], maxNewTokens });
+        expectSame(plain, speculative, 'length');
+        expect(speculative.acceptance.steps).toBe(maxNewTokens - 1);
+      }
+    });
+  });
+});
+
+function expectSame(plain: Generation, speculative: SpeculativeGeneration, reason?: FinishReason): void {
+  expect(speculative.tokenIds).toEqual(plain.tokenIds);
+  expect(speculative.text).toBe(plain.text);
+  expect(speculative.finishReason).toBe(plain.finishReason);
+  expect(speculative.drafterFailed).toBe(false);
+  if (reason !== undefined) expect(plain.finishReason).toBe(reason);
+}

@@ -1,0 +1,408 @@
+// Faults that the quick tests have to notice, two or three in each layer, from the bottom up. A mutation replaces one
+// piece of text, which must occur exactly once in its file: a stale one is refused, so change it with the source.
+
+/**
+ * @typedef {object} Mutation
+ * @property {string} name what is broken
+ * @property {string} file
+ * @property {string} search
+ * @property {string} replace
+ * @property {readonly string[]} tests quick test files that are most likely to fail; they run first
+ */
+
+/** @type {readonly Mutation[]} */
+export const mutations = [
+  // core
+  {
+    name: 'a random stream ignores its seed',
+    file: 'src/core/random.ts',
+    search: 'JSON.stringify([seed, ...names])',
+    replace: 'JSON.stringify([0, ...names])',
+    tests: ['src/core/random.test.ts'],
+  },
+  {
+    name: 'drawing without replacement replaces',
+    file: 'src/core/random.ts',
+    search: 'if (count > 1) remaining[index] = 0;',
+    replace: '',
+    tests: ['src/draft/grow-tree.test.ts'],
+  },
+  {
+    name: 'top-k keeps one token too many',
+    file: 'src/core/sampling.ts',
+    search: 'topIndices(logits, topK)',
+    replace: 'topIndices(logits, topK + 1)',
+    tests: ['src/core/sampling.test.ts'],
+  },
+  // graph
+  {
+    name: 'the gradient of a quotient has the wrong sign',
+    file: 'src/graph/operations/elementwise.ts',
+    search: 'reduceTo(negate(divide(multiply(g, a!), multiply(b!, b!))), b!.shape)',
+    replace: 'reduceTo(divide(multiply(g, a!), multiply(b!, b!)), b!.shape)',
+    tests: ['test/conformance/runtime-gradients.test.ts'],
+  },
+  {
+    name: 'two transposes are folded in the wrong order',
+    file: 'src/graph/simplify.ts',
+    search: 'order.map((axis) => attributes.order[axis]!)',
+    replace: 'attributes.order.map((axis) => order[axis]!)',
+    tests: ['src/graph/simplify.test.ts'],
+  },
+  {
+    name: 'a broadcast dimension may be any number',
+    file: 'src/graph/operations/elementwise.ts',
+    search: 'if (result !== 1) {',
+    replace: 'if (result === 0) {',
+    tests: ['src/graph/operations/refusals.test.ts'],
+  },
+  // runtime
+  {
+    name: 'ONNX pads before instead of after',
+    file: 'src/runtime/onnx/lowering.ts',
+    search: '[...at(before), ...at(after)]',
+    replace: '[...at(after), ...at(before)]',
+    tests: ['test/conformance/runtime.test.ts'],
+  },
+  {
+    name: 'ONNX Runtime maps every weight from the start of its file',
+    file: 'src/runtime/onnx/weight-placement.ts',
+    search: '{ location, ...store.tensors.get(name)! }',
+    replace: '{ location, ...store.tensors.get(name)!, offsetBytes: 0 }',
+    tests: ['src/runtime/onnx/weight-placement.test.ts'],
+  },
+  {
+    name: 'CUDA memory is reused while it is still read',
+    file: 'src/runtime/cuda/memory-plan.ts',
+    search: 'lifetimes[other]!.until >= from',
+    replace: 'lifetimes[other]!.until > from',
+    tests: ['src/runtime/cuda/memory-plan.test.ts'],
+  },
+  {
+    name: 'a damaged compiled kernel is loaded',
+    file: 'src/runtime/cuda/kernel-store.ts',
+    search: 'if (!sha256(code).equals(bytes.subarray(0, hashBytes))) return undefined;',
+    replace: '',
+    tests: ['src/runtime/cuda/kernel-store.test.ts'],
+  },
+  {
+    name: 'the interpreter reads the wrong key-value head',
+    file: 'src/runtime/interpreter/attention-kernel.ts',
+    search: 'Math.floor((head * keyValueHeads) / heads)',
+    replace: 'head % keyValueHeads',
+    tests: ['test/conformance/runtime.test.ts'],
+  },
+  {
+    name: 'the interpreter takes the last of equal values first',
+    file: 'src/runtime/interpreter/kernels.ts',
+    search: '|| a - b)',
+    replace: '|| b - a)',
+    tests: ['src/runtime/interpreter/interpreter.test.ts'],
+  },
+  // checkpoint
+  {
+    name: 'a safetensors offset may lie outside the file or overlap',
+    file: 'src/checkpoint/safetensors.ts',
+    search: 'checkCoverage(file, dataStart, tensors);',
+    replace: '',
+    tests: ['src/checkpoint/safetensors.test.ts'],
+  },
+  {
+    name: 'a pickle may name any global',
+    file: 'src/checkpoint/pickle-globals.ts',
+    search: 'if (known.has(name)) return name;',
+    replace: "if (name !== '') return name;",
+    tests: ['src/checkpoint/torch-zip.test.ts'],
+  },
+  {
+    name: 'a pickle may use any opcode',
+    file: 'src/checkpoint/pickle.ts',
+    search: 'default:\n        throw refuse(',
+    replace: 'default:\n        if (opcode === 0) throw refuse(',
+    tests: ['src/checkpoint/torch-zip.test.ts'],
+  },
+  {
+    name: 'the checksum of a download is not compared',
+    file: 'src/checkpoint/hub-blob.ts',
+    search: 'if (found !== file.hash)',
+    replace: 'if (found.length !== file.hash.length)',
+    tests: ['src/checkpoint/hub-download.test.ts', 'src/checkpoint/hub-refusals.test.ts'],
+  },
+  {
+    name: 'the checksum of cached weights is not compared',
+    file: 'src/checkpoint/cache-check.ts',
+    search: '=== found.sha256 ? found : undefined',
+    replace: "!== '' ? found : undefined",
+    tests: ['src/checkpoint/cache-check.test.ts', 'src/checkpoint/weight-cache.test.ts'],
+  },
+  // text
+  {
+    name: 'a stop string that arrives in pieces is not honored',
+    file: 'src/text/stop-strings.ts',
+    search: 'held.length - openTailLength(held, stops)',
+    replace: 'held.length',
+    tests: ['src/text/stop-strings.test.ts'],
+  },
+  {
+    name: 'the chat template loses the beginning-of-sequence token',
+    file: 'src/text/chat-template.ts',
+    search: '    ...template.specialTokens,\n',
+    replace: '',
+    tests: ['src/text/chat-template.test.ts'],
+  },
+  {
+    name: 'half of a character is streamed',
+    file: 'src/text/text-stream.ts',
+    search: 'text.endsWith(replacement) ? 1 : 0',
+    replace: '0',
+    tests: ['src/text/text-stream.test.ts'],
+  },
+  // model
+  {
+    name: 'the causal mask is off by one',
+    file: 'src/model/attention-inputs.ts',
+    search: 'mask.fill(blocked, seen + row + 1, start + width)',
+    replace: 'mask.fill(blocked, seen + row + 2, start + width)',
+    tests: ['src/model/attention-inputs.test.ts'],
+  },
+  {
+    name: 'the rotary base of the config is ignored',
+    file: 'src/model/rotary-settings.ts',
+    search: 'return { rotaryBase: outer,',
+    replace: 'return { rotaryBase: defaultBase,',
+    tests: ['src/model/rotary-settings.test.ts'],
+  },
+  {
+    name: 'compacting the KV cache is off by one',
+    file: 'src/model/kv-cache.ts',
+    search: 'pool.write(lane, start + 1, rows, picks);',
+    replace: 'pool.write(lane, start, rows, picks);',
+    tests: ['src/model/cache-pool.test.ts'],
+  },
+  {
+    name: 'the KV cache keeps the first rows of a tree instead of the accepted path',
+    file: 'src/model/cache-pool.ts',
+    search: 'slot * perSlot + picks[index]!',
+    replace: 'slot * perSlot + index',
+    tests: ['src/model/cache-pool.test.ts'],
+  },
+  // draft
+  {
+    name: 'nodes of a static tree get the wrong parent',
+    file: 'src/draft/tree-shapes.ts',
+    search: 'nodes.get(path.slice(0, -1).join())',
+    replace: 'nodes.get(path.slice(0, -2).join())',
+    tests: ['src/draft/tree-shapes.test.ts'],
+  },
+  {
+    name: 'a drafted node sees its siblings',
+    file: 'src/draft/draft-attention.ts',
+    search: 'if (ancestors.has(other))',
+    replace: 'if (other < node)',
+    tests: ['src/draft/draft-attention.test.ts'],
+  },
+  {
+    name: 'prompt lookup takes the earliest match',
+    file: 'src/draft/ngram.ts',
+    search: 'if (matched <= most) continue;',
+    replace: 'if (matched < most) continue;',
+    tests: ['src/draft/ngram.test.ts'],
+  },
+  // decode
+  {
+    name: 'rejection sampling draws without the residual',
+    file: 'src/decode/node-chances.ts',
+    search: 'subtractDistribution(this.left, draft, draftMass, this.residual) ?? this.whole',
+    replace: 'this.whole',
+    tests: ['src/decode/verification.test.ts'],
+  },
+  {
+    name: 'the bonus token after the accepted path is dropped',
+    file: 'src/decode/verification.ts',
+    search: 'nextToken: targetArgmax[node]!',
+    replace: 'nextToken: targetArgmax[0]!',
+    tests: ['src/decode/verification.test.ts'],
+  },
+  {
+    name: 'mean accepted length lacks the bonus token',
+    file: 'src/decode/acceptance.ts',
+    search: '1 + accepted / steps,',
+    replace: 'accepted / steps,',
+    tests: ['src/decode/acceptance.test.ts'],
+  },
+  {
+    name: 'guarded drafting ignores evidence of a collapse',
+    file: 'src/decode/guarded-policy.ts',
+    search: '>= 1 / level)',
+    replace: '>= Infinity)',
+    tests: ['src/decode/guarded-policy.test.ts'],
+  },
+  // measure
+  {
+    name: 'p-values are not corrected by Holm',
+    file: 'src/measure/holm.ts',
+    search: '(order.length - rank) * pValues[index]!',
+    replace: 'pValues[index]!',
+    tests: ['src/measure/holm.test.ts'],
+  },
+  {
+    name: 'the ends of a bootstrap interval are swapped',
+    file: 'src/measure/bootstrap.ts',
+    search: 'low: interpolateQuantile(values, tail), high: interpolateQuantile(values, 1 - tail)',
+    replace: 'low: interpolateQuantile(values, 1 - tail), high: interpolateQuantile(values, tail)',
+    tests: ['src/measure/bootstrap.test.ts'],
+  },
+  {
+    name: 'ties do not share their rank',
+    file: 'src/measure/wilcoxon.ts',
+    search: 'doubledRanks[order[i]!] = start + 1 + end',
+    replace: 'doubledRanks[order[i]!] = 2 * (i + 1)',
+    tests: ['src/measure/wilcoxon.test.ts'],
+  },
+  // audit
+  {
+    name: 'the veto is inverted',
+    file: 'src/audit/feasibility.ts',
+    search: 'Math.max(0, divergence / epsilon - 1)',
+    replace: 'Math.max(0, 1 - divergence / epsilon)',
+    tests: ['src/audit/search.test.ts'],
+  },
+  {
+    name: 'the projection is skipped',
+    file: 'src/audit/projection.ts',
+    search: "if (projection.kind === 'none') return degradation;",
+    replace: "if (projection.kind !== 'subspace') return degradation;",
+    tests: ['src/audit/projection.test.ts'],
+  },
+  {
+    name: 'the KL divergence has the wrong direction',
+    file: 'src/audit/objectives.ts',
+    search: "return direction === 'clean-to-suffixed'",
+    replace: "return direction !== 'clean-to-suffixed'",
+    tests: ['src/audit/objectives.test.ts'],
+  },
+  {
+    name: 'a run is opened without its lock',
+    file: 'src/audit/run-lock.ts',
+    search: 'if (claim(path, own)) return own;',
+    replace: 'if (claim(path, own) || existsSync(path)) return own;',
+    tests: ['src/audit/run-lock.test.ts'],
+  },
+  {
+    name: 'a resumed run ignores finished units',
+    file: 'src/audit/run-folder.ts',
+    search: 'this.units = units;',
+    replace: '',
+    tests: ['src/audit/run-folder.test.ts'],
+  },
+  // train
+  {
+    name: 'AdamW lacks its bias correction',
+    file: 'src/train/adamw.ts',
+    search: 'firstCorrection: scalar(1 - firstDecay ** (update + 1))',
+    replace: 'firstCorrection: scalar(1)',
+    tests: ['src/train/adamw.test.ts'],
+  },
+  {
+    name: 'packed texts see the texts before them',
+    file: 'src/train/text-batch.ts',
+    search: 'Math.max(start, position - window + 1)',
+    replace: 'Math.max(0, position - window + 1)',
+    tests: ['src/train/text-batch.test.ts'],
+  },
+  {
+    name: 'every epoch has the same order',
+    file: 'src/train/batches.ts',
+    search: "createRandom(seed, 'batches', String(epoch))",
+    replace: "createRandom(seed, 'batches')",
+    tests: ['src/train/batches.test.ts'],
+  },
+  // report
+  {
+    name: 'texts in the HTML report are not escaped',
+    file: 'src/report/html/markup.ts',
+    search: 'return escapeMarkup(showInvisible(content));',
+    replace: 'return showInvisible(content);',
+    tests: ['src/report/html/page.test.ts'],
+  },
+  {
+    name: 'a failed gate exits with 0',
+    file: 'src/report/verdict.ts',
+    search: 'exitCode: failed.length > 0 ? 100',
+    replace: 'exitCode: failed.length > 0 ? 0',
+    tests: ['src/report/verdict.test.ts'],
+  },
+  {
+    name: 'an attack needs to beat only its weakest control',
+    file: 'src/report/evidence.ts',
+    search: 'test.pValue >= largest.pValue ? test : largest',
+    replace: 'test.pValue < largest.pValue ? test : largest',
+    tests: ['src/report/verdict.test.ts'],
+  },
+  // serve
+  {
+    name: 'any key is admitted',
+    file: 'src/serve/access.ts',
+    search: 'if (timingSafeEqual(entry.hash, hash)) found = entry.name;',
+    replace: 'if (entry.hash.length === hash.length) found = entry.name;',
+    tests: ['src/serve/access.test.ts', 'src/serve/app.test.ts'],
+  },
+  {
+    name: 'the server ignores the seed of a request',
+    file: 'src/serve/answer-request.ts',
+    search: 'seed: seed ?? undefined,',
+    replace: 'seed: undefined,',
+    tests: ['src/serve/app.test.ts'],
+  },
+  {
+    name: 'the server ignores stop strings',
+    file: 'src/serve/answer-request.ts',
+    search: "stopStrings: typeof stop === 'string' ? [stop] : (stop ?? []),",
+    replace: 'stopStrings: [],',
+    tests: ['src/serve/app.test.ts'],
+  },
+  // guard
+  {
+    name: 'the guard passes on the proxy’s credentials',
+    file: 'src/guard/message-headers.ts',
+    search: "  'proxy-authorization',\n",
+    replace: '',
+    tests: ['src/guard/message-headers.test.ts'],
+  },
+  {
+    name: 'the guard passes on headers that Connection lists',
+    file: 'src/guard/message-headers.ts',
+    search: ' || listed?.has(name) === true',
+    replace: '',
+    tests: ['src/guard/message-headers.test.ts'],
+  },
+  {
+    name: 'the evidence against a tenant never reaches its threshold',
+    file: 'src/guard/tenant-test.ts',
+    search: 'standing.evidence = (standing.evidence + 1) * factor;',
+    replace: 'standing.evidence = standing.evidence * factor;',
+    tests: ['src/guard/tenant-test.test.ts'],
+  },
+  {
+    name: 'a measure for one tenant hits all of them',
+    file: 'src/guard/mitigation.ts',
+    search: 'JSON.stringify(tenant === null ? [model] : [model, tenant])',
+    replace: 'JSON.stringify([model])',
+    tests: ['src/guard/mitigation.test.ts'],
+  },
+  // cli
+  {
+    name: 'the exit code is always 0',
+    file: 'src/cli/program.ts',
+    search: 'return context.exitCode;',
+    replace: 'return exitCodes.success;',
+    tests: ['test/end-to-end/cli-compare.test.ts'],
+  },
+  {
+    name: 'terminal escapes of a model are printed',
+    file: 'src/cli/clean-text.ts',
+    search: 'code === undefined ? replacement :',
+    replace: 'code === undefined ? _ :',
+    tests: ['src/cli/terminal.test.ts'],
+  },
+];

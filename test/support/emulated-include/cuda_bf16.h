@@ -1,0 +1,1 @@
+#include "../emulated-halves.h"

@@ -1,0 +1,105 @@
+/**
+ * Keeps the ONNX Runtime sessions of small models for the life of a test process. Creating a session takes 100 ms of CPU and
+ * more, half the cost of most tests with models, and test files compile the same few graphs again and again. A session is a
+ * pure function of its model, weights and options, so tests can share it. Import this module for its effect.
+ */
+import { createHash } from 'node:crypto';
+import { readFileSync, statSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import type { InferenceSession } from 'onnxruntime-node';
+import { loadOnnxRuntime } from '../../src/runtime/onnx/load-onnxruntime.js';
+
+const maxSessions = 150;
+const maxBytes = 400e6;
+/** Smaller weights are copied, so that a test that damages its cache file does not change a shared session. */
+const maxCopiedBytes = 4e6;
+
+type Options = InferenceSession.SessionOptions;
+type CreateSession = (model: string | Uint8Array, options: Options) => Promise<InferenceSession>;
+
+interface SharedSession {
+  readonly creating: Promise<InferenceSession>;
+  readonly sizeBytes: number;
+  users: number;
+}
+
+const shared = new Map<string, SharedSession>(); // least recently used first
+const factory = loadOnnxRuntime().InferenceSession;
+const create = factory.create.bind(factory) as CreateSession;
+
+const createShared: CreateSession = async (model, options) => {
+  const wanted = describeSession(model, options);
+  if (wanted === undefined) return create(model, options);
+  const { key, sizeBytes } = wanted;
+  const found = shared.get(key) ?? { creating: wanted.create(), sizeBytes, users: 0 };
+  found.users += 1;
+  shared.delete(key);
+  shared.set(key, found);
+  try {
+    return borrow(await found.creating, found);
+  } catch (cause) {
+    shared.delete(key);
+    throw cause;
+  } finally {
+    await evict();
+  }
+};
+Object.assign(factory, { create: createShared });
+
+/** The session of one user, who releases it without ending it for the others. */
+function borrow(session: InferenceSession, entry: SharedSession): InferenceSession {
+  let isReleased = false;
+  const release = (): Promise<void> => {
+    if (!isReleased) entry.users -= 1;
+    isReleased = true;
+    return Promise.resolve();
+  };
+  return Object.create(session, { release: { value: release } }) as InferenceSession;
+}
+
+async function evict(): Promise<void> {
+  let sizeBytes = [...shared.values()].reduce((sum, entry) => sum + entry.sizeBytes, 0);
+  for (const [key, entry] of shared) {
+    if (shared.size <= maxSessions && sizeBytes <= maxBytes) return;
+    if (entry.users > 0) continue;
+    shared.delete(key);
+    sizeBytes -= entry.sizeBytes;
+    await (await entry.creating).release();
+  }
+}
+
+interface WantedSession {
+  readonly key: string;
+  readonly sizeBytes: number;
+  readonly create: () => Promise<InferenceSession>;
+}
+
+/** Undefined where the session is not shared. */
+function describeSession(model: string | Uint8Array, options: Options): WantedSession | undefined {
+  if (options.externalData !== undefined) return undefined;
+  const bytes = typeof model === 'string' ? readFileSync(model) : model;
+  const hash = createHash('sha256').update(bytes).update(JSON.stringify(options));
+  const files = typeof model === 'string' ? listWeightFiles(model, bytes) : [];
+  const sizeBytes = files.reduce((sum, path) => sum + statSync(path).size, bytes.byteLength);
+  if (sizeBytes > maxBytes) return undefined;
+  if (sizeBytes > maxCopiedBytes) {
+    for (const path of files) hash.update(identifyFile(path));
+    return { key: hash.digest('hex'), sizeBytes, create: () => create(model, options) };
+  }
+  const externalData = files.map((path) => ({ path: basename(path), data: readFileSync(path) }));
+  for (const { data } of externalData) hash.update(data);
+  const withData = externalData.length === 0 ? options : { ...options, externalData };
+  return { key: hash.digest('hex'), sizeBytes, create: () => create(bytes, withData) };
+}
+
+/** Weight files are named by hash, and the model names those that it maps. */
+function listWeightFiles(model: string, bytes: Uint8Array): readonly string[] {
+  const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('latin1');
+  const names = new Set(Array.from(text.matchAll(/[0-9a-f]{64}\.weights/g), ([name]) => name));
+  return [...names].map((name) => join(dirname(model), name));
+}
+
+function identifyFile(path: string): string {
+  const { dev, ino, size, mtimeMs } = statSync(path);
+  return [path, dev, ino, size, mtimeMs].join('\0');
+}
