@@ -29,7 +29,7 @@ export function startSandbox(program: string, maxBytes: number): ChildProcess {
 }
 
 /** For a process that waits for a processor, or was stopped: so many times its limit of CPU time. */
-const maxWaiting = 20;
+const maxWaiting = 60;
 const minWaitMs = 20;
 
 /** Calls back once when the process has used this much CPU time from now on. Returns a function that stops the watch. */

@@ -15,7 +15,7 @@ const mebibyte = 1024 * 1024;
 const baseMs = { open: 2500, encode: 1500 } as const;
 const msPerMebibyte = { suspect: 1500, published: 30_000 } as const;
 /** Memory of a process with an open tokenizer, besides what it holds for each byte of tokenizer and text. */
-const baseBytes = { suspect: 230 * mebibyte, published: 400 * mebibyte } as const;
+const baseBytes = { suspect: 200 * mebibyte, published: 400 * mebibyte } as const;
 const bytesPerByte = 30;
 /** Characters of text that a process has memory for; a longer text starts a larger one. */
 const minCapacity = mebibyte;
@@ -51,8 +51,17 @@ interface Running {
   readonly capacity: number;
 }
 
+/**
+ * Idle processes of this thread, each of some 70 MB: those of a target and of a draft model. More tokenizers than that
+ * take turns, the one that was used longest ago loses its process and gets another one when it is used again.
+ */
+const maxProcesses = 2;
+/** Encoders with a process, the one that was used last at the end. */
+const open = new Set<SandboxedEncoder>();
+
 export class SandboxedEncoder {
   private running: Running | undefined;
+  private isBusy = false;
   private last: Promise<unknown> = Promise.resolve();
   private tasks = 0;
   /** The ids that the library gives to the added tokens, once it is open. */
@@ -82,7 +91,12 @@ export class SandboxedEncoder {
   /** The process that is open, or another one where it has ended or has no memory for texts of this size. */
   private async provide(size: number): Promise<Running> {
     if (this.running !== undefined && this.running.capacity < size) this.end();
-    return (this.running ??= await this.open(size));
+    this.running ??= await this.open(size);
+    open.delete(this);
+    open.add(this);
+    const oldest = [...open].find((each) => !each.isBusy);
+    if (open.size > maxProcesses && oldest !== this) oldest?.end();
+    return this.running;
   }
 
   private async open(size: number): Promise<Running> {
@@ -94,7 +108,7 @@ export class SandboxedEncoder {
     const running = { child, capacity };
     // Ended from outside while it is idle, it costs nothing: the next request starts another.
     child.once('exit', () => {
-      if (this.running === running) this.running = undefined;
+      if (this.running === running) this.forget();
     });
     const trial = isPublished ? [] : trialTexts;
     this.addedIds = (await this.ask(running, { kind: 'open', text, added, trial }, text.length)).ids ?? [];
@@ -103,7 +117,12 @@ export class SandboxedEncoder {
 
   private end(): void {
     this.running?.child.kill('SIGKILL');
+    this.forget();
+  }
+
+  private forget(): void {
     this.running = undefined;
+    open.delete(this);
   }
 
   private ask(running: Running, request: Request, sizeBytes: number): Promise<NonNullable<Answer['result']>> {
@@ -111,6 +130,7 @@ export class SandboxedEncoder {
     const task = (this.tasks += 1);
     const pace = msPerMebibyte[this.tokenizer.isPublished ? 'published' : 'suspect'];
     const limitMs = baseMs[request.kind] + (pace * sizeBytes) / mebibyte;
+    this.isBusy = true;
     return new Promise((resolve, reject) => {
       const end = (why: string | undefined): void => {
         stopWatch();
@@ -118,8 +138,9 @@ export class SandboxedEncoder {
         // An idle process does not keep the program alive.
         child.unref();
         child.channel?.unref();
+        this.isBusy = false;
         if (why === undefined) return;
-        this.running = undefined;
+        this.forget();
         child.kill('SIGKILL');
         reject(this.refuse(request.kind, why));
       };

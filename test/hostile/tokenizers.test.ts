@@ -137,6 +137,16 @@ describe('a process that encodes', () => {
   });
 });
 
+describe('many tokenizers that encode in sandboxed processes', () => {
+  it('share a few of them', async () => {
+    const tokenizers = [];
+    for (let index = 0; index < 4; index++)
+      tokenizers.push(await loadTokenizer(write({ pre_tokenizer: backtracking })));
+    expect(childrenOfThisProcess().filter((child) => !hasEnded(child)).length).toBeLessThan(4);
+    for (const tokenizer of tokenizers) expect(await tokenizer.encode('cab')).toEqual([2, 0, 1]);
+  });
+});
+
 describe.skipIf(process.platform !== 'linux')('on a busy machine', () => {
   afterEach(() => {
     vi.restoreAllMocks();
