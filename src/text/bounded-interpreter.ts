@@ -3,73 +3,34 @@
  * (template-budget.ts). The library evaluates operands and applies the operation in one method. Here operands are
  * evaluated first, the operation is charged by their sizes, and the library gets them as constants.
  */
-import * as jinja from '@huggingface/jinja';
+import type { Template } from '@huggingface/jinja';
 import type { Value } from './template-budget.js';
 import { maxListLength, maxTextLength, TemplateBudget } from './template-budget.js';
 import type { Call, Cost } from './template-costs.js';
-import { countOf, filterCosts, lengthOf, methodCosts, namespaceCost } from './template-costs.js';
+import type { Arguments, Constant, Node, Scope } from './template-library.js';
+import { library } from './template-library.js';
+import {
+  chargeOperator,
+  countOf,
+  filterCosts,
+  lengthOf,
+  methodCosts,
+  namespaceCost,
+} from './template-costs.js';
 
 /** Long keys of one length have one hash, and are compared with each other. */
 const longestKey = 1000;
 
-export interface Scope {
-  set(name: string, value: unknown): unknown;
-}
-
-interface Node {
-  readonly type: string;
-  readonly value?: unknown;
-  readonly operator?: { readonly value: string };
-  readonly left?: Node;
-  readonly right?: Node;
-  readonly object?: Node;
-  readonly property?: Node;
-  readonly computed?: boolean;
-  readonly operand?: Node;
-  readonly callee?: Node;
-  readonly args?: readonly Node[];
-  readonly iterable?: Node;
-  readonly lhs?: Node;
-  readonly body?: readonly Node[];
-}
-
-/** An operand that was evaluated already. */
-interface Constant extends Node {
-  readonly type: 'Constant';
-  readonly constant: Value;
-}
-
-type Arguments = readonly [positional: readonly Value[], named: ReadonlyMap<string, Value>];
 type FunctionBody = (given: readonly Value[], scope: Scope) => Value;
-
-/** The package's declarations name files without an extension, which ES modules do not find. */
-const library = jinja as unknown as {
-  readonly Environment: new () => Scope;
-  readonly Interpreter: new (scope: Scope) => {
-    run(program: unknown): Value;
-    evaluate(node: Node | undefined, scope: Scope): Value | undefined;
-    evaluateIdentifier(node: Node, scope: Scope): Value;
-    evaluateBinaryExpression(node: Node, scope: Scope): Value;
-    evaluateMemberExpression(node: Node, scope: Scope): Value;
-    evaluateSliceExpression(object: Value, node: Node, scope: Scope): Value;
-    evaluateTestExpression(node: Node, scope: Scope): Value;
-    evaluateCallExpression(node: Node, scope: Scope): Value;
-    evaluateArguments(nodes: readonly Node[], scope: Scope): Arguments;
-    applyFilter(operand: Value, filter: Node, scope: Scope): Value;
-    evaluateBlock(statements: readonly Node[], scope: Scope): Value;
-    evaluateFor(node: Node, scope: Scope): Value;
-    evaluateMacro(node: Node, scope: Scope): Value;
-    evaluateCallStatement(node: Node, scope: Scope): Value;
-  };
-};
 
 export const createScope = (): Scope => new library.Environment();
 
-export function interpret({ parsed }: jinja.Template, scope: Scope): string {
+export function interpret({ parsed }: Template, scope: Scope): string {
   try {
     return String(new BoundedInterpreter(scope).run(parsed).value);
   } catch (cause) {
-    if (cause instanceof RangeError) throw new Error('it nests too deeply', { cause });
+    if (cause instanceof RangeError && /call stack/.test(cause.message))
+      throw new Error('it nests too deeply', { cause });
     throw cause;
   }
 }
@@ -96,36 +57,9 @@ class BoundedInterpreter extends library.Interpreter {
     if (operator === 'and' || operator === 'or') return super.evaluateBinaryExpression(node, scope);
     const left = this.evaluate(node.left, scope);
     const right = this.evaluate(node.right, scope);
-    this.chargeOperator(operator, left, right);
+    chargeOperator(this.budget, operator, left, right);
     const known = { ...node, left: constant(left), right: constant(right) };
     return super.evaluateBinaryExpression(known, scope);
-  }
-
-  private chargeOperator(operator: string, left: Value, right: Value): void {
-    const { budget } = this;
-    const [leftList, rightList] = [left, right].map(({ value }) => Array.isArray(value)) as [
-      boolean,
-      boolean,
-    ];
-    const isText = typeof left.value === 'string' || typeof right.value === 'string';
-    if (leftList && rightList && operator === '+') budget.copyList(countOf(left) + countOf(right));
-    else if (operator === '~' || (operator === '+' && isText)) {
-      budget.joinTexts(budget.write(left), budget.write(right));
-    } else if (leftList !== rightList && (operator === '==' || operator === '!=')) {
-      // JavaScript writes a list out to compare it with something else.
-      budget.write(leftList ? left : right);
-    } else budget.spend(Math.min(lengthOf(left), lengthOf(right)));
-    if (rightList) this.chargeMembership(left, right);
-    if (operator.endsWith('in') && !rightList) budget.search(lengthOf(right), lengthOf(left));
-  }
-
-  /** Texts of one length are compared letter by letter. */
-  private chargeMembership(item: Value, list: Value): void {
-    this.budget.visit(countOf(list));
-    const length = lengthOf(item);
-    if (length === 0) return;
-    const alike = (list.value as readonly Value[]).filter((each) => lengthOf(each) === length).length;
-    this.budget.spend(length * alike);
   }
 
   override evaluateIdentifier(node: Node, scope: Scope): Value {
@@ -203,7 +137,7 @@ class BoundedInterpreter extends library.Interpreter {
     const isLiteral = name === 'selectattr' || name === 'rejectattr'; // takes nothing but literals
     const known =
       isLiteral || filter.args === undefined ? filter : { ...filter, args: toNodes(positional, named) };
-    return super.applyFilter(operand, known, scope);
+    return forgetMethods(operand, super.applyFilter(operand, known, scope));
   }
 
   /** As the library does it, but each value is charged before it is written. */

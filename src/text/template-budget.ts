@@ -24,7 +24,7 @@ const itemUnits = 12;
 /** Searching may compare every character of the one text with every character of the other, four in a unit. */
 const comparisonsPerUnit = 4;
 /** Of a text that is joined with another. */
-const charactersPerJoin = 8;
+const charactersPerJoin = 32;
 /** Numbers and words such as `false` are shorter. */
 const longestScalar = 24;
 

@@ -170,6 +170,30 @@ export const namespaceCost: Cost = (budget, { positional }) => {
   }
 };
 
+/** A binary operator between two values, other than `and` and `or`. */
+export function chargeOperator(budget: TemplateBudget, operator: string, left: Value, right: Value): void {
+  const [leftIsList, rightIsList] = [Array.isArray(left.value), Array.isArray(right.value)];
+  const isText = typeof left.value === 'string' || typeof right.value === 'string';
+  if (leftIsList && rightIsList && operator === '+') budget.copyList(countOf(left) + countOf(right));
+  else if (operator === '~' || (operator === '+' && isText))
+    budget.joinTexts(budget.write(left), budget.write(right));
+  else if (leftIsList !== rightIsList && (operator === '==' || operator === '!='))
+    budget.write(leftIsList ? left : right); // JavaScript writes a list out to compare it with something else
+  else if (!rightIsList && operator.endsWith('in')) budget.search(lengthOf(right), lengthOf(left));
+  else budget.spend(Math.min(lengthOf(left), lengthOf(right)));
+  // Whatever the operator is, the library looks for the left value in a list on the right.
+  if (rightIsList) chargeMembership(budget, left, right);
+}
+
+/** Texts of one length are compared letter by letter. */
+function chargeMembership(budget: TemplateBudget, item: Value, list: Value): void {
+  budget.visit(countOf(list));
+  const length = lengthOf(item);
+  if (length === 0) return;
+  const alike = (list.value as readonly Value[]).filter((each) => lengthOf(each) === length).length;
+  budget.spend(length * alike);
+}
+
 function countOccurrences(budget: TemplateBudget, { value: text }: Value, part: string): number {
   if (typeof text !== 'string') return 0;
   budget.search(text.length, part.length);

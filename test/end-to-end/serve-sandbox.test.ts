@@ -47,14 +47,14 @@ async function complete(prompt: string): Promise<Reply> {
   return { status: response.status, text: body.choices?.[0]?.text, error: body.error };
 }
 
-/** The split steps back more often than the library allows, which it answers by a panic. */
+/** The split steps back over it until its time is up, or until the library panics. */
 const fatal = 'bc'.repeat(22);
 
 function sandboxes(): readonly number[] {
-  const found = execFileSync('ps', ['-eo', 'pid=,ppid=,args='], { encoding: 'utf8' });
-  return found
+  const ofThisProcess = ['-o', 'pid=,args=', '--ppid', String(process.pid)];
+  return execFileSync('ps', ofThisProcess, { encoding: 'utf8' })
     .split('\n')
-    .filter((line) => line.includes(join(build, 'src/text/encoder-process.js')))
+    .filter((line) => line.includes('encoder-process.js'))
     .map((line) => Number.parseInt(line, 10));
 }
 
@@ -73,7 +73,7 @@ describe.skipIf(process.platform !== 'linux')('a prompt that ends the sandboxed 
         status: 400,
         error: { type: 'invalid_request_error', code: 'invalid_value' },
       });
-      expect(reply!.error!.message).toMatch(/^letters\/tokenizer\.json cannot encode a text: .*SIGABRT/);
+      expect(reply!.error!.message).toMatch(/^letters\/tokenizer\.json cannot encode a text: /);
     }
   });
 
