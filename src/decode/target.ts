@@ -52,7 +52,7 @@ export async function openTarget(folder: string, options: TargetOptions): Promis
   const configuration = parseConfiguration(checkpoint.config, `config.json of ${checkpoint.folder}`);
   const stopIds = [...new Set([...configuration.eosIds, ...(await readGenerationStops(folder))])];
   const template = await loadTemplate(folder, options);
-  const tokenizer = await loadTokenizer(folder);
+  const tokenizer = await loadTokenizer(folder, { modelVocabularySize: configuration.vocabularySize });
   const model = await createModel(checkpoint, options);
   return { folder, model, tokenizer, template, stopIds };
 }

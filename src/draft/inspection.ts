@@ -91,7 +91,7 @@ export async function inspectCheckpoint(folder: string): Promise<Inspection> {
 
   const checkpoint = await openCheckpoint(root);
   const recognition = recogniseCheckpoint(checkpoint);
-  const text = await inspectText(root, attempt);
+  const text = await inspectText(root, checkpoint.config.vocab_size, attempt);
   const common = {
     folder: root,
     kind: recognition.kind,
@@ -154,12 +154,14 @@ async function readConfigQuietly(root: string): Promise<Record<string, unknown> 
 
 async function inspectText(
   root: string,
+  vocabularySize: unknown,
   attempt: Attempt,
 ): Promise<Pick<Inspection, 'tokenizer' | 'chatTemplate'>> {
   if (!hasTokenizer(root)) return {};
   const tokenizer = await attempt(async (): Promise<TokenizerFacts> => {
     const config = await readTokenizerConfig(root);
-    const file = await readTokenizerFile(root, config);
+    const modelVocabularySize = Number.isSafeInteger(vocabularySize) ? (vocabularySize as number) : undefined;
+    const file = await readTokenizerFile(root, config, { modelVocabularySize });
     const { kind, path } = file;
     const tokenizer = await openTokenizer(root, config, file);
     return {

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import type { Template } from '@huggingface/jinja';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { fileLimits } from '../core/limits.js';
-import { parseTemplate } from './bounded-interpreter.js';
+import { parseTemplate } from './template-parsing.js';
 import {
   builtInTemplate,
   builtInTemplateNames,
