@@ -39,6 +39,6 @@ it('metrics are what happened, under vLLM’s names', async () => {
   expect(values('vllm:time_to_first_token_seconds_count')).toEqual({ '': 2 });
   expect(values('vllm:inter_token_latency_seconds_count')).toEqual({ '': 6 });
   expect(values('mistletoe_requests_refused_total')).toEqual({ 400: 1 });
-  expect(values('mistletoe_request_accepted_length_sum')).toEqual({ '': 3 });
+  expect(values('mistletoe_request_accepted_length_sum')).toEqual({ '': 6 });
   expect(types.get('vllm:spec_decode_num_drafts_total')).toBe('counter');
 });
