@@ -9,7 +9,7 @@ import { isSpeculative } from '../decode/speculative-text.js';
 import type { RequestRecord, Speculation } from '../guard/request-record.js';
 import { meanAcceptedLength } from '../guard/request-record.js';
 import type { AnswerRequest } from './answer-request.js';
-import { usageOf } from './answer-choice.js';
+import { finishedReasonOf, usageOf } from './answer-choice.js';
 import type { ApiError } from './api-error.js';
 import type { HostedAnswer } from './engine-host.js';
 import type { ServeMetrics } from './serve-metrics.js';
@@ -72,7 +72,11 @@ export class Exchange {
     const totalMs = performance.now() - this.startMs;
     metrics.ended({
       ...{ promptTokens: usage.prompt_tokens, completionTokens: usage.completion_tokens, totalMs },
-      ...{ finishReason: cut ?? finishes[0] ?? 'none', firstTokenMs: this.firstTokenMs, acceptedLength },
+      ...{
+        finishedReasons: generations.map(finishedReasonOf),
+        firstTokenMs: this.firstTokenMs,
+        acceptedLength,
+      },
       switches,
       drafts: generations.map((generation) => this.countDrafts(generation)),
     });
