@@ -31,7 +31,12 @@ export function addGenerateCommand(program: Command, context: CommandContext): v
     128,
   );
   addSampling(command)
-    .option('--seed <number>', 'the same seed gives the same text', wholeNumber(0), 0)
+    .option(
+      '--seed <number>',
+      'the same seed gives the same text; above temperature 0, another drafter or --draft gives other text',
+      wholeNumber(0),
+      0,
+    )
     .addOption(
       new Option('--stop <text>', 'end before this text; may be given several times')
         .argParser(collect)

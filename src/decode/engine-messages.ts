@@ -46,7 +46,11 @@ export const settingsSchema = z.strictObject({
 });
 export type EngineSettings = z.infer<typeof settingsSchema>;
 
-const message = z.strictObject({ role: z.enum(['system', 'user', 'assistant']), content: z.string() });
+const message = z.strictObject({
+  role: z.enum(['system', 'user', 'assistant']),
+  content: z.string(),
+  name: z.string().exactOptional(),
+});
 
 const rules = ['greedy', 'rejection', 'typical'] as const satisfies readonly VerificationRule[];
 
@@ -62,6 +66,8 @@ export const taskSchema = z.strictObject({
   /** Whether other drafters, and plain steps, take over where drafts do not pay. */
   guarded: z.boolean().exactOptional(),
   maxNewTokens: count.max(mostNewTokens).exactOptional(),
+  /** Whether a prompt that leaves no room for maxNewTokens is refused; otherwise the answer ends with the context. */
+  needsRoom: z.boolean().exactOptional(),
   sampling: z
     .strictObject({
       temperature: z.number(),
