@@ -9,6 +9,7 @@ import type { AuditOutcome } from '../../src/audit/run-audit.js';
 import { resumeAudit, startAudit } from '../../src/audit/run-audit.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import type { AuditResult } from '../../src/audit/result.js';
+import { rebuildResult } from '../../src/audit/rebuild-result.js';
 import { judge } from '../../src/report/verdict.js';
 import { TinyAudits, tinySettings } from '../support/tiny-audit.js';
 import {
@@ -121,6 +122,36 @@ describe('an audit', () => {
     expect((await resumeAudit(folder, { cacheFolder })).status).toBe('complete');
     for (const name of ['config.json', 'units.jsonl', 'steps.jsonl'])
       expect(readFileSync(join(folder, name), 'utf8'), name).toBe(readFileSync(join(whole, name), 'utf8'));
+  });
+});
+
+describe('answers that are not kept when they are measured', () => {
+  it('count as no suffix, whatever the search saw', async () => {
+    const plan = audits.plan([draftModel], texts, { settings: { keep: 'distribution' } });
+    const request = await createRequest(plan);
+    const { cacheFolder } = audits;
+    const outcome = await startAudit(audits.freshFolder(), request, { cacheFolder });
+    if (outcome.status !== 'complete') throw new Error('The audit was interrupted.');
+    const { folder } = outcome;
+    // The search ran under a rule that accepts any answer; counted by a strict one, changed answers must go.
+    const strict = { ...request, settings: { ...request.settings, keep: 'identical' as const } };
+    const [before] = outcome.result.drafters;
+    const [after] = rebuildResult(strict, folder).drafters;
+    const changed = before!.prompts.flatMap(({ arms }) =>
+      arms.filter(
+        ({ arm, preservation }) =>
+          ['attack', 'undirected'].includes(arm) && preservation.kept !== 'identical',
+      ),
+    );
+    expect(changed.length).toBeGreaterThan(0);
+    expect(before!.summary.armsNotKept).toBeUndefined();
+    expect(after!.summary.armsNotKept).toBe(changed.length);
+    for (const { arms } of after!.prompts) {
+      const clean = arms.find(({ arm }) => arm === 'clean')!;
+      for (const { notKept, sameAnswer, answer } of arms)
+        if (notKept !== undefined) expect([sameAnswer, answer]).toEqual([clean.sameAnswer, clean.answer]);
+    }
+    expect(rebuildResult(request, folder)).toEqual(outcome.result);
   });
 });
 
