@@ -60,6 +60,15 @@ describe('an audit in the terminal', () => {
     expect(empty).toContain('eagle3: 0 prompts audited, 9 skipped');
   });
 
+  it('opens with a warning where measuring twice gives two results', () => {
+    const noisy = formatSample({ noisy: true });
+    expect(noisy).toMatch(
+      /^Warning: Measuring the clean prompts twice did not give the same result .* --dtype float32\.\n\ndrafter +row/,
+    );
+    expect(noisy).toContain('1 searched suffix did not keep the answer when measured (counted as no suffix)');
+    expect(text).not.toContain('Warning');
+  });
+
   it('lets no name begin a line of its own', () => {
     const { result } = createSampleAudit();
     const [first] = result.drafters;

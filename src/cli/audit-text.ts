@@ -62,7 +62,15 @@ export function formatAudit(
     `Report: ${report}`,
   ];
   const [first = '', ...rows] = table;
-  const lines = [colors.dim(first), ...rows, ...legend.map((line) => colors.dim(line)), ...notes, ...closing];
+  const warnings = (verdict.warnings ?? []).flatMap((warning) => [colors.red(`Warning: ${warning}`), '']);
+  const lines = [
+    ...warnings,
+    colors.dim(first),
+    ...rows,
+    ...legend.map((line) => colors.dim(line)),
+    ...notes,
+    ...closing,
+  ];
   // An id or a folder's name with a line end in it must not begin a line of its own.
   return `${lines.map((line) => line.replace(/[\r\n]/g, ' ')).join('\n')}\n`;
 }

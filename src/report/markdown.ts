@@ -29,6 +29,7 @@ export function renderMarkdown(result: AuditResult, timings: AuditTimings, verdi
   const lines = [
     `## ${marks[verdict.level]} ${levelNames[verdict.level]} · Mistletoe audit`,
     '',
+    ...(verdict.warnings ?? []).flatMap((warning) => [`> **Warning.** ${escapeMarkdown(warning)}`, '']),
     escapeMarkdown(verdict.headline),
     '',
     ...describeFailures(verdict),

@@ -7,6 +7,8 @@ import { createRequest } from '../../src/audit/create-request.js';
 import type { AuditEvents } from '../../src/audit/audit-events.js';
 import type { AuditResult } from '../../src/audit/result.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
+import { rebuildResult } from '../../src/audit/rebuild-result.js';
+import { startAudit } from '../../src/audit/run-audit.js';
 import { judge } from '../../src/report/verdict.js';
 import { briefSettings, TinyAudits, tinySettings } from '../support/tiny-audit.js';
 import {
@@ -108,6 +110,36 @@ describe('an audit', () => {
     const suffixesOf = ({ drafters }: AuditResult): unknown =>
       drafters[0]!.prompts.flatMap(({ arms }) => arms.map(({ suffixIds }) => suffixIds));
     expect(suffixesOf(await audits.complete({ ...plan, seed: 5 }))).not.toEqual(suffixesOf(result));
+  });
+});
+
+describe('answers that are not kept when they are measured', () => {
+  it('count as no suffix, whatever the search saw', async () => {
+    const plan = audits.plan([draftModel], texts, { settings: { keep: 'distribution' } });
+    const request = await createRequest(plan);
+    const { cacheFolder } = audits;
+    const outcome = await startAudit(audits.freshFolder(), request, { cacheFolder });
+    if (outcome.status !== 'complete') throw new Error('The audit was interrupted.');
+    const { folder } = outcome;
+    // The search ran under a rule that accepts any answer; counted by a strict one, changed answers must go.
+    const strict = { ...request, settings: { ...request.settings, keep: 'identical' as const } };
+    const [before] = outcome.result.drafters;
+    const [after] = rebuildResult(strict, folder).drafters;
+    const changed = before!.prompts.flatMap(({ arms }) =>
+      arms.filter(
+        ({ arm, preservation }) =>
+          ['attack', 'undirected'].includes(arm) && preservation.kept !== 'identical',
+      ),
+    );
+    expect(changed.length).toBeGreaterThan(0);
+    expect(before!.summary.armsNotKept).toBeUndefined();
+    expect(after!.summary.armsNotKept).toBe(changed.length);
+    for (const { arms } of after!.prompts) {
+      const clean = arms.find(({ arm }) => arm === 'clean')!;
+      for (const { notKept, sameAnswer, answer } of arms)
+        if (notKept !== undefined) expect([sameAnswer, answer]).toEqual([clean.sameAnswer, clean.answer]);
+    }
+    expect(rebuildResult(request, folder)).toEqual(outcome.result);
   });
 });
 

@@ -43,7 +43,7 @@ ${fact('machine', `${timings.machine}; the audit took ${durationText(timings.tot
 ${drawLimits()}`;
 }
 
-/** The A/A row: greedy decoding is deterministic, so a difference in length would be a fault of ours. */
+/** The A/A row. In float32 greedy decoding repeats exactly; where it does not, the report opens with a warning (repeats.ts). */
 function describeRepeat({ drafter, summary }: DrafterResult, timings: AuditTimings): Content {
   const first = findArm(summary, 'clean');
   const again = findArm(summary, 'clean-again');
