@@ -139,6 +139,19 @@ it.each(publishedTargets)('fits $name, whatever its family', async ({ name, fold
   }
 });
 
+it.each(['eagle', 'eagle3'] as const)(
+  '%s has plain angles for a target with dynamic scaling',
+  async (system) => {
+    const { folder } = publishedTargets[0]!;
+    const config = { ...folder.config, rope_scaling: { type: 'dynamic', factor: 4 } };
+    const path = writePublished(freshFolder(), { ...folder, config });
+    const created = await create(path, { system });
+    expect((await openCheckpoint(created)).config).not.toHaveProperty('rope_scaling');
+    const target = await openModel(path);
+    await expect(loadDrafter(created, { target, cacheFolder })).resolves.toMatchObject({ system });
+  },
+);
+
 describe('what drafters begin with', () => {
   it('heads of Medusa propose what the target does, each of them', async () => {
     const target = await openModel(tinyTarget);
