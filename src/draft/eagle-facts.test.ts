@@ -42,11 +42,14 @@ async function inspect(
   }
 }
 
-const layer = { hidden_size: 8, intermediate_size: 12, num_attention_heads: 2, vocab_size: 10 };
+const layer = {
+  ...{ hidden_size: 8, intermediate_size: 12, num_attention_heads: 2, vocab_size: 10 },
+  rms_norm_eps: 1e-5,
+};
 
 describe('inspecting an EAGLE-3 head', () => {
   it('says where the rotary base comes from, and which layers are tapped', async () => {
-    const { drafter, problems } = await inspect({ ...layer, rms_norm_eps: 1e-5 });
+    const { drafter, problems } = await inspect(layer);
     expect(problems).toEqual([]);
     expect(drafter).toMatchObject({
       rotary: { base: 10_000, origin: 'default 10000' },
@@ -79,8 +82,26 @@ describe('inspecting an EAGLE-3 head', () => {
     ]);
   });
 
-  it('refuses a head that sees only the last positions', async () => {
-    const { problems } = await inspect({ ...layer, layer_types: ['sliding_attention'] });
-    expect(problems.map(({ problem }) => problem).join()).toContain('asks for sliding attention');
+  it.each([
+    [{ layer_types: ['sliding_attention'] }, 'asks for sliding attention in layer_types'],
+    [{ sliding_window: 512 }, 'asks for sliding attention by "sliding_window": 512'],
+    [{ sliding_window: 512, use_sliding_window: true }, 'asks for sliding attention by "sliding_window"'],
+    [{ rope_scaling: { type: 'dynamic', factor: 4 } }, 'asks for the rotary scaling "dynamic"'],
+    [
+      { rope_parameters: { rope_type: 'dynamic', rope_theta: 10_000, factor: 4 } },
+      'asks for the rotary scaling "dynamic"',
+    ],
+    [{ rms_norm_eps: null }, 'lacks "rms_norm_eps"'],
+  ])('refuses %j', async (settings, expected) => {
+    const { problems } = await inspect({ ...layer, ...settings });
+    expect(problems.map(({ problem }) => problem)).toEqual([expect.stringContaining(expected)]);
+  });
+
+  it.each([
+    { sliding_window: 512, use_sliding_window: false },
+    { sliding_window: null },
+    { sliding_window: 512, layer_types: ['full_attention'] },
+  ])('accepts %j, which asks for no window', async (settings) => {
+    expect((await inspect({ ...layer, ...settings })).problems).toEqual([]);
   });
 });

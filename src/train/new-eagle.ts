@@ -14,6 +14,13 @@ function layerOf({ configuration }: NewTarget): LayerSizes {
   return { ...configuration, ...plain };
 }
 
+/** Without dynamic scaling: inside the target's context its angles are the plain ones, and other engines would stretch. */
+function headConfig(target: NewTarget, sizes: LayerSizes): Record<string, unknown> {
+  const { rope_scaling: scaling, ...config } = llamaConfig(target, { ...sizes, layers: 1 });
+  const isKept = scaling !== undefined && target.configuration.rotaryScaling.kind !== 'dynamic';
+  return isKept ? { ...config, rope_scaling: scaling } : config;
+}
+
 const file = 'model.safetensors';
 
 export function createEagle(target: NewTarget, seed: number | string): NewCheckpoint {
@@ -25,7 +32,7 @@ export function createEagle(target: NewTarget, seed: number | string): NewCheckp
     ...layerRecipes('', 'layers.0', sizes, { inputNorm: false }),
   ];
   return {
-    config: { ...llamaConfig(target, { ...sizes, layers: 1 }), bias: true },
+    config: { ...headConfig(target, sizes), bias: true },
     file,
     tensors: makeFresh(freshOf(recipes), { seed, deviation: target.deviation }),
   };
@@ -43,7 +50,7 @@ export function createEagle3(
   const rows = draftTokens?.length === vocabularySize ? undefined : draftTokens;
   const draftSize = rows?.length ?? vocabularySize;
   const config = {
-    ...llamaConfig(target, { ...sizes, layers: 1 }),
+    ...headConfig(target, sizes),
     architectures: ['LlamaForCausalLMEagle3'],
     draft_vocab_size: draftSize,
     target_hidden_size: hiddenSize,
