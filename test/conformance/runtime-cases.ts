@@ -583,7 +583,7 @@ const reductionCases: readonly RuntimeCase[] = [
     },
   ),
   describeCase('rmsNorm', 'vector', reductions.rmsNorm(x(4), y(4), 1e-5)),
-  describeCase('rmsNorm', 'rows', reductions.rmsNorm(x(batch, position, 6), y(6), 1e-6)),
+  describeCase('rmsNorm', 'rows', reductions.rmsNorm(x(batch, position, 6), y(6), 0.1)),
   describeCase('rmsNorm', 'large epsilon', reductions.rmsNorm(x(3, 5), y(5), 0.5)),
   describeCase('rmsNorm', 'width 1', reductions.rmsNorm(x(batch, 1), y(1), 0.1)),
 ];

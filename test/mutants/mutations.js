@@ -72,6 +72,13 @@ export const mutations = [
     tests: ['src/runtime/cuda/kernel-store.test.ts'],
   },
   {
+    name: 'the norm of the CUDA kernels ignores its epsilon',
+    file: 'src/runtime/cuda/kernels.ts',
+    search: 'blockSum(squares) / width + ${Math.fround(epsilon)}f)',
+    replace: 'blockSum(squares) / width)',
+    tests: ['test/conformance/cuda-runtime.tiers.test.ts'],
+  },
+  {
     name: 'the interpreter reads the wrong key-value head',
     file: 'src/runtime/interpreter/attention-kernel.ts',
     search: 'Math.floor((head * keyValueHeads) / heads)',

@@ -135,6 +135,27 @@ describeEmulated('the emulated device', (bench) => {
       expect(() => bench.device.compile(source).kernel('other')).toThrow('which has: test');
     });
 
+    it('may be compiled together with others, and launched before all of them are', async () => {
+      const write = (value: number): string =>
+        `extern "C" __global__ void test(float* out) { out[threadIdx.x] = ${value}.0f; }`;
+      const out = bench.device.allocate(4);
+      const start = (kernel: Launch['kernel']): void => {
+        bench.device.launch({ kernel, grid: [1, 1, 1], block: 1, arguments: [out] });
+      };
+      const last = await bench.device.compileTogether(() => {
+        start(bench.device.compile(write(11)).kernel('test'));
+        return Promise.resolve(bench.device.compile(write(12)).kernel('test'));
+      });
+      expect(await bench.fetchFloats(out, 1)).toEqual([11]);
+      start(last);
+      expect(await bench.fetchFloats(out, 1)).toEqual([12]);
+      const broken = bench.device.compileTogether(() =>
+        Promise.resolve(bench.device.compile('extern "C" __global__ void test(int n) { n = absent; }')),
+      );
+      await expect(broken).rejects.toThrow('absent');
+      start(bench.device.compile(write(13)).kernel('test'));
+    });
+
     it.each<Partial<Launch>>([
       { block: 0 },
       { block: 1025 },

@@ -75,6 +75,8 @@ export function createEmulatedKernels(target: KernelTarget, memory: EmulatedMemo
       return result;
     },
     launch(launch) {
+      // Weights are converted by kernels while programs are compiled.
+      if (collected?.some(({ handle }) => handle === launch.kernel) === true) build(collected.splice(0));
       const kernel = known.get(launch.kernel);
       if (kernel === undefined)
         throw failure(`launch: the module of ${launch.kernel.name} is not loaded on this device`);

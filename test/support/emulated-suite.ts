@@ -1,11 +1,17 @@
 /** Suites on an emulated device, which say so and skip where there is no C++ compiler. */
 import { afterAll, beforeAll, describe } from 'vitest';
-import type { Address, Device, Launch } from '../../src/runtime/cuda/device.js';
+import type { CudaRuntimeOptions } from '../../src/runtime/cuda/cuda-runtime.js';
+import { createCudaRuntime } from '../../src/runtime/cuda/cuda-runtime.js';
+import type { Address, Launch } from '../../src/runtime/cuda/device.js';
+import type { Runtime } from '../../src/runtime/program.js';
+import type { LaunchCounts } from './counting-device.js';
+import { countLaunches } from './counting-device.js';
+import type { EmulatedDevice } from './emulated-device.js';
 import { createEmulatedDevice, findCompiler } from './emulated-device.js';
 
 export interface EmulatedBench {
   /** There is none before the suite's tests run. */
-  readonly device: Device;
+  readonly device: EmulatedDevice;
   place(values: ArrayBufferView): Address;
   fetchFloats(from: Address, count: number): Promise<number[]>;
   /** Launches the source's kernel `test`: one block of 64 threads, unless told otherwise. */
@@ -16,7 +22,7 @@ export function describeEmulated(title: string, suite: (bench: EmulatedBench) =>
   const compiler = findCompiler();
   if (compiler === undefined) console.log(`No C++ compiler on the PATH: skipping ${title}.`);
   describe.skipIf(compiler === undefined)(title, () => {
-    let device: Device | undefined;
+    let device: EmulatedDevice | undefined;
     beforeAll(() => {
       device = createEmulatedDevice();
     });
@@ -27,7 +33,7 @@ export function describeEmulated(title: string, suite: (bench: EmulatedBench) =>
   });
 }
 
-function createBench(current: () => Device): EmulatedBench {
+function createBench(current: () => EmulatedDevice): EmulatedBench {
   return {
     get device() {
       return current();
@@ -47,6 +53,43 @@ function createBench(current: () => Device): EmulatedBench {
       current().launch({ kernel, grid: [1, 1, 1], block: 64, ...options });
     },
   };
+}
+
+/** A CUDA runtime on an emulated device. There is none before the suite's tests run. */
+export interface CudaBench {
+  readonly runtime: Runtime;
+  /** Launches up to now. */
+  readonly counts: Readonly<LaunchCounts>;
+}
+
+/**
+ * @param prepare compiles programs before the first test; their kernels are compiled together, which is faster than in
+ * each test
+ */
+export function describeCuda(
+  title: string,
+  options: CudaRuntimeOptions,
+  suite: (bench: CudaBench) => void,
+  prepare?: (runtime: Runtime) => Promise<unknown>,
+): void {
+  describeEmulated(title, (bench) => {
+    let [runtime, counts]: [Runtime?, LaunchCounts?] = [];
+    beforeAll(async () => {
+      const counting = countLaunches(bench.device);
+      const created = createCudaRuntime(counting.device, options);
+      [runtime, counts] = [created, counting.counts];
+      if (prepare !== undefined) await bench.device.compileTogether(() => prepare(created));
+    });
+    afterAll(() => runtime?.dispose());
+    suite({
+      get runtime() {
+        return runtime!;
+      },
+      get counts() {
+        return counts!;
+      },
+    });
+  });
 }
 
 export const floats = (count: number, valueAt: (index: number) => number): Float32Array =>

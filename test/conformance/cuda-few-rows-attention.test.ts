@@ -1,0 +1,156 @@
+/** Attention of few rows against the interpreter, and what a decoder launches for few rows, on an emulated device. */
+import { expect, it } from 'vitest';
+import type { Dimension } from '../../src/graph/dimension.js';
+import { addDimensions, multiplyDimensions, symbol } from '../../src/graph/dimension.js';
+import { attention } from '../../src/graph/operations/attention.js';
+import { add } from '../../src/graph/operations/elementwise.js';
+import { input } from '../../src/graph/operations/leaves.js';
+import { rotate } from '../../src/graph/operations/rotation.js';
+import { reshape } from '../../src/graph/operations/shaping.js';
+import type { Tensor } from '../../src/graph/tensor.js';
+import { createCudaRuntime } from '../../src/runtime/cuda/cuda-runtime.js';
+import { createInterpreter } from '../../src/runtime/interpreter/interpreter.js';
+import type { LaunchCounts } from '../support/counting-device.js';
+import { countLaunches } from '../support/counting-device.js';
+import { createEmulatedDevice } from '../support/emulated-device.js';
+import { describeCuda, describeEmulated } from '../support/emulated-suite.js';
+import { tiny } from '../support/tiny-checkpoints.js';
+import { TinyModels } from '../support/tiny-pair.js';
+import { drawValues } from './runtime-cases.js';
+import { expectClose } from './runtime-comparison.js';
+
+const rows = symbol('row');
+
+describeCuda('attention of few rows', {}, (bench) => {
+  const [lanes, past] = [symbol('lanes'), symbol('past')];
+  const [heads, keyValueHeads, size] = [4, 2, 8];
+  const angles = (name: string): Tensor => input(name, [multiplyDimensions(rows, lanes), size / 2]);
+  const turned = (name: string, count: number): Tensor => {
+    const flat = input(name, [1, multiplyDimensions(rows, lanes), count, size]);
+    return rotate(flat, angles('cosine'), angles('sine'));
+  };
+  const arrange = (tensor: Tensor, count: number): Tensor =>
+    reshape(tensor, [1, rows, multiplyDimensions(lanes, count), size]);
+  const keys = turned('keys', keyValueHeads);
+  const shared = (name: string): Tensor =>
+    input(name, [past, multiplyDimensions(lanes, keyValueHeads), size]);
+  const own = arrange(
+    input('values', [1, multiplyDimensions(rows, lanes), keyValueHeads, size]),
+    keyValueHeads,
+  );
+  const mixed = attention(
+    arrange(turned('queries', heads), heads),
+    [
+      { kind: 'shared', keys: shared('pastKeys'), values: shared('pastValues') },
+      { kind: 'own', keys: arrange(keys, keyValueHeads), values: own },
+    ],
+    input('mask', [lanes, 1, rows, addDimensions(past, rows)]),
+    { heads, keyValueHeads, scale: 0.4 },
+  );
+  const outputs = { mixed, keys };
+
+  // One part, two of which the last has only new rows, parts of several chunks, and more rows than the kernel takes.
+  it('is the same in any number of parts, and makes keys on the way', async () => {
+    const expected = await createInterpreter().compile(outputs);
+    const program = await bench.runtime.compile(outputs, [], { packed: true });
+    for (const [row, lane, length, launches] of [
+      [1, 1, 3, 1],
+      [3, 2, 64, 1],
+      [1, 2, 300, 1],
+      [2, 1, 1100, 1],
+      [5, 1, 70, 2],
+      [11, 2, 300, 2],
+    ] as const) {
+      const draw = { row, lanes: lane, past: length };
+      const inputs = drawValues(outputs, draw, {}, `attention ${length}`);
+      const before = bench.counts.kernels;
+      const found = await program.run(inputs);
+      expect(bench.counts.kernels - before).toBe(launches);
+      expectClose(found, await expected.run(inputs), { relative: 1e-4, absolute: 1e-5 });
+    }
+  });
+});
+
+describeCuda('attention of few rows in every kind of segment', {}, (bench) => {
+  const [batch, stem, past] = [symbol('batch'), symbol('stem'), symbol('past')];
+  const size = 20; // five times four values: a single thread for a group
+  const both = (kind: 'common' | 'shared' | 'own', shape: readonly Dimension[]) => ({
+    kind,
+    keys: input(`${kind}Keys`, shape),
+    values: input(`${kind}Values`, shape),
+  });
+
+  it.each([
+    {
+      title: 'of a batch',
+      lanes: undefined,
+      segments: [both('shared', [past, 3, size]), both('own', [batch, rows, 3, size])],
+    },
+    {
+      title: 'of lanes with a common beginning',
+      lanes: symbol('lanes'),
+      segments: [
+        both('common', [stem, 3, size]),
+        both('shared', [past, multiplyDimensions(symbol('lanes'), 3), size]),
+        both('own', [batch, rows, multiplyDimensions(symbol('lanes'), 3), size]),
+      ],
+    },
+  ])('$title', async ({ lanes, segments }) => {
+    const seen = segments.map(({ keys }) => keys.shape.at(-3)!).reduce(addDimensions);
+    const mask = input('mask', lanes === undefined ? [rows, seen] : [lanes, 1, rows, seen]);
+    const queries = input('queries', [batch, rows, multiplyDimensions(lanes ?? 1, 6), size]);
+    // Lengths that stand in sums and products only would not be known.
+    const known = input('known', [rows, lanes ?? 1]);
+    const mixed = attention(queries, segments, mask, { heads: 6, keyValueHeads: 3, scale: 0.4 });
+    const outputs = { mixed, known: add(known, 1) };
+    const expected = await createInterpreter().compile(outputs);
+    const program = await bench.runtime.compile(outputs, [], { packed: true });
+    for (const sizes of [
+      { row: 1, lanes: 1, batch: 1, stem: 1, past: 2 },
+      { row: 3, lanes: 2, batch: 2, stem: 40, past: 90 },
+    ]) {
+      const inputs = drawValues(outputs, sizes, {}, 'segments');
+      expectClose(await program.run(inputs), await expected.run(inputs), { relative: 1e-4, absolute: 1e-5 });
+    }
+  });
+});
+
+describeEmulated('a decoder', () => {
+  /** Launches of a layer in a pass over each number of rows: what a third layer adds to two. */
+  async function countLayer(rowCounts: readonly number[]): Promise<LaunchCounts[]> {
+    const [two, three] = [await countPasses(2, rowCounts), await countPasses(3, rowCounts)];
+    return three.map(({ kernels, products }, index) => ({
+      ...{ kernels: kernels - two[index]!.kernels, products: products - two[index]!.products },
+    }));
+  }
+
+  async function countPasses(layerCount: number, rowCounts: readonly number[]): Promise<LaunchCounts[]> {
+    const { device, counts } = countLaunches(createEmulatedDevice());
+    const models = new TinyModels(
+      { ...tiny, layerCount },
+      createCudaRuntime(device, { productType: 'bfloat16' }),
+    );
+    const { target } = await models.loadTarget();
+    await target.prepare();
+    const passes: LaunchCounts[] = [];
+    for (const rowCount of rowCounts) {
+      const before = { ...counts };
+      const tokens = new Int32Array(rowCount).fill(7);
+      await target.forward({ tokens, cache: target.createCache(), want: ['argmax'] });
+      passes.push({ kernels: counts.kernels - before.kernels, products: counts.products - before.products });
+    }
+    await models.dispose();
+    return passes;
+  }
+
+  it('launches few kernels a layer for few rows, and products for more', async () => {
+    expect(await countLayer([1, 4, 5])).toEqual([
+      // Queries, keys and values; attention; its output; gate; down.
+      { kernels: 5, products: 0 },
+      // The two norms besides.
+      { kernels: 7, products: 0 },
+      // Two norms, rotated keys, attention, the gate; products add residuals themselves.
+      { kernels: 5, products: 7 },
+    ]);
+  });
+});
