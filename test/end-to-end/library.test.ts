@@ -1,75 +1,16 @@
-/** The examples of docs/library.md, one program in the order in which they stand, run against the transpiled package. */
-import { spawnSync } from 'node:child_process';
-import { readFileSync, writeFileSync } from 'node:fs';
-import { join, resolve } from 'node:path';
-import ts from 'typescript';
-import { beforeAll, describe, expect, it } from 'vitest';
+/** The names in docs/library.md are exported. library.full.test.ts runs its examples. */
+import { describe, expect, it } from 'vitest';
 import * as library from '../../src/index.js';
-import { transpileForTests } from '../support/transpiled-sources.js';
-
-const root = resolve(import.meta.dirname, '../..');
-const { folder: build } = transpileForTests('library');
-
-const page = readFileSync(join(root, 'docs/library.md'), 'utf8');
-const examples = [...page.matchAll(/^```ts\n([^]*?)^```$/gm)].map(([, code]) => code!);
-
-/** Printed at the end, as one line of JSON. */
-const reported = `
-console.log('\\n' + JSON.stringify({
-  plain: plain.text, reason: plain.finishReason,
-  speculative: speculative.text, length: speculative.acceptance.meanAcceptedLength,
-  kind: inspection.kind, problems: inspection.problems,
-  answers: answers.map(({ text }) => text),
-  first: first.text, second: second.text,
-  summaries: benchmark.summaries.map(({ system, policy, requests }) => ({ system, policy, requests })),
-  status: outcome.status, verified: verified.result,
-  differences: comparison.differences, compared: comparison.drafters.length,
-  cached: contents.totalBytes, compiled, guarded: guarded.status, replayed: replay.requests,
-  trained: trained.status, updates: trained.result.updates, made: medusa.system,
-  hardened: hardened.status, roles: hardened.result.audits[0].rows.map(({ role }) => role),
-}));`;
-
-interface Report {
-  readonly plain: string;
-  readonly answers: readonly string[];
-  readonly compiled: number;
-  readonly cached: number;
-  readonly length: number;
-}
+import { examples, page } from './library-page.js';
 
 describe('docs/library.md', () => {
-  let report: Report;
-  beforeAll(() => {
-    const code = [...examples, reported].join('\n');
-    const { outputText } = ts.transpileModule(code, {
-      compilerOptions: { target: ts.ScriptTarget.ES2022, module: ts.ModuleKind.ESNext },
-    });
-    const script = join(build, 'examples.mjs');
-    writeFileSync(script, outputText.replaceAll("'@mistletoe-ai/mistletoe'", "'./src/index.js'"));
-    const { status, stdout, stderr } = spawnSync(process.execPath, [script], {
-      ...{ cwd: build, encoding: 'utf8', maxBuffer: 1e8 },
-      env: { ...process.env, MISTLETOE_CACHE: join(build, 'cache') },
-    });
-    expect(status, stderr).toBe(0);
-    report = JSON.parse(stdout.trimEnd().split('\n').at(-1)!) as Report;
-  }, 600_000);
-
-  it('has examples that run and say what the page says', () => {
-    expect(examples.length).toBeGreaterThan(9);
-    expect(report).toMatchObject({
-      ...{ reason: 'length', speculative: report.plain, first: report.plain },
-      ...{ kind: 'eagle3', problems: [], second: report.answers[2] },
-      summaries: [
-        { system: 'plain', policy: 'none', requests: 2 },
-        { system: 'eagle3', policy: 'chain:4', requests: 2 },
-      ],
-      ...{ status: 'complete', verified: 'follows', differences: [], compared: 1, compiled: 1 },
-      ...{ guarded: 200, replayed: 1, trained: 'complete', updates: 3, made: 'medusa' },
-      ...{ hardened: 'complete', roles: ['before', 'hardened', 'paraphrase'] },
-    });
-    expect(report.plain.startsWith(report.answers[0]!)).toBe(true);
-    expect(report.length).toBeGreaterThan(1);
-    expect(report.cached).toBeGreaterThan(0);
+  it('imports what the package exports in its examples', () => {
+    const imports = examples.flatMap((code) => [
+      ...code.matchAll(/^import \{([^}]*)\} from '@mistletoe-ai\/mistletoe';$/gm),
+    ]);
+    const named = imports.flatMap(([, list]) => list!.split(',').map((name) => name.trim())).filter(Boolean);
+    expect(named.length).toBeGreaterThan(25);
+    expect(named.filter((name) => !(name in library))).toEqual([]);
   });
 
   it('names functions that are there', () => {

@@ -8,9 +8,11 @@ import { bundledTarget } from '../../src/decode/bundled-models.js';
 import { parsePrometheusText } from '../../src/guard/prometheus-text.js';
 import { findSpeculation } from '../../src/guard/speculation/find-speculation.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
+import { bundledCache } from '../support/model-folders.js';
 import type { StartedServer } from '../support/openai-server.js';
 import { startTestServer } from '../support/openai-server.js';
 import { transpileForTests } from '../support/transpiled-sources.js';
+import { ask, expectGuardedAnswers, expectSameStreams, greedy, long, model, sky } from './served-answers.js';
 
 const { folder: build } = transpileForTests('serve');
 const runtime = createOnnxRuntime({ threads: 1 });
@@ -22,19 +24,12 @@ beforeAll(async () => {
     ...{ drafters: { eagle3: 'eagle3', sps: 'sps', ngram: 'ngram' }, draft: 'chain:4', concurrency: 16 },
     metricsLevel: 'summary',
   });
-  target = await openTarget(bundledTarget, { runtime });
+  target = await openTarget(bundledTarget, { runtime, cacheFolder: bundledCache });
 });
 afterAll(async () => {
   await started.server.close();
   await runtime.dispose();
 });
-
-const model = 'mistletoe-reference';
-const greedy = { model, temperature: 0, max_completion_tokens: 24 };
-const ask = (content: string) => [{ role: 'user' as const, content }];
-const sky = 'Why is the sky blue?';
-/** Long enough that several answers to it share its reading. */
-const long = `Read this list of animals and name the largest of them: ${'cat, dog, elephant, mouse, '.repeat(6)}`;
 
 describe('the official client', () => {
   it('lists the model', async () => {
@@ -122,20 +117,12 @@ describe('the official client', () => {
     expect(undrafted).toMatchObject({ metrics: { speculative_decoding: null } });
   });
 
-  it('gets the answers of plain decoding from guarded requests, several at once and several to one prompt', async () => {
-    const create = (content: string, mistletoe: object, n = 1) =>
-      started.client.chat.completions.create({
-        ...{ ...greedy, max_completion_tokens: 40, messages: ask(content), n, mistletoe },
-      });
-    const contents = [sky, long, 'Count: one two one two one two'];
-    const guarded = contents.flatMap((content) =>
-      ['eagle3', 'sps', 'ngram'].map((drafter) => create(content, { drafter, guarded: true }, 2)),
-    );
-    const plain = await Promise.all(contents.map((content) => create(content, { drafter: 'none' })));
-    for (const [index, { choices }] of (await Promise.all(guarded)).entries()) {
-      const expected = plain[Math.floor(index / 3)]!.choices[0]!.message.content;
-      expect(choices.map(({ message }) => message.content)).toEqual([expected, expected]);
-    }
+  it('gets the answers of plain decoding from guarded requests, two to one prompt', async () => {
+    await expectGuardedAnswers(started, [sky], ['eagle3', 'ngram']);
+  });
+
+  it('gets streams that are token for token what each is alone, eight at once', async () => {
+    await expectSameStreams(started, 8);
   });
 
   it('continues texts and token ids', async () => {
@@ -211,46 +198,6 @@ async function waitFor(isThere: () => Promise<boolean>): Promise<void> {
   while (!(await isThere()));
 }
 
-describe('many at once', () => {
-  it('64 streams are token for token what each is alone', async () => {
-    const prompts = Array.from(
-      { length: 64 },
-      (_, index) => `Question ${index}: what is ${index} + ${index % 7}?`,
-    );
-    const fieldsOf = (index: number) => ({
-      model,
-      messages: ask(prompts[index]!),
-      max_completion_tokens: 6 + (index % 5),
-      logprobs: true,
-      temperature: index % 3 === 0 ? 0.9 : 0,
-      seed: index,
-      mistletoe: { drafter: ['eagle3', 'sps', 'ngram', 'none'][index % 4] },
-    });
-    const streamed = await Promise.all(
-      prompts.map(async (_, index) => {
-        const stream = await started.client.chat.completions.create({
-          ...fieldsOf(index),
-          stream: true as const,
-        });
-        const tokens: string[] = [];
-        let text = '';
-        for await (const { choices } of stream) {
-          text += choices[0]?.delta.content ?? '';
-          tokens.push(...(choices[0]?.logprobs?.content ?? []).map(({ token }) => token));
-        }
-        return { text, tokens };
-      }),
-    );
-    for (const [index, { text, tokens }] of streamed.entries()) {
-      const alone = await started.client.chat.completions.create(fieldsOf(index));
-      const [choice] = alone.choices;
-      expect(tokens).toEqual(choice!.logprobs!.content!.map(({ token }) => token));
-      expect(text).toBe(choice!.message.content);
-    }
-    expect(await started.server.load()).toMatchObject({ running: 0, waiting: 0 });
-  });
-});
-
 describe('the server', () => {
   it('has metrics that are read', async () => {
     await started.client.chat.completions.create({ ...greedy, messages: ask(sky) });
@@ -279,11 +226,11 @@ describe('the server', () => {
 
   it('ends gracefully: who runs is answered, who comes is refused, the thread is gone', async () => {
     const own = await startTestServer(build, { concurrency: 2 });
-    const asked = { ...greedy, max_completion_tokens: 100, messages: ask(sky) };
+    const asked = { ...greedy, max_completion_tokens: 40, messages: ask(sky) };
     const running = own.client.chat.completions.create(asked);
     await waitFor(async () => (await own.server.load()).running === 1);
     const closing = own.server.close({ graceMs: 3_600_000 });
-    const alone = await generateText(target, sky, { maxNewTokens: 100 });
+    const alone = await generateText(target, sky, { maxNewTokens: 40 });
     expect((await running).choices[0]!.message.content).toBe(alone.text);
     await closing;
     expect(await own.server.ended).toBeUndefined();
