@@ -19,7 +19,7 @@ const doubling =
   '{% set n = namespace(l=[1]) %}{% for i in range(60) %}{% set n.l = [n.l, n.l] %}{% endfor %}';
 
 describe('a template of a stranger', () => {
-  it.each([
+  it.each<readonly [string, string, RegExp]>([
     [
       'a range that fills the memory',
       '{% for i in range(1000000000000) %}{% endfor %}',
