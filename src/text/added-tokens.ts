@@ -3,6 +3,7 @@
  * one that is matched whole, a new one takes the next free id. The id that the folder says must be the id that it gets.
  */
 import { MistletoeError } from '../core/errors.js';
+import { largest } from '../core/long-lists.js';
 import type { ListedToken, TokenizerConfig } from './tokenizer-config.js';
 import { specialTokenNames } from './tokenizer-config.js';
 
@@ -23,7 +24,7 @@ export function listMissingTokens(known: KnownTokens, config: TokenizerConfig, f
   const { vocabulary, added } = known;
   const pieces = new Map([...vocabulary, ...added].map(([content, id]) => [id, content]));
   const missing: AddedToken[] = [];
-  let next = Math.max(vocabulary.size, ...[...added.values()].map((id) => id + 1));
+  let next = Math.max(vocabulary.size, 1 + largest(added.values()));
   for (const [id, { file, ...token }] of [...config.addedTokens].sort(([left], [right]) => left - right)) {
     const found = added.get(token.content) ?? vocabulary.get(token.content);
     if (found !== undefined && found !== id) throw disagreement(folder, file, token, id, `gives it ${found}`);
