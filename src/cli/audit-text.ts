@@ -1,4 +1,5 @@
 /** The audit in a terminal: one table that explains its columns, the tests, the verdict, and where the report is. */
+import { largest } from '../core/long-lists.js';
 import type { AuditResult, DrafterResult, TransferMatrix, UniversalResult } from '../audit/result.js';
 import { armLabels, findArm } from '../report/arm-names.js';
 import { keptDigits, keptText } from '../report/kept-text.js';
@@ -106,7 +107,7 @@ function drawRows(result: DrafterResult): Row[] {
 
 /** The first two columns to the left, numbers to the right. */
 function alignColumns(rows: readonly Row[]): string[] {
-  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]!.length)));
+  const widths = (rows[0] ?? []).map((_, column) => largest(rows.map((row) => row[column]!.length)));
   return rows.map((row) =>
     row
       .map((cell, column) => (column < 2 ? cell.padEnd(widths[column]!) : cell.padStart(widths[column]!)))

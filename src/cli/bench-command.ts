@@ -6,6 +6,7 @@ import {
   addMachine,
   addProgress,
   addSampling,
+  addTaps,
   addTemplate,
   createTargetOption,
 } from './common-options.js';
@@ -38,7 +39,8 @@ export function addBenchCommand(program: Command, context: CommandContext): void
       )
         .argParser(collect)
         .default([], 'auto; with a temperature chain:4'),
-    )
+    );
+  addTaps(command)
     .addOption(
       new Option(
         '-p, --prompts <set>',

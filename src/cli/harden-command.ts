@@ -1,6 +1,13 @@
 import type { Command } from 'commander';
 import type { CommandContext } from './command-context.js';
-import { addDownload, addMachine, addProgress, addTemplate, createTargetOption } from './common-options.js';
+import {
+  addDownload,
+  addMachine,
+  addProgress,
+  addTaps,
+  addTemplate,
+  createTargetOption,
+} from './common-options.js';
 import { createFormatOption, findStray } from './long-runs.js';
 import type { HardenFlags } from './harden-flags.js';
 import { addAudits, addHardening, readAuditSettings, readHardening } from './harden-flags.js';
@@ -31,7 +38,7 @@ export function addHardenCommand(program: Command, context: CommandContext): voi
     )
     .option('--prompts-dir <dir>', 'folder with mt_bench.jsonl, humaneval.jsonl, gsm8k.jsonl')
     .option('--limit <count>', 'only the first prompts of each set (default: all)', wholeNumber(1));
-  addTemplate(command);
+  addTemplate(addTaps(command));
   addHardening(command);
   addAudits(command);
   command

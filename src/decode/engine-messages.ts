@@ -7,6 +7,7 @@ import { z } from 'zod';
 import type { ErrorCode } from '../core/errors.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { mostNewTokens } from '../core/limits.js';
+import { tapConventions } from '../draft/tap-convention.js';
 import { computeTypes, deviceForm, deviceForms } from '../runtime/device-choice.js';
 import type { Generation } from './plain.js';
 import type { SpeculativeGeneration } from './speculative.js';
@@ -24,6 +25,8 @@ export const settingsSchema = z.strictObject({
   target: z.string(),
   /** Name that requests use -> folder, bundled name, or a system without weights such as `ngram`. */
   drafters: z.record(z.string(), z.string()),
+  /** What the layer ids of EAGLE-3 heads mean. */
+  taps: z.enum(tapConventions).exactOptional(),
   device: z.string().regex(deviceForm, `expected ${deviceForms}`).exactOptional(),
   /** In which products are computed on a GPU. */
   dtype: z.enum(computeTypes).exactOptional(),

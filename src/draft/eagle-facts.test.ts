@@ -3,6 +3,7 @@ import { makeTemporaryFolder } from '../checkpoint/testing/temporary-folder.js';
 import { writeSafetensors } from '../checkpoint/testing/write-safetensors.js';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import type { ReadingOptions } from './draft-system.js';
 import { inspectCheckpoint } from './inspection.js';
 
 /** Widths of a head for a target of width 8: two heads of four. */
@@ -25,6 +26,7 @@ const shapes: Readonly<Record<string, readonly number[]>> = {
 async function inspect(
   config: Record<string, unknown>,
   extra: Readonly<Record<string, readonly number[]>> = {},
+  options: ReadingOptions = {},
 ) {
   const folder = makeTemporaryFolder();
   try {
@@ -36,7 +38,7 @@ async function inspect(
       return [name, { dtype: 'F32', shape, values: new Float32Array(length) }] as const;
     });
     writeSafetensors(join(path, 'model.safetensors'), Object.fromEntries(entries));
-    return await inspectCheckpoint(path);
+    return await inspectCheckpoint(path, options);
   } finally {
     folder.remove();
   }
@@ -71,8 +73,27 @@ describe('inspecting an EAGLE-3 head', () => {
     expect(drafter).toMatchObject({
       rotary: { base: 500_000, origin: 'rope_theta of config.json' },
       traits: ['embeddings of its own', 'norm_before_fc', 'norm_before_residual'],
-      expects: { tapRule: expect.stringMatching(/^2, 16, 29 \(.*speculators format/) as string },
+      expects: {
+        tapRule: '2, 16, 29: inputs of these layers, because the file is in the speculators format',
+      },
     });
+  });
+
+  it('explains what listed layers are, and asks where that is not known', async () => {
+    const list = { eagle_aux_hidden_state_layer_ids: [2, 4, 6] };
+    const known = await inspect({ ...layer, architectures: ['LlamaForCausalLMEagle3'], eagle_config: list });
+    expect(known.problems).toEqual([]);
+    expect(known.drafter?.expects.tapRule).toMatch(/^2, 4, 6: outputs of these layers, because SpecForge/);
+    const unknown = await inspect({ ...layer, eagle_config: list });
+    expect(unknown.problems).toEqual([
+      {
+        problem: expect.stringContaining('inputs or outputs of layers is not known') as string,
+        remedy: expect.stringContaining('--taps outputs') as string,
+      },
+    ]);
+    const told = await inspect({ ...layer, eagle_config: list }, {}, { taps: 'inputs' });
+    expect(told.problems).toEqual([]);
+    expect(told.drafter?.expects.tapRule).toBe('2, 4, 6: inputs of these layers, because --taps says so');
   });
 
   it('names the tensors that nothing reads', async () => {

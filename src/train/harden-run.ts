@@ -19,6 +19,7 @@ import { MistletoeError } from '../core/errors.js';
 import { quoteWord } from '../core/shown-words.js';
 import type { Target } from '../decode/target.js';
 import { openTarget } from '../decode/target.js';
+import type { ReadingOptions } from '../draft/draft-system.js';
 import { loadDrafter } from '../draft/load-drafter.js';
 import { describeMachine } from '../measure/machine.js';
 import { openRuntime } from '../runtime/create-runtime.js';
@@ -131,7 +132,7 @@ interface ReadyRun {
   readonly request: HardenRequest;
   readonly target: Target;
   readonly conversations: readonly Conversation[];
-  readonly cache: CacheOptions;
+  readonly cache: CacheOptions & ReadingOptions;
 }
 
 /** Loads and checks what the run needs: faults show before the target has written for hours. */
@@ -141,10 +142,11 @@ async function prepare(
   { events, cacheFolder, verifyCache }: HardenOptions,
 ): Promise<ReadyRun> {
   const { targetFolder, from, data, chatTemplate, date, training } = request;
-  const cache: CacheOptions = {
+  const cache: CacheOptions & ReadingOptions = {
     onNotice: (text) => events?.onNotice?.(text),
     ...(cacheFolder === undefined ? {} : { cacheFolder }),
     ...(verifyCache === undefined ? {} : { verifyCache }),
+    ...(from.taps === undefined ? {} : { taps: from.taps }),
   };
   const conversations = await readConversations(data.file);
   if (!training.generate) refuseUnanswered(conversations);

@@ -10,6 +10,7 @@ import { explainFailure, readIfThere, writeAtomically } from '../audit/run-write
 import type { CacheOptions } from '../checkpoint/weight-cache.js';
 import { MistletoeError } from '../core/errors.js';
 import type { Target } from '../decode/target.js';
+import type { ReadingOptions } from '../draft/draft-system.js';
 import { loadDrafter } from '../draft/load-drafter.js';
 import type { Prompt } from '../text/prompt-set.js';
 import { takeRound } from './attacked-prompts.js';
@@ -54,7 +55,7 @@ export interface RoundsWork {
   readonly texts: TrainingTexts;
   /** To attack; rounds take them from the front. */
   readonly prompts: readonly Prompt[];
-  readonly cache: CacheOptions;
+  readonly cache: CacheOptions & ReadingOptions;
   readonly events: RoundEvents;
   readonly signal?: AbortSignal | undefined;
 }

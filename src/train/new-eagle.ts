@@ -55,7 +55,7 @@ export function createEagle3(
     draft_vocab_size: draftSize,
     target_hidden_size: hiddenSize,
   };
-  const taps = readTaps({ config, folder: target.folder }, layerCount);
+  const { taps } = readTaps({ config, folder: target.folder }, layerCount);
   const recipes = [
     projectionRecipe('', 'fc.weight', taps.length * hiddenSize, hiddenSize),
     vectorRecipe('', 'midlayer.hidden_norm.weight', hiddenSize),

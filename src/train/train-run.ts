@@ -17,6 +17,7 @@ import type { CacheOptions } from '../checkpoint/weight-cache.js';
 import type { Target } from '../decode/target.js';
 import { openTarget } from '../decode/target.js';
 import { MistletoeError } from '../core/errors.js';
+import type { ReadingOptions } from '../draft/draft-system.js';
 import { loadDrafter } from '../draft/load-drafter.js';
 import { describeMachine } from '../measure/machine.js';
 import { openRuntime } from '../runtime/create-runtime.js';
@@ -119,17 +120,18 @@ interface ReadyRun {
   readonly request: TrainRequest;
   readonly target: Target;
   readonly conversations: readonly Conversation[];
-  readonly cache: CacheOptions;
+  readonly cache: CacheOptions & ReadingOptions;
 }
 
 /** Loads and checks what the run needs: faults show before the target has written for hours. */
 async function prepare(runtime: Runtime, request: TrainRequest, options: TrainOptions): Promise<ReadyRun> {
   const { targetFolder, from, data, settings, shape, chatTemplate, date } = request;
   const { cacheFolder, verifyCache, events } = options;
-  const cache: CacheOptions = {
+  const cache: CacheOptions & ReadingOptions = {
     onNotice: (text) => events?.onNotice?.(text),
     ...(cacheFolder === undefined ? {} : { cacheFolder }),
     ...(verifyCache === undefined ? {} : { verifyCache }),
+    ...(from?.taps === undefined ? {} : { taps: from.taps }),
   };
   const conversations = await readConversations(data.file);
   if (!settings.generate) refuseUnanswered(conversations);

@@ -157,6 +157,7 @@ describe('a drafter', () => {
       { tensors: { 'fc.weight': noise(createRandom(5), [32, 160], 1), ...one('hidden_norm.weight') } },
       /fc\.weight with 160 columns/,
     ],
+    ['Medusa with scaled logits', medusa, { config: { logit_scale: 0.5 } }, /scales its logits by 0\.5/],
     ['Medusa over some tokens', medusa, { tensors: one('token_map') }, /token_map/],
   ];
   it.each(cases)('is refused: %s', async (_, row, changes, message) => {
