@@ -2,7 +2,6 @@ import { describe, expect, it } from 'vitest';
 import { MistletoeError } from '../core/errors.js';
 import { createAccess } from './access.js';
 import { createScriptedApp } from './testing/scripted-app.js';
-import { untilAborted } from './testing/scripted-worker.js';
 
 interface ErrorBody {
   readonly error: {
