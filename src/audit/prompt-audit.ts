@@ -11,6 +11,7 @@ import { suffixText } from './audit-prompt.js';
 import { drawRandomSuffix, fluentSuffix } from './controls.js';
 import type { ArmKey, ArmMeasure, ArmSetup } from './measure-arm.js';
 import { compareLengths, decodeFreely, decodeHeld, measureArm } from './measure-arm.js';
+import { timeScorer } from './phase-clock.js';
 import { judgeAnswer } from './preservation.js';
 import { formatProjection, parseProjection } from './projection.js';
 import type { SlowOther } from './result.js';
@@ -84,7 +85,7 @@ async function searchArm(
   audit: PromptAudit,
   key: ArmKey & { readonly arm: SearchedArm },
 ): Promise<ArmOutcome> {
-  const { settings, seed, unit, allowed, scorer } = audit;
+  const { settings, seed, unit, allowed, scorer, clock } = audit;
   const drive = key.arm === 'attack' ? driveOf(settings) : drives[key.arm];
   const projection =
     key.arm === 'unprojected'
@@ -98,7 +99,7 @@ async function searchArm(
   while (starts.length < settings.starts) starts.push(await drawRandom(audit, starting));
   const outcome = await searchSuffix(
     {
-      scorer,
+      scorer: timeScorer(scorer, clock),
       allowed,
       starts,
       random: createRandom(seed, 'search', unit, key.arm, String(key.repeat)),

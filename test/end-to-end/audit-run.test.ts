@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { AuditPlan } from '../../src/audit/create-request.js';
 import { createRequest } from '../../src/audit/create-request.js';
+import type { PhaseTimes } from '../../src/audit/phase-clock.js';
 import type { AuditEvents } from '../../src/audit/audit-events.js';
 import type { AuditOutcome } from '../../src/audit/run-audit.js';
 import { resumeAudit, startAudit } from '../../src/audit/run-audit.js';
@@ -79,6 +80,25 @@ describe('an audit', () => {
     expect(transfer!.prompts).toEqual(['p1', 'p2']);
     expect(universal.map(({ trained }) => trained.n)).toEqual([2, 2]);
     expect(await complete(plan)).toEqual(result);
+  });
+
+  it('records where the time of each row went, and none of it in the result', async () => {
+    const folder = audits.freshFolder();
+    const outcome = await start(audits.plan([draftModel], texts.slice(0, 1)), folder);
+    if (outcome.status !== 'complete') throw new Error('The audit was interrupted.');
+    const { timings, result } = outcome;
+    const phasesOf = (name: string): PhaseTimes => timings.arms.find(({ arm }) => arm === name)!.phases!;
+    const attack = phasesOf('attack');
+    for (const time of Object.values(attack)) expect(time).toBeGreaterThan(0);
+    const { gradientMs, scoringMs, exactLengthsMs, decodingMs, totalMs } = attack;
+    expect(gradientMs + scoringMs + exactLengthsMs + decodingMs).toBeLessThanOrEqual(totalMs + 0.05);
+    expect(phasesOf('undirected').gradientMs).toBe(0);
+    expect(phasesOf('random')).toMatchObject({ gradientMs: 0, scoringMs: 0 });
+    expect(readFileSync(join(folder, 'timings.jsonl'), 'utf8')).toContain('"phases":{"gradientMs":');
+    expect(JSON.stringify(result)).not.toContain('Ms"');
+    // A resumed run reads them back.
+    const again = await resumeAudit(folder, { cacheFolder: audits.cacheFolder });
+    expect(again.status === 'complete' && again.timings.arms).toEqual(timings.arms);
   });
 
   it('names every suffix as text that gives the audited ids again, and another seed finds others', async () => {
