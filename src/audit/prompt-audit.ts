@@ -12,6 +12,7 @@ import { suffixText } from './audit-prompt.js';
 import { drawRandomSuffix, fluentSuffix } from './controls.js';
 import type { ArmKey, ArmMeasure, ArmSetup } from './measure-arm.js';
 import { compareLengths, decodeFreely, decodeHeld, measureArm } from './measure-arm.js';
+import { timeScorer } from './phase-clock.js';
 import { judgeAnswer } from './preservation.js';
 import { formatProjection, parseProjection } from './projection.js';
 import type { OtherAnswer } from './result.js';
@@ -81,7 +82,7 @@ async function searchArm(
   audit: PromptAudit,
   key: ArmKey & { readonly arm: SearchedArm },
 ): Promise<ArmOutcome> {
-  const { settings, seed, unit, allowed, scorer } = audit;
+  const { settings, seed, unit, allowed, scorer, clock } = audit;
   const drive = key.arm === 'attack' ? driveOf(settings) : drives[key.arm];
   const projection =
     key.arm === 'unprojected'
@@ -95,7 +96,7 @@ async function searchArm(
   while (starts.length < settings.starts) starts.push(await drawRandom(audit, starting));
   const outcome = await searchSuffix(
     {
-      scorer,
+      scorer: timeScorer(scorer, clock),
       allowed,
       starts,
       random: createRandom(seed, 'search', unit, key.arm, String(key.repeat)),

@@ -215,7 +215,7 @@ async function finish(outcome: AuditOutcome, flags: AuditFlags, terminal: Termin
   switch (flags.format) {
     case 'text': {
       const report = relative('.', reports.html);
-      stdout.write(formatAudit(result, verdict, { report, colors: colorsFor(stdout, terminal) }));
+      stdout.write(formatAudit(result, verdict, { report, timings, colors: colorsFor(stdout, terminal) }));
       break;
     }
     case 'json':

@@ -1,6 +1,7 @@
 /** The audit in a terminal: one table that explains its columns, the tests, the verdict, and where the report is. */
 import { largest } from '../core/long-lists.js';
 import type { AuditResult, DrafterResult, TransferMatrix, UniversalResult } from '../audit/result.js';
+import type { AuditTimings } from '../audit/audit-timings.js';
 import { armLabels, findArm } from '../report/arm-names.js';
 import { keptDigits, keptText } from '../report/kept-text.js';
 import {
@@ -11,6 +12,7 @@ import {
   passesText,
   pValueText,
 } from '../report/number-text.js';
+import { listPhases, phaseCells, phaseColumns } from '../report/phase-table.js';
 import { rowContext, sameAnswerColumn } from '../report/row-columns.js';
 import { describeCounts, describeDrop, describeTests } from '../report/test-text.js';
 import type { DrafterVerdict, Verdict } from '../report/verdict.js';
@@ -19,6 +21,7 @@ import type { Colors } from './colors.js';
 export interface AuditTextOptions {
   readonly report: string;
   readonly colors: Colors;
+  readonly timings: AuditTimings;
 }
 
 type Row = readonly string[];
@@ -45,7 +48,7 @@ const legend = [
 export function formatAudit(
   result: AuditResult,
   verdict: Verdict,
-  { report, colors }: AuditTextOptions,
+  { report, colors, timings }: AuditTextOptions,
 ): string {
   const table = alignColumns([heading, ...result.drafters.flatMap(drawRows)]);
   const notes = [
@@ -55,6 +58,7 @@ export function formatAudit(
     ...result.drafters.flatMap(describeSkipped),
     ...describeTransfer(result.transfer),
     ...result.universal.flatMap(describeUniversal),
+    ...drawPhases(timings),
   ];
   const closing = [
     `${colors.bold(verdict.level)}: ${verdict.headline}`,
@@ -147,6 +151,13 @@ function describeTransfer(transfer: TransferMatrix | null): string[] {
     ...alignColumns([['', '', ...drafters], ['no suffix', '', ...clean.map(acceptedLengthText)], ...rows]),
     '',
   ];
+}
+
+function drawPhases(timings: AuditTimings): string[] {
+  const rows = listPhases(timings);
+  if (rows.length === 0) return [];
+  const cells = rows.map((row) => ['', row.name, ...phaseCells(row, timings)]);
+  return [...alignColumns([['time', '', ...phaseColumns], ...cells]), ''];
 }
 
 function describeUniversal({ drafter, suffix, trained, heldOut }: UniversalResult): string[] {

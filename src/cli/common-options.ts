@@ -97,6 +97,15 @@ export function templateOf({ chatTemplate, date }: TemplateFlags): TemplateOptio
   };
 }
 
+/** Of every prompt set, or of the conversations to train on. */
+export function addLimit(command: Command): Command {
+  return command.option(
+    '--limit <count>',
+    'only the first prompts of each set (default: all)',
+    wholeNumber(1),
+  );
+}
+
 export function addSampling(command: Command): Command {
   return command
     .optionsGroup('How to choose tokens:')

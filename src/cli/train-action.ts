@@ -64,7 +64,7 @@ async function prepare(
     ...{ target: await findModel(flags.target), system: flags.system, shape: shapeOf(flags), data, settings },
     from: flags.from === undefined ? undefined : await findModel(findDrafter(flags.from)),
     taps: flags.taps,
-    ...{ answers: flags.answers, chatTemplate: flags.chatTemplate, date: flags.date },
+    ...{ limit: flags.limit, answers: flags.answers, chatTemplate: flags.chatTemplate, date: flags.date },
     ...{ device: flags.device, dtype: flags.dtype, threads: flags.threads },
     ...{ cacheFolder: flags.cacheDir, onNotice },
   });

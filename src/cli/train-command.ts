@@ -3,6 +3,7 @@ import { trainableSystems } from '../train/new-drafter.js';
 import type { CommandContext } from './command-context.js';
 import {
   addDownload,
+  addLimit,
   addMachine,
   addProgress,
   addTaps,
@@ -32,7 +33,7 @@ export function addTrainCommand(program: Command, context: CommandContext): void
       '--data <file>',
       'one conversation a line: {"prompt": …}, {"messages": …}, {"turns": …} or {"conversations": …}',
     );
-  addShape(addTemplate(addTaps(command)));
+  addShape(addTemplate(addTaps(addLimit(command))));
   addTrainSettings(command);
   command
     .optionsGroup('The run:')

@@ -17,6 +17,7 @@ export interface TrainFlags extends DrafterShape, MachineFlags, TemplateFlags, D
   readonly system?: string;
   readonly from?: string;
   readonly data?: string;
+  readonly limit?: number;
   readonly answers?: string;
   readonly out?: string;
   readonly resume?: string;

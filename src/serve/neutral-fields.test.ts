@@ -19,7 +19,7 @@ const neutral = {
 it.each([
   ['a chat', '/v1/chat/completions', { messages: [{ role: 'user', content: 'Hi' }], logprobs: false }],
   ['a completion', '/v1/completions', { prompt: 'Hi', suffix: '', add_special_tokens: true }],
-])('routes take values that ask for nothing, in %s', async (_, path, fields) => {
+])('values that ask for nothing are accepted in %s', async (_, path, fields) => {
   const { post, asked } = createScriptedApp();
   expect((await post(path, { ...fields, seed: 7, max_tokens: 4 })).status).toBe(200);
   const response = await post(path, { ...fields, ...neutral });
@@ -28,7 +28,7 @@ it.each([
   expect(given).toBe(bare);
 });
 
-it('routes take what clients send back of an answer, and names of speakers', async () => {
+it('what clients send back of an answer is accepted, and names of speakers are passed on', async () => {
   const { chat, asked } = createScriptedApp();
   const returned = { refusal: null, tool_calls: [], reasoning_content: null };
   const response = await chat({
@@ -49,10 +49,18 @@ it('routes take what clients send back of an answer, and names of speakers', asy
   ]);
 });
 
-it('routes take as many new tokens as the context has, where the prompt leaves them room', async () => {
+it.each([
+  ['repetition_penalty', 1.1],
+  ['skip_special_tokens', false],
+  ['ignore_eos', true],
+  ['min_tokens', 1],
+  ['stop_token_ids', [2]],
+  ['add_generation_prompt', false],
+  ['truncate_prompt_tokens', -1],
+  ['use_beam_search', true],
+])('%s %j asks for something, and is refused by its name', async (param, value) => {
   const { chat, asked } = createScriptedApp();
-  expect((await chat({ max_tokens: 2048 })).status).toBe(200);
-  expect((await chat()).status).toBe(200);
-  expect(asked[0]!.options).toMatchObject({ maxNewTokens: 2048, needsRoom: true });
-  expect(asked[1]!.options).not.toHaveProperty('needsRoom');
+  const response = await chat({ [param]: value });
+  expect([response.status, await response.json()]).toMatchObject([400, { error: { param } }]);
+  expect(asked).toEqual([]);
 });

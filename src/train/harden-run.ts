@@ -42,7 +42,7 @@ import type { FinishedRounds, RoundEvents } from './hardening-rounds.js';
 import { hardenRounds } from './hardening-rounds.js';
 import { takeAnswers } from './taken-answers.js';
 import type { OpenedRun } from './train-folder.js';
-import { createRunFolder, openRunFolder, withResumption } from './train-folder.js';
+import { asSaved, createRunFolder, openRunFolder, withResumption } from './train-folder.js';
 import type { TrainingTexts } from './training-texts.js';
 import { prepareTexts } from './training-texts.js';
 
@@ -82,7 +82,8 @@ export async function startHardening(
   options: HardenOptions = {},
 ): Promise<HardenOutcome> {
   if (typeof place === 'string') refuseUsedFolder(place, 'harden');
-  return runHardening(() => createRunFolder(place, request, 'harden'), request, options);
+  const saved = asSaved(hardenRequestSchema, request);
+  return runHardening(() => createRunFolder(place, saved, 'harden'), saved, options);
 }
 
 /** Goes on with the saved request; another version or device, and models or data that have changed, are refused. */

@@ -1,4 +1,6 @@
 /** Heads of EAGLE and EAGLE-3: one layer of the target's sizes, of Llama's kind whatever the target's family is. */
+import { MistletoeError } from '../core/errors.js';
+import { countText } from '../report/number-text.js';
 import { integerSource } from '../checkpoint/tensor-source.js';
 import type { LayerSizes } from '../model/decoder-layer.js';
 import { layerRecipes, projectionRecipe, vectorRecipe } from '../model/weights.js';
@@ -38,6 +40,18 @@ export function createEagle(target: NewTarget, seed: number | string): NewCheckp
   };
 }
 
+/** A fresh head taps its target before layers 2, L/2 and L - 3. */
+const minTargetLayers = 3;
+
+export function refuseShallowTarget(folder: string, layerCount: number): void {
+  if (layerCount >= minTargetLayers) return;
+  throw new MistletoeError(
+    'usage',
+    `The target in ${folder} has ${countText(layerCount, 'layer')}; an EAGLE-3 head reads three of them, and at least ${minTargetLayers} were expected.`,
+    { hint: 'Choose another --system: eagle, medusa, hydra and speculative-sampling work with any target.' },
+  );
+}
+
 /** `draftTokens`: what it can propose, ascending; the target's whole vocabulary unless given. */
 export function createEagle3(
   target: NewTarget,
@@ -47,6 +61,7 @@ export function createEagle3(
   const sizes = layerOf(target);
   const { hiddenSize } = sizes;
   const { vocabularySize, layerCount } = target.configuration;
+  refuseShallowTarget(target.folder, layerCount);
   const rows = draftTokens?.length === vocabularySize ? undefined : draftTokens;
   const draftSize = rows?.length ?? vocabularySize;
   const config = {

@@ -66,6 +66,8 @@ export const requestSchema = z.strictObject({
   /** Of fresh weights, where there is none. */
   shape: shapeSchema,
   data: z.strictObject({ file: z.string(), sha256: z.string() }),
+  /** Conversations that are used, from the beginning of the data; all of them unless given. */
+  limit: count.exactOptional(),
   /** The folder of an earlier run whose answers are taken. */
   answers: z.string().exactOptional(),
   settings: settingsSchema,
@@ -92,6 +94,8 @@ export interface TrainPlan extends DeviceWish {
   readonly shape?: DrafterShape | undefined;
   /** JSON lines of conversations (conversations.ts). */
   readonly data: string;
+  /** Only the first conversations of the data; default all. */
+  readonly limit?: number | undefined;
   /** Folder of an earlier run whose answers are taken, where it asked the same questions. */
   readonly answers?: string | undefined;
   /** In place of the target's own: a built-in name or a file. */
@@ -135,6 +139,7 @@ export async function createTrainRequest(plan: TrainPlan): Promise<TrainRequest>
     ...{ targetFolder, target, system, shape },
     ...(from === undefined ? {} : { from: await describeFrom(from, plan) }),
     data: { file: resolve(plan.data), sha256: await hashData(plan.data) },
+    ...(plan.limit === undefined ? {} : { limit: plan.limit }),
     ...settleAnswers(plan, { target, ...template }),
     ...{ ...template, settings, device: recordDevice(device) },
     threads: plan.threads ?? Math.min(availableParallelism(), mostThreads),

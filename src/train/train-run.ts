@@ -27,12 +27,13 @@ import type { AnswersProgress } from './answers.js';
 import { refuseUnanswered } from './answers.js';
 import type { Conversation } from './conversations.js';
 import { readConversations } from './conversations.js';
+import { refuseShallowTarget } from './new-eagle.js';
 import { refuseWholeTarget } from './shortened-target.js';
 import { takeAnswers } from './taken-answers.js';
 import type { TrainedDrafter } from './train-drafter.js';
 import { trainDrafter } from './train-drafter.js';
 import type { OpenedRun } from './train-folder.js';
-import { createRunFolder, openRunFolder, withResumption } from './train-folder.js';
+import { asSaved, createRunFolder, openRunFolder, withResumption } from './train-folder.js';
 import type { TrainRequest } from './train-request.js';
 import { requestSchema } from './train-request.js';
 import type { LogLine } from './training-log.js';
@@ -83,7 +84,8 @@ export async function startTraining(
   options: TrainOptions = {},
 ): Promise<TrainOutcome> {
   if (typeof place === 'string') refuseUsedFolder(place, 'train');
-  return runTraining(() => createRunFolder(place, request, 'train'), request, options);
+  const saved = asSaved(requestSchema, request);
+  return runTraining(() => createRunFolder(place, saved, 'train'), saved, options);
 }
 
 /** Goes on with the saved request; another version or device, and models or data that have changed, are refused. */
@@ -125,7 +127,7 @@ interface ReadyRun {
 
 /** Loads and checks what the run needs: faults show before the target has written for hours. */
 async function prepare(runtime: Runtime, request: TrainRequest, options: TrainOptions): Promise<ReadyRun> {
-  const { targetFolder, from, data, settings, shape, chatTemplate, date } = request;
+  const { targetFolder, system, from, data, settings, shape, chatTemplate, date } = request;
   const { cacheFolder, verifyCache, events } = options;
   const cache: CacheOptions & ReadingOptions = {
     onNotice: (text) => events?.onNotice?.(text),
@@ -133,12 +135,14 @@ async function prepare(runtime: Runtime, request: TrainRequest, options: TrainOp
     ...(verifyCache === undefined ? {} : { verifyCache }),
     ...(from?.taps === undefined ? {} : { taps: from.taps }),
   };
-  const conversations = await readConversations(data.file);
+  const conversations = (await readConversations(data.file)).slice(0, request.limit);
   if (!settings.generate) refuseUnanswered(conversations);
   const template = chatTemplate === undefined ? { date } : { chatTemplate, date };
   const target = await openTarget(targetFolder, { runtime, ...template, ...cache });
   refuseLargeVocabulary(shape.draftVocabulary ?? 1, target);
-  refuseWholeTarget(shape.targetLayers ?? 0, target.model.configuration.layerCount);
+  const { layerCount } = target.model.configuration;
+  refuseWholeTarget(shape.targetLayers ?? 0, layerCount);
+  if (system === 'eagle3' && from === undefined) refuseShallowTarget(targetFolder, layerCount);
   if (from !== undefined) {
     const { model, tokenizer } = target;
     await loadDrafter(from.folder, { target: model, tokenizer, ...cache });

@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { AuditPlan } from '../../src/audit/create-request.js';
 import { createRequest } from '../../src/audit/create-request.js';
 import type { AuditEvents } from '../../src/audit/audit-events.js';
+import type { PhaseTimes } from '../../src/audit/phase-clock.js';
 import type { AuditResult } from '../../src/audit/result.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import { rebuildResult } from '../../src/audit/rebuild-result.js';
@@ -70,6 +71,25 @@ describe('an audit', () => {
     expect(transfer!.prompts).toEqual(['p1', 'p2']);
     expect(universal.map(({ trained }) => trained.n)).toEqual([2, 2]);
     await expectSuffixTexts(result);
+  });
+
+  it('records where the time of each row went, and none of it in the result', async () => {
+    const folder = audits.freshFolder();
+    const outcome = await audits.start(audits.plan([draftModel], texts.slice(0, 1)), folder);
+    if (outcome.status !== 'complete') throw new Error('The audit was interrupted.');
+    const { timings, result } = outcome;
+    const phasesOf = (name: string): PhaseTimes => timings.arms.find(({ arm }) => arm === name)!.phases!;
+    const attack = phasesOf('attack');
+    for (const time of Object.values(attack)) expect(time).toBeGreaterThan(0);
+    const { gradientMs, scoringMs, exactLengthsMs, decodingMs, totalMs } = attack;
+    expect(gradientMs + scoringMs + exactLengthsMs + decodingMs).toBeLessThanOrEqual(totalMs + 0.05);
+    expect(phasesOf('undirected').gradientMs).toBe(0);
+    expect(phasesOf('random')).toMatchObject({ gradientMs: 0, scoringMs: 0 });
+    expect(readFileSync(join(folder, 'timings.jsonl'), 'utf8')).toContain('"phases":{"gradientMs":');
+    expect(JSON.stringify(result)).not.toContain('Ms"');
+    // A resumed run reads them back.
+    const again = await audits.resume(folder);
+    expect(again.status === 'complete' && again.timings.arms).toEqual(timings.arms);
   });
 
   /** Every suffix is named as text that gives the audited ids again. */

@@ -9,6 +9,7 @@ import type { ArmName } from '../../audit/arms.js';
 import { arms } from '../../audit/arms.js';
 import type { AuditTimings } from '../../audit/audit-timings.js';
 import { countArm } from '../../audit/counted-arms.js';
+import type { PhaseTimes } from '../../audit/phase-clock.js';
 import type { ArmResult, AuditResult, DrafterResult, PromptResult } from '../../audit/result.js';
 import { resultSchema } from '../../audit/result.js';
 import { summariseDrafter } from '../../audit/summary.js';
@@ -160,6 +161,12 @@ function addNoise(measured: readonly ArmResult[]): ArmResult[] {
   });
 }
 
+const samplePhases = (arm: ArmName): PhaseTimes => ({
+  ...(searched.includes(arm)
+    ? { gradientMs: 500, scoringMs: 2000, exactLengthsMs: 200, decodingMs: 250, totalMs: 3000 }
+    : { gradientMs: 0, scoringMs: 0, exactLengthsMs: 40, decodingMs: 50, totalMs: 100 }),
+});
+
 function createTimings(result: AuditResult, random: Random): AuditTimings {
   const rows = result.drafters.flatMap(({ drafter, prompts }) =>
     prompts.flatMap(({ promptId, arms: promptArms }) =>
@@ -179,7 +186,8 @@ function createTimings(result: AuditResult, random: Random): AuditTimings {
           repeat === 1
             ? { plainTokensPerSecond: plain, speedup }
             : { plainTokensPerSecond: null, speedup: null };
-        return { drafter, promptId, arm, repeat, ...times, tokensPerSecond, ...compared };
+        const phases = samplePhases(arm);
+        return { drafter, promptId, arm, repeat, ...times, tokensPerSecond, ...compared, phases };
       }),
     ),
   );
