@@ -102,6 +102,6 @@ function listWeightFiles(model: string, bytes: Uint8Array): readonly string[] {
 }
 
 function identifyFile(path: string): string {
-  const { dev, ino, size, mtimeMs } = statSync(path);
-  return [path, dev, ino, size, mtimeMs].join('\0');
+  const { dev, ino, size, ctimeMs } = statSync(path); // a test may set mtime back
+  return [path, dev, ino, size, ctimeMs].join('\0');
 }
