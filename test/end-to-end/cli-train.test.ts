@@ -235,7 +235,7 @@ describe('what it refuses', () => {
     [
       'a target with too few layers for EAGLE-3',
       () => ['--system', 'eagle3', '--target', targetWith({ layerCount: 2 })],
-      /^error: The target in \S+ has 2 layers; .* at least 3 were expected\.\nhint: Choose another --system: eagle, /,
+      /^error: The target in \S+ has 2 layers; .* at least 3 were expected\.\nhint: {2}Choose another --system: eagle, /,
     ],
     [
       'a draft vocabulary larger than the target’s',

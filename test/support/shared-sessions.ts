@@ -7,6 +7,7 @@ import { createHash } from 'node:crypto';
 import { readFileSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import type { InferenceSession } from 'onnxruntime-node';
+import { afterAll, beforeAll } from 'vitest';
 import { loadOnnxRuntime } from '../../src/runtime/onnx/load-onnxruntime.js';
 
 const maxSessions = 150;
@@ -27,7 +28,16 @@ const shared = new Map<string, SharedSession>(); // least recently used first
 const factory = loadOnnxRuntime().InferenceSession;
 const create = factory.create.bind(factory) as CreateSession;
 
+let isSharing = true;
+
+/** For suites about the files that sessions are made of. */
+export function useOwnSessions(): void {
+  beforeAll(() => void (isSharing = false));
+  afterAll(() => void (isSharing = true));
+}
+
 const createShared: CreateSession = async (model, options) => {
+  if (!isSharing) return create(model, options);
   const wanted = describeSession(model, options);
   if (wanted === undefined) return create(model, options);
   const { key, sizeBytes } = wanted;
