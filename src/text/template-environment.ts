@@ -21,7 +21,7 @@ export function runTemplate(
     ...{ true: true, True: true, false: false, False: false, none: null, None: null },
     raise_exception(message: unknown) {
       // A list would be written out.
-      throw new Error(typeof message === 'object' ? 'it raised an exception' : String(message));
+      throw new Error(typeof message === 'string' ? message : 'it raised an exception');
     },
     range: listRange,
     strftime_now(format: unknown) {

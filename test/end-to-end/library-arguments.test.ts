@@ -34,7 +34,7 @@ beforeAll(async () => {
 afterAll(async () => {
   for (const name of ['MISTLETOE_CACHE', 'HF_HOME', 'HF_ENDPOINT']) {
     const before = environment[name];
-    if (before === undefined) delete process.env[name];
+    if (before === undefined) Reflect.deleteProperty(process.env, name);
     else process.env[name] = before;
   }
   await (await openedTarget()).model.runtime.dispose();
@@ -358,5 +358,5 @@ it('has a case for each exported function, and for nothing else', () => {
 it.each(exported)('%s works with its required arguments', async (name) => {
   const given: unknown = await cases[name]!();
   if (typeof given === 'object' && given !== null && 'close' in given && typeof given.close === 'function')
-    await given.close();
+    await (given.close as () => Promise<void> | void)();
 });

@@ -82,7 +82,7 @@ function writeStatement(random: Random, depth: number): string {
     case 5:
       return `{% set n.t %}${inside()}{% endset %}{% filter upper %}{{ ${writeSink(random)} }}{% endfilter %}`;
     case 6:
-      return `${pick(random, [' ', '\n', ' \t'])}`
+      return pick(random, [' ', '\n', ' \t'])
         .repeat(pick(random, [1, 30, 499, 999]))
         .concat('x')
         .repeat(pick(random, [1, 20, 250]))
