@@ -25,7 +25,7 @@ export default defineConfig({
     // Hang guards, not limits: a busy machine may be twenty times slower than a quiet one.
     testTimeout: 1_200_000,
     hookTimeout: 1_200_000,
-    teardownTimeout: 60_000,
+    teardownTimeout: 600_000,
     maxWorkers: 2,
     isolate: false, // loading the modules anew for each file costs minutes
   },

@@ -12,6 +12,13 @@ export const arms = [
 ] as const;
 export type ArmName = (typeof arms)[number];
 
+/** Arms whose suffix was searched under the --keep rule; the others measure a suffix whatever it does to the answer. */
+export const searchedArms = ['attack', 'unprojected', 'preservation-only', 'undirected'] as const;
+export type SearchedArm = (typeof searchedArms)[number];
+
+export const isSearched = (arm: ArmName): arm is SearchedArm =>
+  (searchedArms as readonly ArmName[]).includes(arm);
+
 /** What the attack has to beat, each by a paired test over prompts. */
 export const controls = ['clean', 'random', 'fluent', 'undirected'] as const;
 export type ControlName = (typeof controls)[number];

@@ -41,6 +41,7 @@ async function loadDrafters(
       target: target.model,
       tokenizer: target.tokenizer,
       ...cache,
+      ...(request.taps === undefined ? {} : { taps: request.taps }),
     });
     const policy = parseDraftPolicy(text);
     if (policy.kind === 'auto') {

@@ -1,6 +1,7 @@
 /** What an audit is asked to do, as it is kept in the run's config.json: a resumed run reads this and nothing else. */
 import { z } from 'zod';
 import { MistletoeError } from '../core/errors.js';
+import { tapConventions } from '../draft/tap-convention.js';
 import { deviceSchema } from './run-device.js';
 import { settingsSchema } from './settings.js';
 
@@ -31,6 +32,8 @@ export const requestSchema = z.object({
       identitySchema.extend({ id: z.string(), system: z.string(), policy: z.string(), folder: z.string() }),
     )
     .min(1),
+  /** What the layer ids of EAGLE-3 heads mean, where that was given. */
+  taps: z.enum(tapConventions).exactOptional(),
   prompts: z.array(promptSchema).min(1),
   /** Suffixes to measure without a search; empty where the audit searches. */
   suffixes: z.array(

@@ -1,5 +1,6 @@
 /** Measured times, which are another each time and so never part of AuditResult. */
 import type { ArmName } from './arms.js';
+import type { PhaseTimes } from './phase-clock.js';
 
 /** One entry for each arm of each prompt. */
 export interface ArmTiming {
@@ -16,7 +17,13 @@ export interface ArmTiming {
   readonly plainTokensPerSecond: number | null;
   /** tokensPerSecond / plainTokensPerSecond */
   readonly speedup: number | null;
+  /** Where the time of this row went, its search included; absent in runs up to version 0.2. */
+  readonly phases?: PhaseTimes;
 }
+
+export type TimedArm = ArmTiming & Required<Pick<ArmTiming, 'phases'>>;
+
+export const isTimedArm = (timing: ArmTiming): timing is TimedArm => timing.phases !== undefined;
 
 export interface AuditTimings {
   readonly machine: string;

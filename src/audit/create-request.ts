@@ -13,6 +13,7 @@ import { findDrafter } from '../decode/find-drafter.js';
 import { settleDevice } from '../decode/gpu-room.js';
 import { formatDraftPolicy, parseDraftPolicy } from '../draft/policy.js';
 import { findWeightless, recogniseCheckpoint } from '../draft/systems.js';
+import type { TapConvention } from '../draft/tap-convention.js';
 import type { DeviceWish } from '../runtime/device-choice.js';
 import { chooseDevice, recordDevice } from '../runtime/device-choice.js';
 import { parseDay, today } from '../text/calendar-day.js';
@@ -31,6 +32,8 @@ export interface AuditPlan extends DeviceWish {
   readonly target?: string | undefined;
   /** Folders, bundled names or systems without weights; the bundled EAGLE-3 by default, where the target is the bundled one. */
   readonly drafters?: readonly string[] | undefined;
+  /** What the layer ids in the config.json of EAGLE-3 heads mean; by default what their trainer means by them. */
+  readonly taps?: TapConvention | undefined;
   /** One policy for all drafters; by default chain:4, or as many levels as the drafter has heads. */
   readonly draft?: string | undefined;
   readonly preset?: string | undefined;
@@ -108,6 +111,7 @@ export async function createRequest(plan: AuditPlan): Promise<AuditRequest> {
     targetFolder,
     target: await identifyModel(targetFolder, plan.cacheFolder),
     drafters,
+    ...(plan.taps === undefined ? {} : { taps: plan.taps }),
     prompts: nameApart(plan.prompts),
     suffixes: (plan.suffixes ?? []).map((given) => ({ ...given, place: shortenPath(given.place) })),
     ...(settings.chat ? await pinTemplate(plan, targetFolder) : {}),

@@ -9,12 +9,14 @@ import type { AuditEvents } from './audit-events.js';
 import type { AuditPrompt } from './audit-prompt.js';
 import { encodeSuffix, preparePrompt } from './audit-prompt.js';
 import type { AuditRequest } from './audit-request.js';
+import type { ArmTiming } from './audit-timings.js';
 import type { RequestPrompt } from './drafter-units.js';
 import { armKeys, collectPrompt, givenFor, nameUnit, skipAll, skipOf, unitKey } from './drafter-units.js';
 import type { ArmKey } from './measure-arm.js';
 import { decodeFreely } from './measure-arm.js';
 import { createObjective, parseObjective } from './objectives.js';
 import type { PassRows } from './pass-rows.js';
+import { PhaseClock } from './phase-clock.js';
 import type { PromptAudit } from './prompt-audit.js';
 import { runArm } from './prompt-audit.js';
 import { readPromptState } from './prompt-state.js';
@@ -43,6 +45,8 @@ export interface DrafterAudit {
   readonly passRows: PassRows;
 }
 
+type TimedAudit = PromptAudit & { readonly clock: PhaseClock };
+
 /** Below this a drafter has nothing to lose. */
 const leastCleanLength = 1.05;
 
@@ -64,7 +68,7 @@ async function auditPrompt(
 ): Promise<PromptResult> {
   const { folder, id, request } = audit;
   const keys = armKeys(request, id, prompt.id);
-  let prepared: PromptAudit | undefined;
+  let prepared: TimedAudit | undefined;
   let skipped = skipAll(keys);
   for (const key of keys) {
     const unit = unitKey(id, prompt.id, key);
@@ -92,13 +96,15 @@ async function runUnit(
   audit: DrafterAudit,
   prompt: RequestPrompt,
   key: ArmKey,
-  prepare: () => Promise<PromptAudit>,
+  prepare: () => Promise<TimedAudit>,
 ): Promise<UnitData> {
   try {
-    const outcome = await runArm(await prepare(), key);
+    const prepared = await prepare();
+    const { value: outcome, times } = await prepared.clock.measure(() => runArm(prepared, key));
     if (outcome === undefined)
       return { skipped: `No ${key.arm} suffix of that length survives in this prompt.` };
-    audit.folder.appendTiming(unitKey(audit.id, prompt.id, key), { drafter: audit.id, ...outcome.timing });
+    const timing: ArmTiming = { drafter: audit.id, ...outcome.timing, phases: times };
+    audit.folder.appendTiming(unitKey(audit.id, prompt.id, key), timing);
     const { meanAcceptedLength } = outcome.result.sameAnswer;
     if (key.arm === 'clean' && meanAcceptedLength < leastCleanLength) {
       return {
@@ -154,7 +160,7 @@ async function preparePromptAudit(
   audit: DrafterAudit,
   prompt: RequestPrompt,
   compiled: { programs?: SearchPrograms },
-): Promise<PromptAudit> {
+): Promise<TimedAudit> {
   const { request, target, drafter, id, folder, policy } = audit;
   const { settings, seed } = request;
   const models = { target: target.model, drafter };
@@ -178,6 +184,7 @@ async function preparePromptAudit(
     maxNewTokens: settings.maxNewTokens,
     temperature: settings.temperature,
     seed,
+    clock: new PhaseClock(),
   };
   return {
     ...setup,

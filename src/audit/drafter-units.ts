@@ -2,6 +2,7 @@
 import type { ArmName } from './arms.js';
 import type { UnitName } from './audit-events.js';
 import type { AuditRequest } from './audit-request.js';
+import { countArm } from './counted-arms.js';
 import type { ArmKey } from './measure-arm.js';
 import type { PromptResult } from './result.js';
 import type { UnitData } from './result-schema.js';
@@ -90,12 +91,14 @@ export function collectPrompt(
     skipped ??= skipOf(key, data);
     return data !== undefined && 'result' in data ? [data] : [];
   });
+  const { keep } = request.settings;
+  const clean = units.find(({ result }) => result.arm === 'clean')?.result;
   return {
     promptId: prompt.id,
     category: prompt.category ?? null,
     prompt: prompt.text,
     skipped,
-    arms: units.map(({ result }) => result),
+    arms: units.map(({ result }) => (clean === undefined ? result : countArm(result, clean, keep))),
     traces: units.flatMap(({ trace }) => trace ?? []),
   };
 }

@@ -19,6 +19,7 @@ import type { AuditPrompt } from './audit-prompt.js';
 import { joinPrompt, suffixText } from './audit-prompt.js';
 import type { ArmTiming } from './audit-timings.js';
 import type { KeepBounds } from './feasibility.js';
+import { PhaseClock } from './phase-clock.js';
 import { measurePreservation } from './preservation.js';
 import type { AcceptanceSummary, AnswerRecord, ArmResult, EqualLengths, HeldRecord } from './result.js';
 import type { Scorer } from './scoring.js';
@@ -38,6 +39,7 @@ export interface DecodeSetup {
   readonly temperature: number;
   /** Of everything that is drawn while decoding. */
   readonly seed: number;
+  readonly clock?: PhaseClock | undefined;
 }
 
 export interface ArmSetup extends DecodeSetup {
@@ -119,36 +121,40 @@ export interface Company {
 }
 
 function decode(
-  { target, drafter, policy, prompt, maxNewTokens, temperature, seed }: DecodeSetup,
+  { target, drafter, policy, prompt, maxNewTokens, temperature, seed, clock = new PhaseClock() }: DecodeSetup,
   suffixIds: readonly number[],
   options: Company & { readonly held?: readonly number[] },
 ): Promise<SpeculativeGeneration> {
-  return decodeSpeculative(target.model, drafter, {
-    ...options,
-    promptIds: joinPrompt(prompt, suffixIds),
-    maxNewTokens,
-    sampling: { temperature },
-    seed,
-    stopIds: target.stopIds,
-    tokenizer: target.tokenizer,
-    policy,
-    mustDraft: true,
-  });
+  return clock.during(options.held === undefined ? 'decoding' : 'exactLengths', () =>
+    decodeSpeculative(target.model, drafter, {
+      ...options,
+      promptIds: joinPrompt(prompt, suffixIds),
+      maxNewTokens,
+      sampling: { temperature },
+      seed,
+      stopIds: target.stopIds,
+      tokenizer: target.tokenizer,
+      policy,
+      mustDraft: true,
+    }),
+  );
 }
 
 /** Plain decoding of the same prompt to the same length: the other side of the speedup. */
 async function timePlain(
-  { target, prompt, temperature, seed }: ArmSetup,
+  { target, prompt, temperature, seed, clock = new PhaseClock() }: ArmSetup,
   suffixIds: readonly number[],
   { tokenIds }: SpeculativeGeneration,
 ): Promise<number | null> {
-  const { tokensPerSecond } = await decodePlain(target.model, {
-    promptIds: joinPrompt(prompt, suffixIds),
-    maxNewTokens: tokenIds.length,
-    sampling: { temperature },
-    seed,
-    stopIds: target.stopIds,
-  });
+  const { tokensPerSecond } = await clock.during('decoding', () =>
+    decodePlain(target.model, {
+      promptIds: joinPrompt(prompt, suffixIds),
+      maxNewTokens: tokenIds.length,
+      sampling: { temperature },
+      seed,
+      stopIds: target.stopIds,
+    }),
+  );
   return tokensPerSecond > 0 ? tokensPerSecond : null;
 }
 

@@ -2,6 +2,7 @@
  * How many copies of a sequence one pass takes: as many as the runtime wants, and fewer once its device had no room for
  * them. Scorers of one run share what was learned.
  */
+import { pushAll } from '../core/long-lists.js';
 import { OutOfMemoryError } from '../runtime/device-failures.js';
 import type { Runtime } from '../runtime/program.js';
 
@@ -34,7 +35,7 @@ export class PassRows {
     for (let start = 0; start < items.length;) {
       const some = items.slice(start, start + this.countCopies(rows));
       try {
-        results.push(...(await run(some)));
+        pushAll(results, await run(some));
         start += some.length;
       } catch (cause) {
         if (!(cause instanceof OutOfMemoryError) || some.length === 1) throw cause;

@@ -7,13 +7,15 @@ import { createRandom } from '../core/random.js';
 import { Engine } from '../decode/engine.js';
 import { readPrefix } from '../decode/prefix.js';
 import type { SpeculativeGeneration } from '../decode/speculative.js';
+import { isSearched, type SearchedArm } from './arms.js';
 import { suffixText } from './audit-prompt.js';
 import { drawRandomSuffix, fluentSuffix } from './controls.js';
 import type { ArmKey, ArmMeasure, ArmSetup } from './measure-arm.js';
 import { compareLengths, decodeFreely, decodeHeld, measureArm } from './measure-arm.js';
+import { timeScorer } from './phase-clock.js';
 import { judgeAnswer } from './preservation.js';
 import { formatProjection, parseProjection } from './projection.js';
-import type { SlowOther } from './result.js';
+import type { OtherAnswer } from './result.js';
 import type { SearchTrace, TracePoint } from './search-trace.js';
 import { searchSuffix } from './search.js';
 import type { Drive, SearchOutcome } from './search-problem.js';
@@ -44,11 +46,7 @@ const drives = {
   unprojected: 'degradation',
   'preservation-only': 'preservation',
   undirected: 'undirected',
-} as const satisfies Readonly<Record<string, Drive>>;
-
-type SearchedArm = keyof typeof drives;
-
-const isSearched = (arm: string): arm is SearchedArm => Object.hasOwn(drives, arm);
+} as const satisfies Readonly<Record<SearchedArm, Drive>>;
 
 /** Undefined where the prompt has no such arm. */
 export async function runArm(audit: PromptAudit, key: ArmKey): Promise<ArmOutcome | undefined> {
@@ -84,7 +82,7 @@ async function searchArm(
   audit: PromptAudit,
   key: ArmKey & { readonly arm: SearchedArm },
 ): Promise<ArmOutcome> {
-  const { settings, seed, unit, allowed, scorer } = audit;
+  const { settings, seed, unit, allowed, scorer, clock } = audit;
   const drive = key.arm === 'attack' ? driveOf(settings) : drives[key.arm];
   const projection =
     key.arm === 'unprojected'
@@ -98,7 +96,7 @@ async function searchArm(
   while (starts.length < settings.starts) starts.push(await drawRandom(audit, starting));
   const outcome = await searchSuffix(
     {
-      scorer,
+      scorer: timeScorer(scorer, clock),
       allowed,
       starts,
       random: createRandom(seed, 'search', unit, key.arm, String(key.repeat)),
@@ -134,7 +132,7 @@ function nameObjective({ settings, drafter }: PromptAudit, drive: Drive): string
 interface Choice {
   readonly suffixIds: readonly number[];
   readonly withoutSuffix: string | null;
-  readonly slowOther: SlowOther | null;
+  readonly slowOther: OtherAnswer | null;
 }
 
 async function chooseFinalist(
@@ -158,7 +156,7 @@ async function chooseFinalist(
   });
   const [clean, ...decoded] = await Promise.all([hold([]), ...decodeAll]);
   let best = { suffixIds: [] as readonly number[], length: clean.acceptance.meanAcceptedLength };
-  let slowOther: SlowOther | null = null;
+  let slowOther: OtherAnswer | null = null;
   for (const { suffixIds, free, judged, held } of decoded) {
     if (held !== undefined) {
       const length = held.acceptance.meanAcceptedLength;
@@ -181,8 +179,8 @@ async function chooseFinalist(
 }
 
 /** Only what really needs more passes over as many tokens is slower. */
-function slowerOf(known: SlowOther | null, other: SlowOther): SlowOther | null {
-  const ratioOf = ({ compared }: SlowOther): number => compared.passes / Math.max(1, compared.cleanPasses);
+function slowerOf(known: OtherAnswer | null, other: OtherAnswer): OtherAnswer | null {
+  const ratioOf = ({ compared }: OtherAnswer): number => compared.passes / Math.max(1, compared.cleanPasses);
   if (ratioOf(other) <= 1) return known;
   return known === null || ratioOf(other) > ratioOf(known) ? other : known;
 }

@@ -116,4 +116,13 @@ export const timingSchema = z.object({
   tokensPerSecond: number,
   plainTokensPerSecond: number.nullable(),
   speedup: number.nullable(),
+  phases: z
+    .object({
+      gradientMs: number,
+      scoringMs: number,
+      exactLengthsMs: number,
+      decodingMs: number,
+      totalMs: number,
+    })
+    .exactOptional(),
 }) satisfies z.ZodType<ArmTiming>;

@@ -78,7 +78,9 @@ export interface ArmResult {
   readonly compared: EqualLengths;
   readonly preservation: PreservationMeasures;
   /** Of the suffixes that the search handed on: the slowest whose answer is another one. Never the attack. */
-  readonly slowOther: SlowOther | null;
+  readonly slowOther: OtherAnswer | null;
+  /** The searched suffix whose answer was not kept when it was measured; the arm then counts as the clean prompt. */
+  readonly notKept?: OtherAnswer | undefined;
 }
 
 export interface HeldRecord extends AcceptanceSummary {
@@ -92,7 +94,7 @@ export interface EqualLengths {
   readonly cleanPasses: number;
 }
 
-export interface SlowOther {
+export interface OtherAnswer {
   readonly suffix: string;
   readonly answer: string;
   readonly similarity: number;
@@ -156,6 +158,8 @@ export interface DrafterSummary {
   readonly promptsSkipped: number;
   /** Audited prompts on which the search found no suffix inside the bounds; they count as no drop. */
   readonly promptsWithoutSuffix: number;
+  /** Searched arms whose answer was not kept when it was measured; absent where there are none. */
+  readonly armsNotKept?: number;
 }
 
 export interface ArmSummary {

@@ -5,6 +5,7 @@ import {
   mkdirSync,
   readdirSync,
   readFileSync,
+  rmSync,
   symlinkSync,
   truncateSync,
   writeFileSync,
@@ -346,6 +347,26 @@ describe('a disk that takes no more', () => {
     expect(hint).toBe(`Make room on the disk, then go on with: mistletoe audit --resume ${path}`);
     folder.close();
     expect(existsSync(join(path, 'run.lock'))).toBe(false);
+  });
+
+  it.each([
+    ['steps.jsonl', (folder: RunFolder) => { folder.appendStep({}); }], // prettier-ignore
+    ['timings.jsonl', (folder: RunFolder) => { folder.appendTiming('b', {}); }], // prettier-ignore
+    ['timings.jsonl', (folder: RunFolder) => { folder.complete('b', {}); }], // prettier-ignore
+    ['result.json', (folder: RunFolder) => { folder.write('result.json', '{}'); }], // prettier-ignore
+  ])('calls nothing safe at %s where the folder was deleted', (name, write) => {
+    const path = freshFolder();
+    const folder = RunFolder.create(path, {});
+    rmSync(path, { recursive: true });
+    const { code, message, hint } = failureOf(() => {
+      write(folder);
+    });
+    expect(code).toBe('runtime');
+    expect(message).toBe(
+      `${name} could not be written: the folder ${path} no longer exists, and what the run had saved there is lost.`,
+    );
+    expect(`${message} ${hint}`).not.toMatch(/safe|--resume/);
+    folder.close();
   });
 
   it('is met when reports are written, too', () => {

@@ -87,6 +87,7 @@ export function explainFailure<Result>(path: string, command: RunCommand, write:
     const code = codeOf(cause);
     if (code === undefined) throw cause;
     const folder = dirname(path);
+    if (!existsSync(folder)) throw lostFolder(path, cause);
     throw new MistletoeError(
       'runtime',
       `${basename(path)} of the run in ${folder} could not be written: ${describeCause(cause)}; what was finished is safe.`,
@@ -96,6 +97,18 @@ export function explainFailure<Result>(path: string, command: RunCommand, write:
       },
     );
   }
+}
+
+/** Someone deleted or moved the folder while the run wrote to it: there is nothing to resume. */
+export function lostFolder(path: string, cause: unknown): MistletoeError {
+  return new MistletoeError(
+    'runtime',
+    `${basename(path)} could not be written: the folder ${dirname(path)} no longer exists, and what the run had saved there is lost.`,
+    {
+      hint: 'If the folder was moved, resume the run from there; otherwise start a new run. Leave its folder in place while it runs.',
+      cause,
+    },
+  );
 }
 
 /** ENOSPC and its like; undefined for what the operating system did not say. */

@@ -32,6 +32,7 @@ export function summariseDrafter(prompts: readonly PromptResult[], seed: number)
   const counted = countedArm(prompts);
   const audited = prompts.filter((prompt) => prompt.skipped === null && find(prompt, counted).length > 0);
   const failed = audited.filter((prompt) => find(prompt, counted).every((arm) => arm.withoutSuffix !== null));
+  const armsNotKept = audited.flatMap((prompt) => prompt.arms).filter(({ notKept }) => notKept).length;
   return {
     arms: arms.flatMap((arm) => {
       const results = audited.map((prompt) => find(prompt, arm)).filter(({ length }) => length > 0);
@@ -42,6 +43,7 @@ export function summariseDrafter(prompts: readonly PromptResult[], seed: number)
     promptsAudited: audited.length,
     promptsSkipped: prompts.length - audited.length,
     promptsWithoutSuffix: failed.length,
+    ...(armsNotKept === 0 ? {} : { armsNotKept }),
   };
 }
 

@@ -1,6 +1,7 @@
 import { chmodSync, readdirSync, readFileSync, statSync, utimesSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { useOwnSessions } from '../../test/support/shared-sessions.js';
 import { createRandom } from '../core/random.js';
 import { symbol } from '../graph/dimension.js';
 import { contract, matmul } from '../graph/operations/contraction.js';
@@ -18,6 +19,8 @@ import { clearCache } from './cache-removal.js';
 import { identifyFile } from './content-hash.js';
 import { CachedModel, pathOf, waitForFileTick } from './testing/cached-model.js';
 import type { CacheOptions } from './weight-cache.js';
+
+useOwnSessions();
 
 const random = createRandom('packed weights');
 const draw = (count: number) => Float32Array.from({ length: count }, () => random.next() - 0.5);

@@ -10,6 +10,7 @@ import type { AuditSettings } from '../audit/settings.js';
 import { settingsSchema } from '../audit/settings.js';
 import { MistletoeError } from '../core/errors.js';
 import { quoteWord } from '../core/shown-words.js';
+import { pushAll } from '../core/long-lists.js';
 import { countGpuBytes } from '../decode/gpu-room.js';
 import { nameDevice } from '../runtime/device-choice.js';
 import { renderJson } from '../report/json.js';
@@ -89,6 +90,7 @@ async function readRequest(
     target: flags.target,
     drafters: flags.drafter,
     draft: flags.draft,
+    taps: flags.taps,
     prompts: await readPrompts(flags),
     suffixes: dropRepeated(await readSuffixes(flags.suffix ?? []), onNotice),
     preset: flags.preset,
@@ -110,7 +112,7 @@ async function readRequest(
 
 async function readSuffixes(given: readonly string[]): Promise<GivenSuffix[]> {
   const suffixes: GivenSuffix[] = [];
-  for (const value of given) suffixes.push(...(await parseSuffixes(value)));
+  for (const value of given) pushAll(suffixes, await parseSuffixes(value));
   return suffixes;
 }
 
@@ -213,7 +215,7 @@ async function finish(outcome: AuditOutcome, flags: AuditFlags, terminal: Termin
   switch (flags.format) {
     case 'text': {
       const report = relative('.', reports.html);
-      stdout.write(formatAudit(result, verdict, { report, colors: colorsFor(stdout, terminal) }));
+      stdout.write(formatAudit(result, verdict, { report, timings, colors: colorsFor(stdout, terminal) }));
       break;
     }
     case 'json':

@@ -3,7 +3,14 @@ import type { AuditSettings } from '../audit/settings.js';
 import { MistletoeError } from '../core/errors.js';
 import { quoteWord, shortenPath } from '../core/shown-words.js';
 import { addSettings } from './audit-settings.js';
-import { addDownload, addMachine, addProgress, addTemplate, createTargetOption } from './common-options.js';
+import {
+  addDownload,
+  addMachine,
+  addProgress,
+  addTaps,
+  addTemplate,
+  createTargetOption,
+} from './common-options.js';
 import { createFormatOption, findStray, listGiven } from './long-runs.js';
 import { collect, number, wholeNumber } from './option-values.js';
 import type { CommandContext } from './command-context.js';
@@ -59,7 +66,8 @@ function addSubjects(command: Command): void {
     .option(
       '--draft <policy>',
       'chain:4, tree:mc_sim_7b_63, dynamic:60,5,10 (default: chain:4, or as deep as the drafter has heads)',
-    )
+    );
+  addTaps(command)
     .option('--prompt <text>', 'one prompt; {suffix} marks where the suffix goes (default: behind the text)')
     .option(
       '-p, --prompts <set>',

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import type { ArmTiming } from '../audit/audit-timings.js';
 import type { AuditResult } from '../audit/result.js';
 import type { SampleOptions } from '../report/testing/sample-audit.js';
 import { createSampleAudit } from '../report/testing/sample-audit.js';
@@ -7,9 +8,12 @@ import { formatAudit } from './audit-text.js';
 import { createColors } from './colors.js';
 
 const colors = createColors(false);
-const format = (result: AuditResult): string =>
-  formatAudit(result, judge(result, { failIfDrop: 0.3 }), { report: 'runs/x/report.html', colors });
-const formatSample = (options: SampleOptions = {}): string => format(createSampleAudit(options).result);
+const format = (result: AuditResult, { timings } = createSampleAudit()): string =>
+  formatAudit(result, judge(result, { failIfDrop: 0.3 }), { report: 'runs/x/report.html', colors, timings });
+function formatSample(options: SampleOptions = {}): string {
+  const sample = createSampleAudit(options);
+  return format(sample.result, sample);
+}
 
 describe('an audit in the terminal', () => {
   const text = formatSample();
@@ -37,6 +41,19 @@ describe('an audit in the terminal', () => {
     expect(text).toContain('sps: 1 of 9 prompts skipped\n  short-1: The clean answer has 1 token');
   });
 
+  it('shows where the time went', () => {
+    expect(text).toMatch(
+      /^time +gradient +scoring +exact lengths +decoding +controls +other +total\n +eagle3 +4\.0 s \(2 %\) +16\.0 s \(9 %\) .* – +–\n +sps .*\n +all +8\.0 s \(4 %\) +32\.0 s \(17 %\) +3\.2 s \(2 %\) +4\.0 s \(2 %\) .* 3 min 4 s\n/m,
+    );
+    const { result, timings } = createSampleAudit();
+    const old = timings.arms.map((arm): ArmTiming => {
+      const { phases, ...older } = arm;
+      expect(phases).toBeDefined();
+      return older;
+    });
+    expect(format(result, { result, timings: { ...timings, arms: old } })).not.toContain('gradient');
+  });
+
   it('has the verdict, the failed gates and the report last', () => {
     expect(text).toMatch(/^collapsed: Along the same answers, suffixes shorten/m);
     expect(text.match(/the gate fails from 30\.0 % on/g)).toHaveLength(2);
@@ -58,6 +75,15 @@ describe('an audit in the terminal', () => {
     const empty = formatSample({ empty: true });
     expect(empty).toMatch(/^eagle3 +nothing audited +– +– +– +– +– +– +0$/m);
     expect(empty).toContain('eagle3: 0 prompts audited, 9 skipped');
+  });
+
+  it('opens with a warning where measuring twice gives two results', () => {
+    const noisy = formatSample({ noisy: true });
+    expect(noisy).toMatch(
+      /^Warning: Measuring the clean prompts twice did not give the same result .* --dtype float32\.\n\ndrafter +row/,
+    );
+    expect(noisy).toContain('1 searched suffix did not keep the answer when measured (counted as no suffix)');
+    expect(text).not.toContain('Warning');
   });
 
   it('lets no name begin a line of its own', () => {

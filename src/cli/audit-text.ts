@@ -1,5 +1,7 @@
 /** The audit in a terminal: one table that explains its columns, the tests, the verdict, and where the report is. */
+import { largest } from '../core/long-lists.js';
 import type { AuditResult, DrafterResult, TransferMatrix, UniversalResult } from '../audit/result.js';
+import type { AuditTimings } from '../audit/audit-timings.js';
 import { armLabels, findArm } from '../report/arm-names.js';
 import { keptDigits, keptText } from '../report/kept-text.js';
 import {
@@ -10,6 +12,7 @@ import {
   passesText,
   pValueText,
 } from '../report/number-text.js';
+import { listPhases, phaseCells, phaseColumns } from '../report/phase-table.js';
 import { rowContext, sameAnswerColumn } from '../report/row-columns.js';
 import { describeCounts, describeDrop, describeTests } from '../report/test-text.js';
 import type { DrafterVerdict, Verdict } from '../report/verdict.js';
@@ -18,6 +21,7 @@ import type { Colors } from './colors.js';
 export interface AuditTextOptions {
   readonly report: string;
   readonly colors: Colors;
+  readonly timings: AuditTimings;
 }
 
 type Row = readonly string[];
@@ -44,7 +48,7 @@ const legend = [
 export function formatAudit(
   result: AuditResult,
   verdict: Verdict,
-  { report, colors }: AuditTextOptions,
+  { report, colors, timings }: AuditTextOptions,
 ): string {
   const table = alignColumns([heading, ...result.drafters.flatMap(drawRows)]);
   const notes = [
@@ -54,6 +58,7 @@ export function formatAudit(
     ...result.drafters.flatMap(describeSkipped),
     ...describeTransfer(result.transfer),
     ...result.universal.flatMap(describeUniversal),
+    ...drawPhases(timings),
   ];
   const closing = [
     `${colors.bold(verdict.level)}: ${verdict.headline}`,
@@ -62,7 +67,15 @@ export function formatAudit(
     `Report: ${report}`,
   ];
   const [first = '', ...rows] = table;
-  const lines = [colors.dim(first), ...rows, ...legend.map((line) => colors.dim(line)), ...notes, ...closing];
+  const warnings = (verdict.warnings ?? []).flatMap((warning) => [colors.red(`Warning: ${warning}`), '']);
+  const lines = [
+    ...warnings,
+    colors.dim(first),
+    ...rows,
+    ...legend.map((line) => colors.dim(line)),
+    ...notes,
+    ...closing,
+  ];
   // An id or a folder's name with a line end in it must not begin a line of its own.
   return `${lines.map((line) => line.replace(/[\r\n]/g, ' ')).join('\n')}\n`;
 }
@@ -98,7 +111,7 @@ function drawRows(result: DrafterResult): Row[] {
 
 /** The first two columns to the left, numbers to the right. */
 function alignColumns(rows: readonly Row[]): string[] {
-  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]!.length)));
+  const widths = (rows[0] ?? []).map((_, column) => largest(rows.map((row) => row[column]!.length)));
   return rows.map((row) =>
     row
       .map((cell, column) => (column < 2 ? cell.padEnd(widths[column]!) : cell.padStart(widths[column]!)))
@@ -138,6 +151,13 @@ function describeTransfer(transfer: TransferMatrix | null): string[] {
     ...alignColumns([['', '', ...drafters], ['no suffix', '', ...clean.map(acceptedLengthText)], ...rows]),
     '',
   ];
+}
+
+function drawPhases(timings: AuditTimings): string[] {
+  const rows = listPhases(timings);
+  if (rows.length === 0) return [];
+  const cells = rows.map((row) => ['', row.name, ...phaseCells(row, timings)]);
+  return [...alignColumns([['time', '', ...phaseColumns], ...cells]), ''];
 }
 
 function describeUniversal({ drafter, suffix, trained, heldOut }: UniversalResult): string[] {

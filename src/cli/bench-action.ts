@@ -21,7 +21,7 @@ import { openRuntime } from '../runtime/create-runtime.js';
 import type { RecordedDevice } from '../runtime/device-choice.js';
 import { chooseDevice, recordDevice } from '../runtime/device-choice.js';
 import { loadPrompts } from '../text/prompt-set.js';
-import { cacheOf, samplingOf, templateOf } from './common-options.js';
+import { cacheOf, samplingOf, tapsOf, templateOf } from './common-options.js';
 import type { BenchFlags } from './command-flags.js';
 import type { DrafterPlan } from './bench-systems.js';
 import { planDrafters, planPromptSets } from './bench-systems.js';
@@ -43,7 +43,7 @@ export async function runBench(given: BenchFlags, terminal: Terminal): Promise<n
   const progress = createProgress(flags.progress, terminal.stderr);
   const settled = await settleDevice(choice, [flags.target, ...sources], progress.note);
   const runtime = await openRuntime(settled, flags.threads);
-  const loading = { onNotice: progress.note, ...cacheOf(flags) };
+  const loading = { onNotice: progress.note, ...cacheOf(flags), ...tapsOf(flags) };
   try {
     const target = await openTarget(flags.target, { runtime, ...loading, ...templateOf(flags) });
     const systems: BenchmarkSystem[] = [];

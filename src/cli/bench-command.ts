@@ -3,9 +3,11 @@ import { mostNewTokens } from '../core/limits.js';
 import { bundledDrafters } from '../decode/bundled-drafters.js';
 import {
   addDownload,
+  addLimit,
   addMachine,
   addProgress,
   addSampling,
+  addTaps,
   addTemplate,
   createTargetOption,
 } from './common-options.js';
@@ -38,7 +40,8 @@ export function addBenchCommand(program: Command, context: CommandContext): void
       )
         .argParser(collect)
         .default([], 'auto; with a temperature chain:4'),
-    )
+    );
+  addTaps(command)
     .addOption(
       new Option(
         '-p, --prompts <set>',
@@ -47,9 +50,8 @@ export function addBenchCommand(program: Command, context: CommandContext): void
         .argParser(collect)
         .default([], 'a small set that comes with the package'),
     )
-    .option('--prompts-dir <dir>', 'folder with mt_bench.jsonl, humaneval.jsonl, gsm8k.jsonl')
-    .option('--limit <count>', 'only the first prompts of each set (default: all)', wholeNumber(1));
-  addTemplate(command)
+    .option('--prompts-dir <dir>', 'folder with mt_bench.jsonl, humaneval.jsonl, gsm8k.jsonl');
+  addTemplate(addLimit(command))
     .option(
       '-n, --max-new-tokens <count>',
       'generate at most this many tokens',

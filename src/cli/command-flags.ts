@@ -4,6 +4,7 @@ import type { VerificationRule } from '../decode/verification.js';
 import type {
   DeviceFlags,
   DownloadFlags,
+  DrafterFlags,
   MachineFlags,
   SamplingFlags,
   TemplateFlags,
@@ -11,7 +12,8 @@ import type {
 import type { ProgressMode } from './progress.js';
 
 /** The settings are there only where they were given. */
-export interface AuditFlags extends Partial<AuditSettings>, MachineFlags, TemplateFlags, DownloadFlags {
+export interface AuditFlags
+  extends Partial<AuditSettings>, MachineFlags, TemplateFlags, DownloadFlags, DrafterFlags {
   readonly target: string;
   readonly drafter: readonly string[];
   readonly draft?: string;
@@ -36,7 +38,7 @@ export interface AuditFlags extends Partial<AuditSettings>, MachineFlags, Templa
 }
 
 /** Lists are empty where nothing was given. */
-export interface BenchFlags extends SamplingFlags, MachineFlags, TemplateFlags, DownloadFlags {
+export interface BenchFlags extends SamplingFlags, MachineFlags, TemplateFlags, DownloadFlags, DrafterFlags {
   readonly target: string;
   readonly drafter: readonly string[];
   readonly draft: readonly string[];
@@ -80,7 +82,8 @@ export interface DoctorFlags {
   readonly format: 'text' | 'json';
 }
 
-export interface GenerateFlags extends SamplingFlags, MachineFlags, TemplateFlags, DownloadFlags {
+export interface GenerateFlags
+  extends SamplingFlags, MachineFlags, TemplateFlags, DownloadFlags, DrafterFlags {
   readonly target: string;
   readonly prompt?: string;
   readonly prompts?: string;
@@ -96,6 +99,6 @@ export interface GenerateFlags extends SamplingFlags, MachineFlags, TemplateFlag
   readonly format: 'text' | 'json';
 }
 
-export interface InspectFlags extends DeviceFlags, DownloadFlags {
+export interface InspectFlags extends DeviceFlags, DownloadFlags, DrafterFlags {
   readonly format: 'text' | 'json';
 }

@@ -5,6 +5,9 @@ import { mostThreads } from '../core/limits.js';
 import type { CacheOptions } from '../checkpoint/weight-cache.js';
 import type { SamplingOptions } from '../core/sampling.js';
 import { bundledTarget } from '../decode/bundled-models.js';
+import type { ReadingOptions } from '../draft/draft-system.js';
+import type { TapConvention } from '../draft/tap-convention.js';
+import { tapConventions } from '../draft/tap-convention.js';
 import type { ComputeType } from '../runtime/device-choice.js';
 import { computeTypes } from '../runtime/device-choice.js';
 import { builtInTemplateNames } from '../text/built-in-templates.js';
@@ -30,6 +33,11 @@ export interface MachineFlags extends DeviceFlags {
   readonly verifyCache?: true;
 }
 
+/** Beside every option that names a drafter. */
+export interface DrafterFlags {
+  readonly taps?: TapConvention;
+}
+
 /** Beside every option that names a model. */
 export interface DownloadFlags {
   readonly download?: true;
@@ -45,6 +53,19 @@ export function createTargetOption(): Option {
     '-t, --target <model>',
     'folder of the model, or its name on the Hugging Face hub, as ORG/NAME[@REVISION]',
   ).default(bundledTarget, 'the bundled model');
+}
+
+export function addTaps(command: Command): Command {
+  return command.addOption(
+    new Option(
+      '--taps <meaning>',
+      'what the layer ids in the config.json of an EAGLE-3 head are: inputs or outputs of these layers (default: what its trainer means by them, where the file tells; `mistletoe inspect` explains)',
+    ).choices(tapConventions),
+  );
+}
+
+export function tapsOf({ taps }: DrafterFlags): ReadingOptions {
+  return taps === undefined ? {} : { taps };
 }
 
 export function addDownload(command: Command): Command {
@@ -74,6 +95,15 @@ export function templateOf({ chatTemplate, date }: TemplateFlags): TemplateOptio
     ...(chatTemplate === undefined ? {} : { chatTemplate }),
     ...(date === undefined ? {} : { date }),
   };
+}
+
+/** Of every prompt set, or of the conversations to train on. */
+export function addLimit(command: Command): Command {
+  return command.option(
+    '--limit <count>',
+    'only the first prompts of each set (default: all)',
+    wholeNumber(1),
+  );
 }
 
 export function addSampling(command: Command): Command {

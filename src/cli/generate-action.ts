@@ -8,7 +8,7 @@ import { chooseDevice } from '../runtime/device-choice.js';
 import type { Prompt } from '../text/prompt-set.js';
 import { inlinePrompt, loadPrompts } from '../text/prompt-set.js';
 import { decodeText } from '../text/text-file.js';
-import { cacheOf, samplingOf, templateOf } from './common-options.js';
+import { cacheOf, samplingOf, tapsOf, templateOf } from './common-options.js';
 import { exitCodes } from './failure.js';
 import type { GenerateFlags } from './command-flags.js';
 import type { Speculation } from './generate-drafting.js';
@@ -29,7 +29,7 @@ export async function runGenerate(flags: GenerateFlags, terminal: Terminal): Pro
   const sources = [folder, ...(located === undefined ? [] : [located.source])];
   const device = await settleDevice(choice, sources, onNotice);
   const runtime = await openRuntime(device, flags.threads);
-  const loading = { onNotice, ...cacheOf(flags) };
+  const loading = { onNotice, ...cacheOf(flags), ...tapsOf(flags) };
   try {
     const target = await openTarget(folder, {
       runtime,

@@ -2,7 +2,14 @@ import { type Command, Option } from 'commander';
 import { mostNewTokens } from '../core/limits.js';
 import { bundledDrafters } from '../decode/bundled-drafters.js';
 import { verificationRules } from '../decode/verification.js';
-import { addDownload, addMachine, addSampling, addTemplate, createTargetOption } from './common-options.js';
+import {
+  addDownload,
+  addMachine,
+  addSampling,
+  addTaps,
+  addTemplate,
+  createTargetOption,
+} from './common-options.js';
 import { collect, wholeNumber } from './option-values.js';
 import type { CommandContext } from './command-context.js';
 import type { GenerateFlags } from './command-flags.js';
@@ -31,7 +38,12 @@ export function addGenerateCommand(program: Command, context: CommandContext): v
     128,
   );
   addSampling(command)
-    .option('--seed <number>', 'the same seed gives the same text', wholeNumber(0), 0)
+    .option(
+      '--seed <number>',
+      'the same seed gives the same text; above temperature 0, another drafter or --draft gives other text',
+      wholeNumber(0),
+      0,
+    )
     .addOption(
       new Option('--stop <text>', 'end before this text; may be given several times')
         .argParser(collect)
@@ -51,7 +63,8 @@ export function addGenerateCommand(program: Command, context: CommandContext): v
         '--verify <rule>',
         'which drafts to keep: greedy and rejection are lossless, typical is lossy (default: greedy; with a temperature rejection)',
       ).choices(Object.keys(verificationRules)),
-    )
+    );
+  addTaps(command)
     .option(
       '--show-drafts',
       'put accepted draft tokens between \u27e8 and \u27e9, for where there is no colour',

@@ -7,6 +7,7 @@ import { checkRule } from '../decode/verifier.js';
 import { createPolicy, defaultDraftPolicy } from '../decode/speculative-text.js';
 import type { Target } from '../decode/target.js';
 import type { VerificationRule } from '../decode/verification.js';
+import type { ReadingOptions } from '../draft/draft-system.js';
 import type { Drafter } from '../draft/drafter.js';
 import { loadDrafter } from '../draft/load-drafter.js';
 import type { DraftPolicy } from '../draft/policy.js';
@@ -24,10 +25,11 @@ export interface DraftingPlan {
 
 /** Undefined without a drafter. Whatever is wrong in the options themselves is refused here, before anything is loaded. */
 export function planDrafting(flags: GenerateFlags, sampling: SamplingOptions): DraftingPlan | undefined {
-  const { drafter, draft, verify, showDrafts, format } = flags;
+  const { drafter, draft, verify, taps, showDrafts, format } = flags;
   if (drafter === undefined) {
-    const stray = draft !== undefined ? '--draft' : verify !== undefined ? '--verify' : '--show-drafts';
-    if (draft === undefined && verify === undefined && showDrafts === undefined) return undefined;
+    const given = { '--draft': draft, '--verify': verify, '--taps': taps, '--show-drafts': showDrafts };
+    const stray = Object.entries(given).find(([, value]) => value !== undefined)?.[0];
+    if (stray === undefined) return undefined;
     throw new MistletoeError('usage', `${stray} was given without a drafter.`, {
       hint: 'Add --drafter with a folder or a bundled name such as eagle3, or leave it out for plain decoding.',
     });
@@ -54,7 +56,7 @@ export interface Speculation {
   readonly rule: VerificationRule | undefined;
 }
 
-interface LoadingOptions {
+interface LoadingOptions extends ReadingOptions {
   readonly cacheFolder?: string;
   readonly verifyCache?: boolean;
   readonly onNotice: (message: string) => void;

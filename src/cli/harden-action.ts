@@ -1,6 +1,7 @@
 import { basename, extname } from 'node:path';
 import type { AuditSettings } from '../audit/settings.js';
 import { MistletoeError } from '../core/errors.js';
+import { pushAll } from '../core/long-lists.js';
 import { bundledPrompts, bundledTarget } from '../decode/bundled-models.js';
 import { findDrafter } from '../decode/find-drafter.js';
 import type { Prompt } from '../text/prompt-set.js';
@@ -72,6 +73,7 @@ async function prepare(
   const request = await createHardenRequest({
     ...{ target: await findModel(flags.target), drafter: await findModel(findDrafter(drafter)), data },
     ...{ prompts, hardening, training, audit, preset, audits, strongerPrompts, baselines },
+    taps: flags.taps,
     ...{ answers: flags.answers, chatTemplate: flags.chatTemplate, date: flags.date },
     ...{ device, dtype, threads, cacheFolder: flags.cacheDir, onNotice },
   });
@@ -92,7 +94,10 @@ async function readPrompts({ prompts, promptsDir, limit }: HardenFlags): Promise
     const loaded = await loadPrompts(source, promptsDir === undefined ? {} : { folder: promptsDir });
     // Sets count their prompts alike: ids are told apart by the set's name.
     const name = sources.length === 1 ? '' : `${basename(source, extname(source))}-`;
-    read.push(...loaded.slice(0, limit).map((prompt) => ({ ...prompt, id: `${name}${prompt.id}` })));
+    pushAll(
+      read,
+      loaded.slice(0, limit).map((prompt) => ({ ...prompt, id: `${name}${prompt.id}` })),
+    );
   }
   return read;
 }

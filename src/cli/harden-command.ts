@@ -1,6 +1,14 @@
 import type { Command } from 'commander';
 import type { CommandContext } from './command-context.js';
-import { addDownload, addMachine, addProgress, addTemplate, createTargetOption } from './common-options.js';
+import {
+  addDownload,
+  addLimit,
+  addMachine,
+  addProgress,
+  addTaps,
+  addTemplate,
+  createTargetOption,
+} from './common-options.js';
 import { createFormatOption, findStray } from './long-runs.js';
 import type { HardenFlags } from './harden-flags.js';
 import { addAudits, addHardening, readAuditSettings, readHardening } from './harden-flags.js';
@@ -29,9 +37,8 @@ export function addHardenCommand(program: Command, context: CommandContext): voi
       '-p, --prompts <sets...>',
       'what is audited: .jsonl or .txt files, or mt-bench, humaneval, gsm8k from --prompts-dir; none may be in the data (default: a small set that comes with the package)',
     )
-    .option('--prompts-dir <dir>', 'folder with mt_bench.jsonl, humaneval.jsonl, gsm8k.jsonl')
-    .option('--limit <count>', 'only the first prompts of each set (default: all)', wholeNumber(1));
-  addTemplate(command);
+    .option('--prompts-dir <dir>', 'folder with mt_bench.jsonl, humaneval.jsonl, gsm8k.jsonl');
+  addTemplate(addTaps(addLimit(command)));
   addHardening(command);
   addAudits(command);
   command

@@ -11,13 +11,13 @@ import {
   hardeningRate,
 } from '../train/hardening-settings.js';
 import { addSettings } from './audit-settings.js';
-import type { DownloadFlags, MachineFlags, TemplateFlags } from './common-options.js';
+import type { DownloadFlags, DrafterFlags, MachineFlags, TemplateFlags } from './common-options.js';
 import { isGiven } from './long-runs.js';
 import { number, wholeNumber } from './option-values.js';
 import type { ProgressMode } from './progress.js';
 import { addTrainSettings } from './train-flags.js';
 
-export interface HardenFlags extends MachineFlags, DownloadFlags, TemplateFlags {
+export interface HardenFlags extends MachineFlags, DownloadFlags, TemplateFlags, DrafterFlags {
   readonly target: string;
   readonly drafter?: string;
   readonly data?: string;

@@ -1,4 +1,5 @@
 /** A hardening run's events as progress: answers, then searches and training round by round, then audits. */
+import { smallest } from '../core/long-lists.js';
 import { acceptedLengthText, countText, fixed } from '../report/number-text.js';
 import type { HardenEvents } from '../train/harden-run.js';
 import type { RoundPlace } from '../train/hardening-rounds.js';
@@ -38,7 +39,7 @@ export function createHardenProgress(progress: Progress, clock: ProgressClock): 
     },
     onHunt({ role }, { prompt, objective, texts, skipped }, done) {
       const lengths = texts.flatMap(({ length }) => length ?? []);
-      const shortest = lengths.length === 0 ? undefined : Math.min(...lengths);
+      const shortest = lengths.length === 0 ? undefined : smallest(lengths);
       const rest = left(done);
       progress.update(
         done,

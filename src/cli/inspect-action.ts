@@ -2,6 +2,7 @@ import type { Inspection } from '../draft/inspection.js';
 import { inspectCheckpoint } from '../draft/inspection.js';
 import { chooseDevice } from '../runtime/device-choice.js';
 import { asOneLine } from './clean-text.js';
+import { tapsOf } from './common-options.js';
 import { closeSentence, exitCodes } from './failure.js';
 import type { InspectFlags } from './command-flags.js';
 import type { DeviceFit } from './inspect-device.js';
@@ -14,7 +15,7 @@ import { colorsFor } from './terminal.js';
 export async function runInspect(given: string, flags: InspectFlags, terminal: Terminal): Promise<number> {
   await chooseDevice(flags); // what cannot be had is refused before anything is fetched
   const findModel = createModelFinder(flags, terminal);
-  const inspection = await inspectCheckpoint(await findModel(given));
+  const inspection = await inspectCheckpoint(await findModel(given), tapsOf(flags));
   // Drafters run where their targets do, and broken models nowhere.
   const { model, memory } = inspection;
   const isWhole = model !== undefined && memory !== undefined;

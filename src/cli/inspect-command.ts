@@ -1,5 +1,5 @@
 import { type Command, Option } from 'commander';
-import { addDevice, addDownload } from './common-options.js';
+import { addDevice, addDownload, addTaps } from './common-options.js';
 import type { CommandContext } from './command-context.js';
 import type { InspectFlags } from './command-flags.js';
 
@@ -21,7 +21,7 @@ export function addInspectCommand(program: Command, context: CommandContext): vo
         .choices(['text', 'json'])
         .default('text'),
     );
-  addDevice(addDownload(command)).addHelpText('after', examples);
+  addDevice(addDownload(addTaps(command))).addHelpText('after', examples);
   command.action(async (folder: string, flags: InspectFlags) => {
     const { runInspect } = await import('./inspect-action.js');
     context.exitCode = await runInspect(folder, flags, context.terminal);

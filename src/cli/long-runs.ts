@@ -3,6 +3,7 @@ import type { Command } from 'commander';
 import { Option } from 'commander';
 import { MistletoeError } from '../core/errors.js';
 import { quoteWord } from '../core/shown-words.js';
+import { largest } from '../core/long-lists.js';
 import type { Progress } from './progress.js';
 import type { Terminal } from './terminal.js';
 
@@ -96,7 +97,7 @@ export function describeNext(drafter: string, target: string | undefined): strin
 
 /** Columns of a table in a terminal: the first to the left, the others to the right. */
 export function alignRows(rows: readonly (readonly string[])[]): string[] {
-  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]!.length)));
+  const widths = (rows[0] ?? []).map((_, column) => largest(rows.map((row) => row[column]!.length)));
   return rows.map((row) =>
     row
       .map((cell, column) => (column === 0 ? cell.padEnd(widths[column]!) : cell.padStart(widths[column]!)))

@@ -8,7 +8,7 @@ import { rehearse } from '../guard/rehearsal.js';
 import { openRuntime } from '../runtime/create-runtime.js';
 import { chooseDevice } from '../runtime/device-choice.js';
 import { loadPrompts } from '../text/prompt-set.js';
-import { cacheOf, templateOf } from './common-options.js';
+import { cacheOf, tapsOf, templateOf } from './common-options.js';
 import { exitCodes } from './failure.js';
 import { createModelFinder } from './model-source.js';
 import { createNotice } from './notice.js';
@@ -40,7 +40,7 @@ export async function runRehearse(flags: RehearseFlags, terminal: Terminal): Pro
   const device = await settleDevice(await chooseDevice(flags), [folder, source], onNotice);
   const runtime = await openRuntime(device, flags.threads);
   try {
-    const loading = { onNotice, ...cacheOf(flags) };
+    const loading = { onNotice, ...cacheOf(flags), ...tapsOf(flags) };
     const target = await openTarget(folder, { runtime, ...loading, ...templateOf(flags) });
     const { model, tokenizer, stopIds } = target;
     const drafter = await loadDrafter(source, { target: model, tokenizer, ...loading });

@@ -1,7 +1,7 @@
 import { type Command, Option } from 'commander';
 import { bundledDrafters } from '../decode/bundled-drafters.js';
 import type { CommandContext } from './command-context.js';
-import { addDownload, addMachine, addTemplate, createTargetOption } from './common-options.js';
+import { addDownload, addMachine, addTaps, addTemplate, createTargetOption } from './common-options.js';
 import { number, wholeNumber } from './option-values.js';
 import type { RehearseFlags } from './rehearse-flags.js';
 
@@ -24,7 +24,7 @@ export function addRehearseCommand(guard: Command, context: CommandContext): voi
     )
     .option('--draft-length <count>', 'draft tokens a step', wholeNumber(1, 64), 4)
     .option('--stage-requests <count>', 'requests of each stage of the collapse', wholeNumber(1, 1000), 4);
-  addTemplate(command)
+  addTemplate(addTaps(command))
     .optionsGroup('On an engine that serves nobody else:')
     .option('-u, --upstream <url>', 'the engine, as http://127.0.0.1:8000')
     .option('--key-env <name>', 'environment variable that holds the key of the engine')

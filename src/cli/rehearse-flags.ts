@@ -1,7 +1,7 @@
 /** The options of `guard rehearse` as commander hands them over. */
-import type { DownloadFlags, MachineFlags, TemplateFlags } from './common-options.js';
+import type { DownloadFlags, DrafterFlags, MachineFlags, TemplateFlags } from './common-options.js';
 
-export interface RehearseFlags extends MachineFlags, TemplateFlags, DownloadFlags {
+export interface RehearseFlags extends MachineFlags, TemplateFlags, DownloadFlags, DrafterFlags {
   readonly target: string;
   readonly drafter: string;
   readonly draftLength: number;

@@ -10,7 +10,7 @@ import { parseKeys, readKeys } from '../serve/access.js';
 import { watchRecords } from '../serve/record-watch.js';
 import type { RunningServer, ServeOptions } from '../serve/serve.js';
 import { startServer } from '../serve/serve.js';
-import { cacheOf, templateOf } from './common-options.js';
+import { cacheOf, tapsOf, templateOf } from './common-options.js';
 import { exitCodes } from './failure.js';
 import type { ModelFinder } from './model-source.js';
 import { createModelFinder } from './model-source.js';
@@ -38,6 +38,7 @@ export async function runServe(flags: ServeFlags, terminal: Terminal): Promise<n
     page: pageHandler,
     ...optionsOf(flags),
     ...cacheOf(flags),
+    ...tapsOf(flags),
     ...templateOf(flags),
     onNotice: notice,
     onLog: (line) => {

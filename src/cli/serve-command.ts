@@ -2,7 +2,7 @@ import { type Command, Option } from 'commander';
 import { mostNewTokens } from '../core/limits.js';
 import { bundledDrafters } from '../decode/bundled-drafters.js';
 import type { CommandContext } from './command-context.js';
-import { addDownload, addMachine, addTemplate, createTargetOption } from './common-options.js';
+import { addDownload, addMachine, addTaps, addTemplate, createTargetOption } from './common-options.js';
 import { byteSize, collect, number, wholeNumber } from './option-values.js';
 import type { ServeFlags } from './serve-flags.js';
 
@@ -27,8 +27,11 @@ export function addServeCommand(program: Command, context: CommandContext): void
     .option(
       '--draft <policy>',
       'how much to draft each step: auto, chain:4, tree:mc_sim_7b_63, tree:FILE.json, dynamic:60,5,10 (default: auto; with a temperature chain:4)',
-    )
-    .option('--served-model-name <name>', 'what requests call the model (default: the name of its folder)');
+    );
+  addTaps(command).option(
+    '--served-model-name <name>',
+    'what requests call the model (default: the name of its folder)',
+  );
   addTemplate(command)
     .optionsGroup('When drafts fail:')
     .option(

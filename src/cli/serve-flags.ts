@@ -1,8 +1,8 @@
 /** The options of `serve` as commander hands them over. */
 import type { MetricsLevel } from '../serve/request-schema.js';
-import type { DownloadFlags, MachineFlags, TemplateFlags } from './common-options.js';
+import type { DownloadFlags, DrafterFlags, MachineFlags, TemplateFlags } from './common-options.js';
 
-export interface ServeFlags extends MachineFlags, TemplateFlags, DownloadFlags {
+export interface ServeFlags extends MachineFlags, TemplateFlags, DownloadFlags, DrafterFlags {
   readonly target: string;
   readonly drafter: readonly string[];
   readonly draft?: string;

@@ -63,7 +63,8 @@ async function prepare(
   const request = await createTrainRequest({
     ...{ target: await findModel(flags.target), system: flags.system, shape: shapeOf(flags), data, settings },
     from: flags.from === undefined ? undefined : await findModel(findDrafter(flags.from)),
-    ...{ answers: flags.answers, chatTemplate: flags.chatTemplate, date: flags.date },
+    taps: flags.taps,
+    ...{ limit: flags.limit, answers: flags.answers, chatTemplate: flags.chatTemplate, date: flags.date },
     ...{ device: flags.device, dtype: flags.dtype, threads: flags.threads },
     ...{ cacheFolder: flags.cacheDir, onNotice },
   });

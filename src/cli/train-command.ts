@@ -1,7 +1,15 @@
 import type { Command } from 'commander';
 import { trainableSystems } from '../train/new-drafter.js';
 import type { CommandContext } from './command-context.js';
-import { addDownload, addMachine, addProgress, addTemplate, createTargetOption } from './common-options.js';
+import {
+  addDownload,
+  addLimit,
+  addMachine,
+  addProgress,
+  addTaps,
+  addTemplate,
+  createTargetOption,
+} from './common-options.js';
 import { createFormatOption, findStray } from './long-runs.js';
 import type { TrainFlags } from './train-flags.js';
 import { addShape, addTrainSettings, readSettings } from './train-flags.js';
@@ -25,7 +33,7 @@ export function addTrainCommand(program: Command, context: CommandContext): void
       '--data <file>',
       'one conversation a line: {"prompt": …}, {"messages": …}, {"turns": …} or {"conversations": …}',
     );
-  addShape(addTemplate(command));
+  addShape(addTemplate(addTaps(addLimit(command))));
   addTrainSettings(command);
   command
     .optionsGroup('The run:')

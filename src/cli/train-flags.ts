@@ -6,17 +6,18 @@ import type { TrainSettings } from '../train/settings.js';
 import { defaultSettings } from '../train/settings.js';
 import type { DrafterShape } from '../train/train-request.js';
 import { trainableSystems } from '../train/new-drafter.js';
-import type { DownloadFlags, MachineFlags, TemplateFlags } from './common-options.js';
+import type { DownloadFlags, DrafterFlags, MachineFlags, TemplateFlags } from './common-options.js';
 import { isGiven } from './long-runs.js';
 import { byteSize, number, wholeNumber } from './option-values.js';
 import type { ProgressMode } from './progress.js';
 
 /** The sizes are there only where they were given, and so are the settings, under the names of their options. */
-export interface TrainFlags extends DrafterShape, MachineFlags, TemplateFlags, DownloadFlags {
+export interface TrainFlags extends DrafterShape, MachineFlags, TemplateFlags, DownloadFlags, DrafterFlags {
   readonly target: string;
   readonly system?: string;
   readonly from?: string;
   readonly data?: string;
+  readonly limit?: number;
   readonly answers?: string;
   readonly out?: string;
   readonly resume?: string;

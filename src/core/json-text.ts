@@ -13,20 +13,36 @@ export function parseJsonText(text: string): unknown {
   return value;
 }
 
-/** Of valid JSON: strings are skipped, brackets counted. */
+/** Of valid JSON. */
 function measureDepth(text: string): number {
   let depth = 0;
   let deepest = 0;
-  for (let position = 0; position < text.length; position++) {
-    const character = text[position];
-    if (character === '"') {
-      for (position++; text[position] !== '"'; position++) if (text[position] === '\\') position++;
-    } else if (character === '[' || character === '{') {
+  visitPunctuation(text, (character) => {
+    if (character === '[' || character === '{') {
       depth++;
       if (depth > deepest) deepest = depth;
     } else if (character === ']' || character === '}') depth--;
-  }
+  });
   return deepest;
+}
+
+/** Members of objects and lists in lists, counted before anything is built; the text need not be valid JSON. */
+export function countEntries(text: string): number {
+  let count = 0;
+  visitPunctuation(text, (character) => {
+    if (character === ':' || character === '[') count++;
+  });
+  return count;
+}
+
+/** Every character outside strings. */
+function visitPunctuation(text: string, visit: (character: string) => void): void {
+  for (let position = 0; position < text.length; position++) {
+    if (text[position] !== '"') visit(text[position]!);
+    else
+      for (position++; position < text.length && text[position] !== '"'; position++)
+        if (text[position] === '\\') position++;
+  }
 }
 
 const longestShown = 120;

@@ -47,3 +47,6 @@ export const widestDraft = 64;
 
 /** Tokens of an answer. Contexts end sooner. */
 export const mostNewTokens = 10_000_000;
+
+/** Tokens of a tokenizer whose model is not known; the largest published vocabularies have some 260,000. */
+export const maxVocabularySize = 1_000_000;

@@ -28,17 +28,17 @@ async function isFolder(path: string): Promise<boolean> {
   );
 }
 
-/** The same at once, with the rights that the user's folders have. */
-export function makeFolderSync(path: string): void {
+/** The same at once, with the rights that the user's folders have unless a mode is given. */
+export function makeFolderSync(path: string, mode = 0o777): void {
   try {
-    mkdirSync(path);
+    mkdirSync(path, { mode });
   } catch (cause) {
     if (isFolderSync(path)) return;
     const parent = dirname(path);
     if (!isMissing(cause) || parent === path) throw cause;
-    makeFolderSync(parent);
+    makeFolderSync(parent, mode);
     try {
-      mkdirSync(path);
+      mkdirSync(path, { mode });
     } catch (again) {
       if (!isFolderSync(path)) throw again;
     }

@@ -83,7 +83,7 @@ export class Answering {
   }
 
   private async prepare(task: EngineTask): Promise<PreparedTask> {
-    const { prompt, drafter: name, policy, maxPromptTokens = Infinity, ...options } = task;
+    const { prompt, drafter: name, policy, maxPromptTokens = Infinity, needsRoom = false, ...options } = task;
     const { target } = this.models;
     const drafter = name === undefined ? undefined : this.findDrafter(name);
     const request = isTokenIds(prompt)
@@ -97,6 +97,16 @@ export class Answering {
         {
           hint: 'Shorten the prompt.',
         },
+      );
+    }
+    const { contextLength } = target.model.configuration;
+    const { maxNewTokens } = request;
+    if (needsRoom && length + maxNewTokens > contextLength) {
+      throw new MistletoeError(
+        'context',
+        `The prompt has ${length} tokens and ${maxNewTokens} new tokens were requested; ` +
+          `the context length is ${contextLength}.`,
+        { hint: 'Shorten the prompt, or request fewer new tokens.' },
       );
     }
     if (name === undefined || drafter === undefined) return { request, drafting: undefined, task };

@@ -7,6 +7,7 @@ import { z } from 'zod';
 import type { ErrorCode } from '../core/errors.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { mostNewTokens } from '../core/limits.js';
+import { tapConventions } from '../draft/tap-convention.js';
 import { computeTypes, deviceForm, deviceForms } from '../runtime/device-choice.js';
 import type { Generation } from './plain.js';
 import type { SpeculativeGeneration } from './speculative.js';
@@ -24,6 +25,8 @@ export const settingsSchema = z.strictObject({
   target: z.string(),
   /** Name that requests use -> folder, bundled name, or a system without weights such as `ngram`. */
   drafters: z.record(z.string(), z.string()),
+  /** What the layer ids of EAGLE-3 heads mean. */
+  taps: z.enum(tapConventions).exactOptional(),
   device: z.string().regex(deviceForm, `expected ${deviceForms}`).exactOptional(),
   /** In which products are computed on a GPU. */
   dtype: z.enum(computeTypes).exactOptional(),
@@ -46,7 +49,11 @@ export const settingsSchema = z.strictObject({
 });
 export type EngineSettings = z.infer<typeof settingsSchema>;
 
-const message = z.strictObject({ role: z.enum(['system', 'user', 'assistant']), content: z.string() });
+const message = z.strictObject({
+  role: z.enum(['system', 'user', 'assistant']),
+  content: z.string(),
+  name: z.string().exactOptional(),
+});
 
 const rules = ['greedy', 'rejection', 'typical'] as const satisfies readonly VerificationRule[];
 
@@ -62,6 +69,8 @@ export const taskSchema = z.strictObject({
   /** Whether other drafters, and plain steps, take over where drafts do not pay. */
   guarded: z.boolean().exactOptional(),
   maxNewTokens: count.max(mostNewTokens).exactOptional(),
+  /** Whether a prompt that leaves no room for maxNewTokens is refused; otherwise the answer ends with the context. */
+  needsRoom: z.boolean().exactOptional(),
   sampling: z
     .strictObject({
       temperature: z.number(),

@@ -24,7 +24,8 @@ import { openTarget } from './target.js';
 type Reporter = (answer: EngineAnswer) => void;
 
 async function openModels(settings: EngineSettings, runtime: Runtime, post: Reporter): Promise<OpenedModels> {
-  const { target: folder, drafters: sources, cacheFolder, verifyCache, chat, chatTemplate, date } = settings;
+  const { target: folder, drafters: sources, taps, cacheFolder, verifyCache } = settings;
+  const { chat, chatTemplate, date } = settings;
   const loading = {
     ...(cacheFolder === undefined ? {} : { cacheFolder }),
     ...(verifyCache === undefined ? {} : { verifyCache }),
@@ -40,7 +41,8 @@ async function openModels(settings: EngineSettings, runtime: Runtime, post: Repo
   });
   const drafters = new Map<string, Drafter>();
   for (const [name, source] of Object.entries(sources)) {
-    const options = { target: target.model, tokenizer: target.tokenizer, ...loading };
+    const reading = taps === undefined ? {} : { taps };
+    const options = { target: target.model, tokenizer: target.tokenizer, ...loading, ...reading };
     drafters.set(name, await loadDrafter(findDrafter(source), options));
   }
   const guarding = new GuardedDrafting(drafters, target.model, settings.guarding);

@@ -8,9 +8,11 @@ import { fileLimits } from '../core/limits.js';
 import type { SamplingOptions } from '../core/sampling.js';
 import { recogniseCheckpoint } from '../draft/systems.js';
 import type { CausalModel, LoadOptions } from '../model/causal-model.js';
-import { createModel } from '../model/causal-model.js';
+import { createModel, withRuntime } from '../model/causal-model.js';
 import { parseConfiguration } from '../model/configuration.js';
 import type { Meeting } from '../model/meeting.js';
+import { createRuntime } from '../runtime/create-runtime.js';
+import type { Runtime } from '../runtime/program.js';
 import type { ChatMessage, ChatTemplate, TemplateOptions } from '../text/chat-template.js';
 import {
   encodeRaw,
@@ -23,6 +25,7 @@ import { parseJson, readTextFile } from '../text/text-file.js';
 import type { Tokenizer } from '../text/tokenizer.js';
 import { loadTokenizer } from '../text/tokenizer.js';
 import type { AnswerOptions } from './answer.js';
+import { countGpuBytes } from './gpu-room.js';
 import type { Generation, GenerationRequest } from './plain.js';
 import { decodePlain } from './plain.js';
 
@@ -41,19 +44,23 @@ export interface TargetOptions extends LoadOptions, TemplateOptions {
 }
 
 /**
- * Cheap files first: whatever is wrong with them is said before the weights are converted.
+ * Cheap files first: whatever is wrong with them is said before the weights are converted. Without a runtime it makes one
+ * on the first GPU that has room, else on the CPU; `target.model.runtime.dispose()` ends it.
  * @example
- * const runtime = createOnnxRuntime();
- * const target = await openTarget(bundledTarget, { runtime });
+ * const target = await openTarget(bundledTarget);
  */
-export async function openTarget(folder: string, options: TargetOptions): Promise<Target> {
+export async function openTarget(folder: string, options: TargetOptions = {}): Promise<Target> {
   const checkpoint = await openCheckpoint(folder);
   refuseDrafter(checkpoint);
   const configuration = parseConfiguration(checkpoint.config, `config.json of ${checkpoint.folder}`);
   const stopIds = [...new Set([...configuration.eosIds, ...(await readGenerationStops(folder))])];
   const template = await loadTemplate(folder, options);
-  const tokenizer = await loadTokenizer(folder);
-  const model = await createModel(checkpoint, options);
+  const tokenizer = await loadTokenizer(folder, { modelVocabularySize: configuration.vocabularySize });
+  const createOwn = (): Promise<Runtime> =>
+    createRuntime({ countBytes: (dtype) => countGpuBytes([folder], dtype) });
+  const model = await withRuntime(options.runtime, createOwn, (runtime) =>
+    createModel(checkpoint, { ...options, runtime }),
+  );
   return { folder, model, tokenizer, template, stopIds };
 }
 

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { parseConfiguration } from '../model/configuration.js';
 import { flattenConfig, isSpeculatorsFormat, readDraftConfiguration } from './draft-configuration.js';
 
 const known = {
@@ -11,7 +12,7 @@ const known = {
 };
 
 function read(config: Record<string, unknown>) {
-  return readDraftConfiguration({ folder: 'head', config }, known);
+  return readDraftConfiguration({ folder: 'head', config: { rms_norm_eps: 1e-6, ...config } }, known);
 }
 
 describe('readDraftConfiguration', () => {
@@ -57,6 +58,15 @@ describe('readDraftConfiguration', () => {
     expect(read(config)).toMatchObject({
       ...{ headCount: 8, keyValueHeadCount: 4, headSize: 16, normEpsilon: 1e-5, rotaryBase: 500_000 },
     });
+  });
+
+  it('refuses a head without rms_norm_eps, as a target without it is refused', () => {
+    const missing = 'config.json of head lacks "rms_norm_eps".';
+    expect(() => read({ rms_norm_eps: undefined })).toThrow(missing);
+    expect(() => read({ rms_norm_eps: null })).toThrow(missing);
+    const sizes = { hidden_size: 64, intermediate_size: 96, num_hidden_layers: 2, num_attention_heads: 4 };
+    const target = { ...sizes, architectures: ['LlamaForCausalLM'], vocab_size: 9 };
+    expect(() => parseConfiguration(target, 'config.json of head')).toThrow(missing);
   });
 
   it('accepts the names that trainers give, and null for nothing', () => {

@@ -2,6 +2,8 @@
  * The configuration of an EAGLE head: one layer of Llama's. What config.json leaves out is what the authors' code takes
  * then (Llama's defaults: a rotary base of 10000, as many key-value heads as heads), never the target's, however likely
  * that looks: a head was trained with what its trainer ran, and another base costs accepted tokens without an error.
+ * `rms_norm_eps` has no default, for heads as for targets: trainers run with 1e-5 and with 1e-6, and every published
+ * head says which (67 config files of EAGLE, SpecForge, TorchSpec and AngelSlim have it, none lacks it).
  */
 import { z } from 'zod';
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
@@ -58,7 +60,6 @@ export function readDraftConfiguration(
     hidden_size: known.hiddenSize,
     intermediate_size: known.intermediateSize,
     vocab_size: known.vocabularySize,
-    rms_norm_eps: 1e-6,
     // The length of a rotary table that grows: it bounds nothing.
     max_position_embeddings: 2048,
     ...heads,

@@ -26,8 +26,11 @@ export const draftModel: WeightedSystem = {
     };
   },
   async load(checkpoint, { target, tokenizer, ...options }) {
-    const { folder } = checkpoint;
-    const own = hasTokenizer(folder) ? await loadTokenizer(folder) : undefined;
+    const { folder, config } = checkpoint;
+    const { vocabularySize } = parseConfiguration(config, `config.json of ${folder}`);
+    const own = hasTokenizer(folder)
+      ? await loadTokenizer(folder, { modelVocabularySize: vocabularySize })
+      : undefined;
     return loadDraftModel(checkpoint, target, { target: tokenizer, drafter: own }, options);
   },
 };

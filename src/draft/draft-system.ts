@@ -13,6 +13,7 @@ import type { WeightStore } from '../runtime/weights.js';
 import type { Tokenizer } from '../text/tokenizer.js';
 import type { Drafter } from './drafter.js';
 import type { DrafterFacts } from './drafter-facts.js';
+import type { TapConvention } from './tap-convention.js';
 
 export type DraftSystem = WeightedSystem | WeightlessSystem;
 
@@ -27,7 +28,7 @@ export interface WeightedSystem extends NamedSystem {
   /** Undefined where the tensors are not of this system. */
   recognise(names: TensorNames): RecognisedLayout | undefined;
   /** What the checkpoint holds, without a target. Where `refuse` returns, it goes on as well as it can. */
-  describe(checkpoint: Checkpoint, refuse: Refuse): DrafterDescription;
+  describe(checkpoint: Checkpoint, refuse: Refuse, options?: ReadingOptions): DrafterDescription;
   /** Throws at the first thing that is wrong, by itself or beside the target. */
   load(checkpoint: Checkpoint, options: DrafterOptions): Promise<Drafter>;
 }
@@ -55,7 +56,13 @@ export interface DrafterDescription {
   readonly unread: readonly string[];
 }
 
-export interface DrafterOptions extends CacheOptions {
+/** What the files of a drafter may leave open. */
+export interface ReadingOptions {
+  /** What the layer ids in the config.json of an EAGLE-3 head mean (taps.ts). */
+  readonly taps?: TapConvention;
+}
+
+export interface DrafterOptions extends CacheOptions, ReadingOptions {
   readonly target: CausalModel;
   /** The target's, to compare with a draft model's own. */
   readonly tokenizer?: Tokenizer | undefined;

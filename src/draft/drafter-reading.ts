@@ -3,8 +3,9 @@ import type { Problem } from '../checkpoint/open-checkpoint.js';
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
 import type { WeightRecipe } from '../checkpoint/weight-recipe.js';
 import { resolveRecipes } from '../checkpoint/weight-recipe.js';
+import type { MistletoeError } from '../core/errors.js';
 import { toProblem } from './decoder-tensors.js';
-import type { WeightedSystem } from './draft-system.js';
+import type { ReadingOptions, WeightedSystem } from './draft-system.js';
 import type { DrafterFacts } from './drafter-facts.js';
 import { findDisagreements } from './drafter-facts.js';
 import { unreadProblems } from './unread-tensors.js';
@@ -17,11 +18,13 @@ export interface DrafterReading {
 export function readDrafter(
   system: Pick<WeightedSystem, 'describe'>,
   checkpoint: Checkpoint,
+  options: ReadingOptions = {},
 ): DrafterReading {
   const refused: Problem[] = [];
-  const { facts, recipes, unread } = system.describe(checkpoint, (fault) => {
+  const note = (fault: MistletoeError): void => {
     refused.push(toProblem(fault));
-  });
+  };
+  const { facts, recipes, unread } = system.describe(checkpoint, note, options);
   return {
     facts,
     problems: [

@@ -3,6 +3,7 @@ import { makeTemporaryFolder } from '../checkpoint/testing/temporary-folder.js';
 import { writeSafetensors } from '../checkpoint/testing/write-safetensors.js';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import type { ReadingOptions } from './draft-system.js';
 import { inspectCheckpoint } from './inspection.js';
 
 /** Widths of a head for a target of width 8: two heads of four. */
@@ -25,6 +26,7 @@ const shapes: Readonly<Record<string, readonly number[]>> = {
 async function inspect(
   config: Record<string, unknown>,
   extra: Readonly<Record<string, readonly number[]>> = {},
+  options: ReadingOptions = {},
 ) {
   const folder = makeTemporaryFolder();
   try {
@@ -36,17 +38,20 @@ async function inspect(
       return [name, { dtype: 'F32', shape, values: new Float32Array(length) }] as const;
     });
     writeSafetensors(join(path, 'model.safetensors'), Object.fromEntries(entries));
-    return await inspectCheckpoint(path);
+    return await inspectCheckpoint(path, options);
   } finally {
     folder.remove();
   }
 }
 
-const layer = { hidden_size: 8, intermediate_size: 12, num_attention_heads: 2, vocab_size: 10 };
+const layer = {
+  ...{ hidden_size: 8, intermediate_size: 12, num_attention_heads: 2, vocab_size: 10 },
+  rms_norm_eps: 1e-5,
+};
 
 describe('inspecting an EAGLE-3 head', () => {
   it('says where the rotary base comes from, and which layers are tapped', async () => {
-    const { drafter, problems } = await inspect({ ...layer, rms_norm_eps: 1e-5 });
+    const { drafter, problems } = await inspect(layer);
     expect(problems).toEqual([]);
     expect(drafter).toMatchObject({
       rotary: { base: 10_000, origin: 'default 10000' },
@@ -68,8 +73,27 @@ describe('inspecting an EAGLE-3 head', () => {
     expect(drafter).toMatchObject({
       rotary: { base: 500_000, origin: 'rope_theta of config.json' },
       traits: ['embeddings of its own', 'norm_before_fc', 'norm_before_residual'],
-      expects: { tapRule: expect.stringMatching(/^2, 16, 29 \(.*speculators format/) as string },
+      expects: {
+        tapRule: '2, 16, 29: inputs of these layers, because the file is in the speculators format',
+      },
     });
+  });
+
+  it('explains what listed layers are, and asks where that is not known', async () => {
+    const list = { eagle_aux_hidden_state_layer_ids: [2, 4, 6] };
+    const known = await inspect({ ...layer, architectures: ['LlamaForCausalLMEagle3'], eagle_config: list });
+    expect(known.problems).toEqual([]);
+    expect(known.drafter?.expects.tapRule).toMatch(/^2, 4, 6: outputs of these layers, because SpecForge/);
+    const unknown = await inspect({ ...layer, eagle_config: list });
+    expect(unknown.problems).toEqual([
+      {
+        problem: expect.stringContaining('inputs or outputs of layers is not known') as string,
+        remedy: expect.stringContaining('--taps outputs') as string,
+      },
+    ]);
+    const told = await inspect({ ...layer, eagle_config: list }, {}, { taps: 'inputs' });
+    expect(told.problems).toEqual([]);
+    expect(told.drafter?.expects.tapRule).toBe('2, 4, 6: inputs of these layers, because --taps says so');
   });
 
   it('names the tensors that nothing reads', async () => {
@@ -79,8 +103,26 @@ describe('inspecting an EAGLE-3 head', () => {
     ]);
   });
 
-  it('refuses a head that sees only the last positions', async () => {
-    const { problems } = await inspect({ ...layer, layer_types: ['sliding_attention'] });
-    expect(problems.map(({ problem }) => problem).join()).toContain('asks for sliding attention');
+  it.each([
+    [{ layer_types: ['sliding_attention'] }, 'asks for sliding attention in layer_types'],
+    [{ sliding_window: 512 }, 'asks for sliding attention by "sliding_window": 512'],
+    [{ sliding_window: 512, use_sliding_window: true }, 'asks for sliding attention by "sliding_window"'],
+    [{ rope_scaling: { type: 'dynamic', factor: 4 } }, 'asks for the rotary scaling "dynamic"'],
+    [
+      { rope_parameters: { rope_type: 'dynamic', rope_theta: 10_000, factor: 4 } },
+      'asks for the rotary scaling "dynamic"',
+    ],
+    [{ rms_norm_eps: null }, 'lacks "rms_norm_eps"'],
+  ])('refuses %j', async (settings, expected) => {
+    const { problems } = await inspect({ ...layer, ...settings });
+    expect(problems.map(({ problem }) => problem)).toEqual([expect.stringContaining(expected)]);
+  });
+
+  it.each([
+    { sliding_window: 512, use_sliding_window: false },
+    { sliding_window: null },
+    { sliding_window: 512, layer_types: ['full_attention'] },
+  ])('accepts %j, which asks for no window', async (settings) => {
+    expect((await inspect({ ...layer, ...settings })).problems).toEqual([]);
   });
 });

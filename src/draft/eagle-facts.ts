@@ -2,11 +2,11 @@
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
 import { MistletoeError } from '../core/errors.js';
 import { flattenConfig } from './draft-configuration.js';
-import type { Refuse } from './draft-system.js';
+import type { ReadingOptions, Refuse } from './draft-system.js';
 import type { DrafterFacts } from './drafter-facts.js';
 import { sizeIn } from './drafter-facts.js';
 import type { Eagle3Parts, EagleParts } from './eagle-parts.js';
-import { readTapRule } from './taps.js';
+import { describeTapRule, readTapRule, unknownTaps } from './taps.js';
 
 export function describeEagleFacts({ config }: Checkpoint, parts: EagleParts): DrafterFacts {
   const { hiddenSize } = parts.configuration;
@@ -23,6 +23,7 @@ export function describeEagle3Facts(
   checkpoint: Checkpoint,
   parts: Eagle3Parts,
   refuse: Refuse,
+  options: ReadingOptions = {},
 ): DrafterFacts {
   const { tensors } = checkpoint;
   const config = flattenConfig(checkpoint.config);
@@ -38,15 +39,22 @@ export function describeEagle3Facts(
       hiddenSize: targetHidden,
       vocabularySize: known?.shape[0] ?? sizeIn(config, 'vocab_size'),
       taps: Number.isInteger(taps) ? taps : undefined,
-      tapRule: describeTaps(checkpoint, refuse),
+      tapRule: describeTaps(checkpoint, refuse, options),
     },
   };
 }
 
-function describeTaps(checkpoint: Checkpoint, refuse: Refuse): string | undefined {
+function describeTaps(
+  checkpoint: Checkpoint,
+  refuse: Refuse,
+  { taps: given }: ReadingOptions,
+): string | undefined {
   try {
-    const { listed, origin } = readTapRule(checkpoint);
-    return listed === undefined ? origin : `${listed.join(', ')} (${origin})`;
+    const rule = readTapRule(checkpoint);
+    const { listed, convention, reason } = rule;
+    if (listed !== undefined && convention === undefined && given === undefined)
+      refuse(unknownTaps(checkpoint.folder, listed, reason));
+    return describeTapRule(rule, given);
   } catch (fault) {
     if (!(fault instanceof MistletoeError)) throw fault;
     refuse(fault);

@@ -29,6 +29,7 @@ import { sizeIn } from './drafter-facts.js';
 import type { FusionNorm } from './eagle-recipes.js';
 import { embeddingRecipes, fusionNormRecipes, linearRecipes } from './eagle-recipes.js';
 import { measureLayer } from './layer-sizes.js';
+import { refuseUnusualPositions } from './head-positions.js';
 import { listUnread } from './unread-tensors.js';
 
 export interface EagleParts {
@@ -58,7 +59,7 @@ export interface Eagle3Parts extends EagleParts {
 
 type TargetSizes = Pick<
   ModelConfiguration,
-  'headCount' | 'keyValueHeadCount' | 'headSize' | 'vocabularySize' | 'hiddenSize'
+  'headCount' | 'keyValueHeadCount' | 'headSize' | 'vocabularySize' | 'hiddenSize' | 'contextLength'
 >;
 
 export interface EagleContext {
@@ -181,7 +182,7 @@ function describeCommon(
       ),
     );
   }
-  const { layer_types: kinds, num_hidden_layers: layers = 1, logit_scale: scale = 1 } = flattenConfig(config);
+  const { num_hidden_layers: layers = 1, logit_scale: scale = 1 } = flattenConfig(config);
   // Tensors of further layers are refused by name; a file that lost them would run as one layer.
   if (layers !== 1)
     refuse(misfit(folder, `has ${showValue(layers)} layers`, 'A head of one layer is supported.'));
@@ -189,10 +190,7 @@ function describeCommon(
     const fault = `scales its logits by ${showValue(scale)}`;
     refuse(misfit(folder, fault, 'A head without "logit_scale" is supported.'));
   }
-  if (Array.isArray(kinds) && kinds.includes('sliding_attention')) {
-    const unsupported = 'A head that sees only the last positions is not supported.';
-    refuse(misfit(folder, 'asks for sliding attention', unsupported));
-  }
+  refuseUnusualPositions(checkpoint, configuration, target, refuse);
   const { queryKeyValueBias, outputBias, queryKeyNorm } = measured;
   if (config.attention_bias === true && !queryKeyValueBias)
     refuse(misfit(folder, 'declares "attention_bias": true and lacks the biases', incomplete));
@@ -208,7 +206,7 @@ function describeCommon(
   };
 }
 
-/** Where config.json cannot be read, sizes are the tensors' and everything else is the default. */
+/** Where config.json cannot be read, sizes are the tensors', the norms' epsilon is any, and the rest is the default. */
 function readConfiguration(checkpoint: Checkpoint, known: KnownSizes, refuse: Refuse): ModelConfiguration {
   try {
     return readDraftConfiguration(checkpoint, known);
@@ -218,7 +216,10 @@ function readConfiguration(checkpoint: Checkpoint, known: KnownSizes, refuse: Re
     // An even head size, which is all that a configuration asks of it.
     const heads = { headCount: 1, keyValueHeadCount: 1, headSize: 2 };
     const { headCount, keyValueHeadCount, headSize } = known;
-    const readable = readDraftConfiguration({ ...checkpoint, config: {} }, { ...known, ...heads });
+    const readable = readDraftConfiguration(
+      { ...checkpoint, config: { rms_norm_eps: 1e-6 } },
+      { ...known, ...heads },
+    );
     return {
       ...readable,
       headCount: headCount ?? 1,

@@ -34,9 +34,9 @@ export const eagle3: WeightedSystem = {
     const isRenamed = names.some(/^(model\.)?layers\.0\.hidden_norm\.weight$/);
     return isRenamed ? { layout: 'EAGLE-3 head, layers.0 naming' } : undefined;
   },
-  describe(checkpoint, refuse) {
+  describe(checkpoint, refuse, options) {
     const parts = describeEagle3(checkpoint, '', { refuse });
-    return { ...parts, facts: describeEagle3Facts(checkpoint, parts, refuse) };
+    return { ...parts, facts: describeEagle3Facts(checkpoint, parts, refuse, options) };
   },
   load: loadEagle3,
 };
@@ -56,7 +56,8 @@ async function loadEagle3(checkpoint: Checkpoint, options: DrafterOptions): Prom
       'A head of another width cannot borrow the embeddings of its target: use an export that keeps its own.',
     );
   }
-  const taps = readTaps(checkpoint, layerCount);
+  const { taps, notice } = readTaps(checkpoint, layerCount, options.taps);
+  if (notice !== undefined) options.onNotice?.(notice);
   requireWidth(checkpoint, `${parts.prefix}fc.weight`, 1, taps.length * target.configuration.hiddenSize);
   refuseUnread(checkpoint.folder, parts.unread);
   const targetTokens = await readVocabularyMap(checkpoint, draftSize, vocabularySize);

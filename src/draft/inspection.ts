@@ -10,6 +10,7 @@ import { findProblems, openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import type { Checkpoint, StoredDType } from '../checkpoint/stored-tensor.js';
 import { countElements } from '../checkpoint/stored-tensor.js';
 import { MistletoeError } from '../core/errors.js';
+import { pushAll } from '../core/long-lists.js';
 import type { ModelConfiguration } from '../model/configuration.js';
 import { parseConfiguration } from '../model/configuration.js';
 import { decoderRecipes } from '../model/weights.js';
@@ -19,6 +20,7 @@ import { readTokenizerConfig } from '../text/tokenizer-config.js';
 import { hasTokenizer, readTokenizerFile } from '../text/tokenizer-file.js';
 import { readDecoderTensors, toProblem } from './decoder-tensors.js';
 import { draftModel } from './draft-model.js';
+import type { ReadingOptions } from './draft-system.js';
 import type { DrafterFacts } from './drafter-facts.js';
 import { readDrafter } from './drafter-reading.js';
 import type { Recognition } from './systems.js';
@@ -68,7 +70,7 @@ export interface TokenizerFacts {
  * @example
  * const { kind, problems } = await inspectCheckpoint('models/reference/eagle3'); // 'eagle3', []
  */
-export async function inspectCheckpoint(folder: string): Promise<Inspection> {
+export async function inspectCheckpoint(folder: string, options: ReadingOptions = {}): Promise<Inspection> {
   const root = resolve(folder);
   const problems: Problem[] = [...(await findProblems(root))];
   const notes: string[] = [];
@@ -91,7 +93,7 @@ export async function inspectCheckpoint(folder: string): Promise<Inspection> {
 
   const checkpoint = await openCheckpoint(root);
   const recognition = recogniseCheckpoint(checkpoint);
-  const text = await inspectText(root, attempt);
+  const text = await inspectText(root, checkpoint.config.vocab_size, attempt);
   const common = {
     folder: root,
     kind: recognition.kind,
@@ -101,18 +103,19 @@ export async function inspectCheckpoint(folder: string): Promise<Inspection> {
   };
   const { kind, system } = recognition;
   if (kind !== 'decoder' && system !== undefined) {
-    const { facts, problems: found } = readDrafter(system, checkpoint);
+    const { facts, problems: found } = readDrafter(system, checkpoint, options);
     return { ...common, drafter: facts, notes, problems: [...problems, ...found] };
   }
   const model = await attempt(() => configurationOf(checkpoint, recognition));
   if (model === undefined) return { ...common, notes, problems };
   const tensors = await attempt(() => readDecoderTensors(checkpoint, model));
   if (tensors === undefined) return { ...common, model, notes, problems };
-  problems.push(...tensors.problems);
+  pushAll(problems, tensors.problems);
   // Medusa-2 keeps its heads in the shards of its target.
-  const heads = system === undefined || system === draftModel ? undefined : readDrafter(system, checkpoint);
-  problems.push(...(heads?.problems ?? []));
-  notes.push(...model.notes, ...tensors.notes);
+  const heads =
+    system === undefined || system === draftModel ? undefined : readDrafter(system, checkpoint, options);
+  pushAll(problems, heads?.problems ?? []);
+  pushAll(notes, [...model.notes, ...tensors.notes]);
   problems.push(...findVocabularyProblems(model, text.tokenizer));
   if (text.tokenizer === undefined && problems.length === 0) {
     notes.push(
@@ -154,12 +157,14 @@ async function readConfigQuietly(root: string): Promise<Record<string, unknown> 
 
 async function inspectText(
   root: string,
+  vocabularySize: unknown,
   attempt: Attempt,
 ): Promise<Pick<Inspection, 'tokenizer' | 'chatTemplate'>> {
   if (!hasTokenizer(root)) return {};
   const tokenizer = await attempt(async (): Promise<TokenizerFacts> => {
     const config = await readTokenizerConfig(root);
-    const file = await readTokenizerFile(root, config);
+    const modelVocabularySize = Number.isSafeInteger(vocabularySize) ? (vocabularySize as number) : undefined;
+    const file = await readTokenizerFile(root, config, { modelVocabularySize });
     const { kind, path } = file;
     const tokenizer = await openTokenizer(root, config, file);
     return {

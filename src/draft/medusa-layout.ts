@@ -7,6 +7,7 @@ import type { Checkpoint } from '../checkpoint/stored-tensor.js';
 import type { WeightRecipe } from '../checkpoint/weight-recipe.js';
 import type { ModelConfiguration } from '../model/configuration.js';
 import { projectionRecipe, vectorRecipe } from '../model/weights.js';
+import { showValue } from '../core/json-text.js';
 import { misfit } from './checks.js';
 import type { DrafterDescription, RecognisedLayout, Refuse, TensorNames } from './draft-system.js';
 import { holdsDecoder, namesOf, refuseAtOnce } from './draft-system.js';
@@ -16,6 +17,8 @@ import { listUnread } from './unread-tensors.js';
 export interface MedusaSizes {
   readonly heads: number;
   readonly layers: number;
+  /** Of the blocks; vLLM's own heads have none unless their config asks for it. */
+  readonly hasBias: boolean;
   readonly hiddenSize: number;
   readonly vocabularySize: number;
 }
@@ -32,12 +35,14 @@ interface Layout {
   readonly prefix: string;
   /** Finds the head that a tensor belongs to, and the layer of a block. */
   readonly place: RegExp;
+  readonly mayLackBias: boolean;
   readonly block: (head: number, layer: number) => string;
   readonly output: (head: number, layers: number) => string;
 }
 
 const numbered = (prefix: string): Layout => ({
   words: 'Medusa-1 heads',
+  mayLackBias: false,
   prefix,
   place: /^(\d+)\.(?:(\d+)\.linear|\d+)\.(?:weight|bias)$/,
   block: (head, layer) => `${prefix}${head}.${layer}.linear`,
@@ -45,6 +50,7 @@ const numbered = (prefix: string): Layout => ({
 });
 const namedByVllm = (prefix: string): Layout => ({
   words: 'Medusa heads, vLLM naming',
+  mayLackBias: true,
   prefix,
   place: /^(?:blocks\.(\d+)\.layers\.(\d+)|lm_heads\.(\d+))\.(?:weight|bias)$/,
   block: (head, layer) => `${prefix}blocks.${head}.layers.${layer}`,
@@ -81,7 +87,7 @@ export function describeMedusa(
   scope: string,
   { refuse = refuseAtOnce, target }: MedusaContext = {},
 ): MedusaParts {
-  const { tensors, folder } = checkpoint;
+  const { tensors, folder, config } = checkpoint;
   const { layout, heads: found, layers } = findLayout(checkpoint);
   if (found === 0) {
     refuse(
@@ -93,6 +99,11 @@ export function describeMedusa(
     );
   }
   checkDeclaredHeads(checkpoint, found, refuse);
+  const { logit_scale: scale } = config;
+  if (scale !== undefined && scale !== null && scale !== 1) {
+    const fault = `scales its logits by ${showValue(scale)}`;
+    refuse(misfit(folder, fault, 'Heads without "logit_scale" are supported.'));
+  }
   const heads = Math.max(1, found);
   const sizeOf = (name: (head: number) => string, axis: number): number | undefined => {
     const known = Array.from({ length: heads }, (_, head) => tensors.get(`${name(head)}.weight`));
@@ -104,6 +115,7 @@ export function describeMedusa(
   const sizes = {
     heads,
     layers,
+    hasBias: !layout.mayLackBias || config.medusa_fc_bias === true || namesOf(checkpoint).some(/\.bias$/),
     hiddenSize: target?.hiddenSize ?? hiddenSize ?? 1,
     vocabularySize: target?.vocabularySize ?? vocabularySize ?? 1,
   };
@@ -162,7 +174,7 @@ function checkDeclaredHeads({ config, folder }: Checkpoint, found: number, refus
 
 function medusaRecipes(
   scope: string,
-  { heads, layers, hiddenSize, vocabularySize }: MedusaSizes,
+  { heads, layers, hasBias, hiddenSize, vocabularySize }: MedusaSizes,
   layout: Layout,
 ): WeightRecipe[] {
   return Array.from({ length: heads }, (_, head) => [
@@ -170,7 +182,7 @@ function medusaRecipes(
       const [name, source] = [`${scope}${head}.${layer}`, layout.block(head, layer)];
       return [
         projectionRecipe(`${name}.weight`, `${source}.weight`, hiddenSize, hiddenSize),
-        vectorRecipe(`${name}.bias`, `${source}.bias`, hiddenSize),
+        ...(hasBias ? [vectorRecipe(`${name}.bias`, `${source}.bias`, hiddenSize)] : []),
       ];
     }).flat(),
     projectionRecipe(

@@ -19,7 +19,7 @@ import type { NamedTensors } from '../runtime/program.js';
 import { resident } from '../runtime/program.js';
 import type { WeightStore } from '../runtime/weights.js';
 import { chainNames, chainOutputs, chooseBest, createChainCompiler, readChain } from './chain-program.js';
-import { requireSizes, requireWidth } from './checks.js';
+import { countParameters, requireSizes, requireWidth } from './checks.js';
 import type { DrafterOptions, WeightedSystem } from './draft-system.js';
 import { prepareDrafterWeights } from './draft-system.js';
 import type { Drafter, DraftSession, TeacherForcing } from './drafter.js';
@@ -60,11 +60,11 @@ async function loadMedusa(checkpoint: Checkpoint, options: DrafterOptions): Prom
 function runHead(
   features: Tensor,
   head: number,
-  { layers, hiddenSize, vocabularySize }: MedusaSizes,
+  { layers, hasBias, hiddenSize, vocabularySize }: MedusaSizes,
 ): Tensor {
   let hidden = features;
   for (let layer = 0; layer < layers; layer++) {
-    hidden = add(hidden, silu(project(hidden, `${scope}${head}.${layer}`, hiddenSize, hiddenSize, true)));
+    hidden = add(hidden, silu(project(hidden, `${scope}${head}.${layer}`, hiddenSize, hiddenSize, hasBias)));
   }
   return project(hidden, `${scope}${head}.lm_head`, hiddenSize, vocabularySize);
 }
@@ -92,8 +92,7 @@ class Medusa implements Drafter {
     const { vocabularySize } = sizes;
     const vocabularies = { targetSize: vocabularySize, draftSize: vocabularySize };
     this.siblings = createSiblingDraws(target.runtime, vocabularies);
-    this.parameterCount =
-      sizes.heads * sizes.hiddenSize * (sizes.layers * (sizes.hiddenSize + 1) + sizes.vocabularySize);
+    this.parameterCount = countParameters(weights);
     const { runtime } = target;
     this.compile = lazily(() => compileLanes(runtime, 'draft', this.buildGraph(), [weights]));
     this.compileChain = createChainCompiler(runtime, [weights], (length) => this.buildChain(length));

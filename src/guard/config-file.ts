@@ -24,7 +24,7 @@ export interface ConfigurationSources {
 
 type Tree = Record<string, unknown>;
 
-export function readConfiguration({ file, flags = [] }: ConfigurationSources): GuardConfiguration {
+export function readConfiguration({ file, flags = [] }: ConfigurationSources = {}): GuardConfiguration {
   const parsed = file === undefined ? undefined : parseFile(file);
   const tree = parsed?.tree ?? {};
   for (const { path, value } of flags) set(tree, path, value);

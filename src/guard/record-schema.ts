@@ -36,6 +36,7 @@ export const requestRecordSchema: z.ZodType<RequestRecord> = z.object({
   firstByteMs: z.number().nullable(),
   totalMs: z.number(),
   speculation,
+  choiceSpeculation: z.array(speculation).max(1000).exactOptional(),
   promptPrint: z.array(z.number()).nullable(),
   promptTail: z.object({ tokens: count, surprisal: z.number().nonnegative() }).exactOptional(),
 });

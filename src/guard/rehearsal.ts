@@ -5,6 +5,7 @@
  */
 import { MistletoeError } from '../core/errors.js';
 import { createRandom } from '../core/random.js';
+import { largest } from '../core/long-lists.js';
 import type { Generation, GenerationRequest } from '../decode/plain.js';
 import { decodePlain } from '../decode/plain.js';
 import type { StepOutcome } from '../decode/policy-chooser.js';
@@ -233,7 +234,7 @@ function toRecord(generation: SpeculativeGeneration, id: string, endedMs: number
       proposed: perStepProposed.reduce((sum, proposed) => sum + proposed, 0),
       perStepAccepted: steps.map(({ accepted }) => accepted),
       perStepProposed,
-      draftLength: Math.max(0, ...perStepProposed),
+      draftLength: largest(perStepProposed, 0),
     },
   };
 }

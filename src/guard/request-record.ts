@@ -70,8 +70,10 @@ export interface RequestRecord extends Stream {
   readonly completionTokens: number | null;
   readonly firstByteMs: number | null;
   readonly totalMs: number;
-  /** Null where the engine says nothing and nothing could be estimated. */
+  /** Null where the engine says nothing and nothing could be estimated. Steps of several answers are pooled. */
   readonly speculation: Speculation | null;
+  /** [choice] Of a request with several answers, where the engine tells them apart; null for one without drafts. */
+  readonly choiceSpeculation?: readonly (Speculation | null)[];
   /** Hashes of what the prompt's end consists of, to find prompts that are alike; no text. */
   readonly promptPrint: readonly number[] | null;
   /** How unlikely the model finds the prompt's end, where the engine was asked and told; no text. */

@@ -7,6 +7,7 @@
  * Python is one line a statement, one tab a level; a language with braces is split at its braces and statements. Code
  * counts as Python unless it holds what Python cannot: `//` starts a comment in one and divides in the other.
  */
+import { smallest } from '../core/long-lists.js';
 import type { Token } from './code-tokens.js';
 import { isBraceLanguage, isOperand, tokenise, words } from './code-tokens.js';
 
@@ -129,7 +130,7 @@ function restoreFirstWidth(lines: readonly PythonLine[]): number {
   if (first.tokens.at(-1)?.text !== ':') return second.width;
   const end = lines.findIndex((line, index) => index > 0 && line.width <= first.width);
   const deeper = lines.slice(1, end < 0 ? undefined : end).map((line) => line.width);
-  const shallowest = Math.min(...deeper);
+  const shallowest = smallest(deeper);
   return shallowest < second.width ? shallowest : first.width;
 }
 

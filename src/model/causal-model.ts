@@ -9,6 +9,7 @@ import { argmax } from '../graph/operations/indexing.js';
 import { input } from '../graph/operations/leaves.js';
 import { sum } from '../graph/operations/reductions.js';
 import { concatenate } from '../graph/operations/shaping.js';
+import { createRuntime } from '../runtime/create-runtime.js';
 import type { NamedTensors, NamedValues, Runtime } from '../runtime/program.js';
 import { bufferOf, floatsOf, int32, integersOf, pickRows } from '../runtime/program.js';
 import type { RowBuffer } from '../runtime/row-buffer.js';
@@ -43,16 +44,38 @@ import { describeUnknownTensors, findUnreadTensors } from './unread-tensors.js';
 import { decoderRecipes, requireLayers } from './weights.js';
 
 export interface LoadOptions extends CacheOptions {
-  readonly runtime: Runtime;
+  /** By default a new one, as createRuntime() makes it; it belongs to the model: dispose of `model.runtime` at the end. */
+  readonly runtime?: Runtime;
   /** Prefix of the weights' names, so that several models can meet in one program. */
   readonly scope?: string;
 }
 
-export async function loadModel(folder: string, options: LoadOptions): Promise<CausalModel> {
-  return createModel(await openCheckpoint(folder), options);
+export async function loadModel(folder: string, options: LoadOptions = {}): Promise<CausalModel> {
+  const checkpoint = await openCheckpoint(folder);
+  return withRuntime(options.runtime, createRuntime, (runtime) =>
+    createModel(checkpoint, { ...options, runtime }),
+  );
 }
 
-export async function createModel(checkpoint: Checkpoint, options: LoadOptions): Promise<CausalModel> {
+/** Uses the given runtime, or a new one that does not outlive a failure. */
+export async function withRuntime<Result>(
+  given: Runtime | undefined,
+  create: () => Promise<Runtime>,
+  use: (runtime: Runtime) => Promise<Result>,
+): Promise<Result> {
+  if (given !== undefined) return use(given);
+  const runtime = await create();
+  try {
+    return await use(runtime);
+  } catch (cause) {
+    await runtime.dispose();
+    throw cause;
+  }
+}
+
+type ModelOptions = LoadOptions & Required<Pick<LoadOptions, 'runtime'>>;
+
+export async function createModel(checkpoint: Checkpoint, options: ModelOptions): Promise<CausalModel> {
   const scope = options.scope ?? 'target.';
   const configuration = parseConfiguration(checkpoint.config, `config.json of ${checkpoint.folder}`);
   requireLayers(checkpoint, configuration.layerCount);

@@ -67,7 +67,13 @@ export function parseConfiguration(
   const parsed = schema.safeParse(config);
   if (!parsed.success) {
     const [issue] = parsed.error.issues;
-    throw unusable(place, `has a bad "${issue?.path.join('.') ?? ''}": ${issue?.message ?? 'not readable'}`);
+    const key = issue?.path.join('.') ?? '';
+    const isMissing = issue?.path.length === 1 && config[key] === undefined;
+    if (isMissing) {
+      const hint = 'Take the value from the config.json that the weights were published or trained with.';
+      throw unusable(place, `lacks "${key}"`, hint);
+    }
+    throw unusable(place, `has a bad "${key}": ${issue?.message ?? 'not readable'}`);
   }
   const fields = parsed.data;
   checkSupport(fields, place);
@@ -164,8 +170,10 @@ function findFamily(config: Readonly<Record<string, unknown>>, place: string): F
   );
 }
 
-function unusable(place: string, fault: string): MistletoeError {
-  return new MistletoeError('checkpoint', `${place} ${fault}.`, {
-    hint: 'Use a checkpoint of the Llama, Mistral, Qwen2 or Qwen3 family as transformers writes it.',
-  });
+function unusable(
+  place: string,
+  fault: string,
+  hint = 'Use a checkpoint of the Llama, Mistral, Qwen2 or Qwen3 family as transformers writes it.',
+): MistletoeError {
+  return new MistletoeError('checkpoint', `${place} ${fault}.`, { hint });
 }

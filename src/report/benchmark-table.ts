@@ -1,5 +1,6 @@
 /** A benchmark as Markdown: tables to paste into an issue, and below them in words what they mean. */
 import type { SamplingOptions } from '../core/sampling.js';
+import { largest } from '../core/long-lists.js';
 import type { BenchmarkResult } from '../measure/benchmark.js';
 import type { SpeculationSummary, SystemSummary } from '../measure/benchmark-summary.js';
 import type { Interval } from '../measure/bootstrap.js';
@@ -221,7 +222,10 @@ function formatPercent(share: number | undefined): string {
 function formatTable(columns: readonly Column[], rows: readonly SystemSummary[]): string {
   const cells = rows.map((row) => columns.map((column) => column.cell(row).replaceAll('|', '\\|')));
   const widths = columns.map(({ title }, index) =>
-    Math.max(title.length, 3, ...cells.map((line) => line[index]!.length)),
+    largest(
+      cells.map((line) => line[index]!.length),
+      Math.max(title.length, 3),
+    ),
   );
   const pad = (text: string, index: number): string =>
     columns[index]!.align === 'left' ? text.padEnd(widths[index]!) : text.padStart(widths[index]!);

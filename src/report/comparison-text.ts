@@ -7,6 +7,7 @@ import {
   rowCells,
   rowTitles,
 } from './comparison-cells.js';
+import { largest } from '../core/long-lists.js';
 import type { Comparison, DrafterComparison, RunDescription } from './comparison-record.js';
 
 export function renderComparisonText(comparison: Comparison): string {
@@ -43,7 +44,7 @@ function describe(drafter: DrafterComparison): string[] {
 
 /** The first column to the left, the others to the right where they hold numbers. */
 function alignColumns(rows: readonly (readonly string[])[]): string[] {
-  const widths = rows[0]!.map((_, column) => Math.max(...rows.map((row) => row[column]!.length)));
+  const widths = rows[0]!.map((_, column) => largest(rows.map((row) => row[column]!.length)));
   const isNumeric = rows[0] === rowTitles;
   return rows.map((row) =>
     row

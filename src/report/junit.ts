@@ -63,9 +63,10 @@ function listCases(result: DrafterResult, timings: AuditTimings, verdict: Verdic
   const className = `mistletoe.${drafter}`;
   const own = verdict.drafters.find((entry) => entry.drafter === drafter);
   const outcome = own?.audited === true ? 'passed' : 'error';
+  const message = [...(verdict.warnings ?? []), describeDrafter(result, own)].join(' ');
   const counted = countedArm(prompts);
   return [
-    { name: 'audited', className, seconds: 0, outcome, message: describeDrafter(result, own) },
+    { name: 'audited', className, seconds: 0, outcome, message },
     ...verdict.checks
       .filter((check) => check.drafter === drafter)
       .map(({ name, passed, message }): Case => {

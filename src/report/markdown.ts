@@ -8,6 +8,7 @@ import { escapeMarkdown, showInvisible } from './escape.js';
 import type { VerdictLevel } from './levels.js';
 import { levelNames } from './levels.js';
 import { countText, durationText, parameterText } from './number-text.js';
+import { listPhases, phaseCells, phaseColumns } from './phase-table.js';
 import { mainColumns, rowContext, sameAnswerColumn } from './row-columns.js';
 import { describeCounts, describeDrop, describeTests } from './test-text.js';
 import type { DrafterVerdict, Verdict } from './verdict.js';
@@ -20,7 +21,7 @@ const marks: Readonly<Record<VerdictLevel, string>> = {
 };
 /** Beyond this many drafters the table keeps the rows that the verdict rests on. */
 const mostDraftersInFull = 4;
-const mostDrafters = 8;
+const mostDrafters = 7;
 const briefRows: readonly ArmName[] = ['clean', 'random', 'undirected', 'given', 'attack'];
 const columns = [sameAnswerColumn, ...mainColumns];
 
@@ -29,6 +30,7 @@ export function renderMarkdown(result: AuditResult, timings: AuditTimings, verdi
   const lines = [
     `## ${marks[verdict.level]} ${levelNames[verdict.level]} · Mistletoe audit`,
     '',
+    ...(verdict.warnings ?? []).flatMap((warning) => [`> **Warning.** ${escapeMarkdown(warning)}`, '']),
     escapeMarkdown(verdict.headline),
     '',
     ...describeFailures(verdict),
@@ -43,6 +45,7 @@ export function renderMarkdown(result: AuditResult, timings: AuditTimings, verdi
       ? [`- and ${countText(result.drafters.length - shown.length, 'more drafter')}: see the HTML report.`]
       : []),
     '',
+    ...drawPhases(timings),
     describeSetup(result, timings),
     '',
     '```sh',
@@ -88,6 +91,18 @@ function describeDrafter({ drafter, summary }: DrafterResult, verdict: DrafterVe
     `- ${name}, ${levelNames[verdict.level].toLowerCase()}: ${describeDrop(summary)}; ` +
     `${describeTests(summary, verdict)}; ${describeCounts(summary)}`
   );
+}
+
+/** All drafters together: the HTML report has one row for each. */
+function drawPhases(timings: AuditTimings): string[] {
+  const all = listPhases(timings).at(-1);
+  if (all === undefined) return [];
+  return [
+    `| time | ${phaseColumns.join(' | ')} |`,
+    `| --- | ${phaseColumns.map(() => '---:').join(' | ')} |`,
+    `| ${[all.name, ...phaseCells(all, timings)].join(' | ')} |`,
+    '',
+  ];
 }
 
 function describeSetup({ setup }: AuditResult, timings: AuditTimings): string {

@@ -1,5 +1,5 @@
 /** The columns of every table of rows: what they are called, what they mean, and how a value reads. */
-import type { AuditTimings } from '../audit/audit-timings.js';
+import type { ArmTiming, AuditTimings } from '../audit/audit-timings.js';
 import type { ArmSummary, DrafterResult } from '../audit/result.js';
 import { findArm, findCounted } from './arm-names.js';
 import { keptText } from './kept-text.js';
@@ -158,9 +158,27 @@ const noTimings: AuditTimings = { machine: '', arms: [], totalMs: 0 };
 
 export function rowContext(result: DrafterResult, row: ArmSummary, timings = noTimings): RowContext {
   const clean = findArm(result.summary, 'clean');
-  const { speedup, tokensPerSecond } = summariseTimings(timings, result.drafter, row.arm);
+  const { speedup, tokensPerSecond } = summariseTimings(
+    leaveOutNotKept(timings, result),
+    result.drafter,
+    row.arm,
+  );
   const ratio = row.sameAnswer.estimate / (clean?.sameAnswer.estimate ?? NaN) - 1;
   // The counted row's own estimate weighs prompts alike, however many seeds each had.
   const change = row.arm === findCounted(result)?.arm ? -result.summary.drop.estimate : ratio;
   return { clean, change: row.arm === 'clean' ? null : change, speedup, tokensPerSecond };
+}
+
+/** An arm that counts as no suffix has the clean prompt's numbers, so the times under its suffix are left out. */
+function leaveOutNotKept(timings: AuditTimings, { drafter, prompts, summary }: DrafterResult): AuditTimings {
+  if (summary.armsNotKept === undefined) return timings;
+  const isNotKept = (row: ArmTiming): boolean =>
+    prompts.some(
+      ({ promptId, arms }) =>
+        promptId === row.promptId &&
+        arms.some(
+          ({ arm, repeat, notKept }) => arm === row.arm && repeat === row.repeat && notKept !== undefined,
+        ),
+    );
+  return { ...timings, arms: timings.arms.filter((row) => row.drafter !== drafter || !isNotKept(row)) };
 }

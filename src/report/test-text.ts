@@ -28,15 +28,20 @@ export function describeTests({ tests }: DrafterSummary, evidence: Evidence): st
   return [...single, ...missing].join(', ') + corrected;
 }
 
-/** "24 prompts audited, 1 of them without a suffix (counted as no drop), 2 skipped" */
+/** "24 prompts audited, 1 of them without a suffix (counted as no drop), 2 skipped; 1 searched suffix did not keep ..." */
 export function describeCounts({
   promptsAudited,
   promptsSkipped,
   promptsWithoutSuffix,
+  armsNotKept = 0,
 }: DrafterSummary): string {
   const without =
     promptsWithoutSuffix === 0
       ? ''
       : `, ${promptsWithoutSuffix} of them without a suffix (counted as no drop)`;
-  return `${countText(promptsAudited, 'prompt')} audited${without}, ${promptsSkipped} skipped`;
+  const notKept =
+    armsNotKept === 0
+      ? ''
+      : `; ${countText(armsNotKept, 'searched suffix')} did not keep the answer when measured (counted as no suffix)`;
+  return `${countText(promptsAudited, 'prompt')} audited${without}, ${promptsSkipped} skipped${notKept}`;
 }

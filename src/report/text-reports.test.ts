@@ -47,6 +47,14 @@ describe('Markdown', () => {
     expect(text).toContain(`\n${result.setup.command}\n`);
   });
 
+  it('has one row that says where the time went', () => {
+    const [, row] =
+      /^\| time \| gradient \| scoring \| exact lengths \| decoding \| controls \| other \| total \|\n\|[ |:-]+\n(.*)\n\n/m.exec(
+        text,
+      )!;
+    expect(row).toMatch(/^\| all \| 8\.0 s \(4 %\) \| 32\.0 s \(17 %\) \| .* \| 3 min 4 s \|$/);
+  });
+
   it('explains its columns, and lists every test', () => {
     for (const name of [
       'accepted length',
@@ -93,7 +101,8 @@ describe('Markdown', () => {
     const named = { ...result, drafters: [{ ...first!, drafter: '|@all <b>[x](https://evil.test)\n# y' }] };
     const hostile = renderMarkdown(named, timings, judge(named));
     expect(hostile).not.toMatch(/@all|<b>\[|https:\/\/|\n# y/);
-    expect(hostile.match(/^\| .*$/gm)?.every((row) => row.match(/(?<!\\)\|/g)?.length === 11)).toBe(true);
+    const bars = hostile.match(/^\| .*$/gm)?.map((row) => row.match(/(?<!\\)\|/g)!.length);
+    expect(new Set(bars)).toEqual(new Set([11, 9])); // rows, and where the time went
   });
 
   it('shows what steers a terminal by its picture, in the command too', () => {

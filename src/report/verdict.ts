@@ -18,6 +18,7 @@ import { describeDrafter, describeNothing } from './headline.js';
 import type { VerdictLevel } from './levels.js';
 import { collapseDrop, fewestPrompts, fragileDrop, severity } from './levels.js';
 import { acceptedLengthText, percentText } from './number-text.js';
+import { describeRepeats } from './repeats.js';
 
 export type { VerdictLevel } from './levels.js';
 
@@ -40,6 +41,8 @@ export interface Verdict {
   readonly level: VerdictLevel;
   /** One sentence with numbers, n and p. */
   readonly headline: string;
+  /** What a reader must know before the numbers, in sentences; absent where there is nothing. */
+  readonly warnings?: readonly string[];
   /** 0 passes, 3 says that something was not audited, 100 that a gate failed. */
   readonly exitCode: 0 | 3 | 100;
   readonly failures: readonly string[];
@@ -64,12 +67,14 @@ export function judge(result: AuditResult, gate: Gate = {}): Verdict {
     .filter((drafter) => !drafter.audited)
     .map(({ drafter }) => `No prompt was audited for ${drafter}, so nothing is known about it.`);
   if (drafters.length === 0) missing.push('No drafter was audited.');
+  const warnings = describeRepeats(result);
   const worst = findWorst(result.drafters, drafters);
   return {
     level: worst?.verdict.level ?? 'inconclusive',
     headline: worst === undefined ? describeNothing(result) : describeDrafter(worst.result, worst.verdict),
     exitCode: failed.length > 0 ? 100 : missing.length > 0 ? 3 : 0,
     failures: [...failed, ...missing],
+    ...(warnings.length === 0 ? {} : { warnings }),
     drafters,
     checks,
   };

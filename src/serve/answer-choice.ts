@@ -24,6 +24,23 @@ export function endingOf({ finishReason, stopString }: Generation, cut: Cut | un
   }
 }
 
+/** Values of the label `finished_reason` in vLLM's metrics (FinishReason in vllm/v1/engine) that occur here. */
+export const finishedReasons = ['stop', 'length', 'abort'] as const;
+export type FinishedReason = (typeof finishedReasons)[number];
+
+export function finishedReasonOf({ finishReason }: Generation): FinishedReason {
+  switch (finishReason) {
+    case 'stop':
+    case 'stop-string':
+      return 'stop';
+    case 'length':
+    case 'context':
+      return 'length';
+    case 'aborted':
+      return 'abort';
+  }
+}
+
 export interface Usage {
   readonly prompt_tokens: number;
   readonly completion_tokens: number;

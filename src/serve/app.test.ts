@@ -2,7 +2,6 @@ import { describe, expect, it } from 'vitest';
 import { MistletoeError } from '../core/errors.js';
 import { createAccess } from './access.js';
 import { createScriptedApp } from './testing/scripted-app.js';
-import { untilAborted } from './testing/scripted-worker.js';
 
 interface ErrorBody {
   readonly error: {
@@ -166,7 +165,10 @@ describe('routes', () => {
     ['mistletoe.draft', 'without drafter', { mistletoe: { drafter: 'none', draft: 'chain:2' } }],
     ['mistletoe.drafter', 'unknown', { mistletoe: { drafter: 'nobody' } }],
     ['messages.0.role', 'tool', { messages: [{ role: 'tool', content: 'x' }] }],
-    ['messages.0.name', 'name', { messages: [{ role: 'user', content: 'x', name: 'Eve' }] }],
+    ['messages.0.name', 'no text', { messages: [{ role: 'user', content: 'x', name: 5 }] }],
+    ['messages.0.content', 'null of a user', { messages: [{ role: 'user', content: null }] }],
+    ['max_tokens', 2049],
+    ['max_tokens', 'the newer name', { max_completion_tokens: 2049 }],
     ['messages.0.content', 'image', { messages: [{ role: 'user', content: [{ type: 'image_url' }] }] }],
     ['max_tokens', 'two lengths', { max_tokens: 3, max_completion_tokens: 4 }],
   ] as [string, unknown, object?][])('refuse %s %j by its name', async (param, value, fields) => {
@@ -344,51 +346,5 @@ describe('failures', () => {
     await Promise.resolve();
     expect((await app.request('/health')).status).toBe(503);
     expect((await chat()).status).toBe(503);
-  });
-});
-
-describe('the log', () => {
-  const script = (_: unknown, tell: (text: string, accepted?: number) => void) => {
-    tell(' violet');
-    tell(' elephant', 3);
-    tell('!', 1);
-  };
-
-  it('has one line a request, without its words', async () => {
-    const { chat, logged, app } = createScriptedApp({ script });
-    const fields = { messages: [{ role: 'user', content: 'crimson zebra' }], user: 'eve' };
-    await (await chat({ ...fields, stream: true })).text();
-    await chat({ ...fields, messages: [{ role: 'crimson zebra', content: 'crimson zebra' }] });
-    await chat({ ...fields, 'crimson zebra': 1 });
-    await chat({ ...fields, metadata: { 'crimson zebra': 1 } });
-    await app.request('/health');
-    expect(logged).toHaveLength(4);
-    expect(JSON.parse(logged[0]!)).toMatchObject({
-      ...{ route: '/v1/chat/completions', status: 200, promptTokens: 3, completionTokens: 3 },
-      ...{ stream: true, finish: 'stop', drafter: 'head', acceptedLength: 3 },
-      id: expect.stringMatching(/^chatcmpl-/) as string,
-      ms: expect.any(Number) as number,
-    });
-    expect(logged.join('')).not.toMatch(/crimson|violet|elephant/);
-  });
-
-  it('has prompts and answers where that is asked for', async () => {
-    const { chat, logged } = createScriptedApp({ script, app: { logsPrompts: true } });
-    await chat({ messages: [{ role: 'user', content: 'crimson zebra' }] });
-    expect(logged[0]).toMatch(/crimson zebra.*violet elephant!/);
-  });
-
-  it('tells of clients that left', async () => {
-    const { chat, logged, records } = createScriptedApp({
-      script: async (asked, tell) => {
-        tell(' a');
-        await untilAborted(asked);
-      },
-    });
-    const response = await chat({ stream: true });
-    await response.body!.cancel();
-    await new Promise((resolve) => setImmediate(resolve));
-    expect(JSON.parse(logged[0]!)).toMatchObject({ status: 499, cut: 'client', finish: 'aborted' });
-    expect(records[0]).toMatchObject({ ending: 'client-left', engine: 'mistletoe', completionTokens: 1 });
   });
 });

@@ -66,7 +66,7 @@ export function createApp(options: AppOptions): Hono<Variables> {
     const exchange = context.get('exchange');
     const request = read(await readJsonBody(context.req.raw, host.limits));
     checkModel(request.model, host.model.name);
-    checkAgainst(host.limits, request);
+    checkAgainst(host.limits, host.model.contextLength, request);
     exchange.request = request;
     exchange.drafter = host.draftingFor(request)?.drafter;
     const { signal } = context.req.raw;

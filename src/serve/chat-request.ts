@@ -20,10 +20,11 @@ export function readChatRequest(body: unknown): AnswerRequest {
   };
 }
 
-function readMessage({ role, content }: ChatFields['messages'][number]): ChatMessage {
+function readMessage({ role, content, name }: ChatFields['messages'][number]): ChatMessage {
   return {
     role: role === 'developer' ? 'system' : role, // templates know the older name
-    content: typeof content === 'string' ? content : content.map((part) => part.text).join('\n'),
+    content: typeof content === 'string' ? content : (content ?? []).map((part) => part.text).join('\n'),
+    ...(name == null ? {} : { name }),
   };
 }
 

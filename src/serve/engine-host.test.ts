@@ -61,6 +61,14 @@ describe('limits', () => {
     expect(asked[0]!.options).toMatchObject({ maxNewTokens: 20, maxPromptTokens: 50 });
   });
 
+  it('let as many new tokens through as the context has, where the prompt leaves them room', async () => {
+    const { chat, asked } = createScriptedApp();
+    expect((await chat({ max_tokens: 2048 })).status).toBe(200);
+    expect((await chat()).status).toBe(200);
+    expect(asked[0]!.options).toMatchObject({ maxNewTokens: 2048, needsRoom: true });
+    expect(asked[1]!.options).not.toHaveProperty('needsRoom');
+  });
+
   it('send away who would have to wait behind too many, and say when to come again', async () => {
     const { script, release } = createHeld();
     const { chat, host } = createScriptedApp({ script, concurrency: 2, limits: { queue: 3 } });

@@ -191,6 +191,7 @@ export class EngineHost {
       ...(drafting?.draft === undefined ? {} : { policy: drafting.draft }),
       ...(drafting?.isGuarded === true ? { guarded: true } : {}),
       maxNewTokens: maxNewTokens ?? newTokens,
+      ...(maxNewTokens === undefined ? {} : { needsRoom: true }),
       sampling,
       seed: seed ?? randomInt(2 ** 47),
       stopStrings: [...stopStrings],

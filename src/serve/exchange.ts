@@ -9,7 +9,7 @@ import { isSpeculative } from '../decode/speculative-text.js';
 import type { RequestRecord, Speculation } from '../guard/request-record.js';
 import { meanAcceptedLength } from '../guard/request-record.js';
 import type { AnswerRequest } from './answer-request.js';
-import { usageOf } from './answer-choice.js';
+import { finishedReasonOf, usageOf } from './answer-choice.js';
 import type { ApiError } from './api-error.js';
 import type { HostedAnswer } from './engine-host.js';
 import type { ServeMetrics } from './serve-metrics.js';
@@ -35,7 +35,8 @@ export class Exchange {
   drafter: string | undefined;
   private readonly startMs = performance.now();
   private readonly lastMs = new Map<number, number>();
-  private readonly steps: StepRecord[] = [];
+  /** [choice] the steps with a draft. */
+  private readonly steps = new Map<number, StepRecord[]>();
   private firstTokenMs: number | undefined;
   private isOver = false;
 
@@ -52,7 +53,9 @@ export class Exchange {
     this.context.metrics.progress(progress, lastMs === undefined ? undefined : nowMs - lastMs);
     this.lastMs.set(choice, nowMs);
     this.firstTokenMs ??= nowMs - this.startMs;
-    for (const step of progress.steps) if (step.proposed > 0) this.steps.push(step);
+    const steps = this.steps.get(choice) ?? [];
+    for (const step of progress.steps) if (step.proposed > 0) steps.push(step);
+    this.steps.set(choice, steps);
   }
 
   answered(answer: HostedAnswer): void {
@@ -64,12 +67,16 @@ export class Exchange {
     const status = isLeft ? clientLeft : 200;
     const finishes = [...new Set(generations.map(({ finishReason }) => finishReason))];
     const switches = generations.flatMap((generation) => switchesOf(generation));
-    const speculation = this.speculation();
+    const { speculation } = this.speculation();
     const acceptedLength = speculation === null ? undefined : meanAcceptedLength(speculation);
     const totalMs = performance.now() - this.startMs;
     metrics.ended({
       ...{ promptTokens: usage.prompt_tokens, completionTokens: usage.completion_tokens, totalMs },
-      ...{ finishReason: cut ?? finishes[0] ?? 'none', firstTokenMs: this.firstTokenMs, acceptedLength },
+      ...{
+        finishedReasons: generations.map(finishedReasonOf),
+        firstTokenMs: this.firstTokenMs,
+        acceptedLength,
+      },
       switches,
       drafts: generations.map((generation) => this.countDrafts(generation)),
     });
@@ -127,26 +134,12 @@ export class Exchange {
     return countByDrafter(generation.guarding?.ladder ?? [this.drafter], generation.steps);
   }
 
-  /** Of the request's own drafter: what others drafted in its place is not to be compared with what it does. */
-  private speculation(): Speculation | null {
-    const steps = this.steps.filter(({ drafter = 0 }) => drafter === 0);
-    if (steps.length === 0 || this.lastMs.size > 1) return null;
-    const histogram: number[] = [];
-    const sum = { accepted: 0, proposed: 0, depth: 0 };
-    for (const { accepted, proposed, depth } of steps) {
-      while (histogram.length <= depth) histogram.push(0);
-      histogram[accepted]! += 1;
-      sum.accepted += accepted;
-      sum.proposed += proposed;
-      sum.depth = Math.max(sum.depth, depth);
-    }
+  /** All answers of the request pooled, and each of several: [choice]. */
+  private speculation(): Pick<RequestRecord, 'speculation' | 'choiceSpeculation'> {
+    const choices = [...this.steps].sort(([left], [right]) => left - right).map(([, steps]) => steps);
     return {
-      evidence: 'reported',
-      ...{ steps: steps.length, accepted: sum.accepted, proposed: sum.proposed, histogram },
-      perStepAccepted: steps.map(({ accepted }) => accepted),
-      perStepProposed: steps.map(({ proposed }) => proposed),
-      draftLength: sum.depth,
-      isTree: steps.some(({ proposed, depth }) => proposed > depth),
+      speculation: summariseSteps(choices.flat()),
+      ...(choices.length > 1 ? { choiceSpeculation: choices.map(summariseSteps) } : {}),
     };
   }
 
@@ -174,11 +167,34 @@ export class Exchange {
       completionTokens: usage?.completion_tokens ?? null,
       firstByteMs: this.firstTokenMs ?? null,
       totalMs,
-      speculation: this.speculation(),
+      ...this.speculation(),
       promptPrint: null,
       ...(switches.length === 0 ? {} : { switches }),
     });
   }
+}
+
+/** Counts only steps of the request's own drafter: what others drafted in its place is not comparable with what it does. */
+function summariseSteps(drafted: readonly StepRecord[]): Speculation | null {
+  const steps = drafted.filter(({ drafter = 0 }) => drafter === 0);
+  if (steps.length === 0) return null;
+  const histogram: number[] = [];
+  const sum = { accepted: 0, proposed: 0, depth: 0 };
+  for (const { accepted, proposed, depth } of steps) {
+    while (histogram.length <= depth) histogram.push(0);
+    histogram[accepted]! += 1;
+    sum.accepted += accepted;
+    sum.proposed += proposed;
+    sum.depth = Math.max(sum.depth, depth);
+  }
+  return {
+    evidence: 'reported',
+    ...{ steps: steps.length, accepted: sum.accepted, proposed: sum.proposed, histogram },
+    perStepAccepted: steps.map(({ accepted }) => accepted),
+    perStepProposed: steps.map(({ proposed }) => proposed),
+    draftLength: sum.depth,
+    isTree: steps.some(({ proposed, depth }) => proposed > depth),
+  };
 }
 
 function switchesOf(generation: Generation): readonly DrafterSwitch[] {

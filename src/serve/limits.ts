@@ -25,17 +25,23 @@ export const usualLimits: ServerLimits = {
   seconds: 600,
 };
 
-export function checkAgainst(limits: ServerLimits, request: AnswerRequest): void {
-  const { newTokens = Infinity, choices } = limits;
+/** `contextLength` of the model: as in vLLM, no answer can be asked to be longer. */
+export function checkAgainst(limits: ServerLimits, contextLength: number, request: AnswerRequest): void {
   const { maxNewTokens = 1, prompts } = request;
-  if (maxNewTokens > newTokens)
+  const most = Math.min(limits.newTokens ?? Infinity, contextLength);
+  if (maxNewTokens > most) {
+    const reason = most === contextLength ? 'the context length of the model' : 'the limit of this server';
     throw badRequest(
-      `${maxNewTokens} new tokens were asked for; at most ${newTokens} are given here.`,
+      `max_tokens is ${maxNewTokens}; at most ${most} are allowed, which is ${reason}.`,
       'max_tokens',
     );
+  }
   const asked = prompts.length * request.choices;
-  if (asked > choices)
-    throw badRequest(`${asked} answers were asked for at once; at most ${choices} are given here.`, 'n');
+  if (asked > limits.choices)
+    throw badRequest(
+      `${asked} answers were asked for at once; at most ${limits.choices} are given here.`,
+      'n',
+    );
 }
 
 export function tooBusy(waiting: number, seconds: number): ApiError {

@@ -1,28 +1,23 @@
 /**
- * The fields of a request. Every field of OpenAI's interface is honoured, known to change nothing, or refused by its
- * name; what is asked for is never left out in silence.
+ * The fields of a request. Every field of OpenAI's and vLLM's interfaces is honoured, known to change nothing, or refused
+ * by its name; what is asked for is never left out in silence.
  */
 import { z } from 'zod';
 import { badRequest } from './api-error.js';
 import type { Content, Prompt } from './field-values.js';
-import { isContent, isMetadata, isPrompt, isSame, isStop, mostStops } from './field-values.js';
+import { isContent, isMetadata, isPrompt, isStop, isText, mostStops } from './field-values.js';
+import {
+  neutral,
+  neutralAnswerFields,
+  neutralChatFields,
+  neutralCompletionFields,
+  neutralFields,
+} from './neutral-fields.js';
 
 export const metricsLevels = ['none', 'summary', 'detailed'] as const;
 export type MetricsLevel = (typeof metricsLevels)[number];
 
 const count = z.number().int().positive();
-
-/** May be given as long as it asks for nothing: absent, null, or one of these. */
-function only(allowed: readonly unknown[], expected: string) {
-  const isAllowed = (value: unknown): boolean =>
-    value === undefined || value === null || allowed.some((one) => isSame(one, value));
-  return z
-    .unknown()
-    .refine(isAllowed, { error: `is not supported; ${expected}` })
-    .optional();
-}
-
-const refused = only([], 'leave it out');
 
 /** They tell the operator of a service something, and change no answer. */
 const harmless = {
@@ -31,14 +26,11 @@ const harmless = {
   safety_identifier: z.string().nullish(),
   prompt_cache_key: z.string().nullish(),
   prompt_cache_retention: z.string().nullish(),
-  service_tier: only(['auto', 'default'], 'leave it out, or give auto or default'),
-  store: only([false], 'nothing is stored here: leave it out, or give false'),
-};
-
-const unsupported = {
-  frequency_penalty: only([0], 'leave it out, or give 0'),
-  presence_penalty: only([0], 'leave it out, or give 0'),
-  logit_bias: only([{}], 'leave it out'),
+  /** Prompts are not cached across requests. */
+  cache_salt: z.string().nullish(),
+  session_id: z.string().nullish(),
+  service_tier: neutral('auto', 'default'),
+  store: neutral(false),
 };
 
 /** What this server has beyond OpenAI's interface. */
@@ -65,30 +57,28 @@ const common = {
   stream_options: z
     .strictObject({
       include_usage: z.boolean().nullish(),
-      include_obfuscation: only([false], 'leave it out, or give false'),
+      include_obfuscation: neutral(false),
+      continuous_usage_stats: neutral(false),
     })
     .nullish(),
   mistletoe: own.nullish(),
   ...harmless,
-  ...unsupported,
+  ...neutralFields,
 };
 
 const content = z.custom<Content>(isContent, 'expected a text, or a list of parts of type "text"');
 
-/** What clients send back of an answer they got, empty where there was nothing. */
-const emptied = {
-  refusal: refused,
-  audio: refused,
-  annotations: only([[]], 'leave it out'),
-  tool_calls: only([[]], 'leave it out'),
-  function_call: refused,
-  reasoning_content: refused,
-  name: refused,
-};
+/** Passed to the chat template; most templates do not use it. */
+const name = z.custom<string>(isText, 'expected a text').nullish();
 
 const message = z.discriminatedUnion('role', [
-  z.strictObject({ role: z.enum(['system', 'developer', 'user']), content, name: refused }),
-  z.strictObject({ role: z.literal('assistant'), content, ...emptied }),
+  z.strictObject({ role: z.enum(['system', 'developer', 'user']), content, name }),
+  z.strictObject({
+    role: z.literal('assistant'),
+    content: content.nullish(),
+    name,
+    ...neutralAnswerFields,
+  }),
 ]);
 
 const mostMessages = 2048;
@@ -103,18 +93,8 @@ export const chatSchema = z.strictObject({
   max_completion_tokens: count.nullish(),
   logprobs: z.boolean().nullish(),
   top_logprobs: z.number().int().min(0).max(20).nullish(),
-  response_format: only([{ type: 'text' }], 'leave it out, or give { "type": "text" }'),
-  modalities: only([['text']], 'leave it out, or give ["text"]'),
   parallel_tool_calls: z.boolean().nullish(), // of tools, which are refused
-  tools: only([[]], 'leave it out'),
-  tool_choice: only(['none'], 'leave it out, or give none'),
-  functions: only([[]], 'leave it out'),
-  function_call: only(['none'], 'leave it out, or give none'),
-  audio: refused,
-  prediction: refused,
-  reasoning_effort: only(['none'], 'leave it out, or give none'),
-  verbosity: refused,
-  web_search_options: refused,
+  ...neutralChatFields,
 });
 export type ChatFields = z.infer<typeof chatSchema>;
 
@@ -122,9 +102,7 @@ export const completionSchema = z.strictObject({
   ...common,
   prompt: z.custom<Prompt>(isPrompt, 'expected a text, token ids, or a list of either, none of them empty'),
   logprobs: z.number().int().min(0).max(5).nullish(),
-  echo: only([false], 'leave it out, or give false'),
-  suffix: refused,
-  best_of: only([1], 'leave it out, or give 1'),
+  ...neutralCompletionFields,
 });
 export type CompletionFields = z.infer<typeof completionSchema>;
 

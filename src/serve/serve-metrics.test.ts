@@ -1,6 +1,7 @@
 import { expect, it } from 'vitest';
 import { parsePrometheusText } from '../guard/prometheus-text.js';
 import { createScriptedApp } from './testing/scripted-app.js';
+import { createScriptedWorker } from './testing/scripted-worker.js';
 
 it('metrics are what happened, under vLLM’s names', async () => {
   const { chat, app } = createScriptedApp({
@@ -33,12 +34,33 @@ it('metrics are what happened, under vLLM’s names', async () => {
   expect(values('vllm:spec_decode_num_accepted_tokens_per_pos_total')).toEqual({ 0: 6, 1: 6, 2: 3, 3: 3 });
   expect(values('vllm:prompt_tokens_total')).toEqual({ '': 6 });
   expect(values('vllm:generation_tokens_total')).toEqual({ '': 9 });
-  expect(values('vllm:request_success_total')).toEqual({ stop: 2 });
+  expect(values('vllm:request_success_total')).toEqual({ stop: 3, length: 0, abort: 0 });
   expect(values('vllm:num_requests_running')).toEqual({ '': 0 });
   expect(values('vllm:num_requests_waiting')).toEqual({ '': 0 });
   expect(values('vllm:time_to_first_token_seconds_count')).toEqual({ '': 2 });
   expect(values('vllm:inter_token_latency_seconds_count')).toEqual({ '': 6 });
   expect(values('mistletoe_requests_refused_total')).toEqual({ 400: 1 });
-  expect(values('mistletoe_request_accepted_length_sum')).toEqual({ '': 3 });
+  expect(values('mistletoe_request_accepted_length_sum')).toEqual({ '': 6 });
   expect(types.get('vllm:spec_decode_num_drafts_total')).toBe('counter');
+});
+
+it('reasons of an end are vLLM’s', async () => {
+  const reasons = ['stop', 'stop-string', 'length', 'context', 'aborted'] as const;
+  const scripted = createScriptedWorker();
+  const { app, chat } = createScriptedApp({
+    host: {
+      worker: {
+        ...scripted.worker,
+        generateSeveral: async (...given) => {
+          const answers = await scripted.worker.generateSeveral(...given);
+          return answers.map((answer, index) => ({ ...answer, finishReason: reasons[index]! }));
+        },
+      },
+    },
+  });
+  await chat({ n: reasons.length });
+  const text = await (await app.request('/metrics')).text();
+  const found = text.matchAll(/request_success_total\{finished_reason="(.*?)".*\} (\d+)/g);
+  const counts = [...found].map(([, reason, count]) => [reason, Number(count)]);
+  expect(Object.fromEntries(counts)).toEqual({ stop: 2, length: 2, abort: 1 });
 });

@@ -4,13 +4,16 @@ import type { AnswerProgress } from '../decode/engine-messages.js';
 import type { EngineLoad } from '../decode/engine.js';
 import type { DrafterSwitch } from '../decode/guarding.js';
 import { switchReasons } from '../decode/guarding.js';
+import type { FinishedReason } from './answer-choice.js';
+import { finishedReasons } from './answer-choice.js';
 import type { DrafterCounts } from './speculation-report.js';
 
 /** What a request came to, once it has ended. */
 export interface EndedRequest {
   readonly promptTokens: number;
   readonly completionTokens: number;
-  readonly finishReason: string;
+  /** [answer] */
+  readonly finishedReasons: readonly FinishedReason[];
   readonly totalMs: number;
   /** From its arrival; undefined where no token came. */
   readonly firstTokenMs: number | undefined;
@@ -56,9 +59,12 @@ export function createServeMetrics(modelName: string): ServeMetrics {
   );
   const promptTokens = counter('vllm:prompt_tokens_total', 'Tokens of prompts that were read.');
   const newTokens = counter('vllm:generation_tokens_total', 'Tokens of answers.');
-  const successes = counter('vllm:request_success_total', 'Requests that were answered.', [
-    'finished_reason',
-  ]);
+  const successes = counter(
+    'vllm:request_success_total',
+    'Answers that ended, by reason; several answers to one request count separately, as in vLLM.',
+    ['finished_reason'],
+  );
+  for (const reason of finishedReasons) successes.inc({ finished_reason: reason }, 0);
   const refusals = counter('mistletoe_requests_refused_total', 'Requests that were refused.', ['status']);
   const running = gauge('vllm:num_requests_running', 'Answers that are being decoded.');
   const waiting = gauge('vllm:num_requests_waiting', 'Answers that wait for room.');
@@ -110,7 +116,7 @@ export function createServeMetrics(modelName: string): ServeMetrics {
         drafterAccepted.inc({ drafter }, counts.num_accepted_draft_tokens);
       }
       promptTokens.inc(request.promptTokens);
-      successes.inc({ finished_reason: request.finishReason });
+      for (const reason of request.finishedReasons) successes.inc({ finished_reason: reason });
       whole.observe(totalMs / 1000);
       if (acceptedLength !== undefined) accepted.observe(acceptedLength);
       if (firstTokenMs === undefined) return;

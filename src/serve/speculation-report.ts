@@ -17,11 +17,16 @@ export interface Drafting {
   readonly isGuarded: boolean;
 }
 
-export interface SpeculationReport {
-  readonly engine: 'mistletoe';
-  /** Null for several answers, and where nothing was drafted. */
+export interface AnswersReport {
+  /** Null where nothing was drafted. */
   readonly speculative_decoding: Readonly<Record<string, number | boolean | readonly number[]>> | null;
   readonly mistletoe: Readonly<Record<string, unknown>> | null;
+}
+
+/** Of several answers the steps are pooled, and each answer is also listed alone. */
+export interface SpeculationReport extends AnswersReport {
+  readonly engine: 'mistletoe';
+  readonly choices?: readonly ({ readonly index: number } & AnswersReport)[];
 }
 
 /** Undefined where nobody asked. */
@@ -31,15 +36,31 @@ export function reportSpeculation(
   level: MetricsLevel,
 ): SpeculationReport | undefined {
   if (level === 'none') return undefined;
-  const [generation, ...others] = generations;
-  const isSingle = generation !== undefined && others.length === 0;
-  if (!isSingle || drafting === undefined || !isSpeculative(generation))
-    return { engine: 'mistletoe', speculative_decoding: null, mistletoe: null };
-  const drafted = generation.steps.filter(({ proposed }) => proposed > 0);
-  const summary = drafted.length === 0 ? null : summarise(drafted, drafting);
-  const isDetailed = level === 'detailed' && summary !== null;
+  const report = (answers: readonly Generation[]): AnswersReport => reportAnswers(answers, drafting, level);
   return {
     engine: 'mistletoe',
+    ...report(generations),
+    ...(generations.length > 1
+      ? { choices: generations.map((generation, index) => ({ index, ...report([generation]) })) }
+      : {}),
+  };
+}
+
+/** Lists of steps follow the order of the answers. */
+function reportAnswers(
+  generations: readonly Generation[],
+  drafting: Drafting | undefined,
+  level: MetricsLevel,
+): AnswersReport {
+  const answers = generations.filter(isSpeculative);
+  if (drafting === undefined || answers.length === 0) return { speculative_decoding: null, mistletoe: null };
+  const steps = answers.flatMap((answer) => answer.steps);
+  const drafted = steps.filter(({ proposed }) => proposed > 0);
+  const summary = drafted.length === 0 ? null : summarise(drafted, drafting);
+  const isDetailed = level === 'detailed' && summary !== null;
+  const longest = (milliseconds: (answer: SpeculativeGeneration) => number): number =>
+    Math.round(answers.reduce((most, answer) => Math.max(most, milliseconds(answer)), 0));
+  return {
     speculative_decoding: isDetailed
       ? {
           ...summary,
@@ -50,23 +71,26 @@ export function reportSpeculation(
     mistletoe: {
       drafter: drafting.drafter,
       draft: drafting.draft ?? null,
-      plain_steps: generation.steps.length - drafted.length,
-      drafter_failed: generation.drafterFailed,
-      prefill_ms: Math.round(generation.prefillMs),
-      decode_ms: Math.round(generation.decodeMs),
-      ...reportGuarding(generation, isDetailed),
+      plain_steps: steps.length - drafted.length,
+      drafter_failed: answers.some(({ drafterFailed }) => drafterFailed),
+      // Answers to one request are decoded at the same time: the longest is the closest to what the client waited.
+      prefill_ms: longest(({ prefillMs }) => prefillMs),
+      decode_ms: longest(({ decodeMs }) => decodeMs),
+      ...reportGuarding(answers, isDetailed),
     },
   };
 }
 
-/** Which drafter made which of the steps, and when another one took over. */
-function reportGuarding({ guarding, steps }: SpeculativeGeneration, isDetailed: boolean): object {
-  if (guarding === undefined) return {};
+/** Which drafter made which of the steps, and when another one took over. All answers to a request share one ladder. */
+function reportGuarding(answers: readonly SpeculativeGeneration[], isDetailed: boolean): object {
+  const ladder = answers[0]?.guarding?.ladder;
+  if (ladder === undefined) return {};
+  const steps = answers.flatMap((answer) => answer.steps);
   const drafted = steps.filter(({ proposed }) => proposed > 0);
   return {
-    ladder: guarding.ladder,
-    switches: guarding.switches,
-    by_drafter: countByDrafter(guarding.ladder, steps),
+    ladder,
+    switches: answers.flatMap(({ guarding }) => guarding?.switches ?? []),
+    by_drafter: countByDrafter(ladder, steps),
     ...(isDetailed ? { per_step_rung: drafted.map(({ drafter }) => drafter ?? 0) } : {}),
   };
 }

@@ -23,7 +23,8 @@ export function listMissingTokens(known: KnownTokens, config: TokenizerConfig, f
   const { vocabulary, added } = known;
   const pieces = new Map([...vocabulary, ...added].map(([content, id]) => [id, content]));
   const missing: AddedToken[] = [];
-  let next = Math.max(vocabulary.size, ...[...added.values()].map((id) => id + 1));
+  let next = vocabulary.size;
+  for (const id of added.values()) next = Math.max(next, id + 1);
   for (const [id, { file, ...token }] of [...config.addedTokens].sort(([left], [right]) => left - right)) {
     const found = added.get(token.content) ?? vocabulary.get(token.content);
     if (found !== undefined && found !== id) throw disagreement(folder, file, token, id, `gives it ${found}`);

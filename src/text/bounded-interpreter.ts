@@ -1,158 +1,214 @@
 /**
- * Runs a chat template, which is a stranger's program, within bounds: of its size before it is parsed, and while it runs
- * of steps, of time, and of the size of every value. The library evaluates each part of a template through one method,
- * so that a look at each of its results bounds everything but single calls that make much out of little (`replace`
- * and its like): those are looked at before they run.
+ * Runs a chat template, which is a stranger's program: every operation is charged to a budget before it runs
+ * (template-budget.ts). The library evaluates operands and applies the operation in one method. Here operands are
+ * evaluated first, the operation is charged by their sizes, and the library gets them as constants.
  */
-import * as jinja from '@huggingface/jinja';
+import type { Template } from '@huggingface/jinja';
+import type { Value } from './template-budget.js';
+import { maxListLength, maxTextLength, TemplateBudget } from './template-budget.js';
+import type { Call, Cost } from './template-costs.js';
+import type { Arguments, Constant, Node, Scope } from './template-library.js';
+import { library } from './template-library.js';
+import {
+  chargeOperator,
+  countOf,
+  filterCosts,
+  lengthOf,
+  methodCosts,
+  namespaceCost,
+} from './template-costs.js';
 
-/** The largest published templates have some 20,000 characters. */
-const longestSource = 256 * 1024;
-/** The library's lexer takes time by the square of a run of blanks. */
-const longestBlank = 1000;
-const mostSteps = 2_000_000;
-const mostMs = 2000;
-const longestText = 2_000_000;
-const longestList = 100_000;
-/** Of what a call puts in place of each match, between items or before lines. */
-const longestInsertion = 64;
+/** Long keys of one length have one hash, and are compared with each other. */
+const longestKey = 1000;
 
-export interface Scope {
-  set(name: string, value: unknown): unknown;
-}
-
-interface Value {
-  readonly type: string;
-  readonly value: unknown;
-}
-
-interface Node {
-  readonly type: string;
-  readonly value?: unknown;
-  readonly callee?: Node;
-  readonly property?: Node;
-  readonly computed?: boolean;
-}
-
-type Arguments = readonly [positional: readonly Value[], named: ReadonlyMap<string, Value>];
-
-/** The package's declarations name files without an extension, which ES modules do not find. */
-const library = jinja as unknown as {
-  readonly Environment: new () => Scope;
-  readonly Interpreter: new (scope: Scope) => {
-    run(program: unknown): Value;
-    evaluate(node: Node | undefined, scope: Scope): Value;
-    evaluateMemberExpression(node: Node, scope: Scope): Value;
-    evaluateArguments(nodes: readonly Node[], scope: Scope): Arguments;
-    applyFilter(operand: Value, filter: Node, scope: Scope): Value;
-  };
-};
+type FunctionBody = (given: readonly Value[], scope: Scope) => Value;
 
 export const createScope = (): Scope => new library.Environment();
 
-export function parseTemplate(source: string): jinja.Template {
-  if (source.length > longestSource)
-    throw new Error(`it has ${source.length} characters; at most ${longestSource} are read`);
-  const blank = new RegExp(`\\s{${longestBlank + 1}}`).exec(source);
-  if (blank !== null)
-    throw new Error(`it has more than ${longestBlank} blanks in a row, at character ${blank.index + 1}`);
+export function interpret({ parsed }: Template, scope: Scope): string {
   try {
-    return new jinja.Template(source);
+    return String(new BoundedInterpreter(scope).run(parsed).value);
   } catch (cause) {
-    // The library reads on behind the last token, and nests by recursion.
-    if (cause instanceof TypeError) throw new Error('it ends where more was expected', { cause });
-    if (cause instanceof RangeError) throw new Error('it nests too deeply', { cause });
+    if (cause instanceof RangeError && cause.message.includes('call stack'))
+      throw new Error('it nests too deeply', { cause });
     throw cause;
   }
 }
 
-export function interpret({ parsed }: jinja.Template, scope: Scope): string {
-  return String(new BoundedInterpreter(scope).run(parsed).value);
-}
-
-/** Calls whose result can be far larger than what they are given. */
-const amplifying = new Set(['replace', 'join', 'indent', 'center', 'ljust', 'rjust', 'format']);
-/** Filters that write out all that a value holds. */
-const writing = new Set([...amplifying, 'tojson', 'string', 'list', 'map', 'items']);
+const constant = (value: Value): Constant => ({ type: 'Constant', constant: value });
 
 class BoundedInterpreter extends library.Interpreter {
-  private steps = 0;
-  private readonly endMs = performance.now() + mostMs;
-  private readonly startCpu = process.cpuUsage();
-  private isAmplifying = false;
+  private readonly budget = new TemplateBudget();
+  private readonly sizes = new WeakMap<Node, number>();
 
   override evaluate(node: Node | undefined, scope: Scope): Value {
-    this.steps += 1;
-    if (this.steps > mostSteps) throw new Error(`it took more than ${mostSteps} steps`);
-    if (performance.now() > this.endMs && this.cpuMs() > mostMs)
-      throw new Error(`it took more than ${mostMs / 1000} seconds`);
-    const value = super.evaluate(node, scope);
-    requireSmall(value);
+    if (node?.type === 'Constant') return (node as Constant).constant;
+    this.budget.step();
+    // The library gives undefined for the first item of nothing.
+    const value = super.evaluate(node, scope) ?? super.evaluate(undefined, scope)!;
+    if (lengthOf(value) > maxTextLength) this.budget.makeText(lengthOf(value));
+    if (countOf(value) > maxListLength) this.budget.copyList(countOf(value));
+    if (node?.type === 'ObjectLiteral') requireShortKeys(value);
     return value;
   }
 
-  /** A process that waits for a busy machine has used time, but no CPU time. */
-  private cpuMs(): number {
-    const { user, system } = process.cpuUsage(this.startCpu);
-    return (user + system) / 1000;
+  override evaluateBinaryExpression(node: Node, scope: Scope): Value {
+    const operator = node.operator?.value ?? '';
+    if (operator === 'and' || operator === 'or') return super.evaluateBinaryExpression(node, scope);
+    const left = this.evaluate(node.left, scope);
+    const right = this.evaluate(node.right, scope);
+    chargeOperator(this.budget, operator, left, right);
+    const known = { ...node, left: constant(left), right: constant(right) };
+    return super.evaluateBinaryExpression(known, scope);
   }
 
-  /** Methods: of texts, `replace` alone makes much out of little; a computed name may be that one. */
+  override evaluateIdentifier(node: Node, scope: Scope): Value {
+    const value = super.evaluateIdentifier(node, scope);
+    const isNamespace = node.value === 'namespace' && value.type === 'FunctionValue';
+    return isNamespace ? this.chargeCalls(value, value, namespaceCost) : value;
+  }
+
   override evaluateMemberExpression(node: Node, scope: Scope): Value {
-    const member = super.evaluateMemberExpression(node, scope);
-    const isHarmless = node.computed !== true && !amplifying.has(String(node.property?.value));
-    if (member.type !== 'FunctionValue' || isHarmless) return member;
-    const call = member.value as (given: readonly Value[], from: Scope) => Value;
+    const object = this.evaluate(node.object, scope);
+    const isSlice = node.property?.type === 'SliceExpression';
+    const property = node.computed === true && !isSlice ? this.evaluate(node.property, scope) : undefined;
+    const known = {
+      ...{ type: node.type, object: constant(object), computed: node.computed ?? false },
+      property: property === undefined ? node.property! : constant(property),
+    };
+    this.budget.spend(lengthOf(property));
+    if (typeof property?.value === 'number') this.budget.spend(lengthOf(object));
+    const member = super.evaluateMemberExpression(known, scope);
+    if (member.type !== 'FunctionValue') return forgetMethods(object, member);
+    const name = String(property?.value ?? node.property?.value);
+    const isMethod = methodsOf(object)?.get(name) === member;
+    forgetMethods(object, member);
+    if (!isMethod) return member;
+    const cost = methodCosts.get(name);
+    if (cost === undefined)
+      throw new Error(`it calls the method ${name.slice(0, 40)}, which is not supported`);
+    return this.chargeCalls(member, object, cost);
+  }
+
+  /** A copy of a function that charges each call. */
+  private chargeCalls(member: Value, operand: Value, cost: Cost): Value {
+    const call = member.value as FunctionBody;
     const value = (given: readonly Value[], from: Scope): Value => {
-      given.forEach(requireShort);
+      const last = given.at(-1);
+      const named = last?.type === 'KeywordArgumentsValue' ? (last.value as Call['named']) : undefined;
+      const positional = named === undefined ? given : given.slice(0, -1);
+      cost(this.budget, { operand, positional, named: named ?? new Map<string, Value>() });
       return call(given, from);
     };
-    // A copy, because the library hands the same function out again.
     return Object.assign(Object.create(Object.getPrototypeOf(member) as object) as Value, member, { value });
+  }
+
+  override evaluateSliceExpression(object: Value, node: Node, scope: Scope): Value {
+    this.budget.visit(lengthOf(object) + countOf(object));
+    return super.evaluateSliceExpression(object, node, scope);
+  }
+
+  override evaluateTestExpression(node: Node, scope: Scope): Value {
+    const operand = this.evaluate(node.operand, scope);
+    this.budget.spend(lengthOf(operand));
+    return super.evaluateTestExpression({ ...node, operand: constant(operand) }, scope);
+  }
+
+  /** What a function makes is bounded by itself; here it is counted. */
+  override evaluateCallExpression(node: Node, scope: Scope): Value {
+    const made = super.evaluateCallExpression(node, scope);
+    this.budget.makeValues(countOf(made));
+    return made;
+  }
+
+  override evaluateArguments(nodes: readonly Node[], scope: Scope): Arguments {
+    const given = super.evaluateArguments(nodes, scope);
+    this.budget.copyList(given[0].length + given[1].size);
+    return given;
   }
 
   override applyFilter(operand: Value, filter: Node, scope: Scope): Value {
     const name = String(filter.callee?.value ?? filter.value);
-    if (writing.has(name)) requireWritable(operand);
-    const before = this.isAmplifying;
-    this.isAmplifying = amplifying.has(name);
-    try {
-      return super.applyFilter(operand, filter, scope);
-    } finally {
-      this.isAmplifying = before;
+    const cost = filterCosts.get(name);
+    if (cost === undefined)
+      throw new Error(`it uses the filter ${name.slice(0, 40)}, which is not supported`);
+    const [positional, named] = this.evaluateArguments(filter.args ?? [], scope);
+    cost(this.budget, { operand, positional, named });
+    const isLiteral = name === 'selectattr' || name === 'rejectattr'; // takes nothing but literals
+    const known =
+      isLiteral || filter.args === undefined ? filter : { ...filter, args: toNodes(positional, named) };
+    return forgetMethods(operand, super.applyFilter(operand, known, scope));
+  }
+
+  /** As the library does it, but each value is charged before it is written. */
+  override evaluateBlock(statements: readonly Node[], scope: Scope): Value {
+    let text = '';
+    for (const statement of statements) {
+      const value = this.evaluate(statement, scope);
+      if (value.type === 'NullValue' || value.type === 'UndefinedValue') continue;
+      this.budget.joinTexts(text.length, this.budget.write(value));
+      // eslint-disable-next-line @typescript-eslint/no-base-to-string -- the library's values write themselves
+      text += String(value);
     }
+    return this.evaluate({ type: 'StringLiteral', value: text }, scope);
   }
 
-  override evaluateArguments(nodes: readonly Node[], scope: Scope): Arguments {
-    const isAmplifying = this.isAmplifying;
-    this.isAmplifying = false;
-    const given = super.evaluateArguments(nodes, scope);
-    if (isAmplifying) [...given[0], ...given[1].values()].forEach(requireShort);
-    return given;
+  override evaluateFor(node: Node, scope: Scope): Value {
+    const isSelect = node.iterable?.type === 'SelectExpression';
+    const iterable = this.evaluate(isSelect ? node.iterable.lhs : node.iterable, scope);
+    this.budget.iterate(countOf(iterable));
+    const known = isSelect ? { ...node.iterable, lhs: constant(iterable) } : constant(iterable);
+    return super.evaluateFor({ ...node, iterable: known }, scope);
+  }
+
+  /** The library looks through the whole body at each definition. */
+  override evaluateMacro(node: Node, scope: Scope): Value {
+    this.budget.visit(4 * this.sizeOf(node));
+    return super.evaluateMacro(node, scope);
+  }
+
+  override evaluateCallStatement(node: Node, scope: Scope): Value {
+    this.budget.visit(4 * this.sizeOf(node));
+    return super.evaluateCallStatement(node, scope);
+  }
+
+  private sizeOf(node: Node): number {
+    const known = this.sizes.get(node);
+    if (known !== undefined) return known;
+    const size = countNodes(node.body);
+    this.sizes.set(node, size);
+    return size;
   }
 }
 
-function requireSmall({ value }: Value): void {
-  if (typeof value === 'string' && value.length > longestText)
-    throw new Error(`it made a text of ${value.length} characters; at most ${longestText} are allowed`);
-  if (Array.isArray(value) && value.length > longestList)
-    throw new Error(`it made a list of ${value.length} items; at most ${longestList} are allowed`);
+function toNodes(positional: readonly Value[], named: ReadonlyMap<string, Value>): readonly Node[] {
+  const keywords = [...named].map(([key, value]) => ({
+    ...{ type: 'KeywordArgumentExpression', key: { value: key } },
+    value: constant(value),
+  }));
+  return [...positional.map(constant), ...keywords];
 }
 
-function requireShort({ value }: Value): void {
-  const size = typeof value === 'string' ? value.length : typeof value === 'number' ? Math.abs(value) : 0;
-  if (size > longestInsertion)
-    throw new Error(`it inserts ${size} characters many times over; at most ${longestInsertion} are allowed`);
+function countNodes(part: unknown): number {
+  if (typeof part !== 'object' || part === null) return 0;
+  const inner = part instanceof Map ? [...part].flat() : Object.values(part);
+  return inner.reduce<number>((sum, each) => sum + countNodes(each), 1);
 }
 
-/** Everything that a value holds, counted as often as it would be written. */
-function requireWritable(value: Value): void {
-  let left = longestText;
-  const count = ({ value: held }: Value): void => {
-    left -= typeof held === 'string' ? held.length + 1 : 1;
-    if (left < 0) throw new Error(`it writes out more than ${longestText} characters at once`);
-    if (Array.isArray(held)) (held as Value[]).forEach(count);
-    else if (held instanceof Map) for (const item of (held as Map<string, Value>).values()) count(item);
-  };
-  count(value);
+type Methods = ReadonlyMap<string, Value>;
+
+function methodsOf(object: Value): Methods | undefined {
+  return (object as Value & { readonly builtins?: Methods }).builtins;
+}
+
+/** The library keeps two kilobytes of methods with every text that was asked for one. */
+function forgetMethods(object: Value, member: Value): Value {
+  (object as { _builtins?: Methods | undefined })._builtins = undefined;
+  return member;
+}
+
+function requireShortKeys({ value }: Value): void {
+  for (const key of value instanceof Map ? (value as ReadonlyMap<string, Value>).keys() : [])
+    if (key.length > longestKey)
+      throw new Error(`it makes a key of ${key.length} characters; at most ${longestKey} are allowed`);
 }

@@ -29,6 +29,12 @@ describe('rendering', () => {
     );
   });
 
+  it('passes the name of a speaker on', async () => {
+    const source = "{% for m in messages %}{{ m['name'] if m['name'] is defined else '-' }} {% endfor %}";
+    const template = await requireChatTemplate(writeFolder({ 'chat_template.jinja': source }));
+    expect(renderChat(template, [{ ...user('x'), name: 'Eve' }, user('y')])).toBe('Eve - ');
+  });
+
   it('turns the objection of a template into one sentence', async () => {
     const folder = writeFolder({ 'chat_template.jinja': "{{ raise_exception('roles must alternate') }}" });
     const template = await requireChatTemplate(folder);

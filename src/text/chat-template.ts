@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import type { Template } from '@huggingface/jinja';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { fileLimits } from '../core/limits.js';
-import { parseTemplate } from './bounded-interpreter.js';
+import { parseTemplate } from './template-parsing.js';
 import {
   builtInTemplate,
   builtInTemplateNames,
@@ -24,6 +24,8 @@ import type { Tokenizer } from './tokenizer.js';
 export interface ChatMessage {
   readonly role: 'system' | 'user' | 'assistant';
   readonly content: string;
+  /** For templates that show who speaks. */
+  readonly name?: string;
 }
 
 export interface ChatTemplate {
@@ -146,7 +148,10 @@ export function renderChat(
 ): string {
   const variables = {
     ...template.specialTokens,
-    messages: messages.map(({ role, content }) => ({ role, content })),
+    messages: messages.map(({ role, content, name }) => ({
+      ...{ role, content },
+      ...(name === undefined ? {} : { name }),
+    })),
     add_generation_prompt: addGenerationPrompt,
     // transformers always passes these two; templates ask `is not none` rather than `is defined`.
     tools: null,

@@ -6,7 +6,7 @@ import { Tokenizer } from 'tokenizers';
 let tokenizer;
 
 /**
- * @typedef {{ task: number, kind: 'open', text: string, added: readonly string[] }
+ * @typedef {{ task: number, kind: 'open', text: string, added: readonly string[], trial: string[] }
  *   | { task: number, kind: 'encode', texts: string[], addSpecialTokens: boolean }} Request
  */
 
@@ -16,6 +16,8 @@ async function answer(request) {
     tokenizer = Tokenizer.fromString(request.text);
     tokenizer.disableTruncation();
     tokenizer.disablePadding();
+    for (const addSpecialTokens of [true, false])
+      await tokenizer.encodeBatch(request.trial, { addSpecialTokens });
     return { ids: request.added.map((content) => tokenizer?.tokenToId(content) ?? null) };
   }
   if (tokenizer === undefined) throw new Error('no tokenizer is open');

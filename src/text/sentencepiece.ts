@@ -5,6 +5,7 @@
  * the longer left side, then the longer right side, then the order of the vocabulary.
  */
 import { MistletoeError } from '../core/errors.js';
+import { pushAll } from '../core/long-lists.js';
 import type { SentencePieceModel } from './sentencepiece-file.js';
 
 export interface ConversionOptions {
@@ -136,7 +137,7 @@ function listMerges({ pieces }: SentencePieceModel): [string, string][] {
       cuts.push({ left, right, score, leftLength: cut, rightLength: characters.length - cut });
     }
     cuts.sort((a, b) => ids.get(a.left)! - ids.get(b.left)! || ids.get(a.right)! - ids.get(b.right)!);
-    merges.push(...cuts);
+    pushAll(merges, cuts);
   }
   merges.sort((a, b) => b.score - a.score || b.leftLength - a.leftLength || b.rightLength - a.rightLength);
   return merges.map(({ left, right }) => [left, right]);

@@ -7,6 +7,7 @@ import { createScope, interpret } from './bounded-interpreter.js';
 import type { CalendarDay } from './calendar-day.js';
 import { formatDay } from './calendar-day.js';
 
+const longestFormat = 1000;
 /** Jinja's sandbox has the same bound. */
 const longestRange = 100_000;
 
@@ -19,11 +20,13 @@ export function runTemplate(
   const globals: Readonly<Record<string, unknown>> = {
     ...{ true: true, True: true, false: false, False: false, none: null, None: null },
     raise_exception(message: unknown) {
-      throw new Error(String(message));
+      // A list would be written out.
+      throw new Error(typeof message === 'string' ? message : 'it raised an exception');
     },
     range: listRange,
     strftime_now(format: unknown) {
-      if (typeof format !== 'string') throw new Error('strftime_now() takes one text, the format');
+      if (typeof format !== 'string' || format.length > longestFormat)
+        throw new Error(`strftime_now() takes one text, the format, of up to ${longestFormat} characters`);
       return formatDay(date, format);
     },
   };

@@ -3,7 +3,8 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { MistletoeError } from '../core/errors.js';
-import { fileLimits } from '../core/limits.js';
+import { countEntries } from '../core/json-text.js';
+import { fileLimits, maxVocabularySize } from '../core/limits.js';
 import { listMissingTokens } from './added-tokens.js';
 import { readSentencePiece } from './sentencepiece-file.js';
 import { convertSentencePiece } from './sentencepiece.js';
@@ -14,13 +15,8 @@ const fileSchema = z.looseObject({
   added_tokens: z
     .array(z.looseObject({ id: z.int().nonnegative(), content: z.string(), special: z.boolean().optional() }))
     .default([]),
-  model: z.looseObject({
-    type: z.string().optional(),
-    vocab: z.union([
-      z.record(z.string(), z.int().nonnegative()),
-      z.array(z.tuple([z.string()], z.unknown())),
-    ]),
-  }),
+  // The vocabulary is read by hand: validating half a million entries takes seconds.
+  model: z.looseObject({ type: z.string().optional(), vocab: z.unknown() }),
 });
 
 export interface TokenizerFile {
@@ -38,21 +34,27 @@ export interface TokenizerFile {
   readonly specialIds: ReadonlySet<number>;
 }
 
-export async function readTokenizerFile(folder: string, config: TokenizerConfig): Promise<TokenizerFile> {
-  const { path, text, contents } = await readContents(folder, config);
+export interface ReadOptions {
+  /** Tokens of the model, where it is known: a tokenizer with many more is refused before it is opened. */
+  readonly modelVocabularySize?: number | undefined;
+}
+
+export async function readTokenizerFile(
+  folder: string,
+  config: TokenizerConfig,
+  { modelVocabularySize }: ReadOptions = {},
+): Promise<TokenizerFile> {
+  const { path, text, contents } = await readContents(folder, config, modelVocabularySize);
   const parsed = fileSchema.safeParse(contents);
-  if (!parsed.success) {
+  const vocabulary = parsed.success ? readVocabulary(parsed.data.model.vocab) : undefined;
+  if (!parsed.success || vocabulary === undefined) {
     throw new MistletoeError('text', `${path} has no vocabulary that can be read.`, {
       hint: 'The file may be truncated, or written by a newer version of the tokenizers library.',
       cause: parsed.error,
     });
   }
   const { model, added_tokens: own } = parsed.data;
-  const vocabulary = new Map(
-    Array.isArray(model.vocab)
-      ? model.vocab.map(([piece], id): [string, number] => [piece, id])
-      : Object.entries(model.vocab),
-  );
+  refuseCounts(path, vocabulary, own, modelVocabularySize);
   const added = new Map(own.map(({ content, id }) => [content, vocabulary.get(content) ?? id]));
   const missing = listMissingTokens({ vocabulary, added }, config, folder);
   const all = [...own, ...missing];
@@ -71,6 +73,54 @@ export async function readTokenizerFile(folder: string, config: TokenizerConfig)
   };
 }
 
+/** Pieces with their ids; undefined for anything but a vocabulary. */
+function readVocabulary(vocab: unknown): Map<string, number> | undefined {
+  const pieces = new Map<string, number>();
+  if (Array.isArray(vocab)) {
+    for (const [id, entry] of vocab.entries()) {
+      const piece: unknown = Array.isArray(entry) ? entry[0] : undefined;
+      if (typeof piece !== 'string') return undefined;
+      pieces.set(piece, id);
+    }
+    return pieces;
+  }
+  if (typeof vocab !== 'object' || vocab === null) return undefined;
+  for (const [piece, id] of Object.entries(vocab)) {
+    if (!Number.isSafeInteger(id) || (id as number) < 0) return undefined;
+    pieces.set(piece, id as number);
+  }
+  return pieces;
+}
+
+/** Some tokenizers have a few more tokens than their model has rows, and gaps between their ids. */
+function maxTokensFor(modelVocabularySize: number | undefined): number {
+  return modelVocabularySize === undefined ? maxVocabularySize : 2 * modelVocabularySize + 10_000;
+}
+
+/** Ids are indexes: a single huge one would make every list by id, and every loop over ids, as long. */
+function refuseCounts(
+  path: string,
+  vocabulary: ReadonlyMap<string, number>,
+  added: readonly { readonly id: number }[],
+  modelVocabularySize: number | undefined,
+): void {
+  const max = maxTokensFor(modelVocabularySize);
+  const count = vocabulary.size + added.length;
+  if (count > max) throw misfit(path, `has ${count} tokens`, modelVocabularySize);
+  for (const id of [...vocabulary.values(), ...added.map((token) => token.id)])
+    if (id >= max) throw misfit(path, `has the token id ${id} with ${count} tokens`, modelVocabularySize);
+}
+
+function misfit(path: string, what: string, modelVocabularySize: number | undefined): MistletoeError {
+  return modelVocabularySize === undefined
+    ? new MistletoeError('text', `${path} ${what}; at most ${maxVocabularySize} tokens are supported.`, {
+        hint: 'Use the tokenizer as the model’s authors published it.',
+      })
+    : new MistletoeError('text', `${path} ${what}, but the model has ${modelVocabularySize} tokens.`, {
+        hint: 'Take the tokenizer and the weights from the same model.',
+      });
+}
+
 /** Whether a folder brings a tokenizer along, in either form. */
 export function hasTokenizer(folder: string): boolean {
   return ['tokenizer.json', 'tokenizer.model'].some((name) => existsSync(join(folder, name)));
@@ -83,10 +133,20 @@ interface Contents {
   readonly contents: object;
 }
 
-async function readContents(folder: string, config: TokenizerConfig): Promise<Contents> {
+/** Entries of a tokenizer.json for each token: itself, its merges, and the settings of an added token. */
+const maxEntriesPerToken = 4;
+
+async function readContents(
+  folder: string,
+  config: TokenizerConfig,
+  modelVocabularySize: number | undefined,
+): Promise<Contents> {
   const path = join(folder, 'tokenizer.json');
   const text = await readTextFile(path, fileLimits.tokenizer);
-  if (text !== undefined) return { path, text, contents: parseJson(text, path) as object };
+  if (text !== undefined) {
+    refuseEntries(path, text, modelVocabularySize);
+    return { path, text, contents: parseJson(text, path) as object };
+  }
   const modelPath = join(folder, 'tokenizer.model');
   const model = await readSentencePiece(modelPath);
   if (model === undefined) {
@@ -110,4 +170,11 @@ async function readContents(folder: string, config: TokenizerConfig): Promise<Co
     );
   }
   return { path: modelPath, contents: convertSentencePiece(model, modelPath, config.sentencePiece) };
+}
+
+/** Counting takes a fraction of a second where parsing and opening such a file takes a minute and gigabytes. */
+function refuseEntries(path: string, text: string, modelVocabularySize: number | undefined): void {
+  const max = maxEntriesPerToken * maxTokensFor(modelVocabularySize);
+  if (text.length > max && countEntries(text) > max)
+    throw misfit(path, `has more than ${max} entries`, modelVocabularySize);
 }

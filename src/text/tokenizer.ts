@@ -5,10 +5,11 @@
  */
 import { Tokenizer as Library } from 'tokenizers';
 import { describeCause, MistletoeError } from '../core/errors.js';
-import { GuardedEncoder } from './guarded-encoder.js';
+import type { PublishedTokenizer } from './published-tokenizers.js';
+import { matchDecoder, matchPublished } from './published-tokenizers.js';
+import { SandboxedEncoder } from './sandboxed-encoder.js';
 import { mostBytesPerToken } from './token-bound.js';
-import { findUnusualParts, hasUsualDecoder } from './tokenizer-shape.js';
-import type { TokenizerFile } from './tokenizer-file.js';
+import type { ReadOptions, TokenizerFile } from './tokenizer-file.js';
 import { readTokenizerFile } from './tokenizer-file.js';
 import { readTokenizerConfig, type SpecialTokenName, type TokenizerConfig } from './tokenizer-config.js';
 
@@ -52,9 +53,9 @@ const longestInProcess = 2 ** 20;
 const bytePiece = /^<0x[0-9A-Fa-f]{2}>$/;
 
 /** From tokenizer.json, or from tokenizer.model where a folder has only that; with the added tokens of the files beside it. */
-export async function loadTokenizer(folder: string): Promise<Tokenizer> {
+export async function loadTokenizer(folder: string, options: ReadOptions = {}): Promise<Tokenizer> {
   const config = await readTokenizerConfig(folder);
-  return openTokenizer(folder, config, await readTokenizerFile(folder, config));
+  return openTokenizer(folder, config, await readTokenizerFile(folder, config, options));
 }
 
 /** Of files that have been read already. */
@@ -63,32 +64,35 @@ export async function openTokenizer(
   config: TokenizerConfig,
   file: TokenizerFile,
 ): Promise<Tokenizer> {
-  const engine = findUnusualParts(file.contents).length === 0 ? openEngine(file) : await openGuarded(file);
+  const published = matchPublished(file.contents);
+  const engine = published === undefined ? await openSandboxed(file) : openEngine(file, published);
   const { ids, specialIds } = file;
-  const bytesPerToken = mostBytesPerToken(file) ?? Infinity;
+  const bytesPerToken = mostBytesPerToken(published, file) ?? Infinity;
   return createTokenizer({ engine, config, ids, specialIds, folder, bytesPerToken });
 }
 
-/** What encodes and decodes: the library here, or in a process of its own. */
+/** What encodes and decodes: the library in this process, or encoding in a sandboxed one. */
 interface Engine {
   encodeBatch(texts: readonly string[], addSpecialTokens: boolean): Promise<number[][]>;
   readonly decoder: ReturnType<Library['getDecoder']>;
 }
 
-function openEngine({ text, path, addedIds }: TokenizerFile): Engine {
+/** The library gets the published parts as they are written here, not the file: both read JSON in their own way. */
+function openEngine({ path, addedIds }: TokenizerFile, { contents }: PublishedTokenizer): Engine {
+  const text = JSON.stringify(contents);
   const library = openLibrary(text, path);
   requireAddedIds(
     path,
     addedIds,
     Array.from(addedIds.keys(), (content) => library.tokenToId(content)),
   );
-  let guarded: GuardedEncoder | undefined;
+  let sandboxed: SandboxedEncoder | undefined;
   return {
     decoder: library.getDecoder(),
     async encodeBatch(texts, addSpecialTokens) {
       if (texts.some(({ length }) => length > longestInProcess)) {
-        guarded ??= new GuardedEncoder({ path, text, added: [], isUsual: true });
-        return guarded.encodeBatch(texts, addSpecialTokens);
+        sandboxed ??= new SandboxedEncoder({ path, text, added: [], isPublished: true });
+        return sandboxed.encodeBatch(texts, addSpecialTokens);
       }
       try {
         const encodings = await library.encodeBatch([...texts], { addSpecialTokens });
@@ -103,20 +107,17 @@ function openEngine({ text, path, addedIds }: TokenizerFile): Engine {
   };
 }
 
-async function openGuarded({ text, path, addedIds, contents }: TokenizerFile): Promise<Engine> {
-  if (!hasUsualDecoder(contents)) {
+async function openSandboxed({ text, path, addedIds, contents }: TokenizerFile): Promise<Engine> {
+  const decoder = matchDecoder(contents.decoder);
+  if (decoder === undefined) {
     throw new MistletoeError('text', `${path} has a decoder that is not known to be safe.`, {
-      hint: 'Known are ByteLevel, ByteFallback, Fuse, Metaspace, Replace and the Strip of Llama; others can end the process.',
+      hint: 'Known are ByteLevel, Fuse, Metaspace and the Sequence of Llama; others can end the process.',
     });
   }
-  const encoder = new GuardedEncoder({ path, text, added: [...addedIds.keys()], isUsual: false });
+  const encoder = new SandboxedEncoder({ path, text, added: [...addedIds.keys()], isPublished: false });
   await encoder.try();
   requireAddedIds(path, addedIds, encoder.addedIds);
-  const bare = {
-    version: '1.0',
-    model: { type: 'BPE', vocab: {}, merges: [] },
-    decoder: contents.decoder ?? null,
-  };
+  const bare = { version: '1.0', model: { type: 'BPE', vocab: {}, merges: [] }, decoder };
   return {
     decoder: openLibrary(JSON.stringify(bare), path).getDecoder(),
     encodeBatch: (texts, addSpecialTokens) => encoder.encodeBatch(texts, addSpecialTokens),
@@ -246,9 +247,13 @@ export function findVocabularyDifference(
 ): VocabularyDifference | undefined {
   const pieceOf = (tokenizer: Tokenizer, id: number): string | undefined =>
     tokenizer.hasToken(id) ? tokenizer.tokenText(id) : undefined;
-  for (let id = 0; id < Math.max(left.vocabularySize, right.vocabularySize); id++) {
-    const difference = { id, left: pieceOf(left, id), right: pieceOf(right, id) };
-    if (difference.left !== difference.right) return difference;
-  }
-  return undefined;
+  let found: VocabularyDifference | undefined;
+  // By entries, not by counting up to the largest id: ids can have gaps.
+  for (const tokenizer of [left, right])
+    for (const id of tokenizer.vocabulary().values()) {
+      if (found !== undefined && id >= found.id) continue;
+      const difference = { id, left: pieceOf(left, id), right: pieceOf(right, id) };
+      if (difference.left !== difference.right) found = difference;
+    }
+  return found;
 }

@@ -3,10 +3,10 @@
  * added. A kill can tear the last one, which is cut off when the file is opened again; what stands in whole lines is
  * never asked again.
  */
-import { closeSync, fsyncSync, openSync, truncateSync, writeFileSync } from 'node:fs';
+import { closeSync, existsSync, fsyncSync, openSync, truncateSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { z } from 'zod';
-import { codeOf, syncFolder } from '../audit/run-writes.js';
+import { codeOf, lostFolder, syncFolder } from '../audit/run-writes.js';
 import { isMissing } from '../core/bounded-file.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import type { FileLine } from './line-file.js';
@@ -207,6 +207,7 @@ function explainFailure<Result>(path: string, write: () => Result): Result {
     return write();
   } catch (cause) {
     if (codeOf(cause) === undefined) throw cause;
+    if (!existsSync(dirname(path))) throw lostFolder(path, cause);
     throw new MistletoeError(
       'runtime',
       `${path} could not be written: ${describeCause(cause)}; every conversation that was finished before is safe.`,

@@ -12,6 +12,7 @@ import { MistletoeError } from '../core/errors.js';
 import { mostThreads } from '../core/limits.js';
 import { bundledTarget } from '../decode/bundled-models.js';
 import { settleDevice } from '../decode/gpu-room.js';
+import type { TapConvention } from '../draft/tap-convention.js';
 import type { DeviceWish } from '../runtime/device-choice.js';
 import { chooseDevice, recordDevice } from '../runtime/device-choice.js';
 import { loadChatTemplate, readTemplate } from '../text/chat-template.js';
@@ -32,7 +33,14 @@ import type { TrainSettings } from './settings.js';
 import { completeSettings, defaultSettings, settingsSchema } from './settings.js';
 import { trainableSystems } from './new-drafter.js';
 import { settleAnswers } from './taken-answers.js';
-import { describeStart, findStart, hashData, requestSchema } from './train-request.js';
+import {
+  describeFrom,
+  describeStart,
+  findStart,
+  hashData,
+  requestSchema,
+  startSchema,
+} from './train-request.js';
 
 /** Word for word, as a training run keeps it. */
 const templateSchema = requestSchema.shape.chatTemplate;
@@ -44,7 +52,7 @@ export const hardenRequestSchema = z.strictObject({
   targetFolder: z.string(),
   target: identitySchema,
   system: z.enum(trainableSystems),
-  from: identitySchema.extend({ folder: z.string() }),
+  from: startSchema,
   data: z.strictObject({ file: z.string(), sha256: z.string() }),
   answers: requestSchema.shape.answers,
   training: settingsSchema,
@@ -71,6 +79,8 @@ export interface HardenPlan extends DeviceWish {
   readonly target?: string | undefined;
   /** Folder or bundled name of the drafter to harden. */
   readonly drafter: string;
+  /** What its layer ids mean, for an EAGLE-3 head; by default what its trainer means by them. */
+  readonly taps?: TapConvention | undefined;
   /** JSON lines of conversations; searches and training use these alone. */
   readonly data: string;
   /** Folder of an earlier run whose answers are taken, where it asked the same questions. */
@@ -118,7 +128,7 @@ export async function createHardenRequest(plan: HardenPlan): Promise<HardenReque
   }
   refuseSeenPrompts(plan.prompts, await readConversations(plan.data), plan.data);
   const folder = findStart(plan.drafter);
-  const { system, heads } = await describeStart(folder, {});
+  const { system, heads } = await describeStart(folder, { taps: plan.taps });
   const training = completeTraining(plan.training, hardening, { system, maximumDepth: heads ?? Infinity });
   const targetFolder = resolve(plan.target ?? bundledTarget);
   const target = await identifyModel(targetFolder, cacheFolder);
@@ -132,7 +142,7 @@ export async function createHardenRequest(plan: HardenPlan): Promise<HardenReque
   return {
     ...{ schema: 'mistletoe.hardening-run/1', version: readVersion(), node: process.version },
     ...{ targetFolder, target, system },
-    from: { ...(await identifyModel(folder, cacheFolder)), folder },
+    from: await describeFrom(folder, plan),
     data: { file: resolve(plan.data), sha256: await hashData(plan.data) },
     ...{ ...asked, training, hardening, baselines },
     audit: {

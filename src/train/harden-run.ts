@@ -19,6 +19,7 @@ import { MistletoeError } from '../core/errors.js';
 import { quoteWord } from '../core/shown-words.js';
 import type { Target } from '../decode/target.js';
 import { openTarget } from '../decode/target.js';
+import type { ReadingOptions } from '../draft/draft-system.js';
 import { loadDrafter } from '../draft/load-drafter.js';
 import { describeMachine } from '../measure/machine.js';
 import { openRuntime } from '../runtime/create-runtime.js';
@@ -41,7 +42,7 @@ import type { FinishedRounds, RoundEvents } from './hardening-rounds.js';
 import { hardenRounds } from './hardening-rounds.js';
 import { takeAnswers } from './taken-answers.js';
 import type { OpenedRun } from './train-folder.js';
-import { createRunFolder, openRunFolder, withResumption } from './train-folder.js';
+import { asSaved, createRunFolder, openRunFolder, withResumption } from './train-folder.js';
 import type { TrainingTexts } from './training-texts.js';
 import { prepareTexts } from './training-texts.js';
 
@@ -81,7 +82,8 @@ export async function startHardening(
   options: HardenOptions = {},
 ): Promise<HardenOutcome> {
   if (typeof place === 'string') refuseUsedFolder(place, 'harden');
-  return runHardening(() => createRunFolder(place, request, 'harden'), request, options);
+  const saved = asSaved(hardenRequestSchema, request);
+  return runHardening(() => createRunFolder(place, saved, 'harden'), saved, options);
 }
 
 /** Goes on with the saved request; another version or device, and models or data that have changed, are refused. */
@@ -131,7 +133,7 @@ interface ReadyRun {
   readonly request: HardenRequest;
   readonly target: Target;
   readonly conversations: readonly Conversation[];
-  readonly cache: CacheOptions;
+  readonly cache: CacheOptions & ReadingOptions;
 }
 
 /** Loads and checks what the run needs: faults show before the target has written for hours. */
@@ -141,10 +143,11 @@ async function prepare(
   { events, cacheFolder, verifyCache }: HardenOptions,
 ): Promise<ReadyRun> {
   const { targetFolder, from, data, chatTemplate, date, training } = request;
-  const cache: CacheOptions = {
+  const cache: CacheOptions & ReadingOptions = {
     onNotice: (text) => events?.onNotice?.(text),
     ...(cacheFolder === undefined ? {} : { cacheFolder }),
     ...(verifyCache === undefined ? {} : { verifyCache }),
+    ...(from.taps === undefined ? {} : { taps: from.taps }),
   };
   const conversations = await readConversations(data.file);
   if (!training.generate) refuseUnanswered(conversations);

@@ -78,7 +78,7 @@ export async function describeAudit(
   const prompts = isStronger ? audit.prompts.slice(0, audit.strongerPrompts) : audit.prompts;
   const planned = await createRequest({
     ...{ target: targetFolder, drafters: drafters.map(({ folder }) => folder), threads, cacheFolder },
-    ...{ seed: audit.seed, date: request.date },
+    ...{ seed: audit.seed, date: request.date, taps: request.from.taps },
     prompts: prompts as readonly Prompt[],
     ...{ preset: audit.preset, settings: auditSettings(request, name) },
     device: device.kind === 'cpu' ? 'cpu' : `cuda:${device.ordinal}`,

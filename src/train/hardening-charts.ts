@@ -1,5 +1,6 @@
 /** Each drafter of an audit: its accepted length without a suffix and under attack, with the intervals of both. */
 import * as Plot from '@observablehq/plot';
+import { largest } from '../core/long-lists.js';
 import type { Interval } from '../audit/result.js';
 import { drawChart } from '../report/html/charts/draw-chart.js';
 import type { Markup } from '../report/html/markup.js';
@@ -41,7 +42,18 @@ export function drawAuditLengths({ rows }: AuditComparison): Markup {
       },
       x: {
         ...{ label: 'accepted length along the clean answer (tokens a step) →', labelAnchor: 'left' },
-        ...{ domain: [1, 1.04 * Math.max(2, ...marks.map(({ high }) => high))], grid: true, ticks: 5 },
+        ...{
+          domain: [
+            1,
+            1.04 *
+              largest(
+                marks.map(({ high }) => high),
+                2,
+              ),
+          ],
+          grid: true,
+          ticks: 5,
+        },
       },
       y: { type: 'point', domain: names, label: null, padding: 0.6 },
       marks: (['clean', 'attacked'] as const).flatMap((arm, index) => {

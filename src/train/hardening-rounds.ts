@@ -3,13 +3,15 @@
  * these texts mixed with clean ones; the drafter of the last round is what came of it. A round that is finished has a
  * round.json, and a run that goes on reads that.
  */
-import { mkdirSync } from 'node:fs';
+import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { explainFailure, readIfThere, writeAtomically } from '../audit/run-writes.js';
+import { configFile } from '../audit/run-units.js';
+import { explainFailure, lostFolder, readIfThere, writeAtomically } from '../audit/run-writes.js';
 import type { CacheOptions } from '../checkpoint/weight-cache.js';
 import { MistletoeError } from '../core/errors.js';
 import type { Target } from '../decode/target.js';
+import type { ReadingOptions } from '../draft/draft-system.js';
 import { loadDrafter } from '../draft/load-drafter.js';
 import type { Prompt } from '../text/prompt-set.js';
 import { takeRound } from './attacked-prompts.js';
@@ -54,7 +56,7 @@ export interface RoundsWork {
   readonly texts: TrainingTexts;
   /** To attack; rounds take them from the front. */
   readonly prompts: readonly Prompt[];
-  readonly cache: CacheOptions;
+  readonly cache: CacheOptions & ReadingOptions;
   readonly events: RoundEvents;
   readonly signal?: AbortSignal | undefined;
 }
@@ -77,6 +79,8 @@ export async function hardenRounds(work: RoundsWork): Promise<FinishedRounds> {
   for (let round = 0; round < count; round++) {
     signal?.throwIfAborted();
     const place = join(folder, role, `round-${round + 1}`);
+    // Else a folder that was deleted while the run went on would be made anew, without what it held.
+    if (!existsSync(join(folder, configFile))) throw lostFolder(join(folder, role), undefined);
     explainFailure(place, 'harden', () => mkdirSync(place, { recursive: true }));
     const found = await attack(work, round, drafter, place);
     const { maxTokens } = request.training;
@@ -174,7 +178,7 @@ async function train(
   const { update: updates, elapsedMs: trainingMs } = trained.progress;
   const searchSteps = role === 'hardened' ? searchSettings(hardening, audit.settings, round, 0).steps : 0;
   const record = { ...describeFound(found), searchSteps, updates, ...describeClean(trained.log) };
-  const finished: FinishedRound = { record, trainingMs };
+  const finished = finishedSchema.parse({ record, trainingMs }); // keys in the order in which they are read back
   writeAtomically(join(place, finishedFile), `${JSON.stringify(finished, null, 1)}\n`, 'harden');
   return finished;
 }

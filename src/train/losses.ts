@@ -50,8 +50,10 @@ export interface Objective {
 export interface LossGraph {
   /** Of all learnt tokens together. [1] */
   readonly loss: Tensor;
-  /** Cross-entropy of each level, over its learnt tokens together, without its weight. [depth] -> [1] */
+  /** Cross-entropy of each level, over its counted rows together, without its weight. [depth] -> [1] */
   readonly levels: readonly Tensor[];
+  /** Rows that a level counts: fewer the deeper it is, and only those whose token can be drafted. [depth] -> [1] */
+  readonly rows: readonly Tensor[];
 }
 
 export function buildLoss(pair: Pair, objective: Objective): LossGraph {
@@ -65,20 +67,21 @@ export function buildLoss(pair: Pair, objective: Objective): LossGraph {
   // Cut before they are projected: scores are far larger. No draft is about the token of the first row or of the last.
   const judging = dropLast(dropFirst(truth, 1), 1);
   const teacher = labels === 'soft' ? describeTeacher(pair, judging) : undefined;
-  const levels = drafted.logits.map((logits, level) => {
+  const judged = drafted.logits.map((logits, level) => {
     // The last row is about the token behind the text.
     const scores = logSoftmax(dropLast(logits, 1));
     const own = weightsOf(level);
     if (teacher === undefined) {
       const picked = pick(scores, dropFirst(input('labels', [batch, row], 'int32'), level + 2));
       const counted = dropFirst(input('labelWeights', [batch, row]), level + 2);
-      return total(multiply(negate(picked), multiply(own, counted)));
+      return countRows(negate(picked), multiply(own, counted));
     }
     const ofLevel = (x: Tensor): Tensor => dropFirst(x, level);
     const entropies = negate(flatten(sum(multiply(ofLevel(teacher.distribution), scores), [-1])));
     const counted = teacher.isInside === undefined ? own : multiply(own, ofLevel(teacher.isInside));
-    return total(multiply(entropies, counted));
+    return countRows(entropies, counted);
   });
+  const levels = judged.map(({ entropy }) => entropy);
   let loss = levels
     .map((entropy, level) => multiply(entropy, labelWeight * decay ** level))
     .reduce((left, right) => add(left, right));
@@ -86,7 +89,12 @@ export function buildLoss(pair: Pair, objective: Objective): LossGraph {
     const apart = smoothDistance(dropLast(drafted.features, 1), judging);
     loss = add(loss, multiply(total(multiply(apart, weightsOf(0))), featureWeight));
   }
-  return { loss, levels };
+  return { loss, levels, rows: judged.map(({ rows }) => rows) };
+}
+
+/** `entropies` and `counted`: [batch, row - 2 - level]. */
+function countRows(entropies: Tensor, counted: Tensor): { readonly entropy: Tensor; readonly rows: Tensor } {
+  return { entropy: total(multiply(entropies, counted)), rows: total(counted) };
 }
 
 /** The most likely drafted token of each level. [depth] -> [batch, row - 2 - depth] */

@@ -5,6 +5,7 @@ import { publishedTargets } from '../../test/published/published-targets.js';
 import { byTier, casesOfTier } from '../../test/support/tier.js';
 import { tiny } from '../../test/support/tiny-checkpoints.js';
 import { randomTokens, resolveText, TinyModels } from '../../test/support/tiny-pair.js';
+import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import { decodePlain } from '../decode/plain.js';
 import { always } from '../decode/policy-chooser.js';
 import { decodeSpeculative } from '../decode/speculative.js';
@@ -116,5 +117,19 @@ it.each(casesOfTier(publishedTargets, ({ name }) => quickTargets.includes(name))
       if (drafter.system === 'speculative-sampling')
         expect(model).toMatchObject({ rotaryBase, rotaryScaling });
     }
+  },
+);
+
+it.runIf(byTier({ quick: true, full: false })).each(['eagle', 'eagle3'] as const)(
+  '%s has plain angles for a target with dynamic scaling',
+  async (system) => {
+    const { folder } = publishedTargets[0]!;
+    const config = { ...folder.config, rope_scaling: { type: 'dynamic', factor: 4 } };
+    const path = writePublished(models.freshFolder(), { ...folder, config });
+    const created = models.freshFolder();
+    await createDrafterFolder({ target: path, drafter: { system }, folder: created, seed: 1 });
+    expect((await openCheckpoint(created)).config).not.toHaveProperty('rope_scaling');
+    const target = await models.loadModel(path);
+    await expect(models.loadDrafter(created, target)).resolves.toMatchObject({ system });
   },
 );

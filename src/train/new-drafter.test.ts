@@ -164,7 +164,9 @@ describe('createDrafterFolder refuses', () => {
 
   it('a target that is too shallow to be tapped, and a folder that holds other things', async () => {
     const shallow = writeDecoder(freshFolder(), { ...tiny, layerCount: 2 });
-    await expect(create(shallow, { system: 'eagle3' })).rejects.toThrow(/taps/);
+    await expect(create(shallow, { system: 'eagle3' })).rejects.toThrow(
+      /has 2 layers; .* at least 3 were expected/,
+    );
     const folder = freshFolder();
     mkdirSync(folder);
     writeFileSync(join(folder, 'notes.txt'), '');

@@ -13,6 +13,16 @@ import { parametersOf, tensorsOf, weightsOf } from './testing/saved-tensors.js';
 const models = new TinyModels(tiny);
 afterAll(() => models.dispose());
 
+it('says what the taps of an EAGLE-3 head are where the file that it came from does not', async () => {
+  const variant = drafterVariants.find(({ name }) => name === 'EAGLE-3 with taps named by outputs')!;
+  const [from, to] = [variant.write(models.freshFolder(), tiny), models.freshFolder()];
+  const file = join(from, 'config.json');
+  const config = JSON.parse(readFileSync(file, 'utf8')) as Record<string, unknown>;
+  writeFileSync(file, JSON.stringify({ ...config, architectures: ['LlamaForCausalLM'] }));
+  await saveDrafter({ from, to, values: new Map(), taps: 'outputs' });
+  expect((await models.load(to)).drafter.taps).toEqual([2, 3]);
+});
+
 describe('saveDrafter', () => {
   const eagle3 = drafterVariants.find(({ name }) => name === 'EAGLE-3 with d2t')!;
 

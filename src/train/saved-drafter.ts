@@ -16,13 +16,15 @@ import { resolveRecipes } from '../checkpoint/weight-recipe.js';
 import { restoreFolder } from '../checkpoint/written-folder.js';
 import { MistletoeError } from '../core/errors.js';
 import { misfit } from '../draft/checks.js';
+import type { ReadingOptions } from '../draft/draft-system.js';
 import { refuseAtOnce } from '../draft/draft-system.js';
 import { recogniseCheckpoint, systemTitles } from '../draft/systems.js';
+import { spellTaps } from '../draft/taps.js';
 import { embeddingName, outputName } from '../model/tied-output.js';
 import { describingFiles, writeCheckpoint } from './new-checkpoint.js';
 import { countValues } from './parameter-buffers.js';
 
-export interface SaveRequest {
+export interface SaveRequest extends ReadingOptions {
   /** The folder that the drafter was loaded from. */
   readonly from: string;
   /** May be the same one. A drafter that lies there is replaced as a whole, anything else is left and refused. */
@@ -36,12 +38,12 @@ export interface SaveRequest {
 }
 
 export async function saveDrafter(request: SaveRequest): Promise<void> {
-  const { from, to, values, dtype = 'float32' } = request;
+  const { from, to, values, dtype = 'float32', taps } = request;
   await restoreFolder(from);
   const checkpoint = await openCheckpoint(from);
   const { system, layout } = recogniseCheckpoint(checkpoint);
   if (system === undefined) throw misfit(from, `has ${layout}`, `Supported: ${systemTitles.join(', ')}.`);
-  const { recipes } = system.describe(checkpoint, refuseAtOnce);
+  const { recipes } = system.describe(checkpoint, refuseAtOnce, taps === undefined ? {} : { taps });
   resolveRecipes(checkpoint, recipes);
   const trained = assignValues(checkpoint, recipes, values);
   const written = [...checkpoint.tensors.values()].filter(({ name }) => !isStale(name, checkpoint, trained));
@@ -128,9 +130,10 @@ function writeTensor(
 
 /** Whoever loads by what config.json says of the type shall not round what was written. */
 function describeConfig(
-  { config: added = {}, dtype = 'float32' }: SaveRequest,
-  { config }: Checkpoint,
+  { config: added = {}, dtype = 'float32', taps }: SaveRequest,
+  checkpoint: Checkpoint,
 ): Record<string, unknown> {
+  const config = taps === undefined ? checkpoint.config : spellTaps(checkpoint, taps);
   const named = dtype === 'source' ? [] : ['torch_dtype', 'dtype'].filter((key) => config[key] !== undefined);
   return { ...config, ...Object.fromEntries(named.map((key) => [key, 'float32'])), ...added };
 }

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import type { CacheOptions } from '../checkpoint/weight-cache.js';
 import { MistletoeError } from '../core/errors.js';
 import type { Target } from '../decode/target.js';
+import type { ReadingOptions } from '../draft/draft-system.js';
 import { loadDrafter } from '../draft/load-drafter.js';
 import { adamDefaults } from './adamw.js';
 import type { BatchPlan } from './batches.js';
@@ -30,7 +31,7 @@ export interface DrafterTraining {
   readonly settings: TrainSettings;
   /** state.safetensors, log.jsonl, best/ and last/ lie in it; where there is a state, it is gone on from. */
   readonly folder: string;
-  readonly cache: CacheOptions;
+  readonly cache: CacheOptions & ReadingOptions;
   readonly signal?: AbortSignal | undefined;
   readonly onStart?:
     ((start: { readonly parameterCount: number; readonly update: number }) => void) | undefined;
@@ -64,7 +65,10 @@ export async function trainDrafter(training: DrafterTraining): Promise<TrainedDr
   });
   const keep = async (name: string): Promise<void> => {
     // Weights that are not trained stay as they were.
-    await saveDrafter({ from: start, to: join(folder, name), values: await trainer.readWeights() });
+    await saveDrafter({
+      ...{ from: start, to: join(folder, name), values: await trainer.readWeights() },
+      ...(cache.taps === undefined ? {} : { taps: cache.taps }),
+    });
   };
   try {
     const stateFile = join(folder, 'state.safetensors');

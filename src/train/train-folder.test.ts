@@ -60,10 +60,27 @@ describe('a disk that refuses', () => {
       hint: 'Make room.',
       cause: refusal,
     });
-    expect(withResumption('runs/train-1', 'train', failure)).toMatchObject({
+    const path = freshFolder();
+    createRunFolder(path, request, 'train').lock.release();
+    expect(withResumption(path, 'train', failure)).toMatchObject({
       message: 'It could not be written; what was saved before is safe.',
-      hint: 'Make room. Then go on with: mistletoe train --resume runs/train-1',
+      hint: `Make room. Then go on with: mistletoe train --resume ${path}`,
     });
+  });
+
+  it('is not called safe where the folder of the run, or a part of it, was deleted', () => {
+    const missing = Object.assign(new Error('ENOENT: no such file or directory, open'), { code: 'ENOENT' });
+    const failure = new MistletoeError('runtime', 'It could not be written.', { cause: missing });
+    const path = freshFolder();
+    const lost = withResumption(path, 'train', failure) as MistletoeError;
+    expect(lost.message).toContain(
+      `the folder ${path} no longer exists, and what the run had saved there is lost`,
+    );
+    expect(lost.hint).not.toContain('--resume');
+    createRunFolder(path, request, 'train').lock.release();
+    const partly = withResumption(path, 'train', failure) as MistletoeError;
+    expect(partly.message).not.toContain('safe');
+    expect(partly.hint).toContain(`--resume ${path}`);
   });
 
   it('is told apart from everything else', () => {

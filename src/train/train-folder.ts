@@ -1,4 +1,5 @@
 /** The folder of a run that trains: begun once, open in one process at a time, and only gone on with as it was begun. */
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { z } from 'zod';
 import { readVersion } from '../audit/create-request.js';
@@ -9,7 +10,14 @@ import { lockRun } from '../audit/run-lock.js';
 import { asCreation, claimNumber, refuseUsedFolder, removeIfEmpty } from '../audit/run-place.js';
 import { configFile } from '../audit/run-units.js';
 import type { RunCommand } from '../audit/run-writes.js';
-import { codeOf, explainFailure, readIfThere, syncFolder, writeAtomically } from '../audit/run-writes.js';
+import {
+  codeOf,
+  explainFailure,
+  lostFolder,
+  readIfThere,
+  syncFolder,
+  writeAtomically,
+} from '../audit/run-writes.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { parseJsonText } from '../core/json-text.js';
 import { makeFolderSync } from '../core/make-folder.js';
@@ -72,6 +80,14 @@ export interface OpenOptions<Request> {
   readonly cacheFolder?: string | undefined;
 }
 
+/**
+ * The request as a resumed run reads it back: keys in the order of the schema. Results quote parts of it, and are the same
+ * bytes whether a run was interrupted or not.
+ */
+export function asSaved<Request>(schema: z.ZodType<Request>, request: Request): Request {
+  return schema.parse(JSON.parse(JSON.stringify(request)));
+}
+
 /** With everything checked that can be told without loading anything. */
 export async function openRunFolder<Request extends RunRequest>(
   path: string,
@@ -104,10 +120,13 @@ export function withResumption(path: string, command: TrainingCommand, failure: 
   const isOfDisk =
     failure instanceof MistletoeError && failure.code === 'runtime' && codeOf(failure.cause) !== undefined;
   if (!isOfDisk || (failure.hint ?? '').includes('--resume')) return failure;
+  const config = join(path, configFile);
+  if (!existsSync(config)) return lostFolder(config, failure.cause);
+  const isMissing = codeOf(failure.cause) === 'ENOENT'; // a part of the run's folder
   const { hint = 'Mend that.' } = failure;
   return new MistletoeError(
     'runtime',
-    `${failure.message.replace(/\.$/, '')}; what was saved before is safe.`,
+    isMissing ? failure.message : `${failure.message.replace(/\.$/, '')}; what was saved before is safe.`,
     {
       hint: `${hint} Then go on with: mistletoe ${command} --resume ${quoteWord(path)}`,
       cause: failure.cause,

@@ -17,6 +17,8 @@ import { findDrafter } from '../decode/find-drafter.js';
 import { settleDevice } from '../decode/gpu-room.js';
 import { refuseAtOnce } from '../draft/draft-system.js';
 import { findWeightless, recogniseCheckpoint } from '../draft/systems.js';
+import type { TapConvention } from '../draft/tap-convention.js';
+import { tapConventions } from '../draft/tap-convention.js';
 import type { DeviceWish } from '../runtime/device-choice.js';
 import { chooseDevice, recordDevice } from '../runtime/device-choice.js';
 import { readTemplate } from '../text/chat-template.js';
@@ -46,6 +48,12 @@ export const shapeSchema = z.strictObject({
 });
 export type DrafterShape = z.infer<typeof shapeSchema>;
 
+/** A drafter to go on from, and what its layer ids mean where that was given. */
+export const startSchema = identitySchema.extend({
+  folder: z.string(),
+  taps: z.enum(tapConventions).exactOptional(),
+});
+
 export const requestSchema = z.strictObject({
   schema: z.literal('mistletoe.training-run/1'),
   version: z.string(),
@@ -54,10 +62,12 @@ export const requestSchema = z.strictObject({
   target: identitySchema,
   system: z.enum(trainableSystems),
   /** The drafter to go on from. */
-  from: identitySchema.extend({ folder: z.string() }).exactOptional(),
+  from: startSchema.exactOptional(),
   /** Of fresh weights, where there is none. */
   shape: shapeSchema,
   data: z.strictObject({ file: z.string(), sha256: z.string() }),
+  /** Conversations that are used, from the beginning of the data; all of them unless given. */
+  limit: count.exactOptional(),
   /** The folder of an earlier run whose answers are taken. */
   answers: z.string().exactOptional(),
   settings: settingsSchema,
@@ -79,9 +89,13 @@ export interface TrainPlan extends DeviceWish {
   readonly system?: string | undefined;
   /** Folder or bundled name of a drafter to go on from; fresh weights without it. */
   readonly from?: string | undefined;
+  /** What the layer ids of an EAGLE-3 head to go on from mean; by default what its trainer means by them. */
+  readonly taps?: TapConvention | undefined;
   readonly shape?: DrafterShape | undefined;
   /** JSON lines of conversations (conversations.ts). */
   readonly data: string;
+  /** Only the first conversations of the data; default all. */
+  readonly limit?: number | undefined;
   /** Folder of an earlier run whose answers are taken, where it asked the same questions. */
   readonly answers?: string | undefined;
   /** In place of the target's own: a built-in name or a file. */
@@ -123,8 +137,9 @@ export async function createTrainRequest(plan: TrainPlan): Promise<TrainRequest>
   return {
     ...{ schema: 'mistletoe.training-run/1', version: readVersion(), node: process.version },
     ...{ targetFolder, target, system, shape },
-    ...(from === undefined ? {} : { from: { ...(await identifyModel(from, cacheFolder)), folder: from } }),
+    ...(from === undefined ? {} : { from: await describeFrom(from, plan) }),
     data: { file: resolve(plan.data), sha256: await hashData(plan.data) },
+    ...(plan.limit === undefined ? {} : { limit: plan.limit }),
     ...settleAnswers(plan, { target, ...template }),
     ...{ ...template, settings, device: recordDevice(device) },
     threads: plan.threads ?? Math.min(availableParallelism(), mostThreads),
@@ -200,9 +215,21 @@ export function findStart(given: string): string {
   });
 }
 
+/** As runs keep it. */
+export async function describeFrom(
+  folder: string,
+  { cacheFolder, taps }: Pick<TrainPlan, 'cacheFolder' | 'taps'>,
+): Promise<z.infer<typeof startSchema>> {
+  return {
+    ...(await identifyModel(folder, cacheFolder)),
+    folder,
+    ...(taps === undefined ? {} : { taps }),
+  };
+}
+
 export async function describeStart(
   folder: string,
-  plan: Pick<TrainPlan, 'system' | 'shape'>,
+  plan: Pick<TrainPlan, 'system' | 'shape' | 'taps'>,
 ): Promise<DescribedStart> {
   const checkpoint = await openCheckpoint(folder);
   const { system } = recogniseCheckpoint(checkpoint);
@@ -226,7 +253,8 @@ export async function describeStart(
       },
     );
   }
-  return { system: known, heads: system.describe(checkpoint, refuseAtOnce).facts.heads };
+  const reading = plan.taps === undefined ? {} : { taps: plan.taps };
+  return { system: known, heads: system.describe(checkpoint, refuseAtOnce, reading).facts.heads };
 }
 
 export async function hashData(path: string): Promise<string> {

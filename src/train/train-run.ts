@@ -17,6 +17,7 @@ import type { CacheOptions } from '../checkpoint/weight-cache.js';
 import type { Target } from '../decode/target.js';
 import { openTarget } from '../decode/target.js';
 import { MistletoeError } from '../core/errors.js';
+import type { ReadingOptions } from '../draft/draft-system.js';
 import { loadDrafter } from '../draft/load-drafter.js';
 import { describeMachine } from '../measure/machine.js';
 import { openRuntime } from '../runtime/create-runtime.js';
@@ -26,12 +27,13 @@ import type { AnswersProgress } from './answers.js';
 import { refuseUnanswered } from './answers.js';
 import type { Conversation } from './conversations.js';
 import { readConversations } from './conversations.js';
+import { refuseShallowTarget } from './new-eagle.js';
 import { refuseWholeTarget } from './shortened-target.js';
 import { takeAnswers } from './taken-answers.js';
 import type { TrainedDrafter } from './train-drafter.js';
 import { trainDrafter } from './train-drafter.js';
 import type { OpenedRun } from './train-folder.js';
-import { createRunFolder, openRunFolder, withResumption } from './train-folder.js';
+import { asSaved, createRunFolder, openRunFolder, withResumption } from './train-folder.js';
 import type { TrainRequest } from './train-request.js';
 import { requestSchema } from './train-request.js';
 import type { LogLine } from './training-log.js';
@@ -82,7 +84,8 @@ export async function startTraining(
   options: TrainOptions = {},
 ): Promise<TrainOutcome> {
   if (typeof place === 'string') refuseUsedFolder(place, 'train');
-  return runTraining(() => createRunFolder(place, request, 'train'), request, options);
+  const saved = asSaved(requestSchema, request);
+  return runTraining(() => createRunFolder(place, saved, 'train'), saved, options);
 }
 
 /** Goes on with the saved request; another version or device, and models or data that have changed, are refused. */
@@ -119,24 +122,27 @@ interface ReadyRun {
   readonly request: TrainRequest;
   readonly target: Target;
   readonly conversations: readonly Conversation[];
-  readonly cache: CacheOptions;
+  readonly cache: CacheOptions & ReadingOptions;
 }
 
 /** Loads and checks what the run needs: faults show before the target has written for hours. */
 async function prepare(runtime: Runtime, request: TrainRequest, options: TrainOptions): Promise<ReadyRun> {
-  const { targetFolder, from, data, settings, shape, chatTemplate, date } = request;
+  const { targetFolder, system, from, data, settings, shape, chatTemplate, date } = request;
   const { cacheFolder, verifyCache, events } = options;
-  const cache: CacheOptions = {
+  const cache: CacheOptions & ReadingOptions = {
     onNotice: (text) => events?.onNotice?.(text),
     ...(cacheFolder === undefined ? {} : { cacheFolder }),
     ...(verifyCache === undefined ? {} : { verifyCache }),
+    ...(from?.taps === undefined ? {} : { taps: from.taps }),
   };
-  const conversations = await readConversations(data.file);
+  const conversations = (await readConversations(data.file)).slice(0, request.limit);
   if (!settings.generate) refuseUnanswered(conversations);
   const template = chatTemplate === undefined ? { date } : { chatTemplate, date };
   const target = await openTarget(targetFolder, { runtime, ...template, ...cache });
   refuseLargeVocabulary(shape.draftVocabulary ?? 1, target);
-  refuseWholeTarget(shape.targetLayers ?? 0, target.model.configuration.layerCount);
+  const { layerCount } = target.model.configuration;
+  refuseWholeTarget(shape.targetLayers ?? 0, layerCount);
+  if (system === 'eagle3' && from === undefined) refuseShallowTarget(targetFolder, layerCount);
   if (from !== undefined) {
     const { model, tokenizer } = target;
     await loadDrafter(from.folder, { target: model, tokenizer, ...cache });

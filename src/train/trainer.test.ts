@@ -73,6 +73,27 @@ describe('a trainer', () => {
     await trainer.dispose();
   });
 
+  it('counts the rows that a level is judged by', async () => {
+    const trainer = await Trainer.create(pair, await readParameters(pair.drafter), {
+      ...{ objective: { ...objective, labels: 'tokens' }, adam: adamDefaults, seed: 1 },
+    });
+    const { rows, count } = await trainer.accumulate(both, 0);
+    await trainer.dispose();
+    const drafted = new Set(pair.drafter.graph!.targetTokens);
+    const expected = [0, 1].map((level) =>
+      [one, two].reduce(
+        (sum, { tokens, weights }) =>
+          sum +
+          weights.filter(
+            (weight, position) => weight > 0 && position >= level + 2 && drafted.has(tokens[position]!),
+          ).length,
+        0,
+      ),
+    );
+    expect(rows).toEqual(expected);
+    expect(expected[0]).toBeLessThan(count); // the draft vocabulary leaves tokens out
+  });
+
   it('learns two texts by heart, and goes on from a saved state to the same bytes', async () => {
     const trainer = await create();
     const losses: number[] = [];

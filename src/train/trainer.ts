@@ -40,8 +40,10 @@ export interface BatchLoss {
   readonly count: number;
   /** The objective, of all of them together. */
   readonly loss: number;
-  /** [level] cross-entropy, of all of them together. */
+  /** [level] cross-entropy, of all counted rows together. */
   readonly levels: readonly number[];
+  /** [level] rows that it counts. */
+  readonly rows: readonly number[];
 }
 
 export class Trainer {
@@ -68,7 +70,7 @@ export class Trainer {
     values: ReadonlyMap<string, ParameterValues>,
     options: TrainerOptions,
   ): Promise<Trainer> {
-    const { loss, levels } = buildLoss(pair, options.objective);
+    const { loss, levels, rows } = buildLoss(pair, options.objective);
     const names = listWeights([loss])
       .map(({ attributes }) => attributes.name)
       .filter((name) => values.has(name) && !isFrozen(name, pair, options));
@@ -76,7 +78,10 @@ export class Trainer {
     const ties = new Map(names.map((name) => [name, tied.get(name)!]));
     const own = [...new Set(ties.values())];
     const shapes = new Map(own.map((name) => [name, values.get(name)!.shape]));
-    const outputs = { loss, ...nameLevels(levels), ...sumGradients(loss, ties) };
+    const outputs = {
+      ...{ loss, ...nameLevels('level', levels), ...nameLevels('rows', rows) },
+      ...sumGradients(loss, ties),
+    };
     const trainer = new Trainer(
       pair,
       options,
@@ -101,9 +106,10 @@ export class Trainer {
         : {}),
       ...this.buffers.residents(['parameter', 'gradient']),
     };
-    const levels = levelNames(objective.depth);
+    const levels = levelNames('level', objective.depth);
+    const rows = levelNames('rows', objective.depth);
     const outputs = await this.gradients.run(pickInputs(this.gradients, inputs), {
-      ...Object.fromEntries(['loss', ...levels].map((name) => [name, 'host' as const])),
+      ...Object.fromEntries(['loss', ...levels, ...rows].map((name) => [name, 'host' as const])),
       ...this.buffers.destinations(['gradient']),
     });
     freeStates(states);
@@ -113,6 +119,7 @@ export class Trainer {
       count,
       loss: floatsOf(outputs, 'loss')[0]!,
       levels: levels.map((name) => floatsOf(outputs, name)[0]!),
+      rows: rows.map((name) => floatsOf(outputs, name)[0]!),
     };
   }
 
@@ -138,7 +145,7 @@ export class Trainer {
     const program = await this.compileChooser(depth);
     const states = await this.teacher.read(batch);
     const inputs = { ...this.batchInputs(batch), ...states, ...this.buffers.residents(['parameter']) };
-    const names = levelNames(depth);
+    const names = levelNames('level', depth);
     const outputs = await program.run(pickInputs(program, inputs), names);
     freeStates(states);
     return names.map((name) => integersOf(outputs, name));
@@ -173,7 +180,7 @@ export class Trainer {
   private compileChooser(depth: number): Promise<Program> {
     const known = this.choosers.get(depth);
     if (known !== undefined) return known;
-    const program = compileFed(this.pair, nameLevels(buildChoices(this.pair, depth)), this.ties);
+    const program = compileFed(this.pair, nameLevels('level', buildChoices(this.pair, depth)), this.ties);
     this.choosers.set(depth, program);
     return program;
   }
@@ -207,10 +214,11 @@ function compileFed(
   return target.runtime.compile(feedWeights(outputs, fed), stores);
 }
 
-const levelNames = (depth: number): string[] => Array.from({ length: depth }, (_, level) => `level${level}`);
+const levelNames = (what: string, depth: number): string[] =>
+  Array.from({ length: depth }, (_, level) => `${what}${level}`);
 
-const nameLevels = (levels: readonly Tensor[]): NamedTensors =>
-  Object.fromEntries(levels.map((level, index) => [`level${index}`, level]));
+const nameLevels = (what: string, tensors: readonly Tensor[]): NamedTensors =>
+  Object.fromEntries(tensors.map((tensor, level) => [`${what}${level}`, tensor]));
 
 /** A drafter need not read everything that a batch has. */
 function pickInputs(program: Program, given: MixedValues): MixedValues {

@@ -4,6 +4,7 @@ import { drawChart } from '../report/html/charts/draw-chart.js';
 import type { Markup } from '../report/html/markup.js';
 import { fragment } from '../report/html/markup.js';
 import { acceptedLengthText, fixed, percentText } from '../report/number-text.js';
+import { countedUpdates } from './level-entropies.js';
 import type { Point, Series } from './training-series.js';
 import { smoothSeries, thinSeries } from './training-series.js';
 import type { LengthLine, UpdateLine } from './training-log.js';
@@ -61,11 +62,16 @@ function drawKey(styles: readonly LineStyle[]): Markup {
   )}</ul>`;
 }
 
-/** One line for each level of a draft. */
+/** One line for each level of a draft. Logs up to version 0.2 have no counts of rows; the label then says what is shown. */
 export function drawLevels(updates: readonly UpdateLine[]): Markup {
-  const depth = updates[0]?.levels.length ?? 0;
+  const counted = countedUpdates(updates);
+  const shown = counted.length > 0 ? counted : updates;
+  const unit = counted.length > 0 ? 'nats' : 'nats, divided by all learned tokens';
+  const depth = shown[0]?.levels.length ?? 0;
   const levels = Array.from({ length: depth }, (_, level) => {
-    const raw = updates.map(({ update, levels: values }): Point => ({ update, value: values[level]! }));
+    const raw = shown
+      .filter(({ levelRows }) => levelRows?.[level] !== 0)
+      .map(({ update, levels: values }): Point => ({ update, value: values[level]! }));
     return { ...levelStyle(level), raw, smooth: smoothSeries(raw) };
   });
   const all = levels.flatMap(({ smooth }) => smooth);
@@ -74,7 +80,7 @@ export function drawLevels(updates: readonly UpdateLine[]): Markup {
     options: {
       ...frame,
       x: updatesAxis(all),
-      y: { label: '↑ cross-entropy (nats)', grid: true, ticks: 5, zero: isNearZero(all) },
+      y: { label: `↑ cross-entropy (${unit})`, grid: true, ticks: 5, zero: isNearZero(all) },
       marks: levels.flatMap(({ name, stroke, dash, raw, smooth }) => [
         Plot.line(thinSeries(raw), { ...along, stroke, strokeWidth: 1, strokeOpacity: 0.14 }),
         Plot.line(thinSeries(smooth), {

@@ -9,8 +9,10 @@ const updateSchema = z.strictObject({
   update: z.int().positive(),
   /** A learnt token, with the objective's weights. */
   loss: z.number(),
-  /** [level] cross-entropy of a learnt token. */
+  /** [level] mean cross-entropy of the rows that the level counts, in nats. */
   levels: z.array(z.number()),
+  /** [level] how many those are. Absent up to version 0.2, where `levels` were divided by `tokens` instead. */
+  levelRows: z.array(z.number()).exactOptional(),
   /** Length of the gradient before clipping. */
   norm: z.number(),
   rate: z.number(),

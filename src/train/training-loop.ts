@@ -65,6 +65,7 @@ export async function trainSteps(work: TrainingWork, start: TrainingProgress): P
     });
     let [tokens, loss] = [0, 0];
     const levels = new Array<number>(settings.depth).fill(0);
+    const rows = new Array<number>(settings.depth).fill(0);
     for (let part = 0; part < accumulation; part++) {
       const step = update * accumulation + part;
       const batch = plan.batchAt(step);
@@ -73,14 +74,15 @@ export async function trainSteps(work: TrainingWork, start: TrainingProgress): P
       tokens += own.count;
       loss += own.loss;
       own.levels.forEach((value, level) => (levels[level]! += value));
+      own.rows.forEach((count, level) => (rows[level]! += count));
     }
     const norm = await trainer.update(update, rate);
     if (!Number.isFinite(norm))
       throw await brokenLoss(work, update, norm, plan.batchAt(update * accumulation));
     update += 1;
-    const perToken = (value: number): number => value / Math.max(1, tokens);
     work.onLine({
-      ...{ kind: 'update', update, loss: perToken(loss), levels: levels.map(perToken) },
+      ...{ kind: 'update', update, loss: loss / Math.max(1, tokens) },
+      ...{ levels: levels.map((sum, level) => sum / Math.max(1, rows[level]!)), levelRows: rows },
       ...{ norm, rate, tokens },
     });
     const isLast = update === steps;

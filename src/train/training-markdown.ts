@@ -11,6 +11,7 @@ import {
   parameterText,
   percentText,
 } from '../report/number-text.js';
+import { summariseLevels } from './level-entropies.js';
 import type { LengthLine } from './training-log.js';
 import type { TrainingResult } from './training-result.js';
 import { nameStart } from './training-start.js';
@@ -24,6 +25,7 @@ export function renderTrainingMarkdown(result: TrainingResult): string {
     ),
     '',
     ...drawLengths(result),
+    ...drawLevelTable(result),
     `${escapeMarkdown(describeTexts(result))}.`,
     '',
     '| | |',
@@ -87,6 +89,30 @@ function drawLengths(result: TrainingResult): string[] {
     }),
     '',
     `<sub>**accepted length**: tokens a step on held-out texts, with drafts of ${settings.chain} · **token 1** and on: steps that accept the draft up to there</sub>`,
+    '',
+  ];
+}
+
+/** Rows of a table: token, cross-entropy in the first and in the last tenth of the updates, rows. */
+export function listLevels({ log }: TrainingResult): readonly (readonly string[])[] {
+  return summariseLevels(log).map(({ first, last, rows }, level) => [
+    ...[`token ${level + 1}`, entropyText(first), entropyText(last), groupThousands(rows)],
+  ]);
+}
+
+export const levelHeadings = ['cross-entropy (nats), first tenth', 'last tenth', 'rows counted'] as const;
+
+const entropyText = (value: number): string => (Number.isNaN(value) ? '–' : fixed(value, 3));
+
+function drawLevelTable(result: TrainingResult): string[] {
+  const levels = listLevels(result);
+  if (levels.length === 0) return [];
+  return [
+    `| drafted | ${levelHeadings.join(' | ')} |`,
+    `| --- | ${levelHeadings.map(() => '---:').join(' | ')} |`,
+    ...levels.map((cells) => `| ${cells.join(' | ')} |`),
+    '',
+    '<sub>**cross-entropy**: mean over the rows that count, in the first and the last tenth of the updates. Deeper tokens have fewer rows: drafts end with their text, and only tokens of the draft vocabulary count.</sub>',
     '',
   ];
 }

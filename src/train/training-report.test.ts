@@ -25,7 +25,7 @@ function makeLog(updates: number, values: readonly number[]): LogLine[] {
       const loss = 5 / Math.sqrt(update);
       const line: LogLine = {
         ...{ kind: 'update', update, loss, levels: [loss, loss + 1, loss + 2, loss + 3] },
-        ...{ norm: 1, rate: 1e-3, tokens: 100 },
+        ...{ levelRows: [90, 80, 70, 0], norm: 1, rate: 1e-3, tokens: 100 },
       };
       return update % every === 0 ? [line, length(update, values[update / every]!)] : [line];
     }).flat(),
@@ -75,6 +75,11 @@ describe('the report of a training run', () => {
     const text = readFileSync(markdown, 'utf8');
     expect(text).toContain('| best | 2.20 | +100 % |');
     expect(text).toContain('99.87 % of what is learnt');
+    const first = ((5 + 5 / Math.SQRT2 + 5 / Math.sqrt(3)) / 3).toFixed(3);
+    expect(text).toContain(`| token 1 | ${first} | 0.929 | 2\u202f700 |`);
+    expect(text).toContain('| token 4 | – | – | 0 |');
+    expect(page).toContain(`<th>token 1</th><td>${first}</td>`);
+    expect(page).toContain('↑ cross-entropy (nats)<');
     expect(text).toContain('texts of like length together: 3 % of them padding; 3.0 times through');
   });
 
@@ -83,6 +88,13 @@ describe('the report of a training run', () => {
     expect(renderTrainingHtml(makeResult(makeLog(40, [1.5, 1.4, 1.3])))).toContain(
       'best/ is what the run began with',
     );
+  });
+
+  it('says what the levels of older logs are divided by', () => {
+    const log = makeLog(4, [1, 2]);
+    for (const line of log) if (line.kind === 'update') delete line.levelRows;
+    expect(renderTrainingHtml(makeResult(log))).toContain('(nats, divided by all learned tokens)');
+    expect(renderTrainingMarkdown(makeResult(log))).not.toContain('rows counted');
   });
 
   it('does without held-out texts', () => {

@@ -19,8 +19,10 @@ import {
   describeOutcome,
   describeSubject,
   describeTexts,
+  levelHeadings,
   listFacts,
   listLengths,
+  listLevels,
   renderTrainingMarkdown,
 } from './training-markdown.js';
 import type { TrainingResult } from './training-result.js';
@@ -50,7 +52,7 @@ export function renderTrainingHtml(result: TrainingResult): string {
     opening: { id: 'outcome', name: 'the outcome', content: drawOutcome(result) },
     chapters: [
       ...drawAcceptance(result, lengths),
-      ...(updates.length === 0 ? [] : drawLearning(updates)),
+      ...(updates.length === 0 ? [] : drawLearning(result, updates)),
       { id: 'setup', name: 'Setup', content: drawSetup(result) },
     ],
     imprint: `Mistletoe ${result.version} · ${result.schema}`,
@@ -110,7 +112,7 @@ ${drawCard('Steps that accept the draft up to each depth', drawReached(lengths))
   return [{ id: 'acceptance', name: 'Acceptance', content }];
 }
 
-function drawLearning(updates: readonly UpdateLine[]): Chapter[] {
+function drawLearning(result: TrainingResult, updates: readonly UpdateLine[]): Chapter[] {
   const content = fragment`<h2>How it learnt</h2>
 <p class="lead">Thin lines are single updates, thick ones their neighbourhood. The loss is what was made smaller, with
 the weights of its parts; beside it, what each drafted token of a chain costs by itself. A loss that still falls while the
@@ -120,8 +122,17 @@ ${drawCard('Loss', drawLoss(updates))}
 ${drawCard('Cross-entropy of each drafted token', drawLevels(updates))}
 ${drawCard('Learning rate', drawPlain(updates, { name: 'rate', label: '↑ learning rate' }))}
 ${drawCard('Length of the gradient before clipping', drawPlain(updates, { name: 'norm', label: '↑ gradient norm' }))}
-</div>`;
+</div>
+${drawLevelTable(listLevels(result))}`;
   return [{ id: 'learning', name: 'Learning', content }];
+}
+
+function drawLevelTable(levels: readonly (readonly string[])[]): Content {
+  if (levels.length === 0) return null;
+  return fragment`<div class="card"><div class="scroll"><table><thead><tr><th>drafted</th>${levelHeadings.map((heading) => fragment`<th>${heading}</th>`)}</tr></thead>
+<tbody>${levels.map(([name, ...cells]) => fragment`<tr><th>${name}</th>${cells.map((cell) => fragment`<td>${cell}</td>`)}</tr>`)}</tbody></table></div>
+<p class="soft small">Cross-entropy is a mean over the rows that count. Deeper tokens have fewer rows: drafts end with their
+text, and only tokens of the draft vocabulary count.</p></div>`;
 }
 
 function drawCard(caption: string, chart: Content): Markup {

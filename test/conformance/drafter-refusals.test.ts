@@ -6,6 +6,8 @@ import { createRandom } from '../../src/core/random.js';
 import { decodePlain } from '../../src/decode/plain.js';
 import { always } from '../../src/decode/policy-chooser.js';
 import { decodeSpeculative } from '../../src/decode/speculative.js';
+import { loadDrafter } from '../../src/draft/load-drafter.js';
+import type { TapConvention } from '../../src/draft/tap-convention.js';
 import type { TinySizes } from '../support/tiny-checkpoints.js';
 import {
   decoderTensors,
@@ -74,10 +76,32 @@ describe('a drafter of another target', () => {
   });
 
   it('taps layers that the target has not', async () => {
-    const config = { ...headConfig, eagle_config: { eagle_aux_hidden_state_layer_ids: [2, 16, 29] } };
+    const config = { ...headConfig, eagle_aux_hidden_state_layer_ids: [2, 16, 29] };
     const folder = write('model.safetensors', eagle3Tensors(tiny, {}), config);
     const message = /asks for the taps \[2,16,29\]; layers from 0 to 4 were expected/;
     await expect(models.load(folder)).rejects.toEqual(refusal('drafter', message));
+  });
+
+  it('does not say whether its taps are inputs or outputs, until it is told', async () => {
+    const config = { ...headConfig, eagle_config: { eagle_aux_hidden_state_layer_ids: [0, 1, 3] } };
+    const folder = write('model.safetensors', eagle3Tensors(tiny, {}), config);
+    const message = /lists the taps \[0,1,3\], and whether they are inputs or outputs of layers is not known/;
+    await expect(models.load(folder)).rejects.toEqual(refusal('drafter', message));
+    const { target } = await models.load(writeVariant('EAGLE-3 with d2t', tiny));
+    const tapsOf = async (taps: TapConvention) => (await loadDrafter(folder, { target, taps })).taps;
+    expect(await tapsOf('inputs')).toEqual([0, 1, 3]);
+    expect(await tapsOf('outputs')).toEqual([1, 2, 4]);
+  });
+
+  it('is read against what its file says only with a note', async () => {
+    const folder = writeVariant('EAGLE-3 with taps named by outputs', tiny);
+    const { target } = await models.load(folder);
+    const notes: string[] = [];
+    const onNotice = (note: string): void => void notes.push(note);
+    expect((await loadDrafter(folder, { target, onNotice })).taps).toEqual([2, 3]);
+    expect(notes).toEqual([]);
+    expect((await loadDrafter(folder, { target, taps: 'inputs', onNotice })).taps).toEqual([1, 2]);
+    expect(notes).toEqual([expect.stringMatching(/are read as inputs of layers because --taps says so/)]);
   });
 
   it('reads another number of taps', async () => {

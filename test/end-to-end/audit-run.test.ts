@@ -5,8 +5,11 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { AuditPlan } from '../../src/audit/create-request.js';
 import { createRequest } from '../../src/audit/create-request.js';
 import type { AuditEvents } from '../../src/audit/audit-events.js';
+import type { PhaseTimes } from '../../src/audit/phase-clock.js';
 import type { AuditResult } from '../../src/audit/result.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
+import { rebuildResult } from '../../src/audit/rebuild-result.js';
+import { startAudit } from '../../src/audit/run-audit.js';
 import { judge } from '../../src/report/verdict.js';
 import { briefSettings, TinyAudits, tinySettings } from '../support/tiny-audit.js';
 import {
@@ -70,6 +73,25 @@ describe('an audit', () => {
     await expectSuffixTexts(result);
   });
 
+  it('records where the time of each row went, and none of it in the result', async () => {
+    const folder = audits.freshFolder();
+    const outcome = await audits.start(audits.plan([draftModel], texts.slice(0, 1)), folder);
+    if (outcome.status !== 'complete') throw new Error('The audit was interrupted.');
+    const { timings, result } = outcome;
+    const phasesOf = (name: string): PhaseTimes => timings.arms.find(({ arm }) => arm === name)!.phases!;
+    const attack = phasesOf('attack');
+    for (const time of Object.values(attack)) expect(time).toBeGreaterThan(0);
+    const { gradientMs, scoringMs, exactLengthsMs, decodingMs, totalMs } = attack;
+    expect(gradientMs + scoringMs + exactLengthsMs + decodingMs).toBeLessThanOrEqual(totalMs + 0.05);
+    expect(phasesOf('undirected').gradientMs).toBe(0);
+    expect(phasesOf('random')).toMatchObject({ gradientMs: 0, scoringMs: 0 });
+    expect(readFileSync(join(folder, 'timings.jsonl'), 'utf8')).toContain('"phases":{"gradientMs":');
+    expect(JSON.stringify(result)).not.toContain('Ms"');
+    // A resumed run reads them back.
+    const again = await audits.resume(folder);
+    expect(again.status === 'complete' && again.timings.arms).toEqual(timings.arms);
+  });
+
   /** Every suffix is named as text that gives the audited ids again. */
   async function expectSuffixTexts({ drafters }: AuditResult): Promise<void> {
     const { target } = await audits.load(draftModel);
@@ -108,6 +130,37 @@ describe('an audit', () => {
     const suffixesOf = ({ drafters }: AuditResult): unknown =>
       drafters[0]!.prompts.flatMap(({ arms }) => arms.map(({ suffixIds }) => suffixIds));
     expect(suffixesOf(await audits.complete({ ...plan, seed: 5 }))).not.toEqual(suffixesOf(result));
+  });
+});
+
+describe('answers that are not kept when they are measured', () => {
+  it('count as no suffix, whatever the search saw', async () => {
+    const deep = new TinyAudits(); // its answers change more easily than those of one layer
+    const drafters = [deep.writeDrafter('draft model')];
+    const request = await createRequest(deep.plan(drafters, texts, { settings: { keep: 'distribution' } }));
+    const outcome = await startAudit(deep.freshFolder(), request, { cacheFolder: deep.cacheFolder });
+    if (outcome.status !== 'complete') throw new Error('The audit was interrupted.');
+    const { folder } = outcome;
+    // The search ran under a rule that accepts any answer; counted by a strict one, changed answers must go.
+    const strict = { ...request, settings: { ...request.settings, keep: 'identical' as const } };
+    const [before] = outcome.result.drafters;
+    const [after] = rebuildResult(strict, folder).drafters;
+    const changed = before!.prompts.flatMap(({ arms }) =>
+      arms.filter(
+        ({ arm, preservation }) =>
+          ['attack', 'undirected'].includes(arm) && preservation.kept !== 'identical',
+      ),
+    );
+    expect(changed.length).toBeGreaterThan(0);
+    expect(before!.summary.armsNotKept).toBeUndefined();
+    expect(after!.summary.armsNotKept).toBe(changed.length);
+    for (const { arms } of after!.prompts) {
+      const clean = arms.find(({ arm }) => arm === 'clean')!;
+      for (const { notKept, sameAnswer, answer } of arms)
+        if (notKept !== undefined) expect([sameAnswer, answer]).toEqual([clean.sameAnswer, clean.answer]);
+    }
+    expect(rebuildResult(request, folder)).toEqual(outcome.result);
+    await deep.dispose();
   });
 });
 

@@ -16,6 +16,16 @@ describe('a fresh drafter', () => {
     await commands.expectToLearn('medusa');
   });
 
+  it('learns from the first conversations of the data alone, where that is asked for', async () => {
+    const { folder, code } = await commands.train(['--system', 'medusa', '--limit', '5', '--steps', '1']);
+    expect(code).toBe(0);
+    expect(readResult(folder).data.conversations).toBe(5);
+    expect(readFileSync(join(folder, 'answers.jsonl'), 'utf8').match(/\n/g)).toHaveLength(5);
+    const help = async (name: string): Promise<string | undefined> =>
+      /--limit <count>[^-]*/.exec((await commands.run([name, '--help'])).out)?.[0].replace(/\s+/g, ' ');
+    expect(await help('train')).toBe(await help('bench'));
+  });
+
   it('has the sizes that are asked for', async () => {
     const sizes = ['--heads', '2', '--prefix-layer', '--steps', '1'];
     const { folder, code } = await commands.train(['--system', 'hydra', ...sizes]);
@@ -177,11 +187,12 @@ it('Ctrl-C between two updates saves, says how to resume, and the end is the sam
 const sentence = /^error: [^\n]+\nhint: {2}[^\n]+\n$/;
 
 describe('what it refuses', () => {
-  const other = (): string => {
-    const folder = writeDecoder(commands.models.freshFolder(), { ...tiny, hiddenSize: 32 });
+  const targetWith = (sizes: Partial<typeof tiny>): string => {
+    const folder = writeDecoder(commands.models.freshFolder(), { ...tiny, ...sizes });
     writeLetterTokenizer(folder, tiny);
     return folder;
   };
+  const other = (): string => targetWith({ hiddenSize: 32 });
   it.each<[string, () => readonly string[], RegExp]>([
     ['nothing to train', () => [], /neither --system nor --from was given/],
     ['an unknown system', () => ['--system', 'eagle4'], /No drafter of the system "eagle4" can be trained/],
@@ -220,6 +231,11 @@ describe('what it refuses', () => {
       'more layers than the target has',
       () => ['--system', 'speculative-sampling', '--target-layers', '9'],
       /of 9 of the target's layers was asked for; the target has \d/,
+    ],
+    [
+      'a target with too few layers for EAGLE-3',
+      () => ['--system', 'eagle3', '--target', targetWith({ layerCount: 2 })],
+      /^error: The target in \S+ has 2 layers; .* at least 3 were expected\.\nhint: {2}Choose another --system: eagle, /,
     ],
     [
       'a draft vocabulary larger than the target’s',

@@ -175,6 +175,12 @@ describe('an engine in a thread', () => {
     await expect(worker.generate(promptIds, { maxPromptTokens: 1 })).rejects.toMatchObject({
       code: 'context',
     });
+    const { contextLength } = target.model.configuration;
+    const maxNewTokens = contextLength - promptIds.length + 1;
+    await expect(worker.generate(promptIds, { maxNewTokens, needsRoom: true })).rejects.toMatchObject({
+      code: 'context',
+      message: expect.stringMatching(`${maxNewTokens} new tokens were requested`) as string,
+    });
   });
 
   it('knows who runs and who waits', async () => {

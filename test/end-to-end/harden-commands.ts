@@ -88,7 +88,8 @@ export class HardenCommands {
       words = ['--resume', folder];
     }
     expect((await this.harden([...words, '--progress', 'none'])).code).toBe(0);
-    expect(readResult(folder)).toEqual(readResult(whole));
+    // As text: the keys of a resumed run have the order of a whole one.
+    expect(JSON.stringify(readResult(folder))).toBe(JSON.stringify(readResult(whole)));
   }
 
   dispose(): Promise<void> {

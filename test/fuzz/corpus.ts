@@ -5,11 +5,18 @@ import type { CommandRun } from './command-run.js';
 import { runCommand } from './command-run.js';
 import { checkpointCases } from './corpus/checkpoints.js';
 import { placeCases } from './corpus/places.js';
+import { smallCases } from './corpus/small-files.js';
 import { textCases } from './corpus/texts.js';
 import { trainingCases } from './corpus/training.js';
 
 /** Every attack that was tried against the program, as files that are made when they are needed. */
-export const maliciousCases = [...checkpointCases, ...textCases, ...placeCases, ...trainingCases];
+export const maliciousCases = [
+  ...checkpointCases,
+  ...textCases,
+  ...smallCases,
+  ...placeCases,
+  ...trainingCases,
+];
 
 /** The command line on each of them, two at a time; by name. `main` is the program's compiled entry. */
 export async function runCorpus(main: string): Promise<ReadonlyMap<string, CommandRun>> {

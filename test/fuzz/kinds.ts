@@ -9,12 +9,14 @@ import { runFolder } from './kinds/run-folder.js';
 import { safetensors } from './kinds/safetensors.js';
 import { shardIndex } from './kinds/shard-index.js';
 import { template } from './kinds/template.js';
+import { templateProgram } from './kinds/template-program.js';
 import { tokenizer } from './kinds/tokenizer.js';
+import { tokenizerStructure } from './kinds/tokenizer-structure.js';
 import { torch } from './kinds/torch.js';
 import { trainingRun } from './kinds/training-run.js';
 import { tree } from './kinds/tree.js';
 
 export const fuzzKinds: readonly FuzzKind[] = [
   ...[safetensors, torch, config, shardIndex, tokenizer, template, prompts, tree, runFolder, result, report],
-  ...[request, conversations, trainingRun],
+  ...[request, conversations, trainingRun, tokenizerStructure, templateProgram],
 ];

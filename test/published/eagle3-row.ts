@@ -23,6 +23,8 @@ export interface Eagle3Row {
   readonly headSize?: number;
   /** Draft tokens are the target's own, and the file has no map. */
   readonly isWhole?: boolean;
+  /** Type of d2t. */
+  readonly mapType?: 'I32' | 'I64';
   readonly ownEmbedding?: boolean;
   /** Biases of all projections, and norms of queries and keys. */
   readonly extras?: boolean;
@@ -64,7 +66,7 @@ export function describeEagle3Row(row: Eagle3Row): Eagle3Drafter {
       : {}),
     'norm.weight': normWeight(random, hidden),
     'lm_head.weight': linear(random, row.isWhole === true ? sizes.vocabulary : draftTokens.length, hidden, 3),
-    ...(row.isWhole === true ? {} : vocabularyMap()),
+    ...(row.isWhole === true ? {} : vocabularyMap(row.mapType)),
     ...(row.ownEmbedding === true
       ? { 'embed_tokens.weight': noise(random, [sizes.vocabulary, hidden], 1) }
       : {}),
@@ -86,13 +88,13 @@ export function describeEagle3Row(row: Eagle3Row): Eagle3Drafter {
   };
 }
 
-function vocabularyMap(): Readonly<Record<'d2t' | 't2d', WritableTensor>> {
+function vocabularyMap(dtype: 'I32' | 'I64' = 'I64'): Readonly<Record<'d2t' | 't2d', WritableTensor>> {
   const known = Array.from({ length: draftSizes.vocabulary }, (_, token) =>
     draftTokens.includes(token) ? 1 : 0,
   );
   const offsets = draftTokens.map((token, draft) => token - draft);
   return {
-    d2t: { dtype: 'I64', shape: [offsets.length], values: offsets },
+    d2t: { dtype, shape: [offsets.length], values: offsets },
     t2d: { dtype: 'BOOL', shape: [known.length], values: known },
   };
 }

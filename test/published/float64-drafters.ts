@@ -36,13 +36,20 @@ function residualBlock(weights: Float64Weights, name: string, x: Vector): Vector
   return addVectors(x, silu(weights.linear(name, x)));
 }
 
+export interface MedusaNames {
+  readonly layers: number;
+  readonly block: (head: number, layer: number) => string;
+  readonly output: (head: number) => string;
+}
+
 /** Head i predicts the token i + 2 behind the last verified position, whatever lies between. */
-export function scoreWithMedusa(tensors: WritableTensors): Scorer {
+export function scoreWithMedusa(tensors: WritableTensors, { layers, block, output }: MedusaNames): Scorer {
   const weights = new Float64Weights(tensors);
   return ({ pass, root }, path) => {
     const head = path.length;
-    const hidden = residualBlock(weights, `${head}.0.linear`, pass.features[root - 1]!);
-    return logSoftmax(weights.linear(`${head}.1`, hidden));
+    let hidden = pass.features[root - 1]!;
+    for (let layer = 0; layer < layers; layer++) hidden = residualBlock(weights, block(head, layer), hidden);
+    return logSoftmax(weights.linear(output(head), hidden));
   };
 }
 

@@ -5,6 +5,7 @@
 import { createRandom } from '../../src/core/random.js';
 import type { WritableTensor, WritableTensors } from '../../src/checkpoint/testing/encode-values.js';
 import { noise } from '../support/tiny-checkpoints.js';
+import type { MedusaNames } from './float64-drafters.js';
 import { scoreWithDraftModel, scoreWithHydra, scoreWithMedusa } from './float64-drafters.js';
 import { scoreWithEagle } from './float64-eagle.js';
 import type { LayerFacts } from './float64-layer.js';
@@ -12,39 +13,70 @@ import { Float64Model } from './float64-model.js';
 import type { PublishedDrafter } from './drafter-row.js';
 import { draftSizes } from './drafter-row.js';
 import { eagle3Rows } from './published-eagle3.js';
-import type { LayerSizes } from './published-layouts.js';
+import type { Config, LayerSizes } from './published-layouts.js';
 import { bias, decoderWeights, layerWeights, linear, storeAs } from './published-layouts.js';
 import type { PublishedTarget } from './published-targets.js';
 import { drafterTarget, paddedTarget, publishedTargets } from './published-targets.js';
 
 const { hidden, vocabulary } = draftSizes;
 
-function medusa(): PublishedDrafter {
-  const random = createRandom(4, 'medusa');
-  const heads = 5;
+interface MedusaRow extends MedusaNames {
+  readonly name: string;
+  readonly layout: string;
+  readonly hasBias: boolean;
+  readonly file: string;
+  readonly config: Config;
+}
+
+function medusa({ name, layout, hasBias, file, config, ...names }: MedusaRow): PublishedDrafter {
+  const random = createRandom(4, 'medusa', ...(hasBias ? [] : ['without bias']));
   const tensors: Record<string, WritableTensor> = {};
-  for (let head = 0; head < heads; head++) {
-    tensors[`${head}.0.linear.weight`] = linear(random, hidden, hidden);
-    tensors[`${head}.0.linear.bias`] = bias(random, hidden);
-    tensors[`${head}.1.weight`] = linear(random, vocabulary, hidden, 3);
+  for (let head = 0; head < 5; head++) {
+    for (let layer = 0; layer < names.layers; layer++) {
+      tensors[`${names.block(head, layer)}.weight`] = linear(random, hidden, hidden);
+      if (hasBias) tensors[`${names.block(head, layer)}.bias`] = bias(random, hidden);
+    }
+    tensors[`${names.output(head)}.weight`] = linear(random, vocabulary, hidden, 3);
   }
   const stored = storeAs('F16', tensors);
   return {
-    name: 'FasterDecoding/medusa-vicuna-7b-v1.3',
-    kind: 'medusa',
-    layout: 'Medusa-1 heads',
-    target: drafterTarget,
-    folder: {
-      // The file has five heads, whatever this says.
-      config: {
-        ...{ medusa_num_heads: 2, medusa_num_layers: 1, base_model_name_or_path: 'lmsys/vicuna-7b-v1.3' },
-      },
-      file: 'medusa_lm_head.pt',
-      tensors: stored,
-    },
-    score: () => scoreWithMedusa(stored),
+    ...{ name, kind: 'medusa', layout, target: drafterTarget },
+    folder: { config, file, tensors: stored },
+    score: () => scoreWithMedusa(stored, names),
   };
 }
+
+/** Names and config of vLLM's own class: blocks and output projections are two lists. */
+const vllmMedusa = (name: string, prefix: string, layers: number, hasBias: boolean): MedusaRow => ({
+  ...{ name, layout: 'Medusa heads, vLLM naming', hasBias, layers },
+  block: (head: number, layer: number): string => `${prefix}blocks.${head}.layers.${layer}`,
+  output: (head: number): string => `${prefix}lm_heads.${head}`,
+  file: 'model.safetensors',
+  config: {
+    ...{ architectures: ['MedusaModel'], model_type: 'medusa', hidden_size: hidden, vocab_size: vocabulary },
+    ...{ num_heads: 5, num_hidden_layers: layers, max_paths: 64, topk: 10 },
+    truncated_vocab_size: vocabulary,
+    ...(hasBias ? { medusa_fc_bias: true } : {}),
+  },
+});
+
+const medusaRows: readonly MedusaRow[] = [
+  {
+    name: 'FasterDecoding/medusa-vicuna-7b-v1.3',
+    layout: 'Medusa-1 heads',
+    hasBias: true,
+    layers: 1,
+    block: (head) => `${head}.0.linear`,
+    output: (head) => `${head}.1`,
+    file: 'medusa_lm_head.pt',
+    // The file has five heads, whatever this says.
+    config: {
+      ...{ medusa_num_heads: 2, medusa_num_layers: 1, base_model_name_or_path: 'lmsys/vicuna-7b-v1.3' },
+    },
+  },
+  vllmMedusa("Medusa in vLLM's layout", '', 1, false),
+  vllmMedusa("Medusa in vLLM's layout, with biases and two layers", 'medusa_heads.', 2, true),
+];
 
 function hydra(name: string, layers: number, hasPrefix: boolean): PublishedDrafter {
   const random = createRandom(4, 'hydra', name);
@@ -179,7 +211,7 @@ const small = publishedTargets.find(({ name }) => name === 'Qwen/Qwen2.5-0.5B-In
 export const publishedDrafters: readonly PublishedDrafter[] = [
   draftModel('double7/vicuna-68m', vicuna68m(), drafterTarget),
   draftModel('Qwen/Qwen2.5-0.5B-Instruct for Qwen2.5-7B-Instruct', small, paddedTarget, 38),
-  medusa(),
+  ...medusaRows.map(medusa),
   hydra('Hydra with one layer, as ankner/hydra trains it by default', 1, false),
   hydra('ankner/hydra-vicuna-7b-v1.3', 4, true),
   eagle({

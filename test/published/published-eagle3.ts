@@ -18,6 +18,22 @@ const specForge = { architectures: ['LlamaForCausalLMEagle3'], attention_bias: f
 const speculators = { speculators_model_type: 'eagle3', ...draftVocabulary, target_hidden_size: null };
 const plain10000 = { base: 10_000 };
 
+/** Listed layers, and the streams before which SGLang captures: in the order of the layers, whatever the list's is. */
+const specForgeTaps: readonly (readonly [listed: readonly number[], taps: readonly number[]])[] = [
+  [
+    [2, 4, 6],
+    [3, 5, 7],
+  ],
+  [
+    [0, 3, 6],
+    [1, 4, 7],
+  ],
+  [
+    [6, 1, 4],
+    [2, 5, 7],
+  ],
+];
+
 const rows: readonly Eagle3Row[] = [
   {
     name: 'yuhuili/EAGLE3-Vicuna1.3-13B',
@@ -65,6 +81,28 @@ const rows: readonly Eagle3Row[] = [
       ...{ max_position_embeddings: 40_960, rms_norm_eps: 1e-6, rope_theta: 1_000_000.0, rope_scaling: null },
     },
     facts: { normEpsilon: 1e-6, rotary: { base: 1_000_000 }, taps: [2, 4, 5] },
+  },
+  ...specForgeTaps.map(([listed, taps]): Eagle3Row => ({
+    name: `a SpecForge head on the outputs of ${listed.join(', ')}`,
+    file: 'model.safetensors',
+    config: {
+      ...{ ...grouped, ...specForge, ...draftVocabulary },
+      eagle_config: { eagle_aux_hidden_state_layer_ids: listed, use_aux_hidden_state: true },
+      ...{ max_position_embeddings: 4096, rms_norm_eps: 1e-6, rope_theta: 1_000_000.0 },
+    },
+    facts: { normEpsilon: 1e-6, rotary: { base: 1_000_000 }, taps },
+  })),
+  {
+    // Some exporters narrow the map to 32 bits.
+    name: 'a SpecForge head with d2t as int32',
+    file: 'model.safetensors',
+    dtype: 'BF16',
+    mapType: 'I32',
+    config: {
+      ...{ ...grouped, ...specForge, ...draftVocabulary },
+      ...{ max_position_embeddings: 2048, rms_norm_eps: 1e-5, rope_theta: 500_000.0 },
+    },
+    facts: { normEpsilon: 1e-5, rotary: { base: 500_000 } },
   },
   {
     name: 'the SpecForge EAGLE 3.1 head for Qwen3-30B-A3B',

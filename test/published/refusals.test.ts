@@ -40,6 +40,15 @@ function change(folder: PublishedFolder, { config = {}, tensors = {} }: Changes)
 
 const one = (name: string) => ({ [name]: noise(createRandom(5), [8, 8], 1) });
 const architecture = (name: string): Changes => ({ config: { architectures: [name] } });
+const dynamic: Changes = { config: { rope_scaling: { type: 'dynamic', factor: 4 } } };
+const longrope: Changes = {
+  config: {
+    rope_scaling: {
+      ...{ type: 'longrope', factor: 128, original_max_position_embeddings: 16 },
+      ...{ short_factor: [1, 1, 1, 1], long_factor: [1, 2, 3, 4] },
+    },
+  },
+};
 const quantised = (method: string): Changes => ({
   config: { quantization_config: { quant_method: method } },
 });
@@ -122,6 +131,19 @@ describe('a drafter', () => {
       /heads of kind "cross-attn"/,
     ],
     ['sliding attention', eagle3, { config: { layer_types: ['sliding_attention'] } }, /sliding attention/],
+    ['a window without layer_types', eagle3, { config: { sliding_window: 512 } }, /"sliding_window": 512/],
+    ['a window in EAGLE', eagle, { config: { sliding_window: 512 } }, /"sliding_window": 512/],
+    ['dynamic scaling', eagle3, dynamic, /rotary scaling "dynamic"/],
+    ['dynamic scaling in EAGLE', eagle, dynamic, /rotary scaling "dynamic"/],
+    [
+      "dynamic scaling as AngelSlim's head for Hunyuan-1.8B has it",
+      eagle3,
+      { config: { rope_scaling: { type: 'dynamic', alpha: 1000, factor: 1, mscale: 1, mscale_all_dim: 1 } } },
+      /rotary scaling "dynamic"/,
+    ],
+    ['longrope that ends before its target', eagle3, longrope, /"longrope" beyond 16 positions/],
+    ['no epsilon of its norms', eagle3, { config: { rms_norm_eps: null } }, /lacks "rms_norm_eps"/],
+    ['no epsilon of its norms in EAGLE', eagle, { config: { rms_norm_eps: null } }, /lacks "rms_norm_eps"/],
     [
       'the head of a vision model',
       eagle3,
@@ -135,6 +157,7 @@ describe('a drafter', () => {
       { tensors: { 'fc.weight': noise(createRandom(5), [32, 160], 1), ...one('hidden_norm.weight') } },
       /fc\.weight with 160 columns/,
     ],
+    ['Medusa with scaled logits', medusa, { config: { logit_scale: 0.5 } }, /scales its logits by 0\.5/],
     ['Medusa over some tokens', medusa, { tensors: one('token_map') }, /token_map/],
   ];
   it.each(cases)('is refused: %s', async (_, row, changes, message) => {

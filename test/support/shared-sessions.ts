@@ -7,6 +7,7 @@ import { createHash } from 'node:crypto';
 import { readFileSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import type { InferenceSession } from 'onnxruntime-node';
+import { afterAll, beforeAll } from 'vitest';
 import { loadOnnxRuntime } from '../../src/runtime/onnx/load-onnxruntime.js';
 
 const maxSessions = 150;
@@ -27,7 +28,16 @@ const shared = new Map<string, SharedSession>(); // least recently used first
 const factory = loadOnnxRuntime().InferenceSession;
 const create = factory.create.bind(factory) as CreateSession;
 
+let isSharing = true;
+
+/** For suites about the files that sessions are made of. */
+export function useOwnSessions(): void {
+  beforeAll(() => void (isSharing = false));
+  afterAll(() => void (isSharing = true));
+}
+
 const createShared: CreateSession = async (model, options) => {
+  if (!isSharing) return create(model, options);
   const wanted = describeSession(model, options);
   if (wanted === undefined) return create(model, options);
   const { key, sizeBytes } = wanted;
@@ -102,6 +112,6 @@ function listWeightFiles(model: string, bytes: Uint8Array): readonly string[] {
 }
 
 function identifyFile(path: string): string {
-  const { dev, ino, size, mtimeMs } = statSync(path);
-  return [path, dev, ino, size, mtimeMs].join('\0');
+  const { dev, ino, size, ctimeMs } = statSync(path); // a test may set mtime back
+  return [path, dev, ino, size, ctimeMs].join('\0');
 }

@@ -360,12 +360,15 @@ export const drafterVariants: readonly DrafterVariant[] = [
   eagle3('EAGLE-3 with taps of its own', 'model.safetensors', {
     isSmaller: true,
     taps: 2,
-    config: { eagle_config: { eagle_aux_hidden_state_layer_ids: [0, 3] } },
+    config: { eagle_aux_hidden_state_layer_ids: [0, 3] },
   }),
   eagle3('EAGLE-3 with taps named by outputs', 'model.safetensors', {
     isSmaller: true,
     taps: 2,
-    config: { eagle_config: { eagle_aux_hidden_state_layer_ids: [1, 2] } },
+    config: {
+      architectures: ['LlamaForCausalLMEagle3'],
+      eagle_config: { eagle_aux_hidden_state_layer_ids: [1, 2] },
+    },
   }),
   eagle3('EAGLE-3 with biases, norms of queries and keys, and embeddings of its own', 'model.safetensors', {
     ...{ isSmaller: true, extras: true, embedding: 'own' },

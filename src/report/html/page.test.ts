@@ -271,6 +271,7 @@ describe('an unusual result', () => {
     const arms = first!.summary.arms.map((row) => ({ ...row, answerPerplexity: Infinity, divergence: NaN }));
     const bare = { ...result, drafters: [{ ...first!, prompts, summary: { ...first!.summary, arms } }] };
     const page = renderHtml(bare, { ...timings, arms: [] }, judge(bare));
+    expect(page).not.toContain('Where the time went');
     expect(page).not.toMatch(/NaN|undefined|Infinity/);
     expect(page).toContain('∞');
   });

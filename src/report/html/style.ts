@@ -41,6 +41,7 @@ const verdict = `
 .verdict.collapsed{--tone:var(--attack);--wash:var(--attack-wash)}
 .verdict.inconclusive{--tone:var(--faint);--wash:var(--grey-wash)}
 .verdict h1{font-size:clamp(2.1rem,5vw,3.1rem);color:var(--tone);letter-spacing:-.03em}
+.verdict .warning{max-width:66ch;margin:0 0 1rem;padding:12px 16px;border-radius:10px;background:var(--card);border:1px solid var(--attack)}
 .verdict .headline{font-size:1.14rem;max-width:66ch;margin:.6rem 0 1rem}
 .verdict .meaning{max-width:66ch;color:var(--ink)}
 .verdict.inconclusive h1{color:var(--soft)}

@@ -1,7 +1,7 @@
 /** One row of one prompt of the sample audit: answers cut into tokens, drafts accepted by a biased coin. */
 import type { Random } from '../../core/random.js';
 import type { ArmName } from '../../audit/arms.js';
-import type { ArmResult, EqualLengths, SlowOther } from '../../audit/result.js';
+import type { ArmResult, EqualLengths, OtherAnswer } from '../../audit/result.js';
 import { classifyAnswer } from '../../measure/kept-class.js';
 import { simulateDecoding } from './sample-decoding.js';
 import type { SampleText } from './sample-texts.js';
@@ -101,7 +101,7 @@ export function sampleArm(options: SampleArmOptions): ArmResult {
 }
 
 const compared: EqualLengths = { tokens: 40, passes: 31, cleanPasses: 14 };
-const slowOther: SlowOther = {
+const slowOther: OtherAnswer = {
   suffix: ' ]]~ loop<< (( forever',
   answer:
     'def reverse_string(text):\n    result = ""\n    for letter in text:\n        result = result + letter\n    return result',

@@ -8,7 +8,9 @@ import { createRandom } from '../../core/random.js';
 import type { ArmName } from '../../audit/arms.js';
 import { arms } from '../../audit/arms.js';
 import type { AuditTimings } from '../../audit/audit-timings.js';
-import type { AuditResult, DrafterResult, PromptResult } from '../../audit/result.js';
+import { countArm } from '../../audit/counted-arms.js';
+import type { PhaseTimes } from '../../audit/phase-clock.js';
+import type { ArmResult, AuditResult, DrafterResult, PromptResult } from '../../audit/result.js';
 import { resultSchema } from '../../audit/result.js';
 import { summariseDrafter } from '../../audit/summary.js';
 import { listRepeats, sampleArm } from './sample-arms.js';
@@ -33,6 +35,8 @@ export interface SampleOptions {
   readonly given?: boolean;
   /** On which prompts the search found nothing. */
   readonly withoutSuffix?: 'one' | 'all';
+  /** In bfloat16: on one prompt the second clean answer and the attacked one are different when they are measured. */
+  readonly noisy?: boolean;
   /** Rows that were not measured. */
   readonly leaveOut?: readonly ArmName[];
   /** How many prompts are audited, at most. */
@@ -74,6 +78,7 @@ export function createSampleAudit(options: SampleOptions = {}): SampleAudit {
         steps: 40,
         objective: 'margin',
         keep: 'similar',
+        ...(options.noisy === true ? { dtype: 'bfloat16' } : {}),
       },
       command: `mistletoe audit --preset standard --epsilon 0.1 --steps 40 --seed ${seed}`,
       promptCount: sampleTexts.length,
@@ -143,8 +148,24 @@ function createPrompt(
         random: random.fork(`trace-${arm}`),
       }),
     );
-  return { promptId, category, prompt, skipped: null, arms: measured, traces };
+  const counted = options.noisy === true && promptId === 'chat-1' ? addNoise(measured) : measured;
+  return { promptId, category, prompt, skipped: null, arms: counted, traces };
 }
+
+function addNoise(measured: readonly ArmResult[]): ArmResult[] {
+  const clean = measured.find(({ arm }) => arm === 'clean')!;
+  return measured.map((result) => {
+    if (result.arm !== 'clean-again' && result.arm !== 'attack') return result;
+    const preservation = { ...result.preservation, kept: 'different', editSimilarity: 0.4 } as const;
+    return countArm({ ...result, preservation }, clean, 'similar');
+  });
+}
+
+const samplePhases = (arm: ArmName): PhaseTimes => ({
+  ...(searched.includes(arm)
+    ? { gradientMs: 500, scoringMs: 2000, exactLengthsMs: 200, decodingMs: 250, totalMs: 3000 }
+    : { gradientMs: 0, scoringMs: 0, exactLengthsMs: 40, decodingMs: 50, totalMs: 100 }),
+});
 
 function createTimings(result: AuditResult, random: Random): AuditTimings {
   const rows = result.drafters.flatMap(({ drafter, prompts }) =>
@@ -165,7 +186,8 @@ function createTimings(result: AuditResult, random: Random): AuditTimings {
           repeat === 1
             ? { plainTokensPerSecond: plain, speedup }
             : { plainTokensPerSecond: null, speedup: null };
-        return { drafter, promptId, arm, repeat, ...times, tokensPerSecond, ...compared };
+        const phases = samplePhases(arm);
+        return { drafter, promptId, arm, repeat, ...times, tokensPerSecond, ...compared, phases };
       }),
     ),
   );

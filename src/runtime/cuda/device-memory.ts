@@ -104,7 +104,10 @@ export class DeviceMemory implements RowMemory {
     this.module ??= this.device.compile(copyRowsSource);
     this.copyKernel ??= this.module.kernel('copyRows');
     const count = picks.length;
-    const sizes = Int32Array.of(count, width, ...picks, ...places);
+    const sizes = new Int32Array(2 + 2 * count);
+    sizes.set([count, width]);
+    sizes.set(picks, 2);
+    sizes.set(places, 2 + count);
     const list = this.take(sizes.byteLength);
     this.device.upload(list.address, sizes);
     const at = (index: number): Address => list.address + BigInt(4 * index);

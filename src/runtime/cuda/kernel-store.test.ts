@@ -1,4 +1,16 @@
-import { mkdtempSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  chownSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeEach, describe, expect, it } from 'vitest';
@@ -90,5 +102,65 @@ describe('compiled kernels', () => {
       }),
     ).toThrow('no');
     expect(find('a', 'sm_90', store)).toBe('code of a for sm_90');
+  });
+});
+
+describe.skipIf(process.getuid === undefined)('a cache that another user can forge', () => {
+  const stranger = 12_345;
+  const isRoot = process.getuid?.() === 0;
+  const onlyFile = (): string => join(folder, readdirSync(folder)[0]!);
+
+  it.each<readonly [string, (path: string) => void]>([
+    [
+      'a file that others can write',
+      (path) => {
+        chmodSync(path, 0o606);
+      },
+    ],
+    [
+      'a link',
+      (path) => {
+        renameSync(path, join(folder, '..', 'elsewhere'));
+        symlinkSync(join(folder, '..', 'elsewhere'), path);
+      },
+    ],
+  ])('is not read: %s is compiled anew and replaced', (_, change) => {
+    find('a');
+    change(onlyFile());
+    expect(find('a')).toBe('code of a for sm_90');
+    expect(compiled).toHaveLength(2);
+    expect(find('a')).toBe('code of a for sm_90');
+    expect(compiled).toHaveLength(2);
+  });
+
+  it('is neither read nor written where others can write the folder', () => {
+    find('a');
+    chmodSync(folder, 0o777);
+    find('a');
+    find('b');
+    expect(compiled).toEqual(['sm_90 a', 'sm_90 a', 'sm_90 b']);
+    expect(readdirSync(folder)).toHaveLength(1);
+  });
+
+  it('is made for this user alone, whatever the umask', () => {
+    const umask = process.umask(0);
+    try {
+      find('a');
+    } finally {
+      process.umask(umask);
+    }
+    expect(statSync(folder).mode & 0o777).toBe(0o700);
+    find('a');
+    expect(compiled).toHaveLength(1);
+  });
+
+  it.skipIf(!isRoot)('is not used where another user owns the file or the folder', () => {
+    find('a');
+    chownSync(onlyFile(), stranger, stranger);
+    find('a');
+    expect(compiled).toHaveLength(2);
+    chownSync(folder, stranger, stranger);
+    find('a');
+    expect(compiled).toHaveLength(3);
   });
 });

@@ -1,10 +1,26 @@
 /**
  * Compiled kernels on disk, so that a later start need not compile them again: seconds for a model and its drafter. A file's
  * name is a hash of the source and of all that the compiler's answer depends on, and its first bytes are the sha256 of the
- * rest: a damaged one is compiled anew. Nothing here can fail a run: where the folder cannot be used, kernels are compiled.
+ * rest: a damaged one is compiled anew. The hash stops damage, not forgery, and kernels run on the GPU: a folder or file
+ * that another user owns or can write is not used. Nothing here can fail a run: where the folder cannot be used, kernels are
+ * compiled.
  */
 import { createHash } from 'node:crypto';
-import { readdirSync, readFileSync, renameSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs';
+import type { Stats } from 'node:fs';
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  futimesSync,
+  lstatSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { kernelFileName } from '../../core/default-cache-folder.js';
 import { makeFolderSync } from '../../core/make-folder.js';
@@ -30,17 +46,27 @@ export class KernelStore {
       .update(JSON.stringify([format, identity, source]))
       .digest('hex');
     const path = join(this.folder, `${key}.cubin`);
-    const known = read(path);
+    const known = this.isTrusted() ? read(path) : undefined;
     if (known !== undefined) return known;
     const code = compile();
     this.keep(path, code);
     return code;
   }
 
+  private isTrusted(): boolean {
+    try {
+      const status = lstatSync(this.folder);
+      return status.isDirectory() && isPrivate(status);
+    } catch {
+      return false;
+    }
+  }
+
   private keep(path: string, code: Uint8Array): void {
     const temporary = `${path}.${makeProcessTag()}.tmp`;
     try {
-      makeFolderSync(this.folder);
+      makeFolderSync(this.folder, 0o700);
+      if (!this.isTrusted()) return;
       writeFileSync(temporary, Buffer.concat([sha256(code), code]), { flag: 'wx', mode: 0o600 });
       renameSync(temporary, path);
       this.trim();
@@ -67,18 +93,38 @@ function remove(path: string): void {
   }
 }
 
-/** The code of a file that is whole; it counts as used now. */
+/** Whether only this user and root can have written it. Windows has no such modes to check. */
+function isPrivate({ uid, mode }: Stats): boolean {
+  const own = process.getuid?.();
+  return own === undefined || ((uid === own || uid === 0) && (mode & 0o022) === 0);
+}
+
+/** The code of a file that is whole and private; it counts as used now. */
 function read(path: string): Uint8Array | undefined {
+  let file: number | undefined;
   try {
-    const bytes = readFileSync(path);
+    file = openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW);
+    const status = fstatSync(file);
+    if (!status.isFile() || !isPrivate(status)) return undefined;
+    const bytes = readFileSync(file);
     const code = bytes.subarray(hashBytes);
     if (!sha256(code).equals(bytes.subarray(0, hashBytes))) return undefined;
-    const now = new Date();
-    utimesSync(path, now, now);
+    touch(file);
     // Alone in its memory, as the driver wants it.
     return Uint8Array.from(code);
   } catch {
     return undefined;
+  } finally {
+    if (file !== undefined) closeSync(file);
+  }
+}
+
+function touch(file: number): void {
+  try {
+    const now = new Date();
+    futimesSync(file, now, now);
+  } catch {
+    // A read-only cache keeps its dates.
   }
 }
 

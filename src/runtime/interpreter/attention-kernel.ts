@@ -1,4 +1,5 @@
 /** Attention one row and one head at a time: what is seen, its weights, and its values mixed. */
+import { largest } from '../../core/long-lists.js';
 import { ownersOfMask } from '../../graph/operations/attention-view.js';
 import type { TensorOf } from '../../graph/tensor.js';
 import type { DenseValue, Index } from './dense-value.js';
@@ -45,8 +46,8 @@ export function runAttention(
         return { score: scale * product + added, values, row };
       });
     });
-    const largest = Math.max(...sights.map(({ score }) => score));
-    const powers = sights.map(({ score }) => Math.exp(score - largest));
+    const top = largest(sights.map(({ score }) => score));
+    const powers = sights.map(({ score }) => Math.exp(score - top));
     const total = powers.reduce((left, right) => left + right, 0);
     return sights.map(({ values, row }, index) => ({ values, row, weight: powers[index]! / total }));
   }

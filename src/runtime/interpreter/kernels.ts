@@ -4,6 +4,7 @@
  */
 import { MistletoeError } from '../../core/errors.js';
 import { isHalf, roundToHalf } from '../../core/half-floats.js';
+import { largest } from '../../core/long-lists.js';
 import type { Dimension } from '../../graph/dimension.js';
 import { largestUniform } from '../../graph/operations/drawing.js';
 import type { OperationName, Tensor, TensorOf } from '../../graph/tensor.js';
@@ -35,16 +36,16 @@ const elementwise =
 const logistic = (x: number): number => 1 / (1 + Math.exp(-x));
 
 function softmaxRow(row: Float64Array): Float64Array {
-  const largest = Math.max(...row);
-  const powers = row.map((value) => Math.exp(value - largest));
+  const top = largest(row);
+  const powers = row.map((value) => Math.exp(value - top));
   const total = powers.reduce((a, b) => a + b, 0);
   return powers.map((power) => power / total);
 }
 
 function logSoftmaxRow(row: Float64Array): Float64Array {
-  const largest = Math.max(...row);
-  const total = row.reduce((sum, value) => sum + Math.exp(value - largest), 0);
-  return row.map((value) => value - largest - Math.log(total));
+  const top = largest(row);
+  const total = row.reduce((sum, value) => sum + Math.exp(value - top), 0);
+  return row.map((value) => value - top - Math.log(total));
 }
 
 /** Positions of the `count` largest values of a row, descending; the lower position first at a tie. */
@@ -159,7 +160,7 @@ export const kernels: { readonly [Name in Exclude<OperationName, Leaf>]: Kernel<
     });
     return data;
   },
-  reduceMaximum: (_, [x]) => mapRows(x!, (row) => [Math.max(...row)]),
+  reduceMaximum: (_, [x]) => mapRows(x!, (row) => [largest(row)]),
   softmax: (_, [x]) => mapRows(x!, softmaxRow),
   logSoftmax: (_, [x]) => mapRows(x!, logSoftmaxRow),
   rmsNorm: ({ attributes: { epsilon } }, [x, scale]) =>

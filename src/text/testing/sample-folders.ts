@@ -69,7 +69,7 @@ export function byteLevelTokenizer(parts: Record<string, unknown> = {}): object 
     [0x61, 0x62],
   ].map((bytes) => bytes.map((byte) => byteOf[byte]).join(''));
   const vocab = Object.fromEntries(['<s>', '</s>', ...alphabet, ...cut].map((piece, id) => [piece, id]));
-  const byteLevel = { type: 'ByteLevel', add_prefix_space: false, trim_offsets: true, use_regex: false };
+  const byteLevel = { type: 'ByteLevel', add_prefix_space: false, trim_offsets: true, use_regex: true };
   return tokenizerFile(
     { type: 'BPE', vocab, merges: [] },
     { pre_tokenizer: byteLevel, decoder: byteLevel, ...parts },

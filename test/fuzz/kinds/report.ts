@@ -126,7 +126,7 @@ export const report: FuzzKind = {
       checkMarkdown(renderMarkdown(result, timings, verdict));
       checkXml(renderJUnit(result, timings, verdict));
       const colors = createColors(false);
-      checkText(asShown(formatAudit(result, verdict, { report: 'report.html', colors })));
+      checkText(asShown(formatAudit(result, verdict, { report: 'report.html', colors, timings })));
       const json = renderJson(result, timings, verdict);
       ensure(!/\p{Cs}/u.test(json), 'JSON with half of a surrogate pair');
       const back = JSON.parse(json) as AuditResult;

@@ -3,6 +3,7 @@
  * of the divergence has the bound that no kept suffix may pass.
  */
 import * as Plot from '@observablehq/plot';
+import { largest } from '../../../core/long-lists.js';
 import type { ArmName } from '../../../audit/arms.js';
 import type { DrafterResult } from '../../../audit/result.js';
 import type { TracePoint } from '../../../audit/search-trace.js';
@@ -70,8 +71,11 @@ export function findScale(
   ]);
   const values = [...points.map(({ value }) => value), ...levels.flatMap((level) => level?.value ?? [])];
   return {
-    steps: Math.max(1, ...points.map(({ step }) => step)),
-    highest: 1.08 * Math.max(quantities[quantity].floor + 0.05, ...values.filter(Number.isFinite)),
+    steps: largest(
+      points.map(({ step }) => step),
+      1,
+    ),
+    highest: 1.08 * largest(values.filter(Number.isFinite), quantities[quantity].floor + 0.05),
   };
 }
 

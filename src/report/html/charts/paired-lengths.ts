@@ -3,6 +3,7 @@
  * controls are open marks. Seeds and draws of a prompt are pooled, as in the tests.
  */
 import * as Plot from '@observablehq/plot';
+import { largest } from '../../../core/long-lists.js';
 import type { ArmName } from '../../../audit/arms.js';
 import { arms } from '../../../audit/arms.js';
 import type { DrafterResult } from '../../../audit/result.js';
@@ -32,7 +33,7 @@ interface Pair {
 /** One scale for all drafters. */
 export function findLongest(drafters: readonly DrafterResult[]): number {
   const lengths = drafters.flatMap((drafter) => listPoints(drafter).map(({ length }) => length));
-  return 1.04 * Math.max(2, ...lengths.filter(Number.isFinite));
+  return 1.04 * largest(lengths.filter(Number.isFinite), 2);
 }
 
 function listPoints({ prompts }: DrafterResult): Point[] {
@@ -66,7 +67,13 @@ export function drawPairedLengths(result: DrafterResult, longest: number): Marku
     options: {
       height: 62 + rowHeight * pairs.length,
       marginTop: 8,
-      marginLeft: 8 + 7 * Math.max(...labels.map(({ length }) => length), 4),
+      marginLeft:
+        8 +
+        7 *
+          largest(
+            labels.map(({ length }) => length),
+            4,
+          ),
       marginBottom: 40,
       marginRight: 14,
       x: {

@@ -1,5 +1,5 @@
 /** One prompt on one drafter: the same answer without and with the suffix, and the free-running one where it differs. */
-import type { ArmResult, PromptResult, SlowOther } from '../../../audit/result.js';
+import type { ArmResult, OtherAnswer, PromptResult } from '../../../audit/result.js';
 import { extractCode } from '../../../measure/code-text.js';
 import { armLabels, findPromptArms } from '../../arm-names.js';
 import { keptNames } from '../../kept-text.js';
@@ -38,7 +38,7 @@ ${drawAsked(prompt, shown.suffix)}
 <div class="sides">
 <div><h4>Clean answer, no suffix <span>${describeSteps(clean)}</span></h4>${left}</div>
 <div><h4>The same answer, ${armLabels[counted]} <span>${describeSteps(shown)}</span></h4>${right}</div>
-</div>${drawFree(clean, shown, isCode)}${shown.slowOther === null ? null : drawSlowOther(shown.slowOther, prompt)}</div>`;
+</div>${drawFree(clean, shown, isCode)}${drawOther('Not kept when it was measured: counted as no suffix', shown.notKept, prompt)}${drawOther('Another answer, slower: not counted as the attack', shown.slowOther, prompt)}</div>`;
 }
 
 const codeCategories = /^(code|coding|programming|human-?eval.*|mbpp|mbxp)$/i;
@@ -84,9 +84,11 @@ ${percentText(editSimilarity)}, first difference after ${countText(firstDifferen
 ${drawTokens({ pieces, marks, end, isCode, differing })}</div>`;
 }
 
-function drawSlowOther({ suffix, answer, similarity, compared }: SlowOther, prompt: PromptResult): Markup {
+function drawOther(title: string, other: OtherAnswer | null | undefined, prompt: PromptResult): Content {
+  if (other === null || other === undefined) return null;
+  const { suffix, answer, similarity, compared } = other;
   const passes = changeText(compared.passes / compared.cleanPasses - 1);
-  return fragment`<div class="aside other"><h4>Another answer, slower: not counted as the attack <span>· similarity
+  return fragment`<div class="aside other"><h4>${title} <span>· similarity
 ${percentText(similarity)}, ${passes} passes over ${countText(compared.tokens, 'token')}</span></h4>
 <p class="small">Suffix <mark class="suffix">${suffix}</mark></p>
 ${drawText(answer, looksLikeCode(prompt.category, answer))}</div>`;

@@ -1,4 +1,5 @@
 /** The tables that everything rests on: every row of every drafter, with columns that explain themselves. */
+import { largest } from '../../../core/long-lists.js';
 import type { AuditTimings } from '../../../audit/audit-timings.js';
 import type { ArmSummary, AuditResult, DrafterResult } from '../../../audit/result.js';
 import { countedArm } from '../../../audit/summary.js';
@@ -15,7 +16,7 @@ import { keepTogether, listClasses } from './inline-text.js';
 
 export function drawRows(result: AuditResult, timings: AuditTimings, verdict: Verdict): Markup {
   const lengths = result.drafters.flatMap(({ summary }) => summary.arms.map((row) => row.sameAnswer.high));
-  const longest = Math.max(1.5, ...lengths.filter(Number.isFinite));
+  const longest = largest(lengths.filter(Number.isFinite), 1.5);
   return fragment`<h2>Rows</h2>
 <p class="lead">The attack counts only against the rows above it. The first columns hold the target to the clean
 answer, token by token: the same words in every row, so that only the drafts differ. Beside them stands what the target

@@ -11,6 +11,7 @@ import {
   parameterText,
   speedupText,
 } from '../../number-text.js';
+import { listPhases, phaseCells, phaseColumns, phaseLegend } from '../../phase-table.js';
 import { summariseTimings } from '../../timing-summary.js';
 import type { Content, Markup } from '../markup.js';
 import { fragment } from '../markup.js';
@@ -28,6 +29,7 @@ export function drawSetup(result: AuditResult, timings: AuditTimings): Markup {
   return fragment`<h2>Rows explained</h2>
 <div class="card"><dl class="facts">${measured.map((arm) => fact(armLabels[arm], armPurposes[arm]))}</dl>
 ${result.drafters.map((drafter) => [describeRepeat(drafter, timings), describeEffort(drafter)])}</div>
+${drawPhases(timings)}
 <h2>Setup and how to reproduce</h2>
 <div class="card"><dl class="facts">
 ${fact('target', fragment`${target.name}, ${parameterText(target.parameterCount)}, ${hash(target.sha256)}`)}
@@ -43,7 +45,16 @@ ${fact('machine', `${timings.machine}; the audit took ${durationText(timings.tot
 ${drawLimits()}`;
 }
 
-/** The A/A row: greedy decoding is deterministic, so a difference in length would be a fault of ours. */
+function drawPhases(timings: AuditTimings): Content {
+  const rows = listPhases(timings);
+  if (rows.length === 0) return null;
+  return fragment`<h2>Where the time went</h2>
+<div class="card"><div class="scroll"><table><thead><tr><th></th>${phaseColumns.map((name) => fragment`<th>${name}</th>`)}</tr></thead>
+<tbody>${rows.map((row) => fragment`<tr><th>${row.name}</th>${phaseCells(row, timings).map((cell) => fragment`<td>${cell}</td>`)}</tr>`)}</tbody></table></div>
+<p class="soft small">${phaseLegend}. Shares are of the whole run.</p></div>`;
+}
+
+/** The A/A row. In float32 greedy decoding repeats exactly; where it does not, the report opens with a warning (repeats.ts). */
 function describeRepeat({ drafter, summary }: DrafterResult, timings: AuditTimings): Content {
   const first = findArm(summary, 'clean');
   const again = findArm(summary, 'clean-again');

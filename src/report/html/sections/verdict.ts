@@ -33,6 +33,7 @@ export function drawVerdict(result: AuditResult, verdict: Verdict): Markup {
   const { level, headline } = verdict;
   const audited = result.drafters.filter((_, index) => verdict.drafters[index]?.audited === true);
   return fragment`<div class="verdict ${level}" id="verdict">
+${(verdict.warnings ?? []).map((warning) => fragment`<p class="warning"><span class="tag fail">warning</span> ${keepTogether(warning)}</p>`)}
 <h1>${levelNames[level]}</h1>
 <p class="headline">${keepTogether(headline)}</p>
 <p class="meaning">${audited.length === 0 ? nothingMeaning : meanings[level](describeAnswers(audited))}</p>

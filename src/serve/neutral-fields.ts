@@ -1,0 +1,111 @@
+/**
+ * Fields that clients of OpenAI and vLLM send although they ask for nothing: each is accepted with the value that means the
+ * same as leaving it out, and refused by its name with any other. Defaults are those of vLLM's request schemas.
+ */
+import { z } from 'zod';
+import { isSame } from './field-values.js';
+
+/** Accepts the field if it is absent, null, or one of these values. */
+export function neutral(...allowed: readonly unknown[]) {
+  const isAllowed = (value: unknown): boolean =>
+    value === undefined || value === null || allowed.some((one) => isSame(one, value));
+  const values = allowed.map((value) =>
+    typeof value === 'string' && value !== '' ? value : JSON.stringify(value),
+  );
+  const error = `is not supported; leave it out${values.length === 0 ? '' : `, or give ${values.join(' or ')}`}`;
+  return z.unknown().refine(isAllowed, { error }).optional();
+}
+
+/** Sampling: what changes the distribution, or when an answer ends. */
+const sampling = {
+  frequency_penalty: neutral(0),
+  presence_penalty: neutral(0),
+  repetition_penalty: neutral(1),
+  length_penalty: neutral(1),
+  repetition_detection: neutral(),
+  logit_bias: neutral({}),
+  allowed_token_ids: neutral(),
+  bad_words: neutral([]),
+  min_p: neutral(0),
+  min_tokens: neutral(0),
+  ignore_eos: neutral(false),
+  stop_token_ids: neutral([]),
+  best_of: neutral(1),
+  use_beam_search: neutral(false),
+  thinking_token_budget: neutral(-1),
+  structured_outputs: neutral(),
+  guided_json: neutral(),
+  guided_regex: neutral(),
+  guided_choice: neutral(),
+  guided_grammar: neutral(),
+  response_format: neutral({ type: 'text' }),
+};
+
+/** Reading the prompt and writing the answer. */
+const text = {
+  echo: neutral(false),
+  truncate_prompt_tokens: neutral(),
+  truncation_side: neutral(),
+  skip_special_tokens: neutral(true),
+  spaces_between_special_tokens: neutral(true),
+  include_stop_str_in_output: neutral(false),
+  prompt_logprobs: neutral(),
+  logprob_token_ids: neutral(),
+  return_tokens_as_token_ids: neutral(false),
+  return_token_ids: neutral(false),
+  return_token_offsets: neutral(false),
+  stream_interval: neutral(1),
+};
+
+/** How a request is scheduled and passed on inside an engine. */
+const engine = {
+  priority: neutral(0),
+  request_id: neutral(),
+  kv_transfer_params: neutral({}),
+  ec_transfer_params: neutral({}),
+  vllm_xargs: neutral({}),
+  routed_experts_prompt_start: neutral(0),
+};
+
+export const neutralFields = { ...sampling, ...text, ...engine };
+
+export const neutralChatFields = {
+  modalities: neutral(['text']),
+  tools: neutral([]),
+  tool_choice: neutral('none'),
+  functions: neutral([]),
+  function_call: neutral('none'),
+  audio: neutral(),
+  prediction: neutral(),
+  reasoning_effort: neutral('none'),
+  include_reasoning: neutral(true),
+  verbosity: neutral(),
+  web_search_options: neutral(),
+  add_special_tokens: neutral(false), // the chat template writes them
+  add_generation_prompt: neutral(true),
+  continue_final_message: neutral(false),
+  documents: neutral([]),
+  chat_template: neutral(),
+  chat_template_kwargs: neutral({}),
+  mm_processor_kwargs: neutral({}),
+  media_io_kwargs: neutral({}),
+  return_prompt_text: neutral(false),
+  return_assistant_tokens_mask: neutral(false),
+};
+
+export const neutralCompletionFields = {
+  suffix: neutral(''),
+  add_special_tokens: neutral(true),
+  prompt_embeds: neutral(),
+};
+
+/** What clients send back of an answer they got, empty where there was nothing. */
+export const neutralAnswerFields = {
+  refusal: neutral(),
+  audio: neutral(),
+  annotations: neutral([]),
+  tool_calls: neutral([]),
+  function_call: neutral(),
+  reasoning: neutral(),
+  reasoning_content: neutral(),
+};
