@@ -13,6 +13,7 @@ const floors: readonly (readonly string[])[] = [
   ['draft'],
   ['decode'],
   ['measure'],
+  ['runs'],
   ['audit'],
   ['report'],
   ['guard', 'train'],

@@ -9,7 +9,7 @@ import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
 import { byTier } from '../../test/support/tier.js';
 import { transpileForTests } from '../../test/support/transpiled-sources.js';
 import { makeTemporaryFolder } from '../checkpoint/testing/temporary-folder.js';
-import { RunFolder } from './run-folder.js';
+import { RunFolder } from '../runs/run-folder.js';
 
 const { folder: build } = transpileForTests('run-lock');
 const temporary = makeTemporaryFolder();
@@ -29,7 +29,7 @@ afterEach(async () => {
 
 const opener = `
   import { once } from 'node:events';
-  import { RunFolder } from './src/audit/run-folder.js';
+  import { RunFolder } from './src/runs/run-folder.js';
   const [, , how, path] = process.argv;
   console.log('ready');
   await once(process.stdin, 'data');
