@@ -8,7 +8,7 @@ import { createInterface } from 'node:readline';
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
 import { byTier } from '../../test/support/tier.js';
 import { transpileForTests } from '../../test/support/transpiled-sources.js';
-import { makeTemporaryFolder } from '../checkpoint/testing/temporary-folder.js';
+import { makeTemporaryFolder } from '../../test/support/checkpoint/temporary-folder.js';
 import { RunFolder } from './run-folder.js';
 
 const { folder: build } = transpileForTests('run-lock');
