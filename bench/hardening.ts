@@ -17,8 +17,8 @@ import { describeMachine } from '../src/measure/machine.js';
 import { createHardenRequest } from '../src/train/harden-request.js';
 import type { HardenOptions } from '../src/train/harden-run.js';
 import { resumeHardening, startHardening } from '../src/train/harden-run.js';
-import { describeTimes } from '../src/train/hardening-markdown.js';
-import { writeHardeningReports } from '../src/train/hardening-report.js';
+import { describeTimes } from '../src/report/harden/hardening-markdown.js';
+import { writeHardeningReports } from '../src/report/harden/hardening-report.js';
 import type { HardeningResult } from '../src/train/hardening-result.js';
 import { auditNames, hardeningDefaults, hardeningRate } from '../src/train/hardening-settings.js';
 import {
@@ -27,7 +27,7 @@ import {
   listRows,
   resultColumns,
   roundColumns,
-} from '../src/train/hardening-words.js';
+} from '../src/report/harden/hardening-words.js';
 import { choosePrompts } from './saved-audit.js';
 import { printTable } from './stopwatch.js';
 

@@ -26,7 +26,7 @@ import type { TrainSettings } from '../src/train/settings.js';
 import type { TrainPlan } from '../src/train/train-request.js';
 import { createTrainRequest } from '../src/train/train-request.js';
 import { resumeTraining, startTraining } from '../src/train/train-run.js';
-import { writeTrainingReports } from '../src/train/training-report.js';
+import { writeTrainingReports } from '../src/report/training/training-report.js';
 import type { TrainingResult } from '../src/train/training-result.js';
 import { printTable } from './stopwatch.js';
 

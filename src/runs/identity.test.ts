@@ -1,8 +1,8 @@
 import { appendFileSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { makeTemporaryFolder } from '../checkpoint/testing/temporary-folder.js';
-import { writeSafetensors } from '../checkpoint/testing/write-safetensors.js';
+import { makeTemporaryFolder } from '../../test/support/checkpoint/temporary-folder.js';
+import { writeSafetensors } from '../../test/support/checkpoint/write-safetensors.js';
 import { identifyModel } from './identity.js';
 
 const temporary = makeTemporaryFolder();

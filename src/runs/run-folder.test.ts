@@ -13,7 +13,7 @@ import {
 import { basename, join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
-import { makeTemporaryFolder } from '../checkpoint/testing/temporary-folder.js';
+import { makeTemporaryFolder } from '../../test/support/checkpoint/temporary-folder.js';
 import { MistletoeError } from '../core/errors.js';
 import { RunFolder } from './run-folder.js';
 import { verifyRun } from './run-units.js';
