@@ -9,7 +9,7 @@ import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
 import { byTier } from '../../test/support/tier.js';
 import { transpileForTests } from '../../test/support/transpiled-sources.js';
 <<<<<<< HEAD:src/runs/run-lock-processes.tiers.test.ts
-import { makeTemporaryFolder } from '../checkpoint/testing/temporary-folder.js';
+import { makeTemporaryFolder } from '../../test/support/checkpoint/temporary-folder.js';
 import { RunFolder } from '../runs/run-folder.js';
 =======
 import { makeTemporaryFolder } from '../../test/support/checkpoint/temporary-folder.js';
