@@ -8,13 +8,8 @@ import { createInterface } from 'node:readline';
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
 import { byTier } from '../../test/support/tier.js';
 import { transpileForTests } from '../../test/support/transpiled-sources.js';
-<<<<<<< HEAD:src/runs/run-lock-processes.tiers.test.ts
-import { makeTemporaryFolder } from '../../test/support/checkpoint/temporary-folder.js';
-import { RunFolder } from '../runs/run-folder.js';
-=======
 import { makeTemporaryFolder } from '../../test/support/checkpoint/temporary-folder.js';
 import { RunFolder } from './run-folder.js';
->>>>>>> main:src/audit/run-lock-processes.tiers.test.ts
 
 const { folder: build } = transpileForTests('run-lock');
 const temporary = makeTemporaryFolder();
