@@ -7,12 +7,12 @@
  */
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { createObjective } from '../src/audit/objectives.js';
-import { cosine } from '../src/audit/projection.js';
-import { readPromptState } from '../src/audit/prompt-state.js';
-import { Scorer } from '../src/audit/scoring.js';
-import { compileSearch } from '../src/audit/search-programs.js';
-import type { SuffixGradients } from '../src/audit/suffix-score.js';
+import { createObjective } from '../src/audit/search/objectives.js';
+import { cosine } from '../src/audit/search/projection.js';
+import { readPromptState } from '../src/audit/search/prompt-state.js';
+import { Scorer } from '../src/audit/search/scoring.js';
+import { compileSearch } from '../src/audit/search/search-programs.js';
+import type { SuffixGradients } from '../src/audit/search/search-problem.js';
 import { describeCause } from '../src/core/errors.js';
 import { createRandom } from '../src/core/random.js';
 import { topIndices } from '../src/core/vector.js';

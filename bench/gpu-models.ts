@@ -2,7 +2,7 @@
  * Random models in the shapes that people serve, for measurements on a GPU: the target in memory, its EAGLE-3 head in a
  * folder. `tiny` is for trying a benchmark where there is no GPU.
  */
-import type { AuditPrompt } from '../src/audit/audit-prompt.js';
+import type { AuditPrompt } from '../src/audit/arms/audit-prompt.js';
 import type { Random } from '../src/core/random.js';
 import type { Target } from '../src/decode/target.js';
 import { CausalModel } from '../src/model/causal-model.js';

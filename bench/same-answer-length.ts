@@ -4,14 +4,13 @@
  * decoding anything. All three must come to the same lengths.
  * Run: npm run bench:same-answer [-- DRAFTER [CANDIDATES [THREADS]]]
  */
-import { listAllowedTokens } from '../src/audit/allowed-tokens.js';
-import { preparePrompt } from '../src/audit/audit-prompt.js';
-import { drawRandomSuffix } from '../src/audit/controls.js';
-import { decodeHeld } from '../src/audit/measure-arm.js';
-import { createObjective } from '../src/audit/objectives.js';
-import { readPromptState } from '../src/audit/prompt-state.js';
-import { Scorer } from '../src/audit/scoring.js';
-import { compileSearch } from '../src/audit/search-programs.js';
+import { drawRandomSuffix, listAllowedTokens } from '../src/audit/arms/controls.js';
+import { preparePrompt } from '../src/audit/arms/audit-prompt.js';
+import { decodeHeld } from '../src/audit/arms/measure-arm.js';
+import { createObjective } from '../src/audit/search/objectives.js';
+import { readPromptState } from '../src/audit/search/prompt-state.js';
+import { Scorer } from '../src/audit/search/scoring.js';
+import { compileSearch } from '../src/audit/search/search-programs.js';
 import { presets } from '../src/audit/settings.js';
 import { createRandom } from '../src/core/random.js';
 import { bundledTarget } from '../src/decode/bundled-models.js';

@@ -3,9 +3,9 @@ import { z } from 'zod';
 import { MistletoeError } from '../core/errors.js';
 import { deepestDraft } from '../core/limits.js';
 import { keepRules } from '../measure/kept-class.js';
-import { defaultObjective, objectiveNames } from './objectives.js';
-import { projectionKinds } from './projection.js';
-import type { Drive } from './search-problem.js';
+import { defaultObjective, objectiveNames } from './search/objectives.js';
+import { projectionKinds } from './search/projection.js';
+import type { Drive } from './search/search-problem.js';
 
 /** Far beyond any search that ends; what is larger would run out of memory, or never begin. */
 const upTo = (most: number) => z.number().int().positive().max(most);

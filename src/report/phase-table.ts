@@ -2,8 +2,8 @@
  * Where the time of an audit went: by drafter, the phases of the rows that count, the control rows as a whole, and the rest.
  * Times differ from run to run, so they are in reports and never in result.json.
  */
-import type { AuditTimings, TimedArm } from '../audit/audit-timings.js';
-import { isTimedArm } from '../audit/audit-timings.js';
+import type { AuditTimings, TimedArm } from '../audit/arms/phase-clock.js';
+import { isTimedArm } from '../audit/arms/phase-clock.js';
 import { durationText, percentText } from '../core/number-text.js';
 
 export const phaseColumns = [

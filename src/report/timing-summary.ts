@@ -1,6 +1,6 @@
 /** Measured times by row: the median over prompts, which one slow moment of a shared machine cannot move far. */
-import type { ArmName } from '../audit/arms.js';
-import type { ArmTiming, AuditTimings } from '../audit/audit-timings.js';
+import type { ArmName } from '../audit/arms/arms.js';
+import type { ArmTiming, AuditTimings } from '../audit/arms/phase-clock.js';
 
 export interface TimingSummary {
   readonly n: number;

@@ -3,8 +3,8 @@ import { z } from 'zod';
 import { MistletoeError } from '../core/errors.js';
 import { mostNewTokens } from '../core/limits.js';
 import type { Drafter } from '../draft/drafter.js';
-import { adamDefaults } from './adamw.js';
-import type { Objective } from './losses.js';
+import { adamDefaults } from './loop/adamw.js';
+import type { Objective } from './loop/losses.js';
 
 const count = z.int().positive();
 const share = z.number().min(0).max(1);

@@ -22,11 +22,11 @@ import type { DeviceWish } from '../runtime/device-choice.js';
 import { chooseDevice, recordDevice } from '../runtime/device-choice.js';
 import { readTemplate } from '../text/chat-template.js';
 import { hashFile } from '../runs/line-file.js';
-import type { TrainableSystem } from './new-drafter.js';
-import { trainableSystems } from './new-drafter.js';
+import type { TrainableSystem } from './systems/new-drafter.js';
+import { trainableSystems } from './systems/new-drafter.js';
 import type { TrainSettings } from './settings.js';
 import { completeSettings, defaultSettings, settingsSchema } from './settings.js';
-import { settleAnswers } from './taken-answers.js';
+import { settleAnswers } from './data/taken-answers.js';
 
 const count = z.int().positive();
 
