@@ -1,7 +1,7 @@
 import { bundledPrompts } from '../decode/bundled-models.js';
 import { relative } from 'node:path';
 import { createRequest } from '../audit/create-request.js';
-import { deviceOf } from '../audit/run-device.js';
+import { deviceOf } from '../runs/run-device.js';
 import type { AuditRequest } from '../audit/audit-request.js';
 import type { Effort } from '../audit/effort.js';
 import type { AuditOptions, AuditOutcome } from '../audit/run-audit.js';

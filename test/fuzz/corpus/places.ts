@@ -2,7 +2,7 @@
 import { execFileSync } from 'node:child_process';
 import { cpSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { RunFolder } from '../../../src/audit/run-folder.js';
+import { RunFolder } from '../../../src/runs/run-folder.js';
 import { renderResult } from '../../../src/report/audit/json.js';
 import { createSampleAudit } from '../../support/report/sample-audit.js';
 import { judge } from '../../../src/report/audit/verdict.js';

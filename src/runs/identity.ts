@@ -1,7 +1,8 @@
 /** Which model exactly: name, size and one hash over the files of a folder that decide what it says. */
 import { createHash } from 'node:crypto';
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { join, relative, resolve } from 'node:path';
+import { z } from 'zod';
 import { readExactly, withFile } from '../checkpoint/binary-file.js';
 import { defaultCacheFolder } from '../checkpoint/cache-folder.js';
 import { hashFile } from '../checkpoint/content-hash.js';
@@ -9,7 +10,16 @@ import { nameModel } from '../checkpoint/hub-cache.js';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import { makeFolder } from '../core/make-folder.js';
 import { findWeightless } from '../draft/systems.js';
-import type { ModelIdentity } from './result.js';
+import { packageRoot } from '../decode/bundled-models.js';
+
+export const identitySchema = z.object({ name: z.string(), parameterCount: z.number(), sha256: z.string() });
+export type ModelIdentity = Readonly<z.infer<typeof identitySchema>>;
+
+/** The version of this package. */
+export function readVersion(): string {
+  const contents = JSON.parse(readFileSync(join(packageRoot, 'package.json'), 'utf8')) as { version: string };
+  return contents.version;
+}
 
 /** Beside the weights: each of these changes what is computed, or the text that it is computed from. */
 const describingFiles = [

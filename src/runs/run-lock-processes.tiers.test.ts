@@ -29,7 +29,7 @@ afterEach(async () => {
 
 const opener = `
   import { once } from 'node:events';
-  import { RunFolder } from './src/audit/run-folder.js';
+  import { RunFolder } from './src/runs/run-folder.js';
   const [, , how, path] = process.argv;
   console.log('ready');
   await once(process.stdin, 'data');
