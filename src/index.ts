@@ -204,8 +204,8 @@ export type { TrainSettings } from './train/settings.js';
 export type { AnswersProgress } from './train/answers.js';
 export type { LogLine } from './train/training-log.js';
 export type { TrainingResult } from './train/training-result.js';
-export { writeTrainingReports } from './train/training-report.js';
-export type { TrainingReports } from './train/training-report.js';
+export { writeTrainingReports } from './report/training/training-report.js';
+export type { TrainingReports } from './report/training/training-report.js';
 
 /**
  * Hardening a drafter against suffixes, with audits of what came of it. A run is a folder, too.
@@ -221,8 +221,8 @@ export type { HardenEvents, HardenOptions, HardenOutcome } from './train/harden-
 export { hardeningDefaults } from './train/hardening-settings.js';
 export type { Baseline, HardeningAudit, HardeningSettings } from './train/hardening-settings.js';
 export type { AuditComparison, HardenedChange, HardeningResult } from './train/hardening-result.js';
-export { writeHardeningReports } from './train/hardening-report.js';
-export type { HardeningReports } from './train/hardening-report.js';
+export { writeHardeningReports } from './report/harden/hardening-report.js';
+export type { HardeningReports } from './report/harden/hardening-report.js';
 
 /**
  * What running engines tell about their drafts: of themselves, and in one answer.

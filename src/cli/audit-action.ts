@@ -1,7 +1,7 @@
 import { bundledPrompts } from '../decode/bundled-models.js';
 import { relative } from 'node:path';
 import { createRequest } from '../audit/create-request.js';
-import { deviceOf } from '../audit/run-device.js';
+import { deviceOf } from '../runs/run-device.js';
 import type { AuditRequest } from '../audit/audit-request.js';
 import type { Effort } from '../audit/effort.js';
 import type { AuditOptions, AuditOutcome } from '../audit/run-audit.js';
@@ -15,7 +15,7 @@ import { countGpuBytes } from '../decode/gpu-room.js';
 import { nameDevice } from '../runtime/device-choice.js';
 import { renderJson } from '../report/json.js';
 import { renderMarkdown } from '../report/markdown.js';
-import { countText, durationText } from '../report/number-text.js';
+import { countText, durationText } from '../core/number-text.js';
 import { judge } from '../report/verdict.js';
 import { writeReports } from '../report/write-reports.js';
 import type { Prompt } from '../text/prompt-set.js';

@@ -11,7 +11,7 @@ import {
   divergenceText,
   passesText,
   pValueText,
-} from '../report/number-text.js';
+} from '../core/number-text.js';
 import { listPhases, phaseCells, phaseColumns } from '../report/phase-table.js';
 import { rowContext, sameAnswerColumn } from '../report/row-columns.js';
 import { describeCounts, describeDrop, describeTests } from '../report/test-text.js';

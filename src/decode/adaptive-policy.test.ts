@@ -3,8 +3,8 @@ import { createRandom } from '../core/random.js';
 import { createAdaptivePolicy } from './adaptive-policy.js';
 import type { PolicyChooser } from './policy-chooser.js';
 import { always } from './policy-chooser.js';
-import type { BatchRun, BatchWorld } from './testing/simulated-batch.js';
-import { runBatch } from './testing/simulated-batch.js';
+import type { BatchRun, BatchWorld } from '../../test/support/decode/simulated-batch.js';
+import { runBatch } from '../../test/support/decode/simulated-batch.js';
 
 const drafter = { maximumDepth: Infinity, vocabularySize: 100, parameterCount: 1000 };
 const plain: PolicyChooser = {

@@ -10,7 +10,14 @@ import type {
   Sides,
 } from './comparison-record.js';
 import { countAnswers, describeKept } from './kept-text.js';
-import { acceptedLengthText, changeText, countText, fixed, passesText, pValueText } from './number-text.js';
+import {
+  acceptedLengthText,
+  changeText,
+  countText,
+  fixed,
+  passesText,
+  pValueText,
+} from '../core/number-text.js';
 
 export const rowTitles = [
   'row',

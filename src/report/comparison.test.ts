@@ -6,7 +6,7 @@ import { renderComparisonMarkdown } from './comparison-markdown.js';
 import type { ComparablePrompt, ComparedRun, Comparison } from './comparison-record.js';
 import { renderComparisonText } from './comparison-text.js';
 import { stringifyStably } from './json.js';
-import { createSampleAudit, type SampleOptions } from './testing/sample-audit.js';
+import { createSampleAudit, type SampleOptions } from '../../test/support/report/sample-audit.js';
 import { judge } from './verdict.js';
 
 type Row = readonly [arm: ArmName, accepted: number, steps: number, kept?: KeptClass];

@@ -16,7 +16,7 @@ import type {
 } from './comparison-record.js';
 import { comparisonSchema } from './comparison-record.js';
 import { compareCounted, compareRow, findRows } from './comparison-rows.js';
-import { fixed, percentText } from './number-text.js';
+import { fixed, percentText } from '../core/number-text.js';
 import { listDifferences } from './setup-differences.js';
 
 export function compareAudits(before: ComparedRun, after: ComparedRun): Comparison {

@@ -6,7 +6,14 @@ import type { Evidence } from './evidence.js';
 import { describeKept } from './kept-text.js';
 import type { VerdictLevel } from './levels.js';
 import { fewestPrompts, fragileDrop, significanceLevel } from './levels.js';
-import { acceptedLengthText, countText, fixed, moreText, percentText, pValueText } from './number-text.js';
+import {
+  acceptedLengthText,
+  countText,
+  fixed,
+  moreText,
+  percentText,
+  pValueText,
+} from '../core/number-text.js';
 
 type Judged = Evidence & { readonly level: VerdictLevel };
 

@@ -10,7 +10,7 @@ import { countClasses, countedArm } from '../audit/summary.js';
 import { findArm, findCounted, findPromptArms, promptChange, sameAnswerLength } from './arm-names.js';
 import { escapeXml } from './escape.js';
 import { keptText } from './kept-text.js';
-import { acceptedLengthText, changeText, divergenceText, fixed, passesText } from './number-text.js';
+import { acceptedLengthText, changeText, divergenceText, fixed, passesText } from '../core/number-text.js';
 import { sameAnswerColumn } from './row-columns.js';
 import { describeCounts, describeDrop, describeTests } from './test-text.js';
 import type { DrafterVerdict, GateCheck, Verdict } from './verdict.js';

@@ -7,7 +7,7 @@ import { armLabels } from './arm-names.js';
 import { escapeMarkdown, showInvisible } from './escape.js';
 import type { VerdictLevel } from './levels.js';
 import { levelNames } from './levels.js';
-import { countText, durationText, parameterText } from './number-text.js';
+import { countText, durationText, parameterText } from '../core/number-text.js';
 import { listPhases, phaseCells, phaseColumns } from './phase-table.js';
 import { mainColumns, rowContext, sameAnswerColumn } from './row-columns.js';
 import { describeCounts, describeDrop, describeTests } from './test-text.js';

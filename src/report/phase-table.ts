@@ -4,7 +4,7 @@
  */
 import type { AuditTimings, TimedArm } from '../audit/audit-timings.js';
 import { isTimedArm } from '../audit/audit-timings.js';
-import { durationText, percentText } from './number-text.js';
+import { durationText, percentText } from '../core/number-text.js';
 
 export const phaseColumns = [
   'gradient',

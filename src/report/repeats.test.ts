@@ -5,8 +5,8 @@ import { renderResult } from './json.js';
 import { renderJUnit } from './junit.js';
 import { renderMarkdown } from './markdown.js';
 import { rowContext } from './row-columns.js';
-import { parsePage, parseXml } from './testing/parse-document.js';
-import { createSampleAudit } from './testing/sample-audit.js';
+import { parsePage, parseXml } from '../../test/support/report/parse-document.js';
+import { createSampleAudit } from '../../test/support/report/sample-audit.js';
 import { judge } from './verdict.js';
 
 const { result, timings } = createSampleAudit({ noisy: true });

@@ -13,7 +13,7 @@ import {
   perplexityText,
   rateText,
   speedupText,
-} from './number-text.js';
+} from '../core/number-text.js';
 import { summariseTimings } from './timing-summary.js';
 
 export interface RowContext {

@@ -2,7 +2,7 @@
 import type { DrafterSummary } from '../audit/result.js';
 import { controlNames } from './arm-names.js';
 import type { Evidence } from './evidence.js';
-import { countText, percentText, pValueText } from './number-text.js';
+import { countText, percentText, pValueText } from '../core/number-text.js';
 
 /** "drops by 25 % (95 % interval 19 % to 31 %)" */
 export function describeDrop({ drop }: DrafterSummary): string {

@@ -3,8 +3,8 @@ import type { AuditResult } from '../audit/result.js';
 import { stringifyStably, renderJson } from './json.js';
 import { renderJUnit } from './junit.js';
 import { renderMarkdown } from './markdown.js';
-import { parseXml as parse } from './testing/parse-document.js';
-import { createSampleAudit } from './testing/sample-audit.js';
+import { parseXml as parse } from '../../test/support/report/parse-document.js';
+import { createSampleAudit } from '../../test/support/report/sample-audit.js';
 import type { Verdict } from './verdict.js';
 import { judge } from './verdict.js';
 

@@ -1,7 +1,7 @@
 /** Verdicts on searches that are worth no more than an undirected one, and on searches that are. */
 import { expect, it } from 'vitest';
 import { byTier } from '../../test/support/tier.js';
-import { createSampleAudit } from './testing/sample-audit.js';
+import { createSampleAudit } from '../../test/support/report/sample-audit.js';
 import { judge } from './verdict.js';
 
 const seeds = byTier({ quick: [100, 101, 102, 103, 104, 105], full: listSeeds(106, 40) });

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import type { ControlName } from '../audit/arms.js';
 import { controls } from '../audit/arms.js';
 import type { AuditResult, DrafterSummary } from '../audit/result.js';
-import { createSampleAudit } from './testing/sample-audit.js';
+import { createSampleAudit } from '../../test/support/report/sample-audit.js';
 import { judge } from './verdict.js';
 
 interface Case {

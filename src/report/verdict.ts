@@ -17,7 +17,7 @@ import { weighEvidence } from './evidence.js';
 import { describeDrafter, describeNothing } from './headline.js';
 import type { VerdictLevel } from './levels.js';
 import { collapseDrop, fewestPrompts, fragileDrop, severity } from './levels.js';
-import { acceptedLengthText, percentText } from './number-text.js';
+import { acceptedLengthText, percentText } from '../core/number-text.js';
 import { describeRepeats } from './repeats.js';
 
 export type { VerdictLevel } from './levels.js';

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { MistletoeError } from '../core/errors.js';
-import { createSampleAudit } from './testing/sample-audit.js';
+import { createSampleAudit } from '../../test/support/report/sample-audit.js';
 import { judge } from './verdict.js';
 import { writeReports } from './write-reports.js';
 

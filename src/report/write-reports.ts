@@ -10,6 +10,7 @@ import { renderJUnit } from './junit.js';
 import { renderMarkdown } from './markdown.js';
 import { renderSuffixes } from './suffix-lines.js';
 import type { Verdict } from './verdict.js';
+import { judge } from './verdict.js';
 
 export interface ReportPaths {
   readonly html: string;
@@ -25,7 +26,7 @@ export async function writeReports(
   folder: string,
   result: AuditResult,
   timings: AuditTimings,
-  verdict: Verdict,
+  verdict: Verdict = judge(result),
 ): Promise<ReportPaths> {
   const paths = {
     html: join(folder, 'report.html'),

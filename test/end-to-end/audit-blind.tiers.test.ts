@@ -13,7 +13,7 @@ import { searchSuffix } from '../../src/audit/search.js';
 import type { Scored } from '../../src/audit/suffix-score.js';
 import { summariseDrafter } from '../../src/audit/summary.js';
 import { createRandom } from '../../src/core/random.js';
-import { createSampleAudit } from '../../src/report/testing/sample-audit.js';
+import { createSampleAudit } from '../support/report/sample-audit.js';
 import { judge } from '../../src/report/verdict.js';
 import { byTier } from '../support/tier.js';
 import type { ScorerParts } from '../support/tiny-audit.js';

@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { stripVTControlCharacters } from 'node:util';
 import { afterAll, describe, expect, it } from 'vitest';
-import { makeTemporaryFolder } from '../../src/checkpoint/testing/temporary-folder.js';
+import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
 import { tiny, writeCheckpoint, writeDecoder, writeLetterTokenizer } from '../support/tiny-checkpoints.js';
 import { drafterVariants, medusaTensors, numbered } from '../support/tiny-drafters.js';
 import { expectPlainText, generate, generateJson } from './drafted-answers.js';

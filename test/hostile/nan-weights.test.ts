@@ -2,8 +2,8 @@
 import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import type { WritableTensors } from '../../src/checkpoint/testing/encode-values.js';
-import { makeTemporaryFolder } from '../../src/checkpoint/testing/temporary-folder.js';
+import type { WritableTensors } from '../support/checkpoint/encode-values.js';
+import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
 import { createRunner } from '../support/run-command.js';
 import {
   decoderTensors,

@@ -269,17 +269,17 @@ export const mutations = [
   },
   {
     name: 'a run is opened without its lock',
-    file: 'src/audit/run-lock.ts',
+    file: 'src/runs/run-lock.ts',
     search: 'if (claim(path, own)) return own;',
     replace: 'if (claim(path, own) || existsSync(path)) return own;',
-    tests: ['src/audit/run-lock.test.ts'],
+    tests: ['src/runs/run-lock.test.ts'],
   },
   {
     name: 'a resumed run ignores finished units',
-    file: 'src/audit/run-folder.ts',
+    file: 'src/runs/run-folder.ts',
     search: 'this.units = units;',
     replace: '',
-    tests: ['src/audit/run-folder.test.ts'],
+    tests: ['src/runs/run-folder.test.ts'],
   },
   {
     name: 'the undirected control follows the gradient',

@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import type { AuditResult } from '../../audit/result.js';
-import type { ParsedNode } from '../testing/parse-document.js';
-import { parsePage } from '../testing/parse-document.js';
-import { createSampleAudit } from '../testing/sample-audit.js';
-import { hostileAnswer } from '../testing/sample-texts.js';
+import type { ParsedNode } from '../../../test/support/report/parse-document.js';
+import { parsePage } from '../../../test/support/report/parse-document.js';
+import { createSampleAudit } from '../../../test/support/report/sample-audit.js';
+import { hostileAnswer } from '../../../test/support/report/sample-texts.js';
 import { judge } from '../verdict.js';
 import { renderHtml } from './page.js';
 

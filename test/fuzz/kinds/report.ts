@@ -10,7 +10,7 @@ import { renderJson } from '../../../src/report/json.js';
 import { renderJUnit } from '../../../src/report/junit.js';
 import { renderMarkdown } from '../../../src/report/markdown.js';
 import { renderSuffixes } from '../../../src/report/suffix-lines.js';
-import { createSampleAudit } from '../../../src/report/testing/sample-audit.js';
+import { createSampleAudit } from '../../support/report/sample-audit.js';
 import { judge } from '../../../src/report/verdict.js';
 import { pick } from '../byte-mutations.js';
 import type { FuzzKind } from '../kind.js';

@@ -7,7 +7,7 @@ import { renderComparisonText } from '../../../src/report/comparison-text.js';
 import { checkWorse, compareAudits } from '../../../src/report/comparison.js';
 import { readFinishedRun } from '../../../src/report/finished-run.js';
 import { renderResult, stringifyStably } from '../../../src/report/json.js';
-import { createSampleAudit } from '../../../src/report/testing/sample-audit.js';
+import { createSampleAudit } from '../../support/report/sample-audit.js';
 import { judge } from '../../../src/report/verdict.js';
 import { mutateBytes } from '../byte-mutations.js';
 import { mutateJson } from '../json-mutations.js';

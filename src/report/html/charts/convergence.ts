@@ -8,7 +8,7 @@ import type { ArmName } from '../../../audit/arms.js';
 import type { DrafterResult } from '../../../audit/result.js';
 import type { TracePoint } from '../../../audit/search-trace.js';
 import { armLabels, sameAnswerLength } from '../../arm-names.js';
-import { acceptedLengthText, divergenceText } from '../../number-text.js';
+import { acceptedLengthText, divergenceText } from '../../../core/number-text.js';
 import { median } from '../../timing-summary.js';
 import type { Markup } from '../markup.js';
 import { armMarks } from './arm-marks.js';

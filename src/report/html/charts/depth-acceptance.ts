@@ -3,7 +3,7 @@ import * as Plot from '@observablehq/plot';
 import type { ArmName } from '../../../audit/arms.js';
 import type { DrafterResult } from '../../../audit/result.js';
 import { armLabels, findArm } from '../../arm-names.js';
-import { percentText } from '../../number-text.js';
+import { percentText } from '../../../core/number-text.js';
 import type { Markup } from '../markup.js';
 import { armMarks, isFilled } from './arm-marks.js';
 import { drawChart } from './draw-chart.js';

@@ -9,7 +9,7 @@ import { arms } from '../../../audit/arms.js';
 import type { DrafterResult } from '../../../audit/result.js';
 import { countedArm } from '../../../audit/summary.js';
 import { armLabels, sameAnswerLength } from '../../arm-names.js';
-import { acceptedLengthText } from '../../number-text.js';
+import { acceptedLengthText } from '../../../core/number-text.js';
 import { showInvisible } from '../../escape.js';
 import type { Markup } from '../markup.js';
 import { armMarks, isFilled } from './arm-marks.js';

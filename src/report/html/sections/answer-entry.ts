@@ -10,7 +10,7 @@ import {
   divergenceText,
   percentText,
   perplexityText,
-} from '../../number-text.js';
+} from '../../../core/number-text.js';
 import type { Content, Markup } from '../markup.js';
 import { fragment } from '../markup.js';
 import { drawText, drawTokens, findDifferences, markLost, markTokens } from './tokens.js';

@@ -2,7 +2,7 @@
 import type { AuditResult } from '../../../audit/result.js';
 import { countedArm } from '../../../audit/summary.js';
 import { promptChange } from '../../arm-names.js';
-import { changeText } from '../../number-text.js';
+import { changeText } from '../../../core/number-text.js';
 import type { Content, Markup } from '../markup.js';
 import { fragment } from '../markup.js';
 import type { Entry } from './answer-entry.js';

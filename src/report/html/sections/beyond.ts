@@ -1,6 +1,12 @@
 /** Beyond one prompt and one drafter: suffixes carried to other drafters, and one suffix for many prompts. */
 import type { AuditResult, TransferMatrix, UniversalResult, UniversalSplit } from '../../../audit/result.js';
-import { acceptedLengthText, changeText, countText, divergenceText, pValueText } from '../../number-text.js';
+import {
+  acceptedLengthText,
+  changeText,
+  countText,
+  divergenceText,
+  pValueText,
+} from '../../../core/number-text.js';
 import type { Markup } from '../markup.js';
 import { fragment } from '../markup.js';
 import type { Chapter } from './chapter.js';

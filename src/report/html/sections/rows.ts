@@ -5,7 +5,7 @@ import type { ArmSummary, AuditResult, DrafterResult } from '../../../audit/resu
 import { countedArm } from '../../../audit/summary.js';
 import { armLabels, armPurposes } from '../../arm-names.js';
 import { levelNames } from '../../levels.js';
-import { acceptedLengthText, fixed } from '../../number-text.js';
+import { acceptedLengthText, fixed } from '../../../core/number-text.js';
 import type { RowColumn } from '../../row-columns.js';
 import { detailColumns, keptColumn, mainColumns, rowContext, sameAnswerColumn } from '../../row-columns.js';
 import { describeCounts, describeDrop, describeTests } from '../../test-text.js';

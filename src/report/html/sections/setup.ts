@@ -10,7 +10,7 @@ import {
   groupThousands,
   parameterText,
   speedupText,
-} from '../../number-text.js';
+} from '../../../core/number-text.js';
 import { listPhases, phaseCells, phaseColumns, phaseLegend } from '../../phase-table.js';
 import { summariseTimings } from '../../timing-summary.js';
 import type { Content, Markup } from '../markup.js';

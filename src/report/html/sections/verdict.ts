@@ -4,7 +4,7 @@ import { controlNames, findArm, findCounted } from '../../arm-names.js';
 import { countAnswers } from '../../kept-text.js';
 import type { VerdictLevel } from '../../levels.js';
 import { levelNames } from '../../levels.js';
-import { acceptedLengthText, changeText, passesText, pValueText } from '../../number-text.js';
+import { acceptedLengthText, changeText, passesText, pValueText } from '../../../core/number-text.js';
 import type { KeptClass } from '../../../measure/kept-class.js';
 import type { DrafterVerdict, Verdict } from '../../verdict.js';
 import type { Content, Markup } from '../markup.js';
