@@ -365,7 +365,7 @@ describe('a drafter that is no number', () => {
     };
     const result = await decodeSpeculative(target, drafter, { ...request, tokenizer, policy, onNotice });
     expect(notices).toEqual([
-      expect.stringMatching(/scores that are no numbers \(NaN\).*goes on by plain decoding/),
+      expect.stringMatching(/scores that are no numbers \(NaN\).*continues with plain decoding/),
     ]);
     expect(result.drafterFailed).toBe(true);
     expect(result.tokenIds).toEqual(plain.tokenIds);
