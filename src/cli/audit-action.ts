@@ -7,7 +7,7 @@ import type { Effort } from '../audit/effort.js';
 import type { AuditOptions, AuditOutcome } from '../audit/run-audit.js';
 import { planAudit, resumeAudit, startAudit } from '../audit/run-audit.js';
 import type { AuditSettings } from '../audit/settings.js';
-import { settingsSchema } from '../audit/settings.js';
+import { auditSettings } from '../audit/settings.js';
 import { MistletoeError } from '../core/errors.js';
 import { quoteWord } from '../core/shown-words.js';
 import { pushAll } from '../core/long-lists.js';
@@ -194,7 +194,7 @@ async function readPrompts(flags: AuditFlags): Promise<readonly Prompt[]> {
 }
 
 function pickSettings(flags: AuditFlags): Partial<AuditSettings> {
-  const names = Object.keys(settingsSchema.shape) as (keyof AuditSettings)[];
+  const names = Object.keys(auditSettings) as (keyof AuditSettings)[];
   const given = names.filter((name) => flags[name] !== undefined);
   return Object.fromEntries(given.map((name) => [name, flags[name]]));
 }
