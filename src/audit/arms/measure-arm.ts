@@ -6,7 +6,7 @@ import type { AcceptanceRecord } from '../../decode/acceptance.js';
 import type { TokenOrigin } from '../../decode/answer.js';
 import { decodePlain } from '../../decode/plain.js';
 import type { ReadPrefix } from '../../decode/prefix.js';
-import type { PolicyChooser } from '../../decode/policy-chooser.js';
+import type { PolicyChooser } from '../../decode/policies/policy-chooser.js';
 import type { SpeculativeGeneration } from '../../decode/speculative.js';
 import { decodeSpeculative } from '../../decode/speculative.js';
 import type { Target } from '../../decode/target.js';
