@@ -11,7 +11,7 @@ import type { SpeculativeGeneration } from '../../decode/speculative.js';
 import { decodeSpeculative } from '../../decode/speculative.js';
 import type { Target } from '../../decode/target.js';
 import type { Drafter } from '../../draft/drafter.js';
-import type { Meeting } from '../../model/meeting.js';
+import type { Meeting } from '../../model/lanes/pass-scheduler.js';
 import { countSteps } from '../../measure/equal-length.js';
 import { createTextStream } from '../../text/text-stream.js';
 import type { ArmName } from './arms.js';
