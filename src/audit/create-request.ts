@@ -6,7 +6,7 @@ import { nameModel } from '../checkpoint/hub-cache.js';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import { MistletoeError } from '../core/errors.js';
 import { shortenPath } from '../core/shown-words.js';
-import { mostThreads } from '../core/limits.js';
+import { maxThreads } from '../core/limits.js';
 import { bundledDrafterFolder } from '../decode/bundled-drafters.js';
 import { bundledTarget, packageRoot } from '../decode/bundled-models.js';
 import { findDrafter } from '../decode/find-drafter.js';
@@ -106,7 +106,7 @@ export async function createRequest(plan: AuditPlan): Promise<AuditRequest> {
     preset,
     settings,
     seed,
-    threads: plan.threads ?? Math.min(availableParallelism(), mostThreads),
+    threads: plan.threads ?? Math.min(availableParallelism(), maxThreads),
     device: recordDevice(device),
     targetFolder,
     target: await identifyModel(targetFolder, plan.cacheFolder),

@@ -62,14 +62,14 @@ export const mutations = [
     file: 'src/runtime/cuda/memory-plan.ts',
     search: 'lifetimes[other]!.until >= from',
     replace: 'lifetimes[other]!.until > from',
-    tests: ['src/runtime/cuda/memory-plan.test.ts'],
+    tests: ['src/runtime/cuda/programs/memory-plan.test.ts'],
   },
   {
     name: 'a damaged compiled kernel is loaded',
-    file: 'src/runtime/cuda/kernel-store.ts',
+    file: 'src/runtime/cuda/driver/kernel-store.ts',
     search: 'if (!sha256(code).equals(bytes.subarray(0, hashBytes))) return undefined;',
     replace: '',
-    tests: ['src/runtime/cuda/kernel-store.test.ts'],
+    tests: ['src/runtime/cuda/driver/kernel-store.test.ts'],
   },
   {
     name: 'the norm of the CUDA kernels ignores its epsilon',
