@@ -59,7 +59,7 @@ export const mutations = [
   },
   {
     name: 'CUDA memory is reused while it is still read',
-    file: 'src/runtime/cuda/memory-plan.ts',
+    file: 'src/runtime/cuda/programs/run-layout.ts',
     search: 'lifetimes[other]!.until >= from',
     replace: 'lifetimes[other]!.until > from',
     tests: ['src/runtime/cuda/programs/memory-plan.test.ts'],
@@ -73,7 +73,7 @@ export const mutations = [
   },
   {
     name: 'the norm of the CUDA kernels ignores its epsilon',
-    file: 'src/runtime/cuda/kernels.ts',
+    file: 'src/runtime/cuda/kernels/kernels.ts',
     search: 'blockSum(squares) / width + ${Math.fround(epsilon)}f)',
     replace: 'blockSum(squares) / width)',
     tests: ['test/conformance/cuda-runtime.tiers.test.ts'],
