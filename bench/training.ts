@@ -10,9 +10,8 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { configFile } from '../src/audit/run-units.js';
-import { bundledDrafterFolder } from '../src/decode/bundled-drafters.js';
-import { bundledTarget, packageRoot } from '../src/decode/bundled-models.js';
+import { configFile } from '../src/runs/run-units.js';
+import { bundledDrafterFolder, bundledTarget, packageRoot } from '../src/decode/bundled-models.js';
 import { generateSpeculatively } from '../src/decode/speculative-text.js';
 import type { Target } from '../src/decode/target.js';
 import { openTarget } from '../src/decode/target.js';

@@ -1,20 +1,20 @@
 /** Suffixes beyond the prompt and the drafter that they were found on, always along the same answer. */
 import { MistletoeError } from '../core/errors.js';
 import { createRandom } from '../core/random.js';
-import { Engine } from '../decode/engine.js';
-import { always } from '../decode/policy-chooser.js';
+import { Engine } from '../decode/engine/engine.js';
+import { always } from '../decode/policies/policy-chooser.js';
 import type { Target } from '../decode/target.js';
 import type { Drafter } from '../draft/drafter.js';
-import type { ResolvedPolicy } from '../draft/grow-tree.js';
-import type { Meeting } from '../model/meeting.js';
+import type { ResolvedPolicy } from '../draft/tree/grow-tree.js';
+import type { Meeting } from '../model/lanes/pass-scheduler.js';
 import type { UnitName } from './audit-events.js';
 import type { AuditPrompt } from './audit-prompt.js';
 import type { AuditRequest } from './audit-request.js';
 import { decodeHeld } from './measure-arm.js';
 import type { DrafterResult, PromptResult, TransferMatrix } from './result.js';
 import { countsSchema } from './result-schema.js';
-import type { RunFolder } from './run-folder.js';
-import type { UnitSource } from './run-units.js';
+import type { RunFolder } from '../runs/run-folder.js';
+import type { UnitSource } from '../runs/run-units.js';
 import type { StepCounts } from './same-answer.js';
 import { acceptedLengthOf, poolCounts } from './same-answer.js';
 

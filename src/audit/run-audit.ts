@@ -1,8 +1,8 @@
 /** An audit from its request to its result: the campaign over drafters and prompts, in a folder that can be resumed. */
 import type { CacheOptions } from '../checkpoint/weight-cache.js';
 import { MistletoeError } from '../core/errors.js';
-import { always } from '../decode/policy-chooser.js';
-import { levelsOf } from '../draft/grow-tree.js';
+import { always } from '../decode/policies/policy-chooser.js';
+import { levelsOf } from '../draft/tree/grow-tree.js';
 import { describeMachine } from '../measure/machine.js';
 import { openRuntime } from '../runtime/create-runtime.js';
 import { nameDevice } from '../runtime/device-choice.js';
@@ -17,22 +17,21 @@ import type { AuditRequest } from './audit-request.js';
 import { parseRequest } from './audit-request.js';
 import type { AuditTimings } from './audit-timings.js';
 import { measureTransfer, transferUnits } from './beyond-one-prompt.js';
-import { readVersion } from './create-request.js';
 import type { DrafterAudit } from './drafter-audit.js';
 import { auditDrafter } from './drafter-audit.js';
 import { unitsOf } from './drafter-units.js';
 import type { Effort } from './effort.js';
 import { estimateEffort } from './effort.js';
-import { identifyModel } from './identity.js';
+import { identifyModel, readVersion } from '../runs/identity.js';
 import { Interrupted } from './prompt-audit.js';
 import type { AuditResult, DrafterResult, UniversalResult } from './result.js';
 import { resultSchema } from './result.js';
 import { timingSchema } from './result-schema.js';
 import { describeSetup } from './rebuild-result.js';
 import { PassRows } from './pass-rows.js';
-import { deviceOf, findSameDevice, requireSameKind, tellToResume } from './run-device.js';
-import { refuseUsedFolder, RunFolder } from './run-folder.js';
-import { readRunConfig } from './run-units.js';
+import { deviceOf, findSameDevice, requireSameKind, tellToResume } from '../runs/run-device.js';
+import { refuseUsedFolder, RunFolder } from '../runs/run-folder.js';
+import { readRunConfig } from '../runs/run-units.js';
 import { summariseDrafter } from './summary.js';
 import { searchUniversal } from './universal.js';
 

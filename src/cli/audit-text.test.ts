@@ -3,7 +3,7 @@ import type { ArmTiming } from '../audit/audit-timings.js';
 import type { AuditResult } from '../audit/result.js';
 import type { SampleOptions } from '../../test/support/report/sample-audit.js';
 import { createSampleAudit } from '../../test/support/report/sample-audit.js';
-import { judge } from '../report/verdict.js';
+import { judge } from '../report/audit/verdict.js';
 import { formatAudit } from './audit-text.js';
 import { createColors } from './colors.js';
 

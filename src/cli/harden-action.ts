@@ -4,7 +4,7 @@ import { MistletoeError } from '../core/errors.js';
 import { pushAll } from '../core/long-lists.js';
 import { bundledPrompts, bundledTarget } from '../decode/bundled-models.js';
 import { findDrafter } from '../decode/find-drafter.js';
-import { writeReports } from '../report/write-reports.js';
+import { writeReports } from '../report/audit/write-reports.js';
 import type { Prompt } from '../text/prompt-set.js';
 import { loadPrompts, promptSetFiles } from '../text/prompt-set.js';
 import { createHardenRequest } from '../train/harden-request.js';

@@ -5,13 +5,13 @@ import type { SamplingOptions } from '../core/sampling.js';
 import { checkSamplingOptions, toDistribution } from '../core/sampling.js';
 import type { CausalModel } from '../model/causal-model.js';
 import type { ForwardResult } from '../model/forward.js';
-import type { KvCache } from '../model/kv-cache.js';
-import type { Meeting } from '../model/meeting.js';
+import type { KvCache } from '../model/cache/kv-cache.js';
+import type { Meeting } from '../model/lanes/pass-scheduler.js';
 import type { AnswerOptions, FinishReason, TokenOrigin } from './answer.js';
 import { Answer } from './answer.js';
 import { prefill } from './prefill.js';
-import type { ScorePlace } from './score-place.js';
-import { placeScores } from './score-place.js';
+import type { LogitsOnDevice } from './logits-location.js';
+import { placeScores } from './logits-location.js';
 import type { ReadPrefix } from './prefix.js';
 import { createLikelihoodReader } from './token-likelihood.js';
 
@@ -84,13 +84,13 @@ async function decodeInto(
   return finishGeneration(promptIds, answer, { startMs, firstMs, endMs: performance.now() });
 }
 
-interface Chooser {
+export interface Chooser {
   readonly want: 'argmax' | 'logits' | 'scores';
   choose(result: ForwardResult): number | Promise<number>;
 }
 
 /** Greedy decoding asks the runtime for the argmax alone; sampling needs the scores, here or where they are `kept`. */
-export function createChooser(sampling: SamplingOptions, random: Random, kept?: ScorePlace): Chooser {
+export function createChooser(sampling: SamplingOptions, random: Random, kept?: LogitsOnDevice): Chooser {
   checkSamplingOptions(sampling);
   if (sampling.temperature === 0) return { want: 'argmax', choose: ({ argmax }) => argmax!.at(-1)! };
   if (kept !== undefined) {

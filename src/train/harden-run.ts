@@ -11,9 +11,9 @@
 import { join } from 'node:path';
 import type { AuditEvents } from '../audit/audit-events.js';
 import type { RunPlace } from '../audit/run-audit.js';
-import { findSameDevice, requireSameKind } from '../audit/run-device.js';
-import { refuseUsedFolder } from '../audit/run-place.js';
-import { writeAtomically } from '../audit/run-writes.js';
+import { findSameDevice, requireSameKind } from '../runs/run-device.js';
+import { refuseUsedFolder } from '../runs/run-place.js';
+import { writeAtomically } from '../runs/run-writes.js';
 import type { CacheOptions } from '../checkpoint/weight-cache.js';
 import { MistletoeError } from '../core/errors.js';
 import { quoteWord } from '../core/shown-words.js';

@@ -10,7 +10,7 @@ import { createRequest } from '../audit/create-request.js';
 import type { AuditRequest } from '../audit/audit-request.js';
 import type { AuditResult } from '../audit/result.js';
 import { resumeAudit, startAudit } from '../audit/run-audit.js';
-import { configFile } from '../audit/run-units.js';
+import { configFile } from '../runs/run-units.js';
 import type { AuditSettings } from '../audit/settings.js';
 import type { AuditTimings } from '../audit/audit-timings.js';
 import type { Runtime } from '../runtime/program.js';

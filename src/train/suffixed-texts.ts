@@ -3,12 +3,12 @@
  * suffixes.jsonl of the round, a line a prompt, so that a killed round asks for none of them twice.
  */
 import { z } from 'zod';
-import { cutToLines, parseLine, readLines } from '../audit/json-lines.js';
-import { appendText } from '../audit/run-writes.js';
+import { cutToLines, parseLine, readLines } from '../runs/json-lines.js';
+import { appendText } from '../runs/run-writes.js';
 import type { AuditSettings } from '../audit/settings.js';
-import { Engine } from '../decode/engine.js';
+import { Engine } from '../decode/engine/engine.js';
 import { decodePlain } from '../decode/plain.js';
-import { sequenceBytes } from '../decode/sequence-bytes.js';
+import { sequenceBytes } from '../decode/engine/sequence-bytes.js';
 import type { Target } from '../decode/target.js';
 import type { Prompt } from '../text/prompt-set.js';
 import type { Example } from './examples.js';

@@ -4,10 +4,10 @@ import { afterAll, describe, expect, it } from 'vitest';
 import type { WritableTensors } from '../support/checkpoint/encode-values.js';
 import { createRandom } from '../../src/core/random.js';
 import { decodePlain } from '../../src/decode/plain.js';
-import { always } from '../../src/decode/policy-chooser.js';
+import { always } from '../../src/decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../../src/decode/speculative.js';
 import { loadDrafter } from '../../src/draft/load-drafter.js';
-import type { TapConvention } from '../../src/draft/tap-convention.js';
+import type { TapConvention } from '../../src/draft/draft-system.js';
 import type { TinySizes } from '../support/tiny-checkpoints.js';
 import {
   decoderTensors,
@@ -365,7 +365,7 @@ describe('a drafter that is no number', () => {
     };
     const result = await decodeSpeculative(target, drafter, { ...request, tokenizer, policy, onNotice });
     expect(notices).toEqual([
-      expect.stringMatching(/scores that are no numbers \(NaN\).*goes on by plain decoding/),
+      expect.stringMatching(/scores that are no numbers \(NaN\).*continues with plain decoding/),
     ]);
     expect(result.drafterFailed).toBe(true);
     expect(result.tokenIds).toEqual(plain.tokenIds);

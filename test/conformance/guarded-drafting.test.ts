@@ -2,14 +2,14 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createRandom } from '../../src/core/random.js';
 import { toDistribution } from '../../src/core/sampling.js';
-import { Engine } from '../../src/decode/engine.js';
-import { GuardedDrafting } from '../../src/decode/guarded-drafting.js';
+import { Engine } from '../../src/decode/engine/engine.js';
+import { GuardedDrafting } from '../../src/decode/policies/budgeted-drafting.js';
 import { decodePlain } from '../../src/decode/plain.js';
 import { prefill } from '../../src/decode/prefill.js';
 import { decodeSpeculative } from '../../src/decode/speculative.js';
 import type { Drafter } from '../../src/draft/drafter.js';
 import { spoilDrafter } from '../../src/guard/rehearsal-drafter.js';
-import type { Meeting } from '../../src/model/meeting.js';
+import type { Meeting } from '../../src/model/lanes/pass-scheduler.js';
 import type { CausalModel } from '../../src/model/causal-model.js';
 import { chiSquareExcess } from '../chi-square.js';
 import { tiniest, tiny, writeDecoder, writeLetterTokenizer } from '../support/tiny-checkpoints.js';
@@ -62,9 +62,9 @@ describe('guarded drafting', () => {
     const names = ['broken', 'head', 'same', 'broken'];
     const answers = await Promise.all(
       names.map((name, index) =>
-        engine.run(async (meeting, passes) => {
+        engine.run(async (meeting) => {
           const { drafter, policy, end } = guarding.begin(ladderOf(name));
-          const request = { ...requestOf(index), meeting, passes, policy, mustDraft: true };
+          const request = { ...requestOf(index), meeting, policy, mustDraft: true };
           const answer = await decodeSpeculative(target, drafter, request);
           return { ...answer, guarding: end(answer.steps) };
         }),
@@ -91,7 +91,9 @@ describe('guarded drafting', () => {
         ...policy,
         begin: () => undefined,
         learn: (...[choice, outcome]: Parameters<typeof policy.learn>) => {
-          policy.learn(choice, { ...outcome, draftMs: 0.1, verifyMs: 1 });
+          const { own, ...rest } = outcome;
+          expect(own).toBeDefined();
+          policy.learn(choice, { ...rest, draftMs: 0.1, verifyMs: 1 });
         },
       };
       const answer = await decodeSpeculative(target, drafter, { ...requestOf(1), meeting, policy: timeless });

@@ -14,7 +14,7 @@ import type { Scored } from '../../src/audit/suffix-score.js';
 import { summariseDrafter } from '../../src/audit/summary.js';
 import { createRandom } from '../../src/core/random.js';
 import { createSampleAudit } from '../support/report/sample-audit.js';
-import { judge } from '../../src/report/verdict.js';
+import { judge } from '../../src/report/audit/verdict.js';
 import { byTier } from '../support/tier.js';
 import type { ScorerParts } from '../support/tiny-audit.js';
 import { TinyAudits, tinySettings } from '../support/tiny-audit.js';

@@ -130,7 +130,7 @@ describe('a drafter that is no number', () => {
     expect(exit).toBe(0);
     expect(out).toBe(plain.out);
     expect(err).toMatch(
-      /^note: {2}.*NaN.*goes on by plain decoding\.\n12 new tokens in 11 steps · .*finished without the drafter/,
+      /^note: {2}.*NaN.*continues with plain decoding\.\n12 new tokens in 11 steps · .*finished without the drafter/,
     );
     const [result] = await generateJson([...argv, '-d', drafter, '--draft', 'chain:3']);
     expect(result).toMatchObject({ drafterFailed: true, acceptedTokens: 0, meanAcceptedLength: 1 });

@@ -133,7 +133,7 @@ describe('what measures', () => {
     for (const draft of ['chain:2', 'auto']) {
       const drafted = await generate([...options, '--drafter', broken, '--draft', draft]);
       expect({ code: drafted.code, out: drafted.out }).toEqual({ code: 0, out: plain.out });
-      expect(drafted.err).toMatch(/note: .*no numbers \(NaN\).*goes on by plain decoding/);
+      expect(drafted.err).toMatch(/note: .*no numbers \(NaN\).*continues with plain decoding/);
     }
   });
 

@@ -2,9 +2,9 @@
 import * as Plot from '@observablehq/plot';
 import { largest } from '../../core/long-lists.js';
 import type { Interval } from '../../audit/result.js';
-import { drawChart } from '../html/charts/draw-chart.js';
-import type { Markup } from '../html/markup.js';
-import { nothing } from '../html/markup.js';
+import { drawChart } from '../chart.js';
+import type { Markup } from '../markup.js';
+import { nothing } from '../markup.js';
 import { acceptedLengthText } from '../../core/number-text.js';
 import type { AuditComparison } from '../../train/hardening-result.js';
 import { roleNames } from './hardening-words.js';

@@ -1,10 +1,10 @@
 /** report.html and report.md of a hardening run, made from its result alone. */
 import { join } from 'node:path';
-import type { Markup } from '../html/markup.js';
-import { fragment } from '../html/markup.js';
-import { framePage } from '../html/page-frame.js';
+import type { Markup } from '../markup.js';
+import { fragment } from '../markup.js';
+import { framePage } from '../page.js';
 import { acceptedLengthText, changeText, percentText } from '../../core/number-text.js';
-import { writeWhole } from '../write-reports.js';
+import { writeWhole } from '../audit/write-reports.js';
 import { drawAuditLengths } from './hardening-charts.js';
 import { judgeDrop } from '../../train/hardening-comparison.js';
 import {

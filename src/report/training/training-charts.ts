@@ -1,8 +1,8 @@
 /** How a training run went, drawn along its updates. */
 import * as Plot from '@observablehq/plot';
-import { drawChart } from '../html/charts/draw-chart.js';
-import type { Markup } from '../html/markup.js';
-import { fragment } from '../html/markup.js';
+import { drawChart } from '../chart.js';
+import type { Markup } from '../markup.js';
+import { fragment } from '../markup.js';
 import { acceptedLengthText, fixed, percentText } from '../../core/number-text.js';
 import { countedUpdates } from '../../train/level-entropies.js';
 import type { Point, Series } from './training-series.js';

@@ -1,9 +1,9 @@
 /** report.html and report.md of a training run, made from its result alone. */
 import { join } from 'node:path';
-import type { Chapter } from '../html/sections/chapter.js';
-import type { Content, Markup } from '../html/markup.js';
-import { fragment } from '../html/markup.js';
-import { framePage } from '../html/page-frame.js';
+import type { Chapter } from '../page.js';
+import { framePage } from '../page.js';
+import type { Content, Markup } from '../markup.js';
+import { fragment } from '../markup.js';
 import {
   acceptedLengthText,
   changeText,
@@ -11,7 +11,7 @@ import {
   groupThousands,
   percentText,
 } from '../../core/number-text.js';
-import { writeWhole } from '../write-reports.js';
+import { writeWhole } from '../audit/write-reports.js';
 import { drawLengthCurve, drawLevels, drawLoss, drawPlain, drawReached } from './training-charts.js';
 import type { LengthLine, UpdateLine } from '../../train/training-log.js';
 import {
