@@ -4,8 +4,9 @@
  * nothing is sorted or moved. Sums that decide something are double: they are the same however many threads share a row.
  */
 import type { TensorOf } from '../../../graph/tensor.js';
-import type { KernelText, RowWriting } from './kernel-text.js';
-import { overRow, writeMaximum } from './kernel-text.js';
+import type { RowWriting } from './kernel-plan.js';
+import type { KernelText } from './kernel-text.js';
+import { overRow, writeMaximum } from './kernel-plan.js';
 
 /** How many elements of the row fulfil a condition on `order` and `j`. */
 function writeCount({ text, element }: RowWriting, name: string, condition: string): void {

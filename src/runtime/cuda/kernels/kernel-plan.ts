@@ -157,3 +157,23 @@ export function finishKernel(
     threads,
   };
 }
+
+/** What kernels over whole rows have in common. */
+export interface RowWriting extends Writing {
+  /** The element of the row at j. */
+  readonly element: () => string;
+}
+
+/** All elements of a row. A thread that has several of them loads some at once. */
+export function overRow(text: KernelText, write: () => void): void {
+  text.line('#pragma unroll 4');
+  text.block('for (int j = threadIdx.x; j < width; j += blockDim.x)', write);
+}
+
+export function writeMaximum({ text, element }: RowWriting): void {
+  text.line('float part = -INFINITY;');
+  overRow(text, () => {
+    text.line(`part = fmaxf(part, ${element()});`);
+  });
+  text.line('const float largest = blockMaximum(part);');
+}

@@ -6,27 +6,6 @@
  */
 import type { Dimension, Shape } from '../../../graph/dimension.js';
 import type { ElementType } from '../driver/device.js';
-import type { Writing } from './kernel-plan.js';
-
-/** What kernels over whole rows have in common. */
-export interface RowWriting extends Writing {
-  /** The element of the row at j. */
-  readonly element: () => string;
-}
-
-/** All elements of a row. A thread that has several of them loads some at once. */
-export function overRow(text: KernelText, write: () => void): void {
-  text.line('#pragma unroll 4');
-  text.block('for (int j = threadIdx.x; j < width; j += blockDim.x)', write);
-}
-
-export function writeMaximum({ text, element }: RowWriting): void {
-  text.line('float part = -INFINITY;');
-  overRow(text, () => {
-    text.line(`part = fmaxf(part, ${element()});`);
-  });
-  text.line('const float largest = blockMaximum(part);');
-}
 
 /** What a kernel reads or writes: a piece of memory, by the key of whoever knows where it is. */
 export interface KernelOperand {

@@ -9,8 +9,9 @@ import type { FindOperand } from './element-code.js';
 import { axesOf } from './element-code.js';
 import type { KernelPlan } from './kernel-plan.js';
 import { writeKernel } from './kernel-plan.js';
-import type { KernelOperand, RowWriting } from './kernel-text.js';
-import { overRow, writeMaximum } from './kernel-text.js';
+import type { RowWriting } from './kernel-plan.js';
+import type { KernelOperand } from './kernel-text.js';
+import { overRow, writeMaximum } from './kernel-plan.js';
 import { writeDraw, writeKeepLikeliest } from './drawing-kernels.js';
 import { planWideMap, planWideNorm } from './wide-kernels.js';
 
