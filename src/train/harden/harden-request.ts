@@ -9,7 +9,7 @@ import { deviceSchema } from '../../runs/run-device.js';
 import type { AuditSettings } from '../../audit/settings.js';
 import { applyPreset, settingsSchema as auditSettingsSchema } from '../../audit/settings.js';
 import { MistletoeError } from '../../core/errors.js';
-import { mostThreads } from '../../core/limits.js';
+import { maxThreads } from '../../core/limits.js';
 import { bundledTarget } from '../../decode/bundled-models.js';
 import { settleDevice } from '../../decode/gpu-fit.js';
 import type { TapConvention } from '../../draft/draft-system.js';
@@ -152,7 +152,7 @@ export async function createHardenRequest(plan: HardenPlan): Promise<HardenReque
     },
     ...(pinned === undefined ? {} : { chatTemplate: pinned }),
     device: recordDevice(device),
-    threads: plan.threads ?? Math.min(availableParallelism(), mostThreads),
+    threads: plan.threads ?? Math.min(availableParallelism(), maxThreads),
   };
 }
 
