@@ -22,7 +22,7 @@ import { resolvePolicy } from '../src/draft/grow-tree.js';
 import { loadDrafter } from '../src/draft/load-drafter.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
 import { loadPrompts } from '../src/text/prompt-set.js';
-import { promptSets } from './saved-audit.js';
+import { promptSets } from './prompt-sets.js';
 
 export const draftLength = 4;
 export const newTokens = 128;
