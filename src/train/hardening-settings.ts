@@ -35,7 +35,7 @@ export const hardeningSchema = z.strictObject({
 });
 export type HardeningSettings = z.infer<typeof hardeningSchema>;
 
-/** Of the recipes that were compared the one that held best: docs/hardening-results.md. */
+/** Of the recipes that were compared the one that held best: docs/notebook/2026-11-16-hardening.md. */
 export const hardeningDefaults: HardeningSettings = {
   ...{ rounds: 4, promptsPerRound: 32, suffixesPerPrompt: 8, randomPerPrompt: 4, spread: 6 },
   ...{ searchSteps: 24, searchGrowth: 1.2 },
