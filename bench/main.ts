@@ -30,6 +30,10 @@ const cases: Readonly<Record<string, BenchCase>> = {
     summary: 'accepted length and speedup of every drafter on every prompt set',
     load: () => import('./speculative.js'),
   },
+  'auto-policy': {
+    summary: 'the adaptive policy against fixed ones, with one sequence and with eight',
+    load: () => import('./auto-policy.js'),
+  },
   'audit-step': {
     summary: "one step of the audit's search, beside PyTorch with a prefix cache",
     load: () => import('./audit-step.js'),

@@ -6,7 +6,7 @@ import { findCachedModel, nameModel } from './hub-cache.js';
 import { parseHubId } from './hub-id.js';
 import type { HubSettings } from './hub-settings.js';
 import { readHubSettings } from './hub-settings.js';
-import { makeTemporaryFolder } from './testing/temporary-folder.js';
+import { makeTemporaryFolder } from '../../test/support/checkpoint/temporary-folder.js';
 
 const commit = 'c0ffee'.padEnd(40, '0');
 const older = 'beef'.padEnd(40, '0');

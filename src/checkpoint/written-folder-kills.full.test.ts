@@ -4,7 +4,7 @@ import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
 import { transpileForTests } from '../../test/support/transpiled-sources.js';
-import { makeTemporaryFolder } from './testing/temporary-folder.js';
+import { makeTemporaryFolder } from '../../test/support/checkpoint/temporary-folder.js';
 import { restoreFolder, writeWholeFolder } from './written-folder.js';
 
 const { path: parent, remove } = makeTemporaryFolder();
