@@ -3,14 +3,13 @@
  * taking turns. `mistletoe bench` measures the same on models of your own.
  * Options: [PROMPTS_PER_SET [POLICY [DRAFTER,...]]]
  */
-import { bundledDrafters } from '../src/decode/bundled-drafters.js';
-import { bundledTarget } from '../src/decode/bundled-models.js';
+import { bundledDrafters, bundledTarget } from '../src/decode/bundled-models.js';
 import { findDrafter } from '../src/decode/find-drafter.js';
-import { always } from '../src/decode/policy-chooser.js';
+import { always } from '../src/decode/policies/policy-chooser.js';
 import { openTarget } from '../src/decode/target.js';
-import { resolvePolicy } from '../src/draft/grow-tree.js';
+import { resolvePolicy } from '../src/draft/tree/grow-tree.js';
 import { loadDrafter } from '../src/draft/load-drafter.js';
-import { parseDraftPolicy } from '../src/draft/policy.js';
+import { parseDraftPolicy } from '../src/draft/tree/policy.js';
 import type { BenchmarkSystem } from '../src/measure/benchmark.js';
 import { runBenchmark } from '../src/measure/benchmark.js';
 import type { Interval } from '../src/measure/bootstrap.js';

@@ -6,8 +6,7 @@
  */
 import { dirname } from 'node:path';
 import { createRandom } from '../src/core/random.js';
-import { bundledDrafterFolder } from '../src/decode/bundled-drafters.js';
-import { bundledTarget } from '../src/decode/bundled-models.js';
+import { bundledDrafterFolder, bundledTarget } from '../src/decode/bundled-models.js';
 import { loadDrafter } from '../src/draft/load-drafter.js';
 import { loadModel } from '../src/model/causal-model.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';

@@ -4,8 +4,8 @@
  * scored, and answers may be shorter than they are allowed to be.
  */
 import type { Target } from '../decode/target.js';
-import { countParameters } from '../draft/checks.js';
-import { levelsOf } from '../draft/grow-tree.js';
+import { countParameters } from '../draft/reading/checks.js';
+import { levelsOf } from '../draft/tree/grow-tree.js';
 import type { AuditRequest } from './audit-request.js';
 import type { LoadedDrafter } from './beyond-one-prompt.js';
 import { armKeys } from './drafter-units.js';

@@ -4,7 +4,7 @@
  * the bundled drafters, and of a model of 0.9 GB, took for themselves what it says, up to a third more or less.
  */
 import type { Drafter } from '../draft/drafter.js';
-import { countParameters } from '../draft/checks.js';
+import { countParameters } from '../draft/reading/checks.js';
 import type { CausalModel } from '../model/causal-model.js';
 import { defaultPackedWeightLimit } from '../runtime/onnx/onnx-runtime.js';
 import type { WeightStore } from '../runtime/weights.js';

@@ -11,8 +11,8 @@ import { applyPreset, settingsSchema as auditSettingsSchema } from '../audit/set
 import { MistletoeError } from '../core/errors.js';
 import { mostThreads } from '../core/limits.js';
 import { bundledTarget } from '../decode/bundled-models.js';
-import { settleDevice } from '../decode/gpu-room.js';
-import type { TapConvention } from '../draft/tap-convention.js';
+import { settleDevice } from '../decode/gpu-fit.js';
+import type { TapConvention } from '../draft/draft-system.js';
 import type { DeviceWish } from '../runtime/device-choice.js';
 import { chooseDevice, recordDevice } from '../runtime/device-choice.js';
 import { loadChatTemplate, readTemplate } from '../text/chat-template.js';

@@ -25,7 +25,7 @@ export const mutations = [
     file: 'src/core/random.ts',
     search: 'if (count > 1) remaining[index] = 0;',
     replace: '',
-    tests: ['src/draft/grow-tree.test.ts'],
+    tests: ['src/draft/tree/grow-tree.test.ts'],
   },
   // graph
   {
@@ -160,54 +160,54 @@ export const mutations = [
   },
   {
     name: 'the rotary base of the config is ignored',
-    file: 'src/model/rotary-settings.ts',
+    file: 'src/model/rotary/rotary-settings.ts',
     search: 'return { rotaryBase: outer,',
     replace: 'return { rotaryBase: defaultBase,',
-    tests: ['src/model/rotary-settings.test.ts'],
+    tests: ['src/model/rotary/rotary-settings.test.ts'],
   },
   {
     name: 'compacting the KV cache is off by one',
-    file: 'src/model/kv-cache.ts',
+    file: 'src/model/cache/kv-cache.ts',
     search: 'pool.write(lane, start + 1, rows, picks);',
     replace: 'pool.write(lane, start, rows, picks);',
-    tests: ['src/model/cache-pool.test.ts'],
+    tests: ['src/model/cache/cache-pool.test.ts'],
   },
   // draft
   {
     name: 'nodes of a static tree get the wrong parent',
-    file: 'src/draft/tree-shapes.ts',
+    file: 'src/draft/tree/tree-shapes.ts',
     search: 'nodes.get(path.slice(0, -1).join())',
     replace: 'nodes.get(path.slice(0, -2).join())',
-    tests: ['src/draft/tree-shapes.test.ts'],
+    tests: ['src/draft/tree/tree-shapes.test.ts'],
   },
   {
     name: 'a drafted node sees its siblings',
-    file: 'src/draft/draft-attention.ts',
+    file: 'src/draft/programs/draft-attention.ts',
     search: 'if (ancestors.has(other))',
     replace: 'if (other < node)',
-    tests: ['src/draft/draft-attention.test.ts'],
+    tests: ['src/draft/programs/draft-attention.test.ts'],
   },
   {
     name: 'rows of the last draft stay in the cache of the drafter',
-    file: 'src/draft/draft-memory.ts',
+    file: 'src/draft/programs/draft-memory.ts',
     search: 'this.attention.reset();',
     replace: '',
-    tests: ['src/draft/draft-memory.test.ts'],
+    tests: ['src/draft/programs/draft-memory.test.ts'],
   },
   // decode
   {
     name: 'rejection sampling draws without the residual',
-    file: 'src/decode/node-chances.ts',
+    file: 'src/decode/verification/node-chances.ts',
     search: 'subtractDistribution(this.left, draft, draftMass, this.residual) ?? this.whole',
     replace: 'this.whole',
-    tests: ['src/decode/verification.test.ts'],
+    tests: ['src/decode/verification/verification.test.ts'],
   },
   {
     name: 'the bonus token after the accepted path is dropped',
-    file: 'src/decode/verification.ts',
+    file: 'src/decode/verification/verification.ts',
     search: 'nextToken: targetArgmax[node]!',
     replace: 'nextToken: targetArgmax[0]!',
-    tests: ['src/decode/verification.test.ts'],
+    tests: ['src/decode/verification/verification.test.ts'],
   },
   {
     name: 'the drafter reads the states of rejected drafts',
@@ -225,10 +225,10 @@ export const mutations = [
   },
   {
     name: 'guarded drafting ignores evidence of a collapse',
-    file: 'src/decode/guarded-policy.ts',
+    file: 'src/decode/policies/budgeted-policy.ts',
     search: '>= 1 / level)',
     replace: '>= Infinity)',
-    tests: ['src/decode/guarded-policy.test.ts'],
+    tests: ['src/decode/policies/budgeted-policy.test.ts'],
   },
   // measure
   {
