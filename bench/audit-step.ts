@@ -5,14 +5,14 @@
  */
 import { resolve } from 'node:path';
 import { listAllowedTokens } from '../src/audit/allowed-tokens.js';
-import type { AuditPrompt } from '../src/audit/audit-prompt.js';
-import { preparePrompt } from '../src/audit/audit-prompt.js';
-import { proposeCandidates } from '../src/audit/candidates.js';
-import { drawRandomSuffix } from '../src/audit/controls.js';
-import { createObjective } from '../src/audit/objectives.js';
-import { readPromptState } from '../src/audit/prompt-state.js';
-import { Scorer } from '../src/audit/scoring.js';
-import { compileSearch } from '../src/audit/search-programs.js';
+import type { AuditPrompt } from '../src/audit/arms/audit-prompt.js';
+import { preparePrompt } from '../src/audit/arms/audit-prompt.js';
+import { proposeCandidates } from '../src/audit/search/candidates.js';
+import { drawRandomSuffix } from '../src/audit/arms/controls.js';
+import { createObjective } from '../src/audit/search/objectives.js';
+import { readPromptState } from '../src/audit/search/prompt-state.js';
+import { Scorer } from '../src/audit/search/scoring.js';
+import { compileSearch } from '../src/audit/search/search-programs.js';
 import { createRandom } from '../src/core/random.js';
 import { bundledTarget } from '../src/decode/bundled-models.js';
 import { openTarget } from '../src/decode/target.js';

@@ -16,8 +16,8 @@ import {
 import type { Target } from '../src/decode/target.js';
 import { generateText, openTarget } from '../src/decode/target.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
-import { adamDefaults } from '../src/train/adamw.js';
-import { readConversations } from '../src/train/conversations.js';
+import { adamDefaults } from '../src/train/loop/adamw.js';
+import { readConversations } from '../src/train/data/conversations.js';
 import { defaultSettings, objectiveOf } from '../src/train/settings.js';
 import type { StepRecord, StepSettings } from '../test/support/training-steps.js';
 import { compareSteps, loadApprentice, recordSteps, wholeRows } from '../test/support/training-steps.js';

@@ -10,10 +10,10 @@ import { bundledDrafterFolder, bundledTarget } from '../src/decode/bundled-model
 import { loadDrafter } from '../src/draft/load-drafter.js';
 import { loadModel } from '../src/model/causal-model.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
-import { adamDefaults } from '../src/train/adamw.js';
-import { readParameters } from '../src/train/parameters.js';
+import { adamDefaults } from '../src/train/loop/adamw.js';
+import { readParameters } from '../src/train/loop/parameters.js';
 import { defaultSettings, objectiveOf } from '../src/train/settings.js';
-import { Trainer } from '../src/train/trainer.js';
+import { Trainer } from '../src/train/loop/trainer.js';
 import { wholeRows } from '../test/support/training-steps.js';
 import type { Side } from './comparison.js';
 import { describeProducts, formatSpeedup } from './comparison.js';

@@ -8,7 +8,7 @@ import { loadDrafter } from '../draft/load-drafter.js';
 import { parseDraftPolicy } from '../draft/tree/policy.js';
 import type { Runtime } from '../runtime/program.js';
 import type { AuditRequest } from './audit-request.js';
-import type { LoadedDrafter } from './beyond-one-prompt.js';
+import type { LoadedDrafter } from './arms/transfer.js';
 
 export interface Models {
   readonly target: Target;

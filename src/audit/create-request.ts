@@ -5,7 +5,7 @@ import { nameModel } from '../checkpoint/hub-cache.js';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import { MistletoeError } from '../core/errors.js';
 import { shortenPath } from '../core/shown-words.js';
-import { mostThreads } from '../core/limits.js';
+import { maxThreads } from '../core/limits.js';
 import { bundledDrafterFolder, bundledTarget } from '../decode/bundled-models.js';
 import { findDrafter } from '../decode/find-drafter.js';
 import { settleDevice } from '../decode/gpu-fit.js';
@@ -104,7 +104,7 @@ export async function createRequest(plan: AuditPlan): Promise<AuditRequest> {
     preset,
     settings,
     seed,
-    threads: plan.threads ?? Math.min(availableParallelism(), mostThreads),
+    threads: plan.threads ?? Math.min(availableParallelism(), maxThreads),
     device: recordDevice(device),
     targetFolder,
     target: await identifyModel(targetFolder, plan.cacheFolder),

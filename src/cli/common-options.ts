@@ -1,7 +1,7 @@
 /** Options that several commands have, declared once: they mean the same everywhere. */
 import type { Command } from 'commander';
 import { Option } from 'commander';
-import { mostThreads } from '../core/limits.js';
+import { maxThreads } from '../core/limits.js';
 import type { CacheOptions } from '../checkpoint/weight-cache.js';
 import type { SamplingOptions } from '../core/sampling.js';
 import { bundledTarget } from '../decode/bundled-models.js';
@@ -159,7 +159,7 @@ export function addMachine(command: Command): Command {
     addDevice(command).option(
       '--threads <count>',
       'processor threads (default: all)',
-      wholeNumber(1, mostThreads),
+      wholeNumber(1, maxThreads),
     ),
   ).option(
     '--verify-cache',

@@ -3,8 +3,8 @@
  * have, and the answer is the target's own. The drafter's padding shouts, so that it would be proposed if it could be.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { buildForcedPass, embedIds, embedOneHotSuffix } from '../../src/audit/forced-pass.js';
-import { passInputs, readPromptState } from '../../src/audit/prompt-state.js';
+import { buildForcedPass, embedIds, embedOneHotSuffix } from '../../src/audit/search/forced-pass.js';
+import { passInputs, readPromptState } from '../../src/audit/search/prompt-state.js';
 import type { WritableTensor, WritableTensors } from '../support/checkpoint/encode-values.js';
 import { createRandom } from '../../src/core/random.js';
 import { toDistribution } from '../../src/core/sampling.js';
