@@ -4,7 +4,7 @@
  * Options: [CANDIDATES]
  */
 import { resolve } from 'node:path';
-import { listAllowedTokens } from '../src/audit/allowed-tokens.js';
+import { listAllowedTokens } from '../src/audit/arms/controls.js';
 import type { AuditPrompt } from '../src/audit/arms/audit-prompt.js';
 import { preparePrompt } from '../src/audit/arms/audit-prompt.js';
 import { proposeCandidates } from '../src/audit/search/candidates.js';
