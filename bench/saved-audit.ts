@@ -3,7 +3,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { AuditPlan } from '../src/audit/create-request.js';
 import { createRequest } from '../src/audit/create-request.js';
-import type { AuditResult, Interval } from '../src/audit/result.js';
+import type { AuditResult } from '../src/audit/result.js';
 import { resumeAudit, startAudit } from '../src/audit/run-audit.js';
 import { bundledTarget, packageRoot } from '../src/decode/bundled-models.js';
 import { generateText, openTarget } from '../src/decode/target.js';
@@ -12,6 +12,7 @@ import { writeReports } from '../src/report/audit/write-reports.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
 import type { Prompt } from '../src/text/prompt-set.js';
 import { loadPrompts } from '../src/text/prompt-set.js';
+import type { Interval } from '../src/measure/bootstrap.js';
 
 export const promptSets = ['humaneval', 'gsm8k', 'mt-bench'] as const;
 

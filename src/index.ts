@@ -154,7 +154,7 @@ export type { Removal } from './checkpoint/cache-removal.js';
  * const outcome = await runAudit('runs/first', { prompts: [inlinePrompt('Why is the sky blue?')], preset: 'quick' });
  * if (outcome.status === 'complete') judge(outcome.result, { failIfDrop: 0.3 }).headline;
  */
-export { runAudit } from './audit/run-plan.js';
+export { runAudit } from './audit/run-audit.js';
 export { createRequest } from './audit/create-request.js';
 export type { AuditPlan } from './audit/create-request.js';
 export type { AuditRequest } from './audit/audit-request.js';

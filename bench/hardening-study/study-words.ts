@@ -1,5 +1,5 @@
 /** What a study says. */
-import type { AuditResult, DrafterResult, Interval } from '../../src/audit/result.js';
+import type { AuditResult, DrafterResult } from '../../src/audit/result.js';
 import { acceptedLengthOf, poolCounts } from '../../src/audit/search/same-answer.js';
 import { bootstrapInterval } from '../../src/measure/bootstrap.js';
 import { compareAudit } from '../../src/train/harden/hardening-comparison.js';
@@ -8,6 +8,7 @@ import type { HardeningAudit } from '../../src/train/harden/hardening-settings.j
 import { describeComparison, listRows, resultColumns } from '../../src/report/harden/hardening-words.js';
 import { printTable } from '../stopwatch.js';
 import type { Candidate, CleanLength } from './jobs.js';
+import type { Interval } from '../../src/measure/bootstrap.js';
 
 /** Those that there was time for. */
 export function compareDrafters(

@@ -13,7 +13,7 @@
 import { appendFileSync, mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import type { DrafterResult, Interval } from '../../src/audit/result.js';
+import type { DrafterResult } from '../../src/audit/result.js';
 import { packageRoot } from '../../src/decode/bundled-models.js';
 import type { DrafterRole } from '../../src/train/harden/hardening-result.js';
 import { auditNames } from '../../src/train/harden/hardening-settings.js';
@@ -25,6 +25,7 @@ import { readPrompts } from './study-prompts.js';
 import { compareDrafters, comparePrices, nameOf, printComparison, showInterval } from './study-words.js';
 import type { StudiedVariant } from './variants.js';
 import { firstVariants, laterVariants } from './variants.js';
+import type { Interval } from '../../src/measure/bootstrap.js';
 
 const text = (value: string) => ({ type: 'string', default: value }) as const;
 const { values: given } = parseArgs({

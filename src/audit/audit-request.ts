@@ -1,6 +1,5 @@
 /** What an audit is asked to do, as it is kept in the run's config.json: a resumed run reads this and nothing else. */
 import { z } from 'zod';
-import { MistletoeError } from '../core/errors.js';
 import { tapConventions } from '../draft/tap-convention.js';
 import { identitySchema } from '../runs/identity.js';
 import { deviceSchema } from '../runs/run-device.js';
@@ -56,16 +55,3 @@ export const requestSchema = z.object({
 
 /** Everything that decides the result. */
 export type AuditRequest = Readonly<z.infer<typeof requestSchema>>;
-
-export function parseRequest(config: unknown, place: string): AuditRequest {
-  const parsed = requestSchema.safeParse(config);
-  if (parsed.success) return parsed.data;
-  const [issue] = parsed.error.issues;
-  throw new MistletoeError(
-    'usage',
-    `${place} cannot be read: ${issue?.path.join('.') ?? ''} ${issue?.message ?? ''}.`,
-    {
-      hint: 'It was written by another version, or changed; start the audit anew in another folder.',
-    },
-  );
-}

@@ -9,7 +9,7 @@ import { readVersion } from '../runs/identity.js';
 import { identifyModel, identitySchema } from '../runs/identity.js';
 import { deviceSchema } from '../runs/run-device.js';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
-import { describeCause, MistletoeError } from '../core/errors.js';
+import { MistletoeError } from '../core/errors.js';
 import { mostThreads } from '../core/limits.js';
 import { bundledTarget } from '../decode/bundled-models.js';
 import { findDrafter } from '../decode/find-drafter.js';
@@ -21,7 +21,7 @@ import { tapConventions } from '../draft/tap-convention.js';
 import type { DeviceWish } from '../runtime/device-choice.js';
 import { chooseDevice, recordDevice } from '../runtime/device-choice.js';
 import { readTemplate } from '../text/chat-template.js';
-import { hashFile } from '../runs/line-file.js';
+import { hashData } from '../runs/json-lines.js';
 import type { TrainableSystem } from './systems/new-drafter.js';
 import { trainableSystems } from './systems/new-drafter.js';
 import type { TrainSettings } from './settings.js';
@@ -254,15 +254,4 @@ export async function describeStart(
   }
   const reading = plan.taps === undefined ? {} : { taps: plan.taps };
   return { system: known, heads: system.describe(checkpoint, refuseAtOnce, reading).facts.heads };
-}
-
-export async function hashData(path: string): Promise<string> {
-  try {
-    return await hashFile(path);
-  } catch (cause) {
-    throw new MistletoeError('usage', `${path} cannot be read: ${describeCause(cause)}.`, {
-      hint: 'Give a file with one conversation a line.',
-      cause,
-    });
-  }
 }

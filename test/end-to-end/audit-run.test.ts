@@ -403,6 +403,6 @@ describe('requests', () => {
     const drafter = audits.writeDrafter('draft model');
     const folder = await audits.begin(audits.plan([drafter], ['abcdefgh']));
     writeCheckpoint(drafter, 'model.safetensors', decoderTensors(tiny, 9), llamaConfig(tiny));
-    await expect(audits.resume(folder)).rejects.toThrow('has changed since this run began');
+    await expect(audits.resume(folder)).rejects.toThrow('was started with another model in');
   });
 });

@@ -185,7 +185,7 @@ describe('refusals', () => {
     [
       'a folder that is no run',
       () => ['--resume', commands.models.targetFolder],
-      /is no run of mistletoe harden|is not that of a run/,
+      /holds no run of mistletoe harden|is not of a run/,
     ],
     ['a folder that is taken', () => commands.begin(whole.folder), /already holds a run/],
   ];

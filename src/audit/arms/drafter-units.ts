@@ -7,8 +7,8 @@ import { isSearched } from './arms.js';
 import type { UnitName } from '../audit-events.js';
 import type { AuditRequest } from '../audit-request.js';
 import type { ArmKey } from './measure-arm.js';
-import type { UnitData } from '../result-schema.js';
-import { unitSchema } from '../result-schema.js';
+import type { UnitData } from '../result.js';
+import { unitSchema } from '../result.js';
 import type { ArmResult, PromptResult } from '../result.js';
 
 export type RequestPrompt = AuditRequest['prompts'][number];

@@ -12,7 +12,7 @@ import type { AuditPrompt } from './audit-prompt.js';
 import type { AuditRequest } from '../audit-request.js';
 import { decodeHeld } from './measure-arm.js';
 import type { DrafterResult, PromptResult, TransferMatrix } from '../result.js';
-import { countsSchema } from '../result-schema.js';
+import { countsSchema } from '../result.js';
 import type { RunFolder } from '../../runs/run-folder.js';
 import type { UnitSource } from '../../runs/run-units.js';
 import type { StepCounts } from '../search/same-answer.js';

@@ -22,7 +22,7 @@ import { cosine, parseProjection, projectGradient } from '../search/projection.j
 import { Interrupted } from './prompt-audit.js';
 import { readPromptState } from '../search/prompt-state.js';
 import type { UniversalResult, UniversalSplit } from '../result.js';
-import { universalSchema } from '../result-schema.js';
+import { universalSchema } from '../result.js';
 import type { StepCounts } from '../search/same-answer.js';
 import { Scorer } from '../search/scoring.js';
 import type { SearchPrograms } from '../search/search-programs.js';

@@ -10,9 +10,9 @@
  */
 import { join } from 'node:path';
 import type { AuditEvents } from '../../audit/audit-events.js';
-import type { RunPlace } from '../../audit/run-audit.js';
+import type { RunPlace, OpenedRun } from '../../runs/run-place.js';
 import { findSameDevice, requireSameKind } from '../../runs/run-device.js';
-import { refuseUsedFolder } from '../../runs/run-place.js';
+import { refuseUsedFolder, createRun } from '../../runs/run-place.js';
 import { writeAtomically } from '../../runs/run-writes.js';
 import type { CacheOptions } from '../../checkpoint/weight-cache.js';
 import { MistletoeError } from '../../core/errors.js';
@@ -41,10 +41,9 @@ import { drafterRoles, hardeningResultVersion } from './hardening-result.js';
 import type { FinishedRounds, RoundEvents } from './hardening-rounds.js';
 import { hardenRounds } from './hardening-rounds.js';
 import { takeAnswers } from '../data/taken-answers.js';
-import type { OpenedRun } from '../train-folder.js';
-import { asSaved, createRunFolder, openRunFolder, withResumption } from '../train-folder.js';
 import type { TrainingTexts } from '../data/training-texts.js';
 import { prepareTexts } from '../data/training-texts.js';
+import { asSaved, withResumption, openTrainingRun } from '../../runs/resumed-run.js';
 
 export interface HardenEvents extends RoundEvents {
   /** Once, when everything is loaded and the run has its folder. */
@@ -85,12 +84,12 @@ export async function startHardening(
 ): Promise<HardenOutcome> {
   if (typeof place === 'string') refuseUsedFolder(place, 'harden');
   const saved = asSaved(hardenRequestSchema, request);
-  return runHardening(() => createRunFolder(place, saved, 'harden'), saved, options);
+  return runHardening(() => createRun(place, `${JSON.stringify(saved, null, 1)}\n`, 'harden'), saved, options);
 }
 
 /** Goes on with the saved request; another version or device, and models or data that have changed, are refused. */
 export async function resumeHardening(folder: string, options: HardenOptions = {}): Promise<HardenOutcome> {
-  const { request, open } = await openRunFolder(folder, {
+  const { request, open } = await openTrainingRun(folder, {
     ...{ command: 'harden', schema: hardenRequestSchema, cacheFolder: options.cacheFolder },
   });
   return runHardening(open, request, options);
