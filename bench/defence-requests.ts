@@ -3,7 +3,7 @@ import { drawRandomSuffix, listAllowedTokens } from '../src/audit/arms/controls.
 import { encodeSuffix, joinPrompt, preparePrompt } from '../src/audit/arms/audit-prompt.js';
 import { createRandom } from '../src/core/random.js';
 import type { Target } from '../src/decode/target.js';
-import type { Meeting } from '../src/model/meeting.js';
+import type { Meeting } from '../src/model/lanes/pass-scheduler.js';
 import type { Arm } from './defence-table.js';
 import type { Attack } from './guard-traces.js';
 import { planBenign } from './guard-traces.js';

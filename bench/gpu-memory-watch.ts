@@ -7,7 +7,7 @@ import { compileSearch } from '../src/audit/search/search-programs.js';
 import { createRandom } from '../src/core/random.js';
 import { bundledTarget } from '../src/decode/bundled-models.js';
 import { findDrafter } from '../src/decode/find-drafter.js';
-import { always } from '../src/decode/policy-chooser.js';
+import { always } from '../src/decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../src/decode/speculative.js';
 import { openTarget, requestFor } from '../src/decode/target.js';
 import { loadDrafter } from '../src/draft/load-drafter.js';

@@ -6,8 +6,7 @@
 import { spawnSync } from 'node:child_process';
 import { existsSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { bundledDrafterFolder, bundledDrafters } from '../src/decode/bundled-drafters.js';
-import { bundledPrompts, bundledTarget, packageRoot } from '../src/decode/bundled-models.js';
+import { bundledDrafterFolder, bundledDrafters, bundledPrompts, bundledTarget, packageRoot } from '../src/decode/bundled-models.js';
 import type { Target } from '../src/decode/target.js';
 import { generateText, openTarget } from '../src/decode/target.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';

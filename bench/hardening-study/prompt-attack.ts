@@ -15,10 +15,10 @@ import { compileSearch } from '../../src/audit/search/search-programs.js';
 import type { AuditSettings } from '../../src/audit/settings.js';
 import { MistletoeError } from '../../src/core/errors.js';
 import { lazily } from '../../src/core/lazy.js';
-import { always } from '../../src/decode/policy-chooser.js';
+import { always } from '../../src/decode/policies/policy-chooser.js';
 import type { Target } from '../../src/decode/target.js';
 import type { Drafter } from '../../src/draft/drafter.js';
-import { levelsOf, resolvePolicy } from '../../src/draft/grow-tree.js';
+import { levelsOf, resolvePolicy } from '../../src/draft/tree/grow-tree.js';
 import type { Prompt } from '../../src/text/prompt-set.js';
 import type { CleanLength } from './jobs.js';
 

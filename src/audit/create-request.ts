@@ -5,14 +5,13 @@ import { nameModel } from '../checkpoint/hub-cache.js';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import { MistletoeError } from '../core/errors.js';
 import { shortenPath } from '../core/shown-words.js';
-import { mostThreads } from '../core/limits.js';
-import { bundledDrafterFolder } from '../decode/bundled-drafters.js';
-import { bundledTarget } from '../decode/bundled-models.js';
+import { maxThreads } from '../core/limits.js';
+import { bundledDrafterFolder, bundledTarget } from '../decode/bundled-models.js';
 import { findDrafter } from '../decode/find-drafter.js';
-import { settleDevice } from '../decode/gpu-room.js';
-import { formatDraftPolicy, parseDraftPolicy } from '../draft/policy.js';
+import { settleDevice } from '../decode/gpu-fit.js';
+import { formatDraftPolicy, parseDraftPolicy } from '../draft/tree/policy.js';
 import { findWeightless, recogniseCheckpoint } from '../draft/systems.js';
-import type { TapConvention } from '../draft/tap-convention.js';
+import type { TapConvention } from '../draft/draft-system.js';
 import type { DeviceWish } from '../runtime/device-choice.js';
 import { chooseDevice, recordDevice } from '../runtime/device-choice.js';
 import { parseDay, today } from '../text/calendar-day.js';
@@ -105,7 +104,7 @@ export async function createRequest(plan: AuditPlan): Promise<AuditRequest> {
     preset,
     settings,
     seed,
-    threads: plan.threads ?? Math.min(availableParallelism(), mostThreads),
+    threads: plan.threads ?? Math.min(availableParallelism(), maxThreads),
     device: recordDevice(device),
     targetFolder,
     target: await identifyModel(targetFolder, plan.cacheFolder),

@@ -4,9 +4,9 @@
  * scored, and answers may be shorter than they are allowed to be.
  */
 import type { Target } from '../decode/target.js';
-import { countParameters } from '../draft/checks.js';
+import { countParameters } from '../draft/reading/checks.js';
 import type { Drafter } from '../draft/drafter.js';
-import { levelsOf } from '../draft/grow-tree.js';
+import { levelsOf } from '../draft/tree/grow-tree.js';
 import type { CausalModel } from '../model/causal-model.js';
 import { defaultPackedWeightLimit } from '../runtime/onnx/onnx-runtime.js';
 import type { WeightStore } from '../runtime/weights.js';

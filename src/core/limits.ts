@@ -36,7 +36,7 @@ export const fileLimits = {
 } as const;
 
 /** Threads of the runtime. Beyond the processors of a machine they only wait for each other. */
-export const mostThreads = 512;
+export const maxThreads = 512;
 
 /** Levels of a draft: each is one pass of the drafter, and greedy chains are compiled level by level. */
 export const deepestDraft = 64;

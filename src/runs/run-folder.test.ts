@@ -333,7 +333,7 @@ describe('a disk that takes no more', () => {
     expect(code).toBe('runtime');
     expect(message).toContain(`${name} of the run in ${path} could not be written: ENOSPC`);
     expect(message).toContain('what was finished is safe');
-    expect(hint).toBe(`Make room on the disk, then go on with: mistletoe audit --resume ${path}`);
+    expect(hint).toBe(`Make room on the disk, then resume with: mistletoe audit --resume ${path}`);
     folder.close();
     expect(existsSync(join(path, 'run.lock'))).toBe(false);
   });

@@ -1,5 +1,5 @@
 /** A whole answer as one JSON body. */
-import type { SpelledLikelihood } from '../decode/engine-messages.js';
+import type { SpelledLikelihood } from '../decode/engine/engine-messages.js';
 import type { AnswerRequest } from './answer-request.js';
 import { chatLogprobs, completionLogprobs, endingOf, usageOf } from './answer-choice.js';
 import type { HostedAnswer } from './engine-host.js';

@@ -1,5 +1,5 @@
 /** One answer as the interface words it: why it ended, and how likely its tokens were. */
-import type { SpelledLikelihood } from '../decode/engine-messages.js';
+import type { SpelledLikelihood } from '../decode/engine/engine-messages.js';
 import type { Generation } from '../decode/plain.js';
 import type { Cut } from './engine-host.js';
 

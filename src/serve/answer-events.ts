@@ -3,7 +3,7 @@
  * usage where it was asked for, `[DONE]`. One event carries what one pass of the target brought, which with accepted
  * drafts is several tokens; text comes in whole characters.
  */
-import type { AnswerProgress, SpelledLikelihood } from '../decode/engine-messages.js';
+import type { AnswerProgress, SpelledLikelihood } from '../decode/engine/engine-messages.js';
 import type { AnswerHead } from './answer-body.js';
 import { chatLogprobs, completionLogprobs, endingOf, usageOf } from './answer-choice.js';
 import type { AnswerRequest } from './answer-request.js';

@@ -3,7 +3,7 @@
  * traffic has taught, alarms are told, and the page shows all of it. What is done within guarded requests is shown as the
  * actions that it is; about an alarm nothing is done here.
  */
-import type { DrafterSwitch } from '../decode/guarding.js';
+import type { DrafterSwitch } from '../decode/policies/drafter-switches.js';
 import type { ActionEvent, Alarm } from '../guard/alarm.js';
 import { GuardMemory } from '../guard/guard-memory.js';
 import { Monitor } from '../guard/monitor.js';

@@ -10,7 +10,7 @@ import { createRandom } from '../../src/core/random.js';
 import { toDistribution } from '../../src/core/sampling.js';
 import { decodePlain } from '../../src/decode/plain.js';
 import { prefill } from '../../src/decode/prefill.js';
-import { always } from '../../src/decode/policy-chooser.js';
+import { always } from '../../src/decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../../src/decode/speculative.js';
 import type { Drafter } from '../../src/draft/drafter.js';
 import { input } from '../../src/graph/operations/leaves.js';

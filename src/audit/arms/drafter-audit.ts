@@ -1,7 +1,7 @@
 /** One drafter over all prompts, unit by unit: what is already in the run's folder is not done again. */
 import { MistletoeError } from '../../core/errors.js';
 import { lazily } from '../../core/lazy.js';
-import type { PolicyChooser } from '../../decode/policy-chooser.js';
+import type { PolicyChooser } from '../../decode/policies/policy-chooser.js';
 import type { Target } from '../../decode/target.js';
 import type { Drafter } from '../../draft/drafter.js';
 import type { Prompt } from '../../text/prompt-set.js';

@@ -4,7 +4,7 @@ import { byTier, casesOfTier } from '../../../test/support/tier.js';
 import { TinyAudits, tinySettings } from '../../../test/support/tiny-audit.js';
 import { drafterVariants, ngramVariant, oneOfEachSystem } from '../../../test/support/tiny-drafters.js';
 import { createRandom } from '../../core/random.js';
-import { always } from '../../decode/policy-chooser.js';
+import { always } from '../../decode/policies/policy-chooser.js';
 import { decodeHeld } from './measure-arm.js';
 import type { ScorerParts } from '../../../test/support/tiny-audit.js';
 

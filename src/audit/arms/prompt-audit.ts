@@ -4,7 +4,7 @@
  * is the search's result. Where none keeps it the search has failed, and the prompt counts as it is without a suffix.
  */
 import { createRandom } from '../../core/random.js';
-import { Engine } from '../../decode/engine.js';
+import { Engine } from '../../decode/engine/engine.js';
 import { readPrefix } from '../../decode/prefix.js';
 import type { SpeculativeGeneration } from '../../decode/speculative.js';
 import { isSearched, type SearchedArm } from './arms.js';

@@ -1,12 +1,12 @@
 /** Suffixes beyond the prompt and the drafter that they were found on, always along the same answer. */
 import { MistletoeError } from '../../core/errors.js';
 import { createRandom } from '../../core/random.js';
-import { Engine } from '../../decode/engine.js';
-import { always } from '../../decode/policy-chooser.js';
+import { Engine } from '../../decode/engine/engine.js';
+import { always } from '../../decode/policies/policy-chooser.js';
 import type { Target } from '../../decode/target.js';
 import type { Drafter } from '../../draft/drafter.js';
-import type { ResolvedPolicy } from '../../draft/grow-tree.js';
-import type { Meeting } from '../../model/meeting.js';
+import type { ResolvedPolicy } from '../../draft/tree/grow-tree.js';
+import type { Meeting } from '../../model/lanes/pass-scheduler.js';
 import type { UnitName } from '../audit-events.js';
 import type { AuditPrompt } from './audit-prompt.js';
 import type { AuditRequest } from '../audit-request.js';

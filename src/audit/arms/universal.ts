@@ -3,8 +3,8 @@
  * searched on, and what it does is measured there and on prompts that the search never saw.
  */
 import { createRandom } from '../../core/random.js';
-import { Engine } from '../../decode/engine.js';
-import { always } from '../../decode/policy-chooser.js';
+import { Engine } from '../../decode/engine/engine.js';
+import { always } from '../../decode/policies/policy-chooser.js';
 import type { KeptClass } from '../../measure/kept-class.js';
 import { testSignedRanks } from '../../measure/wilcoxon.js';
 import type { Prompt } from '../../text/prompt-set.js';

@@ -4,7 +4,7 @@
  * accepted where it is the answer's token; above it too, since what is certain to be proposed is accepted with
  * min(1, 1 / p) = 1 where that token comes out.
  */
-import { requireGraph } from '../../draft/checks.js';
+import { requireGraph } from '../../draft/reading/checks.js';
 import type { Drafter } from '../../draft/drafter.js';
 import type { StepCounts } from './same-answer.js';
 

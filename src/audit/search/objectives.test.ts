@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { acceptanceProbability } from '../../decode/verification.js';
+import { acceptanceProbability } from '../../decode/verification/verification.js';
 import { input } from '../../graph/operations/leaves.js';
 import { createInterpreter } from '../../runtime/interpreter/interpreter.js';
 import { float32, floatsOf } from '../../runtime/program.js';

@@ -7,7 +7,7 @@ import { prefill } from '../../decode/prefill.js';
 import type { Drafter } from '../../draft/drafter.js';
 import { attentionInputs } from '../../model/attention-inputs.js';
 import type { CausalModel } from '../../model/causal-model.js';
-import { KvCache } from '../../model/kv-cache.js';
+import { KvCache } from '../../model/cache/kv-cache.js';
 import type { MixedValues } from '../../runtime/program.js';
 import type { SearchModels } from './search-programs.js';
 

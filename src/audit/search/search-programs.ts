@@ -8,7 +8,7 @@ import { multiply } from '../../graph/operations/elementwise.js';
 import { input } from '../../graph/operations/leaves.js';
 import { sum } from '../../graph/operations/reductions.js';
 import { reshape, slice, transpose } from '../../graph/operations/shaping.js';
-import { requireGraph } from '../../draft/checks.js';
+import { requireGraph } from '../../draft/reading/checks.js';
 import type { Drafter } from '../../draft/drafter.js';
 import type { CausalModel } from '../../model/causal-model.js';
 import { embeddingTable } from '../../model/decoder.js';

@@ -11,7 +11,7 @@ import { totalmem } from 'node:os';
 import { MistletoeError } from '../../core/errors.js';
 import type { SamplingOptions } from '../../core/sampling.js';
 import { checkSamplingOptions } from '../../core/sampling.js';
-import { Engine } from '../../decode/engine.js';
+import { Engine } from '../../decode/engine/engine.js';
 import type { Target } from '../../decode/target.js';
 import type { AnsweredConversation } from './answers-file.js';
 import { AnswersFile } from './answers-file.js';

@@ -7,9 +7,9 @@
 import { MistletoeError } from '../../core/errors.js';
 import { createRandom } from '../../core/random.js';
 import type { SamplingOptions } from '../../core/sampling.js';
-import type { Engine } from '../../decode/engine.js';
+import type { Engine } from '../../decode/engine/engine.js';
 import { decodePlain } from '../../decode/plain.js';
-import { sequenceBytes } from '../../decode/sequence-bytes.js';
+import { sequenceBytes } from '../../decode/engine/sequence-bytes.js';
 import type { Target } from '../../decode/target.js';
 import { completeRequest, encodePrompt, refuseLongText } from '../../decode/target.js';
 import type { ChatMessage } from '../../text/chat-template.js';

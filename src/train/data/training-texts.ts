@@ -6,8 +6,6 @@ import { answerConversations } from './answers.js';
 import type { BatchPlan } from './batches.js';
 import { planBatches } from './batches.js';
 import type { Conversation } from './conversations.js';
-import type { DraftVocabulary } from '../systems/training-start.js';
-import { chooseDraftVocabulary, countLearntTokens } from '../systems/training-start.js';
 import type { Example, ExampleCounts } from './examples.js';
 import { countTokens, createExamples, learnAll, refuseUnknownTokens, splitExamples } from './examples.js';
 import type { TrainSettings } from '../settings.js';
@@ -65,14 +63,4 @@ function listBatches(examples: readonly Example[], settings: TrainSettings): rea
   if (examples.length === 0) return [];
   const plan = planBatches(examples, settings);
   return Array.from({ length: plan.batchesPerEpoch }, (_, step) => plan.batchAt(step));
-}
-
-/** The tokens that an EAGLE-3 head of this size should be able to propose. */
-export function chooseVocabulary(
-  { model, stopIds }: Target,
-  training: readonly Example[],
-  size: number,
-): DraftVocabulary {
-  const counts = countLearntTokens(training, model.configuration.vocabularySize);
-  return chooseDraftVocabulary(counts, size, { always: stopIds });
 }

@@ -25,7 +25,7 @@ import { input } from '../../graph/operations/leaves.js';
 import { logSoftmax, mean, softmax, sum } from '../../graph/operations/reductions.js';
 import { reshape, transpose } from '../../graph/operations/shaping.js';
 import { multiplyDimensions } from '../../graph/dimension.js';
-import { dropFirst, dropLast } from '../../draft/positions.js';
+import { dropFirst, dropLast } from '../../draft/programs/states.js';
 import { projectToVocabulary } from '../../model/decoder.js';
 import type { NamedValues } from '../../runtime/program.js';
 import { float32, int32 } from '../../runtime/program.js';

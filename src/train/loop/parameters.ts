@@ -4,7 +4,7 @@ import type { FloatDType } from '../../checkpoint/float-decoding.js';
 import { decodeFloats } from '../../checkpoint/float-decoding.js';
 import { joinParts } from '../../checkpoint/weight-parts.js';
 import type { HalfType } from '../../core/half-floats.js';
-import { requireGraph } from '../../draft/checks.js';
+import { requireGraph } from '../../draft/reading/checks.js';
 import type { Drafter } from '../../draft/drafter.js';
 import type {
   DirectPart,

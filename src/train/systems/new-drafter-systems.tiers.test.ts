@@ -7,7 +7,7 @@ import { tiny } from '../../../test/support/tiny-checkpoints.js';
 import { randomTokens, resolveText, TinyModels } from '../../../test/support/tiny-pair.js';
 import { openCheckpoint } from '../../checkpoint/open-checkpoint.js';
 import { decodePlain } from '../../decode/plain.js';
-import { always } from '../../decode/policy-chooser.js';
+import { always } from '../../decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../../decode/speculative.js';
 import { inspectCheckpoint } from '../../draft/inspection.js';
 import type { NewDrafter } from './new-drafter.js';

@@ -4,7 +4,7 @@ import { countText } from '../../core/number-text.js';
 import { integerSource } from '../../checkpoint/tensor-source.js';
 import type { LayerSizes } from '../../model/decoder-layer.js';
 import { layerRecipes, projectionRecipe, vectorRecipe } from '../../model/weights.js';
-import { readTaps } from '../../draft/taps.js';
+import { readTaps } from '../../draft/eagle/taps.js';
 import { freshOf, makeFresh } from './fresh-tensors.js';
 import type { NewCheckpoint } from './new-checkpoint.js';
 import type { NewTarget } from './new-target.js';

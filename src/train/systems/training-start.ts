@@ -8,7 +8,7 @@ import type { NewDrafter } from './new-drafter.js';
 import { createDrafterFolder } from './new-drafter.js';
 import type { TrainRequest } from '../train-request.js';
 import type { TrainingTexts } from '../data/training-texts.js';
-import { chooseVocabulary } from '../data/training-texts.js';
+import type { Example } from '../data/examples.js';
 
 /** In the words of reports and progress. */
 export function nameStart({
@@ -174,4 +174,14 @@ function outside(token: number, vocabularySize: number): MistletoeError {
   return new MistletoeError('text', `Token ${token} lies outside the target's ${vocabularySize} tokens.`, {
     hint: 'The data was encoded with another tokenizer: make it anew with this target.',
   });
+}
+
+/** The tokens that an EAGLE-3 head of this size should be able to propose. */
+function chooseVocabulary(
+  { model, stopIds }: Target,
+  training: readonly Example[],
+  size: number,
+): DraftVocabulary {
+  const counts = countLearntTokens(training, model.configuration.vocabularySize);
+  return chooseDraftVocabulary(counts, size, { always: stopIds });
 }
