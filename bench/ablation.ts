@@ -17,7 +17,7 @@ import { Scorer } from '../src/audit/search/scoring.js';
 import type { SearchPrograms } from '../src/audit/search/search-programs.js';
 import { compileSearch } from '../src/audit/search/search-programs.js';
 import { searchSuffix } from '../src/audit/search/search.js';
-import type { Drive } from '../src/audit/search/search-problem.js';
+import type { SearchMode } from '../src/audit/search/search-problem.js';
 import type { AuditSettings } from '../src/audit/settings.js';
 import { presets } from '../src/audit/settings.js';
 import { createRandom } from '../src/core/random.js';
@@ -39,7 +39,7 @@ import { printTable } from './stopwatch.js';
 interface Variant {
   readonly name: string;
   readonly settings?: Partial<AuditSettings>;
-  readonly drive?: Drive;
+  readonly searchMode?: SearchMode;
 }
 
 const draftLevels = 4;
@@ -63,7 +63,7 @@ const directions = [
 const subspace = [{ projection: 'subspace', lambda: 1, name: 'subspace' }] as const;
 const { objective, window, lambda, moves, merges } = presets.paper;
 const variants: readonly Variant[] = [
-  { name: 'no gradient, no objective', drive: 'undirected' },
+  { name: 'no gradient, no objective', searchMode: 'undirected' },
   { name: 'the paper’s setting', settings: { objective, window, lambda, moves, merges } },
   { name: 'margin, four levels deep', settings: { draftDepth: draftLevels } },
   { name: 'margin, one-token moves', settings: { moves: 1, merges: 1 } },
@@ -120,7 +120,7 @@ interface Measured {
   readonly isEmpty: boolean;
 }
 
-async function measureVariant(drafter: Drafter, { name, settings, drive }: Variant): Promise<string[]> {
+async function measureVariant(drafter: Drafter, { name, settings, searchMode }: Variant): Promise<string[]> {
   const searched: AuditSettings = { ...presets.quick, ...settings };
   const models = { target: target.model, drafter };
   const compile = (depth: number, objective: AuditSettings['objective']): SearchPrograms =>
@@ -133,7 +133,7 @@ async function measureVariant(drafter: Drafter, { name, settings, drive }: Varia
   const measured: Measured[] = [];
   for (const prompt of prompts)
     measured.push(
-      await measurePrompt(drafter, prompt, searched, drive ?? 'degradation', programs, measuring),
+      await measurePrompt(drafter, prompt, searched, searchMode ?? 'degradation', programs, measuring),
     );
   const change = ({ clean, found }: Measured): number => 1 - found / clean;
   const meanChange = (all: readonly Measured[]): number =>
@@ -156,7 +156,7 @@ async function measurePrompt(
   drafter: Drafter,
   given: Prompt,
   settings: AuditSettings,
-  drive: Drive,
+  searchMode: SearchMode,
   programs: SearchPrograms,
   measuring: SearchPrograms,
 ): Promise<Measured> {
@@ -174,7 +174,7 @@ async function measurePrompt(
   const projection = parseProjection(settings.projection, settings.lambda);
   const { finalists } = await searchSuffix(
     { scorer, allowed, starts, random: createRandom(seed, 'search', given.id) },
-    { ...settings, projection, drive },
+    { ...settings, projection, searchMode },
   );
   const [{ length: clean } = { length: 1 }] = await ruler.score([], [{ suffixIds: [], first: 0 }]);
   let found = clean;

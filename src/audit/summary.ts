@@ -8,7 +8,14 @@ import { keptClasses, type KeptClass } from '../measure/kept-class.js';
 import { testSignedRanks } from '../measure/wilcoxon.js';
 import type { ArmName, ControlName } from './arms/arms.js';
 import { arms, controls } from './arms/arms.js';
-import type { AcceptanceSummary, ArmResult, ArmSummary, DrafterSummary, PairedTest, PromptResult } from './result.js';
+import type {
+  AcceptanceSummary,
+  ArmResult,
+  ArmSummary,
+  DrafterSummary,
+  PairedTest,
+  PromptResult,
+} from './result.js';
 import type { StepCounts } from './search/same-answer.js';
 import { acceptedLengthOf, poolCounts } from './search/same-answer.js';
 import type { Interval } from '../measure/bootstrap.js';

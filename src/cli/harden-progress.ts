@@ -51,7 +51,7 @@ export function createHardenProgress(progress: Progress, clock: ProgressClock): 
           ...rest.words,
           `prompt ${prompt}`,
           skipped === null
-            ? countText(texts.length, role === 'paraphrase' ? 'question' : 'suffix')
+            ? countText(texts.length, 'suffix')
             : 'passed over',
           ...(shortest === undefined ? [] : [`accepted ${acceptedLengthText(shortest)}`]),
         ],

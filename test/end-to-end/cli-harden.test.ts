@@ -164,7 +164,7 @@ describe('refusals', () => {
     [
       'an unknown baseline',
       () => [...commands.begin(fresh()), '--baseline', 'random,noise'],
-      /--baseline .* expected some of random, paraphrase, or none/i,
+      /--baseline .* expected some of random, or none/i,
     ],
     ['a share beyond 1', () => [...commands.begin(fresh()), '--suffixed-share', '2'], /a number from 0 to 1/],
     [

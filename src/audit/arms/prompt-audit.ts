@@ -17,9 +17,9 @@ import { judgeAnswer } from './preservation.js';
 import { formatProjection, parseProjection } from '../search/projection.js';
 import type { OtherAnswer, SearchTrace, TracePoint } from '../result.js';
 import { searchSuffix } from '../search/search.js';
-import type { Drive, SearchOutcome } from '../search/search-problem.js';
+import type { SearchMode, SearchOutcome } from '../search/search-problem.js';
 import type { AuditSettings } from '../settings.js';
-import { driveOf } from '../settings.js';
+import { searchModeOf } from '../settings.js';
 
 export interface PromptAudit extends ArmSetup {
   readonly settings: AuditSettings;
@@ -40,12 +40,12 @@ export interface ArmOutcome extends ArmMeasure {
 export class Interrupted extends Error {}
 
 /** Of a search that follows gradients; without them the attack is unguided. */
-const drives = {
+const searchModes = {
   attack: 'degradation',
   unprojected: 'degradation',
   'preservation-only': 'preservation',
   undirected: 'undirected',
-} as const satisfies Readonly<Record<SearchedArm, Drive>>;
+} as const satisfies Readonly<Record<SearchedArm, SearchMode>>;
 
 /** Undefined where the prompt has no such arm. */
 export async function runArm(audit: PromptAudit, key: ArmKey): Promise<ArmOutcome | undefined> {
@@ -82,7 +82,7 @@ async function searchArm(
   key: ArmKey & { readonly arm: SearchedArm },
 ): Promise<ArmOutcome> {
   const { settings, seed, unit, allowed, scorer, clock } = audit;
-  const drive = key.arm === 'attack' ? driveOf(settings) : drives[key.arm];
+  const searchMode = key.arm === 'attack' ? searchModeOf(settings) : searchModes[key.arm];
   const projection =
     key.arm === 'unprojected'
       ? parseProjection('none', 0)
@@ -102,7 +102,7 @@ async function searchArm(
       onStep: (point) => audit.onStep?.(key, point),
       ...(audit.signal === undefined ? {} : { signal: audit.signal }),
     },
-    { ...settings, projection, drive },
+    { ...settings, projection, searchMode },
   );
   if (outcome.interrupted) throw new Interrupted('The search was interrupted.');
   const { suffixIds, withoutSuffix, slowOther } = await chooseFinalist(audit, outcome);
@@ -113,7 +113,7 @@ async function searchArm(
     trace: {
       arm: key.arm,
       repeat: key.repeat,
-      objective: nameObjective(audit, drive),
+      objective: nameObjective(audit, searchMode),
       projection: formatProjection(projection),
       scoredCandidates: outcome.scoredCandidates,
       decodedSuffixes: outcome.finalists.length,
@@ -123,9 +123,9 @@ async function searchArm(
 }
 
 /** Without graph a drafter is judged by what it is accepted, and by nothing else. */
-function nameObjective({ settings, drafter }: PromptAudit, drive: Drive): string {
-  if (drive === 'unguided' && drafter.graph === undefined) return 'accepted-length';
-  return drive === 'degradation' || drive === 'unguided' ? settings.objective : drive;
+function nameObjective({ settings, drafter }: PromptAudit, searchMode: SearchMode): string {
+  if (searchMode === 'unguided' && drafter.graph === undefined) return 'accepted-length';
+  return searchMode === 'degradation' || searchMode === 'unguided' ? settings.objective : searchMode;
 }
 
 interface Choice {

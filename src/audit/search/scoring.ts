@@ -20,7 +20,7 @@ import type { SearchModels, SearchPrograms } from './search-programs.js';
 import { declaredOf, runDeclared } from './search-programs.js';
 import { acceptedLengthOf, walkAnswer } from './same-answer.js';
 import type { AnswerScore, Scored, SuffixGradients, SuffixScorer } from './search-problem.js';
-import type { Heading, RankedTokens, TokenRanking } from './steepest-tokens.js';
+import type { SearchDirection, RankedTokens, TokenRanking } from './steepest-tokens.js';
 import { rankingInputs, readRanking } from './steepest-tokens.js';
 
 export class Scorer implements SuffixScorer {
@@ -143,12 +143,12 @@ export class Scorer implements SuffixScorer {
     };
   }
 
-  private readAnswer(outputs: NamedValues, index: number): Pick<AnswerScore, 'followed' | 'leaving'> {
+  private readAnswer(outputs: NamedValues, index: number): Pick<AnswerScore, 'followed' | 'answerMarginLoss'> {
     const { length } = this.prompt.windowIds;
     const left = rowOf(outputs, 'follows', index, length).indexOf(0);
     return {
       followed: left < 0 ? length : left,
-      leaving: floatsOf(outputs, 'leaving')[index]!,
+      answerMarginLoss: floatsOf(outputs, 'answerMarginLoss')[index]!,
     };
   }
 
@@ -169,22 +169,22 @@ export class Scorer implements SuffixScorer {
     };
   }
 
-  async differentiateLeaving(suffixIds: readonly number[]): Promise<Float32Array> {
-    const outputs = await runDeclared(await this.programs.leavingGradient(), this.gradientInputs(suffixIds));
-    return floatsOf(outputs, 'leavingGradient');
+  async differentiateMarginLoss(suffixIds: readonly number[]): Promise<Float32Array> {
+    const outputs = await runDeclared(await this.programs.marginLossGradient(), this.gradientInputs(suffixIds));
+    return floatsOf(outputs, 'marginLossGradient');
   }
 
   async rankTokens(
     suffixIds: readonly number[],
-    heading: Heading,
+    towards: SearchDirection,
     { allowed, count }: TokenRanking,
   ): Promise<RankedTokens> {
     const { programs, models } = this;
-    const isReturn = heading.kind === 'return';
+    const restoresAnswer = towards.kind === 'restoreAnswer';
     const inputs = this.gradientInputs(suffixIds);
-    const program = await (isReturn ? programs.leavingGradient() : programs.gradients());
-    const [up, stay] = isReturn
-      ? (['leavingGradient', 'leavingGradient'] as const)
+    const program = await (restoresAnswer ? programs.marginLossGradient() : programs.gradients());
+    const [up, stay] = restoresAnswer
+      ? (['marginLossGradient', 'marginLossGradient'] as const)
       : (['degradationGradient', 'divergenceGradient'] as const);
     const gradients = await program.run(declaredOf(program, inputs), { [up]: 'runtime', [stay]: 'runtime' });
     const { vocabularySize } = models.target.configuration;
@@ -193,11 +193,11 @@ export class Scorer implements SuffixScorer {
       up: gradients[up]!,
       stay: gradients[stay]!,
       oneHot: inputs.oneHot!,
-      ...rankingInputs(heading, allowed, vocabularySize),
+      ...rankingInputs(towards, allowed, vocabularySize),
     });
     for (const name of new Set([up, stay])) bufferOf(gradients, name).free();
     const ranked = readRanking(outputs, suffixIds.length);
-    return isReturn ? { ...ranked, before: 0, after: 0 } : ranked;
+    return restoresAnswer ? { ...ranked, before: 0, after: 0 } : ranked;
   }
 
   /** The preservation gradient of every answer position: a copy of the sequence for each, some copies at a time. */

@@ -5,7 +5,7 @@ import { leastSimilarity } from '../../measure/kept-class.js';
 import type { Candidate } from './candidates.js';
 import type { Projection } from './projection.js';
 import type { TracePoint } from '../result.js';
-import type { Heading, RankedTokens, TokenRanking } from './steepest-tokens.js';
+import type { SearchDirection, RankedTokens, TokenRanking } from './steepest-tokens.js';
 
 /** What one pass says about a suffix. */
 interface Score {
@@ -20,7 +20,7 @@ export interface AnswerScore {
   /** Answer tokens that the target, held to the answer, still takes first, up to the first that it does not. */
   readonly followed: number;
   /** By how much other tokens lead, or nearly do, on average; 0 where the answer's own lead safely. */
-  readonly leaving: number;
+  readonly answerMarginLoss: number;
 }
 
 export interface Scored extends Score, AnswerScore {
@@ -54,7 +54,7 @@ const followedShare: Readonly<Record<KeepRule, number>> = {
   distribution: 0,
 };
 
-type Judged = Pick<Scored, 'divergence' | 'followed' | 'leaving'>;
+type Judged = Pick<Scored, 'divergence' | 'followed' | 'answerMarginLoss'>;
 
 export function isInside(scored: Judged, bounds: KeepBounds, answerLength: number): boolean {
   return violationOf(scored, bounds, answerLength) === 0;
@@ -62,12 +62,12 @@ export function isInside(scored: Judged, bounds: KeepBounds, answerLength: numbe
 
 /** 0 inside the bounds; outside, how far: in bounds of divergence, and in logits by which other tokens lead. */
 export function violationOf(
-  { divergence, followed, leaving }: Judged,
+  { divergence, followed, answerMarginLoss }: Judged,
   { epsilon, keep }: KeepBounds,
   answerLength: number,
 ): number {
   const isLeft = followed / answerLength < followedShare[keep];
-  return Math.max(0, divergence / epsilon - 1) + (isLeft ? leaving : 0);
+  return Math.max(0, divergence / epsilon - 1) + (isLeft ? answerMarginLoss : 0);
 }
 
 export interface SearchSettings extends KeepBounds {
@@ -84,10 +84,10 @@ export interface SearchSettings extends KeepBounds {
   /** Steps without gain after which the search goes on from the best suffix that it has not yet gone on from. */
   readonly patience: number;
   /** What is driven up: the drafter's disagreement, with or without gradient, nothing but the preservation of the answer, or chance. */
-  readonly drive: Drive;
+  readonly searchMode: SearchMode;
 }
 
-export type Drive = 'degradation' | 'unguided' | 'preservation' | 'undirected';
+export type SearchMode = 'degradation' | 'unguided' | 'preservation' | 'undirected';
 
 /** What a search asks of its prompt, or of several at once. */
 export interface SuffixScorer {
@@ -96,7 +96,7 @@ export interface SuffixScorer {
   /** Scores of candidates that equal `base` before their first edit. */
   score(base: readonly number[], candidates: readonly Candidate[]): Promise<Scored[]>;
   /** The tokens of largest gain at each position of a suffix that heads somewhere. */
-  rankTokens(suffixIds: readonly number[], heading: Heading, ranking: TokenRanking): Promise<RankedTokens>;
+  rankTokens(suffixIds: readonly number[], towards: SearchDirection, ranking: TokenRanking): Promise<RankedTokens>;
   differentiate(suffixIds: readonly number[]): Promise<SuffixGradients>;
   /** The preservation gradient of every answer position. */
   differentiatePositions(suffixIds: readonly number[]): Promise<readonly Float32Array[]>;

@@ -27,8 +27,8 @@ import { float32, floatsOf, integersOf } from '../../runtime/program.js';
 import { least } from './projection.js';
 
 /** Up the degradation with lambda of the preservation taken out; down the divergence; or down what leaves the answer. */
-export type Heading =
-  { readonly kind: 'up'; readonly weight: number } | { readonly kind: 'back' } | { readonly kind: 'return' };
+export type SearchDirection =
+  { readonly kind: 'degrade'; readonly weight: number } | { readonly kind: 'restoreDistribution' } | { readonly kind: 'restoreAnswer' };
 
 export interface RankedTokens {
   /** [position] -> tokens of largest gain, best first. */
@@ -82,16 +82,16 @@ export function buildRanking(suffixLength: number, vocabularySize: number, count
 }
 
 /** What the ranking reads besides the gradients and the suffix. */
-export function rankingInputs(heading: Heading, allowed: Int32Array, vocabularySize: number): NamedValues {
+export function rankingInputs(towards: SearchDirection, allowed: Int32Array, vocabularySize: number): NamedValues {
   const barred = new Float32Array(vocabularySize).fill(-penalty);
   for (const token of allowed) barred[token] = 0;
   const scalar = (value: number) => float32(Float32Array.of(value), [1, 1]);
-  const isUp = heading.kind === 'up';
+  const degrades = towards.kind === 'degrade';
   return {
     barred: float32(barred, [vocabularySize]),
-    keep: scalar(isUp ? 1 : 0),
-    weight: scalar(isUp ? heading.weight : 0),
-    turn: scalar(isUp ? 0 : 1),
+    keep: scalar(degrades ? 1 : 0),
+    weight: scalar(degrades ? towards.weight : 0),
+    turn: scalar(degrades ? 0 : 1),
   };
 }
 

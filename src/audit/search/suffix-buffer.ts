@@ -85,7 +85,7 @@ export class SuffixBuffer {
   }
 
   private valueOf(scored: Scored): number {
-    switch (this.settings.drive) {
+    switch (this.settings.searchMode) {
       case 'degradation':
       case 'unguided':
         return scored.degradation;

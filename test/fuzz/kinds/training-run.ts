@@ -177,7 +177,7 @@ async function open(folder: string): Promise<Attempt> {
   await beginTraining(whole, models);
   const hardening = await createHardenRequest({
     ...{ target, drafter, data, cacheFolder, prompts: [inlinePrompt('abab')], threads: 1, device: 'cpu' },
-    ...{ training: { chain: 2, depth: 1 }, baselines: ['random', 'paraphrase'] },
+    ...{ training: { chain: 2, depth: 1 }, baselines: ['random'] },
   });
   const copy = join(folder, 'copy');
   return async (seed) => {
