@@ -1,5 +1,5 @@
 /**
- * The cache file: weights as float32, or what a runtime has made of them, each piece at a multiple of 4096 bytes so
+ * The cache file: weights as float32 or in 16 bits, or what a runtime has made of them, each piece at a multiple of 4096 bytes so
  * that it can be memory-mapped, then a JSON footer and a fixed trailer.
  *
  *   data, padded to 4096 | footer | magic (8) | footer length (8) | sha256 of the footer (32)
@@ -39,13 +39,15 @@ export interface CacheLayout {
 }
 
 export function layOutWeights(
-  recipes: readonly { readonly name: string; readonly shape: readonly number[] }[],
+  recipes: readonly Pick<ResolvedRecipe, 'name' | 'shape' | 'dtype'>[],
 ): CacheLayout {
   const tensors = new Map<string, WeightLocation>();
   let dataBytes = 0;
-  for (const { name, shape } of recipes) {
-    const sizeBytes = 4 * shape.reduce((product, size) => product * size, 1);
-    tensors.set(name, { shape, offsetBytes: dataBytes, sizeBytes });
+  for (const { name, shape, dtype } of recipes) {
+    const itemBytes = dtype === undefined ? 4 : 2;
+    const sizeBytes = itemBytes * shape.reduce((product, size) => product * size, 1);
+    const place = { shape, offsetBytes: dataBytes, sizeBytes };
+    tensors.set(name, dtype === undefined ? place : { ...place, dtype });
     dataBytes = Math.ceil((dataBytes + sizeBytes) / alignment) * alignment;
   }
   return { tensors, dataBytes };

@@ -2,58 +2,99 @@
 import type { BinaryFile } from './binary-file.js';
 import { readExactly, withFile } from './binary-file.js';
 import type { Decode } from './element-decoding.js';
-import { floatDecoder, integerDecoder } from './element-decoding.js';
+import { floatDecoder, halfDecoder, integerDecoder } from './element-decoding.js';
 import type { StoredTensor } from './stored-tensor.js';
 import { bytesPerElement, countElements, quote, refuse } from './stored-tensor.js';
 import { fillStrided } from './strided-read.js';
 
 const chunkBytes = 4 * 1024 * 1024;
 
-export async function readFloat32(tensor: StoredTensor): Promise<Float32Array> {
-  const decode = floatDecoder(tensor);
-  const target = allocate(tensor, (count) => new Float32Array(count));
-  await fill(tensor, target, decode, (count) => new Float32Array(count));
-  return target;
+type Values = Float32Array | Int32Array | Uint16Array;
+
+/** How raw elements become values. */
+interface Reader<Target extends Values> {
+  readonly decode: Decode<Target>;
+  readonly allocate: (count: number) => Target;
 }
 
-export async function readIntegers(tensor: StoredTensor): Promise<Int32Array> {
-  const decode = integerDecoder(tensor);
-  const target = allocate(tensor, (count) => new Int32Array(count));
-  await fill(tensor, target, decode, (count) => new Int32Array(count));
+const floats = (tensor: StoredTensor): Reader<Float32Array> => ({
+  decode: floatDecoder(tensor),
+  allocate: (count) => new Float32Array(count),
+});
+
+const halves = (): Reader<Uint16Array> => ({
+  decode: halfDecoder(),
+  allocate: (count) => new Uint16Array(count),
+});
+
+export function readFloat32(tensor: StoredTensor): Promise<Float32Array> {
+  return readValues(tensor, floats(tensor));
+}
+
+/** The bits of a tensor of float16 or bfloat16. */
+export function readHalves(tensor: StoredTensor): Promise<Uint16Array> {
+  return readValues(tensor, halves());
+}
+
+export function readIntegers(tensor: StoredTensor): Promise<Int32Array> {
+  return readValues(tensor, {
+    decode: integerDecoder(tensor),
+    allocate: (count) => new Int32Array(count),
+  });
+}
+
+async function readValues<Target extends Values>(
+  tensor: StoredTensor,
+  reader: Reader<Target>,
+): Promise<Target> {
+  const target = allocate(tensor, reader.allocate);
+  await fill(tensor, target, reader);
   return target;
 }
 
 /** Consecutive whole rows; `values` is scratch and only valid until the visitor's promise is done. */
-export interface RowBlock {
-  readonly values: Float32Array; // [rowCount, columns]
+export interface RowBlock<Target = Float32Array> {
+  readonly values: Target; // [rowCount, columns]
   readonly firstRow: number;
   readonly rowCount: number;
 }
 
+type Visit<Target> = (block: RowBlock<Target>) => Promise<void> | void;
+
 /** The tensor as [rows, columns] with columns = its last axis, in blocks of rows from the first to the last. */
-export async function visitRows(
+export function visitRows(tensor: StoredTensor, visit: Visit<Float32Array>): Promise<void> {
+  return visitBlocks(tensor, floats(tensor), visit);
+}
+
+/** The same of the bits of a tensor of float16 or bfloat16. */
+export function visitHalfRows(tensor: StoredTensor, visit: Visit<Uint16Array>): Promise<void> {
+  return visitBlocks(tensor, halves(), visit);
+}
+
+async function visitBlocks<Target extends Values>(
   tensor: StoredTensor,
-  visit: (block: RowBlock) => Promise<void> | void,
+  reader: Reader<Target>,
+  visit: Visit<Target>,
 ): Promise<void> {
   const count = elementCount(tensor);
   if (count === 0) return;
   const columns = tensor.shape.at(-1) ?? 1;
   const rows = count / columns;
   const rowsPerBlock = Math.min(rows, Math.max(1, Math.floor(chunkBytes / 4 / columns)));
+  const cut = (values: Target, from: number, to: number): Target => values.subarray(from, to) as Target;
   if (tensor.strides !== undefined) {
-    const values = await readFloat32(tensor);
+    const values = await readValues(tensor, reader);
     for (let firstRow = 0; firstRow < rows; firstRow += rowsPerBlock) {
       const rowCount = Math.min(rowsPerBlock, rows - firstRow);
-      const block = values.subarray(firstRow * columns, (firstRow + rowCount) * columns);
+      const block = cut(values, firstRow * columns, (firstRow + rowCount) * columns);
       await visit({ values: block, firstRow, rowCount });
     }
     return;
   }
-  const decode = floatDecoder(tensor);
   const itemBytes = bytesPerElement(tensor.dtype);
   await withFile(tensor.file, async (file) => {
     const raw = allocate(tensor, () => new Uint8Array(rowsPerBlock * columns * itemBytes));
-    const scratch = allocate(tensor, () => new Float32Array(rowsPerBlock * columns));
+    const scratch = allocate(tensor, () => reader.allocate(rowsPerBlock * columns));
     for (let firstRow = 0; firstRow < rows; firstRow += rowsPerBlock) {
       const rowCount = Math.min(rowsPerBlock, rows - firstRow);
       const elements = rowCount * columns;
@@ -62,17 +103,16 @@ export async function visitRows(
         tensor.offsetBytes + firstRow * columns * itemBytes,
         raw.subarray(0, elements * itemBytes),
       );
-      decode(raw, scratch, 0, elements);
-      await visit({ values: scratch.subarray(0, elements), firstRow, rowCount });
+      reader.decode(raw, scratch, 0, elements);
+      await visit({ values: cut(scratch, 0, elements), firstRow, rowCount });
     }
   });
 }
 
-function fill<Target extends Float32Array | Int32Array>(
+function fill<Target extends Values>(
   tensor: StoredTensor,
   target: Target,
-  decode: Decode<Target>,
-  allocateScratch: (count: number) => Target,
+  { decode, allocate: allocateScratch }: Reader<Target>,
 ): Promise<void> {
   return withFile(tensor.file, async (file) => {
     if (target.length === 0) return;
@@ -98,7 +138,7 @@ export function requireWithin({ name, offsetBytes, sizeBytes }: StoredTensor, fi
   );
 }
 
-async function fillContiguous<Target extends Float32Array | Int32Array>(
+async function fillContiguous<Target extends Values>(
   file: BinaryFile,
   tensor: StoredTensor,
   target: Target,

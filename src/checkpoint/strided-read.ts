@@ -23,7 +23,7 @@ interface Region {
   readonly sizes: readonly number[];
 }
 
-export async function fillStrided<Target extends Float32Array | Int32Array>(
+export async function fillStrided<Target extends Float32Array | Int32Array | Uint16Array>(
   file: BinaryFile,
   read: StridedRead<Target>,
 ): Promise<void> {
@@ -58,7 +58,7 @@ function halve({ starts, sizes }: Region, axis: number): [Region, Region] {
 }
 
 /** Copies a region from its span of the file, where steps are `strides`, to its row-major place in the target. */
-function scatter<Target extends Float32Array | Int32Array>(
+function scatter<Target extends Float32Array | Int32Array | Uint16Array>(
   { tensor, strides, target }: StridedRead<Target>,
   { starts, sizes }: Region,
   values: Target,

@@ -1,5 +1,6 @@
 /**
- * Float32 weights for the runtime, converted once. The theory of the cache:
+ * Weights for the runtime, converted once: float32, or, where a runtime keeps a packed copy of large models anyway,
+ * matrices in the checkpoint's own 16 bits. The theory of the cache:
  *
  * - A file's name is a hash of what it was made from: the content of the weight files, the recipes and the format
  *   version. A changed checkpoint never meets an old cache.
@@ -45,7 +46,7 @@ import { hashFile, identifyFile, requireSameFiles } from './content-hash.js';
 import { createDirectWeights } from './direct-weights.js';
 import type { Checkpoint } from './stored-tensor.js';
 import type { ResolvedRecipe, WeightRecipe } from './weight-recipe.js';
-import { assembleWeight, resolveRecipes } from './weight-recipe.js';
+import { assembleWeight, keepHalves, resolveRecipes } from './weight-recipe.js';
 
 export interface CacheOptions {
   readonly cacheFolder?: string;
@@ -64,7 +65,7 @@ export interface CacheOptions {
 
 export interface WeightOptions extends CacheOptions {
   /** Whoever will read the weights; one that reads checkpoints gets theirs, and no cache is touched. */
-  readonly runtime?: Pick<Runtime, 'readsCheckpoints'>;
+  readonly runtime?: Pick<Runtime, 'readsCheckpoints' | 'keepsHalvesAbove'>;
 }
 
 export async function prepareWeights(
@@ -79,7 +80,10 @@ export async function prepareWeights(
   const limitBytes = options.cacheLimitBytes ?? readCacheLimit();
   try {
     await onDisk(folder, () => makeFolder(folder));
-    return await prepareFile(checkpoint.folder, resolved, { ...options, folder, limitBytes });
+    const { dataBytes } = layOutWeights(resolved);
+    const isLarge = dataBytes > (options.runtime?.keepsHalvesAbove ?? Infinity);
+    const kept = isLarge ? keepHalves(resolved) : resolved;
+    return await prepareFile(checkpoint.folder, kept, { ...options, folder, limitBytes });
   } catch (failure) {
     if (!(failure instanceof CacheFailure)) throw failure;
     return prepareMemory(resolved, failure, options);
@@ -144,9 +148,10 @@ async function computeKey(
   const contents: string[] = [];
   for (const source of sources) contents.push(await hashFile(source, folder));
   // Which file a part comes from needs its place in the list: two files may hold tensors of one name.
-  const described = recipes.map(({ name, shape, parts }) => ({
+  const described = recipes.map(({ name, shape, parts, dtype }) => ({
     name,
     shape,
+    dtype, // absent for float32, as in the keys of earlier versions
     parts: parts.map(({ tensor, transpose }) => [
       tensor.name,
       tensor.shape,
