@@ -1,12 +1,12 @@
 /**
- * A session whose products read packed copies from a file (packed-weights.ts). If ONNX Runtime did not take a copy, the
- * product is NaN. So the first values of every output are looked at, and where one is NaN, a session with the weights
- * themselves takes over and answers instead. It needs memory for packed weights of its own.
+ * A session whose products read packed copies from a file (packed-weights.ts). If ONNX Runtime does not find a copy, the
+ * product is NaN. So the first values of every output are checked. On NaN, a session with the plain weights takes over
+ * and computes the result again. It packs the weights in memory.
  */
 import type { Session, SessionResult, SessionValue } from './session.js';
 
 export class CheckedSession implements Session {
-  private readonly seen = new Set<string>();
+  private readonly checked = new Set<string>();
   private replacement: Promise<Session> | undefined;
 
   constructor(
@@ -19,25 +19,23 @@ export class CheckedSession implements Session {
     inputs: Readonly<Record<string, SessionValue>>,
     outputs: readonly string[] = this.outputs,
   ): Promise<Readonly<Record<string, SessionResult>>> {
-    if (this.replacement !== undefined) return (await this.replacement).run(inputs, outputs);
-    const results = await this.packed.run(inputs, outputs);
-    const unseen = outputs.filter((name) => !this.seen.has(name));
-    if (!unseen.some((name) => hasNaN(results[name]!))) {
-      for (const name of unseen) this.seen.add(name);
-      return results;
+    if (this.replacement === undefined) {
+      const results = await this.packed.run(inputs, outputs);
+      // An output without values proves nothing.
+      const unchecked = outputs.filter((name) => !this.checked.has(name) && results[name]!.data.length > 0);
+      if (!unchecked.some((name) => hasNaN(results[name]!))) {
+        for (const name of unchecked) this.checked.add(name);
+        return results;
+      }
+      this.replacement ??= this.loadReplacement();
     }
-    this.replacement ??= this.replace();
     return (await this.replacement).run(inputs, outputs);
   }
 
-  private async replace(): Promise<Session> {
-    const session = await this.loadReplacement();
-    await this.packed.release();
-    return session;
-  }
-
   async release(): Promise<void> {
-    await (this.replacement === undefined ? this.packed : await this.replacement).release();
+    // Only now: other runs of the packed session may have been under way when it was replaced.
+    await this.packed.release();
+    await (await this.replacement)?.release();
   }
 }
 
