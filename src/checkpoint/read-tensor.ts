@@ -27,17 +27,12 @@ const halves = (): Reader<Uint16Array> => ({
   allocate: (count) => new Uint16Array(count),
 });
 
-export function readFloat32(tensor: StoredTensor): Promise<Float32Array> {
-  return readValues(tensor, floats(tensor));
+export async function readFloat32(tensor: StoredTensor): Promise<Float32Array> {
+  return await readValues(tensor, floats(tensor));
 }
 
-/** The bits of a tensor of float16 or bfloat16. */
-export function readHalves(tensor: StoredTensor): Promise<Uint16Array> {
-  return readValues(tensor, halves());
-}
-
-export function readIntegers(tensor: StoredTensor): Promise<Int32Array> {
-  return readValues(tensor, {
+export async function readIntegers(tensor: StoredTensor): Promise<Int32Array> {
+  return await readValues(tensor, {
     decode: integerDecoder(tensor),
     allocate: (count) => new Int32Array(count),
   });
@@ -62,8 +57,8 @@ export interface RowBlock<Target = Float32Array> {
 type Visit<Target> = (block: RowBlock<Target>) => Promise<void> | void;
 
 /** The tensor as [rows, columns] with columns = its last axis, in blocks of rows from the first to the last. */
-export function visitRows(tensor: StoredTensor, visit: Visit<Float32Array>): Promise<void> {
-  return visitBlocks(tensor, floats(tensor), visit);
+export async function visitRows(tensor: StoredTensor, visit: Visit<Float32Array>): Promise<void> {
+  await visitBlocks(tensor, floats(tensor), visit);
 }
 
 /** The same of the bits of a tensor of float16 or bfloat16. */

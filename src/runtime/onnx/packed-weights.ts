@@ -187,12 +187,12 @@ async function packOne(
   const folder = dirname(store.path);
   const standIn = join(folder, `program.${makeProcessTag()}.packed`);
   try {
-    const page = makePage(`${store.path} ${name}`);
     const sizeBytes = floatBytes(shape);
+    const page = makePage(`${store.path} ${name}`, Math.min(pageBytes, sizeBytes));
     const first = await saveProduct(alone, store, async (copies, data) => {
       const piece = onlyPiece(copies);
-      if (piece === undefined || piece.sizeBytes + pageBytes < sizeBytes) return undefined;
-      await writeFile(standIn, joinParts(page, data, piece, sizeBytes - pageBytes));
+      if (piece === undefined || piece.sizeBytes + page.length < sizeBytes) return undefined;
+      await writeFile(standIn, joinParts(page, data, piece, sizeBytes - page.length));
       const offsetBytes = await place(single(page));
       const copyBytes = await place(readPart(data, piece.offsetBytes, piece.sizeBytes));
       return { offsetBytes, copy: `${copyBytes};${piece.sizeBytes};0` };
@@ -216,10 +216,10 @@ function onlyPiece(copies: readonly SavedCopy[]): SavedCopy['pieces'][number] | 
 }
 
 /** NaN in float32, with bits that no other weight has. */
-function makePage(identity: string): Uint8Array {
+function makePage(identity: string, sizeBytes: number): Uint8Array {
   const digest = createHash('sha256').update(identity).digest();
   const words = Array.from({ length: digest.byteLength / 4 }, (_, word) => digest.readUInt32LE(4 * word));
-  const bits = Uint32Array.from({ length: pageBytes / 4 }, (_, at) => {
+  const bits = Uint32Array.from({ length: sizeBytes / 4 }, (_, at) => {
     return 0x7fc00000 | (words[at % words.length]! & 0x3fffff);
   });
   return new Uint8Array(bits.buffer);
@@ -269,7 +269,7 @@ async function* joinParts(
   sizeBytes: number,
 ): AsyncIterable<Uint8Array> {
   yield page;
-  yield* readPart(path, offsetBytes, sizeBytes);
+  if (sizeBytes > 0) yield* readPart(path, offsetBytes, sizeBytes);
 }
 
 /** Ends with an error if the file is shorter: a full disk cuts files without a word. */
