@@ -118,8 +118,8 @@ export { findProblems, openCheckpoint } from './checkpoint/open-checkpoint.js';
 export type { Problem } from './checkpoint/open-checkpoint.js';
 export type { Checkpoint, StoredTensor } from './checkpoint/stored-tensor.js';
 export { readFloat32, readIntegers } from './checkpoint/read-tensor.js';
-export { prepareWeights } from './checkpoint/weight-cache.js';
-export type { CacheOptions } from './checkpoint/weight-cache.js';
+export { prepareWeights } from './checkpoint/cache/weight-cache.js';
+export type { CacheOptions } from './checkpoint/cache/weight-cache.js';
 
 /**
  * Models by their names on the Hugging Face hub: from its cache, or fetched into it.
@@ -127,13 +127,13 @@ export type { CacheOptions } from './checkpoint/weight-cache.js';
  * const folder = await downloadModel(parseHubId('lmsys/vicuna-7b-v1.5')!);
  * const target = await openTarget(folder, { runtime });
  */
-export { findCachedModel } from './checkpoint/hub-cache.js';
-export { downloadModel } from './checkpoint/hub-download.js';
-export type { DownloadOptions, DownloadProgress } from './checkpoint/hub-download.js';
-export { parseHubId } from './checkpoint/hub-id.js';
-export type { HubId } from './checkpoint/hub-id.js';
-export { readHubSettings } from './checkpoint/hub-settings.js';
-export type { HubSettings } from './checkpoint/hub-settings.js';
+export { findCachedModel } from './checkpoint/hub/hub-cache.js';
+export { downloadModel } from './checkpoint/hub/hub-download.js';
+export type { DownloadOptions, DownloadProgress } from './checkpoint/hub/hub-download.js';
+export { parseHubId } from './checkpoint/hub/hub-settings.js';
+export type { HubId } from './checkpoint/hub/hub-settings.js';
+export { readHubSettings } from './checkpoint/hub/hub-settings.js';
+export type { HubSettings } from './checkpoint/hub/hub-settings.js';
 
 /**
  * The cache of converted weights: what `mistletoe cache` does.
@@ -142,11 +142,11 @@ export type { HubSettings } from './checkpoint/hub-settings.js';
  * const { weights, totalBytes } = await describeCache(folder);
  * await trimCache(folder, 20e9);
  */
-export { defaultCacheFolder } from './checkpoint/cache-folder.js';
-export { describeCache, verifyCache } from './checkpoint/cache-contents.js';
-export type { CacheContents, CheckedWeights } from './checkpoint/cache-contents.js';
-export { clearCache, trimCache } from './checkpoint/cache-removal.js';
-export type { Removal } from './checkpoint/cache-removal.js';
+export { defaultCacheFolder } from './checkpoint/cache/cache-folder.js';
+export { describeCache, verifyCache } from './checkpoint/cache/cache-contents.js';
+export type { CacheContents, CheckedWeights } from './checkpoint/cache/cache-contents.js';
+export { clearCache, trimCache } from './checkpoint/cache/cache-removal.js';
+export type { Removal } from './checkpoint/cache/cache-removal.js';
 
 /**
  * Auditing a drafter: does a suffix slow it down while the answer stays the same?

@@ -7,7 +7,7 @@
 import type { HalfType } from '../core/half-floats.js';
 import type { CheckpointWeights, DirectPart, DirectWeight } from '../runtime/weights.js';
 import { openFile, readExactly, withFile } from './binary-file.js';
-import { identifyFile, requireSameFiles } from './content-hash.js';
+import { identifyFile, requireSameFiles } from './cache/content-hash.js';
 import { requireLittleEndian } from './element-decoding.js';
 import { readFloat32, requireWithin } from './read-tensor.js';
 import type { StoredDType, StoredTensor } from './stored-tensor.js';

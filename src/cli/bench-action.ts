@@ -1,6 +1,6 @@
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
-import { nameModel } from '../checkpoint/hub-cache.js';
+import { nameModel } from '../checkpoint/hub/hub-cache.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { makeFolderSync } from '../core/make-folder.js';
 import { settleDevice } from '../decode/gpu-room.js';

@@ -1,6 +1,6 @@
 /** From --drafter, --draft and --prompts to what is measured: names that are unique, policies that are understood. */
 import { basename, extname, resolve } from 'node:path';
-import { nameModel } from '../checkpoint/hub-cache.js';
+import { nameModel } from '../checkpoint/hub/hub-cache.js';
 import { MistletoeError } from '../core/errors.js';
 import { bundledDrafters } from '../decode/bundled-drafters.js';
 import { bundledPrompts, bundledTarget } from '../decode/bundled-models.js';

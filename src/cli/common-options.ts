@@ -2,7 +2,7 @@
 import type { Command } from 'commander';
 import { Option } from 'commander';
 import { mostThreads } from '../core/limits.js';
-import type { CacheOptions } from '../checkpoint/weight-cache.js';
+import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
 import type { SamplingOptions } from '../core/sampling.js';
 import { bundledTarget } from '../decode/bundled-models.js';
 import type { ReadingOptions } from '../draft/draft-system.js';

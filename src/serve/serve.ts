@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { isAbsolute, resolve } from 'node:path';
 import { createAdaptorServer } from '@hono/node-server';
 import { pino } from 'pino';
-import { nameModel } from '../checkpoint/hub-cache.js';
+import { nameModel } from '../checkpoint/hub/hub-cache.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { isLoopback } from '../core/loopback.js';
 import { bundledTarget } from '../decode/bundled-models.js';

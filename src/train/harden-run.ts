@@ -14,7 +14,7 @@ import type { RunPlace } from '../audit/run-audit.js';
 import { findSameDevice, requireSameKind } from '../audit/run-device.js';
 import { refuseUsedFolder } from '../audit/run-place.js';
 import { writeAtomically } from '../audit/run-writes.js';
-import type { CacheOptions } from '../checkpoint/weight-cache.js';
+import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
 import { MistletoeError } from '../core/errors.js';
 import { quoteWord } from '../core/shown-words.js';
 import type { Target } from '../decode/target.js';

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import { configFile } from '../audit/run-units.js';
 import { explainFailure, lostFolder, readIfThere, writeAtomically } from '../audit/run-writes.js';
-import type { CacheOptions } from '../checkpoint/weight-cache.js';
+import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
 import { MistletoeError } from '../core/errors.js';
 import type { Target } from '../decode/target.js';
 import type { ReadingOptions } from '../draft/draft-system.js';

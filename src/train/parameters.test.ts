@@ -8,7 +8,7 @@ import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import { mixedRecipes, mixedTensors } from '../checkpoint/testing/mixed-recipes.js';
 import { makeTemporaryFolder } from '../checkpoint/testing/temporary-folder.js';
 import { writeSafetensors } from '../checkpoint/testing/write-safetensors.js';
-import { prepareWeights } from '../checkpoint/weight-cache.js';
+import { prepareWeights } from '../checkpoint/cache/weight-cache.js';
 import { assembleWeight, resolveRecipes } from '../checkpoint/weight-recipe.js';
 import { encodeHalves } from '../core/half-floats.js';
 import { readParameters, readStore } from './parameters.js';

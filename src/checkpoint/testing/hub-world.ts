@@ -4,12 +4,11 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach } from 'vitest';
 import type { FakeHub, HubContents } from '../../../test/support/hub-server.js';
 import { startHub } from '../../../test/support/hub-server.js';
-import { findCachedModel } from '../hub-cache.js';
-import type { DownloadOptions } from '../hub-download.js';
-import { downloadModel } from '../hub-download.js';
-import { parseHubId } from '../hub-id.js';
-import type { HubSettings } from '../hub-settings.js';
-import { readHubSettings } from '../hub-settings.js';
+import { findCachedModel } from '../hub/hub-cache.js';
+import type { DownloadOptions } from '../hub/hub-download.js';
+import { downloadModel } from '../hub/hub-download.js';
+import type { HubSettings } from '../hub/hub-settings.js';
+import { parseHubId, readHubSettings } from '../hub/hub-settings.js';
 import { makeTemporaryFolder } from './temporary-folder.js';
 
 export const weights = Buffer.alloc(100_000, 'weights of some length ');

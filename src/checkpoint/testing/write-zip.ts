@@ -1,5 +1,5 @@
-import type { PlacedEntry } from '../write-zip.js';
-import { checksumOf, encodeDirectory, encodeLocalHeader } from '../write-zip.js';
+import type { PlacedEntry } from '../torch/write-zip.js';
+import { checksumOf, encodeDirectory, encodeLocalHeader } from '../torch/write-zip.js';
 
 /** A zip of anything, in memory. */
 export function encodeZip(
