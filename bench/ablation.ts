@@ -33,7 +33,7 @@ import { bootstrapInterval } from '../src/measure/bootstrap.js';
 import { describeMachine } from '../src/measure/machine.js';
 import { testSignedRanks } from '../src/measure/wilcoxon.js';
 import { createRuntime } from '../src/runtime/create-runtime.js';
-import type { Prompt } from '../src/text/prompt-set.js';
+import type { Prompt } from '../src/text/prompts/prompt-set.js';
 import { choosePrompts, dropText } from './saved-audit.js';
 import { printTable } from './stopwatch.js';
 

@@ -26,7 +26,7 @@ import { openTarget, requestFor } from '../src/decode/target.js';
 import { loadDrafter } from '../src/draft/load-drafter.js';
 import { OutOfMemoryError } from '../src/runtime/device-failures.js';
 import type { Runtime } from '../src/runtime/program.js';
-import { inlinePrompt } from '../src/text/prompt-set.js';
+import { inlinePrompt } from '../src/text/prompts/prompt-set.js';
 import { watchMemory } from './gpu-memory-watch.js';
 import { openBenchDevice, openRandomTarget } from './gpu-models.js';
 

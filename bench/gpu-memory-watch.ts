@@ -11,7 +11,7 @@ import { always } from '../src/decode/policy-chooser.js';
 import { decodeSpeculative } from '../src/decode/speculative.js';
 import { openTarget, requestFor } from '../src/decode/target.js';
 import { loadDrafter } from '../src/draft/load-drafter.js';
-import { inlinePrompt } from '../src/text/prompt-set.js';
+import { inlinePrompt } from '../src/text/prompts/prompt-set.js';
 import type { BenchDevice } from './gpu-models.js';
 import { readStatus } from './packed-passes.js';
 

@@ -14,7 +14,7 @@ import { describeMachine } from '../src/measure/machine.js';
 import type { Meeting } from '../src/model/meeting.js';
 import { alone } from '../src/model/meeting.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
-import { loadPrompts } from '../src/text/prompt-set.js';
+import { loadPrompts } from '../src/text/prompts/prompt-set.js';
 import { printTable } from './stopwatch.js';
 
 const [given = '1000', newTokens = '8', drafterName = 'eagle3'] = process.argv.slice(2);

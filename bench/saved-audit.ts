@@ -10,8 +10,8 @@ import { generateText, openTarget } from '../src/decode/target.js';
 import { judge } from '../src/report/verdict.js';
 import { writeReports } from '../src/report/write-reports.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
-import type { Prompt } from '../src/text/prompt-set.js';
-import { loadPrompts } from '../src/text/prompt-set.js';
+import type { Prompt } from '../src/text/prompts/prompt-set.js';
+import { loadPrompts } from '../src/text/prompts/prompt-set.js';
 
 export const promptSets = ['humaneval', 'gsm8k', 'mt-bench'] as const;
 

@@ -20,7 +20,7 @@ import { describeMachine } from '../src/measure/machine.js';
 import type { KvCache } from '../src/model/kv-cache.js';
 import type { Meeting } from '../src/model/meeting.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
-import { loadPrompts } from '../src/text/prompt-set.js';
+import { loadPrompts } from '../src/text/prompts/prompt-set.js';
 import { median, printTable, time } from './stopwatch.js';
 
 const threads = 2;

@@ -18,7 +18,7 @@ import { encodePrompt, openTarget } from '../src/decode/target.js';
 import { loadDrafter } from '../src/draft/load-drafter.js';
 import { describeMachine } from '../src/measure/machine.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
-import { loadPrompts } from '../src/text/prompt-set.js';
+import { loadPrompts } from '../src/text/prompts/prompt-set.js';
 import { median, printTable, time } from './stopwatch.js';
 
 const threads = 2;

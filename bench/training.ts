@@ -21,7 +21,7 @@ import type { Interval, RequestCounts } from '../src/measure/bootstrap.js';
 import { bootstrapInterval } from '../src/measure/bootstrap.js';
 import { describeMachine } from '../src/measure/machine.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
-import { loadPrompts } from '../src/text/prompt-set.js';
+import { loadPrompts } from '../src/text/prompts/prompt-set.js';
 import type { TrainSettings } from '../src/train/settings.js';
 import type { TrainPlan } from '../src/train/train-request.js';
 import { createTrainRequest } from '../src/train/train-request.js';

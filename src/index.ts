@@ -169,8 +169,8 @@ export type { AuditResult } from './audit/result.js';
 export { judge } from './report/verdict.js';
 export type { Gate, Verdict } from './report/verdict.js';
 export { writeReports } from './report/write-reports.js';
-export { parseSuffixes } from './text/suffix-list.js';
-export type { GivenSuffix } from './text/suffix-list.js';
+export { parseSuffixes } from './text/prompts/suffix-list.js';
+export type { GivenSuffix } from './text/prompts/suffix-list.js';
 
 /**
  * Two finished audits side by side.
@@ -291,12 +291,17 @@ export { KvCache } from './model/kv-cache.js';
  * const tokenizer = await loadTokenizer(bundledTarget);
  * tokenizer.decode(await tokenizer.encode('Hello')); // 'Hello'
  */
-export { loadTokenizer } from './text/tokenizer.js';
-export type { Tokenizer } from './text/tokenizer.js';
-export { encodeChat, loadChatTemplate, renderChat, requireChatTemplate } from './text/chat-template.js';
-export type { ChatMessage, ChatTemplate, TemplateOptions } from './text/chat-template.js';
-export { inlinePrompt, loadPrompts } from './text/prompt-set.js';
-export type { Prompt } from './text/prompt-set.js';
+export { loadTokenizer } from './text/tokenizer/tokenizer.js';
+export type { Tokenizer } from './text/tokenizer/tokenizer.js';
+export {
+  encodeChat,
+  loadChatTemplate,
+  renderChat,
+  requireChatTemplate,
+} from './text/template/chat-template.js';
+export type { ChatMessage, ChatTemplate, TemplateOptions } from './text/template/chat-template.js';
+export { inlinePrompt, loadPrompts } from './text/prompts/prompt-set.js';
+export type { Prompt } from './text/prompts/prompt-set.js';
 
 /**
  * Graphs: build, differentiate, compile, run.

@@ -2,7 +2,7 @@
 import { basename, join } from 'node:path';
 import type { PromptResult } from '../../src/audit/result.js';
 import type { StepCounts } from '../../src/audit/same-answer.js';
-import type { Prompt } from '../../src/text/prompt-set.js';
+import type { Prompt } from '../../src/text/prompts/prompt-set.js';
 import type { RoundRecord } from '../../src/train/hardening-result.js';
 import type { HardeningAudit, HardeningSettings } from '../../src/train/hardening-settings.js';
 import type { TrainSettings } from '../../src/train/settings.js';

@@ -19,7 +19,7 @@ import { always } from '../../src/decode/policy-chooser.js';
 import type { Target } from '../../src/decode/target.js';
 import type { Drafter } from '../../src/draft/drafter.js';
 import { levelsOf, resolvePolicy } from '../../src/draft/grow-tree.js';
-import type { Prompt } from '../../src/text/prompt-set.js';
+import type { Prompt } from '../../src/text/prompts/prompt-set.js';
 import type { CleanLength } from './jobs.js';
 
 const policyOf = (drafter: Drafter) =>

@@ -3,7 +3,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { DrafterResult } from '../../src/audit/result.js';
 import { summariseDrafter } from '../../src/audit/summary.js';
-import type { Prompt } from '../../src/text/prompt-set.js';
+import type { Prompt } from '../../src/text/prompts/prompt-set.js';
 import type { RoundRecord } from '../../src/train/hardening-result.js';
 import type { HardeningAudit } from '../../src/train/hardening-settings.js';
 import { hardeningDefaults } from '../../src/train/hardening-settings.js';

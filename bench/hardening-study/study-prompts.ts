@@ -3,8 +3,8 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { presets } from '../../src/audit/settings.js';
 import { packageRoot } from '../../src/decode/bundled-models.js';
-import type { Prompt } from '../../src/text/prompt-set.js';
-import { loadPrompts } from '../../src/text/prompt-set.js';
+import type { Prompt } from '../../src/text/prompts/prompt-set.js';
+import { loadPrompts } from '../../src/text/prompts/prompt-set.js';
 import { choosePrompts, promptSets } from '../saved-audit.js';
 
 export interface StudyPrompts {

@@ -12,7 +12,7 @@ import { openTarget } from '../../src/decode/target.js';
 import type { Drafter } from '../../src/draft/drafter.js';
 import { loadDrafter } from '../../src/draft/load-drafter.js';
 import { openRuntime } from '../../src/runtime/create-runtime.js';
-import type { Prompt } from '../../src/text/prompt-set.js';
+import type { Prompt } from '../../src/text/prompts/prompt-set.js';
 import { listPrompts, takeRound } from '../../src/train/attacked-prompts.js';
 import type { Conversation } from '../../src/train/conversations.js';
 import { readConversations } from '../../src/train/conversations.js';

@@ -1,6 +1,6 @@
 /** Which tokens a suffix may be made of: printable ASCII by default, never special or raw-byte tokens. */
 import { MistletoeError } from '../core/errors.js';
-import type { Tokenizer } from '../text/tokenizer.js';
+import type { Tokenizer } from '../text/tokenizer/tokenizer.js';
 
 export interface TokenRules {
   readonly allowNonAscii: boolean;

@@ -7,7 +7,7 @@ import { defaultCacheFolder } from '../checkpoint/cache/cache-folder.js';
 import { hashFile } from '../checkpoint/cache/content-hash.js';
 import { nameModel } from '../checkpoint/hub/hub-cache.js';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
-import { makeFolder } from '../core/make-folder.js';
+import { makeFolder } from '../core/files.js';
 import { findWeightless } from '../draft/systems.js';
 import type { ModelIdentity } from './result.js';
 

@@ -7,7 +7,7 @@ import { describeMachine } from '../measure/machine.js';
 import { openRuntime } from '../runtime/create-runtime.js';
 import { nameDevice } from '../runtime/device-choice.js';
 import type { Runtime } from '../runtime/program.js';
-import type { Prompt } from '../text/prompt-set.js';
+import type { Prompt } from '../text/prompts/prompt-set.js';
 import { listAllowedTokens } from './allowed-tokens.js';
 import type { AuditEvents, UnitName } from './audit-events.js';
 import type { Models } from './audit-models.js';

@@ -7,8 +7,8 @@
 import { mkdir, open, readdir, realpath, rename, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { describeCause, MistletoeError } from '../core/errors.js';
-import { makeFolderSync } from '../core/make-folder.js';
-import { hostTag, isRunning, makeProcessTag } from '../core/process-tag.js';
+import { makeFolderSync } from '../core/files.js';
+import { hostTag, isRunning, makeProcessTag } from '../core/processes.js';
 import { errnoOf } from './binary-file.js';
 import { describingNames } from './hub/hub-files.js';
 import { quote } from './stored-tensor.js';

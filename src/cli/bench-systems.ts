@@ -8,7 +8,7 @@ import { findDrafter } from '../decode/find-drafter.js';
 import type { DraftPolicy } from '../draft/policy.js';
 import { parseDraftPolicy } from '../draft/policy.js';
 import { findWeightless } from '../draft/systems.js';
-import { promptSetFiles } from '../text/prompt-set.js';
+import { promptSetFiles } from '../text/prompts/prompt-set.js';
 import type { BenchFlags } from './command-flags.js';
 
 export interface DrafterPlan {

@@ -1,6 +1,6 @@
 /** Where a command reads and writes: the process in earnest, buffers in tests. */
 import { isatty } from 'node:tty';
-import { mostTextBytes } from '../core/bounded-file.js';
+import { mostTextBytes } from '../core/files.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { cleanForReaders, isCursorSequence, openColors } from './clean-text.js';
 import type { Colors } from './colors.js';

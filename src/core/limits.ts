@@ -1,7 +1,7 @@
 /**
  * Every bound on the size of what comes from outside, in one list, so that none is forgotten; docs/limits.md shows it.
  * Each is several times what honest files and options need. Bounds that belong to one algorithm stand with it: those of
- * chat templates in text/bounded-interpreter.ts, of pickles in checkpoint/, of an audit's settings in audit/settings.ts.
+ * chat templates in text/template/bounded-interpreter.ts, of pickles in checkpoint/, of an audit's settings in audit/settings.ts.
  */
 const mebibyte = 2 ** 20;
 
@@ -36,7 +36,7 @@ export const fileLimits = {
 } as const;
 
 /** Threads of the runtime. Beyond the processors of a machine they only wait for each other. */
-export const mostThreads = 512;
+export const maxThreads = 512;
 
 /** Levels of a draft: each is one pass of the drafter, and greedy chains are compiled level by level. */
 export const deepestDraft = 64;

@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { describe, expect, it } from 'vitest';
-import { readProcessUsage } from './process-usage.js';
+import { readProcessUsage } from './processes.js';
 
 describe.skipIf(process.platform !== 'linux')('the usage of a process', () => {
   it('is its CPU time and its resident memory', () => {

@@ -10,7 +10,7 @@ import type { WeightRecipe } from '../checkpoint/weight-recipe.js';
 import type { MistletoeError } from '../core/errors.js';
 import type { CausalModel } from '../model/causal-model.js';
 import type { WeightStore } from '../runtime/weights.js';
-import type { Tokenizer } from '../text/tokenizer.js';
+import type { Tokenizer } from '../text/tokenizer/tokenizer.js';
 import type { Drafter } from './drafter.js';
 import type { DrafterFacts } from './drafter-facts.js';
 import type { TapConvention } from './tap-convention.js';

@@ -3,7 +3,7 @@ import { MistletoeError } from '../core/errors.js';
 import type { SamplingOptions } from '../core/sampling.js';
 import type { DraftPolicy } from '../draft/policy.js';
 import { parseDraftPolicy } from '../draft/policy.js';
-import type { ChatMessage } from '../text/chat-template.js';
+import type { ChatMessage } from '../text/template/chat-template.js';
 import { badRequest } from './api-error.js';
 import type { ChatFields, CompletionFields, MetricsLevel } from './request-schema.js';
 

@@ -1,5 +1,5 @@
 /** /v1/chat/completions: a conversation for the chat template. */
-import type { ChatMessage } from '../text/chat-template.js';
+import type { ChatMessage } from '../text/template/chat-template.js';
 import type { AnswerRequest } from './answer-request.js';
 import { readCommon } from './answer-request.js';
 import { badRequest } from './api-error.js';

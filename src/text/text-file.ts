@@ -1,4 +1,4 @@
-import { isMissing, readBoundedFile } from '../core/bounded-file.js';
+import { isMissing, readBoundedFile } from '../core/files.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { parseJsonText } from '../core/json-text.js';
 

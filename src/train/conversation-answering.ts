@@ -12,7 +12,7 @@ import { decodePlain } from '../decode/plain.js';
 import { sequenceBytes } from '../decode/sequence-bytes.js';
 import type { Target } from '../decode/target.js';
 import { completeRequest } from '../decode/target.js';
-import type { ChatMessage } from '../text/chat-template.js';
+import type { ChatMessage } from '../text/template/chat-template.js';
 import type { AnsweredConversation, AnsweredTurn, AnswerEnd } from './answers-file.js';
 import type { Conversation } from './conversations.js';
 import { countShared, encodeGivenAnswer, encodeQuestion } from './turn-encoding.js';

@@ -9,14 +9,14 @@ import { deviceSchema } from '../audit/run-device.js';
 import type { AuditSettings } from '../audit/settings.js';
 import { applyPreset, settingsSchema as auditSettingsSchema } from '../audit/settings.js';
 import { MistletoeError } from '../core/errors.js';
-import { mostThreads } from '../core/limits.js';
+import { maxThreads } from '../core/limits.js';
 import { bundledTarget } from '../decode/bundled-models.js';
 import { settleDevice } from '../decode/gpu-room.js';
 import type { TapConvention } from '../draft/tap-convention.js';
 import type { DeviceWish } from '../runtime/device-choice.js';
 import { chooseDevice, recordDevice } from '../runtime/device-choice.js';
-import { loadChatTemplate, readTemplate } from '../text/chat-template.js';
-import type { Prompt } from '../text/prompt-set.js';
+import { loadChatTemplate, readTemplate } from '../text/template/chat-template.js';
+import type { Prompt } from '../text/prompts/prompt-set.js';
 import type { Conversation } from './conversations.js';
 import { readConversations } from './conversations.js';
 import type { Baseline, HardeningAudit, HardeningSettings } from './hardening-settings.js';
@@ -152,7 +152,7 @@ export async function createHardenRequest(plan: HardenPlan): Promise<HardenReque
     },
     ...(pinned === undefined ? {} : { chatTemplate: pinned }),
     device: recordDevice(device),
-    threads: plan.threads ?? Math.min(availableParallelism(), mostThreads),
+    threads: plan.threads ?? Math.min(availableParallelism(), maxThreads),
   };
 }
 

@@ -16,7 +16,7 @@ import { refuseUsedFolder } from '../audit/run-place.js';
 import { writeAtomically } from '../audit/run-writes.js';
 import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
 import { MistletoeError } from '../core/errors.js';
-import { quoteWord } from '../core/shown-words.js';
+import { quoteWord } from '../core/display-paths.js';
 import type { Target } from '../decode/target.js';
 import { openTarget } from '../decode/target.js';
 import type { ReadingOptions } from '../draft/draft-system.js';

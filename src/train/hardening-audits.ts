@@ -15,7 +15,7 @@ import type { AuditSettings } from '../audit/settings.js';
 import { judge } from '../report/verdict.js';
 import { writeReports } from '../report/write-reports.js';
 import type { Runtime } from '../runtime/program.js';
-import type { Prompt } from '../text/prompt-set.js';
+import type { Prompt } from '../text/prompts/prompt-set.js';
 import type { HardenRequest } from './harden-request.js';
 import type { HardeningAudit } from './hardening-settings.js';
 import type { DrafterRole } from './hardening-result.js';

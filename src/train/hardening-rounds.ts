@@ -13,7 +13,7 @@ import { MistletoeError } from '../core/errors.js';
 import type { Target } from '../decode/target.js';
 import type { ReadingOptions } from '../draft/draft-system.js';
 import { loadDrafter } from '../draft/load-drafter.js';
-import type { Prompt } from '../text/prompt-set.js';
+import type { Prompt } from '../text/prompts/prompt-set.js';
 import { takeRound } from './attacked-prompts.js';
 import { planBatches } from './batches.js';
 import type { Example } from './examples.js';

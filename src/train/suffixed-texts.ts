@@ -10,7 +10,7 @@ import { Engine } from '../decode/engine.js';
 import { decodePlain } from '../decode/plain.js';
 import { sequenceBytes } from '../decode/sequence-bytes.js';
 import type { Target } from '../decode/target.js';
-import type { Prompt } from '../text/prompt-set.js';
+import type { Prompt } from '../text/prompts/prompt-set.js';
 import type { Example } from './examples.js';
 import type { HardeningSettings } from './hardening-settings.js';
 import { searchSettings } from './hardening-settings.js';

@@ -20,8 +20,8 @@ import {
 } from '../audit/run-writes.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { parseJsonText } from '../core/json-text.js';
-import { makeFolderSync } from '../core/make-folder.js';
-import { quoteWord } from '../core/shown-words.js';
+import { makeFolderSync } from '../core/files.js';
+import { quoteWord } from '../core/display-paths.js';
 import { hashData } from './train-request.js';
 
 /** What all such runs record: the models and the data that they were begun with. */

@@ -11,7 +11,7 @@ import { identifyModel } from '../audit/identity.js';
 import { deviceSchema } from '../audit/run-device.js';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
-import { mostThreads } from '../core/limits.js';
+import { maxThreads } from '../core/limits.js';
 import { bundledTarget } from '../decode/bundled-models.js';
 import { findDrafter } from '../decode/find-drafter.js';
 import { settleDevice } from '../decode/gpu-room.js';
@@ -21,7 +21,7 @@ import type { TapConvention } from '../draft/tap-convention.js';
 import { tapConventions } from '../draft/tap-convention.js';
 import type { DeviceWish } from '../runtime/device-choice.js';
 import { chooseDevice, recordDevice } from '../runtime/device-choice.js';
-import { readTemplate } from '../text/chat-template.js';
+import { readTemplate } from '../text/template/chat-template.js';
 import { hashFile } from './line-file.js';
 import type { TrainableSystem } from './new-drafter.js';
 import { trainableSystems } from './new-drafter.js';
@@ -142,7 +142,7 @@ export async function createTrainRequest(plan: TrainPlan): Promise<TrainRequest>
     ...(plan.limit === undefined ? {} : { limit: plan.limit }),
     ...settleAnswers(plan, { target, ...template }),
     ...{ ...template, settings, device: recordDevice(device) },
-    threads: plan.threads ?? Math.min(availableParallelism(), mostThreads),
+    threads: plan.threads ?? Math.min(availableParallelism(), maxThreads),
   };
 }
 

@@ -7,8 +7,8 @@
 import { MistletoeError } from '../core/errors.js';
 import type { Target } from '../decode/target.js';
 import { encodePrompt, refuseLongText } from '../decode/target.js';
-import type { ChatMessage } from '../text/chat-template.js';
-import { encodeRaw, encodeRendered, renderChat } from '../text/chat-template.js';
+import type { ChatMessage } from '../text/template/chat-template.js';
+import { encodeRaw, encodeRendered, renderChat } from '../text/template/chat-template.js';
 
 /** The ids up to where the assistant's answer to the last message begins. */
 export function encodeQuestion(

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { afterAll, afterEach, describe, expect, it, vi } from 'vitest';
 import { makeTemporaryFolder } from '../../src/checkpoint/testing/temporary-folder.js';
-import { loadTokenizer } from '../../src/text/tokenizer.js';
+import { loadTokenizer } from '../../src/text/tokenizer/tokenizer.js';
 import { plainTokenizer } from '../support/tiny-checkpoints.js';
 
 const temporary = makeTemporaryFolder();

@@ -138,10 +138,10 @@ export const mutations = [
   },
   {
     name: 'the chat template loses the beginning-of-sequence token',
-    file: 'src/text/chat-template.ts',
+    file: 'src/text/template/chat-template.ts',
     search: '    ...template.specialTokens,\n',
     replace: '',
-    tests: ['src/text/chat-template.test.ts'],
+    tests: ['src/text/template/chat-template.test.ts'],
   },
   {
     name: 'half of a character is streamed',

@@ -11,7 +11,7 @@ import { hostname } from 'node:os';
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { makeProcessTag } from '../../core/process-tag.js';
+import { makeProcessTag } from '../../core/processes.js';
 import { describeCache } from './cache-contents.js';
 import { readCacheLimit } from './cache-folder.js';
 import { notePath } from './cache-check.js';

@@ -6,7 +6,7 @@ import { lstat, readdir, rm } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { kernelFileName, kernelsFolder } from '../../core/default-cache-folder.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';
-import { hostTag, isRunning } from '../../core/process-tag.js';
+import { hostTag, isRunning } from '../../core/processes.js';
 import { errnoOf } from '../binary-file.js';
 import { notePath, readLastUse } from './cache-check.js';
 import type { CacheName } from './cache-folder.js';

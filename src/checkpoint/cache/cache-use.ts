@@ -6,8 +6,8 @@
 import { rmSync } from 'node:fs';
 import { lstat, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { makeFolder } from '../../core/make-folder.js';
-import { hostTag, isRunning } from '../../core/process-tag.js';
+import { makeFolder } from '../../core/files.js';
+import { hostTag, isRunning } from '../../core/processes.js';
 import { marksFolder } from './cache-folder.js';
 
 const markName = /^([0-9a-f]{64})\.(\d+)\.([0-9a-f]{16})$/;

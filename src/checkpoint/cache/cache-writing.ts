@@ -3,7 +3,7 @@ import { rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { formatBytes } from '../../core/byte-size.js';
 import { describeCause } from '../../core/errors.js';
-import { makeProcessTag } from '../../core/process-tag.js';
+import { makeProcessTag } from '../../core/processes.js';
 import type { CacheOutput } from './cache-file.js';
 import { weightsPath } from './cache-folder.js';
 import { makeRoom, trimCache } from './cache-removal.js';

@@ -22,7 +22,7 @@ import { totalmem } from 'node:os';
 import { resolve } from 'node:path';
 import { formatBytes } from '../../core/byte-size.js';
 import { MistletoeError } from '../../core/errors.js';
-import { makeFolder } from '../../core/make-folder.js';
+import { makeFolder } from '../../core/files.js';
 import type { Runtime } from '../../runtime/program.js';
 import type { FileWeights, MemoryWeights, WeightStore, WeightValues } from '../../runtime/weights.js';
 import { checkForUse, recordUse } from './cache-check.js';

@@ -11,7 +11,7 @@ import { open, readdir, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { MistletoeError } from '../../core/errors.js';
-import { hostTag, isRunning, makeProcessTag } from '../../core/process-tag.js';
+import { hostTag, isRunning, makeProcessTag } from '../../core/processes.js';
 import type { HubBody, HubFile } from './hub-client.js';
 import { keptRemains } from './hub-client.js';
 

@@ -10,7 +10,7 @@
 import { existsSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { basename, join, resolve } from 'node:path';
-import { readBoundedFile } from '../../core/bounded-file.js';
+import { readBoundedFile } from '../../core/files.js';
 import { MistletoeError } from '../../core/errors.js';
 import { chooseLayout, isWeightName, listFolder, readShardIndex } from '../checkpoint-folder.js';
 import type { HubId, HubSettings } from './hub-settings.js';

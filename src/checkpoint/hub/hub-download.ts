@@ -7,8 +7,8 @@ import { readFile, rename, rm, stat, statfs, symlink, writeFile } from 'node:fs/
 import { dirname, join, relative } from 'node:path';
 import { formatBytes } from '../../core/byte-size.js';
 import { MistletoeError } from '../../core/errors.js';
-import { makeFolderSync } from '../../core/make-folder.js';
-import { makeProcessTag } from '../../core/process-tag.js';
+import { makeFolderSync } from '../../core/files.js';
+import { makeProcessTag } from '../../core/processes.js';
 import { readShardIndex } from '../checkpoint-folder.js';
 import type { BlobRequest } from './hub-blob.js';
 import { fetchBlob, listRemains } from './hub-blob.js';

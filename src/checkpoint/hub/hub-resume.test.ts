@@ -2,7 +2,7 @@ import { mkdirSync, readFileSync, renameSync, rmSync, utimesSync, writeFileSync 
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { hashOf } from '../../../test/support/hub-server.js';
-import { hostTag } from '../../core/process-tag.js';
+import { hostTag } from '../../core/processes.js';
 import { createHubWorld, singleFile, weights } from '../testing/hub-world.js';
 
 const world = createHubWorld();

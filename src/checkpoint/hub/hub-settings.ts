@@ -1,7 +1,7 @@
 /** What the environment says about the Hugging Face hub: the variables that its own libraries read, in their order. */
 import { homedir } from 'node:os';
 import { join } from 'node:path';
-import { isMissing, readBoundedFile } from '../../core/bounded-file.js';
+import { isMissing, readBoundedFile } from '../../core/files.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import type { Surroundings } from '../cache/cache-folder.js';
 

@@ -10,8 +10,8 @@ import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import type ort from 'onnxruntime-node';
 import { describeCause, MistletoeError } from '../../core/errors.js';
-import { mostThreads } from '../../core/limits.js';
-import { makeProcessTag } from '../../core/process-tag.js';
+import { maxThreads } from '../../core/limits.js';
+import { makeProcessTag } from '../../core/processes.js';
 import type { CompileOptions, NamedTensors, Program, Runtime } from '../program.js';
 import { allocateHostRows } from '../row-buffer.js';
 import type { WeightStore } from '../weights.js';
@@ -59,7 +59,7 @@ class OnnxRuntime implements Runtime {
   private isDisposed = false;
 
   constructor(options: OnnxRuntimeOptions) {
-    this.threads = checkThreads(options.threads ?? Math.min(availableParallelism(), mostThreads));
+    this.threads = checkThreads(options.threads ?? Math.min(availableParallelism(), maxThreads));
     this.packedWeightLimit = options.packedWeightLimitBytes ?? defaultPackedWeightLimit;
     this.keepsHalvesAbove = this.packedWeightLimit;
   }
@@ -192,10 +192,10 @@ class OnnxRuntime implements Runtime {
 }
 
 function checkThreads(threads: number): number {
-  if (Number.isInteger(threads) && threads >= 1 && threads <= mostThreads) return threads;
+  if (Number.isInteger(threads) && threads >= 1 && threads <= maxThreads) return threads;
   throw new MistletoeError(
     'usage',
-    `${threads} threads were asked for; a whole number from 1 to ${mostThreads} was expected.`,
+    `${threads} threads were asked for; a whole number from 1 to ${maxThreads} was expected.`,
     { hint: 'Leave the number out to use every processor of this machine.' },
   );
 }

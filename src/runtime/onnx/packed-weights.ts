@@ -23,7 +23,7 @@ import { access, constants, readFile, rm, writeFile } from 'node:fs/promises';
 import { cpus } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { z } from 'zod';
-import { makeProcessTag } from '../../core/process-tag.js';
+import { makeProcessTag } from '../../core/processes.js';
 import type { Tensor, TensorOf } from '../../graph/tensor.js';
 import type { NamedTensors } from '../program.js';
 import { findWeight } from '../find-weight.js';

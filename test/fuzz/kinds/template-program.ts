@@ -6,7 +6,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Random } from '../../../src/core/random.js';
 import { createRandom } from '../../../src/core/random.js';
-import { loadChatTemplate, renderChat } from '../../../src/text/chat-template.js';
+import { loadChatTemplate, renderChat } from '../../../src/text/template/chat-template.js';
 import { pick } from '../byte-mutations.js';
 import type { FuzzKind } from '../kind.js';
 import { ensure } from '../kind.js';
