@@ -45,7 +45,7 @@ export const marksFolder = 'in-use';
 const weightsName = /^([0-9a-f]{64})\.weights(\.json)?$/;
 const hashName = /^[0-9a-f]{32}\.hash\.json$/;
 const unfinished = '(?:[0-9a-f]{64}(?:\\.weights\\.json)?|[0-9a-f]{32}\\.hash\\.json)';
-const tag = '(\\d+)\\.([0-9a-f]{16})\\.[0-9a-f]{16}'; // core/process-tag.ts
+const tag = '(\\d+)\\.([0-9a-f]{16})\\.[0-9a-f]{16}'; // core/processes.ts
 const temporaryName = new RegExp(`^(?:${unfinished}\\.${tag}\\.tmp|program\\.${tag}\\.(?:onnx|packed))$`);
 /** Without the host. */
 const olderTemporaryName = new RegExp(
