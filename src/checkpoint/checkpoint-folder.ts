@@ -104,11 +104,11 @@ export async function readShardIndex(path: string): Promise<Map<string, string>>
 }
 
 /** Of most file systems, for one name. */
-const longestShardName = 255;
+const maxShardName = 255;
 
 /** The name is data from a stranger: it may not lead out of the folder, on any platform. */
 function checkShardName(index: string, shard: string): void {
-  if (shard.length > longestShardName) {
+  if (shard.length > maxShardName) {
     throw refuse(
       `${index} names a file of ${shard.length} characters, ${quote(shard.slice(0, 60))}...`,
       'Download the index again.',
@@ -131,11 +131,11 @@ function checkShardName(index: string, shard: string): void {
   }
 }
 
-function readJsonObject(path: string, mostBytes: number): Promise<Record<string, unknown>> {
+function readJsonObject(path: string, maxBytes: number): Promise<Record<string, unknown>> {
   return withFile(path, async (file) => {
-    if (file.sizeBytes > mostBytes) {
+    if (file.sizeBytes > maxBytes) {
       throw refuse(
-        `${path} has ${file.sizeBytes} bytes, at most ${mostBytes} are read`,
+        `${path} has ${file.sizeBytes} bytes, at most ${maxBytes} are read`,
         'Check that it is the right file.',
       );
     }

@@ -9,23 +9,23 @@ import { dirname } from 'node:path';
 import { fileLimits } from './limits.js';
 
 /** What a text may have that is read from a pipe, and a file that nothing says more of. */
-export const mostTextBytes = fileLimits.promptSet;
+export const maxTextBytes = fileLimits.promptSet;
 
 /** Throws what the system says, or a phrase that says what the file is instead. */
-export async function readBoundedFile(path: string, mostBytes: number = mostTextBytes): Promise<Buffer> {
-  requireBounded(await stat(path), mostBytes);
+export async function readBoundedFile(path: string, maxBytes: number = maxTextBytes): Promise<Buffer> {
+  requireBounded(await stat(path), maxBytes);
   return readFile(path);
 }
 
-export function readBoundedFileSync(path: string, mostBytes: number = mostTextBytes): Buffer {
-  requireBounded(statSync(path), mostBytes);
+export function readBoundedFileSync(path: string, maxBytes: number = maxTextBytes): Buffer {
+  requireBounded(statSync(path), maxBytes);
   return readFileSync(path);
 }
 
-function requireBounded(status: Stats, mostBytes: number): void {
+function requireBounded(status: Stats, maxBytes: number): void {
   if (!status.isFile()) throw new Error('it is not a regular file');
-  if (status.size > mostBytes)
-    throw new Error(`it has ${status.size} bytes, and ${mostBytes} are the most that is read`);
+  if (status.size > maxBytes)
+    throw new Error(`it has ${status.size} bytes, and ${maxBytes} are the most that is read`);
 }
 
 export function isMissing(cause: unknown): boolean {

@@ -3,13 +3,13 @@
  * and end the stack at some thousand levels. Honest files have a dozen, so the depth is bounded once, where text becomes
  * a value.
  */
-export const deepestJson = 500;
+export const maxJsonDepth = 500;
 
 /** Like JSON.parse, and throws like it. */
 export function parseJsonText(text: string): unknown {
   const value: unknown = JSON.parse(text);
-  if (measureDepth(text) > deepestJson)
-    throw new SyntaxError(`it nests more than ${deepestJson} lists and objects into each other`);
+  if (measureDepth(text) > maxJsonDepth)
+    throw new SyntaxError(`it nests more than ${maxJsonDepth} lists and objects into each other`);
   return value;
 }
 
@@ -45,10 +45,10 @@ function visitPunctuation(text: string, visit: (character: string) => void): voi
   }
 }
 
-const longestShown = 120;
+const maxShownLength = 120;
 
 /** A value of a stranger's file in a sentence: as it stands there, and not at any length. */
 export function showValue(value: unknown): string {
   const text = value === undefined ? 'nothing' : JSON.stringify(value);
-  return text.length > longestShown ? `${text.slice(0, longestShown)}...` : text;
+  return text.length > maxShownLength ? `${text.slice(0, maxShownLength)}...` : text;
 }

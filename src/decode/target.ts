@@ -154,7 +154,7 @@ async function encodeText(
 
 /** What cannot fit the context is refused by its size, before it is tokenised; what may fit passes. */
 export function refuseLongText(target: Target, text: string, name: string): void {
-  const fewest = target.tokenizer.fewestTokens(text);
+  const fewest = target.tokenizer.minTokens(text);
   if (fewest <= target.model.configuration.contextLength) return;
   throw tooLong(target, `${name} has ${Buffer.byteLength(text)} bytes, which are ${fewest} tokens or more`);
 }

@@ -21,8 +21,8 @@ export interface NamedKey {
 }
 
 const anybody = 'anonymous';
-const shortestKey = 8;
-const mostFileBytes = 2 ** 20;
+const minKeyLength = 8;
+const maxFileBytes = 2 ** 20;
 
 export function createAccess(keys: readonly NamedKey[]): Access {
   const known = keys.map(({ name, key }) => ({ name, hash: hashOf(key) }));
@@ -54,10 +54,10 @@ export function parseKeys(text: string, place: string): readonly NamedKey[] {
   const keys = lines.map((line, index) => {
     const words = line.split(/\s+/);
     const [name, key] = words.length === 1 ? [`key-${index + 1}`, words[0]!] : [words[0]!, words[1]!];
-    if (words.length > 2 || key.length < shortestKey) {
+    if (words.length > 2 || key.length < minKeyLength) {
       throw new MistletoeError(
         'usage',
-        `Key ${index + 1} of ${place} ${words.length > 2 ? `has ${words.length} words` : `has ${key.length} characters`}; a key of ${shortestKey} characters or more, alone or behind a name, was expected.`,
+        `Key ${index + 1} of ${place} ${words.length > 2 ? `has ${words.length} words` : `has ${key.length} characters`}; a key of ${minKeyLength} characters or more, alone or behind a name, was expected.`,
         { hint: 'Make one with: openssl rand -hex 24' },
       );
     }
@@ -70,7 +70,7 @@ export function parseKeys(text: string, place: string): readonly NamedKey[] {
 }
 
 export async function readKeys(path: string): Promise<readonly NamedKey[]> {
-  const text = await readTextFile(path, mostFileBytes);
+  const text = await readTextFile(path, maxFileBytes);
   if (text !== undefined) return parseKeys(text, path);
   throw new MistletoeError('usage', `The file of keys ${path} is not there.`, {
     hint: 'Give a file with one key a line.',

@@ -61,8 +61,8 @@ export function usageOf(generations: readonly Generation[], choices: number): Us
 }
 
 /** Minus infinity is no JSON; OpenAI writes this. */
-const leastLogprob = -9999;
-const bounded = (logprob: number): number => Math.max(logprob, leastLogprob);
+const minLogprob = -9999;
+const bounded = (logprob: number): number => Math.max(logprob, minLogprob);
 
 export function chatLogprobs(likelihoods: readonly SpelledLikelihood[]) {
   const write = ({ text, bytes, logprob }: Pick<SpelledLikelihood, 'text' | 'bytes' | 'logprob'>) => ({

@@ -58,7 +58,7 @@ export function createApp(options: AppOptions): Hono<Variables> {
   const app = new Hono<Variables>();
   const createdSeconds = Math.floor(Date.now() / 1000);
 
-  app.use(signEveryAnswer(options));
+  app.use(trackRequests(options));
   app.use('/v1/*', requireKey(options.access));
   app.use('/mistletoe/api/*', requireKey(options.access));
 
@@ -120,10 +120,10 @@ export function createApp(options: AppOptions): Hono<Variables> {
 }
 
 /** First of all: every answer has a number and says who gave it, and every request is logged once. */
-function signEveryAnswer(options: AppOptions): MiddlewareHandler<Variables> {
+function trackRequests(options: AppOptions): MiddlewareHandler<Variables> {
   const { log, metrics, version, logsPrompts, onRecord, hostNames, host } = options;
   const context = { log, metrics, model: host.model.name, logsPrompts, onRecord };
-  return async function signAnswer(request, next) {
+  return async function trackRequest(request, next) {
     const exchange = new Exchange(context, request.req.path);
     request.set('exchange', exchange);
     if (hostNames !== undefined && !hostNames.includes(hostNameOf(request.req.header('host'))))

@@ -5,7 +5,7 @@ import type { CompletionFields } from './request-schema.js';
 import { completionSchema, readFields } from './request-schema.js';
 
 /** OpenAI's own default on this route. */
-const usualTokens = 16;
+const defaultMaxTokens = 16;
 
 export function readCompletionRequest(body: unknown): AnswerRequest {
   const fields = readFields(completionSchema, body);
@@ -13,7 +13,7 @@ export function readCompletionRequest(body: unknown): AnswerRequest {
     ...readCommon(fields),
     kind: 'completion',
     prompts: readPrompts(fields.prompt),
-    maxNewTokens: fields.max_tokens ?? usualTokens,
+    maxNewTokens: fields.max_tokens ?? defaultMaxTokens,
     topLikelihoods: fields.logprobs ?? undefined,
   };
 }

@@ -74,14 +74,14 @@ async function respondStreaming(context: CompletionContext): Promise<Response> {
     if (text !== '' && !left.signal.aborted) controller?.enqueue(encoder.encode(text));
   };
   let hasBegun = false;
-  let tellStart: (failure?: { readonly cause: unknown }) => void = () => undefined;
+  let reportStart: (failure?: { readonly cause: unknown }) => void = () => undefined;
   const started = new Promise<{ readonly cause: unknown } | undefined>((resolve) => {
-    tellStart = resolve;
+    reportStart = resolve;
   });
   const begin = (): void => {
     if (!hasBegun) send(events.begin());
     hasBegun = true;
-    tellStart();
+    reportStart();
   };
   const answering = host.answer(request, {
     signal: AbortSignal.any([signal, left.signal]),
@@ -99,7 +99,7 @@ async function respondStreaming(context: CompletionContext): Promise<Response> {
     },
     (cause: unknown) => {
       if (!hasBegun) {
-        tellStart({ cause });
+        reportStart({ cause });
         return;
       }
       const error = apiErrorOf(cause);

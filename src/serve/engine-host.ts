@@ -62,7 +62,7 @@ export class EngineHost {
   private isDraining = false;
   private fault: Error | undefined;
   /** Decaying mean of what an answer took. */
-  private usualSeconds = 1;
+  private meanSeconds = 1;
 
   constructor(private readonly options: HostOptions) {
     this.model = options.model;
@@ -91,14 +91,14 @@ export class EngineHost {
   /** The drafter that a request means, or undefined for plain decoding. Refuses what is not there. */
   draftingFor(request: Pick<AnswerRequest, 'drafter' | 'draft' | 'guarded'>): Drafting | undefined {
     const { drafter, draft, guarded } = request;
-    const { drafters, draft: usualDraft } = this.model;
+    const { drafters, draft: defaultDraft } = this.model;
     const name = drafter === 'none' ? undefined : (drafter ?? drafters[0]);
     if (name !== undefined && !drafters.includes(name)) {
       const known = [...drafters, 'none'].join(', ');
       throw badRequest(`There is no drafter of that name; there are ${known}.`, 'mistletoe.drafter');
     }
     if (name !== undefined)
-      return { drafter: name, draft: draft ?? usualDraft, isGuarded: guarded ?? this.model.guarded };
+      return { drafter: name, draft: draft ?? defaultDraft, isGuarded: guarded ?? this.model.guarded };
     if (draft !== undefined)
       throw badRequest('mistletoe.draft was given without a drafter.', 'mistletoe.draft');
     if (guarded === true)
@@ -132,7 +132,7 @@ export class EngineHost {
       const generations = await this.ask(request, drafting, controller, options.onProgress);
       if (cut === 'time' && generations.every(({ tokenIds }) => tokenIds.length === 0))
         throw new ApiError('The time for a request ended before there was room for it.', overTime);
-      this.usualSeconds += 0.1 * ((performance.now() - startMs) / 1000 - this.usualSeconds);
+      this.meanSeconds += 0.1 * ((performance.now() - startMs) / 1000 - this.meanSeconds);
       return { generations, cut };
     } finally {
       clearTimeout(timer);
@@ -175,7 +175,7 @@ export class EngineHost {
     const asked = request.prompts.length * request.choices;
     if (sequences === 0 || sequences + asked <= concurrency + this.limits.queue) return;
     const waiting = Math.max(0, sequences - concurrency);
-    throw tooBusy(waiting, (this.usualSeconds * waiting) / concurrency);
+    throw tooBusy(waiting, (this.meanSeconds * waiting) / concurrency);
   }
 
   private async ask(

@@ -138,8 +138,8 @@ export class Exchange {
   private speculation(): Pick<RequestRecord, 'speculation' | 'choiceSpeculation'> {
     const choices = [...this.steps].sort(([left], [right]) => left - right).map(([, steps]) => steps);
     return {
-      speculation: summariseSteps(choices.flat()),
-      ...(choices.length > 1 ? { choiceSpeculation: choices.map(summariseSteps) } : {}),
+      speculation: summarizeSteps(choices.flat()),
+      ...(choices.length > 1 ? { choiceSpeculation: choices.map(summarizeSteps) } : {}),
     };
   }
 
@@ -175,7 +175,7 @@ export class Exchange {
 }
 
 /** Counts only steps of the request's own drafter: what others drafted in its place is not comparable with what it does. */
-function summariseSteps(drafted: readonly StepRecord[]): Speculation | null {
+function summarizeSteps(drafted: readonly StepRecord[]): Speculation | null {
   const steps = drafted.filter(({ drafter = 0 }) => drafter === 0);
   if (steps.length === 0) return null;
   const histogram: number[] = [];

@@ -43,13 +43,13 @@ function isTextPart(value: unknown): value is TextPart {
   return 'type' in value && value.type === 'text' && 'text' in value && isText(value.text);
 }
 
-export const mostStops = 4;
-const longestStop = 1000;
+export const maxStops = 4;
+const maxStopLength = 1000;
 
 /** A text that ends answers, or a list of them. */
 export function isStop(value: unknown): value is string | string[] {
-  const isOne = (each: unknown): boolean => isFilled(each) && each.length <= longestStop;
-  return Array.isArray(value) ? value.length <= mostStops && value.every(isOne) : isOne(value);
+  const isOne = (each: unknown): boolean => isFilled(each) && each.length <= maxStopLength;
+  return Array.isArray(value) ? value.length <= maxStops && value.every(isOne) : isOne(value);
 }
 
 export function isMetadata(value: unknown): value is Readonly<Record<string, string>> {

@@ -16,7 +16,7 @@ export interface ServerLimits {
   readonly seconds: number;
 }
 
-export const usualLimits: ServerLimits = {
+export const defaultLimits: ServerLimits = {
   bodyBytes: 4 * 2 ** 20,
   promptTokens: undefined,
   newTokens: undefined,

@@ -5,7 +5,7 @@
 import { z } from 'zod';
 import { badRequest } from './api-error.js';
 import type { Content, Prompt } from './field-values.js';
-import { isContent, isMetadata, isPrompt, isStop, isText, mostStops } from './field-values.js';
+import { isContent, isMetadata, isPrompt, isStop, isText, maxStops } from './field-values.js';
 import {
   neutral,
   neutralAnswerFields,
@@ -51,7 +51,7 @@ const common = {
   n: count.nullish(),
   seed: z.number().int().nullish(),
   stop: z
-    .custom<string | string[]>(isStop, `expected a text, or a list of up to ${mostStops} texts, none empty`)
+    .custom<string | string[]>(isStop, `expected a text, or a list of up to ${maxStops} texts, none empty`)
     .nullish(),
   stream: z.boolean().nullish(),
   stream_options: z
@@ -81,14 +81,14 @@ const message = z.discriminatedUnion('role', [
   }),
 ]);
 
-const mostMessages = 2048;
+const maxMessages = 2048;
 
 export const chatSchema = z.strictObject({
   ...common,
   messages: z
     .array(z.unknown())
     .min(1, 'expected at least one message')
-    .max(mostMessages, `expected at most ${mostMessages} messages`)
+    .max(maxMessages, `expected at most ${maxMessages} messages`)
     .pipe(z.array(message)),
   max_completion_tokens: count.nullish(),
   logprobs: z.boolean().nullish(),
@@ -106,7 +106,7 @@ export const completionSchema = z.strictObject({
 });
 export type CompletionFields = z.infer<typeof completionSchema>;
 
-const longestName = 64;
+const maxNameLength = 64;
 
 /** The fields, or a refusal that names the first one that is wrong. */
 export function readFields<Schema extends z.ZodType>(schema: Schema, body: unknown): z.infer<Schema> {
@@ -124,5 +124,5 @@ export function readFields<Schema extends z.ZodType>(schema: Schema, body: unkno
 }
 
 function cut(name: string): string {
-  return name.length > longestName ? `${name.slice(0, longestName)}…` : name;
+  return name.length > maxNameLength ? `${name.slice(0, maxNameLength)}…` : name;
 }

@@ -21,7 +21,7 @@ import type { PageHandler, ReadPageState } from './app.js';
 import { createApp } from './app.js';
 import { EngineHost } from './engine-host.js';
 import type { ServerLimits } from './limits.js';
-import { usualLimits } from './limits.js';
+import { defaultLimits } from './limits.js';
 import type { MetricsLevel } from './request-schema.js';
 import { createServeMetrics } from './serve-metrics.js';
 
@@ -67,7 +67,7 @@ export interface RunningServer {
 
 /** Its folder is only called `target`. */
 const bundledName = 'mistletoe-reference';
-const usualGraceMs = 10_000;
+const defaultGraceMs = 10_000;
 /** For what has been answered to reach clients that still read. */
 const flushMs = 2000;
 const requestTimeoutMs = 60_000;
@@ -100,7 +100,7 @@ export async function startServer(options: ServeOptions): Promise<RunningServer>
   };
   const { concurrency = usualConcurrency } = engine;
   const engineHost = new EngineHost({
-    ...{ worker, model, limits: { ...usualLimits, ...limits }, concurrency },
+    ...{ worker, model, limits: { ...defaultLimits, ...limits }, concurrency },
     hiddenPaths: pathsOf(engine),
   });
   const isLocal = isLoopback(hostname) && keys.length === 0;
@@ -129,7 +129,7 @@ export async function startServer(options: ServeOptions): Promise<RunningServer>
     url: urlOf(hostname, (server.address() as AddressInfo).port),
     ...{ modelName: model.name, device: worker.device, ended: worker.ended },
     load: () => engineHost.load(),
-    close: ({ graceMs = usualGraceMs } = {}) => (closing ??= closeServer(server, engineHost, graceMs)),
+    close: ({ graceMs = defaultGraceMs } = {}) => (closing ??= closeServer(server, engineHost, graceMs)),
   };
 }
 

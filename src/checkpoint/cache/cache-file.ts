@@ -22,7 +22,7 @@ const alignment = 4096;
 const magic = Buffer.from('MISTLTOE', 'latin1');
 const trailerBytes = 48;
 /** Room for the tensor tables of the largest models many times over. */
-const mostFooterBytes = 64 * 1024 * 1024;
+const maxFooterBytes = 64 * 1024 * 1024;
 
 /** Where the cache file's bytes go; tests put a full disk here. */
 export interface CacheOutput {
@@ -167,7 +167,7 @@ export async function readFooter(file: BinaryFile): Promise<CacheFooter | 'other
   const trailer = await readBytes(file, file.sizeBytes - trailerBytes, trailerBytes);
   const footerBytes = Number(trailer.readBigUInt64LE(magic.byteLength));
   const dataBytes = file.sizeBytes - trailerBytes - footerBytes;
-  if (footerBytes > mostFooterBytes || dataBytes < 0) return undefined;
+  if (footerBytes > maxFooterBytes || dataBytes < 0) return undefined;
   const bytes = await readBytes(file, dataBytes, footerBytes);
   if (!trailer.equals(makeTrailer(bytes))) return undefined;
   const contents: unknown = JSON.parse(bytes.toString('utf8')); // its hash fits, so it is what was written

@@ -104,10 +104,10 @@ export interface Removal {
   readonly leftBytes: number;
 }
 
-/** Removes the least recently used until what is left takes no more than `mostBytes`. */
-export async function trimCache(folder: string, mostBytes: number): Promise<Removal> {
+/** Removes the least recently used until what is left takes no more than `maxBytes`. */
+export async function trimCache(folder: string, maxBytes: number): Promise<Removal> {
   const survey = await surveyCache(folder);
-  return remove(survey, findAbandoned(survey), mostBytes);
+  return remove(survey, findAbandoned(survey), maxBytes);
 }
 
 /** Removes everything but what is in use, what is being written, and what is not Mistletoe's. */
@@ -143,10 +143,10 @@ export async function makeRoom(
     weights: weights.filter((each) => each.isInUse),
     small: survey.small.filter((file) => !abandoned.has(file)),
   };
-  const mostBytes = limitBytes - sizeBytes;
-  const canFit = countBytes(stays) <= mostBytes;
-  const { leftBytes } = await remove({ ...survey, weights }, [...abandoned], canFit ? mostBytes : Infinity);
-  return leftBytes <= mostBytes;
+  const maxBytes = limitBytes - sizeBytes;
+  const canFit = countBytes(stays) <= maxBytes;
+  const { leftBytes } = await remove({ ...survey, weights }, [...abandoned], canFit ? maxBytes : Infinity);
+  return leftBytes <= maxBytes;
 }
 
 const restMs = 60 * 60 * 1000;
@@ -183,7 +183,7 @@ function findAbandoned({ weights, small }: CacheSurvey): readonly SmallFile[] {
 async function remove(
   { folder, ...survey }: CacheSurvey,
   small: readonly SmallFile[],
-  mostBytes: number,
+  maxBytes: number,
 ): Promise<Removal> {
   const removed: CachedWeights[] = [];
   const inUse: CachedWeights[] = [];
@@ -202,7 +202,7 @@ async function remove(
     if (await unlink(file.path)) leftBytes -= countBytes({ weights: [], small: [file] });
   }
   for (const each of survey.weights) {
-    if (leftBytes <= mostBytes) break;
+    if (leftBytes <= maxBytes) break;
     // Asked again just before: another process may have come to use it since the survey.
     if (each.isInUse || (await isInUse(folder, each.key))) {
       inUse.push(each);

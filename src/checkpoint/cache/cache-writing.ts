@@ -1,14 +1,17 @@
-/** Makes a cache file: room for it, then under a name of its own, then by one rename to where it belongs. */
-import { rename, rm } from 'node:fs/promises';
+/** Checks and makes cache files. A new one is written under a temporary name and renamed when it is whole. */
+import { lstat, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { formatBytes } from '../../core/byte-size.js';
 import { describeCause } from '../../core/errors.js';
 import { makeProcessTag } from '../../core/processes.js';
-import type { CacheOutput } from './cache-file.js';
+import { checkForUse, recordUse } from './cache-check.js';
+import type { CacheFooter, CacheOutput } from './cache-file.js';
 import { weightsPath } from './cache-folder.js';
 import { makeRoom, trimCache } from './cache-removal.js';
+import { markInUse } from './cache-use.js';
+import { identifyFile } from './content-hash.js';
 
-/** The cache cannot take the weights; they can still be used from memory. A checkpoint that cannot be read is none. */
+/** The cache cannot hold the weights. They can still be used from memory. */
 export class CacheFailure extends Error {
   constructor(
     message: string,
@@ -27,7 +30,7 @@ export function unwritable(folder: string, reason: string, cause?: unknown): Cac
   );
 }
 
-/** For what only the disk under the cache can refuse. */
+/** Failures of the disk under the cache become cache failures. */
 export async function onDisk<Result>(folder: string, action: () => Promise<Result>): Promise<Result> {
   try {
     return await action();
@@ -36,36 +39,81 @@ export async function onDisk<Result>(folder: string, action: () => Promise<Resul
   }
 }
 
-export interface CacheFilePlan {
+/** The cache for one checkpoint. */
+export interface CachePlace {
   readonly folder: string;
-  readonly key: string;
-  /** For sentences. */
-  readonly content: 'converted weights' | 'packed weights';
-  readonly sizeBytes: number;
+  /** Folder of the checkpoint, for the note beside each file. */
+  readonly checkpoint: string;
   readonly limitBytes: number;
   readonly openOutput: (path: string) => Promise<CacheOutput>;
+  readonly largeBytes: number | undefined;
+  readonly verify: boolean | undefined;
+  readonly onNotice: ((message: string) => void) | undefined;
+}
+
+export interface CacheFilePlan {
+  readonly key: string;
+  /** For messages. */
+  readonly content: 'converted weights' | 'packed weights';
+  readonly sizeBytes: number;
+  readonly fits: (footer: CacheFooter) => boolean;
   readonly write: (output: CacheOutput) => Promise<void>;
   /** Throws if what was written must not be kept. */
   readonly confirm?: () => Promise<void>;
 }
 
-export async function makeCacheFile(plan: CacheFilePlan): Promise<void> {
-  const { folder, key, limitBytes } = plan;
-  await claimRoom(plan);
-  const temporary = join(folder, `${key}.${makeProcessTag()}.tmp`);
+/** The file if it is there and whole; otherwise it is made. */
+export async function obtainCacheFile(
+  place: CachePlace,
+  plan: CacheFilePlan,
+): Promise<{ readonly path: string; readonly footer: CacheFooter }> {
+  const { folder, checkpoint, largeBytes, verify } = place;
+  const path = weightsPath(folder, plan.key);
+  // Before the file is checked: from here on no other process removes it.
+  await markInUse(folder, plan.key);
+  const check = () => checkForUse(path, { fits: plan.fits, largeBytes, verify });
+  let usable = await check();
+  if (usable === undefined) {
+    const present = await lstat(path).catch(() => undefined);
+    if (present?.isDirectory() === true) throw unwritable(folder, `${path} is a folder`);
+    if (present !== undefined) place.onNotice?.(`The weight cache file ${path} is damaged and is made anew.`);
+    let failure: unknown;
+    try {
+      await makeCacheFile(place, plan);
+      const identity = await onDisk(folder, () => identifyFile(path));
+      await recordUse(path, { identity, checkpoint });
+    } catch (cause) {
+      if (!(cause instanceof CacheFailure)) throw cause;
+      failure = cause;
+    }
+    // Also after a failure: another process may have made the file, and have it open so that it cannot be replaced.
+    usable = await check();
+    if (usable === undefined) throw failure ?? unwritable(folder, `${path} was damaged at once`);
+  }
+  await recordUse(path, { identity: usable.identity, checkpoint });
+  return { path, footer: usable.footer };
+}
+
+async function makeCacheFile(place: CachePlace, plan: CacheFilePlan): Promise<void> {
+  const { folder, limitBytes } = place;
+  await claimRoom(place, plan);
+  const temporary = join(folder, `${plan.key}.${makeProcessTag()}.tmp`);
   try {
-    await writeTemporary(temporary, plan);
+    await writeTemporary(temporary, place, plan);
     await plan.confirm?.();
-    await onDisk(folder, () => rename(temporary, weightsPath(folder, key)));
+    await onDisk(folder, () => rename(temporary, weightsPath(folder, plan.key)));
   } catch (failure) {
     await rm(temporary, { force: true }).catch(() => undefined);
     throw failure;
   }
-  // Somebody else may have written meanwhile, into the same room.
+  // Another process may have filled the same room meanwhile.
   if (Number.isFinite(limitBytes)) await trimCache(folder, limitBytes).catch(() => undefined);
 }
 
-async function claimRoom({ folder, key, content, sizeBytes, limitBytes }: CacheFilePlan): Promise<void> {
+async function claimRoom(
+  { folder, limitBytes }: CachePlace,
+  { key, content, sizeBytes }: CacheFilePlan,
+): Promise<void> {
   if (await onDisk(folder, () => makeRoom(folder, { key, sizeBytes, limitBytes }))) return;
   const limit = `the ${formatBytes(limitBytes)} that the weight cache in ${folder} may hold`;
   throw new CacheFailure(
@@ -76,7 +124,11 @@ async function claimRoom({ folder, key, content, sizeBytes, limitBytes }: CacheF
   );
 }
 
-async function writeTemporary(path: string, { folder, openOutput, write }: CacheFilePlan): Promise<void> {
+async function writeTemporary(
+  path: string,
+  { folder, openOutput }: CachePlace,
+  { write }: CacheFilePlan,
+): Promise<void> {
   const output = await onDisk(folder, () => openOutput(path));
   try {
     await write({

@@ -16,7 +16,7 @@ import { refuse } from '../stored-tensor.js';
  * Small facts kept as JSON in the cache folder. One that cannot be written or read costs time at the next start and
  * nothing else; one whose seal does not fit (a flipped bit, an edit by hand, a file of another kind) counts as absent.
  */
-const mostRecordBytes = 64 * 1024;
+const maxRecordBytes = 64 * 1024;
 const sealedSchema = z.object({ seal: z.string(), record: z.unknown() });
 
 export async function readRecord<Schema extends z.ZodType>(
@@ -24,7 +24,7 @@ export async function readRecord<Schema extends z.ZodType>(
   schema: Schema,
 ): Promise<z.infer<Schema> | undefined> {
   try {
-    const text = (await readBoundedFile(path, mostRecordBytes)).toString('utf8');
+    const text = (await readBoundedFile(path, maxRecordBytes)).toString('utf8');
     const { seal, record } = sealedSchema.parse(JSON.parse(text));
     return seal === computeSeal(record) ? schema.parse(record) : undefined;
   } catch {

@@ -1,45 +1,52 @@
 /**
- * Weights for the runtime, converted once: float32, or, where a runtime keeps a packed copy of large models anyway,
- * matrices in the checkpoint's own 16 bits. The theory of the cache:
+ * Weights for the runtime, converted once: float32, or the checkpoint's own 16 bits for matrices of large models, of
+ * which the runtime keeps a packed copy.
  *
- * - A file's name is a hash of what it was made from: the content of the weight files, the recipes and the format
- *   version. A changed checkpoint never meets an old cache.
- * - It is written under a name of its own, synced, made read-only and renamed, so it is there whole or not at all; two
- *   processes that convert at the same time merely do the work twice. A file that has its name is never written again:
- *   it is replaced by renaming and removed by unlinking, and whoever has mapped the old one keeps it. Only a stranger
- *   who cuts a mapped file short can still end the process that reads it (SIGBUS); no program can catch that for us.
- * - Its footer holds the sha256 of all data. A start believes a large file without reading it only if a note beside it
- *   says that this very file, by size, times and inode, was right before (cache-note.ts, cache-check.ts). What that
- *   cannot see is a disk that returns other bytes than were written; `verifyCache` reads everything.
- * - The folder is kept below a limit by removing what was used longest ago (cache-removal.ts), never what a running
- *   process uses (cache-use.ts). Nothing in the folder is believed without a check, and other people's files are left.
- * - The cache is never needed. Where there is no usable disk or no room, the weights stay in memory; a runtime that
- *   reads checkpoints itself goes past it altogether (direct-weights.ts).
+ * - A file's name is a hash of its sources: the content of the weight files, the recipes and the format version. A
+ *   changed checkpoint never gets an old cache file.
+ * - A file is written under a temporary name, synced, made read-only and renamed, so it is complete or absent. Two
+ *   processes that convert at the same time do the work twice. A finished file is never written again: it is replaced by
+ *   renaming and removed by unlinking, and processes that have mapped the old one keep it. If another program truncates
+ *   a mapped file, the process that reads it dies of SIGBUS; that cannot be caught.
+ * - The footer holds the sha256 of all data. A large file is used without reading it only if a note beside it says that
+ *   this file, by size, times and inode, was correct before (cache-check.ts). A disk that returns other bytes than were
+ *   written is found by `verifyCache` alone.
+ * - The least recently used files are removed to keep the folder below a limit (cache-removal.ts), but never files that
+ *   a running process uses (cache-use.ts), nor files of other programs.
+ * - The cache is optional. Without a usable disk or without room, weights stay in memory. A runtime that reads
+ *   checkpoints itself bypasses it (direct-weights.ts).
  */
 import { createHash } from 'node:crypto';
-import { lstat } from 'node:fs/promises';
 import { totalmem } from 'node:os';
 import { resolve } from 'node:path';
 import { formatBytes } from '../../core/byte-size.js';
-import { MistletoeError } from '../../core/errors.js';
+import { describeCause, MistletoeError } from '../../core/errors.js';
 import { makeFolder } from '../../core/files.js';
 import type { Runtime } from '../../runtime/program.js';
-import type { FileWeights, MemoryWeights, WeightStore, WeightValues } from '../../runtime/weights.js';
-import { checkForUse, recordUse } from './cache-check.js';
-import { CacheFailure, makeCacheFile, onDisk, unwritable } from './cache-writing.js';
-import { createDerivedFiles } from './derived-files.js';
-import type { CacheFooter, CacheOutput } from './cache-file.js';
+import type {
+  DerivedFile,
+  DerivedFiles,
+  DerivedRequest,
+  FileWeights,
+  MemoryWeights,
+  WeightStore,
+  WeightValues,
+} from '../../runtime/weights.js';
+import type { CacheOutput } from './cache-file.js';
 import {
   fitsLayout,
   formatVersion,
   layOutWeights,
   measureCacheFile,
   openCacheOutput,
+  readTable,
   writeCacheFile,
+  writeDerivedFile,
 } from './cache-file.js';
-import { defaultCacheFolder, readCacheLimit, weightsPath } from './cache-folder.js';
+import { defaultCacheFolder, readCacheLimit } from './cache-folder.js';
 import { removeRemains } from './cache-removal.js';
-import { markInUse } from './cache-use.js';
+import type { CachePlace } from './cache-writing.js';
+import { CacheFailure, obtainCacheFile, onDisk, unwritable } from './cache-writing.js';
 import { hashFile, identifyFile, requireSameFiles } from './content-hash.js';
 import { createDirectWeights } from '../direct-weights.js';
 import type { Checkpoint } from '../stored-tensor.js';
@@ -48,7 +55,7 @@ import { assembleWeight, keepHalves, resolveRecipes } from '../weight-recipe.js'
 
 export interface CacheOptions {
   readonly cacheFolder?: string;
-  /** Read all of a cache file before it is used, whatever is known of it. */
+  /** Read all of a cache file before it is used, even if its note says that it is correct. */
   readonly verifyCache?: boolean;
   readonly onNotice?: (message: string) => void;
   /** What the folder may hold; $MISTLETOE_CACHE_LIMIT by default. */
@@ -62,7 +69,7 @@ export interface CacheOptions {
 }
 
 export interface WeightOptions extends CacheOptions {
-  /** Whoever will read the weights; one that reads checkpoints gets theirs, and no cache is touched. */
+  /** The runtime that will read the weights. One that reads checkpoints needs no cache. */
   readonly runtime?: Pick<Runtime, 'readsCheckpoints' | 'keepsHalvesAbove'>;
 }
 
@@ -73,70 +80,75 @@ export async function prepareWeights(
 ): Promise<WeightStore> {
   const resolved = resolveRecipes(checkpoint, recipes);
   if (options.runtime?.readsCheckpoints === true) return createDirectWeights(resolved);
-  // Absolute, because what is mapped from it is named relative to other places.
+  // Absolute, because programs name it relative to other folders.
   const folder = resolve(options.cacheFolder ?? defaultCacheFolder());
-  const limitBytes = options.cacheLimitBytes ?? readCacheLimit();
+  const place: CachePlace = {
+    folder,
+    checkpoint: resolve(checkpoint.folder),
+    limitBytes: options.cacheLimitBytes ?? readCacheLimit(),
+    openOutput: options.openOutput ?? openCacheOutput,
+    largeBytes: options.largeBytes,
+    verify: options.verifyCache,
+    onNotice: options.onNotice,
+  };
   try {
     await onDisk(folder, () => makeFolder(folder));
     const { dataBytes } = layOutWeights(resolved);
     const isLarge = dataBytes > (options.runtime?.keepsHalvesAbove ?? Infinity);
     const kept = isLarge ? keepHalves(resolved) : resolved;
-    return await prepareFile(checkpoint.folder, kept, { ...options, folder, limitBytes });
+    return await prepareFile(place, kept);
   } catch (failure) {
     if (!(failure instanceof CacheFailure)) throw failure;
     return prepareMemory(resolved, failure, options);
   }
 }
 
-interface FileOptions extends CacheOptions {
-  readonly folder: string;
-  readonly limitBytes: number;
-}
-
-async function prepareFile(
-  checkpointFolder: string,
-  recipes: readonly ResolvedRecipe[],
-  { folder, limitBytes, largeBytes, verifyCache, onNotice, openOutput = openCacheOutput }: FileOptions,
-): Promise<FileWeights> {
+async function prepareFile(place: CachePlace, recipes: readonly ResolvedRecipe[]): Promise<FileWeights> {
+  const { folder } = place;
   const sources = [...new Set(recipes.flatMap(({ parts }) => parts.map(({ tensor }) => tensor.file)))].sort();
   const identities = await Promise.all(sources.map(identifyFile));
   const key = await computeKey(folder, sources, recipes);
   const layout = layOutWeights(recipes);
-  const path = weightsPath(folder, key);
-  // Before the file is looked at: from here on nobody else removes it.
-  await markInUse(folder, key);
   await removeRemains(folder);
-  const check = async (): Promise<string | undefined> => {
-    const fits = (footer: CacheFooter): boolean => fitsLayout(footer, key, layout);
-    return (await checkForUse(path, { fits, largeBytes, verify: verifyCache }))?.identity;
-  };
-  let identity = await check();
-  if (identity === undefined) {
-    const present = await lstat(path).catch(() => undefined);
-    if (present?.isDirectory() === true) throw unwritable(folder, `${path} is a folder`);
-    if (present !== undefined) onNotice?.(`The weight cache file ${path} is damaged and is made anew.`);
-    try {
-      await makeCacheFile({
-        ...{ folder, key, content: 'converted weights', limitBytes, openOutput },
-        sizeBytes: measureCacheFile(key, layout),
-        write: (output) => writeCacheFile(output, key, recipes),
-        confirm: () => requireSameFiles(sources, identities),
-      });
-      identity = await onDisk(folder, () => identifyFile(path));
-    } catch (failure) {
-      // Where an open file cannot be replaced, losing a race ends here, with the winner's file in place.
-      identity = failure instanceof CacheFailure ? await check() : undefined;
-      if (identity === undefined) throw failure;
-    }
-  }
-  const checkpoint = resolve(checkpointFolder);
-  await recordUse(path, { identity, checkpoint });
-  const derived = createDerivedFiles({
-    ...{ folder, weightsKey: key, checkpoint, limitBytes, openOutput },
-    ...{ largeBytes, verify: verifyCache, onNotice },
+  const { path } = await obtainCacheFile(place, {
+    key,
+    content: 'converted weights',
+    sizeBytes: measureCacheFile(key, layout),
+    fits: (footer) => fitsLayout(footer, key, layout),
+    write: (output) => writeCacheFile(output, key, recipes),
+    confirm: () => requireSameFiles(sources, identities),
   });
-  return { kind: 'file', path, tensors: layout.tensors, derived };
+  const keep: DerivedFiles['keep'] = (request) => keepDerived(place, key, request);
+  return { kind: 'file', path, tensors: layout.tensors, derived: { keep } };
 }
+
+/** A file that a runtime makes of converted weights, such as weights packed for the kernels of one processor. */
+async function keepDerived(
+  place: CachePlace,
+  weights: string, // key of the weights it is made of
+  { purpose, sizeBytes, write }: DerivedRequest,
+): Promise<DerivedFile | undefined> {
+  const key = hashText(JSON.stringify({ format: formatVersion, weights, purpose }));
+  try {
+    const { path, footer } = await obtainCacheFile(place, {
+      key,
+      content: 'packed weights',
+      sizeBytes,
+      fits: (found) => found.key === key,
+      write: (output) => writeDerivedFile(output, key, write),
+    });
+    return { path, table: readTable(footer) };
+  } catch (failure) {
+    const { message, remedy } =
+      failure instanceof CacheFailure ? failure : unwritable(place.folder, describeCause(failure));
+    place.onNotice?.(
+      `${message}; without packed weights in it, decoding with this model is several times slower. ${remedy}`,
+    );
+    return undefined;
+  }
+}
+
+const hashText = (text: string): string => createHash('sha256').update(text).digest('hex');
 
 async function computeKey(
   folder: string,
@@ -157,11 +169,10 @@ async function computeKey(
       sources.indexOf(tensor.file),
     ]),
   }));
-  const description = JSON.stringify({ format: formatVersion, contents, recipes: described });
-  return createHash('sha256').update(description).digest('hex');
+  return hashText(JSON.stringify({ format: formatVersion, contents, recipes: described }));
 }
 
-/** Without the cache. What cannot fit is refused here; the system would end the process without a word. */
+/** Without the cache. Weights that do not fit into memory are refused: the system would kill the process. */
 async function prepareMemory(
   recipes: readonly ResolvedRecipe[],
   { message, remedy }: CacheFailure,

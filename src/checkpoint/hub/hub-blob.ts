@@ -24,7 +24,7 @@ import { keptRemains } from './hub-client.js';
 const beingWritten = new Set<string>();
 
 /** Whoever downloads writes every few seconds; a connection that is silent for five minutes is given up. */
-const longestSilenceMs = 15 * 60 * 1000;
+const maxSilenceMs = 15 * 60 * 1000;
 
 interface Remains {
   readonly path: string;
@@ -41,7 +41,7 @@ export async function listRemains(folder: string, hash: string): Promise<readonl
     const path = join(folder, name);
     const status = await stat(path).catch(() => undefined);
     if (status?.isFile() !== true) continue;
-    const isSilent = Date.now() - status.mtimeMs > longestSilenceMs;
+    const isSilent = Date.now() - status.mtimeMs > maxSilenceMs;
     if (isSilent || (host === hostTag() && !isWriting(Number(pid), path)))
       found.push({ path, sizeBytes: status.size });
   }
@@ -157,7 +157,7 @@ function beginHash({ hash, sizeBytes }: HubFile): Hash {
   return hash.length === 64 ? createHash('sha256') : createHash('sha1').update(`blob ${sizeBytes}\0`);
 }
 
-const mostFailures = 4;
+const maxFailures = 4;
 const firstPauseMs = 1000;
 
 /** Goes on after a broken connection; gives up where several attempts in a row bring nothing. */
@@ -171,7 +171,7 @@ async function receiveAll(output: Output, request: BlobRequest): Promise<void> {
     } catch (failure) {
       if (!isPassing(failure)) throw failure;
       failures = output.sizeBytes > before ? 1 : failures + 1;
-      if (failures >= mostFailures) throw failure;
+      if (failures >= maxFailures) throw failure;
       await pause(firstPauseMs * 2 ** (failures - 1));
     }
   }

@@ -24,7 +24,7 @@ interface HubAccess {
 /** For whoever was interrupted. */
 export const keptRemains = 'What was fetched is kept: the same command goes on from there.';
 
-const mostRedirects = 8;
+const maxRedirects = 8;
 const redirections: readonly number[] = [301, 302, 303, 307, 308];
 
 /** A response that is right; whatever else comes is a failure in words. `path` begins with a slash. */
@@ -36,7 +36,7 @@ async function requestHub(
 ): Promise<Response> {
   const home = new URL(access.endpoint);
   let url = new URL(access.endpoint + path);
-  for (let hop = 0; hop <= mostRedirects; hop++) {
+  for (let hop = 0; hop <= maxRedirects; hop++) {
     const mayKnowToken = access.token !== undefined && url.origin === home.origin;
     const response = await send(url, {
       'user-agent': 'mistletoe',
@@ -48,7 +48,7 @@ async function requestHub(
     if (!redirections.includes(response.status)) throw describeRefusal(access, id, url, response);
     url = findNext(url, response);
   }
-  throw new MistletoeError('network', `${home.host} redirects more than ${mostRedirects} times.`, {
+  throw new MistletoeError('network', `${home.host} redirects more than ${maxRedirects} times.`, {
     hint: 'Check HF_ENDPOINT, or try again later.',
   });
 }
@@ -157,7 +157,7 @@ export function createHubClient(access: HubAccess): HubClient {
     async listFiles(id, commit) {
       const files: HubFile[] = [];
       let cursor: string | undefined;
-      for (let page = 0; page < mostPages; page++) {
+      for (let page = 0; page < maxPages; page++) {
         const query = `recursive=true${cursor === undefined ? '' : `&cursor=${encodeURIComponent(cursor)}`}`;
         const path = `/api/models/${id.repository}/tree/${commit}?${query}`;
         const { value, link } = await requestJson(access, id, path, treeSchema);
@@ -167,7 +167,7 @@ export function createHubClient(access: HubAccess): HubClient {
       }
       throw new MistletoeError(
         'network',
-        `${host} lists more than ${mostPages} pages of files for ${id.repository}.`,
+        `${host} lists more than ${maxPages} pages of files for ${id.repository}.`,
         {
           hint: 'A repository of one model was expected: check the name.',
         },
@@ -187,7 +187,7 @@ export function createHubClient(access: HubAccess): HubClient {
   };
 }
 
-const mostPages = 100;
+const maxPages = 100;
 const hexadecimal = (digits: number): z.ZodString => z.string().regex(new RegExp(`^[0-9a-f]{${digits}}$`));
 const size = z.int().nonnegative();
 const commitSchema = z.object({ sha: hexadecimal(40) });
@@ -241,14 +241,14 @@ async function requestJson<Schema extends z.ZodType>(
   for await (const chunk of readBody(host, response)) {
     sizeBytes += chunk.byteLength;
     if (sizeBytes > fileLimits.hubAnswer)
-      throw strangeAnswer(host, id, `more than ${fileLimits.hubAnswer} bytes`);
+      throw unexpectedAnswer(host, id, `more than ${fileLimits.hubAnswer} bytes`);
     parts.push(chunk);
   }
   try {
     const value = schema.parse(parseJsonText(Buffer.concat(parts).toString('utf8')));
     return { value, link: response.headers.get('link') };
   } catch (cause) {
-    throw strangeAnswer(
+    throw unexpectedAnswer(
       host,
       id,
       cause instanceof SyntaxError ? 'no JSON' : 'other JSON than the API has',
@@ -257,7 +257,7 @@ async function requestJson<Schema extends z.ZodType>(
   }
 }
 
-function strangeAnswer(host: string, id: HubId, seen: string, cause?: unknown): MistletoeError {
+function unexpectedAnswer(host: string, id: HubId, seen: string, cause?: unknown): MistletoeError {
   return new MistletoeError('network', `${host} answered for ${formatHubId(id)} with ${seen}.`, {
     hint: 'Check HF_ENDPOINT: it must be the address of a Hugging Face hub or of a mirror.',
     ...(cause === undefined ? {} : { cause }),

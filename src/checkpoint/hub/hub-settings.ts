@@ -55,7 +55,7 @@ export interface HubSettings {
   readonly readToken: () => Promise<string | undefined>;
 }
 
-const mostTokenBytes = 4096;
+const maxTokenBytes = 4096;
 
 /** @example const { cacheFolder } = readHubSettings(); // $HF_HUB_CACHE, else $HF_HOME/hub, ... */
 export function readHubSettings(
@@ -113,7 +113,7 @@ function checkToken(text: string | undefined, origin: string): string | undefine
 
 async function readTokenFile(path: string): Promise<string | undefined> {
   try {
-    return (await readBoundedFile(path, mostTokenBytes)).toString('utf8');
+    return (await readBoundedFile(path, maxTokenBytes)).toString('utf8');
   } catch (cause) {
     if (isMissing(cause)) return undefined;
     throw new MistletoeError('usage', `The token in ${path} cannot be read: ${describeCause(cause)}.`, {

@@ -7,7 +7,7 @@ import { createApp } from '../app.js';
 import type { HostOptions } from '../engine-host.js';
 import { EngineHost } from '../engine-host.js';
 import type { ServerLimits } from '../limits.js';
-import { usualLimits } from '../limits.js';
+import { defaultLimits } from '../limits.js';
 import { createServeMetrics } from '../serve-metrics.js';
 import type { Script, ScriptedWorker } from './scripted-worker.js';
 import { createScriptedWorker } from './scripted-worker.js';
@@ -37,7 +37,7 @@ export function createScriptedApp(options: ScriptedAppOptions = {}): ScriptedApp
   const host = new EngineHost({
     worker: scripted.worker,
     model: { name: 'tiny', contextLength: 2048, drafters, draft: 'chain:4', guarded: false },
-    limits: { ...usualLimits, ...limits },
+    limits: { ...defaultLimits, ...limits },
     concurrency,
     hiddenPaths: ['/home/operator/tiny'],
     ...options.host,

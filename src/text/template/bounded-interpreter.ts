@@ -19,7 +19,7 @@ import {
 } from './template-costs.js';
 
 /** Long keys of one length have one hash, and are compared with each other. */
-const longestKey = 1000;
+const maxKeyLength = 1000;
 
 type FunctionBody = (given: readonly Value[], scope: Scope) => Value;
 
@@ -209,6 +209,6 @@ function forgetMethods(object: Value, member: Value): Value {
 
 function requireShortKeys({ value }: Value): void {
   for (const key of value instanceof Map ? (value as ReadonlyMap<string, Value>).keys() : [])
-    if (key.length > longestKey)
-      throw new Error(`it makes a key of ${key.length} characters; at most ${longestKey} are allowed`);
+    if (key.length > maxKeyLength)
+      throw new Error(`it makes a key of ${key.length} characters; at most ${maxKeyLength} are allowed`);
 }

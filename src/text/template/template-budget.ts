@@ -26,7 +26,7 @@ const comparisonsPerUnit = 4;
 /** Of a text that is joined with another. */
 const charactersPerJoin = 32;
 /** Numbers and words such as `false` are shorter. */
-const longestScalar = 24;
+const maxScalarLength = 24;
 
 /** Steps between two looks at the clock. */
 const stepsPerLook = 256;
@@ -110,7 +110,7 @@ export class TemplateBudget {
     const visit = (item: Value | undefined, depth: number): void => {
       this.spend(itemUnits);
       const held = item?.value;
-      add(typeof held === 'string' ? held.length + 2 : longestScalar);
+      add(typeof held === 'string' ? held.length + 2 : maxScalarLength);
       const between = separator + 1 + indent * (depth + 1);
       if (Array.isArray(held))
         for (const inner of held as readonly Value[]) {

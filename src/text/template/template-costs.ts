@@ -14,7 +14,7 @@ export interface Call {
 export type Cost = (budget: TemplateBudget, call: Call) => void;
 
 /** The library makes a regular expression of what it replaces. */
-const longestReplaced = 1000;
+const maxReplacedLength = 1000;
 
 const nothing: Cost = () => undefined;
 
@@ -74,9 +74,9 @@ const indentLines: Cost = (budget, { operand, positional, named }) => {
 
 const replaceText: Cost = (budget, { operand, positional: [before, after] }) => {
   if (typeof before?.value !== 'string' || typeof after?.value !== 'string') return;
-  if (before.value.length > longestReplaced)
+  if (before.value.length > maxReplacedLength)
     throw new Error(
-      `it replaces a text of ${before.value.length} characters; at most ${longestReplaced} are allowed`,
+      `it replaces a text of ${before.value.length} characters; at most ${maxReplacedLength} are allowed`,
     );
   const found = before.value === '' ? lengthOf(operand) + 1 : countOccurrences(budget, operand, before.value);
   budget.makeText(lengthOf(operand) + found * after.value.length);

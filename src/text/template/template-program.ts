@@ -10,14 +10,14 @@ import { formatDay } from './calendar-day.js';
 
 /** Parses a chat template, which is a stranger's program, if its size and blanks allow for that in a moment. */
 /** The largest published templates have some 20,000 characters. */
-const longestSource = 256 * 1024;
-const longestBlank = 1000;
+const maxSourceLength = 256 * 1024;
+const maxBlankRun = 1000;
 /** The library's lexer takes time by the square of a run of blanks: this is the sum over all runs. */
 const maxBlankSquares = 5_000_000;
 
 export function parseTemplate(source: string): jinja.Template {
-  if (source.length > longestSource)
-    throw new Error(`it has ${source.length} characters; at most ${longestSource} are read`);
+  if (source.length > maxSourceLength)
+    throw new Error(`it has ${source.length} characters; at most ${maxSourceLength} are read`);
   refuseBlanks(source);
   try {
     return new jinja.Template(source);
@@ -33,16 +33,16 @@ function refuseBlanks(source: string): void {
   let squares = 0;
   for (const { 0: blanks, index } of source.matchAll(/\s+/g)) {
     squares += blanks.length ** 2;
-    if (blanks.length > longestBlank)
-      throw new Error(`it has more than ${longestBlank} blanks in a row, at character ${index + 1}`);
+    if (blanks.length > maxBlankRun)
+      throw new Error(`it has more than ${maxBlankRun} blanks in a row, at character ${index + 1}`);
     if (squares > maxBlankSquares)
       throw new Error(`it has too many blanks in long runs, up to character ${index + 1}`);
   }
 }
 
-const longestFormat = 1000;
+const maxFormatLength = 1000;
 /** Jinja's sandbox has the same bound. */
-const longestRange = 100_000;
+const maxRangeLength = 100_000;
 
 export function runTemplate(
   program: Template,
@@ -58,8 +58,8 @@ export function runTemplate(
     },
     range: listRange,
     strftime_now(format: unknown) {
-      if (typeof format !== 'string' || format.length > longestFormat)
-        throw new Error(`strftime_now() takes one text, the format, of up to ${longestFormat} characters`);
+      if (typeof format !== 'string' || format.length > maxFormatLength)
+        throw new Error(`strftime_now() takes one text, the format, of up to ${maxFormatLength} characters`);
       return formatDay(date, format);
     },
   };
@@ -73,7 +73,7 @@ function listRange(first: number, second?: number, step = 1): number[] {
     throw new Error('range() takes whole numbers, and a step that is not 0');
   }
   const length = Math.max(0, Math.ceil((stop - start) / step));
-  if (length > longestRange)
-    throw new Error(`range() of ${length} numbers; at most ${longestRange} are allowed`);
+  if (length > maxRangeLength)
+    throw new Error(`range() of ${length} numbers; at most ${maxRangeLength} are allowed`);
   return Array.from({ length }, (_, index) => start + index * step);
 }

@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { referenceTarget } from '../../../test/support/model-folders.js';
 import { matchPublished } from './published-tokenizers.js';
-import { mostBytesPerToken } from './token-spelling.js';
+import { maxBytesPerToken } from './token-spelling.js';
 import { readTokenizerConfig } from './tokenizer-config.js';
 import type { TokenizerFile } from './tokenizer-file.js';
 import { readTokenizerFile } from './tokenizer-file.js';
@@ -21,9 +21,9 @@ beforeAll(async () => {
 });
 
 const boundOf = (changes: Json): number | undefined =>
-  mostBytesPerToken(matchPublished({ ...file.contents, ...changes }), file);
+  maxBytesPerToken(matchPublished({ ...file.contents, ...changes }), file);
 
-describe('fewestTokens', () => {
+describe('minTokens', () => {
   it('is never more than there are, for any text', async () => {
     const texts = fc.oneof(
       fc.string({ unit: 'grapheme', maxLength: 60 }),
@@ -34,25 +34,25 @@ describe('fewestTokens', () => {
     await fc.assert(
       fc.asyncProperty(texts, async (text) => {
         const ids = await tokenizer.encode(text, { addSpecialTokens: false });
-        expect(tokenizer.fewestTokens(text)).toBeLessThanOrEqual(ids.length);
+        expect(tokenizer.minTokens(text)).toBeLessThanOrEqual(ids.length);
       }),
       { numRuns: 500 },
     );
   });
 
   it('grows with the text', () => {
-    expect(tokenizer.fewestTokens('')).toBe(0);
-    const few = tokenizer.fewestTokens('word '.repeat(10_000));
+    expect(tokenizer.minTokens('')).toBe(0);
+    const few = tokenizer.minTokens('word '.repeat(10_000));
     expect(few).toBeGreaterThan(100);
-    expect(tokenizer.fewestTokens('word '.repeat(20_000))).toBeGreaterThanOrEqual(2 * few - 1);
+    expect(tokenizer.minTokens('word '.repeat(20_000))).toBeGreaterThanOrEqual(2 * few - 1);
   });
 });
 
-describe('mostBytesPerToken says nothing of a tokenizer', () => {
+describe('maxBytesPerToken says nothing of a tokenizer', () => {
   it('that knows not every byte', () => {
     const ids = new Map(file.ids);
     for (const piece of ['<0x41>', 'A', 'Ġ']) ids.delete(piece);
-    expect(mostBytesPerToken(matchPublished(file.contents), { ...file, ids })).toBeUndefined();
+    expect(maxBytesPerToken(matchPublished(file.contents), { ...file, ids })).toBeUndefined();
   });
 
   it.each<readonly [string, Json]>([
@@ -74,7 +74,7 @@ describe('mostBytesPerToken says nothing of a tokenizer', () => {
   it('but allows for what a normal form shortens', () => {
     const plain = boundOf({})!;
     const published = { ...matchPublished(file.contents)!, shortens: true };
-    expect(mostBytesPerToken(published, file)).toBe(4 * plain);
+    expect(maxBytesPerToken(published, file)).toBe(4 * plain);
   });
 });
 
@@ -109,7 +109,7 @@ describe('published tokenizers', () => {
       const ids = new Map((hasBytes ? letters : pieces).map((piece, id) => [piece, id]));
       const model = { ...(contents.model as Json), byte_fallback: !hasBytes };
       const published = matchPublished({ ...contents, model });
-      expect(mostBytesPerToken(published, { ids, addedIds: new Map() })).toBeGreaterThan(0);
+      expect(maxBytesPerToken(published, { ids, addedIds: new Map() })).toBeGreaterThan(0);
     },
   );
 });

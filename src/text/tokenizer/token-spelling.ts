@@ -13,12 +13,12 @@ import type { Tokenizer } from './tokenizer.js';
  * vocabulary does not know, what a normalizer strikes) give no bound.
  */
 /** The most that NFC shortens a text: three letters of Hangul with three bytes each become one syllable of three. */
-const mostShortening = 4;
+const maxShortening = 4;
 /** An added token may stand for a normalised text, in which each blank has become the three bytes of U+2581. */
-const mostLengthening = 4;
+const maxLengthening = 4;
 
 /** Undefined where a token may stand for any number of bytes: published structures with every byte in the vocabulary give a bound. */
-export function mostBytesPerToken(
+export function maxBytesPerToken(
   published: PublishedTokenizer | undefined,
   { ids, addedIds }: Pick<TokenizerFile, 'ids' | 'addedIds'>,
 ): number | undefined {
@@ -27,10 +27,10 @@ export function mostBytesPerToken(
   if (!bytes.every((piece) => ids.has(piece))) return undefined;
   let longest = 1;
   for (const piece of ids.keys()) {
-    const size = Buffer.byteLength(piece) * (addedIds.has(piece) ? mostLengthening : 1);
+    const size = Buffer.byteLength(piece) * (addedIds.has(piece) ? maxLengthening : 1);
     longest = Math.max(longest, size);
   }
-  return published.shortens ? longest * mostShortening : longest;
+  return published.shortens ? longest * maxShortening : longest;
 }
 
 /** The letters by which GPT-2's scheme writes the 256 bytes: themselves where they are visible, else from U+0100 on. */

@@ -8,7 +8,7 @@ import { describeCause, MistletoeError } from '../../core/errors.js';
 import type { PublishedTokenizer } from './published-tokenizers.js';
 import { matchDecoder, matchPublished } from './published-tokenizers.js';
 import { SandboxedEncoder } from './sandboxed-encoder.js';
-import { mostBytesPerToken } from './token-spelling.js';
+import { maxBytesPerToken } from './token-spelling.js';
 import type { ReadOptions, TokenizerFile } from './tokenizer-file.js';
 import { readTokenizerFile } from './tokenizer-file.js';
 import { readTokenizerConfig, type SpecialTokenName, type TokenizerConfig } from './tokenizer-config.js';
@@ -33,7 +33,7 @@ export interface Tokenizer {
   encode(text: string, options?: EncodeOptions): Promise<number[]>;
   encodeBatch(texts: readonly string[], options?: EncodeOptions): Promise<number[][]>;
   /** The fewest tokens that a text of this size can have, without tokenising it; 0 where nothing can be said. */
-  fewestTokens(text: string): number;
+  minTokens(text: string): number;
   /** Ids that the vocabulary does not know stand for no text. */
   decode(ids: readonly number[], options?: DecodeOptions): string;
   hasToken(id: number): boolean;
@@ -49,7 +49,7 @@ export interface Tokenizer {
  * Characters of a text that this process encodes. The splits of published tokenizers step back once for every blank of
  * a run, and the library panics after ten million steps: a long enough run of blanks would end the process.
  */
-const longestInProcess = 2 ** 20;
+const maxInProcessLength = 2 ** 20;
 const bytePiece = /^<0x[0-9A-Fa-f]{2}>$/;
 
 /** From tokenizer.json, or from tokenizer.model where a folder has only that; with the added tokens of the files beside it. */
@@ -67,7 +67,7 @@ export async function openTokenizer(
   const published = matchPublished(file.contents);
   const engine = published === undefined ? await openSandboxed(file) : openEngine(file, published);
   const { ids, specialIds } = file;
-  const bytesPerToken = mostBytesPerToken(published, file) ?? Infinity;
+  const bytesPerToken = maxBytesPerToken(published, file) ?? Infinity;
   return createTokenizer({ engine, config, ids, specialIds, folder, bytesPerToken });
 }
 
@@ -90,7 +90,7 @@ function openEngine({ path, addedIds }: TokenizerFile, { contents }: PublishedTo
   return {
     decoder: library.getDecoder(),
     async encodeBatch(texts, addSpecialTokens) {
-      if (texts.some(({ length }) => length > longestInProcess)) {
+      if (texts.some(({ length }) => length > maxInProcessLength)) {
         sandboxed ??= new SandboxedEncoder({ path, text, added: [], isPublished: true });
         return sandboxed.encodeBatch(texts, addSpecialTokens);
       }
@@ -210,7 +210,7 @@ function createTokenizer({ engine, config, ids, specialIds, folder, bytesPerToke
     specialTokens: config.specialTokens,
     encodeBatch,
     encode: async (text, options) => (await encodeBatch([text], options))[0]!,
-    fewestTokens: (text) => Math.ceil(Buffer.byteLength(text) / bytesPerToken),
+    minTokens: (text) => Math.ceil(Buffer.byteLength(text) / bytesPerToken),
     decode(sequence, { skipSpecialTokens = true } = {}) {
       const tokens: string[] = [];
       for (const id of sequence) {
