@@ -1,6 +1,5 @@
 /**
- * Who may ask. Keys are kept as hashes, and a key that is shown is compared with all of them, whichever matches, in a
- * time that does not depend on how much of it is right.
+ * API keys. They are kept as hashes; a given key is compared with all of them in constant time.
  */
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { MistletoeError } from '../core/errors.js';
@@ -8,14 +7,14 @@ import { readTextFile } from '../text/text-file.js';
 import { ApiError } from './api-error.js';
 
 export interface Access {
-  /** False where anybody may ask. */
+  /** False if no key is needed. */
   readonly isKeyed: boolean;
-  /** The name of the key that the header shows; a refusal where it shows none that counts. */
+  /** The name of the key in the header. Throws if there is none or it is unknown. */
   admit(authorization: string | null): string;
 }
 
 export interface NamedKey {
-  /** What logs call it. */
+  /** For logs. */
   readonly name: string;
   readonly key: string;
 }
@@ -45,7 +44,7 @@ export function createAccess(keys: readonly NamedKey[]): Access {
   };
 }
 
-/** One key a line, or a name and a key; lines that begin with # are for readers. */
+/** One key per line, or a name and a key; lines that begin with # are comments. */
 export function parseKeys(text: string, place: string): readonly NamedKey[] {
   const lines = text
     .split(/\r?\n/)
