@@ -1,9 +1,8 @@
 /**
- * Encoding in a sandboxed process, for tokenizers of no published structure and for texts of more than a megabyte. The
- * tokenizers library is native code: a panic aborts the process that it happens in, and a backtracking split can be made
- * to run forever by a prompt. Here that costs the request that caused it: the process ends, the request is refused, and
- * the next one starts another process. The process stays open between requests, and holds one request at a time, so
- * that none is lost because of another.
+ * Encodes in a sandboxed process: tokenizers without a published structure, and texts of more than a megabyte. The
+ * tokenizers library is native code: a panic aborts its process, and a prompt can make a backtracking split run forever.
+ * In the sandbox, only the request that caused it fails; the next one starts a new process. The process stays open
+ * between requests and handles one request at a time, so no request fails because of another.
  */
 import type { ChildProcess } from 'node:child_process';
 import { fork } from 'node:child_process';
@@ -19,7 +18,7 @@ const msPerMebibyte = { suspect: 1500, published: 30_000 } as const;
 /** Memory of a process with an open tokenizer, besides what it holds for each byte of tokenizer and text. */
 const baseBytes = { suspect: 200 * mebibyte, published: 400 * mebibyte } as const;
 const bytesPerByte = 30;
-/** Characters of text that a process has memory for; a longer text starts a larger one. */
+/** Characters of text that a process has memory for; a longer text restarts it with more. */
 const minCapacity = mebibyte;
 
 /** Encoded at opening, as most faults show there: letters, signs, blanks, other scripts, nothing, runs of one letter. */
@@ -44,7 +43,7 @@ export interface SandboxedTokenizer {
   readonly path: string;
   readonly text: string;
   readonly added: readonly string[];
-  /** Whether the tokenizer is trusted, and only the texts are long. */
+  /** The tokenizer is trusted; only the texts are too long for this process. */
   readonly isPublished: boolean;
 }
 
@@ -54,11 +53,11 @@ interface Running {
 }
 
 /**
- * Idle processes of this thread, each of some 70 MB: those of a target and of a draft model. More tokenizers than that
- * take turns, the one that was used longest ago loses its process and gets another one when it is used again.
+ * Max idle processes of this thread, about 70 MB each: one for a target and one for a draft model. With more
+ * tokenizers, the least recently used one loses its process and gets a new one when it is used again.
  */
 const maxProcesses = 2;
-/** Encoders with a process, the one that was used last at the end. */
+/** Encoders with a process, the most recently used last. */
 const open = new Set<SandboxedEncoder>();
 
 export class SandboxedEncoder {
@@ -90,7 +89,7 @@ export class SandboxedEncoder {
     return turn;
   }
 
-  /** The process that is open, or another one where it has ended or has no memory for texts of this size. */
+  /** The open process, or a new one if it has ended or has too little memory for texts of this size. */
   private async provide(size: number): Promise<Running> {
     if (this.running !== undefined && this.running.capacity < size) this.end();
     this.running ??= await this.open(size);
@@ -108,7 +107,7 @@ export class SandboxedEncoder {
     const program = fileURLToPath(new URL('../encoder-process.js', import.meta.url));
     const child = startSandbox(program, base + bytesPerByte * (capacity + text.length));
     const running = { child, capacity };
-    // Ended from outside while it is idle, it costs nothing: the next request starts another.
+    // If it is killed while idle, the next request starts another.
     child.once('exit', () => {
       if (this.running === running) this.forget();
     });
@@ -178,12 +177,12 @@ export class SandboxedEncoder {
 }
 
 /**
- * Starts a process that may panic, hang or grow without harm to this one. On Linux the system itself bounds its memory
- * (RLIMIT_DATA): watching from outside is too late when a process doubles what it holds within milliseconds, or when this
- * thread is busy. Its time is CPU time, so that a busy machine does not end a process that only waits for its turn.
+ * Starts a process that may panic, hang or grow without harm to this one. On Linux the kernel limits its memory
+ * (RLIMIT_DATA): polling would be too late when memory doubles within milliseconds or this thread is busy. Time limits
+ * are CPU time, so a busy machine does not kill a process that only waits for a CPU.
  */
 const shell = '/bin/sh';
-/** Sets the limits, which a core dump would defeat, and becomes the program. */
+/** Sets the limits and replaces itself with the program. A core dump could take minutes. */
 const limitAndRun = (kibibytes: number): string =>
   `ulimit -c 0; ulimit -d ${kibibytes} 2>/dev/null; exec "$0" "$@"`;
 
@@ -196,17 +195,24 @@ function startSandbox(program: string, maxBytes: number): ChildProcess {
       ? { execPath: shell, execArgv: ['-c', script, process.execPath, ...flags] }
       : { execArgv: flags }),
     // One thread: the stacks of many would count as memory.
-    env: { ...process.env, TOKENIZERS_PARALLELISM: 'false', RAYON_NUM_THREADS: '1' },
+    env: { ...withoutSecrets(process.env), TOKENIZERS_PARALLELISM: 'false', RAYON_NUM_THREADS: '1' },
     serialization: 'advanced',
     stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
   });
 }
 
-/** For a process that waits for a processor, or was stopped: so many times its limit of CPU time. */
-const maxWaiting = 60;
+/** Native code that reads hostile files gets no tokens or keys, and no options for the debugger of this process. */
+function withoutSecrets(environment: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
+  const isKept = (name: string): boolean =>
+    !/token|key|secret|password|credential|^node_options$/i.test(name);
+  return Object.fromEntries(Object.entries(environment).filter(([name]) => isKept(name)));
+}
+
+/** A process that waits for a CPU, or was stopped, may take this multiple of its CPU time by the clock. */
+const maxWallFactor = 60;
 const minWaitMs = 20;
 
-/** Calls back once when the process has used this much CPU time from now on. Returns a function that stops the watch. */
+/** Calls back once the process has used this much more CPU time. Returns a function that stops the watch. */
 function watchCpuTime(child: ChildProcess, limitMs: number, onLimit: () => void): () => void {
   const startMs = performance.now();
   const { pid = 0 } = child;
@@ -216,13 +222,13 @@ function watchCpuTime(child: ChildProcess, limitMs: number, onLimit: () => void)
   const look = (): void => {
     const wallMs = performance.now() - startMs;
     const now = readProcessUsage(pid);
-    // Where the system does not report CPU time, the clock has to do.
+    // Systems without /proc: use the clock.
     const usedMs = before === undefined || now === undefined ? wallMs : now.cpuMs - before.cpuMs;
-    if (usedMs < limitMs && wallMs < maxWaiting * limitMs) {
+    if (usedMs < limitMs && wallMs < maxWallFactor * limitMs) {
       timer = setTimeout(look, Math.max(minWaitMs, limitMs - usedMs));
       return;
     }
-    // This thread may have been busy: an answer that has arrived meanwhile is heard first.
+    // This thread may have been busy: handle an answer that has already arrived first.
     setImmediate(() => {
       if (!isOver) onLimit();
     });
