@@ -4,7 +4,7 @@
  */
 import { CudaDevice } from '../src/runtime/cuda/cuda-device.js';
 import { findDevices } from '../src/runtime/cuda/find-devices.js';
-import { deviceChecks } from '../src/runtime/cuda/testing/device-checks.js';
+import { deviceChecks } from '../test/support/runtime/cuda/device-checks.js';
 
 const { devices, reason } = findDevices();
 if (reason !== undefined) console.log(`No GPU: ${reason}`);

@@ -10,15 +10,15 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { configFile } from '../src/audit/run-units.js';
+import { configFile } from '../src/runs/run-units.js';
 import { presets } from '../src/audit/settings.js';
 import { packageRoot } from '../src/decode/bundled-models.js';
 import { describeMachine } from '../src/measure/machine.js';
 import { createHardenRequest } from '../src/train/harden-request.js';
 import type { HardenOptions } from '../src/train/harden-run.js';
 import { resumeHardening, startHardening } from '../src/train/harden-run.js';
-import { describeTimes } from '../src/train/hardening-markdown.js';
-import { writeHardeningReports } from '../src/train/hardening-report.js';
+import { describeTimes } from '../src/report/harden/hardening-markdown.js';
+import { writeHardeningReports } from '../src/report/harden/hardening-report.js';
 import type { HardeningResult } from '../src/train/hardening-result.js';
 import { auditNames, hardeningDefaults, hardeningRate } from '../src/train/hardening-settings.js';
 import {
@@ -27,7 +27,7 @@ import {
   listRows,
   resultColumns,
   roundColumns,
-} from '../src/train/hardening-words.js';
+} from '../src/report/harden/hardening-words.js';
 import { choosePrompts } from './saved-audit.js';
 import { printTable } from './stopwatch.js';
 

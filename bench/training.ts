@@ -10,7 +10,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { configFile } from '../src/audit/run-units.js';
+import { configFile } from '../src/runs/run-units.js';
 import { bundledDrafterFolder } from '../src/decode/bundled-drafters.js';
 import { bundledTarget, packageRoot } from '../src/decode/bundled-models.js';
 import { generateSpeculatively } from '../src/decode/speculative-text.js';
@@ -26,7 +26,7 @@ import type { TrainSettings } from '../src/train/settings.js';
 import type { TrainPlan } from '../src/train/train-request.js';
 import { createTrainRequest } from '../src/train/train-request.js';
 import { resumeTraining, startTraining } from '../src/train/train-run.js';
-import { writeTrainingReports } from '../src/train/training-report.js';
+import { writeTrainingReports } from '../src/report/training/training-report.js';
 import type { TrainingResult } from '../src/train/training-result.js';
 import { printTable } from './stopwatch.js';
 

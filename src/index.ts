@@ -166,9 +166,9 @@ export { presets } from './audit/settings.js';
 export type { AuditSettings, PresetName } from './audit/settings.js';
 export type { AuditTimings } from './audit/audit-timings.js';
 export type { AuditResult } from './audit/result.js';
-export { judge } from './report/verdict.js';
-export type { Gate, Verdict } from './report/verdict.js';
-export { writeReports } from './report/write-reports.js';
+export { judge } from './report/audit/verdict.js';
+export type { Gate, Verdict } from './report/audit/verdict.js';
+export { writeReports } from './report/audit/write-reports.js';
 export { parseSuffixes } from './text/prompts/suffix-list.js';
 export type { GivenSuffix } from './text/prompts/suffix-list.js';
 
@@ -177,13 +177,13 @@ export type { GivenSuffix } from './text/prompts/suffix-list.js';
  * @example
  * const comparison = await compareRuns('runs/before', 'runs/after');
  */
-export { compareRuns } from './report/compare-runs.js';
-export { compareAudits } from './report/comparison.js';
-export type { Comparison } from './report/comparison-record.js';
-export { readFinishedRun } from './report/finished-run.js';
+export { compareRuns } from './report/compare/finished-run.js';
+export { compareAudits } from './report/compare/comparison.js';
+export type { Comparison } from './report/compare/comparison-record.js';
+export { readFinishedRun } from './report/compare/finished-run.js';
 /** Whether a run is as it was written: `mistletoe audit --verify`. */
-export { verifyFinishedRun } from './report/verify-run.js';
-export type { RunVerification } from './report/verify-run.js';
+export { verifyFinishedRun } from './report/audit/verify-run.js';
+export type { RunVerification } from './report/audit/verify-run.js';
 
 /**
  * Training a drafter for a target, from fresh weights or on from one. A run is a folder that goes on after a kill.
@@ -204,8 +204,8 @@ export type { TrainSettings } from './train/settings.js';
 export type { AnswersProgress } from './train/answers.js';
 export type { LogLine } from './train/training-log.js';
 export type { TrainingResult } from './train/training-result.js';
-export { writeTrainingReports } from './train/training-report.js';
-export type { TrainingReports } from './train/training-report.js';
+export { writeTrainingReports } from './report/training/training-report.js';
+export type { TrainingReports } from './report/training/training-report.js';
 
 /**
  * Hardening a drafter against suffixes, with audits of what came of it. A run is a folder, too.
@@ -221,8 +221,8 @@ export type { HardenEvents, HardenOptions, HardenOutcome } from './train/harden-
 export { hardeningDefaults } from './train/hardening-settings.js';
 export type { Baseline, HardeningAudit, HardeningSettings } from './train/hardening-settings.js';
 export type { AuditComparison, HardenedChange, HardeningResult } from './train/hardening-result.js';
-export { writeHardeningReports } from './train/hardening-report.js';
-export type { HardeningReports } from './train/hardening-report.js';
+export { writeHardeningReports } from './report/harden/hardening-report.js';
+export type { HardeningReports } from './report/harden/hardening-report.js';
 
 /**
  * What running engines tell about their drafts: of themselves, and in one answer.

@@ -13,9 +13,11 @@ const floors: readonly (readonly string[])[] = [
   ['draft'],
   ['decode'],
   ['measure'],
+  ['runs'],
   ['audit'],
+  ['train'],
   ['report'],
-  ['guard', 'train'],
+  ['guard'],
   ['serve', 'dashboard'],
   ['cli'],
 ];
@@ -86,7 +88,7 @@ describe('the house', () => {
   });
 
   it('has no import that leads back to where it began', () => {
-    const published = files.filter((file) => !file.endsWith('.test.ts') && !/[/\\]testing[/\\]/.test(file));
+    const published = files.filter((file) => !file.endsWith('.test.ts'));
     const known = new Set(published);
     const toSource = (path: string): string => {
       const typed = path.replace(/\.js$/, '.ts');

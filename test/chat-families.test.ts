@@ -12,7 +12,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { encodeChat, renderChat, requireChatTemplate } from '../src/text/template/chat-template.js';
-import { writeFolder } from '../src/text/testing/sample-folders.js';
+import { writeFolder } from './support/text/sample-folders.js';
 import { loadTokenizer } from '../src/text/tokenizer/tokenizer.js';
 
 const fixtureSchema = z.object({

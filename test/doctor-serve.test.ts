@@ -2,7 +2,7 @@
 import { expect, it } from 'vitest';
 import { examineEngine } from '../src/guard/doctor.js';
 import type { MetricsLevel } from '../src/serve/request-schema.js';
-import { createScriptedApp } from '../src/serve/testing/scripted-app.js';
+import { createScriptedApp } from './support/serve/scripted-app.js';
 
 it.each<[MetricsLevel, string, string | null]>([
   ['none', 'asked', '--per-request-spec-decode-metrics summary'],

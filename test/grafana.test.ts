@@ -3,11 +3,7 @@ import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
-import {
-  createRequest,
-  createSampleState,
-  createSpeculation,
-} from '../src/dashboard/testing/sample-state.js';
+import { createRequest, createSampleState, createSpeculation } from './support/dashboard/sample-state.js';
 import { createGuardMetrics } from '../src/guard/guard-metrics.js';
 
 const read = (name: string): string =>

@@ -5,7 +5,7 @@ import { bootstrapInterval } from '../../src/measure/bootstrap.js';
 import { compareAudit } from '../../src/train/hardening-comparison.js';
 import type { AuditComparison, DrafterRole } from '../../src/train/hardening-result.js';
 import type { HardeningAudit } from '../../src/train/hardening-settings.js';
-import { describeComparison, listRows, resultColumns } from '../../src/train/hardening-words.js';
+import { describeComparison, listRows, resultColumns } from '../../src/report/harden/hardening-words.js';
 import { printTable } from '../stopwatch.js';
 import type { Candidate, CleanLength } from './jobs.js';
 

@@ -5,7 +5,7 @@
 import { copyFileSync, existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { PromptResult } from '../../src/audit/result.js';
-import { writeAtomically } from '../../src/audit/run-writes.js';
+import { writeAtomically } from '../../src/runs/run-writes.js';
 import { bundledTarget } from '../../src/decode/bundled-models.js';
 import type { Target } from '../../src/decode/target.js';
 import { openTarget } from '../../src/decode/target.js';

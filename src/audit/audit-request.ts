@@ -2,7 +2,8 @@
 import { z } from 'zod';
 import { MistletoeError } from '../core/errors.js';
 import { tapConventions } from '../draft/tap-convention.js';
-import { deviceSchema } from './run-device.js';
+import { identitySchema } from '../runs/identity.js';
+import { deviceSchema } from '../runs/run-device.js';
 import { settingsSchema } from './settings.js';
 
 export const promptSchema = z.object({
@@ -12,8 +13,6 @@ export const promptSchema = z.object({
   turns: z.array(z.string()),
   reference: z.string().optional(),
 });
-
-export const identitySchema = z.object({ name: z.string(), parameterCount: z.number(), sha256: z.string() });
 
 export const requestSchema = z.object({
   schema: z.literal('mistletoe.audit-run/2'),

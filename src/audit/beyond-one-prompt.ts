@@ -13,8 +13,8 @@ import type { AuditRequest } from './audit-request.js';
 import { decodeHeld } from './measure-arm.js';
 import type { DrafterResult, PromptResult, TransferMatrix } from './result.js';
 import { countsSchema } from './result-schema.js';
-import type { RunFolder } from './run-folder.js';
-import type { UnitSource } from './run-units.js';
+import type { RunFolder } from '../runs/run-folder.js';
+import type { UnitSource } from '../runs/run-units.js';
 import type { StepCounts } from './same-answer.js';
 import { acceptedLengthOf, poolCounts } from './same-answer.js';
 

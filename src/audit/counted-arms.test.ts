@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { countArm } from './counted-arms.js';
 import type { ArmResult } from './result.js';
 import { summariseDrafter } from './summary.js';
-import { sampleArm, samplePrompt } from './testing/sample-arm.js';
+import { sampleArm, samplePrompt } from '../../test/support/audit/sample-arm.js';
 
 const clean = sampleArm('clean', { steps: 10, accepted: 20 });
 const attack = { ...sampleArm('attack', { steps: 20, accepted: 10, kept: 'different' }), suffix: ' x' };

@@ -1,14 +1,13 @@
 /** From what a user asks for to a whole request: every default is written out, every model is identified. */
-import { readFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
-import { join, resolve } from 'node:path';
+import { resolve } from 'node:path';
 import { nameModel } from '../checkpoint/hub/hub-cache.js';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import { MistletoeError } from '../core/errors.js';
 import { shortenPath } from '../core/display-paths.js';
 import { maxThreads } from '../core/limits.js';
 import { bundledDrafterFolder } from '../decode/bundled-drafters.js';
-import { bundledTarget, packageRoot } from '../decode/bundled-models.js';
+import { bundledTarget } from '../decode/bundled-models.js';
 import { findDrafter } from '../decode/find-drafter.js';
 import { settleDevice } from '../decode/gpu-room.js';
 import { formatDraftPolicy, parseDraftPolicy } from '../draft/policy.js';
@@ -22,7 +21,7 @@ import { loadChatTemplate, readTemplate } from '../text/template/chat-template.j
 import type { Prompt } from '../text/prompts/prompt-set.js';
 import type { GivenSuffix } from '../text/prompts/suffix-list.js';
 import type { AuditRequest } from './audit-request.js';
-import { identifyModel } from './identity.js';
+import { identifyModel, readVersion } from '../runs/identity.js';
 import type { AuditSettings } from './settings.js';
 import { applyPreset } from './settings.js';
 
@@ -229,9 +228,4 @@ function refuseDrawnTrees(policy: string, temperature: number): void {
       hint: 'Use for example --draft chain:4, or temperature 0.',
     },
   );
-}
-
-export function readVersion(): string {
-  const contents = JSON.parse(readFileSync(join(packageRoot, 'package.json'), 'utf8')) as { version: string };
-  return contents.version;
 }

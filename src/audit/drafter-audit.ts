@@ -23,7 +23,7 @@ import { readPromptState } from './prompt-state.js';
 import type { PromptResult } from './result.js';
 import type { UnitData } from './result-schema.js';
 import { unitSchema } from './result-schema.js';
-import type { RunFolder } from './run-folder.js';
+import type { RunFolder } from '../runs/run-folder.js';
 import { Scorer } from './scoring.js';
 import type { SearchPrograms } from './search-programs.js';
 import { compileSearch } from './search-programs.js';

@@ -7,7 +7,7 @@ import type { ArmKey } from './measure-arm.js';
 import type { PromptResult } from './result.js';
 import type { UnitData } from './result-schema.js';
 import { unitSchema } from './result-schema.js';
-import type { UnitSource } from './run-units.js';
+import type { UnitSource } from '../runs/run-units.js';
 
 export type RequestPrompt = AuditRequest['prompts'][number];
 

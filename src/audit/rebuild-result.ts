@@ -7,7 +7,7 @@ import { collectPrompt } from './drafter-units.js';
 import type { AuditResult, DrafterResult } from './result.js';
 import { resultSchema } from './result.js';
 import { universalSchema } from './result-schema.js';
-import type { UnitSource } from './run-units.js';
+import type { UnitSource } from '../runs/run-units.js';
 import { summariseDrafter } from './summary.js';
 import { universalKey } from './universal.js';
 

@@ -4,6 +4,7 @@
  * not, live apart in audit-timings.ts.
  */
 import type { KeptClass } from '../measure/kept-class.js';
+import type { ModelIdentity } from '../runs/identity.js';
 import type { ArmName, ControlName } from './arms.js';
 import type { SearchTrace } from './search-trace.js';
 
@@ -29,12 +30,6 @@ export interface AuditSetup {
   /** What was typed, to run the same audit; of absolute paths outside of the current folder only the last part. */
   readonly command: string;
   readonly promptCount: number;
-}
-
-export interface ModelIdentity {
-  readonly name: string;
-  readonly parameterCount: number;
-  readonly sha256: string;
 }
 
 export interface DrafterIdentity extends ModelIdentity {

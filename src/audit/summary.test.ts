@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import type { ArmName } from './arms.js';
 import type { PromptResult } from './result.js';
 import { summariseDrafter } from './summary.js';
-import { sampleArm as arm, samplePrompt as prompt } from './testing/sample-arm.js';
+import { sampleArm as arm, samplePrompt as prompt } from '../../test/support/audit/sample-arm.js';
 
 const audited = [
   prompt('one', [

@@ -7,9 +7,9 @@ import { readFloat32, readIntegers } from './read-tensor.js';
 import { readSafetensorsHeader } from './safetensors/safetensors.js';
 import type { StoredTensor } from './stored-tensor.js';
 import { isFloatDType } from './stored-tensor.js';
-import { makeTemporaryFolder } from './testing/temporary-folder.js';
-import { encodeSafetensors } from './testing/write-safetensors.js';
-import { encodeTorchFile } from './testing/write-torch-file.js';
+import { makeTemporaryFolder } from '../../test/support/checkpoint/temporary-folder.js';
+import { encodeSafetensors } from '../../test/support/checkpoint/write-safetensors.js';
+import { encodeTorchFile } from '../../test/support/checkpoint/write-torch-file.js';
 import { readTorchHeader } from './torch/torch-zip.js';
 
 const folder = makeTemporaryFolder();

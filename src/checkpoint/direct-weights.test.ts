@@ -7,8 +7,8 @@ import type { DirectPart, WeightStore } from '../runtime/weights.js';
 import { createDirectWeights } from './direct-weights.js';
 import { openCheckpoint } from './open-checkpoint.js';
 import type { StoredTensor } from './stored-tensor.js';
-import { CachedModel } from './testing/cached-model.js';
-import { mixedRecipes, mixedTensors } from './testing/mixed-recipes.js';
+import { CachedModel } from '../../test/support/checkpoint/cached-model.js';
+import { mixedRecipes, mixedTensors } from '../../test/support/checkpoint/mixed-recipes.js';
 import { prepareWeights } from './cache/weight-cache.js';
 import { resolveRecipes } from './weight-recipe.js';
 

@@ -3,9 +3,9 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { MistletoeError } from '../core/errors.js';
 import { findProblems, openCheckpoint } from './open-checkpoint.js';
-import { makeTemporaryFolder } from './testing/temporary-folder.js';
-import { writeSafetensors } from './testing/write-safetensors.js';
-import { writeTorchFile } from './testing/write-torch-file.js';
+import { makeTemporaryFolder } from '../../test/support/checkpoint/temporary-folder.js';
+import { writeSafetensors } from '../../test/support/checkpoint/write-safetensors.js';
+import { writeTorchFile } from '../../test/support/checkpoint/write-torch-file.js';
 
 const one = { dtype: 'F32', shape: [1], values: [1] } as const;
 

@@ -6,9 +6,9 @@ import { decodeFloats } from './element-decoding.js';
 import { readFloat32, readIntegers, visitRows } from './read-tensor.js';
 import { readSafetensorsHeader } from './safetensors/safetensors.js';
 import type { StoredTensor } from './stored-tensor.js';
-import { roundToBfloat16, roundToHalf } from './testing/encode-values.js';
-import { makeTemporaryFolder } from './testing/temporary-folder.js';
-import { writeSafetensors } from './testing/write-safetensors.js';
+import { roundToBfloat16, roundToHalf } from '../../test/support/checkpoint/encode-values.js';
+import { makeTemporaryFolder } from '../../test/support/checkpoint/temporary-folder.js';
+import { writeSafetensors } from '../../test/support/checkpoint/write-safetensors.js';
 
 const folder = makeTemporaryFolder();
 afterAll(folder.remove);

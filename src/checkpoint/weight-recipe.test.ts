@@ -2,8 +2,8 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openCheckpoint } from './open-checkpoint.js';
 import type { Checkpoint } from './stored-tensor.js';
-import { makeTemporaryFolder } from './testing/temporary-folder.js';
-import { writeSafetensors } from './testing/write-safetensors.js';
+import { makeTemporaryFolder } from '../../test/support/checkpoint/temporary-folder.js';
+import { writeSafetensors } from '../../test/support/checkpoint/write-safetensors.js';
 import { assembleWeight, resolveRecipes, streamWeight } from './weight-recipe.js';
 import type { WeightRecipe } from './weight-recipe.js';
 

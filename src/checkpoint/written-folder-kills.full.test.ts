@@ -4,7 +4,7 @@ import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
 import { transpileForTests } from '../../test/support/transpiled-sources.js';
-import { makeTemporaryFolder } from './testing/temporary-folder.js';
+import { makeTemporaryFolder } from '../../test/support/checkpoint/temporary-folder.js';
 import { restoreFolder, writeWholeFolder } from './written-folder.js';
 
 const { path: parent, remove } = makeTemporaryFolder();
@@ -28,7 +28,7 @@ for (const name of ['mkdir', 'open', 'rename', 'rm']) {
   };
 }
 syncBuiltinESMExports();
-const { writeWholeFile } = await import('./src/checkpoint/written-file.js');
+const { writeWholeFile } = await import('./src/checkpoint/written-folder.js');
 const { writeWholeFolder } = await import('./src/checkpoint/written-folder.js');
 await writeWholeFolder(${JSON.stringify(place)}, async (folder) => {
   for (const name of ${JSON.stringify(names)})

@@ -4,7 +4,7 @@ import { basename, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { MistletoeError } from '../core/errors.js';
 import { hostTag } from '../core/processes.js';
-import { makeTemporaryFolder } from './testing/temporary-folder.js';
+import { makeTemporaryFolder } from '../../test/support/checkpoint/temporary-folder.js';
 import { restoreFolder, writeWholeFolder } from './written-folder.js';
 
 let parent: string;

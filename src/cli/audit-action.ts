@@ -1,23 +1,23 @@
 import { bundledPrompts } from '../decode/bundled-models.js';
 import { relative } from 'node:path';
 import { createRequest } from '../audit/create-request.js';
-import { deviceOf } from '../audit/run-device.js';
+import { deviceOf } from '../runs/run-device.js';
 import type { AuditRequest } from '../audit/audit-request.js';
 import type { Effort } from '../audit/effort.js';
 import type { AuditOptions, AuditOutcome } from '../audit/run-audit.js';
 import { planAudit, resumeAudit, startAudit } from '../audit/run-audit.js';
 import type { AuditSettings } from '../audit/settings.js';
-import { settingsSchema } from '../audit/settings.js';
+import { auditSettings } from '../audit/settings.js';
 import { MistletoeError } from '../core/errors.js';
 import { quoteWord } from '../core/display-paths.js';
 import { pushAll } from '../core/long-lists.js';
 import { countGpuBytes } from '../decode/gpu-room.js';
 import { nameDevice } from '../runtime/device-choice.js';
-import { renderJson } from '../report/json.js';
-import { renderMarkdown } from '../report/markdown.js';
-import { countText, durationText } from '../report/number-text.js';
-import { judge } from '../report/verdict.js';
-import { writeReports } from '../report/write-reports.js';
+import { renderJson } from '../report/audit/json.js';
+import { renderMarkdown } from '../report/audit/audit-markdown.js';
+import { countText, durationText } from '../core/number-text.js';
+import { judge } from '../report/audit/verdict.js';
+import { writeReports } from '../report/audit/write-reports.js';
 import type { Prompt } from '../text/prompts/prompt-set.js';
 import { inlinePrompt, loadPrompts, promptSetFiles } from '../text/prompts/prompt-set.js';
 import type { GivenSuffix } from '../text/prompts/suffix-list.js';
@@ -194,7 +194,7 @@ async function readPrompts(flags: AuditFlags): Promise<readonly Prompt[]> {
 }
 
 function pickSettings(flags: AuditFlags): Partial<AuditSettings> {
-  const names = Object.keys(settingsSchema.shape) as (keyof AuditSettings)[];
+  const names = Object.keys(auditSettings) as (keyof AuditSettings)[];
   const given = names.filter((name) => flags[name] !== undefined);
   return Object.fromEntries(given.map((name) => [name, flags[name]]));
 }

@@ -3,7 +3,7 @@ import type { AuditEvents, AuditPlanned, UnitName } from '../audit/audit-events.
 import type { TracePoint } from '../audit/search-trace.js';
 import type { TimeEstimate } from '../audit/time-left.js';
 import { createTimeEstimate } from '../audit/time-left.js';
-import { fixed } from '../report/number-text.js';
+import { fixed } from '../core/number-text.js';
 import type { Progress, ProgressFields } from './progress.js';
 
 export interface ProgressClock {

@@ -3,7 +3,7 @@ import { type Command, InvalidArgumentError, Option } from 'commander';
 import { objectiveNames } from '../audit/objectives.js';
 import { projectionKinds } from '../audit/projection.js';
 import type { AuditSettings, PresetName } from '../audit/settings.js';
-import { presets, searchKinds } from '../audit/settings.js';
+import { presets } from '../audit/settings.js';
 import type { KeepRule } from '../measure/kept-class.js';
 import { keepRules } from '../measure/kept-class.js';
 import { number, wholeNumber } from './option-values.js';
@@ -61,7 +61,7 @@ export function addSettings(command: Command): void {
           'how the attack finds its way: along gradients, or random changes, for drafters without any',
           'search',
         ),
-      ).choices(searchKinds),
+      ).choices(['gradient', 'random']),
     )
     .addOption(
       new Option(

@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import type { ArmTiming } from '../audit/audit-timings.js';
 import type { AuditResult } from '../audit/result.js';
-import type { SampleOptions } from '../report/testing/sample-audit.js';
-import { createSampleAudit } from '../report/testing/sample-audit.js';
-import { judge } from '../report/verdict.js';
+import type { SampleOptions } from '../../test/support/report/sample-audit.js';
+import { createSampleAudit } from '../../test/support/report/sample-audit.js';
+import { judge } from '../report/audit/verdict.js';
 import { formatAudit } from './audit-text.js';
 import { createColors } from './colors.js';
 

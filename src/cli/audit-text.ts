@@ -2,8 +2,14 @@
 import { largest } from '../core/long-lists.js';
 import type { AuditResult, DrafterResult, TransferMatrix, UniversalResult } from '../audit/result.js';
 import type { AuditTimings } from '../audit/audit-timings.js';
-import { armLabels, findArm } from '../report/arm-names.js';
-import { keptDigits, keptText } from '../report/kept-text.js';
+import { armLabels, findArm } from '../report/audit/arm-names.js';
+import {
+  describeCounts,
+  describeDrop,
+  describeTests,
+  keptDigits,
+  keptText,
+} from '../report/audit/test-text.js';
 import {
   acceptedLengthText,
   changeText,
@@ -11,11 +17,10 @@ import {
   divergenceText,
   passesText,
   pValueText,
-} from '../report/number-text.js';
-import { listPhases, phaseCells, phaseColumns } from '../report/phase-table.js';
-import { rowContext, sameAnswerColumn } from '../report/row-columns.js';
-import { describeCounts, describeDrop, describeTests } from '../report/test-text.js';
-import type { DrafterVerdict, Verdict } from '../report/verdict.js';
+} from '../core/number-text.js';
+import { listPhases, phaseCells, phaseColumns } from '../report/audit/timing-summary.js';
+import { rowContext, sameAnswerColumn } from '../report/audit/row-columns.js';
+import type { DrafterVerdict, Verdict } from '../report/audit/verdict.js';
 import type { Colors } from './colors.js';
 
 export interface AuditTextOptions {

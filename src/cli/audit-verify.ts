@@ -1,6 +1,6 @@
-import type { RunVerification } from '../report/verify-run.js';
-import { verifyFinishedRun } from '../report/verify-run.js';
-import { countText } from '../report/number-text.js';
+import type { RunVerification } from '../report/audit/verify-run.js';
+import { verifyFinishedRun } from '../report/audit/verify-run.js';
+import { countText } from '../core/number-text.js';
 import { asOneLine } from './clean-text.js';
 import { exitCodes } from './failure.js';
 import type { Output } from './terminal.js';

@@ -1,9 +1,9 @@
-import { checkWorse, compareAudits } from '../report/comparison.js';
-import { renderComparisonMarkdown } from '../report/comparison-markdown.js';
-import type { Comparison } from '../report/comparison-record.js';
-import { renderComparisonText } from '../report/comparison-text.js';
-import { readFinishedRun } from '../report/finished-run.js';
-import { stringifyStably } from '../report/json.js';
+import { checkWorse, compareAudits } from '../report/compare/comparison.js';
+import { renderComparisonMarkdown } from '../report/compare/comparison-markdown.js';
+import type { Comparison } from '../report/compare/comparison-record.js';
+import { renderComparisonText } from '../report/compare/comparison-text.js';
+import { readFinishedRun } from '../report/compare/finished-run.js';
+import { stringifyStably } from '../report/audit/json.js';
 import type { CompareFlags } from './command-flags.js';
 import { exitCodes } from './failure.js';
 import type { Output, Terminal } from './terminal.js';

@@ -4,13 +4,14 @@ import { MistletoeError } from '../core/errors.js';
 import { pushAll } from '../core/long-lists.js';
 import { bundledPrompts, bundledTarget } from '../decode/bundled-models.js';
 import { findDrafter } from '../decode/find-drafter.js';
+import { writeReports } from '../report/audit/write-reports.js';
 import type { Prompt } from '../text/prompts/prompt-set.js';
 import { loadPrompts, promptSetFiles } from '../text/prompts/prompt-set.js';
 import { createHardenRequest } from '../train/harden-request.js';
 import type { HardenOptions, HardenOutcome } from '../train/harden-run.js';
 import { resumeHardening, startHardening } from '../train/harden-run.js';
-import { renderHardeningMarkdown } from '../train/hardening-markdown.js';
-import { writeHardeningReports } from '../train/hardening-report.js';
+import { renderHardeningMarkdown } from '../report/harden/hardening-markdown.js';
+import { writeHardeningReports } from '../report/harden/hardening-report.js';
 import type { HardeningSettings } from '../train/hardening-settings.js';
 import type { TrainSettings } from '../train/settings.js';
 import { cacheOf } from './common-options.js';
@@ -44,7 +45,7 @@ export async function runHarden(
   const events = createHardenProgress(progress, { now: () => performance.now() });
   // Until here Ctrl-C ends it at once: there is nothing to save yet.
   const { outcome, targetFolder = bundledTarget } = await followRun(terminal, progress, events, (options) =>
-    start({ ...options, ...cacheOf(flags) }),
+    start({ ...options, ...cacheOf(flags), writeAuditReports: writeReports }),
   );
   return finish(outcome, targetFolder, flags, terminal);
 }

@@ -1,5 +1,5 @@
 /** A finished hardening run in a terminal: a table for each audit, what it means, and what to do with the drafter. */
-import { describeTimes } from '../train/hardening-markdown.js';
+import { describeTimes } from '../report/harden/hardening-markdown.js';
 import type { AuditComparison, HardeningResult } from '../train/hardening-result.js';
 import {
   auditTitles,
@@ -9,7 +9,7 @@ import {
   listRows,
   resultColumns,
   resultLegend,
-} from '../train/hardening-words.js';
+} from '../report/harden/hardening-words.js';
 import type { Colors } from './colors.js';
 import { typedPath } from './train-text.js';
 import { alignRows, describeNext } from './long-runs.js';

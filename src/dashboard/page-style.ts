@@ -1,5 +1,5 @@
 /** The look of the page: the colours of the reports, denser, because it is read at a glance. */
-import { themeStyle } from '../report/html/theme.js';
+import { themeStyle } from '../report/page-style.js';
 
 const base = `
 *{box-sizing:border-box}

@@ -3,12 +3,12 @@ import { Script } from 'node:vm';
 import { parseHTML } from 'linkedom';
 import { describe, expect, it } from 'vitest';
 import type { PageState } from '../guard/page-state.js';
-import type { ParsedNode } from '../report/testing/parse-document.js';
-import { parsePage } from '../report/testing/parse-document.js';
+import type { ParsedNode } from '../../test/support/report/parse-document.js';
+import { parsePage } from '../../test/support/report/parse-document.js';
 import { start } from './client/main.js';
 import { pageHandler } from './page-handler.js';
 import { renderPage } from './page.js';
-import { createSampleState, hostileName } from './testing/sample-state.js';
+import { createSampleState, hostileName } from '../../test/support/dashboard/sample-state.js';
 
 const { html, policy } = renderPage();
 const page = parsePage(html);

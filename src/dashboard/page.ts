@@ -3,8 +3,8 @@
  * server it came from. Its policy allows that style and that script by their hashes, and no text to become markup.
  */
 import { createHash } from 'node:crypto';
-import type { Markup } from '../report/html/markup.js';
-import { fragment, trusted } from '../report/html/markup.js';
+import type { Markup } from '../report/markup.js';
+import { fragment, trusted } from '../report/markup.js';
 import { readClientScript } from './client-script.js';
 import { pageStyle } from './page-style.js';
 

@@ -1,49 +1,62 @@
 /**
- * `auto`: how much to draft, from what steps really cost and bring on this machine. Each choice (plain, chains of
- * several lengths, a small tree) is worth the tokens it is expected to emit per millisecond:
+ * `auto`: picks how much to draft from measured costs and recent acceptance. The merit of a choice (plain, chains of several
+ * lengths, a small tree) is the expected number of tokens per unit of time:
  *
- *   chains   (1 + sum over d of P(d draft tokens accepted)) / cost    the probabilities are shared by all chains
- *   tree     (1 + mean accepted) / cost
- *   plain    1 / cost
+ *   (1 + expected accepted draft tokens) / cost of the step
  *
- * Costs are relative to those of the choice in use; acceptance decays, so the choice follows the text. What is not
- * chosen is tried again in bursts of a few steps, the first of which may have to read what the drafter has missed and
- * is not a measure of cost. Speculation that does not pay turns itself off and is tried again: the sooner when the last
- * burst paid, half as often after each one that did not. Accepted tokens never depend on the clock at temperature 0;
- * above it they do, in bytes though not in distribution, so fixed policies are the default there.
+ * Costs are those of a step of the whole batch (step-costs.ts), never the time that one sequence waited for others. Sequences
+ * that run together are padded to the longest draft, so one decision applies to all of them until the next pass of the target.
+ *
+ * Choices that are not in use are tried for a few steps at a time. The pause between two trials grows with the expected loss,
+ * so that all trials together cost about 1 % of the time.
+ *
+ * At temperature 0 tokens never depend on the clock. Above it the drawn tokens do, though not their distribution, so fixed
+ * policies are the default there.
  */
 import type { Drafter } from '../draft/drafter.js';
 import type { ResolvedPolicy } from '../draft/grow-tree.js';
+import { DraftAcceptance } from './draft-acceptance.js';
 import type { DraftChoice, PolicyChooser, StepOutcome } from './policy-chooser.js';
 import { StepCosts } from './step-costs.js';
 
 interface Choice {
   readonly policy: ResolvedPolicy | undefined;
-  readonly chainLength: number; // 0 for plain, -1 for a tree
-  /** Decaying mean of accepted draft tokens; trees only. */
-  accepted: number;
-  tried: number;
+  readonly kind: 'plain' | 'chain' | 'tree';
+  /** Draft levels, and rows that the target reads. */
+  readonly levels: number;
+  readonly rows: number;
   lastTried: number;
 }
 
-/** A choice as it was made: what it is worth must not depend on what other requests chose meanwhile. */
+interface Rated {
+  readonly choice: Choice;
+  /** Tokens per unit of cost. */
+  readonly merit: number;
+}
+
 interface Decision extends DraftChoice {
   readonly choice: Choice;
   readonly isTrial: boolean;
-  /** The step may have to read what the drafter has missed. */
+  /** The drafter may have to read tokens of plain steps first, which is not part of the cost of a draft. */
   readonly mayCatchUp: boolean;
 }
 
-const acceptanceDecay = 0.99;
-const burst = 3;
-const probeEvery = 64;
-const soonestProbe = 8;
-const latestProbe = 1024;
-/** At a tie the plain step is the one whose worth is certain. */
-const certainty = 1.03;
-/** Belief before any step: as if `priorSteps` had accepted with this rate at each depth. */
-const priorRate = 0.6;
-const priorSteps = 2;
+const trialSteps = 3;
+/** The share of time that the trials of all choices may cost. */
+const trialShare = 0.01;
+const minTrialPause = 24;
+/** Samples after which a cost is trusted; before that, pauses are shorter. */
+const trustedSamples = 6;
+/** How much better a draft must be than a plain step, and any choice than the one in use. */
+const plainBonus = 1.02;
+const currentBonus = 1.01;
+/** Weight that recent acceptance keeps after each plain step, and at the start of a request. */
+const plainStepFade = 0.99;
+const newTextFade = 0.5;
+const treeDecay = 0.98;
+/** Expected cost of a step before any measurement, in rows: fixed work of the pass, and drafting as a share of a plain step. */
+const fixedRows = 8;
+const levelShare = 0.1;
 
 export interface AdaptiveOptions {
   readonly chainLengths?: readonly number[];
@@ -51,137 +64,169 @@ export interface AdaptiveOptions {
   readonly tree?: readonly [number, number, number] | null;
 }
 
-export function createAdaptivePolicy(
-  drafter: Pick<Drafter, 'maximumDepth' | 'vocabularySize' | 'isChainOnly'>,
-  { chainLengths = [3, 2, 4, 1], tree = [8, 2, 2] }: AdaptiveOptions = {},
-): PolicyChooser {
-  const choices = listChoices(drafter, chainLengths, tree);
-  const plain = choices.find(({ chainLength }) => chainLength === 0)!;
-  const acceptance = new DepthAcceptance();
-  const costs = new StepCosts<Choice>();
-  const trial = { left: 0, tokens: 0, ms: 0 };
-  let step = 0;
-  let probes = 0;
-  let interval = soonestProbe;
-  let nextProbe = 0;
-  let current = plain;
+type DrafterTraits = Pick<Drafter, 'maximumDepth' | 'vocabularySize' | 'isChainOnly' | 'parameterCount'>;
 
-  const merit = (choice: Choice): number => {
-    const cost = costs.costOf(choice);
-    if (choice === plain) return certainty / cost;
-    const tokens =
-      choice.chainLength > 0 ? acceptance.expectedTokens(choice.chainLength) : 1 + choice.accepted;
-    return tokens / cost;
-  };
-  const best = (among: readonly Choice[] = choices): Choice =>
-    among.reduce((most, choice) => (merit(choice) > merit(most) ? choice : most));
+/** Each length is a compiled program, except for drafters without weights. */
+const defaultLengths = [1, 2, 3, 4];
+const weightlessLengths = [...defaultLengths, 6, 8];
 
-  /** First what was never tried; then mostly what is closest to winning, at times what was not tried for longest. */
-  const chooseTrial = (): Choice => {
-    const untried = choices.find(({ tried }) => tried < burst);
-    if (untried !== undefined) return untried;
-    probes += 1;
-    const winner = best();
-    const others = choices.filter((choice) => choice !== winner);
-    if (others.length === 0) return plain;
-    // Where drafting wins, any other choice costs little; where plain steps win, a long draft costs much.
-    if (probes % (winner === plain ? 4 : 2) === 0)
-      return others.reduce((oldest, choice) => (choice.lastTried < oldest.lastTried ? choice : oldest));
-    return others.includes(plain) ? plain : best(others);
-  };
-
-  const scheduleProbe = (): void => {
-    if (choices.some(({ tried }) => tried < burst)) return;
-    if (best() !== plain) interval = probeEvery;
-    else if (current !== plain) {
-      const paid = trial.tokens * costs.costOf(plain) * costs.pace > trial.ms;
-      interval = paid ? soonestProbe : Math.min(2 * interval, latestProbe);
-    }
-    nextProbe = step + interval;
-  };
-
-  return {
-    chainLengths: choices.flatMap(({ chainLength }) => (chainLength > 0 ? [chainLength] : [])),
-    trees: choices.flatMap(({ policy }) => (policy?.kind === 'dynamic' ? [policy] : [])),
-    choose(): Decision {
-      step += 1;
-      const before = current;
-      if (trial.left === 0 && step > nextProbe) {
-        Object.assign(trial, { left: burst, tokens: 0, ms: 0 });
-        current = chooseTrial();
-      } else if (trial.left === 0) current = best();
-      current.lastTried = step;
-      const { policy } = current;
-      const mayCatchUp = current !== plain && before !== current;
-      return { policy, choice: current, isTrial: trial.left > 0, mayCatchUp };
-    },
-    learn(made: DraftChoice, outcome: StepOutcome) {
-      const { choice, isTrial, mayCatchUp } = made as Decision;
-      const ms = outcome.draftMs + outcome.verifyMs;
-      choice.tried += 1;
-      if (!mayCatchUp && isTrial) costs.measure(choice, ms);
-      else if (!mayCatchUp) costs.keepPace(choice, ms);
-      if (choice.chainLength > 0) acceptance.learn(outcome);
-      else if (choice.chainLength < 0) {
-        const weight = Math.max(1 / choice.tried, 1 - acceptanceDecay);
-        choice.accepted += weight * (outcome.accepted - choice.accepted);
-      }
-      if (!isTrial || trial.left === 0) return;
-      trial.left -= 1;
-      trial.tokens += outcome.accepted + 1;
-      trial.ms += ms;
-      if (trial.left === 0) scheduleProbe();
-    },
-  };
+export function createAdaptivePolicy(drafter: DrafterTraits, options: AdaptiveOptions = {}): PolicyChooser {
+  return new AdaptivePolicy(listChoices(drafter, options));
 }
 
+class AdaptivePolicy implements PolicyChooser {
+  private readonly plain: Choice;
+  private readonly acceptance = new DraftAcceptance();
+  /** [batch size, rounded up to a power of two] */
+  private readonly costs = new Map<number, StepCosts>();
+  /** Draft tokens accepted from the tree and expected from a chain of the same depth, decaying. */
+  private readonly treeTokens = { accepted: 1, expected: 1 };
+  /** Cost of the last catch-up of the drafter, in plain steps. */
+  private catchUpSteps = 0;
+  private step = 0;
+  private batchSize = 1;
+  /** The pass of the target that was learned from last. */
+  private pass: number | undefined;
+  private trialLeft = 0;
+  /** For all sequences until the next pass of the target. */
+  private decision: Decision | undefined;
+  private current: Choice;
+
+  constructor(private readonly choices: readonly Choice[]) {
+    this.plain = this.current = choices[0]!;
+  }
+
+  get chainLengths(): readonly number[] {
+    return this.choices.flatMap(({ kind, levels }) => (kind === 'chain' ? [levels] : []));
+  }
+
+  get trees() {
+    return this.choices.flatMap(({ policy }) => (policy?.kind === 'dynamic' ? [policy] : []));
+  }
+
+  begin(): void {
+    this.acceptance.fade(1 - (1 - newTextFade) / this.batchSize);
+  }
+
+  choose(): Decision {
+    return (this.decision ??= this.decide());
+  }
+
+  learn(made: DraftChoice, outcome: StepOutcome): void {
+    const { choice, isTrial, mayCatchUp } = made as Decision;
+    if (choice.kind === 'chain') this.acceptance.learn(outcome);
+    else if (choice.kind === 'tree') this.learnTree(choice, outcome);
+    const { pass, batchSize, rows, stepMs } = outcome.batch ?? {
+      pass: undefined,
+      batchSize: 1,
+      rows: outcome.proposed + 1,
+      stepMs: outcome.draftMs + outcome.verifyMs,
+    };
+    // All sequences of a pass report it.
+    if (pass !== undefined && pass === this.pass) return;
+    this.pass = pass;
+    this.decision = undefined;
+    this.batchSize = batchSize;
+    const costs = this.costsOfBatch();
+    if (choice === this.plain) this.acceptance.fade(plainStepFade);
+    if (!mayCatchUp) costs.learn(rows, stepMs, isTrial);
+    else if (costs.pace !== undefined)
+      this.catchUpSteps = Math.max(0, stepMs / costs.pace - costs.costOf(rows)) / costs.costOf(1);
+  }
+
+  private learnTree({ levels }: Choice, { accepted }: StepOutcome): void {
+    const { treeTokens } = this;
+    treeTokens.accepted = treeTokens.accepted * treeDecay + accepted;
+    treeTokens.expected = treeTokens.expected * treeDecay + this.acceptance.expect(levels);
+  }
+
+  private decide(): Decision {
+    this.step += 1;
+    const previous = this.current;
+    let isTrial = this.trialLeft > 0;
+    if (isTrial) this.trialLeft -= 1;
+    else {
+      const rated = this.choices.map((choice) => ({ choice, merit: this.meritOf(choice) }));
+      const best = this.findBest(rated);
+      const trial = this.findTrial(rated, best);
+      isTrial = trial !== undefined;
+      this.trialLeft = isTrial ? trialSteps - 1 : 0;
+      this.current = trial ?? best.choice;
+    }
+    const choice = this.current;
+    choice.lastTried = this.step;
+    const mayCatchUp = this.step > 1 && previous === this.plain && choice !== this.plain;
+    return { policy: choice.policy, choice, isTrial, mayCatchUp };
+  }
+
+  private meritOf({ kind, levels, rows }: Choice): number {
+    const costs = this.costsOfBatch();
+    if (kind === 'plain') return 1 / costs.costOf(1);
+    const treeGain = kind === 'tree' ? this.treeTokens.accepted / this.treeTokens.expected : 1;
+    const tokens = 1 + this.acceptance.expect(levels) * treeGain;
+    // If one sequence has something to propose, all are padded to its rows.
+    const drafted = 1 - (1 - this.acceptance.proposalRate) ** this.batchSize;
+    return tokens / (drafted * costs.costOf(rows) + (1 - drafted) * costs.costOf(1));
+  }
+
+  private findBest(rated: readonly Rated[]): Rated {
+    const rank = ({ choice, merit }: Rated): number =>
+      merit * (choice === this.plain ? plainBonus : 1) * (choice === this.current ? currentBonus : 1);
+    return rated.reduce((best, each) => (rank(each) > rank(best) ? each : best));
+  }
+
+  /** The choice whose next trial is most overdue, if any is due. */
+  private findTrial(rated: readonly Rated[], best: Rated): Choice | undefined {
+    const costs = this.costsOfBatch();
+    // Several steps, because the first one may be slow.
+    if (costs.pace === undefined) return best.choice;
+    const share = trialShare / (this.choices.length - 1);
+    let found: Choice | undefined;
+    let mostOverdue = 1;
+    for (const { choice, merit } of rated) {
+      if (choice === best.choice) continue;
+      const gap = Math.max(0, best.merit / merit - 1);
+      const catchUp = this.current === this.plain ? this.catchUpSteps : 0;
+      const trust = Math.min(1, (1 + costs.countSamples(choice.rows)) / trustedSamples);
+      const pause = Math.max(trust * minTrialPause, (trialSteps * gap + catchUp) / share);
+      const overdue = (this.step - choice.lastTried) / pause;
+      if (overdue < mostOverdue) continue;
+      found = choice;
+      mostOverdue = overdue;
+    }
+    return found;
+  }
+
+  private costsOfBatch(): StepCosts {
+    const size = 2 ** Math.ceil(Math.log2(this.batchSize));
+    const known = this.costs.get(size);
+    if (known !== undefined) return known;
+    const expect = (rows: number): number =>
+      fixedRows + size * rows + levelShare * (rows - 1) * (fixedRows + size);
+    const costs = new StepCosts(expect);
+    this.costs.set(size, costs);
+    return costs;
+  }
+}
+
+/** The plain step comes first. */
 function listChoices(
+  { maximumDepth, vocabularySize, isChainOnly = false, parameterCount }: DrafterTraits,
   {
-    maximumDepth,
-    vocabularySize,
-    isChainOnly = false,
-  }: Pick<Drafter, 'maximumDepth' | 'vocabularySize' | 'isChainOnly'>,
-  chainLengths: readonly number[],
-  tree: readonly [number, number, number] | null,
+    chainLengths = parameterCount === 0 ? weightlessLengths : defaultLengths,
+    tree = [8, 2, 2],
+  }: AdaptiveOptions,
 ): readonly Choice[] {
-  const empty = { accepted: 0, tried: 0, lastTried: 0 };
+  const plain: Choice = { policy: undefined, kind: 'plain', levels: 0, rows: 1, lastTried: -Infinity };
   const chains = chainLengths
-    .filter((length) => length <= maximumDepth)
-    .map((length) => ({
-      policy: { kind: 'chain', length } as const,
-      chainLength: length,
-      ...empty,
-    }));
-  const plain = { policy: undefined, chainLength: 0, ...empty };
-  const [longest, ...others] = chains;
-  const trees: Choice[] = [];
-  if (!isChainOnly && tree !== null && tree[1] + 1 <= maximumDepth && tree[2] <= vocabularySize) {
-    const policy = { kind: 'dynamic', total: tree[0], depth: tree[1], topK: tree[2] } as const;
-    trees.push({ policy, chainLength: -1, ...empty });
-  }
-  return longest === undefined ? [plain] : [longest, plain, ...others, ...trees];
-}
-
-/** P(the first d draft tokens of a chain are all accepted), from conditional rates with decaying counts. */
-class DepthAcceptance {
-  private readonly reached: number[] = [];
-  private readonly tried: number[] = [];
-
-  learn({ accepted, depth }: StepOutcome): void {
-    for (let level = 0; level < Math.min(accepted + 1, depth); level++) {
-      this.reached[level] = (this.reached[level] ?? 0) * acceptanceDecay + Number(accepted > level);
-      this.tried[level] = (this.tried[level] ?? 0) * acceptanceDecay + 1;
-    }
-  }
-
-  expectedTokens(length: number): number {
-    let survival = 1;
-    let tokens = 1;
-    for (let level = 0; level < length; level++) {
-      const reached = (this.reached[level] ?? 0) + priorRate * priorSteps;
-      survival *= reached / ((this.tried[level] ?? 0) + priorSteps);
-      tokens += survival;
-    }
-    return tokens;
-  }
+    .filter((levels) => levels <= maximumDepth)
+    .map((levels): Choice => {
+      const policy = { kind: 'chain', length: levels } as const;
+      return { policy, kind: 'chain', levels, rows: levels + 1, lastTried: 0 };
+    });
+  if (isChainOnly || tree === null || chains.length === 0) return [plain, ...chains];
+  const [total, depth, topK] = tree;
+  if (depth + 1 > maximumDepth || topK > vocabularySize) return [plain, ...chains];
+  const policy = { kind: 'dynamic', total, depth, topK } as const;
+  return [plain, ...chains, { policy, kind: 'tree', levels: depth + 1, rows: total, lastTried: 0 }];
 }

@@ -169,11 +169,11 @@ export class Answering {
       onToken: report.addToken,
     };
     const room = { bytes: sequenceBytes(request, model, ...(drafting?.members ?? [])), signal };
-    const generation = await this.engine.run(async (meeting, passes) => {
+    const generation = await this.engine.run(async (meeting) => {
       if (drafting === undefined) return decodePlain(model, { ...own, meeting });
       const { drafter, policy, end } = drafting.begin(prefix !== undefined);
       const drafted = await decodeSpeculative(model, drafter, {
-        ...{ ...own, meeting, passes, policy, onNotice, onStep: report.addStep },
+        ...{ ...own, meeting, policy, onNotice, onStep: report.addStep },
         ...(rule === undefined ? {} : { rule }),
       });
       return end === undefined ? drafted : { ...drafted, guarding: end(drafted.steps) };

@@ -15,7 +15,7 @@
  */
 import { MistletoeError } from '../core/errors.js';
 import type { LaneProgram, LaneRun } from '../model/lane-program.js';
-import type { Meeting } from '../model/meeting.js';
+import type { BatchStep, Meeting } from '../model/meeting.js';
 import type { Stem } from '../model/stem.js';
 import type { MixedValues } from '../runtime/program.js';
 
@@ -44,7 +44,7 @@ interface Ask {
   readonly run: LaneRun;
   readonly outputs: readonly string[];
   /** Of the sequence that asks. */
-  readonly passes: { ms: number };
+  readonly log: { ms: number; step: BatchStep | undefined };
   readonly resolve: (values: MixedValues) => void;
   readonly reject: (cause: unknown) => void;
 }
@@ -80,6 +80,13 @@ export class Engine {
   /** Sequences that have asked at least once: the others are still being prepared and nobody waits for them. */
   private joined = 0;
   private isStepping = false;
+  /** Passes of the target so far. */
+  private targetPasses = 0;
+  /** End of the last pass of the target; undefined while no sequence waits for passes. */
+  private stepStartMs: number | undefined;
+  private passEndMs: number | undefined;
+  /** Time of the present step that goes to prompts. */
+  private promptMs = 0;
   private counted = { verifyRuns: 0, draftRuns: 0, promptRuns: 0, programMs: 0 };
 
   constructor({ concurrency = usualConcurrency, memoryBytes = Infinity }: EngineOptions = {}) {
@@ -100,10 +107,9 @@ export class Engine {
    * @example
    * const engine = new Engine({ concurrency: 4 });
    * await Promise.all(requests.map((request) => engine.run((meeting) => decodePlain(model, { ...request, meeting }))));
-   * @param decode hears what its passes have taken, too, however many had a part in them
    */
   async run<Result>(
-    decode: (meeting: Meeting, passes: { readonly ms: number }) => Promise<Result>,
+    decode: (meeting: Meeting) => Promise<Result>,
     { bytes = 0, signal }: SequenceOptions = {},
   ): Promise<Result> {
     if (bytes > this.memoryBytes) {
@@ -115,22 +121,24 @@ export class Engine {
     }
     const isAdmitted = await this.waitForRoom(bytes, signal);
     const sequence = { hasJoined: false };
-    const passes = { ms: 0 };
+    const log = { ms: 0, step: undefined };
     const meeting: Meeting = {
+      log,
       run: (program, run, outputs) => {
         if (!sequence.hasJoined) this.joined += 1;
         sequence.hasJoined = true;
-        return this.ask({ program, run, outputs, passes });
+        return this.ask({ program, run, outputs, log });
       },
     };
     try {
-      return await decode(meeting, passes);
+      return await decode(meeting);
     } finally {
       if (isAdmitted) {
         this.running -= 1;
         this.usedBytes -= bytes;
       }
       if (sequence.hasJoined) this.joined -= 1;
+      if (this.joined === 0) this.stepStartMs = this.passEndMs = undefined;
       this.admit();
       this.stepIfReady();
     }
@@ -195,10 +203,18 @@ export class Engine {
     const groups = [...groupAsks(shared), ...(firstChunk === undefined ? [] : [[firstChunk]])];
     const chosen = new Set(groups.flat());
     this.asks = this.asks.filter((ask) => !chosen.has(ask));
-    for (const group of groups) await this.answer(group);
+    if (early.length > 0) {
+      for (const group of groups) await this.answer(group);
+      return;
+    }
+    this.targetPasses += 1;
+    const batch = { batchSize: shared.length, rows: Math.max(0, ...shared.map(rowsOf)) };
+    for (const group of groups) await this.answer(group, group[0] === firstChunk ? undefined : batch);
+    this.stepStartMs = this.passEndMs;
+    this.promptMs = 0;
   }
 
-  private async answer(group: readonly Ask[]): Promise<void> {
+  private async answer(group: readonly Ask[], batch?: Pick<BatchStep, 'batchSize' | 'rows'>): Promise<void> {
     const [{ program }] = group as [Ask];
     const outputs = [...new Set(group.flatMap((ask) => ask.outputs))];
     const isPrompt = group.some(readsPrompt);
@@ -210,10 +226,15 @@ export class Engine {
         group.map(({ run }) => run),
         outputs,
       );
-      const passMs = performance.now() - startMs;
+      const endMs = (this.passEndMs = performance.now());
+      const passMs = endMs - startMs;
       this.counted.programMs += passMs;
-      group.forEach(({ resolve, passes }, index) => {
-        passes.ms += passMs;
+      if (isPrompt) this.promptMs += passMs;
+      const stepMs = endMs - (this.stepStartMs ?? startMs) - this.promptMs;
+      const step = batch && { ...batch, pass: this.targetPasses, stepMs };
+      group.forEach(({ resolve, log }, index) => {
+        log.ms += passMs;
+        log.step = step ?? log.step;
         resolve(results[index]!);
       });
     } catch (cause) {
@@ -225,10 +246,12 @@ export class Engine {
 }
 
 /** A long read of which only the last row is asked for. */
-function readsPrompt({ run: { inputs } }: Ask): boolean {
-  const rows = inputs.mask?.shape[0] ?? 1;
-  return rows > longestShared && (inputs.select?.shape[0] ?? 1) < rows;
+function readsPrompt(ask: Ask): boolean {
+  const rows = rowsOf(ask);
+  return rows > longestShared && (ask.run.inputs.select?.shape[0] ?? 1) < rows;
 }
+
+const rowsOf = ({ run: { inputs } }: Ask): number => inputs.mask?.shape[0] ?? 1;
 
 /** By program and stem. */
 function groupAsks(asks: readonly Ask[]): readonly (readonly Ask[])[] {

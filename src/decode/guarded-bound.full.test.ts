@@ -2,8 +2,8 @@
 import { describe, expect, it } from 'vitest';
 import { createRandom } from '../core/random.js';
 import { createGuardedPolicy } from './guarded-policy.js';
-import type { Weather } from './testing/simulated-decoding.js';
-import { drawWorld, simulate } from './testing/simulated-decoding.js';
+import type { Weather } from '../../test/support/decode/simulated-decoding.js';
+import { drawWorld, simulate } from '../../test/support/decode/simulated-decoding.js';
 
 const slowdown = 0.05;
 const grant = 8;

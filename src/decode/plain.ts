@@ -10,7 +10,7 @@ import type { Meeting } from '../model/meeting.js';
 import type { AnswerOptions, FinishReason, TokenOrigin } from './answer.js';
 import { Answer } from './answer.js';
 import { prefill } from './prefill.js';
-import type { ScorePlace } from './score-place.js';
+import type { LogitsOnDevice } from './score-place.js';
 import { placeScores } from './score-place.js';
 import type { ReadPrefix } from './prefix.js';
 import { createLikelihoodReader } from './token-likelihood.js';
@@ -84,13 +84,13 @@ async function decodeInto(
   return finishGeneration(promptIds, answer, { startMs, firstMs, endMs: performance.now() });
 }
 
-interface Chooser {
+export interface Chooser {
   readonly want: 'argmax' | 'logits' | 'scores';
   choose(result: ForwardResult): number | Promise<number>;
 }
 
 /** Greedy decoding asks the runtime for the argmax alone; sampling needs the scores, here or where they are `kept`. */
-export function createChooser(sampling: SamplingOptions, random: Random, kept?: ScorePlace): Chooser {
+export function createChooser(sampling: SamplingOptions, random: Random, kept?: LogitsOnDevice): Chooser {
   checkSamplingOptions(sampling);
   if (sampling.temperature === 0) return { want: 'argmax', choose: ({ argmax }) => argmax!.at(-1)! };
   if (kept !== undefined) {

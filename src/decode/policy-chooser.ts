@@ -1,6 +1,7 @@
 /** Who decides how much is drafted at each step of a request, and what it hears of the steps. */
 import type { ResolvedPolicy } from '../draft/grow-tree.js';
 import type { DynamicPolicy } from '../draft/policy.js';
+import type { BatchStep } from '../model/meeting.js';
 import type { StepRecord } from './acceptance.js';
 
 /** Decides how much to draft, step by step; a fixed policy always says the same. */
@@ -26,8 +27,9 @@ export interface DraftChoice {
 export interface StepOutcome extends StepRecord {
   readonly draftMs: number;
   readonly verifyMs: number;
-  /** The same without waiting for others, where others may run beside it: what the passes took that it had a part in. */
-  readonly own?: { readonly draftMs: number; readonly verifyMs: number };
+  /** The passes of this sequence alone. The times above include waiting for other sequences. */
+  readonly own?: { readonly draftMs: number; readonly verifyMs: number } | undefined;
+  readonly batch?: BatchStep | undefined;
 }
 
 export const always = (policy: ResolvedPolicy): PolicyChooser => ({

@@ -7,7 +7,7 @@ import { alone } from '../model/meeting.js';
 import type { TokenDraws } from '../model/token-draws.js';
 import type { RowBuffer } from '../runtime/row-buffer.js';
 
-export interface ScorePlace {
+export interface LogitsOnDevice {
   readonly draws: TokenDraws;
   readonly meeting: Meeting;
   /** [node, vocabulary] what a tree's nodes were drawn from, in memory of the runtime. */
@@ -25,7 +25,7 @@ export interface ScoreUse {
 export function placeScores(
   { runtime, draws, configuration: { vocabularySize } }: CausalModel,
   { sampling, meeting = alone, topLikelihoods }: ScoreUse,
-): ScorePlace | undefined {
+): LogitsOnDevice | undefined {
   if (runtime.drawsInPrograms !== true || sampling.temperature === 0 || topLikelihoods !== undefined)
     return undefined;
   return {

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { makeTemporaryFolder } from '../checkpoint/testing/temporary-folder.js';
+import { makeTemporaryFolder } from '../../test/support/checkpoint/temporary-folder.js';
 import type { Drafter } from '../draft/drafter.js';
 import { loadDrafter } from '../draft/load-drafter.js';
 import { createOnnxRuntime } from '../runtime/onnx/onnx-runtime.js';

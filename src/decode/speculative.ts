@@ -3,10 +3,12 @@
  * verification keeps a path of it and adds one token of the target's own. Nothing here knows how a drafter works.
  */
 import { describeCause, MistletoeError } from '../core/errors.js';
+import type { Random } from '../core/random.js';
 import { createRandom } from '../core/random.js';
 import type { Drafter, DraftSession } from '../draft/drafter.js';
 import { isGrownAtOnce } from '../draft/dynamic-tree.js';
 import { growTree } from '../draft/grow-tree.js';
+import type { TokenTree } from '../draft/token-tree.js';
 import { chainTree } from '../draft/token-tree.js';
 import type { CausalModel } from '../model/causal-model.js';
 import type { ForwardOutput, ForwardResult } from '../model/forward.js';
@@ -17,15 +19,19 @@ import type { AcceptanceRecord, StepRecord } from './acceptance.js';
 import { summariseAcceptance } from './acceptance.js';
 import type { TokenOrigin } from './answer.js';
 import { Answer } from './answer.js';
+import type { CountedSession } from './counted-session.js';
 import { countPasses } from './counted-session.js';
 import type { Guarding } from './guarding.js';
-import type { Generation, GenerationRequest } from './plain.js';
+import type { Chooser, Generation, GenerationRequest } from './plain.js';
 import { createChooser, finishGeneration } from './plain.js';
-import type { PolicyChooser, StepOutcome } from './policy-chooser.js';
+import type { DraftChoice, PolicyChooser, StepOutcome } from './policy-chooser.js';
 import { prefill } from './prefill.js';
+import type { LogitsOnDevice } from './score-place.js';
 import { placeScores } from './score-place.js';
+import type { LikelihoodReader, TokenLikelihood } from './token-likelihood.js';
 import { createLikelihoodReader } from './token-likelihood.js';
-import type { VerificationRule } from './verification.js';
+import type { Verification, VerificationRule } from './verification.js';
+import type { Verifier } from './verifier.js';
 import { checkRule, createHeldVerifier, createVerifier } from './verifier.js';
 
 export interface SpeculativeRequest extends GenerationRequest {
@@ -43,8 +49,6 @@ export interface SpeculativeRequest extends GenerationRequest {
   readonly onNotice?: (message: string) => void;
   /** Hears of every step before its tokens. */
   readonly onStep?: (step: StepRecord) => void;
-  /** What the passes took that it has had a part in, where others may run beside it (engine.ts). */
-  readonly passes?: { readonly ms: number } | undefined;
 }
 
 export interface SpeculativeGeneration extends Generation {
@@ -70,177 +74,238 @@ export async function decodeSpeculative(
   const cache = request.prefix?.cache.fork() ?? model.createCache();
   const session = drafter.startSession(request.meeting);
   try {
-    return await speculate(model, drafter, request, { cache, session });
+    return await new SpeculativeSequence(model, drafter, request, cache, session).decode();
   } finally {
     session.close();
     cache.release();
   }
 }
 
-interface SequenceState {
-  readonly cache: KvCache;
-  readonly session: DraftSession;
+/** The last token of the answer, behind which the next draft grows. */
+interface Root {
+  readonly token: number;
+  readonly origin: TokenOrigin;
+  readonly likelihood: TokenLikelihood | undefined;
 }
 
-async function speculate(
-  model: CausalModel,
-  drafter: Drafter,
-  request: SpeculativeRequest,
-  { cache, session: started }: SequenceState,
-): Promise<SpeculativeGeneration> {
-  const { promptIds, sampling, policy, seed, held, meeting, signal, passes } = request;
-  const rule = request.rule ?? (sampling.temperature === 0 ? 'greedy' : 'rejection');
-  checkRule(rule, sampling);
-  const { contextLength, vocabularySize } = model.configuration;
-  const reads: readonly ForwardOutput[] = drafter.reads === 'tokens' ? [] : [drafter.reads];
-  const kept = placeScores(model, request);
-  const chooser = createChooser(sampling, createRandom(seed, 'decode'), kept);
-  const judging = createRandom(seed, 'verify');
-  const verify =
-    held === undefined
-      ? createVerifier(rule, sampling, judging, kept)
-      : createHeldVerifier(held, sampling, judging);
-  const likelihoods = createLikelihoodReader(request.topLikelihoods, vocabularySize);
-  const wantWith = (scores: ForwardOutput) => [...new Set([scores, ...likelihoods.want, ...reads])];
-  const random = createRandom(seed, 'draft');
-  const limits = held === undefined ? {} : { maxNewTokens: held.length, stopIds: [], stopStrings: [] };
-  const answer = new Answer(promptIds, { ...request, ...limits });
-  const steps: StepOutcome[] = [];
-  const { taps } = drafter;
-  const counted = countPasses(started, drafter);
-  let session: DraftSession | undefined = counted.session;
-  let targetPasses = 0;
-  const isGreedy = sampling.temperature === 0;
-  const drafts = {
-    chains: isGreedy ? policy.chainLengths : [],
-    drawnChains: isGreedy ? [] : policy.chainLengths,
-    trees: policy.trees?.filter(isGrownAtOnce),
-  };
-  await Promise.all([model.prepare(taps), kept?.draws.prepare(), drafter.prepare(drafts)]);
+interface VerifiedTree extends Verification {
+  readonly result: ForwardResult;
+  readonly verifyMs: number;
+}
 
-  const startMs = performance.now();
-  let root = 0;
-  let readCount = cache.length;
-  if (request.prefix !== undefined) session.observe({ ...request.prefix, next: promptIds[readCount]! });
-  const read = await prefill(model, cache, promptIds.slice(readCount), {
-    ...{ want: wantWith(chooser.want), taps, meeting, signal },
-    async onChunk(tokens, result) {
-      readCount += tokens.length;
-      root = promptIds[readCount] ?? held?.[0] ?? (await chooser.choose(result));
-      session?.observe({ tokens, states: statesOf(drafter, result), next: root });
-    },
-  });
-  // A drafter that is about to draft reads the prompt as part of the prefill, as the target does.
-  let choice = policy.choose();
-  if (read === undefined) answer.end('aborted');
-  else if (choice.policy !== undefined && session.room > 0) await session.catchUp?.();
-  const firstMs = performance.now();
-  policy.begin?.(firstMs - startMs);
+/** One request while it is decoded. */
+class SpeculativeSequence {
+  private readonly rule: VerificationRule;
+  private readonly onDevice: LogitsOnDevice | undefined;
+  private readonly chooser: Chooser;
+  private readonly verifier: Verifier;
+  private readonly likelihoods: LikelihoodReader;
+  private readonly draftRandom: Random;
+  private readonly answer: Answer;
+  private readonly counted: CountedSession;
+  /** Undefined once the drafter has failed. */
+  private session: DraftSession | undefined;
+  private readonly steps: StepOutcome[] = [];
+  private targetPasses = 0;
+  private isDrafterFull = false;
 
-  let origin: TokenOrigin = 'target';
-  let likelihood = read && likelihoods.read(read, 0, root);
-  let isFull = false;
-  while (answer.push(root, origin, likelihood)) {
-    // 1. Draft behind the root, as deep as context and answer have room for.
-    const draftStart = performance.now();
-    const passesAtDraft = passes?.ms ?? 0;
-    const room = contextLength - cache.length;
-    if (room < 1) {
+  constructor(
+    private readonly model: CausalModel,
+    private readonly drafter: Drafter,
+    private readonly request: SpeculativeRequest,
+    private readonly cache: KvCache,
+    session: DraftSession,
+  ) {
+    const { promptIds, sampling, seed, held, topLikelihoods } = request;
+    this.rule = request.rule ?? (sampling.temperature === 0 ? 'greedy' : 'rejection');
+    checkRule(this.rule, sampling);
+    this.onDevice = placeScores(model, request);
+    this.chooser = createChooser(sampling, createRandom(seed, 'decode'), this.onDevice);
+    const random = createRandom(seed, 'verify');
+    this.verifier =
+      held === undefined
+        ? createVerifier(this.rule, sampling, random, this.onDevice)
+        : createHeldVerifier(held, sampling, random);
+    this.likelihoods = createLikelihoodReader(topLikelihoods, model.configuration.vocabularySize);
+    this.draftRandom = createRandom(seed, 'draft');
+    const limits = held === undefined ? {} : { maxNewTokens: held.length, stopIds: [], stopStrings: [] };
+    this.answer = new Answer(promptIds, { ...request, ...limits });
+    this.counted = countPasses(session, drafter);
+    this.session = this.counted.session;
+  }
+
+  async decode(): Promise<SpeculativeGeneration> {
+    const { answer, request } = this;
+    await this.prepare();
+    const startMs = performance.now();
+    let root = await this.readPrompt();
+    // A drafter that is about to draft reads the prompt as part of the prefill, as the target does.
+    let choice = this.request.policy.choose();
+    if (root === undefined) answer.end('aborted');
+    else if (choice.policy !== undefined && this.session!.room > 0) await this.session!.catchUp?.();
+    const firstMs = performance.now();
+    request.policy.begin?.(firstMs - startMs);
+    while (root !== undefined && answer.push(root.token, root.origin, root.likelihood)) {
+      root = await this.step(root, choice);
+      if (root === undefined) break;
+      choice = this.session === undefined ? { policy: undefined } : request.policy.choose();
+    }
+    const clock = { startMs, firstMs, endMs: performance.now() };
+    return this.summarize(finishGeneration(request.promptIds, answer, clock));
+  }
+
+  private async prepare(): Promise<void> {
+    const { policy, sampling } = this.request;
+    const isGreedy = sampling.temperature === 0;
+    const drafts = {
+      chains: isGreedy ? policy.chainLengths : [],
+      drawnChains: isGreedy ? [] : policy.chainLengths,
+      trees: policy.trees?.filter(isGrownAtOnce),
+    };
+    await Promise.all([
+      this.model.prepare(this.drafter.taps),
+      this.onDevice?.draws.prepare(),
+      this.drafter.prepare(drafts),
+    ]);
+  }
+
+  /** Undefined if the request was aborted before the last chunk. */
+  private async readPrompt(): Promise<Root | undefined> {
+    const { model, cache, chooser, drafter, session } = this;
+    const { promptIds, prefix, held, meeting, signal } = this.request;
+    let token = 0;
+    let readCount = cache.length;
+    if (prefix !== undefined) session!.observe({ ...prefix, next: promptIds[readCount]! });
+    const read = await prefill(model, cache, promptIds.slice(readCount), {
+      want: this.outputsWith(chooser.want),
+      taps: drafter.taps,
+      meeting,
+      signal,
+      onChunk: async (tokens, result) => {
+        readCount += tokens.length;
+        token = promptIds[readCount] ?? held?.[0] ?? (await chooser.choose(result));
+        session!.observe({ tokens, states: statesOf(drafter, result), next: token });
+      },
+    });
+    return read && { token, origin: 'target', likelihood: this.likelihoods.read(read, 0, token) };
+  }
+
+  /** Returns the next root, or undefined where the answer has ended. */
+  private async step(root: Root, choice: DraftChoice): Promise<Root | undefined> {
+    const { answer, cache, likelihoods, model, request } = this;
+    const log = request.meeting?.log;
+    if (cache.length >= model.configuration.contextLength) {
       answer.end('context');
-      break;
+      return undefined;
     }
-    let tree = chainTree(root, []);
-    if (session !== undefined && choice.policy !== undefined) {
-      try {
-        const depthLimit = Math.min(room - 1, session.room);
-        if (session.room < 1 && !isFull) {
-          isFull = true;
-          request.onNotice?.(
-            `The context of the drafter is full at ${cache.length} positions; the target's has ${contextLength}. The answer goes on by plain decoding.`,
-          );
-        }
-        const along = sampling.temperature === 0 ? undefined : held?.slice(answer.tokenIds.length);
-        tree = await growTree(session, { root, policy: choice.policy, sampling, random, depthLimit, along });
-      } catch (cause) {
-        const isDrafters = cause instanceof MistletoeError && cause.code === 'drafter';
-        if (!isDrafters || request.mustDraft === true) throw cause;
-        session = undefined;
-        request.onNotice?.(`${describeCause(cause)} The answer goes on by plain decoding.`);
-      }
-    }
-    // 2. The target reads the whole tree in one pass.
-    const verifyStart = performance.now();
-    const passesAtVerify = passes?.ms ?? 0;
-    const result = await model.forward({
-      tokens: tree.tokens,
-      parents: tree.parents,
-      cache,
-      ...{ want: wantWith(verify.want), taps, meeting },
-    });
-    targetPasses += 1;
-    const passEnd = performance.now();
-    // 3. Keep a path of it, and the rows of that path.
-    const { path, nextToken } = await verify.judge(tree, result, answer.tokenIds.length);
-    // Scores that stay are still being computed when they are asked about.
-    const verifyEnd = verify.want === 'scores' ? performance.now() : passEnd;
-    const kept = [0, ...path];
-    cache.append(result.rows, kept);
-    session?.observe({
-      tokens: Int32Array.from(kept, (node) => tree.tokens[node]!),
-      states: pickStates(model, statesOf(drafter, result), kept),
-      next: nextToken,
-    });
-    const outcome = {
+    const startMs = performance.now();
+    const passesBefore = log?.ms ?? 0;
+    const tree = await this.draft(root.token, choice);
+    const draftMs = performance.now() - startMs;
+    const passesAtVerify = log?.ms ?? 0;
+    const { path, nextToken, result, verifyMs } = await this.verify(tree);
+    const outcome: StepOutcome = {
       proposed: tree.tokens.length - 1,
       accepted: path.length,
       depth: tree.depths.reduce((deepest, depth) => Math.max(deepest, depth), 0),
-      draftMs: verifyStart - draftStart,
-      verifyMs: verifyEnd - verifyStart,
-      ...(passes === undefined
-        ? {}
-        : { own: { draftMs: passesAtVerify - passesAtDraft, verifyMs: passes.ms - passesAtVerify } }),
+      draftMs,
+      verifyMs,
+      own: log && { draftMs: passesAtVerify - passesBefore, verifyMs: log.ms - passesAtVerify },
+      batch: log?.step,
       ...(choice.drafter === undefined ? {} : { drafter: choice.drafter }),
     };
-    if (session !== undefined) policy.learn(choice, outcome);
-    steps.push(outcome);
+    if (this.session !== undefined) request.policy.learn(choice, outcome);
+    this.steps.push(outcome);
     request.onStep?.(outcome);
-    // 4. The path's tokens are part of the answer; the next token becomes the root.
     const isOpen = path.every((node) => {
       const token = tree.tokens[node]!;
       return answer.push(token, 'accepted', likelihoods.read(result, tree.parents[node]!, token));
     });
-    if (!isOpen) break;
-    root = nextToken;
-    likelihood = likelihoods.read(result, path.at(-1) ?? 0, nextToken);
-    choice = session === undefined ? { policy: undefined } : policy.choose();
-    origin = tree.tokens.length > 1 ? 'bonus' : 'target';
+    if (!isOpen) return undefined;
+    return {
+      token: nextToken,
+      origin: tree.tokens.length > 1 ? 'bonus' : 'target',
+      likelihood: likelihoods.read(result, path.at(-1) ?? 0, nextToken),
+    };
   }
 
-  const generation = finishGeneration(promptIds, answer, { startMs, firstMs, endMs: performance.now() });
-  const draftMs = steps.reduce((total, step) => total + step.draftMs, 0);
-  const verifyMs = steps.reduce((total, step) => total + step.verifyMs, 0);
-  return {
-    ...generation,
-    acceptance: summariseAcceptance(steps, answer.tokenIds.length),
-    rule,
-    steps,
-    targetPasses,
-    drafterPasses: counted.passes,
-    draftMs,
-    verifyMs,
-    overheadMs: generation.decodeMs - draftMs - verifyMs,
-    drafterFailed: session === undefined,
-  };
+  /** Drafts as deep as the contexts of target and drafter allow; the tree is the root alone in a plain step. */
+  private async draft(root: number, { policy }: DraftChoice): Promise<TokenTree> {
+    const { session, cache, answer, request, draftRandom: random } = this;
+    const { sampling, held, onNotice } = request;
+    if (session === undefined || policy === undefined) return chainTree(root, []);
+    const { contextLength } = this.model.configuration;
+    try {
+      if (session.room < 1 && !this.isDrafterFull) {
+        this.isDrafterFull = true;
+        onNotice?.(
+          `The context of the drafter is full at ${cache.length} positions; the target's has ${contextLength}. The answer continues with plain decoding.`,
+        );
+      }
+      const depthLimit = Math.min(contextLength - cache.length - 1, session.room);
+      const along = sampling.temperature === 0 ? undefined : held?.slice(answer.tokenIds.length);
+      return await growTree(session, { root, policy, sampling, random, depthLimit, along });
+    } catch (cause) {
+      const isDrafters = cause instanceof MistletoeError && cause.code === 'drafter';
+      if (!isDrafters || request.mustDraft === true) throw cause;
+      this.session = undefined;
+      onNotice?.(`${describeCause(cause)} The answer continues with plain decoding.`);
+      return chainTree(root, []);
+    }
+  }
+
+  /** One pass of the target over the tree; keeps the accepted path in the cache. */
+  private async verify(tree: TokenTree): Promise<VerifiedTree> {
+    const { model, drafter, verifier, cache, answer } = this;
+    const startMs = performance.now();
+    const result = await model.forward({
+      tokens: tree.tokens,
+      parents: tree.parents,
+      cache,
+      want: this.outputsWith(verifier.want),
+      taps: drafter.taps,
+      meeting: this.request.meeting,
+    });
+    this.targetPasses += 1;
+    const passEndMs = performance.now();
+    const { path, nextToken } = await verifier.judge(tree, result, answer.tokenIds.length);
+    // Logits that stay on the device may still be in computation when the pass returns.
+    const endMs = verifier.want === 'scores' ? performance.now() : passEndMs;
+    const accepted = [0, ...path];
+    cache.append(result.rows, accepted);
+    const states = statesOf(drafter, result);
+    this.session?.observe({
+      tokens: Int32Array.from(accepted, (node) => tree.tokens[node]!),
+      states: states && pickRows(model.runtime, states, accepted),
+      next: nextToken,
+    });
+    return { path, nextToken, result, verifyMs: endMs - startMs };
+  }
+
+  private outputsWith(logits: ForwardOutput): readonly ForwardOutput[] {
+    const { reads } = this.drafter;
+    return [...new Set([logits, ...this.likelihoods.want, ...(reads === 'tokens' ? [] : [reads])])];
+  }
+
+  private summarize(generation: Generation): SpeculativeGeneration {
+    const { steps, rule, targetPasses } = this;
+    const draftMs = steps.reduce((total, step) => total + step.draftMs, 0);
+    const verifyMs = steps.reduce((total, step) => total + step.verifyMs, 0);
+    return {
+      ...generation,
+      acceptance: summariseAcceptance(steps, generation.tokenIds.length),
+      rule,
+      steps,
+      targetPasses,
+      drafterPasses: this.counted.passes,
+      draftMs,
+      verifyMs,
+      overheadMs: generation.decodeMs - draftMs - verifyMs,
+      drafterFailed: this.session === undefined,
+    };
+  }
 }
 
 function statesOf({ reads }: Drafter, result: ForwardResult): RowBuffer | undefined {
   return reads === 'tokens' ? undefined : result[reads]!;
-}
-
-function pickStates(
-  { runtime }: CausalModel,
-  states: RowBuffer | undefined,
-  picks: readonly number[],
-): RowBuffer | undefined {
-  return states && pickRows(runtime, states, picks);
 }

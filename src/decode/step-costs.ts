@@ -1,53 +1,73 @@
 /**
- * What steps of different kinds cost, compared fairly. A step's time is
+ * The time of a step as a function of its rows, for one range of batch sizes:
  *
- *   pace of the moment x relative cost of its kind
+ *   step time = pace x relative cost of its rows
  *
- * and the pace changes all the time: the context grows, the next request is shorter, something else runs. The kind in
- * use sets the pace; the others are measured against it in short trials, and keep what was measured however long ago.
+ * The pace changes all the time: contexts grow, other processes run. The rows in use set the pace; other numbers of rows are
+ * measured against it in trials and keep their relative cost. Numbers of rows without a measurement follow the expected
+ * shape, scaled by the nearest measurements.
  */
-const paceWindow = 7;
+const paceWindow = 11;
 const costWindow = 15;
 
-export class StepCosts<Kind> {
+export class StepCosts {
   private readonly paces: number[] = [];
-  private readonly relative = new Map<Kind, number[]>();
+  /** [rows] Measured over expected relative cost, the latest last. */
+  private readonly ratios = new Map<number, number[]>();
 
-  /** Relative; Infinity for a kind that was never measured. */
-  costOf(kind: Kind): number {
-    return median(this.relative.get(kind) ?? []);
-  }
+  /** [rows] Known until the next measurement. */
+  private readonly fitted = new Map<number, number>();
 
-  /** The pace in the unit in which costs are relative. */
-  get pace(): number {
+  /** @param expect the relative cost of a step by its rows, before any measurement */
+  constructor(private readonly expect: (rows: number) => number) {}
+
+  /** Milliseconds for a relative cost of 1; undefined before the first step. */
+  get pace(): number | undefined {
     return median(this.paces);
   }
 
-  /** A step of the kind in use. */
-  keepPace(kind: Kind, ms: number): void {
-    if (!this.relative.has(kind)) this.relative.set(kind, [1]);
-    remember(this.paces, ms / this.costOf(kind), paceWindow);
+  countSamples(rows: number): number {
+    return this.ratios.get(rows)?.length ?? 0;
   }
 
-  /** A step of a trial; the first of all sets the pace. */
-  measure(kind: Kind, ms: number): void {
-    if (this.paces.length === 0) {
-      this.keepPace(kind, ms);
-      return;
-    }
-    const samples = this.relative.get(kind) ?? [];
-    this.relative.set(kind, samples);
-    remember(samples, ms / this.pace, costWindow);
+  costOf(rows: number): number {
+    const cost = this.fitted.get(rows) ?? this.expect(rows) * this.interpolateRatio(rows);
+    this.fitted.set(rows, cost);
+    return cost;
+  }
+
+  learn(rows: number, ms: number, isTrial: boolean): void {
+    if (!(ms > 0)) return;
+    const { pace } = this;
+    if (pace === undefined) this.ratios.set(rows, [1]);
+    if (pace !== undefined && (isTrial || !this.ratios.has(rows))) {
+      const samples = this.ratios.get(rows) ?? [];
+      this.ratios.set(rows, samples);
+      pushWithin(costWindow, samples, ms / pace / this.expect(rows));
+      this.fitted.clear();
+    } else pushWithin(paceWindow, this.paces, ms / this.costOf(rows));
+  }
+
+  /** Linear between measured numbers of rows, constant beyond them. */
+  private interpolateRatio(rows: number): number {
+    const known = [...this.ratios.keys()].sort((left, right) => left - right);
+    const ratioAt = (count: number | undefined): number | undefined =>
+      count === undefined ? undefined : median(this.ratios.get(count)!);
+    const lower = known.findLast((count) => count <= rows);
+    const upper = known.find((count) => count >= rows);
+    const [low, high] = [ratioAt(lower), ratioAt(upper)];
+    if (low === undefined || high === undefined || lower === upper) return low ?? high ?? 1;
+    return low + ((rows - lower!) / (upper! - lower!)) * (high - low);
   }
 }
 
-function remember(window: number[], value: number, length: number): void {
+function pushWithin(length: number, window: number[], value: number): void {
   window.push(value);
   if (window.length > length) window.shift();
 }
 
-function median(values: readonly number[]): number {
+/** The lower one of two: interruptions only make a step slower. */
+function median(values: readonly number[]): number | undefined {
   const sorted = [...values].sort((left, right) => left - right);
-  // The lower one of two: a first step may have met a cold machine.
-  return sorted[Math.floor((sorted.length - 1) / 2)] ?? Infinity;
+  return sorted[Math.floor((sorted.length - 1) / 2)];
 }

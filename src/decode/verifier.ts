@@ -8,7 +8,7 @@ import type { ForwardResult } from '../model/forward.js';
 import { followDrawn, followTokens } from './held-verification.js';
 import type { TargetDistribution } from './node-chances.js';
 import { askAbout, hostChances, judgedChances } from './node-chances.js';
-import type { ScorePlace } from './score-place.js';
+import type { LogitsOnDevice } from './score-place.js';
 import type { Verification, VerificationRule } from './verification.js';
 import { verifyGreedy, verifyRejection, verifyTypical } from './verification.js';
 
@@ -23,7 +23,7 @@ export function createVerifier(
   rule: VerificationRule,
   sampling: SamplingOptions,
   random: Random,
-  kept?: ScorePlace,
+  kept?: LogitsOnDevice,
 ): Verifier {
   if (rule === 'greedy') return { want: 'argmax', judge: (tree, { argmax }) => verifyGreedy(tree, argmax!) };
   if (rule === 'rejection' && kept !== undefined) {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { makeTemporaryFolder } from '../checkpoint/testing/temporary-folder.js';
-import { writeSafetensors } from '../checkpoint/testing/write-safetensors.js';
+import { makeTemporaryFolder } from '../../test/support/checkpoint/temporary-folder.js';
+import { writeSafetensors } from '../../test/support/checkpoint/write-safetensors.js';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { ReadingOptions } from './draft-system.js';

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { tiny } from '../../test/support/tiny-checkpoints.js';
 import { writeMedusa2 } from '../../test/support/tiny-drafters.js';
-import { makeTemporaryFolder } from '../checkpoint/testing/temporary-folder.js';
+import { makeTemporaryFolder } from '../../test/support/checkpoint/temporary-folder.js';
 import { inspectCheckpoint } from './inspection.js';
 
 const temporary = makeTemporaryFolder();

@@ -7,7 +7,7 @@ import { input } from './operations/leaves.js';
 import { simplify } from './simplify.js';
 import type { Tensor } from './tensor.js';
 import { sortTopologically } from './tensor.js';
-import { contractionLayouts } from './testing/contraction-layouts.js';
+import { contractionLayouts } from '../../test/support/graph/contraction-layouts.js';
 
 /** Axes in capitals are symbols, others have a length of 4. */
 function build(equation: string): Tensor {

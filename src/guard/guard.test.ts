@@ -10,8 +10,8 @@ import type { Guard, GuardOptions } from './guard.js';
 import { startGuard } from './guard.js';
 import type { PageState } from './page-state.js';
 import { listSegments, readRecords } from './record-segments.js';
-import type { FakeEngine } from './testing/fake-engine.js';
-import { startFakeEngine } from './testing/fake-engine.js';
+import type { FakeEngine } from '../../test/support/guard/fake-engine.js';
+import { startFakeEngine } from '../../test/support/guard/fake-engine.js';
 
 const root = mkdtempSync(join(tmpdir(), 'guard-'));
 afterAll(() => {

@@ -4,7 +4,7 @@ import type { Alarm } from './alarm.js';
 import { BatchTiers, OneWayGate } from './gates.js';
 import { Mitigation } from './mitigation.js';
 import { Monitor } from './monitor.js';
-import { createRecord, drawBenign, drawSteps, rateFor } from './testing/traffic.js';
+import { createRecord, drawBenign, drawSteps, rateFor } from '../../test/support/guard/traffic.js';
 import { TokenBucket } from './token-bucket.js';
 
 const alarm = (more: Partial<Alarm> = {}): Alarm => ({

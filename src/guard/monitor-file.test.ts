@@ -6,7 +6,7 @@ import { createRandom } from '../core/random.js';
 import { restoreMonitor, saveMonitor } from './monitor-file.js';
 import { Monitor } from './monitor.js';
 import type { RequestRecord } from './request-record.js';
-import { createRecord, drawBenign, drawSteps, rateFor } from './testing/traffic.js';
+import { createRecord, drawBenign, drawSteps, rateFor } from '../../test/support/guard/traffic.js';
 
 let folder = '';
 beforeEach(async () => {

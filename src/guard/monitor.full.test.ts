@@ -4,7 +4,13 @@ import { createRandom } from '../core/random.js';
 import type { Alarm } from './alarm.js';
 import { Monitor } from './monitor.js';
 import type { RequestRecord } from './request-record.js';
-import { createRecord, draftLength, drawBenign, drawSteps, rateFor } from './testing/traffic.js';
+import {
+  createRecord,
+  draftLength,
+  drawBenign,
+  drawSteps,
+  rateFor,
+} from '../../test/support/guard/traffic.js';
 
 const stream = { model: 'm', route: '/v1/chat/completions' };
 const secondsApart = 60;

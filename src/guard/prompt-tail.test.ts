@@ -7,7 +7,7 @@ import { findPromptTail, PromptTails } from './prompt-tail.js';
 import { readRecordLine } from './record-schema.js';
 import { createResponseReader } from './response-reader.js';
 import { askForTelemetry } from './telemetry-request.js';
-import { createRecord } from './testing/traffic.js';
+import { createRecord } from '../../test/support/guard/traffic.js';
 
 const folder = resolve(import.meta.dirname, '../../test/fixtures/engines');
 const bytesOf = (name: string): Buffer => readFileSync(resolve(folder, name));

@@ -13,8 +13,8 @@ import {
   startHttp,
   startRaw,
   talk,
-} from './testing/fake-upstream.js';
-import { startPlainProxy, testSettings } from './testing/plain-proxy.js';
+} from '../../test/support/guard/fake-upstream.js';
+import { startPlainProxy, testSettings } from '../../test/support/guard/plain-proxy.js';
 
 const keep = closeAfterEach();
 

@@ -3,7 +3,7 @@ import { createRandom } from '../core/random.js';
 import { Monitor } from './monitor.js';
 import { describeReplay, replayRecords } from './replay.js';
 import type { RequestRecord } from './request-record.js';
-import { createRecord, drawBenign, drawSteps, rateFor } from './testing/traffic.js';
+import { createRecord, drawBenign, drawSteps, rateFor } from '../../test/support/guard/traffic.js';
 
 const random = createRandom(1, 'replay');
 const records: readonly RequestRecord[] = Array.from({ length: 900 }, (_, index) => {

@@ -3,7 +3,7 @@ import { createRandom } from '../core/random.js';
 import { countRequest, countSteps } from './request-counts.js';
 import type { NullHypothesis } from './sequential-test.js';
 import { divideFalseAlarms, leastSteps, RequestTest, weighCounts } from './sequential-test.js';
-import { createRecord, draftLength, drawSteps, rateFor } from './testing/traffic.js';
+import { createRecord, draftLength, drawSteps, rateFor } from '../../test/support/guard/traffic.js';
 
 const hypothesis: NullHypothesis = { floors: [0.4, 0.2], sharpFloors: [0.5, 0.3], ceiling: 0.9 };
 

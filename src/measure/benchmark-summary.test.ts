@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { summariseByCategory, summariseBySet } from './benchmark-summary.js';
-import { plainRecord, speculativeRecord } from './testing/sample-records.js';
+import { plainRecord, speculativeRecord } from '../../test/support/measure/sample-records.js';
 
 // Prompt a: 11 tokens, plain 1000 ms, speculative 500 ms in steps of 1 + 4 and 1 + 4 tokens.
 // Prompt b: 31 tokens, plain 3000 ms, speculative 2500 ms, 30 steps that accept nothing.

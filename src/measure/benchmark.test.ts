@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { join } from 'node:path';
-import { makeTemporaryFolder } from '../checkpoint/testing/temporary-folder.js';
+import { makeTemporaryFolder } from '../../test/support/checkpoint/temporary-folder.js';
 import { MistletoeError } from '../core/errors.js';
 import { bundledTarget } from '../decode/bundled-models.js';
 import { always } from '../decode/policy-chooser.js';

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { toSpecBenchFiles } from './spec-bench.js';
-import { plainRecord, speculativeRecord } from './testing/sample-records.js';
+import { plainRecord, speculativeRecord } from '../../test/support/measure/sample-records.js';
 
 describe('answer files for Spec-Bench', () => {
   it('write an answer in the shape its tools read', () => {

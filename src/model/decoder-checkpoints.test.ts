@@ -1,8 +1,8 @@
 /** What a checkpoint holds besides what a decoder reads, and models whose layers look back through a window. */
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import type { WritableTensor, WritableTensors } from '../checkpoint/testing/encode-values.js';
-import { makeTemporaryFolder } from '../checkpoint/testing/temporary-folder.js';
+import type { WritableTensor, WritableTensors } from '../../test/support/checkpoint/encode-values.js';
+import { makeTemporaryFolder } from '../../test/support/checkpoint/temporary-folder.js';
 import { createOnnxRuntime } from '../runtime/onnx/onnx-runtime.js';
 import { decoderTensors, llamaConfig, tiny, writeCheckpoint } from '../../test/support/tiny-checkpoints.js';
 import { randomTokens } from '../../test/support/tiny-pair.js';

@@ -5,7 +5,28 @@
 import type { MixedValues } from '../runtime/program.js';
 import type { LaneProgram, LaneRun } from './lane-program.js';
 
+/** A step of all sequences that run together. */
+export interface BatchStep {
+  /** Counts the passes of the target: sequences that share a pass see the same number. */
+  readonly pass: number;
+  readonly batchSize: number;
+  /** Rows of the longest sequence, to which the others are padded. */
+  readonly rows: number;
+  /** From the end of the previous pass of the target, without reading prompts. */
+  readonly stepMs: number;
+}
+
+/** What a sequence has seen of the passes that it takes part in. */
+export interface PassLog {
+  /** Milliseconds in programs, without waiting for others. */
+  readonly ms: number;
+  /** Undefined before the first pass of the target. */
+  readonly step: BatchStep | undefined;
+}
+
 export interface Meeting {
+  /** Undefined where only one sequence runs. */
+  readonly log?: PassLog;
   run(program: LaneProgram, run: LaneRun, outputs: readonly string[]): Promise<MixedValues>;
 }
 

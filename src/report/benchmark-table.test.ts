@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import type { BenchmarkResult } from '../measure/benchmark.js';
 import type { RequestRecord } from '../measure/benchmark-record.js';
 import { summariseByCategory, summariseBySet } from '../measure/benchmark-summary.js';
-import { plainRecord, speculativeRecord } from '../measure/testing/sample-records.js';
+import { plainRecord, speculativeRecord } from '../../test/support/measure/sample-records.js';
 import type { BenchmarkSetting } from './benchmark-table.js';
 import { formatBenchmark } from './benchmark-table.js';
 

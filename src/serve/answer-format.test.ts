@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { findSpeculation } from '../guard/speculation/find-speculation.js';
-import { createScriptedApp } from './testing/scripted-app.js';
-import type { Script } from './testing/scripted-worker.js';
+import { createScriptedApp } from '../../test/support/serve/scripted-app.js';
+import type { Script } from '../../test/support/serve/scripted-worker.js';
 
 interface Chunk {
   readonly id: string;

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { createScriptedApp } from './testing/scripted-app.js';
-import { untilAborted } from './testing/scripted-worker.js';
+import { createScriptedApp } from '../../test/support/serve/scripted-app.js';
+import { untilAborted } from '../../test/support/serve/scripted-worker.js';
 
 describe('the log', () => {
   const script = (_: unknown, tell: (text: string, accepted?: number) => void) => {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { MistletoeError } from '../core/errors.js';
 import { createAccess } from './access.js';
-import { createScriptedApp } from './testing/scripted-app.js';
+import { createScriptedApp } from '../../test/support/serve/scripted-app.js';
 
 interface ErrorBody {
   readonly error: {

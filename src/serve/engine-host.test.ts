@@ -1,8 +1,8 @@
 /** Limits, clients that leave, shutting down: what happens to requests that do not simply end. */
 import { describe, expect, it } from 'vitest';
-import { createScriptedApp } from './testing/scripted-app.js';
-import type { Script } from './testing/scripted-worker.js';
-import { untilAborted } from './testing/scripted-worker.js';
+import { createScriptedApp } from '../../test/support/serve/scripted-app.js';
+import type { Script } from '../../test/support/serve/scripted-worker.js';
+import { untilAborted } from '../../test/support/serve/scripted-worker.js';
 
 /** Tells one token, and ends when it is let go or aborted. */
 function createHeld() {

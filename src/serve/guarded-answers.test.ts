@@ -4,8 +4,8 @@ import type { SpeculativeGeneration } from '../decode/speculative.js';
 import { watchRecords } from './record-watch.js';
 import { createServeMetrics } from './serve-metrics.js';
 import { reportSpeculation } from './speculation-report.js';
-import { createScriptedApp } from './testing/scripted-app.js';
-import { createScriptedWorker } from './testing/scripted-worker.js';
+import { createScriptedApp } from '../../test/support/serve/scripted-app.js';
+import { createScriptedWorker } from '../../test/support/serve/scripted-worker.js';
 
 const steps = [
   { proposed: 4, accepted: 0, depth: 4, drafter: 0 },

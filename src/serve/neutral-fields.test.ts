@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { createScriptedApp } from './testing/scripted-app.js';
+import { createScriptedApp } from '../../test/support/serve/scripted-app.js';
 
 const neutral = {
   ...{ frequency_penalty: 0, presence_penalty: 0, repetition_penalty: 1, length_penalty: 1, min_p: 0 },

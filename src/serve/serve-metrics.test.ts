@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { parsePrometheusText } from '../guard/prometheus-text.js';
-import { createScriptedApp } from './testing/scripted-app.js';
-import { createScriptedWorker } from './testing/scripted-worker.js';
+import { createScriptedApp } from '../../test/support/serve/scripted-app.js';
+import { createScriptedWorker } from '../../test/support/serve/scripted-worker.js';
 
 it('metrics are what happened, under vLLM’s names', async () => {
   const { chat, app } = createScriptedApp({

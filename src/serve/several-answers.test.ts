@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { requestRecordSchema } from '../guard/record-schema.js';
 import { findSpeculation } from '../guard/speculation/find-speculation.js';
 import type { SpeculationReport } from './speculation-report.js';
-import { createScriptedApp } from './testing/scripted-app.js';
+import { createScriptedApp } from '../../test/support/serve/scripted-app.js';
 
 /** The first answer accepts 4 and 1 draft tokens, the second 0; both end with a token that no draft brought. */
 function createApp() {

@@ -6,7 +6,7 @@ import {
   byteLevelTokenizer,
   metaspaceTokenizer,
   writeFolder,
-} from './testing/sample-folders.js';
+} from '../../test/support/text/sample-folders.js';
 import { loadTokenizer, type Tokenizer } from './tokenizer/tokenizer.js';
 
 const texts = fc.oneof(

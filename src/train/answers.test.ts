@@ -6,7 +6,7 @@ import type { AnswersRequest } from './answers.js';
 import { answerConversations } from './answers.js';
 import type { AnsweredConversation } from './answers-file.js';
 import type { Conversation } from './conversations.js';
-import { letterIds, LetterTarget, letterTemplate } from './testing/letter-target.js';
+import { letterIds, LetterTarget, letterTemplate } from '../../test/support/train/letter-target.js';
 
 const letters = new LetterTarget();
 let target: Target;

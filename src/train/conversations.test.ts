@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { writeFileSync } from 'node:fs';
 import { afterAll, describe, expect, it } from 'vitest';
-import { makeTemporaryFolder } from '../checkpoint/testing/temporary-folder.js';
+import { makeTemporaryFolder } from '../../test/support/checkpoint/temporary-folder.js';
 import { bundledPrompts } from '../decode/bundled-models.js';
 import { readConversations } from './conversations.js';
 

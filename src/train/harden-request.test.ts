@@ -6,7 +6,7 @@ import { TinyAudits } from '../../test/support/tiny-audit.js';
 import type { HardenPlan } from './harden-request.js';
 import { createHardenRequest, hardenRequestSchema } from './harden-request.js';
 import { auditSettings } from './hardening-audits.js';
-import { letterTemplate } from './testing/letter-target.js';
+import { letterTemplate } from '../../test/support/train/letter-target.js';
 
 const models = new TinyAudits();
 const data = `${models.freshFolder()}.jsonl`;

@@ -2,10 +2,9 @@
 import { availableParallelism } from 'node:os';
 import { resolve } from 'node:path';
 import { z } from 'zod';
-import { identitySchema, promptSchema } from '../audit/audit-request.js';
-import { readVersion } from '../audit/create-request.js';
-import { identifyModel } from '../audit/identity.js';
-import { deviceSchema } from '../audit/run-device.js';
+import { promptSchema } from '../audit/audit-request.js';
+import { identifyModel, identitySchema, readVersion } from '../runs/identity.js';
+import { deviceSchema } from '../runs/run-device.js';
 import type { AuditSettings } from '../audit/settings.js';
 import { applyPreset, settingsSchema as auditSettingsSchema } from '../audit/settings.js';
 import { MistletoeError } from '../core/errors.js';

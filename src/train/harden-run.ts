@@ -11,9 +11,9 @@
 import { join } from 'node:path';
 import type { AuditEvents } from '../audit/audit-events.js';
 import type { RunPlace } from '../audit/run-audit.js';
-import { findSameDevice, requireSameKind } from '../audit/run-device.js';
-import { refuseUsedFolder } from '../audit/run-place.js';
-import { writeAtomically } from '../audit/run-writes.js';
+import { findSameDevice, requireSameKind } from '../runs/run-device.js';
+import { refuseUsedFolder } from '../runs/run-place.js';
+import { writeAtomically } from '../runs/run-writes.js';
 import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
 import { MistletoeError } from '../core/errors.js';
 import { quoteWord } from '../core/display-paths.js';
@@ -33,7 +33,7 @@ import { readConversations } from './conversations.js';
 import type { HardenRequest } from './harden-request.js';
 import type { Baseline, HardeningAudit } from './hardening-settings.js';
 import { hardenRequestSchema } from './harden-request.js';
-import type { AuditedDrafter } from './hardening-audits.js';
+import type { AuditedDrafter, WriteAuditReports } from './hardening-audits.js';
 import { auditHardened } from './hardening-audits.js';
 import { compareAudit } from './hardening-comparison.js';
 import type { AuditComparison, HardeningResult, TrainedRole } from './hardening-result.js';
@@ -63,6 +63,8 @@ export interface HardenOptions {
   readonly verifyCache?: boolean;
   /** Used and left open; by default one for this run alone. */
   readonly runtime?: Runtime;
+  /** Called after each audit. Pass `writeReports` to get a report and a result.json in every audit's folder. */
+  readonly writeAuditReports?: WriteAuditReports;
 }
 
 export type HardenOutcome =
@@ -189,7 +191,7 @@ interface Audited {
 async function auditAll(
   folder: string,
   { request, runtime }: ReadyRun,
-  { events = {}, signal, cacheFolder, verifyCache }: HardenOptions,
+  { events = {}, signal, cacheFolder, verifyCache, writeAuditReports }: HardenOptions,
   made: MadeRounds,
 ): Promise<Audited | undefined> {
   const drafters = drafterRoles.flatMap((role): AuditedDrafter[] => {
@@ -202,7 +204,7 @@ async function auditAll(
   for (const name of request.audit.names) {
     signal?.throwIfAborted();
     events.onAudit?.(name);
-    const work = { request, runtime, folder, drafters, cacheFolder, verifyCache, signal };
+    const work = { request, runtime, folder, drafters, cacheFolder, verifyCache, signal, writeAuditReports };
     const audited = await auditHardened({ ...work, events: events.audit }, name);
     if (audited === undefined) return undefined;
     audits.push(compareAudit(name, audited.result, { roles, seed: request.hardening.seed }));

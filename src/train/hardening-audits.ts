@@ -10,10 +10,9 @@ import { createRequest } from '../audit/create-request.js';
 import type { AuditRequest } from '../audit/audit-request.js';
 import type { AuditResult } from '../audit/result.js';
 import { resumeAudit, startAudit } from '../audit/run-audit.js';
-import { configFile } from '../audit/run-units.js';
+import { configFile } from '../runs/run-units.js';
 import type { AuditSettings } from '../audit/settings.js';
-import { judge } from '../report/verdict.js';
-import { writeReports } from '../report/write-reports.js';
+import type { AuditTimings } from '../audit/audit-timings.js';
 import type { Runtime } from '../runtime/program.js';
 import type { Prompt } from '../text/prompts/prompt-set.js';
 import type { HardenRequest } from './harden-request.js';
@@ -32,7 +31,15 @@ export interface AuditWork {
   readonly verifyCache?: boolean | undefined;
   readonly signal?: AbortSignal | undefined;
   readonly events?: AuditEvents | undefined;
+  readonly writeAuditReports?: WriteAuditReports | undefined;
 }
+
+/** Writes the reports of a finished audit into its folder. */
+export type WriteAuditReports = (
+  folder: string,
+  result: AuditResult,
+  timings: AuditTimings,
+) => Promise<unknown>;
 
 export interface AuditedDrafter {
   readonly role: DrafterRole;
@@ -65,7 +72,7 @@ export async function auditHardened(
     ? await resumeAudit(place, options)
     : await startAudit(place, await describeAudit(work, name), options);
   if (outcome.status === 'interrupted') return undefined;
-  await writeReports(place, outcome.result, outcome.timings, judge(outcome.result));
+  await work.writeAuditReports?.(place, outcome.result, outcome.timings);
   return { result: outcome.result, elapsedMs: outcome.timings.totalMs };
 }
 

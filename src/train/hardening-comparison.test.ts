@@ -2,8 +2,8 @@ import { describe, expect, it } from 'vitest';
 import { compareAudit, judgeDrop, judgePrice } from './hardening-comparison.js';
 import type { DrafterRole, HardenedChange } from './hardening-result.js';
 import { drafterRoles } from './hardening-result.js';
-import type { SamplePrompt } from './testing/sample-hardening.js';
-import { createAuditResult, createPrompts } from './testing/sample-hardening.js';
+import type { SamplePrompt } from '../../test/support/train/sample-hardening.js';
+import { createAuditResult, createPrompts } from '../../test/support/train/sample-hardening.js';
 
 const compare = (...drafters: readonly (readonly SamplePrompt[])[]): readonly HardenedChange[] =>
   compareAudit('fresh', createAuditResult(drafters), { roles: drafterRoles, seed: 0 }).changes;

@@ -1,10 +1,11 @@
 /** What a hardening run says of itself, for result.json, the report and callers. */
-import type { Interval, ModelIdentity, PairedTest } from '../audit/result.js';
+import type { Interval, PairedTest } from '../audit/result.js';
 import type { describeMachine } from '../measure/machine.js';
 import type { ExampleCounts } from './examples.js';
 import type { HardenRequest } from './harden-request.js';
 import type { HardeningAudit } from './hardening-settings.js';
 import { baselineNames } from './hardening-settings.js';
+import type { ModelIdentity } from '../runs/identity.js';
 
 export const hardeningResultVersion = 'mistletoe-hardening/1';
 

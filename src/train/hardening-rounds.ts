@@ -6,8 +6,8 @@
 import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { configFile } from '../audit/run-units.js';
-import { explainFailure, lostFolder, readIfThere, writeAtomically } from '../audit/run-writes.js';
+import { configFile } from '../runs/run-units.js';
+import { explainFailure, lostFolder, readIfThere, writeAtomically } from '../runs/run-writes.js';
 import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
 import { MistletoeError } from '../core/errors.js';
 import type { Target } from '../decode/target.js';

@@ -1,47 +1,88 @@
-/** What a hardening run is set to. */
-import { z } from 'zod';
+/** The settings of a hardening run. */
 import type { ObjectiveName } from '../audit/objectives.js';
 import { objectiveNames } from '../audit/objectives.js';
-import { presets } from '../audit/settings.js';
+import { presets, schemaOf } from '../audit/settings.js';
 import type { AuditSettings } from '../audit/settings.js';
 import { MistletoeError } from '../core/errors.js';
+import type { SettingsOf, SettingTable } from '../core/settings.js';
+import { decimal, integer, listOf, oneOf } from '../core/settings.js';
 
-const count = z.int().positive();
-const share = z.number().min(0).max(1);
+const count = integer(1);
 
-export const hardeningSchema = z.strictObject({
-  /** Rounds of attacking and training. */
-  rounds: count,
-  /** Prompts that are attacked in a round, and suffixes that are kept of each. */
-  promptsPerRound: count,
-  suffixesPerPrompt: count,
-  /** Random suffixes that are trained on beside them, for each prompt. */
-  randomPerPrompt: z.int().min(0),
-  /** Other questions of the data that each suffix is put behind as well. */
-  spread: z.int().min(0),
-  /** Steps of a search in the first round, and by how much each further round has more: the attacker gains, too. */
-  searchSteps: count,
-  searchGrowth: z.number().min(1),
-  /** In turn, prompt by prompt. */
-  objectives: z.array(z.enum(objectiveNames as [ObjectiveName, ...ObjectiveName[]])).nonempty(),
-  suffixLengths: z.array(count.max(1024)).nonempty(),
-  /** Updates in a round. */
-  stepsPerRound: count,
-  /** Share of the texts of an epoch that carry suffixes. */
-  suffixedShare: share,
-  /** Rounds whose suffixes are trained on; older ones are forgotten. */
-  replayRounds: count,
-  seed: z.int(),
-});
-export type HardeningSettings = z.infer<typeof hardeningSchema>;
+export const hardeningSettings = {
+  rounds: { type: count, value: 'count', help: 'rounds of attack and training' },
+  promptsPerRound: { type: count, value: 'count', help: 'prompts attacked in each round' },
+  suffixesPerPrompt: { type: count, value: 'count', help: 'suffixes kept from each search', rare: true },
+  randomPerPrompt: {
+    type: integer(0),
+    value: 'count',
+    help: 'random suffixes added to the training data per prompt',
+    rare: true,
+  },
+  spread: {
+    type: integer(0),
+    value: 'count',
+    help: 'other questions that each suffix is appended to',
+    rare: true,
+  },
+  searchSteps: { type: count, value: 'count', help: 'steps of each search in the first round' },
+  searchGrowth: {
+    type: decimal({ min: 1 }),
+    value: 'factor',
+    help: 'growth of the search steps from round to round',
+    rare: true,
+  },
+  objectives: {
+    type: listOf(oneOf(objectiveNames)),
+    value: 'name',
+    flag: 'search-objective',
+    was: ['--objective'],
+    help: 'what the searches maximize, in turn from prompt to prompt; repeat for several',
+    rare: true,
+  },
+  suffixLengths: {
+    type: listOf(integer(1, 1024)),
+    value: 'tokens',
+    flag: 'train-suffix-length',
+    was: ['--train-suffix-lengths'],
+    help: 'suffix lengths in training; repeat for several',
+    rare: true,
+  },
+  stepsPerRound: { type: count, value: 'count', help: 'weight updates in each round' },
+  suffixedShare: {
+    type: decimal({ min: 0, max: 1 }),
+    value: 'share',
+    help: 'texts that carry suffixes; the others are clean',
+    rare: true,
+  },
+  replayRounds: {
+    type: count,
+    value: 'count',
+    help: 'rounds whose suffixes stay in the training data',
+    rare: true,
+  },
+  seed: { type: integer(Number.MIN_SAFE_INTEGER), value: 'number', help: 'random seed' },
+} as const satisfies SettingTable;
 
-/** Of the recipes that were compared the one that held best: docs/hardening-results.md. */
+export type HardeningSettings = SettingsOf<typeof hardeningSettings>;
+export const hardeningSchema = schemaOf(hardeningSettings);
+
+/** The most robust of the recipes compared in docs/hardening-results.md. */
 export const hardeningDefaults: HardeningSettings = {
-  ...{ rounds: 4, promptsPerRound: 32, suffixesPerPrompt: 8, randomPerPrompt: 4, spread: 6 },
-  ...{ searchSteps: 24, searchGrowth: 1.2 },
-  // An audit afterwards has other lengths and other objectives to try.
-  ...{ objectives: ['margin', 'surprisal'], suffixLengths: [12, 24] },
-  ...{ stepsPerRound: 300, suffixedShare: 0.5, replayRounds: 4, seed: 0 },
+  rounds: 4,
+  promptsPerRound: 32,
+  suffixesPerPrompt: 8,
+  randomPerPrompt: 4,
+  spread: 6,
+  searchSteps: 24,
+  searchGrowth: 1.2,
+  // The audits at the end use other lengths and objectives.
+  objectives: ['margin', 'surprisal'],
+  suffixLengths: [12, 24],
+  stepsPerRound: 300,
+  suffixedShare: 0.5,
+  replayRounds: 4,
+  seed: 0,
 };
 
 /** Going on from trained weights wants a lower rate than beginning with fresh ones. */
@@ -107,6 +148,6 @@ export function chooseOtherObjective(
   throw new MistletoeError(
     'usage',
     'Training would search with every objective, so none is left for the audit "other-objective".',
-    { hint: 'Leave one of the --objective out, or that audit.' },
+    { hint: 'Leave one --search-objective out, or that audit.' },
   );
 }

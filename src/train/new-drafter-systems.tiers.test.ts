@@ -12,7 +12,7 @@ import { decodeSpeculative } from '../decode/speculative.js';
 import { inspectCheckpoint } from '../draft/inspection.js';
 import type { NewDrafter } from './new-drafter.js';
 import { createDrafterFolder, trainableSystems } from './new-drafter.js';
-import { contentsOf } from './testing/saved-tensors.js';
+import { contentsOf } from '../../test/support/train/saved-tensors.js';
 
 const models = new TinyModels(tiny);
 afterAll(() => models.dispose());

@@ -5,7 +5,7 @@ import { tiny, writeDecoder, writeLetterTokenizer } from '../../test/support/tin
 import { randomTokens } from '../../test/support/tiny-pair.js';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import { readFloat32 } from '../checkpoint/read-tensor.js';
-import { makeTemporaryFolder } from '../checkpoint/testing/temporary-folder.js';
+import { makeTemporaryFolder } from '../../test/support/checkpoint/temporary-folder.js';
 import { bundledTarget } from '../decode/bundled-models.js';
 import { loadDrafter } from '../draft/load-drafter.js';
 import type { CausalModel } from '../model/causal-model.js';
@@ -13,7 +13,7 @@ import { loadModel } from '../model/causal-model.js';
 import { createOnnxRuntime } from '../runtime/onnx/onnx-runtime.js';
 import type { NewDrafter } from './new-drafter.js';
 import { createDrafterFolder } from './new-drafter.js';
-import { contentsOf } from './testing/saved-tensors.js';
+import { contentsOf } from '../../test/support/train/saved-tensors.js';
 
 const temporary = makeTemporaryFolder();
 const runtime = createOnnxRuntime({ threads: 1 });

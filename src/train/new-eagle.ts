@@ -1,6 +1,6 @@
 /** Heads of EAGLE and EAGLE-3: one layer of the target's sizes, of Llama's kind whatever the target's family is. */
 import { MistletoeError } from '../core/errors.js';
-import { countText } from '../report/number-text.js';
+import { countText } from '../core/number-text.js';
 import { integerSource } from '../checkpoint/tensor-source.js';
 import type { LayerSizes } from '../model/decoder-layer.js';
 import { layerRecipes, projectionRecipe, vectorRecipe } from '../model/weights.js';

@@ -7,7 +7,7 @@ import { createRandom } from '../core/random.js';
 import { rewordQuestion } from './paraphrase.js';
 import { ParaphraseHunt } from './paraphrase-hunt.js';
 import type { HuntOptions } from './suffix-hunt.js';
-import { LetterTarget } from './testing/letter-target.js';
+import { LetterTarget } from '../../test/support/train/letter-target.js';
 
 const letters = new LetterTarget();
 let target: Target;

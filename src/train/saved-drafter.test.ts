@@ -7,8 +7,8 @@ import { TinyModels } from '../../test/support/tiny-pair.js';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import { readFloat32 } from '../checkpoint/read-tensor.js';
 import { saveDrafter } from './saved-drafter.js';
-import type { Values } from './testing/saved-tensors.js';
-import { parametersOf, tensorsOf, weightsOf } from './testing/saved-tensors.js';
+import type { Values } from '../../test/support/train/saved-tensors.js';
+import { parametersOf, tensorsOf, weightsOf } from '../../test/support/train/saved-tensors.js';
 
 const models = new TinyModels(tiny);
 afterAll(() => models.dispose());

@@ -1,7 +1,7 @@
 import { readFileSync, statSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { makeTemporaryFolder } from '../checkpoint/testing/temporary-folder.js';
+import { makeTemporaryFolder } from '../../test/support/checkpoint/temporary-folder.js';
 import { roundToHalf } from '../core/half-floats.js';
 import { createRandom } from '../core/random.js';
 import type { StateStoreOptions } from './state-store.js';

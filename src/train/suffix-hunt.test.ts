@@ -53,7 +53,7 @@ describe('searched suffixes', () => {
   });
 
   it('may have other lengths and objectives from prompt to prompt', async () => {
-    const changed = { ...settings, suffixLength: 3, objective: 'kl' };
+    const changed = { ...settings, suffixLength: 3, objective: 'kl' } as const;
     const { promptIds } = await hunt.hunt(prompt, options({ settings: changed }));
     const plain = await pair.target.tokenizer.encode(prompt.text);
     expect(promptIds[0]).toHaveLength(plain.length + 3);

@@ -14,7 +14,7 @@ import {
   readFound,
   recallRounds,
 } from './suffixed-texts.js';
-import { LetterTarget, letterIds } from './testing/letter-target.js';
+import { LetterTarget, letterIds } from '../../test/support/train/letter-target.js';
 
 const letters = new LetterTarget();
 afterAll(async () => {

@@ -3,8 +3,8 @@
  * suffixes.jsonl of the round, a line a prompt, so that a killed round asks for none of them twice.
  */
 import { z } from 'zod';
-import { cutToLines, parseLine, readLines } from '../audit/json-lines.js';
-import { appendText } from '../audit/run-writes.js';
+import { cutToLines, parseLine, readLines } from '../runs/json-lines.js';
+import { appendText } from '../runs/run-writes.js';
 import type { AuditSettings } from '../audit/settings.js';
 import { Engine } from '../decode/engine.js';
 import { decodePlain } from '../decode/plain.js';

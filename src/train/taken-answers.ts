@@ -6,8 +6,8 @@
 import { copyFileSync, existsSync, renameSync, rmSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
-import { configFile } from '../audit/run-units.js';
-import { explainFailure, readIfThere } from '../audit/run-writes.js';
+import { configFile } from '../runs/run-units.js';
+import { explainFailure, readIfThere } from '../runs/run-writes.js';
 import { MistletoeError } from '../core/errors.js';
 import { parseJsonText } from '../core/json-text.js';
 import { parseDay, today } from '../text/template/calendar-day.js';

@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { makeTemporaryFolder } from '../checkpoint/testing/temporary-folder.js';
+import { makeTemporaryFolder } from '../../test/support/checkpoint/temporary-folder.js';
 import { MistletoeError } from '../core/errors.js';
 import { createRunFolder, openRunFolder, withResumption } from './train-folder.js';
 import { requestSchema } from './train-request.js';

@@ -2,14 +2,13 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { z } from 'zod';
-import { readVersion } from '../audit/create-request.js';
-import { identifyModel } from '../audit/identity.js';
+import { identifyModel, readVersion } from '../runs/identity.js';
 import type { RunPlace } from '../audit/run-audit.js';
-import type { RunLock } from '../audit/run-lock.js';
-import { lockRun } from '../audit/run-lock.js';
-import { asCreation, claimNumber, refuseUsedFolder, removeIfEmpty } from '../audit/run-place.js';
-import { configFile } from '../audit/run-units.js';
-import type { RunCommand } from '../audit/run-writes.js';
+import type { RunLock } from '../runs/run-lock.js';
+import { lockRun } from '../runs/run-lock.js';
+import { asCreation, claimNumber, refuseUsedFolder, removeIfEmpty } from '../runs/run-place.js';
+import { configFile } from '../runs/run-units.js';
+import type { RunCommand } from '../runs/run-writes.js';
 import {
   codeOf,
   explainFailure,
@@ -17,7 +16,7 @@ import {
   readIfThere,
   syncFolder,
   writeAtomically,
-} from '../audit/run-writes.js';
+} from '../runs/run-writes.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { parseJsonText } from '../core/json-text.js';
 import { makeFolderSync } from '../core/files.js';

@@ -10,9 +10,9 @@
  */
 import { join } from 'node:path';
 import type { RunPlace } from '../audit/run-audit.js';
-import { findSameDevice, requireSameKind } from '../audit/run-device.js';
-import { refuseUsedFolder } from '../audit/run-place.js';
-import { writeAtomically } from '../audit/run-writes.js';
+import { findSameDevice, requireSameKind } from '../runs/run-device.js';
+import { refuseUsedFolder } from '../runs/run-place.js';
+import { writeAtomically } from '../runs/run-writes.js';
 import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
 import type { Target } from '../decode/target.js';
 import { openTarget } from '../decode/target.js';

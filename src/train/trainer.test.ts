@@ -1,7 +1,7 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { makeTemporaryFolder } from '../checkpoint/testing/temporary-folder.js';
+import { makeTemporaryFolder } from '../../test/support/checkpoint/temporary-folder.js';
 import { tiny } from '../../test/support/tiny-checkpoints.js';
 import { drafterVariants } from '../../test/support/tiny-drafters.js';
 import type { TinyPair } from '../../test/support/tiny-pair.js';

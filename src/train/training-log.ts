@@ -1,7 +1,7 @@
 /** log.jsonl of a run: a line for each update and for each measurement on held-out texts, in order. */
 import { z } from 'zod';
-import { cutToLines, parseLine, readLines } from '../audit/json-lines.js';
-import { appendText, syncFile } from '../audit/run-writes.js';
+import { cutToLines, parseLine, readLines } from '../runs/json-lines.js';
+import { appendText, syncFile } from '../runs/run-writes.js';
 
 const updateSchema = z.strictObject({
   kind: z.literal('update'),

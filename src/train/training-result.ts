@@ -1,5 +1,5 @@
 /** What a finished or interrupted training run says of itself, for result.json, the report and callers. */
-import type { ModelIdentity } from '../audit/result.js';
+import type { ModelIdentity } from '../runs/identity.js';
 import type { describeMachine } from '../measure/machine.js';
 import type { BatchPlan } from './batches.js';
 import type { ExampleCounts } from './examples.js';

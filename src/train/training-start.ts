@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Target } from '../decode/target.js';
-import { countText } from '../report/number-text.js';
+import { countText } from '../core/number-text.js';
 import type { NewDrafter } from './new-drafter.js';
 import { createDrafterFolder } from './new-drafter.js';
 import type { TrainRequest } from './train-request.js';

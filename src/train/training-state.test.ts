@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { makeTemporaryFolder } from '../checkpoint/testing/temporary-folder.js';
+import { makeTemporaryFolder } from '../../test/support/checkpoint/temporary-folder.js';
 import { createOnnxRuntime } from '../runtime/onnx/onnx-runtime.js';
 import { keptSlots, ParameterBuffers, slotName } from './parameter-buffers.js';
 import { freshProgress, loadState, saveState } from './training-state.js';

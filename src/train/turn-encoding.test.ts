@@ -5,7 +5,7 @@ import { openTarget } from '../decode/target.js';
 import { createOnnxRuntime } from '../runtime/onnx/onnx-runtime.js';
 import type { ChatMessage } from '../text/template/chat-template.js';
 import { plainTokenizer } from '../../test/support/tiny-checkpoints.js';
-import { letterId, letterIds, LetterTarget } from './testing/letter-target.js';
+import { letterId, letterIds, LetterTarget } from '../../test/support/train/letter-target.js';
 import { encodeGivenAnswer, encodeQuestion } from './turn-encoding.js';
 
 const runtime = createOnnxRuntime({ threads: 1 });

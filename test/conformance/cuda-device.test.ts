@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { CudaDevice } from '../../src/runtime/cuda/cuda-device.js';
 import { findDevices } from '../../src/runtime/cuda/find-devices.js';
-import { deviceChecks } from '../../src/runtime/cuda/testing/device-checks.js';
+import { deviceChecks } from '../support/runtime/cuda/device-checks.js';
 
 const { devices, reason } = findDevices();
 const title = reason === undefined ? 'a GPU' : `a GPU (skipped, there is none: ${reason})`;

@@ -2,8 +2,8 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import type { WritableDType, WritableTensors } from '../../src/checkpoint/testing/encode-values.js';
-import { makeTemporaryFolder } from '../../src/checkpoint/testing/temporary-folder.js';
+import type { WritableDType, WritableTensors } from '../support/checkpoint/encode-values.js';
+import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
 import { decodePlain } from '../../src/decode/plain.js';
 import { always } from '../../src/decode/policy-chooser.js';
 import { decodeSpeculative } from '../../src/decode/speculative.js';

@@ -1,7 +1,7 @@
 /** Drafters and policies that do not fit their target are refused in a sentence; one that fails on the way is left out. */
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import type { WritableTensors } from '../../src/checkpoint/testing/encode-values.js';
+import type { WritableTensors } from '../support/checkpoint/encode-values.js';
 import { createRandom } from '../../src/core/random.js';
 import { decodePlain } from '../../src/decode/plain.js';
 import { always } from '../../src/decode/policy-chooser.js';
@@ -365,7 +365,7 @@ describe('a drafter that is no number', () => {
     };
     const result = await decodeSpeculative(target, drafter, { ...request, tokenizer, policy, onNotice });
     expect(notices).toEqual([
-      expect.stringMatching(/scores that are no numbers \(NaN\).*goes on by plain decoding/),
+      expect.stringMatching(/scores that are no numbers \(NaN\).*continues with plain decoding/),
     ]);
     expect(result.drafterFailed).toBe(true);
     expect(result.tokenIds).toEqual(plain.tokenIds);

@@ -62,9 +62,9 @@ describe('guarded drafting', () => {
     const names = ['broken', 'head', 'same', 'broken'];
     const answers = await Promise.all(
       names.map((name, index) =>
-        engine.run(async (meeting, passes) => {
+        engine.run(async (meeting) => {
           const { drafter, policy, end } = guarding.begin(ladderOf(name));
-          const request = { ...requestOf(index), meeting, passes, policy, mustDraft: true };
+          const request = { ...requestOf(index), meeting, policy, mustDraft: true };
           const answer = await decodeSpeculative(target, drafter, request);
           return { ...answer, guarding: end(answer.steps) };
         }),
@@ -91,7 +91,9 @@ describe('guarded drafting', () => {
         ...policy,
         begin: () => undefined,
         learn: (...[choice, outcome]: Parameters<typeof policy.learn>) => {
-          policy.learn(choice, { ...outcome, draftMs: 0.1, verifyMs: 1 });
+          const { own, ...rest } = outcome;
+          expect(own).toBeDefined();
+          policy.learn(choice, { ...rest, draftMs: 0.1, verifyMs: 1 });
         },
       };
       const answer = await decodeSpeculative(target, drafter, { ...requestOf(1), meeting, policy: timeless });

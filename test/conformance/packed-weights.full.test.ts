@@ -1,7 +1,7 @@
 import { readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { makeTemporaryFolder } from '../../src/checkpoint/testing/temporary-folder.js';
+import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
 import { bundledDrafterFolder } from '../../src/decode/bundled-drafters.js';
 import { bundledTarget } from '../../src/decode/bundled-models.js';
 import { generateSpeculatively } from '../../src/decode/speculative-text.js';

@@ -5,7 +5,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { buildForcedPass, embedIds, embedOneHotSuffix } from '../../src/audit/forced-pass.js';
 import { passInputs, readPromptState } from '../../src/audit/prompt-state.js';
-import type { WritableTensor, WritableTensors } from '../../src/checkpoint/testing/encode-values.js';
+import type { WritableTensor, WritableTensors } from '../support/checkpoint/encode-values.js';
 import { createRandom } from '../../src/core/random.js';
 import { toDistribution } from '../../src/core/sampling.js';
 import { decodePlain } from '../../src/decode/plain.js';

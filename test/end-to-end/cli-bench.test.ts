@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { makeTemporaryFolder } from '../../src/checkpoint/testing/temporary-folder.js';
+import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
 import { run } from '../../src/cli/program.js';
 import type { FakeTerminalOptions } from '../support/fake-terminal.js';
 import { createFakeTerminal } from '../support/fake-terminal.js';

@@ -1,11 +1,11 @@
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { makeTemporaryFolder } from '../../src/checkpoint/testing/temporary-folder.js';
+import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
 import { run } from '../../src/cli/program.js';
-import { renderResult } from '../../src/report/json.js';
-import { createSampleAudit, type SampleOptions } from '../../src/report/testing/sample-audit.js';
-import { judge } from '../../src/report/verdict.js';
+import { renderResult } from '../../src/report/audit/json.js';
+import { createSampleAudit, type SampleOptions } from '../support/report/sample-audit.js';
+import { judge } from '../../src/report/audit/verdict.js';
 import { createFakeTerminal } from '../support/fake-terminal.js';
 
 const temporary = makeTemporaryFolder();

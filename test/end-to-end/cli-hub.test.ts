@@ -5,7 +5,7 @@ import { once } from 'node:events';
 import { existsSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { makeTemporaryFolder } from '../../src/checkpoint/testing/temporary-folder.js';
+import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
 import { run } from '../../src/cli/program.js';
 import type { Inspection } from '../../src/draft/inspection.js';
 import type { FakeTerminalOptions } from '../support/fake-terminal.js';

@@ -1,8 +1,8 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { makeTemporaryFolder } from '../../src/checkpoint/testing/temporary-folder.js';
-import { writeSafetensors } from '../../src/checkpoint/testing/write-safetensors.js';
+import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
+import { writeSafetensors } from '../support/checkpoint/write-safetensors.js';
 import { run } from '../../src/cli/program.js';
 import type { Inspection } from '../../src/draft/inspection.js';
 import { createFakeTerminal } from '../support/fake-terminal.js';

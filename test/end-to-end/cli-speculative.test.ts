@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { stripVTControlCharacters } from 'node:util';
 import { afterAll, describe, expect, it } from 'vitest';
-import { makeTemporaryFolder } from '../../src/checkpoint/testing/temporary-folder.js';
+import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
 import { tiny, writeCheckpoint, writeDecoder, writeLetterTokenizer } from '../support/tiny-checkpoints.js';
 import { drafterVariants, medusaTensors, numbered } from '../support/tiny-drafters.js';
 import { expectPlainText, generate, generateJson } from './drafted-answers.js';
@@ -130,7 +130,7 @@ describe('a drafter that is no number', () => {
     expect(exit).toBe(0);
     expect(out).toBe(plain.out);
     expect(err).toMatch(
-      /^note: {2}.*NaN.*goes on by plain decoding\.\n12 new tokens in 11 steps · .*finished without the drafter/,
+      /^note: {2}.*NaN.*continues with plain decoding\.\n12 new tokens in 11 steps · .*finished without the drafter/,
     );
     const [result] = await generateJson([...argv, '-d', drafter, '--draft', 'chain:3']);
     expect(result).toMatchObject({ drafterFailed: true, acceptedTokens: 0, meanAcceptedLength: 1 });

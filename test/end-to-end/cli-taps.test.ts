@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { parseRequest } from '../../src/audit/audit-request.js';
 import { createRequest } from '../../src/audit/create-request.js';
-import { makeTemporaryFolder } from '../../src/checkpoint/testing/temporary-folder.js';
+import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
 import { run } from '../../src/cli/program.js';
 import { settingsSchema } from '../../src/decode/engine-messages.js';
 import { inlinePrompt } from '../../src/text/prompts/prompt-set.js';

@@ -11,8 +11,8 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { pageHandler } from '../../src/dashboard/page-handler.js';
 import { renderPage } from '../../src/dashboard/page.js';
-import { BrowserSession, browserPath } from '../../src/dashboard/testing/browser-session.js';
-import { createRequest, createSampleState, createSpeculation, hostileName, sampleNowMs } from '../../src/dashboard/testing/sample-state.js'; // prettier-ignore
+import { BrowserSession, browserPath } from '../support/dashboard/browser-session.js';
+import { createRequest, createSampleState, createSpeculation, hostileName, sampleNowMs } from '../support/dashboard/sample-state.js'; // prettier-ignore
 import type { PageState } from '../../src/guard/page-state.js';
 
 if (browserPath === undefined)

@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { startFakeEngine } from '../../src/guard/testing/fake-engine.js';
+import { startFakeEngine } from '../support/guard/fake-engine.js';
 import type * as Library from '../../src/index.js';
 import { disableTimeouts } from '../support/disabled-timeouts.js';
 import { transpileForTests } from '../support/transpiled-sources.js';

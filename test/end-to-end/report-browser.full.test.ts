@@ -9,11 +9,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { browserPath } from '../../src/dashboard/testing/browser-session.js';
+import { browserPath } from '../support/dashboard/browser-session.js';
 import { escapeMarkup } from '../../src/report/escape.js';
-import { renderHtml } from '../../src/report/html/page.js';
-import { createSampleAudit } from '../../src/report/testing/sample-audit.js';
-import { judge } from '../../src/report/verdict.js';
+import { renderHtml } from '../../src/report/audit/audit-page.js';
+import { createSampleAudit } from '../support/report/sample-audit.js';
+import { judge } from '../../src/report/audit/verdict.js';
 
 if (browserPath === undefined)
   console.log('No Chromium or Chrome found (CHROME_PATH): skipping the report in a browser.');

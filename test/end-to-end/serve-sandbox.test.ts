@@ -4,7 +4,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { makeTemporaryFolder } from '../../src/checkpoint/testing/temporary-folder.js';
+import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
 import type { StartedServer } from '../support/openai-server.js';
 import { startTestServer } from '../support/openai-server.js';
 import { plainTokenizer, tiny, writeDecoder } from '../support/tiny-checkpoints.js';

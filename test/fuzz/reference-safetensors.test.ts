@@ -1,6 +1,6 @@
 /** The rules that the reader is held against, rule by rule: a wrong one would hide a fault. */
 import { describe, expect, it } from 'vitest';
-import { joinSafetensors } from '../../src/checkpoint/testing/write-safetensors.js';
+import { joinSafetensors } from '../support/checkpoint/write-safetensors.js';
 import { readByReference } from './reference-safetensors.js';
 
 const entry = '{"dtype":"F32","shape":[2],"data_offsets":[0,8]}';

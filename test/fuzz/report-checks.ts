@@ -1,5 +1,5 @@
 /** What may stand in a report whose contents are a stranger's: nothing that a reader's program would act upon. */
-import { parsePage } from '../../src/report/testing/parse-document.js';
+import { parsePage } from '../support/report/parse-document.js';
 import { ensure } from './kind.js';
 
 /** Controls and marks of direction; line ends and tabs are text. */

@@ -1,4 +1,4 @@
-import type { WritableTensors } from '../../src/checkpoint/testing/encode-values.js';
+import type { WritableTensors } from '../support/checkpoint/encode-values.js';
 
 /** Every type of number that is read, in few bytes: damage to a small file hits what matters. */
 export const sampleTensors: WritableTensors = {

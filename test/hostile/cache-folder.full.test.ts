@@ -3,7 +3,7 @@ import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
 import { verifyCache } from '../../src/checkpoint/cache/cache-contents.js';
-import { makeTemporaryFolder } from '../../src/checkpoint/testing/temporary-folder.js';
+import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
 import { run } from '../../src/cli/program.js';
 import { loadModel } from '../../src/model/causal-model.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';

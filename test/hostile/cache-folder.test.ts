@@ -13,7 +13,7 @@ import {
 } from 'node:fs';
 import { join, relative } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { makeTemporaryFolder } from '../../src/checkpoint/testing/temporary-folder.js';
+import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
 import type { CacheOptions } from '../../src/checkpoint/cache/weight-cache.js';
 import { decodePlain } from '../../src/decode/plain.js';
 import { loadModel } from '../../src/model/causal-model.js';

@@ -1,7 +1,7 @@
 /** A folder's chat template is a program of a stranger: `inspect` runs it, says what it does in a line, and stays alive. */
 import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
-import { makeTemporaryFolder } from '../../src/checkpoint/testing/temporary-folder.js';
+import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
 import { run } from '../../src/cli/program.js';
 import { createFakeTerminal } from '../support/fake-terminal.js';
 import { writeChangedTarget } from '../support/model-folders.js';

@@ -2,8 +2,8 @@
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { asSizes } from '../../src/checkpoint/torch/pickle-value.js';
-import type { WritableTensors } from '../../src/checkpoint/testing/encode-values.js';
-import { makeTemporaryFolder } from '../../src/checkpoint/testing/temporary-folder.js';
+import type { WritableTensors } from '../support/checkpoint/encode-values.js';
+import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
 import { inspectCheckpoint } from '../../src/draft/inspection.js';
 import { loadModel } from '../../src/model/causal-model.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';

@@ -2,8 +2,8 @@
 import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import type { WritableTensors } from '../../src/checkpoint/testing/encode-values.js';
-import { makeTemporaryFolder } from '../../src/checkpoint/testing/temporary-folder.js';
+import type { WritableTensors } from '../support/checkpoint/encode-values.js';
+import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
 import { createRunner } from '../support/run-command.js';
 import {
   decoderTensors,
@@ -133,7 +133,7 @@ describe('what measures', () => {
     for (const draft of ['chain:2', 'auto']) {
       const drafted = await generate([...options, '--drafter', broken, '--draft', draft]);
       expect({ code: drafted.code, out: drafted.out }).toEqual({ code: 0, out: plain.out });
-      expect(drafted.err).toMatch(/note: .*no numbers \(NaN\).*goes on by plain decoding/);
+      expect(drafted.err).toMatch(/note: .*no numbers \(NaN\).*continues with plain decoding/);
     }
   });
 

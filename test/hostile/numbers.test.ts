@@ -2,7 +2,7 @@
 import { openSync, closeSync, ftruncateSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { makeTemporaryFolder } from '../../src/checkpoint/testing/temporary-folder.js';
+import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
 import { deepestDraft, fileLimits, mostDraftNodes } from '../../src/core/limits.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import { writeChangedTarget } from '../support/model-folders.js';

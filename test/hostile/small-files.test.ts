@@ -5,7 +5,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { makeTemporaryFolder } from '../../src/checkpoint/testing/temporary-folder.js';
+import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
 import { MistletoeError } from '../../src/core/errors.js';
 import { findVocabularyDifference, loadTokenizer } from '../../src/text/tokenizer/tokenizer.js';
 import { hostileTokenizers, hugeIdTokenizer, letterTokenizer } from '../fuzz/corpus/small-files.js';

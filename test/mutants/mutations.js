@@ -269,17 +269,17 @@ export const mutations = [
   },
   {
     name: 'a run is opened without its lock',
-    file: 'src/audit/run-lock.ts',
+    file: 'src/runs/run-lock.ts',
     search: 'if (claim(path, own)) return own;',
     replace: 'if (claim(path, own) || existsSync(path)) return own;',
-    tests: ['src/audit/run-lock.test.ts'],
+    tests: ['src/runs/run-lock.test.ts'],
   },
   {
     name: 'a resumed run ignores finished units',
-    file: 'src/audit/run-folder.ts',
+    file: 'src/runs/run-folder.ts',
     search: 'this.units = units;',
     replace: '',
-    tests: ['src/audit/run-folder.test.ts'],
+    tests: ['src/runs/run-folder.test.ts'],
   },
   {
     name: 'the undirected control follows the gradient',
@@ -313,24 +313,24 @@ export const mutations = [
   // report
   {
     name: 'texts in the HTML report are not escaped',
-    file: 'src/report/html/markup.ts',
+    file: 'src/report/markup.ts',
     search: 'return escapeMarkup(showInvisible(content));',
     replace: 'return showInvisible(content);',
-    tests: ['src/report/html/page.test.ts'],
+    tests: ['src/report/audit/audit-page.test.ts'],
   },
   {
     name: 'a failed gate exits with 0',
-    file: 'src/report/verdict.ts',
+    file: 'src/report/audit/verdict.ts',
     search: 'exitCode: failed.length > 0 ? 100',
     replace: 'exitCode: failed.length > 0 ? 0',
-    tests: ['src/report/verdict.test.ts'],
+    tests: ['src/report/audit/verdict.test.ts'],
   },
   {
     name: 'an attack needs to beat only its weakest control',
-    file: 'src/report/evidence.ts',
+    file: 'src/report/audit/evidence.ts',
     search: 'test.pValue >= largest.pValue ? test : largest',
     replace: 'test.pValue < largest.pValue ? test : largest',
-    tests: ['src/report/verdict.test.ts'],
+    tests: ['src/report/audit/verdict.test.ts'],
   },
   // serve
   {

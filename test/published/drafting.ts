@@ -1,6 +1,6 @@
 /** Drives a published drafter and its reference over the same texts. */
 import { join } from 'node:path';
-import { makeTemporaryFolder } from '../../src/checkpoint/testing/temporary-folder.js';
+import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
 import { createRandom } from '../../src/core/random.js';
 import type { Drafter } from '../../src/draft/drafter.js';
 import { growTree } from '../../src/draft/grow-tree.js';

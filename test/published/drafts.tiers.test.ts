@@ -1,6 +1,6 @@
 /** Every published drafter against the reference in double precision: drafts node by node, in their order. */
 import { afterAll, describe, expect, it } from 'vitest';
-import type { WritableTensors } from '../../src/checkpoint/testing/encode-values.js';
+import type { WritableTensors } from '../support/checkpoint/encode-values.js';
 import { byTier, casesOfTier } from '../support/tier.js';
 import type { PublishedDrafter } from './drafter-row.js';
 import type { PolicyText } from './drafting.js';

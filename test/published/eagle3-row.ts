@@ -1,6 +1,6 @@
 /** From a few lines about a published EAGLE-3 head to its folder in tiny and its reference. */
 import { createRandom } from '../../src/core/random.js';
-import type { WritableTensor, WritableTensors } from '../../src/checkpoint/testing/encode-values.js';
+import type { WritableTensor, WritableTensors } from '../support/checkpoint/encode-values.js';
 import { noise, normWeight } from '../support/tiny-checkpoints.js';
 import type { PublishedDrafter } from './drafter-row.js';
 import { draftSizes } from './drafter-row.js';

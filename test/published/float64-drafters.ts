@@ -2,7 +2,7 @@
  * The reference of every drafter that needs no feature of its own fed back: draft model, Medusa (arXiv 2401.10774) and
  * Hydra (arXiv 2402.05109). Each call scores one node from scratch.
  */
-import type { WritableTensors } from '../../src/checkpoint/testing/encode-values.js';
+import type { WritableTensors } from '../support/checkpoint/encode-values.js';
 import type { LayerFacts } from './float64-layer.js';
 import { runLayer } from './float64-layer.js';
 import type { DecoderPass, Float64Model } from './float64-model.js';

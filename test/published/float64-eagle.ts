@@ -3,7 +3,7 @@
  * and the token behind it. Up to the root the features are the target's; behind it each is the head's own output for
  * the pair before. Every node is computed anew from the first pair on: there is no cache whose mistakes could hide.
  */
-import type { WritableTensors } from '../../src/checkpoint/testing/encode-values.js';
+import type { WritableTensors } from '../support/checkpoint/encode-values.js';
 import type { Scorer, Situation } from './float64-drafters.js';
 import type { LayerFacts } from './float64-layer.js';
 import { attend, finishLayer, runLayer } from './float64-layer.js';

@@ -1,5 +1,5 @@
 /** A decoder of the Llama family in double precision: logits, final features and the residual stream at every layer. */
-import type { WritableTensors } from '../../src/checkpoint/testing/encode-values.js';
+import type { WritableTensors } from '../support/checkpoint/encode-values.js';
 import type { LayerFacts } from './float64-layer.js';
 import { runLayer } from './float64-layer.js';
 import type { Vector } from './float64-tensors.js';

@@ -2,7 +2,7 @@
  * Vectors in double precision and plain loops: the ground on which the reference of this folder stands. Nothing of the
  * library's graphs, models or drafters is used here, so that a mistake of theirs cannot be repeated by its judge.
  */
-import type { WritableTensor, WritableTensors } from '../../src/checkpoint/testing/encode-values.js';
+import type { WritableTensor, WritableTensors } from '../support/checkpoint/encode-values.js';
 
 export type Vector = Float64Array;
 

@@ -1,7 +1,7 @@
 /** `inspect` on every published row: the right kind, no problems, and the facts that decide what is computed. */
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { makeTemporaryFolder } from '../../src/checkpoint/testing/temporary-folder.js';
+import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
 import type { Inspection } from '../../src/draft/inspection.js';
 import { inspectCheckpoint } from '../../src/draft/inspection.js';
 import { publishedDrafters } from './published-drafters.js';

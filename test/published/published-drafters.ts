@@ -3,7 +3,7 @@
  * file's format. `score` is the reference, run with facts that are written here by hand.
  */
 import { createRandom } from '../../src/core/random.js';
-import type { WritableTensor, WritableTensors } from '../../src/checkpoint/testing/encode-values.js';
+import type { WritableTensor, WritableTensors } from '../support/checkpoint/encode-values.js';
 import { noise } from '../support/tiny-checkpoints.js';
 import type { MedusaNames } from './float64-drafters.js';
 import { scoreWithDraftModel, scoreWithHydra, scoreWithMedusa } from './float64-drafters.js';

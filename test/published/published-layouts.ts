@@ -3,10 +3,9 @@
  * keeps the config.json as published but for its sizes, the tensors' names and the file's format; the facts that the
  * reference runs with are written beside it by hand, so that whoever reads config.json wrongly disagrees with them.
  */
-import type { WritableTensor, WritableTensors } from '../../src/checkpoint/testing/encode-values.js';
+import type { WritableTensor, WritableTensors } from '../support/checkpoint/encode-values.js';
 import type { Random } from '../../src/core/random.js';
-import { writeCheckpoint } from '../support/tiny-checkpoints.js';
-import { noise, normWeight } from '../support/tiny-checkpoints.js';
+import { noise, normWeight, writeCheckpoint } from '../support/tiny-checkpoints.js';
 
 export type Config = Readonly<Record<string, unknown>>;
 

@@ -2,7 +2,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { makeTemporaryFolder } from '../../src/checkpoint/testing/temporary-folder.js';
+import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
 import { createRandom } from '../../src/core/random.js';
 import { inspectCheckpoint } from '../../src/draft/inspection.js';
 import { loadDrafter } from '../../src/draft/load-drafter.js';

@@ -1,7 +1,7 @@
 /** Every published target against the reference in double precision: all logits of a text, and greedy answers. */
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { makeTemporaryFolder } from '../../src/checkpoint/testing/temporary-folder.js';
+import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
 import { decodePlain } from '../../src/decode/plain.js';
 import type { CausalModel } from '../../src/model/causal-model.js';
 import { loadModel } from '../../src/model/causal-model.js';

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { createRequest } from '../../src/audit/create-request.js';
 import { startAudit } from '../../src/audit/run-audit.js';
-import { makeTemporaryFolder } from '../../src/checkpoint/testing/temporary-folder.js';
+import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
 import { loadPrompts } from '../../src/text/prompts/prompt-set.js';
 import { hasShared, sharedFolder } from '../support/shared.js';
 

@@ -7,13 +7,13 @@ declare module 'vitest' {
   }
 }
 
-const isFull = inject('tier') === 'full';
+export const isFullTier = inject('tier') === 'full';
 
 export function casesOfTier<Case>(cases: readonly Case[], isQuick: (each: Case) => boolean): readonly Case[] {
-  return cases.filter((each) => isQuick(each) !== isFull);
+  return cases.filter((each) => isQuick(each) !== isFullTier);
 }
 
 /** For what has a size instead of cases, such as the number of draws. */
 export function byTier<Value>(sizes: { readonly quick: Value; readonly full: Value }): Value {
-  return isFull ? sizes.full : sizes.quick;
+  return isFullTier ? sizes.full : sizes.quick;
 }

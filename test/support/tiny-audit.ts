@@ -14,7 +14,7 @@ import { readPromptState } from '../../src/audit/prompt-state.js';
 import { Scorer } from '../../src/audit/scoring.js';
 import type { PassSettings, SearchPrograms } from '../../src/audit/search-programs.js';
 import { compileSearch } from '../../src/audit/search-programs.js';
-import { makeTemporaryFolder } from '../../src/checkpoint/testing/temporary-folder.js';
+import { makeTemporaryFolder } from './checkpoint/temporary-folder.js';
 import type { Target } from '../../src/decode/target.js';
 import { openTarget } from '../../src/decode/target.js';
 import type { Drafter } from '../../src/draft/drafter.js';

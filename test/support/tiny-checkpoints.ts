@@ -5,9 +5,9 @@
  */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { WritableTensor, WritableTensors } from '../../src/checkpoint/testing/encode-values.js';
-import { writeSafetensors } from '../../src/checkpoint/testing/write-safetensors.js';
-import { writeTorchFile } from '../../src/checkpoint/testing/write-torch-file.js';
+import type { WritableTensor, WritableTensors } from './checkpoint/encode-values.js';
+import { writeSafetensors } from './checkpoint/write-safetensors.js';
+import { writeTorchFile } from './checkpoint/write-torch-file.js';
 import type { Random } from '../../src/core/random.js';
 import { createRandom } from '../../src/core/random.js';
 import './shared-sessions.js';

@@ -1,8 +1,8 @@
 /** A tiny drafter of every system in every published layout, made for the target of tiny-checkpoints. */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { WritableTensor, WritableTensors } from '../../src/checkpoint/testing/encode-values.js';
-import { writeSafetensors } from '../../src/checkpoint/testing/write-safetensors.js';
+import type { WritableTensor, WritableTensors } from './checkpoint/encode-values.js';
+import { writeSafetensors } from './checkpoint/write-safetensors.js';
 import type { Random } from '../../src/core/random.js';
 import { createRandom } from '../../src/core/random.js';
 import type { TinySizes } from './tiny-checkpoints.js';

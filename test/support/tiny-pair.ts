@@ -1,7 +1,7 @@
 /** A tiny target with one of its drafters, loaded from a temporary folder with a weight cache of its own. */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { makeTemporaryFolder } from '../../src/checkpoint/testing/temporary-folder.js';
+import { makeTemporaryFolder } from './checkpoint/temporary-folder.js';
 import { createRandom } from '../../src/core/random.js';
 import type { Drafter } from '../../src/draft/drafter.js';
 import type { ResolvedPolicy } from '../../src/draft/grow-tree.js';

@@ -6,7 +6,7 @@ import type { WeightStore } from '../../runtime/weights.js';
 import { verifyCache } from './cache-contents.js';
 import { notePath, recordCheck } from './cache-check.js';
 import { identifyFile } from './content-hash.js';
-import { CachedModel, pathOf, waitForFileTick } from '../testing/cached-model.js';
+import { CachedModel, pathOf, waitForFileTick } from '../../../test/support/checkpoint/cached-model.js';
 import type { CacheOptions } from './weight-cache.js';
 
 const values = Float32Array.from({ length: 5000 }, (_, index) => index);

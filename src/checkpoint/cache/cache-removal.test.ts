@@ -17,8 +17,8 @@ import { readCacheLimit } from './cache-folder.js';
 import { notePath } from './cache-check.js';
 import { clearCache, trimCache } from './cache-removal.js';
 import { openCheckpoint } from '../open-checkpoint.js';
-import { makeTemporaryFolder } from '../testing/temporary-folder.js';
-import { writeSafetensors } from '../testing/write-safetensors.js';
+import { makeTemporaryFolder } from '../../../test/support/checkpoint/temporary-folder.js';
+import { writeSafetensors } from '../../../test/support/checkpoint/write-safetensors.js';
 import type { CacheOptions } from './weight-cache.js';
 import { prepareWeights } from './weight-cache.js';
 

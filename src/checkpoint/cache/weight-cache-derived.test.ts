@@ -17,7 +17,7 @@ import { openCacheOutput } from './cache-file.js';
 import { recordCheck } from './cache-check.js';
 import { clearCache } from './cache-removal.js';
 import { identifyFile } from './content-hash.js';
-import { CachedModel, pathOf, waitForFileTick } from '../testing/cached-model.js';
+import { CachedModel, pathOf, waitForFileTick } from '../../../test/support/checkpoint/cached-model.js';
 import type { CacheOptions } from './weight-cache.js';
 
 useOwnSessions();

@@ -17,7 +17,7 @@ import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { transpileInto } from '../../../test/support/transpiled-sources.js';
 import { trimCache } from './cache-removal.js';
-import { CachedModel, pathOf } from '../testing/cached-model.js';
+import { CachedModel, pathOf } from '../../../test/support/checkpoint/cached-model.js';
 
 const recipes = [
   { name: 'a', shape: [3], parts: [{ tensor: 'a', shape: [3] }] },

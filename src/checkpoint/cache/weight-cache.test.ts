@@ -6,8 +6,8 @@ import { openCacheOutput } from './cache-file.js';
 import type { CacheOutput } from './cache-file.js';
 import { defaultCacheFolder } from './cache-folder.js';
 import { openCheckpoint } from '../open-checkpoint.js';
-import type { WritableTensors } from '../testing/encode-values.js';
-import { CachedModel, pathOf } from '../testing/cached-model.js';
+import type { WritableTensors } from '../../../test/support/checkpoint/encode-values.js';
+import { CachedModel, pathOf } from '../../../test/support/checkpoint/cached-model.js';
 import { prepareWeights } from './weight-cache.js';
 import type { CacheOptions } from './weight-cache.js';
 

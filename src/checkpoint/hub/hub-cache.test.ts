@@ -4,8 +4,8 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { hashOf } from '../../../test/support/hub-server.js';
 import { findCachedModel, nameModel } from './hub-cache.js';
 import type { HubSettings } from './hub-settings.js';
-import { parseHubId, readHubSettings } from './hub-settings.js';
-import { makeTemporaryFolder } from '../testing/temporary-folder.js';
+import { readHubSettings } from './hub-settings.js';
+import { makeTemporaryFolder } from '../../../test/support/checkpoint/temporary-folder.js';
 
 const commit = 'c0ffee'.padEnd(40, '0');
 const older = 'beef'.padEnd(40, '0');

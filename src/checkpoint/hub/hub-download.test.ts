@@ -2,7 +2,7 @@ import { existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, readlinkSy
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { hashOf } from '../../../test/support/hub-server.js';
-import { createHubWorld, singleFile, weights } from '../testing/hub-world.js';
+import { createHubWorld, singleFile, weights } from '../../../test/support/checkpoint/hub-world.js';
 
 const world = createHubWorld();
 const { download, findCached, blobs, fileRequests } = world;

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { HubContents } from '../../../test/support/hub-server.js';
 import { refuse, sendFile, startHub } from '../../../test/support/hub-server.js';
-import { createHubWorld, singleFile, weights } from '../testing/hub-world.js';
+import { createHubWorld, singleFile, weights } from '../../../test/support/checkpoint/hub-world.js';
 
 const world = createHubWorld();
 const { download, findCached, blobs, fileRequests } = world;

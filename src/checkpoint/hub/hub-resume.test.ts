@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { hashOf } from '../../../test/support/hub-server.js';
 import { hostTag } from '../../core/processes.js';
-import { createHubWorld, singleFile, weights } from '../testing/hub-world.js';
+import { createHubWorld, singleFile, weights } from '../../../test/support/checkpoint/hub-world.js';
 
 const world = createHubWorld();
 const { download, findCached, blobs, ranges } = world;

@@ -2,7 +2,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { readHubSettings } from './hub-settings.js';
-import { makeTemporaryFolder } from '../testing/temporary-folder.js';
+import { makeTemporaryFolder } from '../../../test/support/checkpoint/temporary-folder.js';
 
 const temporary = makeTemporaryFolder();
 afterAll(temporary.remove);

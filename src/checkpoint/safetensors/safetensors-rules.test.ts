@@ -6,8 +6,8 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { readSafetensorsHeader } from './safetensors.js';
-import { makeTemporaryFolder } from '../testing/temporary-folder.js';
-import { joinSafetensors } from '../testing/write-safetensors.js';
+import { makeTemporaryFolder } from '../../../test/support/checkpoint/temporary-folder.js';
+import { joinSafetensors } from '../../../test/support/checkpoint/write-safetensors.js';
 
 const folder = makeTemporaryFolder();
 afterAll(folder.remove);

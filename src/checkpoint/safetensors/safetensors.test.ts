@@ -4,8 +4,12 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { MistletoeError } from '../../core/errors.js';
 import { readFloat32, readIntegers } from '../read-tensor.js';
 import { readSafetensorsHeader } from './safetensors.js';
-import { makeTemporaryFolder } from '../testing/temporary-folder.js';
-import { encodeSafetensors, joinSafetensors, writeSafetensors } from '../testing/write-safetensors.js';
+import { makeTemporaryFolder } from '../../../test/support/checkpoint/temporary-folder.js';
+import {
+  encodeSafetensors,
+  joinSafetensors,
+  writeSafetensors,
+} from '../../../test/support/checkpoint/write-safetensors.js';
 
 const folder = makeTemporaryFolder();
 afterAll(folder.remove);

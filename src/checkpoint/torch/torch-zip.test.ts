@@ -3,10 +3,14 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { MistletoeError } from '../../core/errors.js';
 import { readFloat32, readIntegers } from '../read-tensor.js';
-import { encodeValues } from '../testing/encode-values.js';
-import { makeTemporaryFolder } from '../testing/temporary-folder.js';
-import { encodeTorchFile, joinTorchFile, writeTorchFile } from '../testing/write-torch-file.js';
-import { encodeZip } from '../testing/write-zip.js';
+import { encodeValues } from '../../../test/support/checkpoint/encode-values.js';
+import { makeTemporaryFolder } from '../../../test/support/checkpoint/temporary-folder.js';
+import {
+  encodeTorchFile,
+  joinTorchFile,
+  writeTorchFile,
+} from '../../../test/support/checkpoint/write-torch-file.js';
+import { encodeZip } from '../../../test/support/checkpoint/write-zip.js';
 import { readTorchHeader } from './torch-zip.js';
 import type { Picklable } from './write-torch-file.js';
 import { encodePickle, pickleGlobal, pickleTensor, pickleTuple } from './write-torch-file.js';

@@ -1,7 +1,7 @@
 import { parseHTML } from 'linkedom';
 import { describe, expect, it } from 'vitest';
-import type { ParsedNode } from '../../report/testing/parse-document.js';
-import { createRequest, createSampleState, createSpeculation, hostileName, sampleNowMs } from '../testing/sample-state.js'; // prettier-ignore
+import type { ParsedNode } from '../../../test/support/report/parse-document.js';
+import { createRequest, createSampleState, createSpeculation, hostileName, sampleNowMs } from '../../../test/support/dashboard/sample-state.js'; // prettier-ignore
 import type { PageDocument, PageElement } from './browser.js';
 import { announce, drawAction, drawAlarm } from './event-items.js';
 import { chartWidth, drawLengths, drawStream, standingOf, traceBand, traceLine } from './length-chart.js';

@@ -1,5 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { createRequest, createSampleState, createSpeculation, sampleNowMs } from '../testing/sample-state.js';
+import {
+  createRequest,
+  createSampleState,
+  createSpeculation,
+  sampleNowMs,
+} from '../../../test/support/dashboard/sample-state.js';
 import type { PageState } from '../../guard/page-state.js';
 import { engineNames } from '../../guard/request-record.js';
 import { everything, listChoices, select } from './filter.js';

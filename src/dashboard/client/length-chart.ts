@@ -3,7 +3,7 @@
  * this kind are expected. Slices outside the band have a form of their own besides their colour.
  */
 import type { StreamState } from '../../guard/page-state.js';
-import { acceptedLengthText } from '../../report/number-text.js';
+import { acceptedLengthText } from '../../core/number-text.js';
 import type { PageElement } from './browser.js';
 import type { Pen } from './pen.js';
 import type { Scale } from './scale.js';

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { PageState } from '../../guard/page-state.js';
-import { createSampleState } from '../testing/sample-state.js';
+import { createSampleState } from '../../../test/support/dashboard/sample-state.js';
 import type { PageResponse } from './browser.js';
 import type { Polling } from './polling.js';
 import { startPolling } from './polling.js';

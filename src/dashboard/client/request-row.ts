@@ -1,6 +1,6 @@
 /** One request in the table: a row that opens to show all that is known about it. */
 import type { ShownRequest } from '../../guard/page-state.js';
-import { acceptedLengthText, durationText, percentText } from '../../report/number-text.js';
+import { acceptedLengthText, durationText, percentText } from '../../core/number-text.js';
 import type { PageElement } from './browser.js';
 import type { Child, Pen } from './pen.js';
 import { drawBoxes, drawColumns, listSteps } from './token-strip.js';

@@ -1,5 +1,5 @@
 /** How the page says things. */
-import { acceptedLengthText, groupThousands } from '../../report/number-text.js';
+import { acceptedLengthText, groupThousands } from '../../core/number-text.js';
 import type { ActionEvent, AlarmCause, AlarmScope } from '../../guard/alarm.js';
 import type { ShownRequest, Verdict } from '../../guard/page-state.js';
 import type { Evidence } from '../../guard/request-record.js';

@@ -2,8 +2,14 @@ import { describe, expect, it } from 'vitest';
 import type { ColumnMajorOperand, ColumnMajorProduct } from './column-major.js';
 import { productKey, toColumnMajor } from './column-major.js';
 import type { Product } from './device.js';
-import type { ProductCase } from './testing/product-cases.js';
-import { elementSize, naiveProduct, productAt, productCases, sampleValues } from './testing/product-cases.js';
+import type { ProductCase } from '../../../test/support/runtime/cuda/product-cases.js';
+import {
+  elementSize,
+  naiveProduct,
+  productAt,
+  productCases,
+  sampleValues,
+} from '../../../test/support/runtime/cuda/product-cases.js';
 
 /** What cuBLASLt is documented to do with its arguments: D = scale * op(A) op(B), all matrices by columns. */
 function multiplyByColumns(

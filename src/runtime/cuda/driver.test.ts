@@ -2,8 +2,8 @@ import { describe, expect, it } from 'vitest';
 import { MistletoeError } from '../../core/errors.js';
 import { DeviceLostError, OutOfMemoryError } from '../device-failures.js';
 import { Driver } from './driver.js';
-import type { Handlers } from './testing/fake-library.js';
-import { fakeLibrary, fakeNative, write } from './testing/fake-library.js';
+import type { Handlers } from '../../../test/support/runtime/cuda/fake-library.js';
+import { fakeLibrary, fakeNative, write } from '../../../test/support/runtime/cuda/fake-library.js';
 
 const texts = { '1': 'CUDA_ERROR_ILLEGAL_ADDRESS', '2': 'an illegal memory access was encountered' };
 

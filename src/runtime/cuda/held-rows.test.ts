@@ -41,18 +41,4 @@ describe('rows that somebody holds', () => {
     for (let round = 0; round < 10; round++) take(100);
     expect(asked).toEqual([1000, 1100]);
   });
-
-  it('come back through the collector', async () => {
-    const gone: number[] = [];
-    const registry = new FinalizationRegistry<number>((value) => gone.push(value));
-    (() => {
-      registry.register({}, 0);
-    })();
-    const rows = new HeldRows(64);
-    while (gone.length === 0) {
-      rows.take(1);
-      await new Promise((resolve) => setImmediate(resolve));
-    }
-    expect(gone).toEqual([0]);
-  });
 });

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { MistletoeError } from '../../core/errors.js';
 import { KernelCompiler, compilerOptions } from './kernel-compiler.js';
-import type { FakeLibrary } from './testing/fake-library.js';
-import { fakeLibrary, fakeNative, write } from './testing/fake-library.js';
+import type { FakeLibrary } from '../../../test/support/runtime/cuda/fake-library.js';
+import { fakeLibrary, fakeNative, write } from '../../../test/support/runtime/cuda/fake-library.js';
 
 const texts = { '1': 'NVRTC_ERROR_COMPILATION', '2': 'NVRTC_ERROR_INVALID_OPTION' };
 const log = 'kernels.cu(3): error: identifier "two" is undefined\n';

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { Driver } from './driver.js';
 import { CudaModule, LaunchArguments } from './kernel-launch.js';
-import { fakeLibrary, fakeNative, write } from './testing/fake-library.js';
+import { fakeLibrary, fakeNative, write } from '../../../test/support/runtime/cuda/fake-library.js';
 
 const kernel = { name: 'add' };
 /** 256 slots of 8 bytes lie before the pointers. */

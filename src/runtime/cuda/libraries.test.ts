@@ -11,7 +11,7 @@ import {
   openLibrary,
   productLibrary,
 } from './libraries.js';
-import { fakeLibrary } from './testing/fake-library.js';
+import { fakeLibrary } from '../../../test/support/runtime/cuda/fake-library.js';
 
 describe('the search for libraries', () => {
   let root: string;

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { MatrixProducts } from './matrix-products.js';
-import type { FakeLibrary, Handlers } from './testing/fake-library.js';
-import { fakeLibrary, fakeNative, write } from './testing/fake-library.js';
-import { productAt, productCases } from './testing/product-cases.js';
+import type { FakeLibrary, Handlers } from '../../../test/support/runtime/cuda/fake-library.js';
+import { fakeLibrary, fakeNative, write } from '../../../test/support/runtime/cuda/fake-library.js';
+import { productAt, productCases } from '../../../test/support/runtime/cuda/product-cases.js';
 
 const handlers: Handlers = {
   cublasLtCreate: (handle) => write(handle, 1),

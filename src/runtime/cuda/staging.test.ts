@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { Driver } from './driver.js';
 import { Staging } from './staging.js';
-import type { FakeLibrary, Handlers } from './testing/fake-library.js';
-import { fakeLibrary, fakeNative, write } from './testing/fake-library.js';
+import type { FakeLibrary, Handlers } from '../../../test/support/runtime/cuda/fake-library.js';
+import { fakeLibrary, fakeNative, write } from '../../../test/support/runtime/cuda/fake-library.js';
 
 const slot = 8 << 20;
 

@@ -11,7 +11,7 @@ import { softmax } from '../../graph/operations/reductions.js';
 import { broadcast } from '../../graph/operations/shaping.js';
 import type { NamedValues, Runtime } from '../program.js';
 import { float32, floatsOf, int32, integersOf } from '../program.js';
-import { holdInMemory, writeWeights } from '../testing/small-weights.js';
+import { holdInMemory, writeWeights } from '../../../test/support/runtime/small-weights.js';
 import type { FileWeights } from '../weights.js';
 import { lowerToOnnx } from './lowering.js';
 import { createOnnxRuntime } from './onnx-runtime.js';

@@ -1,7 +1,7 @@
 import { appendFileSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { makeTemporaryFolder } from '../../checkpoint/testing/temporary-folder.js';
+import { makeTemporaryFolder } from '../../../test/support/checkpoint/temporary-folder.js';
 import { encodeHalves } from '../../core/half-floats.js';
 import { contract } from '../../graph/operations/contraction.js';
 import { input, weight } from '../../graph/operations/leaves.js';

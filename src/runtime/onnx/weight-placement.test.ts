@@ -10,7 +10,7 @@ import { add } from '../../graph/operations/elementwise.js';
 import { input, weight } from '../../graph/operations/leaves.js';
 import type { NamedValues, Runtime } from '../program.js';
 import { float32, floatsOf } from '../program.js';
-import { holdInMemory, writeWeights } from '../testing/small-weights.js';
+import { holdInMemory, writeWeights } from '../../../test/support/runtime/small-weights.js';
 import type { CheckpointWeights, FileWeights, MemoryWeights } from '../weights.js';
 import { createOnnxRuntime } from './onnx-runtime.js';
 

@@ -1,7 +1,7 @@
 import { join, resolve } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { loadPrompts } from './prompt-set.js';
-import { writeFolder } from '../testing/sample-folders.js';
+import { writeFolder } from '../../../test/support/text/sample-folders.js';
 
 const load = (name: string, contents: string) => loadPrompts(join(writeFolder({ [name]: contents }), name));
 const texts = async (name: string, contents: string): Promise<string[]> =>

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { renderChat, requireChatTemplate, type ChatMessage } from '../template/chat-template.js';
 import { renderChatWithSuffix, splitAroundSuffix, splitChatAroundSuffix } from './suffix-place.js';
-import { bundledTarget, writeFolder } from '../testing/sample-folders.js';
+import { bundledTarget, writeFolder } from '../../../test/support/text/sample-folders.js';
 
 describe('the place of a suffix', () => {
   it('is behind the text of the user, or at the placeholder', async () => {

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { encodeChat, loadChatTemplate, renderChat, requireChatTemplate } from './chat-template.js';
 import type { ChatMessage } from './chat-template.js';
-import { byteLevelTokenizer, writeFolder } from '../testing/sample-folders.js';
+import { byteLevelTokenizer, writeFolder } from '../../../test/support/text/sample-folders.js';
 import { loadTokenizer } from '../tokenizer/tokenizer.js';
 
 const say = (...contents: string[]): ChatMessage[] =>

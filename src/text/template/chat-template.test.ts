@@ -7,7 +7,7 @@ import {
   requireChatTemplate,
   type ChatMessage,
 } from './chat-template.js';
-import { bundledTarget, byteLevelTokenizer, writeFolder } from '../testing/sample-folders.js';
+import { bundledTarget, byteLevelTokenizer, writeFolder } from '../../../test/support/text/sample-folders.js';
 import { loadTokenizer } from '../tokenizer/tokenizer.js';
 
 const user = (content: string): ChatMessage => ({ role: 'user', content });

@@ -5,8 +5,8 @@ import { describe, expect, it } from 'vitest';
 import { MistletoeError } from '../../core/errors.js';
 import { parseSentencePiece, readSentencePiece } from './sentencepiece-file.js';
 import { convertSentencePiece } from './sentencepiece.js';
-import { writeFolder } from '../testing/sample-folders.js';
-import type { WrittenModel } from '../testing/write-sentencepiece.js';
+import { writeFolder } from '../../../test/support/text/sample-folders.js';
+import type { WrittenModel } from '../../../test/support/text/write-sentencepiece.js';
 import {
   bytesField,
   floatField,
@@ -14,7 +14,7 @@ import {
   smallPieces,
   varintField,
   writeSentencePiece,
-} from '../testing/write-sentencepiece.js';
+} from '../../../test/support/text/write-sentencepiece.js';
 import { loadTokenizer, type Tokenizer } from './tokenizer.js';
 
 function writeModelFolder(model: Partial<WrittenModel> = {}, files: Record<string, unknown> = {}): string {

@@ -10,7 +10,7 @@ import {
   byteLevelTokenizer,
   metaspaceTokenizer,
   writeFolder,
-} from '../testing/sample-folders.js';
+} from '../../../test/support/text/sample-folders.js';
 
 const bundledFile = (): Record<string, unknown> =>
   JSON.parse(readFileSync(join(bundledTarget, 'tokenizer.json'), 'utf8')) as Record<string, unknown>;

@@ -1,9 +1,9 @@
 /** Weight files, configurations and indexes that announce what is not there, or hide what is. */
 import { join } from 'node:path';
-import { encodeSafetensors, joinSafetensors } from '../../../src/checkpoint/testing/write-safetensors.js';
+import { encodeSafetensors, joinSafetensors } from '../../support/checkpoint/write-safetensors.js';
 import { encodePickle, pickleGlobal, pickleTuple } from '../../../src/checkpoint/torch/write-torch-file.js';
-import { joinTorchFile } from '../../../src/checkpoint/testing/write-torch-file.js';
-import { encodeZip } from '../../../src/checkpoint/testing/write-zip.js';
+import { joinTorchFile } from '../../support/checkpoint/write-torch-file.js';
+import { encodeZip } from '../../support/checkpoint/write-zip.js';
 import { llamaConfig, tiny, writeCheckpoint } from '../../support/tiny-checkpoints.js';
 import { hydraTensors } from '../../support/tiny-drafters.js';
 import type { Files, MaliciousCase } from './case.js';

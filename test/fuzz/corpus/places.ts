@@ -2,10 +2,10 @@
 import { execFileSync } from 'node:child_process';
 import { cpSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { RunFolder } from '../../../src/audit/run-folder.js';
-import { renderResult } from '../../../src/report/json.js';
-import { createSampleAudit } from '../../../src/report/testing/sample-audit.js';
-import { judge } from '../../../src/report/verdict.js';
+import { RunFolder } from '../../../src/runs/run-folder.js';
+import { renderResult } from '../../../src/report/audit/json.js';
+import { createSampleAudit } from '../../support/report/sample-audit.js';
+import { judge } from '../../../src/report/audit/verdict.js';
 import type { MaliciousCase } from './case.js';
 import { generate, inspect, nest, writeFiles, writeTarget } from './case.js';
 

@@ -5,7 +5,7 @@
 import type { Random } from '../../../src/core/random.js';
 import { createRandom } from '../../../src/core/random.js';
 import { MistletoeError } from '../../../src/core/errors.js';
-import { createScriptedApp } from '../../../src/serve/testing/scripted-app.js';
+import { createScriptedApp } from '../../support/serve/scripted-app.js';
 import { mutateBytes, pick } from '../byte-mutations.js';
 import { mutateJson } from '../json-mutations.js';
 import type { FuzzKind } from '../kind.js';

@@ -6,8 +6,8 @@ import { cpSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs
 import { join } from 'node:path';
 import { z } from 'zod';
 import { parseRequest } from '../../../src/audit/audit-request.js';
-import { RunFolder } from '../../../src/audit/run-folder.js';
-import { verifyRun } from '../../../src/audit/run-units.js';
+import { RunFolder } from '../../../src/runs/run-folder.js';
+import { verifyRun } from '../../../src/runs/run-units.js';
 import { presets } from '../../../src/audit/settings.js';
 import type { Random } from '../../../src/core/random.js';
 import { createRandom } from '../../../src/core/random.js';

@@ -5,7 +5,7 @@ import { readFloat32, readIntegers } from '../../../src/checkpoint/read-tensor.j
 import { readSafetensorsHeader } from '../../../src/checkpoint/safetensors/safetensors.js';
 import type { StoredTensor } from '../../../src/checkpoint/stored-tensor.js';
 import { isFloatDType } from '../../../src/checkpoint/stored-tensor.js';
-import { encodeSafetensors, joinSafetensors } from '../../../src/checkpoint/testing/write-safetensors.js';
+import { encodeSafetensors, joinSafetensors } from '../../support/checkpoint/write-safetensors.js';
 import type { Random } from '../../../src/core/random.js';
 import { createRandom } from '../../../src/core/random.js';
 import { mutateBytes, pick } from '../byte-mutations.js';

@@ -2,7 +2,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { openCheckpoint } from '../../../src/checkpoint/open-checkpoint.js';
-import { writeSafetensors } from '../../../src/checkpoint/testing/write-safetensors.js';
+import { writeSafetensors } from '../../support/checkpoint/write-safetensors.js';
 import { createRandom } from '../../../src/core/random.js';
 import { mutateBytes, pick } from '../byte-mutations.js';
 import { mutateJson } from '../json-mutations.js';

@@ -1,0 +1,145 @@
+/** One fold for each prompt: the suffix in its place, and under it what became of the drafts and of the answer. */
+import type { ArmResult, AuditResult, OtherAnswer, PromptResult } from '../../audit/result.js';
+import { countedArm } from '../../audit/summary.js';
+import {
+  acceptedLengthText,
+  changeText,
+  countText,
+  divergenceText,
+  percentText,
+  perplexityText,
+} from '../../core/number-text.js';
+import { extractCode } from '../../measure/code-text.js';
+import type { Content, Markup } from '../markup.js';
+import { fragment } from '../markup.js';
+import { armLabels, findPromptArms, promptChange } from './arm-names.js';
+import { keptNames } from './test-text.js';
+import { drawText, drawTokenKey, drawTokens, findDifferences, markLost, markTokens } from './tokens.js';
+
+export function drawAnswers({ drafters }: AuditResult): Markup {
+  const byPrompt = new Map<string, Entry[]>();
+  for (const { drafter, prompts } of drafters) {
+    const counted = countedArm(prompts);
+    for (const prompt of prompts) {
+      const entry = { drafter, counted, prompt };
+      byPrompt.set(prompt.promptId, [...(byPrompt.get(prompt.promptId) ?? []), entry]);
+    }
+  }
+  const worst = findWorstPrompt([...byPrompt.values()]);
+  return fragment`<h2>The answers, token by token</h2>
+<p class="lead">The clean answer twice: left as it is drafted without the suffix, right with it. The words are the same
+by construction; what changes is how many of them the drafter gets right. Less shade and more frames is what the service
+pays for. Where the target, running free, writes something else, that answer stands below.</p>
+${drawTokenKey()}
+${[...byPrompt].map(([promptId, entries]) => drawPrompt(promptId, entries, promptId === worst))}`;
+}
+
+function findWorstPrompt(prompts: readonly (readonly Entry[])[]): string | undefined {
+  const changes = prompts.flat().flatMap(({ prompt, counted }) => {
+    const change = promptChange(prompt, counted);
+    return change === null ? [] : [{ promptId: prompt.promptId, change }];
+  });
+  return changes.sort((left, right) => left.change - right.change)[0]?.promptId;
+}
+
+function drawPrompt(promptId: string, entries: readonly Entry[], open: boolean): Markup {
+  const first = entries[0]!.prompt;
+  const changes = entries.map(({ drafter, counted, prompt }): Content => {
+    const change = prompt.skipped === null ? promptChange(prompt, counted) : null;
+    return fragment`<span class="small nowrap">${drafter} <b>${change === null ? 'skipped' : changeText(change)}</b></span>`;
+  });
+  return fragment`<details class="prompt"${open ? fragment` open` : null}><summary><b>${promptId}</b>${
+    first.category === null ? null : fragment`<span class="soft small">${first.category}</span>`
+  }<span class="ask small">${first.prompt.replace('{suffix}', '')}</span>${changes}</summary>
+<div>${entries.map(drawEntry)}</div></details>`;
+}
+
+/** One prompt on one drafter: the same answer without and with the suffix, and the free-running one where it differs. */
+interface Entry {
+  readonly drafter: string;
+  readonly counted: 'attack' | 'given';
+  readonly prompt: PromptResult;
+}
+
+function drawEntry({ drafter, counted, prompt }: Entry): Markup {
+  const [clean] = findPromptArms(prompt, 'clean');
+  const [shown, ...others] = findPromptArms(prompt, counted);
+  if (prompt.skipped !== null || clean === undefined || shown === undefined) {
+    return fragment`<div class="drafter-block"><h3>${drafter}</h3>${drawAsked(prompt, '')}
+<p class="soft">Skipped: ${prompt.skipped ?? 'the attack was not measured.'}</p></div>`;
+  }
+  const isCode = looksLikeCode(prompt.category, clean.answer.text);
+  const { pieces, finishReason: end } = clean.answer;
+  const left = drawTokens({ pieces, marks: markTokens(clean.sameAnswer), end, isCode });
+  const right = drawTokens({ pieces, marks: markLost(clean.sameAnswer, shown.sameAnswer), end, isCode });
+  return fragment`<div class="drafter-block"><h3>${drafter}</h3>
+${drawAsked(prompt, shown.suffix)}
+<p class="soft small">${shown.withoutSuffix === null ? null : fragment`<b>No suffix, counted as no drop.</b> ${shown.withoutSuffix} `}${describeSuffix(shown)}${describeOthers(others)}.</p>
+<div class="sides">
+<div><h4>Clean answer, no suffix <span>${describeSteps(clean)}</span></h4>${left}</div>
+<div><h4>The same answer, ${armLabels[counted]} <span>${describeSteps(shown)}</span></h4>${right}</div>
+</div>${drawFree(clean, shown, isCode)}${drawOther('Not kept when it was measured: counted as no suffix', shown.notKept, prompt)}${drawOther('Another answer, slower: not counted as the attack', shown.slowOther, prompt)}</div>`;
+}
+
+const codeCategories = /^(code|coding|programming|human-?eval.*|mbpp|mbxp)$/i;
+
+export function looksLikeCode(category: string | null, text: string): boolean {
+  return (category !== null && codeCategories.test(category)) || extractCode(text) !== undefined;
+}
+
+function describeSteps({ sameAnswer }: ArmResult): string {
+  const { emitted, steps, meanAcceptedLength } = sameAnswer;
+  return `· ${countText(emitted, 'token')}, ${countText(steps, 'pass')}, ${acceptedLengthText(meanAcceptedLength)} a step`;
+}
+
+function describeSuffix({ preservation, freeRunning, compared }: ArmResult): string {
+  const { divergence, withinBound, kept, suffixPerplexity } = preservation;
+  return [
+    `Free-running answer ${keptNames[kept]}`,
+    `${acceptedLengthText(freeRunning.meanAcceptedLength)} tokens a step, ${changeText(compared.passes / compared.cleanPasses - 1)} passes over ${countText(compared.tokens, 'token')}`,
+    `KL ${divergenceText(divergence)} nats, ${withinBound ? 'within the bounds' : 'outside the bounds'}`,
+    `perplexity of the suffix ${perplexityText(suffixPerplexity)}`,
+  ].join('; ');
+}
+
+function describeOthers(others: readonly ArmResult[]): string {
+  if (others.length === 0) return '';
+  const lengths = others.map(({ sameAnswer }) => acceptedLengthText(sameAnswer.meanAcceptedLength));
+  return `; the first of ${others.length + 1} seeds is shown, the others reach ${lengths.join(', ')} tokens a step`;
+}
+
+/** Nothing where it is the clean answer, token for token. */
+function drawFree(
+  clean: ArmResult,
+  { answer, freeRunning, preservation }: ArmResult,
+  isCode: boolean,
+): Content {
+  if (preservation.kept === 'identical') return null;
+  const { kept, editSimilarity, firstDifference } = preservation;
+  const { origins, pieces, finishReason: end } = answer;
+  const differing = findDifferences(clean.answer.tokenIds, answer.tokenIds).right;
+  const marks = markTokens({ origins, histogram: freeRunning.histogram });
+  return fragment`<div class="aside"><h4>What the target writes by itself <span>· ${keptNames[kept]}; similarity
+${percentText(editSimilarity)}, first difference after ${countText(firstDifference, 'token')}</span></h4>
+${drawTokens({ pieces, marks, end, isCode, differing })}</div>`;
+}
+
+function drawOther(title: string, other: OtherAnswer | null | undefined, prompt: PromptResult): Content {
+  if (other === null || other === undefined) return null;
+  const { suffix, answer, similarity, compared } = other;
+  const passes = changeText(compared.passes / compared.cleanPasses - 1);
+  return fragment`<div class="aside other"><h4>${title} <span>· similarity
+${percentText(similarity)}, ${passes} passes over ${countText(compared.tokens, 'token')}</span></h4>
+<p class="small">Suffix <mark class="suffix">${suffix}</mark></p>
+${drawText(answer, looksLikeCode(prompt.category, answer))}</div>`;
+}
+
+/** Where the audit put it: at the placeholder, or behind the user's text. */
+function drawAsked({ prompt, category }: PromptResult, suffix: string): Markup {
+  const at = prompt.indexOf('{suffix}');
+  const before = at < 0 ? prompt : prompt.slice(0, at);
+  const after = at < 0 ? '' : prompt.slice(at + '{suffix}'.length);
+  const isCode = looksLikeCode(category, prompt) && prompt.includes('\n');
+  const mark = suffix === '' ? null : fragment`<mark class="suffix">${suffix}</mark>`;
+  return fragment`<div class="asked${isCode ? ' code' : ''}">${before}${mark}${after}</div>`;
+}

@@ -1,0 +1,71 @@
+/** What each row of an audit is called, why it is there, and how one is found. */
+import type { ArmName, ControlName } from '../../audit/arms.js';
+import type {
+  ArmResult,
+  ArmSummary,
+  DrafterResult,
+  DrafterSummary,
+  PromptResult,
+} from '../../audit/result.js';
+import { acceptedLengthOf, poolCounts } from '../../audit/same-answer.js';
+import { countedArm } from '../../audit/summary.js';
+
+export const armLabels: Readonly<Record<ArmName, string>> = {
+  clean: 'no suffix',
+  'clean-again': 'no suffix, again',
+  random: 'random tokens',
+  fluent: 'fluent text',
+  undirected: 'undirected search',
+  'preservation-only': 'preservation only',
+  unprojected: 'search, unprojected',
+  given: 'given suffix',
+  attack: 'attack',
+};
+
+export const armPurposes: Readonly<Record<ArmName, string>> = {
+  clean: 'the prompt as it is',
+  'clean-again': 'A/A: the same prompt measured twice, to show what repeating alone changes',
+  random: 'random allowed tokens of the same length, several draws: what any noise costs',
+  fluent: 'ordinary text of the same length: what a longer prompt costs',
+  undirected:
+    'the same search with random numbers in place of gradient and objective, of equal effort: what trying many suffixes and keeping the best costs',
+  'preservation-only': 'a search that only keeps the answer: what searching alone costs',
+  unprojected: 'the same search without the projection that protects the answer',
+  given: 'the suffix that was given; nothing was searched',
+  attack: 'the suffix that the audit found',
+};
+
+/** How a sentence names what the attack was tested against. */
+export const controlNames: Readonly<Record<ControlName, string>> = {
+  clean: 'no suffix',
+  random: 'random tokens',
+  fluent: 'fluent text',
+  undirected: 'undirected search',
+};
+
+export function findArm(summary: DrafterSummary, arm: ArmName): ArmSummary | undefined {
+  return summary.arms.find((row) => row.arm === arm);
+}
+
+/** The row that counts against the others: the attack, or what was given. */
+export function findCounted({ prompts, summary }: DrafterResult): ArmSummary | undefined {
+  return findArm(summary, countedArm(prompts));
+}
+
+/** Every seed or draw of an arm, in their order. */
+export function findPromptArms(prompt: PromptResult, arm: ArmName): ArmResult[] {
+  return prompt.arms.filter((row) => row.arm === arm).sort((left, right) => left.repeat - right.repeat);
+}
+
+/** Accepted length along the clean answer over all seeds or draws of an arm; null where it was not measured. */
+export function sameAnswerLength(prompt: PromptResult, arm: ArmName): number | null {
+  const records = findPromptArms(prompt, arm).map(({ sameAnswer }) => sameAnswer);
+  return records.length === 0 ? null : acceptedLengthOf(poolCounts(records));
+}
+
+/** Change of the accepted length on one prompt: -0.25 is a quarter less than without a suffix. */
+export function promptChange(prompt: PromptResult, arm: ArmName): number | null {
+  const clean = sameAnswerLength(prompt, 'clean');
+  const length = sameAnswerLength(prompt, arm);
+  return clean === null || length === null ? null : length / clean - 1;
+}

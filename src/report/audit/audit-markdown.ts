@@ -1,0 +1,120 @@
+/** The audit as a comment for a pull request: the verdict, one table, and how to run it again. Under 60 lines. */
+import type { ArmName } from '../../audit/arms.js';
+import type { AuditTimings } from '../../audit/audit-timings.js';
+import type { AuditResult, DrafterResult } from '../../audit/result.js';
+import { countedArm } from '../../audit/summary.js';
+import { armLabels } from './arm-names.js';
+import { escapeMarkdown, showInvisible } from '../escape.js';
+import type { VerdictLevel } from './levels.js';
+import { levelNames } from './levels.js';
+import { countText, durationText, parameterText } from '../../core/number-text.js';
+import { listPhases, phaseCells, phaseColumns } from './timing-summary.js';
+import { mainColumns, rowContext, sameAnswerColumn } from './row-columns.js';
+import { describeCounts, describeDrop, describeTests } from './test-text.js';
+import type { DrafterVerdict, Verdict } from './verdict.js';
+
+const marks: Readonly<Record<VerdictLevel, string>> = {
+  robust: '🟢',
+  fragile: '🟠',
+  collapsed: '🔴',
+  inconclusive: '⚪',
+};
+/** Beyond this many drafters the table keeps the rows that the verdict rests on. */
+const mostDraftersInFull = 4;
+const mostDrafters = 7;
+const briefRows: readonly ArmName[] = ['clean', 'random', 'undirected', 'given', 'attack'];
+const columns = [sameAnswerColumn, ...mainColumns];
+
+export function renderMarkdown(result: AuditResult, timings: AuditTimings, verdict: Verdict): string {
+  const shown = result.drafters.slice(0, mostDrafters);
+  const lines = [
+    `## ${marks[verdict.level]} ${levelNames[verdict.level]} · Mistletoe audit`,
+    '',
+    ...(verdict.warnings ?? []).flatMap((warning) => [`> **Warning.** ${escapeMarkdown(warning)}`, '']),
+    escapeMarkdown(verdict.headline),
+    '',
+    ...describeFailures(verdict),
+    `| drafter | row | ${columns.map(({ name }) => name).join(' | ')} |`,
+    `| --- | --- | ${columns.map(() => '---:').join(' | ')} |`,
+    ...shown.flatMap((drafter) => drawRows(drafter, timings, result.drafters.length > mostDraftersInFull)),
+    '',
+    describeColumns(),
+    '',
+    ...shown.map((drafter, index) => describeDrafter(drafter, verdict.drafters[index]!)),
+    ...(shown.length < result.drafters.length
+      ? [`- and ${countText(result.drafters.length - shown.length, 'more drafter')}: see the HTML report.`]
+      : []),
+    '',
+    ...drawPhases(timings),
+    describeSetup(result, timings),
+    '',
+    '```sh',
+    oneLine(result.setup.command),
+    '```',
+  ];
+  return `${lines.join('\n')}\n`;
+}
+
+function describeFailures({ failures, exitCode }: Verdict): string[] {
+  if (failures.length === 0) return [];
+  const title = exitCode === 100 ? '**Gate failed.**' : '**Incomplete.**';
+  const shown = failures.slice(0, 3).map(escapeMarkdown).join(' ');
+  const more = failures.length > 3 ? ` And ${countText(failures.length - 3, 'more failure')}.` : '';
+  return [`${title} ${shown}${more}`, ''];
+}
+
+function drawRows(result: DrafterResult, timings: AuditTimings, brief: boolean): string[] {
+  const { drafter, prompts, summary } = result;
+  const rows = brief ? summary.arms.filter(({ arm }) => briefRows.includes(arm)) : summary.arms;
+  const name = escapeMarkdown(drafter);
+  if (rows.length === 0) {
+    return [`| ${[name, 'nothing audited', ...columns.slice(1).map(() => '–'), '0'].join(' | ')} |`];
+  }
+  const counted = countedArm(prompts);
+  return rows.map((row) => {
+    const bold = row.arm === counted ? '**' : '';
+    const context = rowContext(result, row, timings);
+    const cells = columns.map(({ cell }) => cell(row, context));
+    const length = cells[0]!.replace(/^\S+/, (estimate) => `${bold}${estimate}${bold}`);
+    return `| ${[name, `${bold}${armLabels[row.arm]}${bold}`, length, ...cells.slice(1)].join(' | ')} |`;
+  });
+}
+
+function describeColumns(): string {
+  return `<sub>${columns.map(({ name, unit }) => `**${name}**: ${unit}`).join(' · ')}</sub>`;
+}
+
+function describeDrafter({ drafter, summary }: DrafterResult, verdict: DrafterVerdict): string {
+  const name = escapeMarkdown(drafter);
+  if (!verdict.audited) return `- ${name}: ${describeCounts(summary)}`;
+  return (
+    `- ${name}, ${levelNames[verdict.level].toLowerCase()}: ${describeDrop(summary)}; ` +
+    `${describeTests(summary, verdict)}; ${describeCounts(summary)}`
+  );
+}
+
+/** All drafters together: the HTML report has one row for each. */
+function drawPhases(timings: AuditTimings): string[] {
+  const all = listPhases(timings).at(-1);
+  if (all === undefined) return [];
+  return [
+    `| time | ${phaseColumns.join(' | ')} |`,
+    `| --- | ${phaseColumns.map(() => '---:').join(' | ')} |`,
+    `| ${[all.name, ...phaseCells(all, timings)].join(' | ')} |`,
+    '',
+  ];
+}
+
+function describeSetup({ setup }: AuditResult, timings: AuditTimings): string {
+  const { target, preset, seed, version } = setup;
+  return (
+    `Target ${escapeMarkdown(target.name)} (${parameterText(target.parameterCount)}), preset ${escapeMarkdown(preset)}, ` +
+    `seed ${seed}, Mistletoe ${escapeMarkdown(version)}; the audit took ${durationText(timings.totalMs)} on ` +
+    `${escapeMarkdown(timings.machine)}. Run it again:`
+  );
+}
+
+/** Inside a fence only another fence could end it. */
+function oneLine(command: string): string {
+  return showInvisible(command.replace(/\s+/g, ' ')).replace(/```/g, "'''");
+}

@@ -1,0 +1,28 @@
+/** The report of an audit as one HTML file. */
+import type { AuditTimings } from '../../audit/audit-timings.js';
+import type { AuditResult } from '../../audit/result.js';
+import type { Verdict } from './verdict.js';
+import { framePage } from '../page.js';
+import { drawAnswers } from './answers.js';
+import { drawBeyond } from './transfer.js';
+import { drawCharts } from './audit-charts.js';
+import { drawRows } from './rows.js';
+import { drawSetup } from './setup.js';
+import { drawVerdict } from './verdict-card.js';
+
+export function renderHtml(result: AuditResult, timings: AuditTimings, verdict: Verdict): string {
+  const { target, version } = result.setup;
+  return framePage({
+    title: `Mistletoe audit of ${target.name}: ${verdict.level}`,
+    brand: 'Mistletoe audit',
+    opening: { id: 'verdict', name: 'the verdict', content: drawVerdict(result, verdict) },
+    chapters: [
+      { id: 'rows', name: 'Rows', content: drawRows(result, timings, verdict) },
+      ...drawCharts(result),
+      { id: 'answers', name: 'Answers', content: drawAnswers(result) },
+      ...drawBeyond(result),
+      { id: 'setup', name: 'Setup', content: drawSetup(result, timings) },
+    ],
+    imprint: `Mistletoe ${version} · ${result.schema}`,
+  });
+}

@@ -1,0 +1,67 @@
+/**
+ * How sure it is that a suffix does more than its controls. The attack has to beat every control, each by its own
+ * one-sided paired test, so the p-value of the claim is the largest of them: an intersection-union test, which needs
+ * no correction among the controls (Berger 1982). Drafters are several claims at once and are corrected by Holm.
+ *
+ * A searched suffix is the best of many, which any search finds by luck alone; only a search of equal effort without
+ * gradient and objective tells luck from skill, so without it there is no p-value to correct. A given suffix was not
+ * selected on these prompts and does not need it.
+ */
+import type { ControlName } from '../../audit/arms.js';
+import type { DrafterResult } from '../../audit/result.js';
+import { countedArm } from '../../audit/summary.js';
+import { adjustHolm } from '../../measure/holm.js';
+import { significanceLevel } from './levels.js';
+
+export interface Evidence {
+  /** Which row is tested. */
+  readonly counted: 'attack' | 'given';
+  /** The largest over the controls that were measured, without correction; null where there is none. */
+  readonly pValue: number | null;
+  /** Corrected for the number of drafters; null where a control that the claim needs was not measured. */
+  readonly adjustedPValue: number | null;
+  /** The control with that largest p-value; of several, the one that is hardest to beat in earnest: the last. */
+  readonly weakestControl: ControlName | null;
+  readonly missingControls: readonly ControlName[];
+  readonly significant: boolean;
+  /** Drafters that share the error rate. */
+  readonly family: number;
+}
+
+const needed: Readonly<Record<Evidence['counted'], readonly ControlName[]>> = {
+  attack: ['clean', 'random', 'fluent', 'undirected'],
+  given: ['clean', 'random', 'fluent'],
+};
+
+/** One for each drafter, in their order. */
+export function weighEvidence(drafters: readonly DrafterResult[]): Evidence[] {
+  const single = drafters.map(weighDrafter);
+  const claims = single.map(({ pValue, missingControls }) =>
+    pValue === null || missingControls.length > 0 ? NaN : pValue,
+  );
+  const family = claims.filter((pValue) => !Number.isNaN(pValue)).length;
+  return adjustHolm(claims).map((adjusted, index) => ({
+    ...single[index]!,
+    adjustedPValue: Number.isNaN(adjusted) ? null : adjusted,
+    significant: adjusted < significanceLevel,
+    family,
+  }));
+}
+
+type SingleEvidence = Omit<Evidence, 'adjustedPValue' | 'significant' | 'family'>;
+
+function weighDrafter({ prompts, summary }: DrafterResult): SingleEvidence {
+  const counted = countedArm(prompts);
+  const tests = summary.tests.filter(({ pValue }) => Number.isFinite(pValue));
+  const weakest = tests.reduce<(typeof tests)[number] | null>(
+    (largest, test) => (largest === null || test.pValue >= largest.pValue ? test : largest),
+    null,
+  );
+  const audited = summary.promptsAudited > 0;
+  return {
+    counted,
+    pValue: audited ? (weakest?.pValue ?? null) : null,
+    weakestControl: audited ? (weakest?.against ?? null) : null,
+    missingControls: needed[counted].filter((control) => !tests.some(({ against }) => against === control)),
+  };
+}

@@ -1,0 +1,181 @@
+/** The sentence of a verdict: every number in it stands in the table too, and every doubt is named. */
+import type { ControlName } from '../../audit/arms.js';
+import type { AuditResult, DrafterResult, DrafterSummary } from '../../audit/result.js';
+import {
+  acceptedLengthText,
+  countText,
+  fixed,
+  moreText,
+  percentText,
+  pValueText,
+} from '../../core/number-text.js';
+import { controlNames, findArm, findCounted, findPromptArms } from './arm-names.js';
+import type { Evidence } from './evidence.js';
+import { describeKept } from './test-text.js';
+import type { VerdictLevel } from './levels.js';
+import { fewestPrompts, fragileDrop, significanceLevel } from './levels.js';
+
+type Judged = Evidence & { readonly level: VerdictLevel };
+
+export function describeDrafter(result: DrafterResult, verdict: Judged): string {
+  const { drafter, summary } = result;
+  const suffixes = verdict.counted === 'given' ? 'the given suffixes' : 'suffixes';
+  const change = describeChange(result);
+  const rest = [
+    ...describeWithoutSuffix(summary),
+    describeAnswers(result),
+    describeEvidence(summary, verdict),
+  ];
+  if (verdict.counted === 'attack' && summary.promptsWithoutSuffix === summary.promptsAudited) {
+    const length = acceptedLengthText(findCounted(result)?.sameAnswer.estimate ?? null);
+    const seen = `The search found no suffix inside the bounds for ${drafter}, so nothing is lost: the accepted length stays at ${length} tokens a step`;
+    const doubt = verdict.level === 'inconclusive' ? `, but ${nameDoubt(summary, verdict)}` : '';
+    return `${seen}${doubt}; ${describeEvidence(summary, verdict)}.`;
+  }
+  switch (verdict.level) {
+    case 'collapsed':
+    case 'fragile':
+      return `Along the same answers, ${suffixes} shorten the accepted length of ${drafter} ${change}; ${rest.join('; ')}.`;
+    case 'robust': {
+      const subject = verdict.counted === 'given' ? 'the given suffixes' : 'the suffixes that were found';
+      return `Along the same answers, ${subject} hardly move the accepted length of ${drafter}: ${change}; ${rest.join('; ')}.`;
+    }
+    case 'inconclusive': {
+      const doubt = nameDoubt(summary, verdict);
+      return `Along the same answers, the accepted length of ${drafter} went ${change}, but ${doubt}; ${rest.join('; ')}.`;
+    }
+  }
+}
+
+/** "from 3.04 to 2.28 tokens a step (drop 25 %, 95 % interval 19 to 31 %), so the target needs 33 % more passes" */
+function describeChange(result: DrafterResult): string {
+  const { drop } = result.summary;
+  const clean = findArm(result.summary, 'clean');
+  const counted = findCounted(result);
+  const length = (value: number | undefined): string => acceptedLengthText(value ?? null);
+  const interval = `95 % interval ${fixed(drop.low * 100, 0)} to ${percentText(drop.high)}`;
+  const passes = (counted?.passes ?? NaN) / (clean?.passes ?? NaN);
+  return (
+    `from ${length(clean?.sameAnswer.estimate)} to ${length(counted?.sameAnswer.estimate)} tokens a step ` +
+    `(drop ${percentText(drop.estimate)}, ${interval}), so the target needs ${moreText(passes)} passes`
+  );
+}
+
+function describeAnswers(result: DrafterResult): string {
+  const counted = findCounted(result);
+  return counted === undefined ? 'no answer was compared' : describeKept(counted.kept);
+}
+
+function describeWithoutSuffix({ promptsWithoutSuffix }: DrafterSummary): string[] {
+  if (promptsWithoutSuffix === 0) return [];
+  const verbs = promptsWithoutSuffix === 1 ? 'has no suffix and counts' : 'have no suffix and count';
+  return [`${countText(promptsWithoutSuffix, 'prompt')} ${verbs} as no drop`];
+}
+
+/** "n = 24, p = 0.003 against the weakest control (undirected search), p = 0.006 corrected for 2 drafters" */
+export function describeEvidence(summary: DrafterSummary, evidence: Evidence): string {
+  const { pValue, adjustedPValue, weakestControl, family } = evidence;
+  const counted = `n = ${summary.promptsAudited}`;
+  if (weakestControl === null) return `${counted}, p undefined`;
+  const against = `${pValueText(pValue)} against the weakest control (${controlNames[weakestControl]})`;
+  const corrected =
+    family > 1 && adjustedPValue !== null
+      ? `, ${pValueText(adjustedPValue)} corrected for ${countText(family, 'drafter')}`
+      : '';
+  return `${counted}, ${against}${corrected}`;
+}
+
+const rivals: Readonly<Record<ControlName, string>> = {
+  clean: 'this could be chance',
+  random: 'random tokens may do as much',
+  fluent: 'ordinary text may do as much',
+  undirected: 'a search of equal effort without gradient and objective may do as much',
+};
+
+const absences: Readonly<Record<ControlName, string>> = {
+  clean: 'the prompts without a suffix were not measured',
+  random: 'random tokens were not measured',
+  fluent: 'fluent text was not measured',
+  undirected: 'no search of equal effort was run',
+};
+
+function nameDoubt(summary: DrafterSummary, evidence: Evidence): string {
+  const { promptsAudited, drop } = summary;
+  const { missingControls, pValue, weakestControl } = evidence;
+  const drafters = Math.max(1, evidence.family);
+  const few = promptsAudited < fewestPrompts(drafters) ? [describeTooFew(promptsAudited, drafters)] : [];
+  const certain = [...few, ...missingControls.map((control) => absences[control])];
+  const unbounded = drop.estimate < fragileDrop && drop.high >= fragileDrop;
+  if (unbounded && few.length === 0) return `a drop of up to ${percentText(drop.high)} is not ruled out`;
+  if (certain.length > 0) return certain.join(' and ');
+  if (weakestControl !== null && pValue !== null && pValue >= significanceLevel) {
+    const { n = 0 } = summary.tests.find(({ against }) => against === weakestControl) ?? {};
+    return n < fewestPrompts()
+      ? `${controlNames[weakestControl]} was measured on ${countText(n, 'prompt')} only`
+      : rivals[weakestControl];
+  }
+  return `chance is not excluded over ${countText(drafters, 'drafter')} at once`;
+}
+
+function describeTooFew(prompts: number, drafters: number): string {
+  const together = drafters === 1 ? '' : ` for ${drafters} drafters at once`;
+  return `${countText(prompts, 'prompt')} cannot decide it${together} (${fewestPrompts(drafters)} or more can)`;
+}
+
+export function describeNothing({ setup, drafters }: AuditResult): string {
+  const skipped = drafters.reduce((sum, { summary }) => sum + summary.promptsSkipped, 0);
+  return (
+    `Nothing was audited (n = 0, p undefined): ${countText(setup.promptCount, 'prompt')} given, ` +
+    `${skipped} skipped over ${countText(drafters.length, 'drafter')}.`
+  );
+}
+
+/**
+ * Whether the clean prompts, measured twice, gave the same answers and accepted lengths. Greedy decoding in float32 does;
+ * in 16 bits it may not, and then a reader has to know before any other number. Above temperature 0 the second measurement
+ * is another draw, which says nothing.
+ */
+interface Repeats {
+  readonly prompts: number;
+  readonly answers: number;
+  readonly lengths: number;
+}
+
+export function describeRepeats({ setup, drafters }: AuditResult): string[] {
+  const { temperature = 0, dtype } = setup.options;
+  if (temperature !== 0) return [];
+  const differing = drafters.flatMap((drafter) => {
+    const { prompts, answers, lengths } = countRepeats(drafter);
+    return answers + lengths === 0
+      ? []
+      : `${drafter.drafter}: ${answers} of ${prompts} answers and ${lengths} of ${prompts} accepted lengths differ`;
+  });
+  if (differing.length === 0) return [];
+  const remedy =
+    dtype === undefined || dtype === 'float32'
+      ? 'This run computed in float32, where a repeat must be exact: this is a bug, please report it.'
+      : `This run computed in ${dtype}. Run the audit again with --dtype float32.`;
+  return [
+    `Measuring the clean prompts twice did not give the same result (${differing.join('; ')}), ` +
+      `so differences of this size are noise. ${remedy}`,
+  ];
+}
+
+/** An answer differs if either measurement left the clean answer that plain decoding gave. */
+function countRepeats({ prompts }: DrafterResult): Repeats {
+  const pairs = prompts.flatMap((prompt) => {
+    const [clean] = findPromptArms(prompt, 'clean');
+    const [again] = findPromptArms(prompt, 'clean-again');
+    return prompt.skipped !== null || clean === undefined || again === undefined ? [] : [{ clean, again }];
+  });
+  const count = (differs: (pair: (typeof pairs)[number]) => boolean): number => pairs.filter(differs).length;
+  return {
+    prompts: pairs.length,
+    answers: count(({ clean, again }) => [clean, again].some((arm) => arm.preservation.kept !== 'identical')),
+    lengths: count(
+      ({ clean, again }) =>
+        clean.sameAnswer.steps !== again.sameAnswer.steps ||
+        clean.sameAnswer.accepted !== again.sameAnswer.accepted,
+    ),
+  };
+}

@@ -1,0 +1,85 @@
+/**
+ * Everything a report knows as one JSON document. Keys come in one fixed order, whatever order the records were built
+ * in, so that two documents can be compared as text. JSON has no infinities: a number that is not finite becomes null.
+ */
+import type { AuditTimings } from '../../audit/audit-timings.js';
+import type { AuditResult } from '../../audit/result.js';
+import { countedArm } from '../../audit/summary.js';
+import { findPromptArms, sameAnswerLength } from './arm-names.js';
+import type { Verdict } from './verdict.js';
+
+const leadingKeys = [
+  'schema',
+  'runFolder',
+  'verdict',
+  'id',
+  'drafter',
+  'promptId',
+  'arm',
+  'name',
+  'level',
+  'headline',
+];
+
+/** Everything, times included; names the folder of the run where one is given. */
+export function renderJson(
+  result: AuditResult,
+  timings: AuditTimings,
+  verdict: Verdict,
+  folder?: string,
+): string {
+  return stringifyStably({
+    ...result,
+    verdict,
+    timings,
+    ...(folder === undefined ? {} : { runFolder: folder }),
+  });
+}
+
+/** What a run leaves in its folder: no times, so the same options, seed and weights give the same bytes. */
+export function renderResult(result: AuditResult, verdict: Verdict): string {
+  return stringifyStably({ ...result, verdict });
+}
+
+export function stringifyStably(value: unknown): string {
+  return `${JSON.stringify(value, (_, child: unknown) => (isRecord(child) ? orderKeys(child) : child), 2)}\n`;
+}
+
+function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function orderKeys(record: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  const keys = Object.keys(record).sort(
+    (left, right) => rankOf(left) - rankOf(right) || (left < right ? -1 : 1),
+  );
+  return Object.fromEntries(keys.map((key) => [key, record[key]]));
+}
+
+function rankOf(key: string): number {
+  const rank = leadingKeys.indexOf(key);
+  return rank < 0 ? leadingKeys.length : rank;
+}
+
+/** The suffixes that count, one JSON line each, so that they can be measured again with --suffix. */
+export function renderSuffixes({ drafters }: AuditResult): string {
+  const lines = drafters.flatMap(({ drafter, prompts }) => {
+    const counted = countedArm(prompts);
+    return prompts.flatMap((prompt) => {
+      const cleanLength = sameAnswerLength(prompt, 'clean');
+      return findPromptArms(prompt, counted)
+        .filter(({ withoutSuffix, suffix }) => withoutSuffix === null && suffix !== '')
+        .map(({ suffix, sameAnswer, preservation }) =>
+          JSON.stringify({
+            prompt: prompt.promptId,
+            drafter,
+            suffix,
+            sameAnswerLength: sameAnswer.meanAcceptedLength,
+            cleanLength,
+            kept: preservation.kept,
+          }),
+        );
+    });
+  });
+  return lines.map((line) => `${line}\n`).join('');
+}

@@ -1,0 +1,82 @@
+import { describe, expect, it } from 'vitest';
+import type { AuditResult } from '../../audit/result.js';
+import { renderHtml } from './audit-page.js';
+import { renderResult } from './json.js';
+import { renderJUnit } from './junit.js';
+import { renderMarkdown } from './audit-markdown.js';
+import { rowContext } from './row-columns.js';
+import { parsePage, parseXml } from '../../../test/support/report/parse-document.js';
+import { createSampleAudit } from '../../../test/support/report/sample-audit.js';
+import { judge } from './verdict.js';
+
+const { result, timings } = createSampleAudit({ noisy: true });
+const verdict = judge(result);
+const warning =
+  'Measuring the clean prompts twice did not give the same result (eagle3: 1 of 8 answers and 0 of 8 accepted lengths differ; ' +
+  'sps: 1 of 8 answers and 0 of 8 accepted lengths differ), so differences of this size are noise. ' +
+  'This run computed in bfloat16. Run the audit again with --dtype float32.';
+
+const withOptions = (options: AuditResult['setup']['options']): AuditResult => ({
+  ...result,
+  setup: { ...result.setup, options: { ...result.setup.options, ...options } },
+});
+
+describe('clean prompts that differ when they are measured again', () => {
+  it('are the first thing that every report says, with what to do', () => {
+    expect(verdict.warnings).toEqual([warning]);
+    const [, , second] = renderMarkdown(result, timings, verdict).split('\n');
+    expect(second).toMatch(/^> \*\*Warning\.\*\* Measuring the clean prompts twice .*float32\\?\.$/);
+    const page = parsePage(renderHtml(result, timings, verdict));
+    expect(page.querySelector('#verdict > :first-child')?.textContent).toContain('--dtype float32');
+    const xml = parseXml(renderJUnit(result, timings, verdict));
+    expect(xml.querySelector('testcase system-out')?.textContent).toMatch(
+      /^Measuring the clean prompts twice/,
+    );
+    expect(JSON.parse(renderResult(result, verdict))).toMatchObject({ verdict: { warnings: [warning] } });
+  });
+
+  it('count where only the accepted length differs', () => {
+    const { result: sample } = createSampleAudit({ prompts: 1 });
+    const [first] = sample.drafters;
+    const [prompt, ...others] = first!.prompts;
+    const shorter = prompt!.arms.map((row) =>
+      row.arm === 'clean-again' ? { ...row, sameAnswer: { ...row.sameAnswer, accepted: 1 } } : row,
+    );
+    const drafters = [{ ...first!, prompts: [{ ...prompt!, arms: shorter }, ...others] }];
+    const [seen] = judge({ ...sample, drafters }).warnings!;
+    expect(seen).toContain('(eagle3: 0 of 1 answers and 1 of 1 accepted lengths differ)');
+    expect(seen).toMatch(/computed in float32, .* please report it\.$/);
+  });
+
+  it('are expected above temperature 0, and not there in float32', () => {
+    expect(judge(withOptions({ temperature: 1 }))).not.toHaveProperty('warnings');
+    expect(judge(createSampleAudit().result)).not.toHaveProperty('warnings');
+  });
+});
+
+describe('an attack whose answer was not kept when it was measured', () => {
+  it('is counted beside the table and shown with its prompt', () => {
+    const [drafter] = result.drafters;
+    expect(drafter!.summary).toMatchObject({ armsNotKept: 1, promptsWithoutSuffix: 2 });
+    expect(renderMarkdown(result, timings, verdict)).toContain(
+      '1 searched suffix did not keep the answer when measured (counted as no suffix)',
+    );
+    const page = parsePage(renderHtml(result, timings, verdict));
+    const titles = [...page.querySelectorAll('.aside.other h4')].map(({ textContent }) => textContent);
+    expect(titles.filter((title) => title.startsWith('Not kept when it was measured'))).toHaveLength(2);
+  });
+
+  it('does not count with the time that it took', () => {
+    const [drafter] = result.drafters;
+    const row = drafter!.summary.arms.find(({ arm }) => arm === 'attack')!;
+    const lost = timings.arms.find(
+      ({ drafter: name, promptId, arm }) => name === 'eagle3' && promptId === 'chat-1' && arm === 'attack',
+    )!;
+    const slow = {
+      ...timings,
+      arms: [{ ...lost, speedup: 0 }, ...timings.arms.filter((each) => each !== lost)],
+    };
+    const without = { ...timings, arms: timings.arms.filter((each) => each !== lost) };
+    expect(rowContext(drafter!, row, slow)).toEqual(rowContext(drafter!, row, without));
+  });
+});

@@ -1,0 +1,184 @@
+/** The columns of every table of rows: what they are called, what they mean, and how a value reads. */
+import type { ArmTiming, AuditTimings } from '../../audit/audit-timings.js';
+import type { ArmSummary, DrafterResult } from '../../audit/result.js';
+import { findArm, findCounted } from './arm-names.js';
+import { keptText } from './test-text.js';
+import {
+  acceptedLengthText,
+  changeText,
+  divergenceText,
+  fixed,
+  passesText,
+  percentText,
+  perplexityText,
+  rateText,
+  speedupText,
+} from '../../core/number-text.js';
+import { summariseTimings } from './timing-summary.js';
+
+export interface RowContext {
+  readonly clean: ArmSummary | undefined;
+  /** Change of the accepted length against the clean row; null for that row itself. */
+  readonly change: number | null;
+  readonly speedup: number | null;
+  readonly tokensPerSecond: number | null;
+}
+
+export interface RowColumn {
+  readonly name: string;
+  /** A few words, to stand under the name. */
+  readonly unit: string;
+  /** One sentence. */
+  readonly meaning: string;
+  readonly cell: (row: ArmSummary, context: RowContext) => string;
+}
+
+/** What only a comparison with the clean row gives has a dash in that row. */
+const compared =
+  (cell: RowColumn['cell']): RowColumn['cell'] =>
+  (row, context) =>
+    row.arm === 'clean' ? '–' : cell(row, context);
+
+export const sameAnswerColumn: RowColumn = {
+  name: 'accepted length',
+  unit: 'tokens a step along the clean answer',
+  meaning:
+    'Accepted draft tokens and the one of the target, for each step, while the target is held to the clean answer token by token; pooled over steps, with its 95 % interval over prompts. 1 is the floor: every draft is thrown away.',
+  cell: ({ sameAnswer: { estimate, low, high } }) =>
+    `${acceptedLengthText(estimate)} (${acceptedLengthText(low)} to ${acceptedLengthText(high)})`,
+};
+
+export const keptColumn: RowColumn = {
+  name: 'answers',
+  unit: 'against the clean ones, by class',
+  meaning:
+    'What became of the answers that the target gives by itself: identical token for token, same task result, similar (edit similarity of 0.9 or more), or different. The first three count as kept.',
+  cell: compared((row) => keptText(row.kept)),
+};
+
+export const mainColumns: readonly RowColumn[] = [
+  {
+    name: 'change',
+    unit: 'against no suffix',
+    meaning: 'Change of the accepted length along the clean answer: −25 % is a quarter less.',
+    cell: compared((_, { change }) => changeText(change)),
+  },
+  {
+    name: 'passes',
+    unit: 'of the target for that answer',
+    meaning:
+      'How often the target has to run for the clean answer, on average over prompts, and how much more that is than without a suffix.',
+    cell: (row, { clean }) =>
+      row.arm === 'clean' || clean === undefined
+        ? passesText(row.passes)
+        : `${passesText(row.passes)} (${changeText(row.passes / clean.passes - 1)})`,
+  },
+  keptColumn,
+  {
+    name: 'free-running',
+    unit: 'tokens a step along its own answer',
+    meaning: 'Accepted length while the target gives its own answer under the suffix, whatever that is.',
+    cell: ({ freeRunning }) => acceptedLengthText(freeRunning),
+  },
+  {
+    name: 'free passes',
+    unit: 'over as many tokens',
+    meaning: 'Free-running passes of the target against those without a suffix, over equally many tokens.',
+    cell: compared(({ passRatio }) => changeText(passRatio - 1)),
+  },
+  {
+    name: 'KL',
+    unit: 'nats a token',
+    meaning:
+      'How far the suffix moves the target’s own next-token distribution along the clean answer, on average.',
+    cell: compared(({ divergence }) => divergenceText(divergence)),
+  },
+  { name: 'n', unit: 'prompts', meaning: 'Prompts behind the row.', cell: (row) => String(row.sameAnswer.n) },
+];
+
+export const detailColumns: readonly RowColumn[] = [
+  {
+    name: 'answer length',
+    unit: 'tokens, free-running',
+    meaning: 'Tokens of the answers that the target gives by itself, on average.',
+    cell: ({ answerLength }) => fixed(answerLength, 0),
+  },
+  {
+    name: 'similarity',
+    unit: 'tokens kept in place',
+    meaning: '1 − edit distance ÷ length, on tokens of the free-running answers.',
+    cell: compared(({ editSimilarity }) => percentText(editSimilarity)),
+  },
+  {
+    name: 'first difference',
+    unit: 'tokens before it',
+    meaning: 'Tokens before the free-running answer leaves the clean one, on average.',
+    cell: compared(({ firstDifference }) => fixed(firstDifference, 0)),
+  },
+  {
+    name: 'in bound',
+    unit: 'share of the suffixes',
+    meaning: 'Share of the suffixes within the divergence bound whose answer is kept as the audit asks for.',
+    cell: compared(({ withinBound }) => percentText(withinBound)),
+  },
+  {
+    name: 'speedup',
+    unit: 'over plain decoding',
+    meaning:
+      'Tokens per second of the free-running answer over plain decoding to the same length in the same process; median over prompts, of this machine alone.',
+    cell: (_, { speedup }) => speedupText(speedup),
+  },
+  {
+    name: 'tokens/s',
+    unit: 'free-running',
+    meaning: 'Tokens per second of the free-running answer on this machine; median over prompts.',
+    cell: (_, { tokensPerSecond }) => rateText(tokensPerSecond),
+  },
+  {
+    name: 'answer perplexity',
+    unit: 'under the clean prompt',
+    meaning: 'How surprising this row’s answer is to the target without the suffix.',
+    cell: ({ answerPerplexity }) => perplexityText(answerPerplexity),
+  },
+  {
+    name: 'repetition',
+    unit: 'repeated 4-grams',
+    meaning: 'Share of repeated runs of four tokens: a model that begins to loop is not giving its answer.',
+    cell: ({ repetition }) => percentText(repetition, 1),
+  },
+  {
+    name: 'suffix perplexity',
+    unit: 'of the suffix itself',
+    meaning: 'How odd the suffix looks: high values are what a filter in front of the service would catch.',
+    cell: ({ suffixPerplexity }) => perplexityText(suffixPerplexity),
+  },
+];
+
+const noTimings: AuditTimings = { machine: '', arms: [], totalMs: 0 };
+
+export function rowContext(result: DrafterResult, row: ArmSummary, timings = noTimings): RowContext {
+  const clean = findArm(result.summary, 'clean');
+  const { speedup, tokensPerSecond } = summariseTimings(
+    leaveOutNotKept(timings, result),
+    result.drafter,
+    row.arm,
+  );
+  const ratio = row.sameAnswer.estimate / (clean?.sameAnswer.estimate ?? NaN) - 1;
+  // The counted row's own estimate weighs prompts alike, however many seeds each had.
+  const change = row.arm === findCounted(result)?.arm ? -result.summary.drop.estimate : ratio;
+  return { clean, change: row.arm === 'clean' ? null : change, speedup, tokensPerSecond };
+}
+
+/** An arm that counts as no suffix has the clean prompt's numbers, so the times under its suffix are left out. */
+function leaveOutNotKept(timings: AuditTimings, { drafter, prompts, summary }: DrafterResult): AuditTimings {
+  if (summary.armsNotKept === undefined) return timings;
+  const isNotKept = (row: ArmTiming): boolean =>
+    prompts.some(
+      ({ promptId, arms }) =>
+        promptId === row.promptId &&
+        arms.some(
+          ({ arm, repeat, notKept }) => arm === row.arm && repeat === row.repeat && notKept !== undefined,
+        ),
+    );
+  return { ...timings, arms: timings.arms.filter((row) => row.drafter !== drafter || !isNotKept(row)) };
+}

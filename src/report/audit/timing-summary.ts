@@ -1,0 +1,100 @@
+/** Measured times by row: the median over prompts, which one slow moment of a shared machine cannot move far. */
+import type { ArmName } from '../../audit/arms.js';
+import type { ArmTiming, AuditTimings, TimedArm } from '../../audit/audit-timings.js';
+import { isTimedArm } from '../../audit/audit-timings.js';
+import { durationText, percentText } from '../../core/number-text.js';
+
+export interface TimingSummary {
+  readonly n: number;
+  readonly speedup: number | null;
+  readonly tokensPerSecond: number | null;
+  readonly plainTokensPerSecond: number | null;
+  readonly prefillMs: number | null;
+  readonly decodeMs: number | null;
+}
+
+export function summariseTimings(timings: AuditTimings, drafter: string, arm: ArmName): TimingSummary {
+  const rows = timings.arms.filter((row) => row.drafter === drafter && row.arm === arm);
+  const medianOf = (valueOf: (row: ArmTiming) => number | null): number | null =>
+    median(rows.flatMap((row) => valueOf(row) ?? []));
+  return {
+    n: rows.length,
+    speedup: medianOf((row) => row.speedup),
+    tokensPerSecond: medianOf((row) => row.tokensPerSecond),
+    plainTokensPerSecond: medianOf((row) => row.plainTokensPerSecond),
+    prefillMs: medianOf((row) => row.prefillMs),
+    decodeMs: medianOf((row) => row.decodeMs),
+  };
+}
+
+export function median(values: readonly number[]): number | null {
+  const sorted = values.filter(Number.isFinite).sort((left, right) => left - right);
+  const middle = sorted.length / 2;
+  if (sorted.length === 0) return null;
+  return Number.isInteger(middle) ? (sorted[middle - 1]! + sorted[middle]!) / 2 : sorted[Math.floor(middle)]!;
+}
+
+/**
+ * Where the time of an audit went: by drafter, the phases of the rows that count, the control rows as a whole, and the rest.
+ * Times differ from run to run, so they are in reports and never in result.json.
+ */
+export const phaseColumns = [
+  'gradient',
+  'scoring',
+  'exact lengths',
+  'decoding',
+  'controls',
+  'other',
+  'total',
+] as const;
+
+export const phaseLegend =
+  'gradient, scoring of candidates, exact lengths (decoding along the clean answer) and free decoding: of the attack or the given suffixes; controls: all other rows; other: loading models, preparing prompts and everything else';
+
+interface PhaseRow {
+  readonly name: string;
+  /** In milliseconds, in the order of the columns; null where it is not divided by drafter. */
+  readonly times: readonly (number | null)[];
+}
+
+/** One row for each drafter where there are several, and one for all; none for runs that recorded no phases. */
+export function listPhases({ arms, totalMs }: AuditTimings): readonly PhaseRow[] {
+  const timed = arms.filter(isTimedArm);
+  if (timed.length === 0) return [];
+  const drafters = [...new Set(timed.map(({ drafter }) => drafter))];
+  const own = drafters.map((drafter): PhaseRow => {
+    const times = sumPhases(timed.filter((arm) => arm.drafter === drafter));
+    return { name: drafter, times: [...times, null, null] };
+  });
+  const all = sumPhases(timed);
+  const other = Math.max(0, totalMs - all.reduce((sum, time) => sum + time, 0));
+  return [...(own.length > 1 ? own : []), { name: 'all', times: [...all, other, totalMs] }];
+}
+
+/** [gradient, scoring, exact lengths, decoding, controls] */
+function sumPhases(arms: readonly TimedArm[]): readonly number[] {
+  const counted = arms.filter(({ arm }) => arm === 'attack' || arm === 'given');
+  const sum = (rows: readonly TimedArm[], name: keyof TimedArm['phases']): number =>
+    rows.reduce((total, { phases }) => total + phases[name], 0);
+  return [
+    sum(counted, 'gradientMs'),
+    sum(counted, 'scoringMs'),
+    sum(counted, 'exactLengthsMs'),
+    sum(counted, 'decodingMs'),
+    sum(
+      arms.filter((arm) => !counted.includes(arm)),
+      'totalMs',
+    ),
+  ];
+}
+
+/** Each time with its share of the whole run. */
+export function phaseCells({ times }: PhaseRow, { totalMs }: AuditTimings): readonly string[] {
+  return times.map((time, column) => {
+    if (time === null) return '–';
+    const isTotal = column === phaseColumns.length - 1;
+    return isTotal || totalMs <= 0
+      ? durationText(time)
+      : `${durationText(time)} (${percentText(time / totalMs)})`;
+  });
+}

@@ -1,0 +1,130 @@
+/**
+ * Whether a run is what it was when it was written: its units by their chain of hashes, its result by being made once
+ * more from them. What a report shows beside the result (times, the gate that was asked for) cannot be checked.
+ */
+import { join } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
+import { z } from 'zod';
+import type { AuditRequest } from '../../audit/audit-request.js';
+import { parseRequest } from '../../audit/audit-request.js';
+import { readVersion } from '../../runs/identity.js';
+import { rebuildResult } from '../../audit/rebuild-result.js';
+import type { AuditResult } from '../../audit/result.js';
+import type { UnitSource } from '../../runs/run-units.js';
+import { configFile, readRunConfig, verifyRun } from '../../runs/run-units.js';
+import { isMissing, readBoundedFile } from '../../core/files.js';
+import { describeCause, MistletoeError } from '../../core/errors.js';
+import { fileLimits } from '../../core/limits.js';
+import { renderResult, renderSuffixes } from './json.js';
+import type { Verdict } from './verdict.js';
+import { judge } from './verdict.js';
+
+export interface RunVerification {
+  readonly folder: string;
+  readonly version: string;
+  readonly units: number;
+  readonly steps: number;
+  /** The end of the chain over config.json and the units. */
+  readonly sha256: string;
+  /** Another version may summarise the same units in another way, so its result is not made again. */
+  readonly result: 'follows' | 'unfinished' | 'other-version';
+}
+
+/** Refuses with the file, and the line or the entry, that is not as it was written. */
+export async function verifyFinishedRun(folder: string): Promise<RunVerification> {
+  const run = verifyRun(folder);
+  const { units, steps, sha256 } = run;
+  const request = parseRequest(readRunConfig(folder), join(folder, configFile));
+  const checked = { folder, version: request.version, units, steps, sha256 };
+  const path = join(folder, 'result.json');
+  const text = await readIfThere(path);
+  if (text === undefined) return { ...checked, result: 'unfinished' };
+  if (request.version !== readVersion()) return { ...checked, result: 'other-version' };
+  const result = compareResult(path, text, request, run);
+  await compareSuffixes(join(folder, 'suffixes.jsonl'), result);
+  return { ...checked, result: 'follows' };
+}
+
+async function readIfThere(path: string): Promise<string | undefined> {
+  try {
+    const bytes = await readBoundedFile(path, fileLimits.auditResult);
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch (cause) {
+    if (isMissing(cause)) return undefined;
+    throw refuse(`${path} cannot be read: ${describeCause(cause)}`, cause);
+  }
+}
+
+/** Decided when the run ended, by a gate that is no part of it. */
+const gateSchema = z.looseObject({
+  verdict: z.looseObject({
+    exitCode: z.union([z.literal(0), z.literal(3), z.literal(100)]),
+    failures: z.array(z.string()),
+    checks: z.array(
+      z.object({
+        drafter: z.string(),
+        name: z.enum(['failIfDrop', 'failIfAcceptedLengthBelow']),
+        passed: z.boolean(),
+        message: z.string(),
+      }),
+    ),
+  }),
+});
+
+function compareResult(path: string, text: string, request: AuditRequest, units: UnitSource): AuditResult {
+  const rebuilt = rebuildResult(request, units);
+  const value = parseJson(path, text);
+  const gate = gateSchema.safeParse(value).data?.verdict;
+  const { exitCode, failures, checks } = gate ?? judge(rebuilt);
+  const verdict: Verdict = { ...judge(rebuilt), exitCode, failures, checks };
+  const expected = renderResult(rebuilt, verdict);
+  if (expected === text) return rebuilt;
+  const place = findDifference(JSON.parse(expected), value);
+  throw refuse(
+    place === undefined
+      ? `${path} is not written as Mistletoe writes it`
+      : `${path} does not follow from the units: ${place} is not what they say`,
+  );
+}
+
+function parseJson(path: string, text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    throw refuse(`${path} is not JSON: ${describeCause(cause)}`, cause);
+  }
+}
+
+/** The way to the first value that differs, as `drafters.0.summary`; undefined where none does. */
+function findDifference(expected: unknown, found: unknown, place = ''): string | undefined {
+  if (isDeepStrictEqual(expected, found)) return undefined;
+  if (!isTree(expected) || !isTree(found) || Array.isArray(expected) !== Array.isArray(found)) return place;
+  const keys = [...new Set([...Object.keys(expected), ...Object.keys(found)])];
+  const key = keys.find(
+    (name) =>
+      Object.hasOwn(expected, name) !== Object.hasOwn(found, name) ||
+      !isDeepStrictEqual(expected[name], found[name]),
+  )!;
+  return findDifference(expected[key], found[key], place === '' ? key : `${place}.${key}`) ?? place;
+}
+
+function isTree(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null;
+}
+
+async function compareSuffixes(path: string, result: AuditResult): Promise<void> {
+  const lines = renderSuffixes(result).split('\n');
+  const found = (await readIfThere(path))?.split('\n');
+  if (found === undefined) throw refuse(`${path} is missing, although the run has ended`);
+  const index = Array.from({ length: Math.max(lines.length, found.length) }, (_, line) => line).find(
+    (line) => lines[line] !== found[line],
+  );
+  if (index !== undefined) throw refuse(`${path}, line ${index + 1}, does not follow from the units`);
+}
+
+function refuse(fault: string, cause?: unknown): MistletoeError {
+  return new MistletoeError('usage', `${fault}.`, {
+    hint: 'It was changed after the run. Where units.jsonl is whole, --resume writes the result and the reports anew.',
+    cause,
+  });
+}

@@ -1,0 +1,138 @@
+/** How the parts of a comparison read, the same in a terminal and in Markdown. */
+import type { Interval } from '../../audit/result.js';
+import { armLabels } from '../audit/arm-names.js';
+import type {
+  Comparison,
+  DrafterComparison,
+  RowComparison,
+  SetupDifference,
+  SetupValue,
+  Sides,
+} from './comparison-record.js';
+import { countAnswers, describeKept } from '../audit/test-text.js';
+import {
+  acceptedLengthText,
+  changeText,
+  countText,
+  fixed,
+  passesText,
+  pValueText,
+} from '../../core/number-text.js';
+
+export const rowTitles = [
+  'row',
+  'accepted length',
+  'against no suffix',
+  'difference, points (95 %)',
+  'passes',
+  'answers kept',
+  'n',
+] as const;
+
+export function rowCells(row: RowComparison): string[] {
+  return [
+    nameRow(row),
+    arrow(row.length, acceptedLengthText),
+    row.change === null ? '–' : arrow(row.change, (change) => changeText(change)),
+    row.difference === null ? '–' : pointsText(row.difference),
+    arrow(row.passes, passesText),
+    row.change === null ? '–' : arrow(row.kept, keptShare),
+    String(row.n),
+  ];
+}
+
+export function nameRow({ arm: { before, after } }: RowComparison): string {
+  return before === after ? armLabels[before] : `${armLabels[before]} → ${armLabels[after]}`;
+}
+
+function arrow<T>({ before, after }: Sides<T>, text: (value: T) => string): string {
+  return `${text(before)} → ${text(after)}`;
+}
+
+function keptShare(kept: RowComparison['kept']['before']): string {
+  const { kept: count, total } = countAnswers(kept);
+  return `${count}/${total}`;
+}
+
+/** Percentage points with their sign; no interval where one prompt has none. */
+function pointsText({ estimate, low, high, n }: Interval): string {
+  const range = n < 2 ? '' : ` (${signed(low)} to ${signed(high)})`;
+  return `${signed(estimate)}${range}`;
+}
+
+function signed(share: number): string {
+  const text = fixed(100 * share, 1);
+  return share > 0 && text !== '0.0' ? `+${text}` : text;
+}
+
+export function nameDrafter({ drafter: { before, after } }: DrafterComparison): string {
+  return before === after ? before : `${before} → ${after}`;
+}
+
+/** With fewer pairs no signed-rank test can find anything at 0.05, two-sided. */
+const fewestPrompts = 6;
+
+/** What changed for a drafter, in sentences. */
+export function describeDrafter(drafter: DrafterComparison): string[] {
+  const { counted, prompts, rows, level } = drafter;
+  const verdict =
+    level.before === level.after ? `${level.after} in both` : `${level.before} → ${level.after}`;
+  const sentences = [`Verdict: ${verdict}.`];
+  if (counted === null)
+    sentences.push('No prompt was audited in both runs, so nothing else can be compared.');
+  else {
+    const { growth, pValue } = counted;
+    const row = rows.at(-1)!;
+    sentences.push(
+      `Accepted length under ${row.arm.after === 'attack' ? 'attack' : 'the given suffixes'}, against no suffix: ` +
+        `${arrow(row.change!, (change) => changeText(change))}; ${describeGrowth(growth)}` +
+        `${growth.n < 2 ? '' : `, ${pValueText(pValue)}`}; ${countText(growth.n, 'prompt')}.`,
+    );
+    if (growth.n < fewestPrompts)
+      sentences.push(`${countText(growth.n, 'prompt')} cannot decide whether that is chance.`);
+    sentences.push(
+      `Answers before: ${describeKept(row.kept.before)}; after: ${describeKept(row.kept.after)}.`,
+    );
+    const { before, after } = counted.withoutSuffix;
+    if (before + after > 0) sentences.push(`Prompts without a suffix: ${before} → ${after}.`);
+  }
+  const clean = rows.find(({ change }) => change === null);
+  if (clean !== undefined) {
+    const { estimate, low, high, n } = clean.lengthChange;
+    const range = n < 2 ? '' : ` (95 % ${changeText(low, 1)} to ${changeText(high, 1)})`;
+    sentences.push(`Without a suffix: ${changeText(estimate, 1)}${range}.`);
+  }
+  return [...sentences, ...describeLeftOut(prompts)];
+}
+
+function describeGrowth({ estimate, low, high, n }: Interval): string {
+  const [from, to] = estimate < 0 ? [-high, -low] : [low, high];
+  const range = n < 2 ? '' : ` (95 % ${fixed(100 * from, 1)} to ${fixed(100 * to, 1)})`;
+  return `the drop ${estimate < 0 ? 'shrank' : 'grew'} by ${fixed(100 * Math.abs(estimate), 1)} points${range}`;
+}
+
+function describeLeftOut({ onlyBefore, onlyAfter, changed }: DrafterComparison['prompts']): string[] {
+  const parts = [
+    ...(onlyBefore > 0 ? [`${countText(onlyBefore, 'prompt')} audited only before`] : []),
+    ...(onlyAfter > 0 ? [`${countText(onlyAfter, 'prompt')} audited only after`] : []),
+    ...(changed > 0 ? [`${countText(changed, 'prompt')} with another text`] : []),
+  ];
+  return parts.length === 0 ? [] : [`Left out: ${parts.join(', ')}.`];
+}
+
+export function describeDifference({ name, before, after }: SetupDifference): string {
+  return `${name}: ${valueText(before)} → ${valueText(after)}`;
+}
+
+function valueText(value: SetupValue): string {
+  if (value === null) return 'none';
+  const text = String(value);
+  return /^[0-9a-f]{64}$/.test(text) ? text.slice(0, 12) : text;
+}
+
+export function describeUnpaired({ unpaired: { before, after } }: Comparison): string[] {
+  return [
+    ...(before.length > 0 ? [`Only before: ${before.join(', ')}.`] : []),
+    ...(after.length > 0 ? [`Only after: ${after.join(', ')}.`] : []),
+  ];
+}

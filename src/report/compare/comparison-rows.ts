@@ -1,0 +1,117 @@
+/**
+ * The numbers of a comparison. Resamples draw prompts and take both runs of each, so that what the runs share cancels
+ * out. A row is judged by its accepted length against the clean row of its own run: a faster drafter of which the
+ * attack takes away the same share has not become more fragile. The difference of two shares is in percentage points.
+ */
+import type { ArmName } from '../../audit/arms.js';
+import { acceptedLengthOf, poolCounts } from '../../audit/same-answer.js';
+import { bootstrapInterval } from '../../measure/bootstrap.js';
+import type { KeptClass } from '../../measure/kept-class.js';
+import { keptClasses } from '../../measure/kept-class.js';
+import { testSignedRanks } from '../../measure/wilcoxon.js';
+import type {
+  ComparableArm,
+  ComparablePrompt,
+  CountedComparison,
+  RowComparison,
+  Sides,
+} from './comparison-record.js';
+
+export type PromptPair = Sides<ComparablePrompt>;
+
+export function findRows({ arms }: ComparablePrompt, arm: ArmName): ComparableArm[] {
+  return arms.filter((row) => row.arm === arm);
+}
+
+interface Counts {
+  readonly accepted: number;
+  readonly steps: number;
+}
+
+/** The mean of its seeds and draws, so that a prompt weighs the same however many there were. */
+function countsOf(prompt: ComparablePrompt, arm: ArmName): Counts {
+  const rows = findRows(prompt, arm);
+  const mean = (value: (counts: Counts) => number): number =>
+    rows.reduce((total, { sameAnswer }) => total + value(sameAnswer), 0) / rows.length;
+  return { accepted: mean(({ accepted }) => accepted), steps: mean(({ steps }) => steps) };
+}
+
+const sides = ['before', 'after'] as const;
+type Side = (typeof sides)[number];
+
+/** Both runs of a prompt: the row, and the clean row that it is held against. */
+type Sample = Sides<{ readonly row: Counts; readonly clean: Counts }>;
+
+function sampleOf(pair: PromptPair, arm: Sides<ArmName>): Sample {
+  const side = (name: Side) => ({
+    row: countsOf(pair[name], arm[name]),
+    clean: countsOf(pair[name], 'clean'),
+  });
+  return { before: side('before'), after: side('after') };
+}
+
+const rowLength = (samples: readonly Sample[], side: Side): number =>
+  acceptedLengthOf(poolCounts(samples.map((sample) => sample[side].row)));
+
+const changeOf = (samples: readonly Sample[], side: Side): number =>
+  rowLength(samples, side) / acceptedLengthOf(poolCounts(samples.map((sample) => sample[side].clean))) - 1;
+
+const options = { seed: 'comparison' };
+
+export function compareRow(pairs: readonly PromptPair[], arm: Sides<ArmName>): RowComparison[] {
+  const present = pairs.filter((pair) => sides.every((side) => findRows(pair[side], arm[side]).length > 0));
+  if (present.length === 0) return [];
+  const samples = present.map((pair) => sampleOf(pair, arm));
+  const both = <T>(value: (side: Side) => T): Sides<T> => ({
+    before: value('before'),
+    after: value('after'),
+  });
+  const isClean = arm.before === 'clean';
+  return [
+    {
+      arm,
+      n: present.length,
+      length: both((side) => rowLength(samples, side)),
+      lengthChange: bootstrapInterval(
+        samples,
+        (drawn) => rowLength(drawn, 'after') / rowLength(drawn, 'before') - 1,
+        options,
+      ),
+      change: isClean ? null : both((side) => changeOf(samples, side)),
+      difference: isClean
+        ? null
+        : bootstrapInterval(
+            samples,
+            (drawn) => changeOf(drawn, 'after') - changeOf(drawn, 'before'),
+            options,
+          ),
+      passes: both((side) => poolCounts(samples.map((sample) => sample[side].row)).steps / samples.length),
+      kept: both((side) => countKept(present.flatMap((pair) => findRows(pair[side], arm[side])))),
+    },
+  ];
+}
+
+function countKept(rows: readonly ComparableArm[]): Record<KeptClass, number> {
+  const count = (wanted: KeptClass): number =>
+    rows.filter(({ preservation }) => preservation.kept === wanted).length;
+  return Object.fromEntries(keptClasses.map((kept) => [kept, count(kept)])) as Record<KeptClass, number>;
+}
+
+export function compareCounted(pairs: readonly PromptPair[], arm: Sides<ArmName>): CountedComparison {
+  const samples = pairs.map((pair) => sampleOf(pair, arm));
+  const own = (side: Side): number[] => samples.map((sample) => changeOf([sample], side));
+  const without = (side: Side): number =>
+    pairs.filter((pair) =>
+      findRows(pair[side], arm[side]).every(({ withoutSuffix }) => withoutSuffix !== null),
+    ).length;
+  return {
+    drop: { before: -changeOf(samples, 'before'), after: -changeOf(samples, 'after') },
+    growth: bootstrapInterval(
+      samples,
+      (drawn) => changeOf(drawn, 'before') - changeOf(drawn, 'after'),
+      options,
+    ),
+    withoutSuffix: { before: without('before'), after: without('after') },
+    pValue: testSignedRanks(own('after'), own('before')).pValue,
+  };
+}

@@ -1,0 +1,171 @@
+/**
+ * Two finished audits side by side. What is compared is what both measured: the prompts that both audited, with the same
+ * id and the same text (comparison-rows.ts has the statistics).
+ */
+import { arms } from '../../audit/arms.js';
+import type { AuditSetup } from '../../audit/result.js';
+import { fixed, percentText } from '../../core/number-text.js';
+import type {
+  ComparableDrafter,
+  ComparablePrompt,
+  ComparableResult,
+  ComparedRun,
+  Comparison,
+  DrafterComparison,
+  RunDescription,
+  SetupDifference,
+  SetupValue,
+  Sides,
+  WorseGate,
+} from './comparison-record.js';
+import { comparisonSchema } from './comparison-record.js';
+import { compareCounted, compareRow, findRows } from './comparison-rows.js';
+
+export function compareAudits(before: ComparedRun, after: ComparedRun): Comparison {
+  const pairs = pairDrafters(before.result.drafters, after.result.drafters);
+  const ids = (side: keyof Sides<unknown>): string[] => pairs.map((pair) => pair[side].drafter);
+  const rest = (run: ComparedRun, paired: readonly string[]): string[] =>
+    run.result.drafters.map(({ drafter }) => drafter).filter((id) => !paired.includes(id));
+  return {
+    schema: comparisonSchema,
+    runs: { before: describeRun(before), after: describeRun(after) },
+    differences: listDifferences(
+      before.result.setup,
+      after.result.setup,
+      pairs.map((pair) => ({ before: pair.before.drafter, after: pair.after.drafter })),
+    ),
+    drafters: pairs.map((pair) => compareDrafter(pair, before.result, after.result)),
+    unpaired: { before: rest(before, ids('before')), after: rest(after, ids('after')) },
+    gate: null,
+  };
+}
+
+function describeRun({ name, result: { setup, verdict } }: ComparedRun): RunDescription {
+  const { version, target } = setup;
+  return { name, version, target: target.name, level: verdict.level, headline: verdict.headline };
+}
+
+/** By name; one drafter each is a pair whatever the names are. */
+function pairDrafters(
+  before: readonly ComparableDrafter[],
+  after: readonly ComparableDrafter[],
+): Sides<ComparableDrafter>[] {
+  if (before.length === 1 && after.length === 1) return [{ before: before[0]!, after: after[0]! }];
+  return before.flatMap((drafter) => {
+    const found = after.find((other) => other.drafter === drafter.drafter);
+    return found === undefined ? [] : [{ before: drafter, after: found }];
+  });
+}
+
+function compareDrafter(
+  { before, after }: Sides<ComparableDrafter>,
+  first: ComparableResult,
+  second: ComparableResult,
+): DrafterComparison {
+  const counted = { before: countedArm(before), after: countedArm(after) };
+  const audited = {
+    before: before.prompts.filter((prompt) => isAudited(prompt, counted.before)),
+    after: after.prompts.filter((prompt) => isAudited(prompt, counted.after)),
+  };
+  const sameId = audited.before.flatMap((prompt) => {
+    const other = audited.after.find(({ promptId }) => promptId === prompt.promptId);
+    return other === undefined ? [] : [{ before: prompt, after: other }];
+  });
+  const pairs = sameId.filter((pair) => pair.before.prompt === pair.after.prompt);
+  const controls = arms.filter((arm) => arm !== 'attack' && arm !== 'given');
+  return {
+    drafter: { before: before.drafter, after: after.drafter },
+    level: { before: levelOf(first, before.drafter), after: levelOf(second, after.drafter) },
+    prompts: {
+      shared: pairs.length,
+      onlyBefore: audited.before.length - sameId.length,
+      onlyAfter: audited.after.length - sameId.length,
+      changed: sameId.length - pairs.length,
+    },
+    rows: [...controls.map((arm) => ({ before: arm, after: arm })), counted].flatMap((arm) =>
+      compareRow(pairs, arm),
+    ),
+    counted: pairs.length === 0 ? null : compareCounted(pairs, counted),
+  };
+}
+
+const levelOf = ({ verdict }: ComparableResult, id: string): string =>
+  verdict.drafters.find(({ drafter }) => drafter === id)?.level ?? 'unknown';
+
+/** What was searched, or what the user gave. */
+function countedArm({ prompts }: ComparableDrafter): 'attack' | 'given' {
+  return prompts.some((prompt) => findRows(prompt, 'given').length > 0) ? 'given' : 'attack';
+}
+
+const isAudited = (prompt: ComparablePrompt, counted: 'attack' | 'given'): boolean =>
+  prompt.skipped === null && findRows(prompt, 'clean').length > 0 && findRows(prompt, counted).length > 0;
+
+/** Compares the estimates, significant or not; what could not be compared never passes. */
+export function checkWorse(comparison: Comparison, failIfWorse: number): WorseGate {
+  const worse = comparison.drafters.flatMap((drafter) => {
+    const growth = drafter.counted?.growth.estimate;
+    if (growth === undefined || growth < failIfWorse) return [];
+    const { before, after } = drafter.counted!.drop;
+    return [
+      `The drop of ${drafter.drafter.after} grew from ${percentText(before, 1)} to ${percentText(after, 1)}; ` +
+        `the gate fails from ${fixed(100 * failIfWorse, 1)} points on.`,
+    ];
+  });
+  const unknown = [
+    ...comparison.drafters
+      .filter(({ counted }) => counted === null)
+      .map((drafter) => `No prompt was audited in both runs for ${drafter.drafter.after}.`),
+    ...(comparison.drafters.length === 0 ? ['The runs have no drafter in common.'] : []),
+  ];
+  return {
+    failIfWorse,
+    exitCode: worse.length > 0 ? 100 : unknown.length > 0 ? 3 : 0,
+    failures: [...worse, ...unknown],
+  };
+}
+
+/** What two audits were not given alike: models, options, versions. What they found is another matter. */
+/** `drafters` says which of the one is compared with which of the other. */
+function listDifferences(
+  before: AuditSetup,
+  after: AuditSetup,
+  drafters: readonly Sides<string>[],
+): SetupDifference[] {
+  const listed: SetupDifference[] = [
+    { name: 'version', before: before.version, after: after.version },
+    { name: 'node', before: before.node, after: after.node },
+    { name: 'target', before: before.target.name, after: after.target.name },
+    { name: 'target files (sha256)', before: before.target.sha256, after: after.target.sha256 },
+    ...drafters.flatMap((pair) => listDrafter(before, after, pair)),
+    { name: 'preset', before: before.preset, after: after.preset },
+    { name: 'seed', before: before.seed, after: after.seed },
+    { name: 'prompts given', before: before.promptCount, after: after.promptCount },
+    ...listOptions(before, after),
+  ];
+  return listed.filter((difference) => difference.before !== difference.after);
+}
+
+function listDrafter(before: AuditSetup, after: AuditSetup, pair: Sides<string>): SetupDifference[] {
+  const first = before.drafters.find(({ id }) => id === pair.before);
+  const second = after.drafters.find(({ id }) => id === pair.after);
+  const row = (name: string, value: (drafter: AuditSetup['drafters'][number]) => SetupValue) => ({
+    name: `${pair.after} ${name}`,
+    before: first === undefined ? null : value(first),
+    after: second === undefined ? null : value(second),
+  });
+  return [
+    { name: 'drafter', before: pair.before, after: pair.after },
+    row('system', ({ system }) => system),
+    row('draft policy', ({ policy }) => policy),
+    row('files (sha256)', ({ sha256 }) => sha256),
+  ];
+}
+
+function listOptions(before: AuditSetup, after: AuditSetup): SetupDifference[] {
+  const names = new Set([...Object.keys(before.options), ...Object.keys(after.options)]);
+  return [...names].map((name) => ({
+    name: `option ${name}`,
+    before: before.options[name] ?? null,
+    after: after.options[name] ?? null,
+  }));
+}

@@ -1,0 +1,107 @@
+/**
+ * The frame of every HTML report: one file that asks nothing of the network and runs one script of its own. The content
+ * security policy allows exactly that script by its hash and forbids every request, so text of a model could not act
+ * even if an escape were missing somewhere.
+ */
+import { createHash } from 'node:crypto';
+import type { Markup } from './markup.js';
+import { fragment, trusted } from './markup.js';
+import { pageStyle } from './page-style.js';
+
+/** All the script there is: the reader's choice of light or dark, and prompts that open for printing. */
+const pageScript = `(() => {
+  const root = document.documentElement;
+  const button = document.getElementById('theme');
+  const media = matchMedia('(prefers-color-scheme: dark)');
+  const isDark = () => (root.dataset.theme ?? (media.matches ? 'dark' : 'light')) === 'dark';
+  const label = () => {
+    button.textContent = isDark() ? 'Light' : 'Dark';
+    button.setAttribute('aria-label', 'Switch to ' + (isDark() ? 'light' : 'dark') + ' colours');
+  };
+  try {
+    const kept = localStorage.getItem('mistletoe-theme');
+    if (kept === 'dark' || kept === 'light') root.dataset.theme = kept;
+  } catch {}
+  label();
+  button.hidden = false;
+  media.addEventListener('change', label);
+  button.addEventListener('click', () => {
+    root.dataset.theme = isDark() ? 'light' : 'dark';
+    label();
+    try {
+      localStorage.setItem('mistletoe-theme', root.dataset.theme);
+    } catch {}
+  });
+  addEventListener('beforeprint', () => {
+    for (const prompt of document.querySelectorAll('details')) prompt.open = true;
+  });
+})();`;
+
+const scriptHash = createHash('sha256').update(pageScript).digest('base64');
+const policy = [
+  "default-src 'none'",
+  "style-src 'unsafe-inline'",
+  `script-src 'sha256-${scriptHash}'`,
+  "base-uri 'none'",
+  "form-action 'none'",
+].join('; ');
+
+export interface Page {
+  readonly title: string;
+  /** Beside the sprig. */
+  readonly brand: string;
+  /** What stands first: an element of this id, and what the link that skips to it calls it. */
+  readonly opening: { readonly id: string; readonly name: string; readonly content: Markup };
+  readonly chapters: readonly Chapter[];
+  /** Who wrote it: version and schema. */
+  readonly imprint: string;
+}
+
+export function framePage({ title, brand, opening, chapters, imprint }: Page): string {
+  const page = fragment`<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="${policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="no-referrer">
+<title>${title}</title>
+<style>${trusted(pageStyle)}</style>
+</head>
+<body>
+<a class="skip" href="#${opening.id}">Skip to ${opening.name}</a>
+<header class="top">${drawBrand(brand)}<nav aria-label="Parts of the report">${chapters.map(drawLink)}</nav>
+<button id="theme" type="button" hidden>Dark</button></header>
+<main>
+${opening.content}
+${chapters.map(({ id, content }) => fragment`<section id="${id}">${content}</section>\n`)}
+</main>
+<footer>${imprint} ·
+this file stands alone: it loads nothing and sends nothing.</footer>
+<script>${trusted(pageScript)}</script>
+</body>
+</html>
+`;
+  return page.markup;
+}
+
+function drawLink({ id, name }: Chapter): Markup {
+  return fragment`<a href="#${id}">${name}</a>`;
+}
+
+/** A sprig: two leaves and three berries. */
+function drawBrand(name: string): Markup {
+  return fragment`<span class="brand"><svg viewBox="0 0 32 32" aria-hidden="true" fill="none" stroke="var(--accent)"
+stroke-width="1.8" stroke-linecap="round" stroke-linejoin="round"><path d="M16 3v9"/>
+<path d="M16 12C11 12 5 15 4 24c6 0 11-4 12-12z" fill="var(--accent-wash)"/>
+<path d="M16 12c5 0 11 3 12 12-6 0-11-4-12-12z" fill="var(--accent-wash)"/>
+<g fill="var(--card)"><circle cx="16" cy="18.5" r="2.7"/><circle cx="12.8" cy="25" r="2.7"/><circle cx="19.2" cy="25" r="2.7"/></g>
+</svg>${name}</span>`;
+}
+
+/** A part of the page with a name of its own in the navigation. */
+export interface Chapter {
+  readonly id: string;
+  readonly name: string;
+  readonly content: Markup;
+}

@@ -1,0 +1,73 @@
+/** Which model exactly: name, size and one hash over the files of a folder that decide what it says. */
+import { createHash } from 'node:crypto';
+import { existsSync, readFileSync } from 'node:fs';
+import { join, relative, resolve } from 'node:path';
+import { z } from 'zod';
+import { readExactly, withFile } from '../checkpoint/binary-file.js';
+import { defaultCacheFolder } from '../checkpoint/cache/cache-folder.js';
+import { hashFile } from '../checkpoint/cache/content-hash.js';
+import { nameModel } from '../checkpoint/hub/hub-cache.js';
+import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
+import { makeFolder } from '../core/files.js';
+import { findWeightless } from '../draft/systems.js';
+import { packageRoot } from '../decode/bundled-models.js';
+
+export const identitySchema = z.object({ name: z.string(), parameterCount: z.number(), sha256: z.string() });
+export type ModelIdentity = Readonly<z.infer<typeof identitySchema>>;
+
+/** The version of this package. */
+export function readVersion(): string {
+  const contents = JSON.parse(readFileSync(join(packageRoot, 'package.json'), 'utf8')) as { version: string };
+  return contents.version;
+}
+
+/** Beside the weights: each of these changes what is computed, or the text that it is computed from. */
+const describingFiles = [
+  'config.json',
+  'generation_config.json',
+  'tokenizer.json',
+  'tokenizer.model',
+  'tokenizer_config.json',
+  'special_tokens_map.json',
+  'added_tokens.json',
+  'chat_template.jinja',
+];
+
+export async function identifyModel(
+  folder: string,
+  cacheFolder = defaultCacheFolder(),
+): Promise<ModelIdentity> {
+  // A system without weights is what its name says.
+  if (findWeightless(folder) !== undefined)
+    return { name: folder, parameterCount: 0, sha256: createHash('sha256').update(folder).digest('hex') };
+  // Without a cache, as where HOME is read-only, the weights are hashed anew each time: slower, not wrong.
+  await makeFolder(cacheFolder).catch(() => undefined);
+  const root = resolve(folder);
+  const { files, tensors } = await openCheckpoint(root);
+  const hash = createHash('sha256');
+  const add = (path: string, sha256: string): void => {
+    hash.update(`${JSON.stringify(relative(root, path))} ${sha256}\n`);
+  };
+  for (const file of files) add(file, await hashFile(file, cacheFolder));
+  for (const path of describingFiles.map((name) => join(root, name)).filter((path) => existsSync(path)))
+    add(path, await hashSmallFile(path));
+  let parameterCount = 0;
+  for (const { shape } of tensors.values())
+    parameterCount += shape.reduce((product, size) => product * size, 1);
+  return { name: nameModel(root), parameterCount, sha256: hash.digest('hex') };
+}
+
+const chunkBytes = 1024 * 1024;
+
+/** Read each time: remembering the hash by the file's times would save nothing here. */
+function hashSmallFile(path: string): Promise<string> {
+  return withFile(path, async (file) => {
+    const hash = createHash('sha256');
+    for (let position = 0; position < file.sizeBytes; position += chunkBytes) {
+      const chunk = new Uint8Array(Math.min(chunkBytes, file.sizeBytes - position));
+      await readExactly(file, position, chunk);
+      hash.update(chunk);
+    }
+    return hash.digest('hex');
+  });
+}

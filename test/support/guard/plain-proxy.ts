@@ -1,0 +1,74 @@
+/** A proxy with nothing behind its desk: everything passes to one engine, and what is seen is remembered. */
+import type { ExchangeEnding, ProxySettings, RequestHead, Route } from '../../../src/guard/proxy.js';
+import { createProxy } from '../../../src/guard/proxy.js';
+import { Upstream } from '../../../src/guard/upstream.js';
+import type { Listening } from './fake-upstream.js';
+import { listen } from './fake-upstream.js';
+
+export const testSettings: ProxySettings = {
+  timeouts: { idleMs: 0, clientMs: 0, requestMs: 0 },
+  limits: { requestBytes: 256 << 20, readBytes: 1 << 20, heldBytes: 8 << 20, headerBytes: 16 << 10 },
+};
+
+export interface SeenExchange {
+  readonly head: RequestHead;
+  readonly body: Buffer | undefined;
+  readonly status: number;
+  readonly ending: ExchangeEnding;
+  readonly bytes: number;
+}
+
+export interface PlainProxy extends Listening {
+  readonly seen: SeenExchange[];
+  /** The next exchange that ends. */
+  nextEnd(): Promise<SeenExchange>;
+}
+
+export interface PlainOptions extends Partial<ProxySettings> {
+  readonly upstream: string;
+  readonly upstreamTimeouts?: { readonly connectMs: number; readonly firstByteMs: number };
+  readonly route?: (route: Extract<Route, { kind: 'pass' }>, body: Buffer | undefined) => Route;
+}
+
+export async function startPlainProxy(options: PlainOptions): Promise<PlainProxy> {
+  const upstream = new Upstream(
+    options.upstream,
+    options.upstreamTimeouts ?? { connectMs: 0, firstByteMs: 0 },
+  );
+  const seen: SeenExchange[] = [];
+  let waiting: ((exchange: SeenExchange) => void)[] = [];
+  const server = createProxy(
+    {
+      answerOwn: () => false,
+      wantsBody: ({ method }) => method === 'POST',
+      decide(head, body) {
+        let bytes = 0;
+        const watcher = {
+          onStart: () => undefined,
+          onBytes: (piece: Buffer) => {
+            bytes += piece.byteLength;
+          },
+          onEnd: (ending: ExchangeEnding, status: number) => {
+            const exchange = { head, body, status, ending, bytes };
+            seen.push(exchange);
+            for (const resolve of waiting) resolve(exchange);
+            waiting = [];
+          },
+        };
+        const route = { kind: 'pass', upstream, watcher } as const;
+        return options.route?.(route, body) ?? route;
+      },
+    },
+    { ...testSettings, ...options },
+  );
+  const listening = await listen(server);
+  return {
+    ...listening,
+    seen,
+    nextEnd: () => new Promise((resolve) => waiting.push(resolve)),
+    async close() {
+      await listening.close();
+      upstream.close();
+    },
+  };
+}

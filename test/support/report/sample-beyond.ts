@@ -1,0 +1,42 @@
+/** The transfer matrix and the universal suffix of the sample audit. */
+import type { DrafterResult, TransferMatrix, UniversalResult } from '../../../src/audit/result.js';
+import { findArm, findCounted } from '../../../src/report/audit/arm-names.js';
+
+/** On the diagonal what the audit measured; off it, half of what the suffix costs its own drafter. */
+export function sampleTransfer(drafters: readonly DrafterResult[]): TransferMatrix {
+  const clean = drafters.map(({ summary }) => findArm(summary, 'clean')?.sameAnswer.estimate ?? 1);
+  const own = drafters.map((drafter) => findCounted(drafter)?.sameAnswer.estimate ?? 1);
+  const attacked = own.map((_, row) =>
+    clean.map((value, column) => (row === column ? own[column]! : (value + own[column]!) / 2)),
+  );
+  const prompts = drafters[0]?.prompts.filter(({ skipped }) => skipped === null) ?? [];
+  return {
+    drafters: drafters.map(({ drafter }) => drafter),
+    prompts: prompts.map(({ promptId }) => promptId),
+    attacked,
+    clean,
+  };
+}
+
+export const sampleUniversal: UniversalResult = {
+  drafter: 'eagle3',
+  suffix: ' }] ;;Sure <b> unto&&[[ print',
+  trained: {
+    n: 7,
+    lostInText: 1,
+    cleanAcceptedLength: 2.74,
+    attackedAcceptedLength: 2.02,
+    divergence: 0.082,
+    kept: { identical: 5, task: 1, similar: 1, different: 0 },
+    pValue: 0.031,
+  },
+  heldOut: {
+    n: 12,
+    lostInText: 0,
+    cleanAcceptedLength: 2.69,
+    attackedAcceptedLength: 2.38,
+    divergence: 0.121,
+    kept: { identical: 8, task: 0, similar: 2, different: 2 },
+    pValue: 0.017,
+  },
+};
