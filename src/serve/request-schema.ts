@@ -12,6 +12,65 @@ import {
   neutralFields,
 } from './neutral-fields.js';
 
+/*
+ * Lists and texts of a request may have a hundred thousand items. They are checked up to the first fault; a zod schema
+ * would collect every fault and block other requests meanwhile.
+ */
+
+/** Halves of a character cannot be encoded, and no text of a model matches them. */
+function isText(value: unknown): value is string {
+  return typeof value === 'string' && !/\p{Surrogate}/u.test(value);
+}
+
+const isFilled = (value: unknown): value is string => isText(value) && value !== '';
+
+const isToken = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0;
+
+type Prompt = string | number[] | string[] | number[][];
+
+/** A text, token ids, or a list of either, none of them empty. */
+function isPrompt(value: unknown): value is Prompt {
+  if (typeof value === 'string') return isFilled(value);
+  if (!Array.isArray(value) || value.length === 0) return false;
+  const [first] = value as readonly unknown[];
+  if (typeof first === 'string') return value.every(isFilled);
+  return Array.isArray(first) ? value.every(isTokenList) : isTokenList(value);
+}
+
+function isTokenList(value: unknown): value is number[] {
+  return Array.isArray(value) && value.length > 0 && value.every(isToken);
+}
+
+interface TextPart {
+  readonly type: 'text';
+  readonly text: string;
+}
+type Content = string | readonly TextPart[];
+
+/** A text, or a list of parts that are texts. */
+function isContent(value: unknown): value is Content {
+  return isText(value) || (Array.isArray(value) && value.length > 0 && value.every(isTextPart));
+}
+
+function isTextPart(value: unknown): value is TextPart {
+  if (typeof value !== 'object' || value === null || Object.keys(value).length !== 2) return false;
+  return 'type' in value && value.type === 'text' && 'text' in value && isText(value.text);
+}
+
+const maxStops = 4;
+const maxStopLength = 1000;
+
+/** A text that ends answers, or a list of them. */
+function isStop(value: unknown): value is string | string[] {
+  const isOne = (each: unknown): boolean => isFilled(each) && each.length <= maxStopLength;
+  return Array.isArray(value) ? value.length <= maxStops && value.every(isOne) : isOne(value);
+}
+
+function isMetadata(value: unknown): value is Readonly<Record<string, string>> {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return false;
+  return Object.values(value).every((each) => typeof each === 'string');
+}
+
 export const metricsLevels = ['none', 'summary', 'detailed'] as const;
 export type MetricsLevel = (typeof metricsLevels)[number];
 
@@ -123,63 +182,4 @@ export function readFields<Schema extends z.ZodType>(schema: Schema, body: unkno
 
 function cut(name: string): string {
   return name.length > maxNameLength ? `${name.slice(0, maxNameLength)}…` : name;
-}
-
-/**
- * Values that a request may hold by the hundred thousand: lists and texts. They are looked through once, up to the first
- * fault; a schema would note down every one of them, and keep everybody else waiting meanwhile.
- */
-
-/** Halves of a character cannot be encoded, and no text of a model matches them. */
-function isText(value: unknown): value is string {
-  return typeof value === 'string' && !/\p{Surrogate}/u.test(value);
-}
-
-const isFilled = (value: unknown): value is string => isText(value) && value !== '';
-
-const isToken = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0;
-
-type Prompt = string | number[] | string[] | number[][];
-
-/** A text, token ids, or a list of either, none of them empty. */
-function isPrompt(value: unknown): value is Prompt {
-  if (typeof value === 'string') return isFilled(value);
-  if (!Array.isArray(value) || value.length === 0) return false;
-  const [first] = value as readonly unknown[];
-  if (typeof first === 'string') return value.every(isFilled);
-  return Array.isArray(first) ? value.every(isTokenList) : isTokenList(value);
-}
-
-function isTokenList(value: unknown): value is number[] {
-  return Array.isArray(value) && value.length > 0 && value.every(isToken);
-}
-
-interface TextPart {
-  readonly type: 'text';
-  readonly text: string;
-}
-type Content = string | readonly TextPart[];
-
-/** A text, or a list of parts that are texts. */
-function isContent(value: unknown): value is Content {
-  return isText(value) || (Array.isArray(value) && value.length > 0 && value.every(isTextPart));
-}
-
-function isTextPart(value: unknown): value is TextPart {
-  if (typeof value !== 'object' || value === null || Object.keys(value).length !== 2) return false;
-  return 'type' in value && value.type === 'text' && 'text' in value && isText(value.text);
-}
-
-const maxStops = 4;
-const maxStopLength = 1000;
-
-/** A text that ends answers, or a list of them. */
-function isStop(value: unknown): value is string | string[] {
-  const isOne = (each: unknown): boolean => isFilled(each) && each.length <= maxStopLength;
-  return Array.isArray(value) ? value.length <= maxStops && value.every(isOne) : isOne(value);
-}
-
-function isMetadata(value: unknown): value is Readonly<Record<string, string>> {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) return false;
-  return Object.values(value).every((each) => typeof each === 'string');
 }

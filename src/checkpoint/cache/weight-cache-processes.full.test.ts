@@ -32,7 +32,7 @@ const model = new CachedModel(recipes, {
 function buildForChildProcess(folder: string): void {
   transpileInto(folder, ['src/core', 'src/runtime', 'src/checkpoint']);
   writeFileSync(join(folder, 'package.json'), '{"type": "module"}');
-  const modules = fileURLToPath(new URL('../../node_modules', import.meta.url));
+  const modules = fileURLToPath(new URL('../../../node_modules', import.meta.url));
   try {
     symlinkSync(modules, join(folder, 'node_modules'), 'dir');
   } catch {

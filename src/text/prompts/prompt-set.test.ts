@@ -69,7 +69,7 @@ describe('sources', () => {
   });
 
   it('reads the set that comes with the project', async () => {
-    const prompts = await loadPrompts(resolve(import.meta.dirname, '../../examples/prompts.jsonl'));
+    const prompts = await loadPrompts(resolve(import.meta.dirname, '../../../examples/prompts.jsonl'));
     const count = (category: string): number =>
       prompts.filter((prompt) => prompt.category === category).length;
     expect(prompts).toHaveLength(12);

@@ -10,7 +10,7 @@ type Json = Record<string, unknown>;
 const readFixture = (name: string): Json =>
   (
     JSON.parse(
-      readFileSync(join(import.meta.dirname, '../../test/fixtures/chat', `${name}.json`), 'utf8'),
+      readFileSync(join(import.meta.dirname, '../../../test/fixtures/chat', `${name}.json`), 'utf8'),
     ) as { tokenizer: Json }
   ).tokenizer;
 const reference = JSON.parse(readFileSync(join(referenceTarget, 'tokenizer.json'), 'utf8')) as Json;

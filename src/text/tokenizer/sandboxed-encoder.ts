@@ -104,7 +104,7 @@ export class SandboxedEncoder {
     const { text, added, isPublished } = this.tokenizer;
     const capacity = Math.max(minCapacity, size);
     const base = baseBytes[isPublished ? 'published' : 'suspect'];
-    const program = fileURLToPath(new URL('../encoder-process.js', import.meta.url));
+    const program = fileURLToPath(new URL('./encoder-process.js', import.meta.url));
     const child = startSandbox(program, base + bytesPerByte * (capacity + text.length));
     const running = { child, capacity };
     // If it is killed while idle, the next request starts another.

@@ -98,7 +98,7 @@ describe('published tokenizers', () => {
   it.each(['llama-2', 'llama-3', 'llama-3.1', 'mistral-v0.3', 'qwen2.5', 'qwen3', 'tinyllama', 'vicuna'])(
     '%s keep every byte, as far as their splits and normalizers go',
     (name) => {
-      const path = join(import.meta.dirname, '../../test/fixtures/chat', `${name}.json`);
+      const path = join(import.meta.dirname, '../../../test/fixtures/chat', `${name}.json`);
       const { tokenizer: contents } = JSON.parse(readFileSync(path, 'utf8')) as { tokenizer: Json };
       const hasBytes = JSON.stringify(contents.pre_tokenizer ?? '').includes('ByteLevel');
       const letters = Array.from({ length: 512 }, (_, code) => String.fromCharCode(code));

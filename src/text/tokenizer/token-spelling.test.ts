@@ -4,7 +4,7 @@ import { spellToken } from './token-spelling.js';
 import type { Tokenizer } from './tokenizer.js';
 import { loadTokenizer } from './tokenizer.js';
 
-const bundled = await loadTokenizer(resolve(import.meta.dirname, '../../models/reference/target'));
+const bundled = await loadTokenizer(resolve(import.meta.dirname, '../../../models/reference/target'));
 
 it('a token has its text with the blank before it, and its bytes', () => {
   const id = bundled.vocabulary().get('▁the')!;
