@@ -142,7 +142,7 @@ export async function visitRows(tensor: StoredTensor, visit: Visit<Float32Array>
   await visitBlocks(tensor, floats(tensor), visit);
 }
 
-/** The same of the bits of a tensor of float16 or bfloat16. */
+/** The same for the bits of float16 and bfloat16. */
 export function visitHalfRows(tensor: StoredTensor, visit: Visit<Uint16Array>): Promise<void> {
   return visitBlocks(tensor, halves(), visit);
 }

@@ -23,12 +23,12 @@ export interface WeightPart {
   readonly transpose?: boolean;
 }
 
-/** A recipe whose tensors were found and fit. */
+/** A recipe with its tensors. */
 export interface ResolvedRecipe {
   readonly name: string;
   readonly shape: readonly number[];
   readonly parts: readonly ResolvedPart[];
-  /** What the weight is kept as, if not float32: then all parts are stored so. */
+  /** The type it is kept in, if not float32. All parts are stored in it. */
   readonly dtype?: HalfType;
 }
 
@@ -42,7 +42,7 @@ export function listRead(recipes: readonly WeightRecipe[]): ReadonlySet<string> 
   return new Set(recipes.flatMap(({ parts }) => parts.map(({ tensor }) => tensor)));
 }
 
-/** Looking for near names takes a while where many are missing: a caller that shows only some asks for only these. */
+/** Searching for near names is slow if many are missing, so callers limit it to those they show. */
 export interface ResolveOptions {
   readonly nearNames?: boolean;
 }
@@ -65,7 +65,7 @@ export function resolveRecipes(
   });
 }
 
-/** Matrices stay in the 16 bits in which a checkpoint has all of their parts; vectors are small and become float32. */
+/** Keeps matrices in 16 bits if all their parts are stored so. Vectors are small and become float32. */
 export function keepHalves(recipes: readonly ResolvedRecipe[]): readonly ResolvedRecipe[] {
   return recipes.map((recipe) => {
     const [first, ...others] = recipe.parts.map(({ tensor }) => tensor.dtype);
@@ -75,7 +75,7 @@ export function keepHalves(recipes: readonly ResolvedRecipe[]): readonly Resolve
   });
 }
 
-/** Gives the weight's values in order, in pieces where they can be had without holding the whole. */
+/** Writes the weight's values in order, in pieces if possible. */
 export async function streamWeight(
   recipe: ResolvedRecipe,
   write: (values: Float32Array | Uint16Array) => Promise<void>,

@@ -1,8 +1,8 @@
 /**
- * A checkpoint's folder that is replaced as a whole. It is written beside the old one, NAME.PID.HOST.RANDOM.new, and put
- * in its place by two renames, because no file system that is at hand swaps folders in one: the old one steps aside as
- * .old, the new one steps in. A process that is killed between the two leaves an .old that `restoreFolder` puts back;
- * at any other moment the folder is there, old or new. What dead processes left is removed at the next write.
+ * Replaces a checkpoint's folder as a whole. The new one is written beside it as NAME.PID.HOST.RANDOM.new. Then two renames
+ * follow, because Node cannot exchange two folders: the old one becomes .old, the new one takes its place. If the process
+ * is killed between the two, `restoreFolder` puts the .old back; at any other time the old or the new folder is there.
+ * The next write removes leftovers of dead processes.
  */
 import { mkdir, open, readdir, realpath, rename, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
@@ -14,15 +14,15 @@ import { describingNames } from './hub/hub-files.js';
 import { quote } from './stored-tensor.js';
 
 /**
- * A file that is there whole or not at all: written under a name of its own, synced, renamed. What the disk refuses is
- * told in one sentence, and nothing half-written stays.
+ * Files are written under a temporary name, synced and renamed, so they are complete or absent.
  */
-/** Where the bytes go; tests put a full disk here. */
+
+/** The file being written; replaced in tests that need a full disk. */
 export interface FileOutput {
   write(bytes: Uint8Array): Promise<void>;
-  /** After this the bytes are on the disk. */
+  /** Syncs and closes the file. */
   finish(): Promise<void>;
-  /** Gives up; must not throw. */
+  /** Closes the file; must not throw. */
   abandon(): Promise<void>;
 }
 
@@ -70,7 +70,7 @@ export async function openFileOutput(path: string): Promise<FileOutput> {
   };
 }
 
-/** A new name is safe once its folder is on the disk, too; some systems neither need nor know that. */
+/** Syncs the folder, so that the new name survives a power failure. Not every system supports that. */
 export async function syncFolder(path: string): Promise<void> {
   const folder = await open(path, 'r').catch(() => undefined);
   await folder?.sync().catch(() => undefined);
@@ -89,7 +89,7 @@ const remedies: Readonly<Record<string, string>> = {
   EEXIST: 'A file stands where a folder is needed: choose another folder.',
 };
 
-/** For what only the disk can refuse; what else is thrown passes unchanged. */
+/** Turns errors of the disk into one sentence; other errors are not wrapped. */
 export async function explainWriting<Result>(path: string, write: () => Promise<Result>): Promise<Result> {
   try {
     return await write();
@@ -104,13 +104,13 @@ export async function explainWriting<Result>(path: string, write: () => Promise<
   }
 }
 
-/** Of this process, by what their names begin with: its own id says nothing where it is always the same. */
+/** Name prefixes in use by this process. Its own pid does not tell: in a container it may be the same at every start. */
 const beingWritten = new Set<string>();
 
-/** Refuses a folder that holds anything else than a checkpoint: it would be lost. */
+/** Throws if the folder holds other files: they would be lost. */
 export async function writeWholeFolder(path: string, fill: (folder: string) => Promise<void>): Promise<void> {
   const given = resolve(path);
-  const place = await realpath(given).catch(() => given); // a link stays, what it leads to is replaced
+  const place = await realpath(given).catch(() => given); // a link is kept and its target replaced
   await restoreFolder(place);
   await requireReplaceable(place);
   const tagged = `${place}.${makeProcessTag()}`;
@@ -131,11 +131,11 @@ export async function writeWholeFolder(path: string, fill: (folder: string) => P
     beingWritten.delete(tagged);
   }
   await syncFolder(dirname(place));
-  // Only room is lost where this fails.
+  // A failure here only wastes disk space.
   await rm(aside, { recursive: true, force: true }).catch(() => undefined);
 }
 
-/** Whoever reads a failure knows the folder by the name that it was given. */
+/** Messages show the path that the user gave. */
 function inWordsOf(place: string, fresh: string, failure: unknown): unknown {
   if (!(failure instanceof MistletoeError) || !failure.message.includes(fresh)) return failure;
   const { code, message, hint, cause } = failure;
@@ -161,7 +161,7 @@ async function stepIn(place: string, fresh: string, aside: string): Promise<void
   }
 }
 
-/** Puts back what a process that was killed had moved aside, and removes what it left unfinished. */
+/** Restores the folder that a killed process had moved aside, and removes its unfinished one. */
 export async function restoreFolder(path: string): Promise<void> {
   const place = resolve(path);
   for (const { remains, kind, isForeign } of await listRemains(place)) {
@@ -173,11 +173,11 @@ export async function restoreFolder(path: string): Promise<void> {
 interface Remains {
   readonly remains: string;
   readonly kind: 'old' | 'new';
-  /** Of another host, whose processes cannot be asked. */
+  /** Written on another host, whose processes are unknown. */
   readonly isForeign: boolean;
 }
 
-/** Without those of processes that are known to run. */
+/** Without those of running processes. */
 async function listRemains(place: string): Promise<readonly Remains[]> {
   const names = await readdir(dirname(place)).catch(() => []);
   const opening = `${basename(place)}.`;

@@ -1,6 +1,6 @@
 /**
- * Small files whose names come from outside, read whole. They are asked before they are opened: opening a pipe waits
- * for ever, a device never ends, and a file of gigabytes is not what was meant.
+ * Reads small files that users name. Type and size are checked before opening: a pipe blocks, a device never ends, and a
+ * file of gigabytes is a mistake.
  */
 import type { Stats } from 'node:fs';
 import { mkdirSync, readFileSync, statSync } from 'node:fs';
@@ -8,10 +8,10 @@ import { readFile, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { fileLimits } from './limits.js';
 
-/** What a text may have that is read from a pipe, and a file that nothing says more of. */
+/** Default limit, also for text from a pipe. */
 export const maxTextBytes = fileLimits.promptSet;
 
-/** Throws what the system says, or a phrase that says what the file is instead. */
+/** Throws the system's error, or a phrase about the file's type or size. */
 export async function readBoundedFile(path: string, maxBytes: number = maxTextBytes): Promise<Buffer> {
   requireBounded(await stat(path), maxBytes);
   return readFile(path);

@@ -1,5 +1,5 @@
 /**
- * Evidence that values in [0, 1] have a mean below a floor, as a factor that may be looked at after every value.
+ * Evidence that values in [0, 1] have a mean below a floor, as a factor that may be read after every value.
  *
  * For any alternative a below the floor m, each value x multiplies the factor by
  *
@@ -16,9 +16,9 @@
  */
 import { MistletoeError } from './errors.js';
 
-/** Alternatives as parts of the floor: from nearly nothing to a moderate loss. */
+/** Alternatives as fractions of the floor. */
 const alternatives = [0.05, 0.25, 0.5, 0.75];
-/** Beyond these a floor says nothing, or everything at once. */
+/** Keeps the logarithms finite. */
 const minFloor = 1e-6;
 const maxFloor = 1 - 1e-6;
 
@@ -27,7 +27,7 @@ export class ShareEvidence {
   private readonly base: readonly number[];
   private readonly slope: readonly number[];
 
-  /** A floor of 0 can never be broken; the evidence against it is 1 for ever. */
+  /** No mean is below a floor of 0, so the evidence stays 1. */
   constructor(readonly floor: number) {
     if (!(floor >= 0 && floor <= 1)) {
       throw new MistletoeError('usage', `The floor of a share is ${floor}; 0 to 1 was expected.`);
@@ -55,5 +55,5 @@ export class ShareEvidence {
   }
 }
 
-/** Keeps sums of factors finite; nobody needs to be surer than this. */
+/** Keeps sums of factors finite. */
 const maxLog = 600;

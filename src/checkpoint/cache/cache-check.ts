@@ -1,6 +1,6 @@
 /**
- * Whether a cache file may be used. Small files are read and hashed at every start. A large one is hashed when it is
- * not known to be the file that was right before: after any write, copy or touch from outside, or when asked.
+ * Whether a cache file may be used. Small files are read and hashed at every start. Large files are hashed only if their
+ * note does not match: after any write, copy or touch by another program, or with `verify`.
  */
 import { lstat, lutimes } from 'node:fs/promises';
 import { z } from 'zod';
@@ -10,9 +10,9 @@ import { readFooter } from './cache-file.js';
 import { hashBeginning, identifyFile, readRecord, writeRecord } from './content-hash.js';
 
 /**
- * What is known of a cache file, in a record beside it: for which checkpoint it was made, and which file it was, by
- * its stat, when its bytes were last known to be right. The record's own time says when the weights were last used;
- * their file is left untouched, because any change of its times means that somebody else wrote to it.
+ * A note beside each cache file: the checkpoint it was made for, and the file's identity (size, times, inode) when its
+ * bytes were last checked. The note's mtime is the time of last use. The times of the cache file itself never change,
+ * so a change means that another program wrote to it.
  */
 const noteSchema = z.object({ identity: z.string(), checkpoint: z.string() });
 
@@ -24,25 +24,25 @@ export async function readNote(weights: string): Promise<CacheNote | undefined> 
   return readRecord(notePath(weights), noteSchema);
 }
 
-/** Writes what has changed, and the time. */
+/** Updates the note if it changed, else only its time. */
 export async function recordUse(weights: string, note: CacheNote): Promise<void> {
   const known = await readNote(weights);
   if (known?.identity === note.identity && known.checkpoint === note.checkpoint) {
     const now = new Date();
-    await lutimes(notePath(weights), now, now).catch(() => undefined); // of a link the link's own, not its target's
+    await lutimes(notePath(weights), now, now).catch(() => undefined); // not through links
   } else {
     await writeRecord(notePath(weights), note);
   }
 }
 
-/** Remembers the outcome of a check, which is no use: undefined means that the file must not be believed. */
+/** Records a check without counting it as a use. Undefined marks the file as damaged. */
 export async function recordCheck(weights: string, identity: string | undefined): Promise<void> {
   const [known, used] = [await readNote(weights), await readLastUse(weights)];
   await writeRecord(notePath(weights), { identity: identity ?? '', checkpoint: known?.checkpoint ?? '' });
   if (used !== undefined) await lutimes(notePath(weights), used, used).catch(() => undefined);
 }
 
-/** Without a record, as where an older version made the file, it was used when it was made. */
+/** Without a note, as for files of older versions, the file's own mtime. */
 export async function readLastUse(weights: string): Promise<Date | undefined> {
   for (const path of [notePath(weights), weights]) {
     const status = await lstat(path).catch(() => undefined);
@@ -51,14 +51,14 @@ export async function readLastUse(weights: string): Promise<Date | undefined> {
   return undefined;
 }
 
-/** Up to here a start reads everything: a fifth of a second. */
+/** Smaller files are hashed at every start, which takes up to 0.2 s. */
 export const defaultLargeBytes = 256 * 1024 * 1024;
 
 export interface CheckOptions {
   /** Whether the file was made for this use. */
   readonly fits: (footer: CacheFooter) => boolean;
   readonly largeBytes?: number | undefined;
-  /** Believe no note: read everything. */
+  /** Ignore the note and hash the file. */
   readonly verify?: boolean | undefined;
 }
 
@@ -67,7 +67,7 @@ export interface UsableFile {
   readonly footer: CacheFooter;
 }
 
-/** A file that may be used; undefined if it is absent, damaged, or made for something else. */
+/** Undefined if the file is absent, damaged, or made for something else. */
 export async function checkForUse(
   path: string,
   { fits, largeBytes = defaultLargeBytes, verify = false }: CheckOptions,
@@ -90,7 +90,7 @@ export async function checkForUse(
 
 export type CheckResult = 'whole' | 'damaged' | 'other-format';
 
-/** Reads all of a file, whatever is known of it, and remembers the outcome. */
+/** Hashes the file and records the result in its note. */
 export async function checkThoroughly(path: string, key: string): Promise<CheckResult> {
   const identity = await identifyFile(path).catch(() => undefined);
   const result = await withFile(path, async (file): Promise<CheckResult> => {

@@ -1,4 +1,4 @@
-/** The cache for people who look into it: what each file was made for, and whether its bytes are still right. */
+/** `mistletoe cache`: lists and verifies the files of the cache. */
 import { withFile } from '../binary-file.js';
 import type { CheckResult } from './cache-check.js';
 import { checkThoroughly, readNote } from './cache-check.js';
@@ -9,22 +9,22 @@ import type { CachedWeights } from './cache-removal.js';
 import { countBytes, surveyCache } from './cache-removal.js';
 
 export interface DescribedWeights extends CachedWeights {
-  /** Folder of the checkpoint that it was last used for, where that is known. */
+  /** Folder of the checkpoint that it was last used for, if known. */
   readonly checkpoint: string | undefined;
-  /** Undefined where the file is damaged, or of another version. */
+  /** Undefined if the file is damaged or of another version. */
   readonly content: CacheContent | undefined;
 }
 
 export interface CacheContents {
   readonly folder: string;
-  /** Infinite where there is none. */
+  /** Infinity: no limit. */
   readonly limitBytes: number;
   readonly totalBytes: number;
   /** The most recently used first. */
   readonly weights: readonly DescribedWeights[];
-  /** Files that are being written, or were left behind. */
+  /** Unfinished files, of running or killed processes. */
   readonly temporaryCount: number;
-  /** Files and folders that are not Mistletoe's. */
+  /** Files and folders of other programs. */
   readonly foreignCount: number;
 }
 
@@ -60,7 +60,7 @@ export interface CheckedWeights extends CachedWeights {
   readonly result: CheckResult;
 }
 
-/** Reads every file. A damaged one is made anew when it is next needed, whatever was known of it before. */
+/** Hashes every file. A damaged one is made again when it is next needed. */
 export async function verifyCache(
   folder: string,
   onFile: (checked: CheckedWeights) => void = () => undefined,

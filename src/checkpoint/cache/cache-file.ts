@@ -1,11 +1,11 @@
 /**
- * The cache file: weights as float32 or in 16 bits, or what a runtime has made of them, each piece at a multiple of 4096 bytes so
- * that it can be memory-mapped, then a JSON footer and a fixed trailer.
+ * The cache file: weights in float32 or 16 bits, or data that a runtime made of them, each piece aligned to 4096 bytes for
+ * memory mapping, then a JSON footer and a fixed trailer.
  *
  *   data, padded to 4096 | footer | magic (8) | footer length (8) | sha256 of the footer (32)
  *
- * The trailer comes last, so a truncated file never has one. The footer holds the key, a table of the pieces
- * and the sha256 of all data, whatever its size. When that is compared is decided elsewhere (cache-check.ts).
+ * The trailer comes last, so a truncated file never has one. The footer holds the key, a table of the pieces and the
+ * sha256 of all data, which cache-check.ts compares.
  */
 import { createHash } from 'node:crypto';
 import { open } from 'node:fs/promises';
@@ -21,15 +21,15 @@ export const formatVersion = 2;
 const alignment = 4096;
 const magic = Buffer.from('MISTLTOE', 'latin1');
 const trailerBytes = 48;
-/** Room for the tensor tables of the largest models many times over. */
+/** Many times the tensor table of the largest models. */
 const maxFooterBytes = 64 * 1024 * 1024;
 
-/** Where the cache file's bytes go; tests put a full disk here. */
+/** The file being written; replaced in tests that need a full disk. */
 export interface CacheOutput {
   write(bytes: Uint8Array): Promise<void>;
-  /** After this the bytes are on the disk, and the file is read-only. */
+  /** Syncs the file and makes it read-only. */
   finish(): Promise<void>;
-  /** Gives up; must not throw. */
+  /** Closes the file; must not throw. */
   abandon(): Promise<void>;
 }
 
@@ -53,7 +53,7 @@ export function layOutWeights(
   return { tensors, dataBytes };
 }
 
-/** What the whole file will take. */
+/** Size of the whole file in bytes. */
 export function measureCacheFile(key: string, layout: CacheLayout): number {
   return layout.dataBytes + describe(key, layout, '0'.repeat(64)).byteLength + trailerBytes;
 }
@@ -68,7 +68,7 @@ export async function openCacheOutput(path: string): Promise<CacheOutput> {
       }
     },
     async finish() {
-      // Nobody writes into a finished file: it may be mapped. Some file systems know no modes, and lose only this guard.
+      // A finished file may be mapped, so nobody should write to it. Some file systems have no modes.
       await handle.chmod(0o400).catch(() => undefined);
       await handle.sync();
       await handle.close();
@@ -96,7 +96,7 @@ export async function writeCacheFile(
   });
 }
 
-/** `write` places the pieces and returns a table of them, which readTable gives back. */
+/** `write` places the pieces and returns a table of them for readTable. */
 export async function writeDerivedFile(
   output: CacheOutput,
   key: string,
@@ -118,7 +118,7 @@ export function readTable({ bytes }: CacheFooter): unknown {
   return z.object({ table: z.unknown() }).parse(JSON.parse(bytes.toString('utf8'))).table;
 }
 
-/** `align` fills up to the next multiple of 4096 and says where that is. */
+/** `align` pads to the next multiple of 4096 and returns that position. */
 async function writeSealed(
   output: CacheOutput,
   write: (
@@ -143,10 +143,10 @@ async function writeSealed(
   await output.finish();
 }
 
-/** Weights as they were converted, or what a runtime has made of them for its kernels. */
+/** Converted weights, or data that a runtime made of them. */
 export type CacheContent = 'plain' | 'packed';
 
-/** What a file says of itself, once size, footer and trailer agree with each other. */
+/** The footer of a file whose size, footer and trailer agree. */
 export interface CacheFooter {
   readonly key: string;
   readonly content: CacheContent;

@@ -1,4 +1,4 @@
-/** Where the cache lies, how much it may hold, and which files in it are Mistletoe's: no other is ever removed. */
+/** The cache's location and size limit, and the names of its files. Files with other names are never removed. */
 import { join } from 'node:path';
 import { parseBytes } from '../../core/byte-size.js';
 import type { Surroundings } from '../../core/default-cache-folder.js';
@@ -25,15 +25,15 @@ export function readCacheLimit(environment: Surroundings['environment'] = proces
 }
 
 /**
- * `weights` are the cache files, a `note` lies beside each of them, a `hash` remembers a checkpoint file's sha256, and
- * what is `temporary` is being written, or loaded by ONNX Runtime, or was left behind by a process that was killed.
+ * `weights` are the cache files, each with a `note` beside it. A `hash` holds the sha256 of a checkpoint file. A
+ * `temporary` file is being written or loaded by ONNX Runtime, or was left by a killed process.
  */
 export type CacheName =
   | { readonly kind: 'weights' | 'note'; readonly key: string }
   | { readonly kind: 'temporary'; readonly writer: FileWriter | undefined }
   | { readonly kind: 'hash' | 'marks' | 'kernels' | 'foreign' };
 
-/** By the name of the file; older versions left the host out. */
+/** From the file's name; older versions wrote no host. */
 export interface FileWriter {
   readonly pid: number;
   readonly host: string;

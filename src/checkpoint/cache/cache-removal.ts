@@ -1,6 +1,6 @@
 /**
- * Making room. Files go one at a time and by unlink alone: a process that has mapped one keeps it until it ends, and
- * whoever is killed in between leaves a smaller cache that is whole. What a running process uses stays.
+ * Lists and removes cache files. Files are unlinked one at a time: a process that has mapped one keeps it, and a killed
+ * removal leaves a smaller, valid cache. Files that a running process uses stay.
  */
 import { lstat, readdir, rm } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
@@ -13,17 +13,16 @@ import type { CacheName } from './cache-folder.js';
 import { classifyName } from './cache-folder.js';
 import { isInUse, listKeysInUse } from './cache-use.js';
 
-/** What lies in a cache folder, by name and stat: no weights are read, and what is not Mistletoe's is only counted. */
 export interface CachedWeights {
   readonly key: string;
   readonly path: string;
   readonly sizeBytes: number;
   readonly lastUsed: Date;
-  /** By a process that runs now. */
+  /** By a running process. */
   readonly isInUse: boolean;
 }
 
-/** Notes, hashes, and what is being written or was left behind. */
+/** Notes, hashes and temporary files. */
 interface SmallFile {
   readonly name: CacheName;
   readonly path: string;
@@ -39,7 +38,7 @@ interface CacheSurvey {
   readonly foreignCount: number;
 }
 
-/** A folder that does not exist is an empty one. */
+/** The files of a cache folder by name and stat; their content is not read. A missing folder counts as empty. */
 export async function surveyCache(givenFolder: string): Promise<CacheSurvey> {
   const folder = resolve(givenFolder);
   const inUse = await listKeysInUse(folder);
@@ -52,7 +51,7 @@ export async function surveyCache(givenFolder: string): Promise<CacheSurvey> {
     const path = join(folder, entry);
     const status = name.kind === 'foreign' ? undefined : await lstat(path).catch(() => undefined);
     if (status?.isFile() !== true) {
-      foreignCount += 1; // also a folder or a link by the name of a cache file: Mistletoe makes none
+      foreignCount += 1; // also folders and links with the name of a cache file
     } else if (name.kind === 'weights') {
       const lastUsed = (await readLastUse(path)) ?? status.mtime;
       weights.push({
@@ -69,7 +68,7 @@ export async function surveyCache(givenFolder: string): Promise<CacheSurvey> {
   return { folder, weights, small, foreignCount };
 }
 
-/** What the limit is held against: weights, finished or being written. Notes and hashes of some hundred bytes are not. */
+/** The size that counts towards the limit: finished and unfinished weights. Notes and hashes are too small to count. */
 export function countBytes({ weights, small }: Pick<CacheSurvey, 'weights' | 'small'>): number {
   const files = [...weights, ...small.filter(({ name }) => name.kind === 'temporary')];
   return files.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
@@ -98,19 +97,19 @@ async function visitAll(names: readonly string[], visit: (name: string) => Promi
 
 export interface Removal {
   readonly removed: readonly CachedWeights[];
-  /** By processes that run now; they would have been removed. */
+  /** Kept only because a running process uses them. */
   readonly inUse: readonly CachedWeights[];
   readonly failures: readonly { readonly path: string; readonly reason: string }[];
   readonly leftBytes: number;
 }
 
-/** Removes the least recently used until what is left takes no more than `maxBytes`. */
+/** Removes the least recently used files until the rest takes at most `maxBytes`. */
 export async function trimCache(folder: string, maxBytes: number): Promise<Removal> {
   const survey = await surveyCache(folder);
   return remove(survey, findAbandoned(survey), maxBytes);
 }
 
-/** Removes everything but what is in use, what is being written, and what is not Mistletoe's. */
+/** Removes all files except those in use, those being written, and those of other programs. */
 export async function clearCache(folder: string): Promise<Removal> {
   const survey = await surveyCache(folder);
   const hashes = survey.small.filter(({ name }) => name.kind === 'hash');
@@ -118,20 +117,20 @@ export async function clearCache(folder: string): Promise<Removal> {
   return remove(survey, [...hashes, ...findAbandoned(survey)], -1);
 }
 
-/** They are few, small, and made by the next start that needs them: they do not count. */
+/** Small files that are compiled again when needed; they do not count towards the limit. */
 async function removeKernels(folder: string): Promise<void> {
   for (const name of await readdir(folder).catch(() => []))
     if (kernelFileName.test(name)) await rm(join(folder, name), { force: true }).catch(() => undefined);
 }
 
 export interface RoomRequest {
-  /** Of the file that is about to be written; an old one of the same key is replaced by it. */
+  /** Key of the new file; it replaces an old file of the same key. */
   readonly key: string;
   readonly sizeBytes: number;
   readonly limitBytes: number;
 }
 
-/** Whether the file fits now. Where it cannot, because it or what is in use is too large, nothing is removed in vain. */
+/** Makes room for a file and returns whether it fits. If it cannot fit, nothing is removed. */
 export async function makeRoom(
   folder: string,
   { key, sizeBytes, limitBytes }: RoomRequest,
@@ -152,8 +151,8 @@ export async function makeRoom(
 const restMs = 60 * 60 * 1000;
 
 /**
- * Removes what killed processes of this host left behind, by the names alone: cheap enough for every start. What else
- * was left goes when room is made.
+ * Removes temporary files of killed processes of this host. It only looks at names, so every start can do it. Other
+ * leftovers are removed when room is made.
  */
 export async function removeRemains(folder: string): Promise<void> {
   for (const name of await readdir(folder).catch(() => [])) {
@@ -167,8 +166,7 @@ function isRemains(name: CacheName): boolean {
 }
 
 /**
- * What killed processes left behind. Where the writer cannot be asked, an hour of rest means death: a living one
- * touches its file all the time.
+ * Files left by killed processes. If the writer's state is unknown, an hour without a write means that it is dead.
  */
 function findAbandoned({ weights, small }: CacheSurvey): readonly SmallFile[] {
   const keys = new Set(weights.map(({ key }) => key));
@@ -203,11 +201,11 @@ async function remove(
   }
   for (const each of survey.weights) {
     if (leftBytes <= maxBytes) break;
-    // Asked again just before: another process may have come to use it since the survey.
+    // Checked again: another process may have started to use it since the survey.
     if (each.isInUse || (await isInUse(folder, each.key))) {
       inUse.push(each);
     } else if (await unlink(each.path)) {
-      // The weights first: killed in between, it is the note that stays behind, and a note alone is harmless.
+      // The weights first: if this process is killed in between, the note that remains is harmless.
       await unlink(notePath(each.path));
       removed.push(each);
       leftBytes -= each.sizeBytes;

@@ -1,7 +1,7 @@
 /**
- * Marks of the processes that use a cache file, one empty file for each: KEY.PID.HOST in a folder of their own. ONNX
- * Runtime opens the weights again for every program that is compiled, so a file must not vanish under a process that
- * runs. A mark holds while its process lives; of other hosts, which cannot be asked, for a day.
+ * Marks of the processes that use a cache file: empty files KEY.PID.HOST in a folder. ONNX Runtime reopens the weights for
+ * every program it compiles, so files in use must not be removed. A mark counts while its process runs; one of another
+ * host counts for a day.
  */
 import { rmSync } from 'node:fs';
 import { lstat, readdir, rm, writeFile } from 'node:fs/promises';
@@ -13,7 +13,7 @@ import { marksFolder } from './cache-folder.js';
 const markName = /^([0-9a-f]{64})\.(\d+)\.([0-9a-f]{16})$/;
 const distantMarkMs = 24 * 60 * 60 * 1000;
 
-/** By their paths: what this process uses itself is known even where no mark can be written. */
+/** By path. This process's own use counts even if its marks cannot be written. */
 const ownMarks = new Map<string, { readonly folder: string; readonly key: string }>();
 
 export async function markInUse(folder: string, key: string): Promise<void> {
@@ -24,7 +24,7 @@ export async function markInUse(folder: string, key: string): Promise<void> {
     await makeFolder(join(folder, marksFolder));
     await writeFile(mark, '', { mode: 0o600 });
   } catch {
-    return; // where no mark can be written, hardly anything can be removed either
+    return; // such a folder is most likely read-only, so nothing is removed from it either
   }
 }
 
@@ -32,7 +32,7 @@ export async function isInUse(folder: string, key: string): Promise<boolean> {
   return (await listKeysInUse(folder)).has(key);
 }
 
-/** Removes the marks of the dead on its way. */
+/** Also removes the marks of dead processes. */
 export async function listKeysInUse(folder: string): Promise<ReadonlySet<string>> {
   const keys = new Set<string>();
   for (const name of await readdir(join(folder, marksFolder)).catch(() => [])) {
@@ -56,7 +56,7 @@ function removeOwnMarks(): void {
     try {
       rmSync(mark, { force: true });
     } catch {
-      continue; // a dead process's mark counts for nothing
+      continue; // marks of dead processes do not count
     }
   }
 }

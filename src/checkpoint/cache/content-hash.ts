@@ -1,6 +1,6 @@
 /**
- * sha256 of a weight file. Hashing gigabytes at every start would cost seconds, so the result is kept in the cache
- * folder, one small record per file (no two writers share one), and holds as long as size, times and inode are the same.
+ * sha256 of a weight file. Hashing gigabytes at every start would take seconds, so the result is kept in the cache folder,
+ * in one small record per file. It is valid while size, times and inode are the same.
  */
 import { createHash } from 'node:crypto';
 import { rename, rm, stat, writeFile } from 'node:fs/promises';
@@ -13,8 +13,8 @@ import { asCheckpointError, readExactly, withFile } from '../binary-file.js';
 import { refuse } from '../stored-tensor.js';
 
 /**
- * Small facts kept as JSON in the cache folder. One that cannot be written or read costs time at the next start and
- * nothing else; one whose seal does not fit (a flipped bit, an edit by hand, a file of another kind) counts as absent.
+ * Small JSON records in the cache folder. A record that cannot be read or written only costs time at the next start. One
+ * whose hash does not match (damage, manual edits) counts as absent.
  */
 const maxRecordBytes = 64 * 1024;
 const sealedSchema = z.object({ seal: z.string(), record: z.unknown() });
@@ -32,7 +32,7 @@ export async function readRecord<Schema extends z.ZodType>(
   }
 }
 
-/** Says whether it could be written. The file is replaced, never changed: readers see the old record or the new one. */
+/** Returns false if it cannot be written. The file is replaced, so readers see the old record or the new one. */
 export async function writeRecord(path: string, record: object): Promise<boolean> {
   const temporary = `${path}.${makeProcessTag()}.tmp`;
   try {
@@ -69,7 +69,7 @@ export async function hashFile(path: string, memoFolder: string): Promise<string
   return sha256;
 }
 
-/** Changes whenever the file does, short of somebody setting the clock back or writing within one tick of it. */
+/** Changes whenever the file does, unless the clock is set back or the write is within one tick of it. */
 export async function identifyFile(path: string): Promise<string> {
   try {
     const { size, mtimeNs, ctimeNs, ino, dev } = await stat(path, { bigint: true });
@@ -79,7 +79,7 @@ export async function identifyFile(path: string): Promise<string> {
   }
 }
 
-/** Refuses files that are no longer the ones identified before. */
+/** Throws if a file has changed since it was identified. */
 export async function requireSameFiles(
   paths: readonly string[],
   identities: readonly string[],

@@ -1,7 +1,7 @@
 /**
- * One file of the hub into the cache: into an unfinished file, from where an earlier attempt ended, hashed on the way,
- * and by one rename to its name once size and hash are right. The name is the hash, so that whatever stands there is
- * whole, and two processes that fetch the same file put the same bytes there.
+ * Downloads one file into the hub's cache: into a partial file, resuming an earlier attempt, hashed while it arrives, and
+ * renamed once size and hash are correct. The name is the hash, so a file with that name is always complete, and two
+ * processes that download it write the same bytes.
  */
 import type { Hash } from 'node:crypto';
 import { createHash } from 'node:crypto';
@@ -16,14 +16,14 @@ import type { HubBody, HubFile } from './hub-client.js';
 import { keptRemains } from './hub-client.js';
 
 /**
- * Files that are being downloaded, HASH.PID.HOST.RANDOM.incomplete beside the finished ones: each is written by one
- * process alone. What a process that ended has left behind is taken over by renaming it, which succeeds for one taker.
- * Downloads of other libraries (HASH.incomplete) are theirs, and stay.
+ * Partial downloads are named HASH.PID.HOST.RANDOM.incomplete; each has one writer. A process resumes the download of a
+ * dead one by renaming its file, which succeeds only once. Partial files of other libraries (HASH.incomplete) are left.
  */
-/** Of this process, by path: its own id says nothing about who writes a file, as where it is always the same. */
+
+/** Paths that this process writes. Its own pid does not tell: in a container it may be the same at every start. */
 const beingWritten = new Set<string>();
 
-/** Whoever downloads writes every few seconds; a connection that is silent for five minutes is given up. */
+/** A running download writes every few seconds; fetch gives up after five silent minutes. */
 const maxSilenceMs = 15 * 60 * 1000;
 
 interface Remains {
@@ -31,7 +31,7 @@ interface Remains {
   readonly sizeBytes: number;
 }
 
-/** What nobody writes any more of a file, the largest first. */
+/** Partial files without a writer, the largest first. */
 export async function listRemains(folder: string, hash: string): Promise<readonly Remains[]> {
   const form = new RegExp(`^${hash}\\.(\\d+)\\.([0-9a-f]{16})\\.[0-9a-f]{16}\\.incomplete$`);
   const found: Remains[] = [];
@@ -52,7 +52,7 @@ function isWriting(pid: number, path: string): boolean {
   return pid === process.pid ? beingWritten.has(path) : isRunning(pid);
 }
 
-/** Takes the largest for this process and removes the others; undefined where there are none. */
+/** Takes over the largest partial file and removes the others; undefined if there are none. */
 async function claimRemains(folder: string, hash: string): Promise<string | undefined> {
   let own: string | undefined;
   for (const { path } of await listRemains(folder, hash)) {
@@ -71,7 +71,7 @@ async function claimRemains(folder: string, hash: string): Promise<string | unde
   return own;
 }
 
-/** A name for a file that is about to be made. */
+/** A name for a new partial file. */
 function claimNew(folder: string, hash: string): string {
   const path = join(folder, `${hash}.${makeProcessTag()}.incomplete`);
   beingWritten.add(path);
@@ -85,12 +85,12 @@ function release(path: string): void {
 export interface BlobRequest {
   readonly folder: string;
   readonly file: HubFile;
-  /** For sentences. */
+  /** For messages. */
   readonly host: string;
   readonly openBody: (firstByte: number) => Promise<HubBody>;
-  /** How much of the file is there. */
+  /** Called with the number of bytes received so far. */
   readonly onBytes?: (doneBytes: number) => void;
-  /** Between attempts; tests do not wait. */
+  /** Waits between attempts; replaced in tests. */
   readonly pause?: (milliseconds: number) => Promise<unknown>;
 }
 
@@ -102,7 +102,7 @@ export async function fetchBlob(request: BlobRequest): Promise<string> {
   return join(folder, file.hash);
 }
 
-/** False where what an earlier attempt had left turns out to be wrong; it is gone then. */
+/** Returns false if the bytes of an earlier attempt were wrong; they are then removed. */
 async function finish(request: BlobRequest, path: string, isResumed: boolean): Promise<boolean> {
   const blob = join(request.folder, request.file.hash);
   const output = await openOutput(path, request.file, isResumed);
@@ -112,7 +112,7 @@ async function finish(request: BlobRequest, path: string, isResumed: boolean): P
     await output.handle.sync();
     await output.handle.close();
     await rename(path, blob).catch((cause: unknown) => {
-      if (!existsSync(blob)) throw cause; // else whoever took this for remains has finished it
+      if (!existsSync(blob)) throw cause; // else another process took it over and finished it
     });
     return true;
   } catch (failure) {
@@ -138,7 +138,7 @@ interface Output {
   sizeBytes: number;
 }
 
-/** What is there is hashed again. Nothing is ever cut short: a file that is of no use is removed, and a new one made. */
+/** Hashes the bytes that an earlier attempt left. */
 async function openOutput(path: string, file: HubFile, isResumed: boolean): Promise<Output> {
   const handle = await open(path, isResumed ? 'r+' : 'wx');
   const output: Output = { handle, hash: beginHash(file), sizeBytes: 0 };
@@ -152,7 +152,7 @@ async function openOutput(path: string, file: HubFile, isResumed: boolean): Prom
   }
 }
 
-/** Names of 64 digits are sha256, those of 40 what git calls a file: sha1 behind a header with its size. */
+/** 64 digits are sha256; 40 digits are git's blob hash, a sha1 with the size in front. */
 function beginHash({ hash, sizeBytes }: HubFile): Hash {
   return hash.length === 64 ? createHash('sha256') : createHash('sha1').update(`blob ${sizeBytes}\0`);
 }
@@ -160,7 +160,7 @@ function beginHash({ hash, sizeBytes }: HubFile): Hash {
 const maxFailures = 4;
 const firstPauseMs = 1000;
 
-/** Goes on after a broken connection; gives up where several attempts in a row bring nothing. */
+/** Resumes after a broken connection, and gives up after several attempts without progress. */
 async function receiveAll(output: Output, request: BlobRequest): Promise<void> {
   const { file, pause = sleep } = request;
   let failures = 0;
@@ -186,7 +186,7 @@ async function receive(output: Output, { file, host, openBody, onBytes }: BlobRe
   const { firstByte, chunks } = await openBody(output.sizeBytes);
   let position = firstByte;
   for await (const chunk of chunks) {
-    // A server that knows no ranges begins anew: what is there already is passed over, not written twice.
+    // A server without range support starts from the beginning: skip the bytes that are already there.
     const fresh = chunk.subarray(Math.max(0, output.sizeBytes - position));
     position += chunk.byteLength;
     if (position > file.sizeBytes || position - fresh.byteLength > output.sizeBytes) {
@@ -213,7 +213,7 @@ async function write(output: Output, bytes: Uint8Array): Promise<void> {
   output.sizeBytes += bytes.byteLength;
 }
 
-/** What came is not what was announced; to go on from it is of no use. */
+/** The bytes are not those announced, so they cannot be resumed. */
 class WrongFile extends MistletoeError {
   constructor(host: string, { path }: HubFile, what: string) {
     super('network', `${path} from ${host} ${what}; nothing of it is kept.`, {

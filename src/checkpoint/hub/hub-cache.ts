@@ -5,7 +5,7 @@
  *   models--ORG--NAME/snapshots/COMMIT/... links to
  *   models--ORG--NAME/blobs/HASH           the files
  *
- * Whoever else fetched a model may have wanted a part of it only, so a snapshot counts where its weights are all there.
+ * Other programs may have fetched only a part of a model, so a snapshot counts only if all its weights are there.
  */
 import { existsSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
@@ -28,8 +28,7 @@ export function repositoryFolders(cacheFolder: string, { repository }: HubId): R
 }
 
 /**
- * The folder of a model in the cache; where there is none, or a part of one, a failure that says what to do. Asks no
- * network.
+ * The folder of a model in the cache. Throws if it is absent or incomplete. Uses no network.
  * @example const folder = await findCachedModel(parseHubId('lmsys/vicuna-7b-v1.5')!);
  */
 export async function findCachedModel(id: HubId, settings: HubSettings = readHubSettings()): Promise<string> {
@@ -55,7 +54,7 @@ export async function findCachedModel(id: HubId, settings: HubSettings = readHub
   );
 }
 
-/** Undefined where there is none, or where it holds no commit. */
+/** Undefined if the file is missing or holds no commit. */
 export async function readReference(path: string): Promise<string | undefined> {
   try {
     const commit = (await readBoundedFile(path, 1024)).toString('utf8').trim();
@@ -65,7 +64,7 @@ export async function readReference(path: string): Promise<string | undefined> {
   }
 }
 
-/** What the weights lack, as the beginning of a sentence. Links whose file is gone count as absent. */
+/** What is missing of the weights, as the subject of a sentence. Dangling links count as missing. */
 async function findMissing(snapshot: string): Promise<string | undefined> {
   const names = await listFolder(snapshot);
   if (!names.some(isWeightName)) return 'its weights are';
@@ -90,7 +89,7 @@ async function isFolder(path: string): Promise<boolean> {
   );
 }
 
-/** What the model of a folder is called: in the cache that is the repository's name, elsewhere the folder's. */
+/** The name of a model: in the hub's cache the repository's name, elsewhere the folder's. */
 export function nameModel(folder: string): string {
   const path = resolve(folder);
   const [, name] = /[/\\]models--[^/\\]+?--([^/\\]+)[/\\]snapshots[/\\][^/\\]+$/.exec(path) ?? [];

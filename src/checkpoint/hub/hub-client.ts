@@ -1,7 +1,6 @@
 /**
- * What is asked of the hub: which commit a revision is, which files it has, and their bytes. Three addresses of its
- * documented API; the library @huggingface/hub has them too, with 5 MB of uploads, accounts and a Wasm module besides,
- * and neither resumes a download nor compares it with its hash.
+ * Three requests of the hub's documented API: the commit of a revision, its files, and their bytes. The library
+ * @huggingface/hub has 5 MB, and neither resumes downloads nor checks their hashes.
  */
 import { z } from 'zod';
 import { describeCause, MistletoeError } from '../../core/errors.js';
@@ -12,22 +11,21 @@ import type { HubId } from './hub-settings.js';
 import { formatHubId } from './hub-settings.js';
 
 /**
- * Requests to the hub. Redirects are followed here, one by one, and not by fetch: files lie on other hosts, and only the
- * hub itself may see the token. Addresses of such hosts are signed, so that they are not shown either.
+ * Redirects are followed here, not by fetch: files are on other hosts, and only the hub may see the token. URLs of those
+ * hosts are signed, so messages do not show them.
  */
 interface HubAccess {
-  /** Without a slash at its end. */
+  /** Without a trailing slash. */
   readonly endpoint: string;
   readonly token: string | undefined;
 }
 
-/** For whoever was interrupted. */
-export const keptRemains = 'What was fetched is kept: the same command goes on from there.';
+export const keptRemains = 'The partial download is kept: run the same command to resume it.';
 
 const maxRedirects = 8;
 const redirections: readonly number[] = [301, 302, 303, 307, 308];
 
-/** A response that is right; whatever else comes is a failure in words. `path` begins with a slash. */
+/** Throws for any response but a successful one. `path` begins with a slash. */
 async function requestHub(
   access: HubAccess,
   id: HubId,
@@ -64,7 +62,7 @@ async function send(url: URL, headers: Readonly<Record<string, string>>): Promis
   }
 }
 
-/** fetch says "fetch failed", and why in its cause; of several addresses that were tried each has one of its own. */
+/** fetch says "fetch failed" and has the reason in its cause, one per address that it tried. */
 function describeReason(cause: unknown): string {
   const reason = cause instanceof Error && cause.cause !== undefined ? cause.cause : cause;
   const [first = reason] = reason instanceof AggregateError ? (reason.errors as unknown[]) : [];
@@ -75,7 +73,7 @@ function findNext(from: URL, { headers }: Response): URL {
   const location = headers.get('location');
   const next =
     location !== null && URL.canParse(location, from.href) ? new URL(location, from.href) : undefined;
-  // Never from https to http, nor to a file, nor with a password in the address.
+  // Never from https to http, to another protocol, or with a password in the URL.
   const isSafe = next?.protocol === 'https:' || (next?.protocol === 'http:' && from.protocol === 'http:');
   if (next !== undefined && isSafe && next.username === '' && next.password === '') return next;
   throw new MistletoeError('network', `${from.host} redirects to an address that is not followed.`, {
@@ -83,7 +81,7 @@ function findNext(from: URL, { headers }: Response): URL {
   });
 }
 
-/** The hub says in a header what a status alone does not: it answers 401 for models that do not exist, too. */
+/** The status alone is not enough: the hub also answers 401 for models that do not exist. */
 function describeRefusal(access: HubAccess, id: HubId, url: URL, response: Response): MistletoeError {
   const { status, headers } = response;
   const code = headers.get('x-error-code');
@@ -128,12 +126,12 @@ export interface HubFile {
   /** From the root of the repository, with slashes. */
   readonly path: string;
   readonly sizeBytes: number;
-  /** Of large files (LFS, Xet) sha256; of small ones git's sha1 of a blob. It is the name of the file in the cache. */
+  /** sha256 of large files (LFS, Xet), git's blob hash of small ones. It is the file's name in the cache. */
   readonly hash: string;
 }
 
 export interface HubBody {
-  /** Where the bytes begin: 0 where the server does not know ranges. */
+  /** Position of the first byte: 0 if the server has no range support. */
   readonly firstByte: number;
   readonly chunks: AsyncIterable<Uint8Array>;
 }
@@ -176,7 +174,7 @@ export function createHubClient(access: HubAccess): HubClient {
     async openFile(id, commit, path, firstByte) {
       const address = `/${id.repository}/resolve/${commit}/${path.split('/').map(encodeURIComponent).join('/')}`;
       const response = await requestHub(access, id, address, {
-        'accept-encoding': 'identity', // else the bytes of a range, and their number, would be those of the packed file
+        'accept-encoding': 'identity', // a range must be in bytes of the file itself, not of a compressed one
         ...(firstByte === 0 ? {} : { range: `bytes=${firstByte}-` }),
       });
       return {
@@ -205,7 +203,7 @@ const treeSchema = z.array(
 );
 type FileEntry = Extract<z.infer<typeof treeSchema>[number], { readonly type: 'file' }>;
 
-/** The name is data from a stranger: it may not lead out of the folder, on any platform. */
+/** The name is untrusted: it must not lead out of the folder on any platform. */
 function toFile(id: HubId, host: string, { path, size: own, oid, lfs }: FileEntry): HubFile {
   const parts = path.split('/');
   const escapes = /[\\:\p{Cc}]/u.test(path) || parts.some((part) => ['', '.', '..'].includes(part));
@@ -219,7 +217,7 @@ function toFile(id: HubId, host: string, { path, size: own, oid, lfs }: FileEntr
   return { path, sizeBytes: lfs?.size ?? own, hash: lfs?.oid ?? oid };
 }
 
-/** Of the next page's address the cursor alone is used: mirrors name the hub that they mirror in it. */
+/** Only the cursor of the next page's URL is used: mirrors name the original hub in it. */
 function findCursor(link: string | null): string | undefined {
   const [, address = ''] = /<([^>]+)>\s*;\s*rel="next"/.exec(link ?? '') ?? [];
   const base = 'http://localhost';

@@ -1,7 +1,7 @@
 /**
- * A model from the hub into the cache of its libraries, so that they find it, too. First all files under the names of
- * their hashes; then the links of the snapshot, those of the weights last; then the reference. Whoever is killed on the
- * way leaves files that the next attempt uses, and nothing that counts as a model.
+ * Downloads a model into the cache that the hub's libraries share. First all files, named by their hashes; then the links
+ * of the snapshot, weights last; then the reference. A killed download leaves files for the next attempt, and nothing
+ * that looks like a complete model.
  */
 import { readFile, rename, rm, stat, statfs, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join, relative } from 'node:path';
@@ -20,7 +20,7 @@ import { requireFile, selectFiles } from './hub-files.js';
 import type { HubId, HubSettings } from './hub-settings.js';
 import { formatHubId, readHubSettings } from './hub-settings.js';
 
-/** The folder of one commit in the hub's cache: links to the files, made one by one, and the name that leads to it. */
+/** One commit in the hub's cache. */
 interface SnapshotPlace {
   readonly folders: RepositoryFolders;
   readonly commit: string;
@@ -30,7 +30,7 @@ function snapshotFolder({ folders, commit }: SnapshotPlace): string {
   return join(folders.snapshots, commit);
 }
 
-/** Where its bytes are: in the snapshot, whatever stands there, or under its hash. Of another size they are damaged. */
+/** The file's path in the snapshot or under its hash. A file of another size is damaged. */
 async function findFile(place: SnapshotPlace, file: HubFile): Promise<string | undefined> {
   for (const path of [join(snapshotFolder(place), file.path), join(place.folders.blobs, file.hash)]) {
     const status = await stat(path).catch(() => undefined);
@@ -39,7 +39,7 @@ async function findFile(place: SnapshotPlace, file: HubFile): Promise<string | u
   return undefined;
 }
 
-/** Relative, as the hub's libraries make them: a cache may be moved. */
+/** Relative links, as the hub's libraries make them, so the cache can be moved. */
 async function linkFile(place: SnapshotPlace, file: HubFile): Promise<void> {
   const link = join(snapshotFolder(place), file.path);
   if ((await findFile(place, file)) === link) return;
@@ -48,14 +48,14 @@ async function linkFile(place: SnapshotPlace, file: HubFile): Promise<void> {
   await replace(link, (temporary) => symlink(relative(dirname(link), blob), temporary));
 }
 
-/** Left alone where it is right: a cache may be readable only. */
+/** Not written if it is already correct: the cache may be read-only. */
 async function writeReference(path: string, commit: string): Promise<void> {
   if ((await readFile(path, 'utf8').catch(() => undefined)) === commit) return;
   makeFolderSync(dirname(path));
   await replace(path, (temporary) => writeFile(temporary, commit));
 }
 
-/** By one rename: others see what was there before, or what is new. */
+/** By renaming: other processes see the old file or the new one. */
 async function replace(path: string, make: (temporary: string) => Promise<void>): Promise<void> {
   const temporary = `${path}.${makeProcessTag()}.tmp`;
   try {
@@ -73,15 +73,15 @@ export interface DownloadProgress {
 }
 
 export interface DownloadOptions extends Pick<BlobRequest, 'pause'> {
-  /** Once it is known what is missing; not called where nothing is. */
+  /** Called before the first download; not called if nothing is missing. */
   readonly onStart?: (totalBytes: number) => void;
   readonly onProgress?: (progress: DownloadProgress) => void;
-  /** What the disk under a folder has room for; tests have a full one. */
+  /** Free bytes of the disk under a folder; replaced in tests. */
   readonly measureRoom?: (folder: string) => Promise<number>;
 }
 
 /**
- * Returns the model's folder. What is in the cache already is not fetched again.
+ * Returns the model's folder. Files that are in the cache are not fetched again.
  * @example const folder = await downloadModel(parseHubId('lmsys/vicuna-7b-v1.5')!);
  */
 export async function downloadModel(
@@ -109,7 +109,7 @@ interface Place extends SnapshotPlace {
   readonly client: HubClient;
 }
 
-/** In the order of the links: a snapshot that has an index counts only with the shards that it names. */
+/** In the order of the links: the index comes before its shards. */
 async function chooseFiles(
   place: Place,
   { measureRoom, pause }: DownloadOptions,
@@ -133,7 +133,7 @@ async function fetchMissing(
   options: DownloadOptions,
 ): Promise<void> {
   const { id, client, commit, folders } = place;
-  const missing = new Map<string, HubFile>(); // by hash: two files of the same bytes are one
+  const missing = new Map<string, HubFile>(); // by hash: equal files are fetched once
   for (const file of files) if ((await findFile(place, file)) === undefined) missing.set(file.hash, file);
   if (missing.size === 0) return;
   const totalBytes = [...missing.values()].reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
@@ -171,7 +171,7 @@ async function requireRoom(
   );
 }
 
-/** For users that are not root. Some network file systems have no blocks to count, and room all the same. */
+/** Free for non-root users. Some network file systems report no blocks. */
 async function measureFreeBytes(folder: string): Promise<number> {
   const { blocks, bavail, bsize } = await statfs(folder);
   return blocks === 0 ? Infinity : bavail * bsize;

@@ -1,7 +1,6 @@
 /**
- * Which files of a repository are the model: those that describe it, by name, and the one form of its weights that would
- * be read. Everything else stays where it is: other formats of the same weights (GGUF, ONNX, TensorFlow, Flax, pickles
- * beside safetensors), pictures, and code, which is never run.
+ * Which files of a repository to download: config and tokenizer files by name, and one format of the weights. Other
+ * formats (GGUF, ONNX, TensorFlow, Flax, pickles beside safetensors), pictures and code are not downloaded.
  */
 import { MistletoeError } from '../../core/errors.js';
 import { fileLimits } from '../../core/limits.js';
@@ -12,7 +11,7 @@ import type { HubId } from './hub-settings.js';
 import { formatHubId } from './hub-settings.js';
 import { quote, refuse } from '../stored-tensor.js';
 
-/** With those that only transformers and vLLM read: they use the same cache. */
+/** Including those that only transformers and vLLM read: they share the cache. */
 export const describingNames: readonly string[] = [
   ...['config.json', 'generation_config.json'],
   ...['tokenizer.json', 'tokenizer.model', 'tokenizer_config.json'],

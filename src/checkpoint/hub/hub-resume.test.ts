@@ -57,7 +57,7 @@ describe('a download that is interrupted', () => {
     await expect(download('org/tiny')).rejects.toMatchObject({
       code: 'network',
       message: expect.stringContaining('answered 503 for org/tiny') as string,
-      hint: expect.stringContaining('the same command goes on from there') as string,
+      hint: expect.stringContaining('run the same command to resume it') as string,
     });
     expect(world.pauses).toEqual([1000, 2000, 4000]);
     await expect(findCached('org/tiny')).rejects.toThrow('There is no folder org/tiny');

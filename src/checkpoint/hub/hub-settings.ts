@@ -1,21 +1,21 @@
-/** What the environment says about the Hugging Face hub: the variables that its own libraries read, in their order. */
+/** Settings of the Hugging Face hub, from the environment variables of its own libraries. */
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { isMissing, readBoundedFile } from '../../core/files.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import type { Surroundings } from '../cache/cache-folder.js';
 
-/** Names of models on the Hugging Face hub: `lmsys/vicuna-7b-v1.5`, or with a branch, tag or commit behind an @. */
+/** A model on the hub: `lmsys/vicuna-7b-v1.5`, optionally with @ and a branch, tag or commit. */
 export interface HubId {
   /** ORG/NAME. */
   readonly repository: string;
-  /** A branch, a tag or a commit; `main` where none was given. */
+  /** A branch, tag or commit; default `main`. */
   readonly revision: string;
 }
 
 /**
- * The hub's own rules. Two dashes in a row are what the cache puts between the parts, and two dots lead elsewhere; a
- * path such as ./model or ../model breaks them, so it stays a path.
+ * The hub's own rules. Two dashes separate the parts in the cache, and two dots lead to other folders. Paths such as
+ * ./model or ../model do not match.
  */
 const part = '(?!\\S*(?:--|\\.\\.))[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,94}[A-Za-z0-9_])?';
 const repositoryForm = new RegExp(`^${part}/${part}$`);
@@ -24,7 +24,7 @@ const commitForm = /^[0-9a-f]{40}$/;
 
 export const hubIdForm = 'ORG/NAME or ORG/NAME@REVISION';
 
-/** Undefined where the text cannot be a name on the hub. */
+/** Undefined if the text cannot be a name on the hub. */
 export function parseHubId(text: string): HubId | undefined {
   const at = text.indexOf('@');
   const repository = at < 0 ? text : text.slice(0, at);
@@ -48,10 +48,10 @@ export function isCommit(revision: string): boolean {
 
 export interface HubSettings {
   readonly cacheFolder: string;
-  /** Without a slash at its end. */
+  /** Without a trailing slash. */
   readonly endpoint: string;
   readonly isOffline: boolean;
-  /** Read when it is needed, and held by nobody else: what is never asked for cannot be printed. */
+  /** Read only when needed and not stored, so that it cannot be printed. */
   readonly readToken: () => Promise<string | undefined>;
 }
 
@@ -89,7 +89,7 @@ function checkEndpoint(text: string): string {
   const isUsable =
     (url?.protocol === 'https:' || url?.protocol === 'http:') && url.search === '' && url.hash === '';
   if (url?.username !== '' || url.password !== '' || !isUsable) {
-    // Not shown: whoever writes a password into it would find it in a log.
+    // The value is not shown: it may contain a password.
     throw new MistletoeError(
       'usage',
       'HF_ENDPOINT is no address of a hub; http:// or https://, a host and at most a path were expected.',
@@ -101,7 +101,7 @@ function checkEndpoint(text: string): string {
   return url.href.replace(/\/+$/, '');
 }
 
-/** A header cannot carry anything else, and the failure of whoever tries shows the whole of it. */
+/** Headers cannot hold other characters, and fetch's error would print the token. */
 function checkToken(text: string | undefined, origin: string): string | undefined {
   const token = text?.trim() ?? '';
   if (token === '') return undefined;

@@ -1,11 +1,11 @@
 /**
- * Suffixes that somebody gives to be measured: a text on the command line, or a file.
- * - `.txt`: one suffix a line, as it stands; a leading space is part of it.
+ * Suffixes that the user wants to measure: a text on the command line, or a file.
+ * - `.txt`: one suffix per line, taken literally; a leading space is part of it.
  * - `.jsonl`: a JSON string a line, or `{"suffix": text, "prompt"?: id, "drafter"?: id}`, the shape of a run's
  *   suffixes.jsonl; further keys are ignored.
  *
- * Nothing is repaired: a line that cannot be meant (empty, a control character) is refused. The same suffix may stand
- * there twice, as two searches of a run may find the same one; it is measured once.
+ * Invalid lines (empty, with a control character) are refused. A repeated suffix is measured once: two searches of a run may
+ * find the same one.
  */
 import { z } from 'zod';
 import { isMissing, readBoundedFile } from '../../core/files.js';
@@ -15,9 +15,9 @@ import { fileLimits } from '../../core/limits.js';
 
 export interface GivenSuffix {
   readonly text: string;
-  /** The prompt that it is meant for; any without it. */
+  /** For this prompt only. */
   readonly promptId?: string;
-  /** The drafter that it is meant for; any without it. */
+  /** For this drafter only. */
   readonly drafterId?: string;
   /** For messages: `suffixes.txt, line 3` or `--suffix`. */
   readonly place: string;
@@ -26,7 +26,7 @@ export interface GivenSuffix {
 const commandLine = '--suffix';
 const shapeHint = 'Write one suffix a line: as it is in a .txt file, as a JSON string or {"suffix": "..."} in a .jsonl file.'; // prettier-ignore
 
-/** Reads the value of `--suffix`: the file that it names, or the text that it is. */
+/** Reads the value of `--suffix`, a file or a text. */
 export async function parseSuffixes(textOrPath: string): Promise<GivenSuffix[]> {
   const bytes = /\.(txt|jsonl)$/.test(textOrPath) ? await readSuffixFile(textOrPath) : undefined;
   if (bytes === undefined) return [checkText({ text: textOrPath, place: commandLine })];
@@ -40,7 +40,7 @@ export async function parseSuffixes(textOrPath: string): Promise<GivenSuffix[]> 
   return suffixes;
 }
 
-/** Undefined where the value is a text that merely ends like a file's name. */
+/** Undefined if the value is a text that only ends like a file name. */
 async function readSuffixFile(path: string): Promise<Buffer | undefined> {
   try {
     return await readBoundedFile(path, fileLimits.suffixes);
@@ -56,7 +56,7 @@ async function readSuffixFile(path: string): Promise<Buffer | undefined> {
 
 const byteOrderMark = Buffer.from('\ufeff');
 
-/** The file's last line end closes its last line and begins none; CRLF is a line end, too. */
+/** The last line end does not begin another line. CRLF also ends a line. */
 function splitLines(bytes: Buffer): Buffer[] {
   const lines: Buffer[] = [];
   const hasMark = bytes.subarray(0, 3).equals(byteOrderMark);
@@ -125,7 +125,7 @@ function checkText(suffix: GivenSuffix): GivenSuffix {
   return suffix;
 }
 
-/** Without those that are there already, for the same prompt and drafter: measured twice they would count twice. */
+/** Without duplicates for the same prompt and drafter, which would count twice. */
 export function dropRepeated(
   suffixes: readonly GivenSuffix[],
   onNotice: (message: string) => void = () => undefined,

@@ -1,7 +1,7 @@
 /**
- * Where a suffix stands in a prompt: at `{suffix}` if the text has it, else directly behind the user's text, before
- * whatever the chat template writes next. Nothing is put between, so the empty suffix is exactly the clean prompt; a
- * suffix that should be a word of its own brings its own space.
+ * The position of a suffix in a prompt: at `{suffix}` if the text has it, else directly after the user's text, before the
+ * rest of the chat template. Nothing is inserted between, so the empty suffix gives exactly the clean prompt. A suffix
+ * that should be a separate word starts with a space.
  */
 import { MistletoeError } from '../../core/errors.js';
 import { renderChat, type ChatMessage, type ChatTemplate } from '../template/chat-template.js';
@@ -13,7 +13,7 @@ export interface SuffixPlace {
   readonly after: string;
 }
 
-/** The place in a text without a template. */
+/** The position in a text without a template. */
 export function splitAroundSuffix(text: string): SuffixPlace {
   const [before, after, ...more] = text.split(suffixPlaceholder);
   if (more.length > 0) {
@@ -26,7 +26,7 @@ export function splitAroundSuffix(text: string): SuffixPlace {
   return { before: before ?? '', after: after ?? '' };
 }
 
-/** The real rendering of the chat whose last user message carries the suffix. */
+/** Renders the chat with the suffix in its last user message. */
 export function renderChatWithSuffix(
   template: ChatTemplate,
   conversation: string | readonly ChatMessage[],

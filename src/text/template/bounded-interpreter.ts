@@ -1,5 +1,5 @@
 /**
- * Runs a chat template, which is a stranger's program: every operation is charged to a budget before it runs
+ * Runs a chat template, which is untrusted code: every operation is charged to a budget before it runs
  * (template-budget.ts). The library evaluates operands and applies the operation in one method. Here operands are
  * evaluated first, the operation is charged by their sizes, and the library gets them as constants.
  */
@@ -18,7 +18,7 @@ import {
   namespaceCost,
 } from './template-costs.js';
 
-/** Long keys of one length have one hash, and are compared with each other. */
+/** V8 hashes long keys by their length alone, so long keys of one length are compared with each other. */
 const maxKeyLength = 1000;
 
 type FunctionBody = (given: readonly Value[], scope: Scope) => Value;
@@ -44,7 +44,7 @@ class BoundedInterpreter extends library.Interpreter {
   override evaluate(node: Node | undefined, scope: Scope): Value {
     if (node?.type === 'Constant') return (node as Constant).constant;
     this.budget.step();
-    // The library gives undefined for the first item of nothing.
+    // The library returns undefined for the first item of an empty list.
     const value = super.evaluate(node, scope) ?? super.evaluate(undefined, scope)!;
     if (lengthOf(value) > maxTextLength) this.budget.makeText(lengthOf(value));
     if (countOf(value) > maxListLength) this.budget.copyList(countOf(value));
@@ -114,7 +114,7 @@ class BoundedInterpreter extends library.Interpreter {
     return super.evaluateTestExpression({ ...node, operand: constant(operand) }, scope);
   }
 
-  /** What a function makes is bounded by itself; here it is counted. */
+  /** Each function limits its own result; here it is charged. */
   override evaluateCallExpression(node: Node, scope: Scope): Value {
     const made = super.evaluateCallExpression(node, scope);
     this.budget.makeValues(countOf(made));
@@ -161,7 +161,7 @@ class BoundedInterpreter extends library.Interpreter {
     return super.evaluateFor({ ...node, iterable: known }, scope);
   }
 
-  /** The library looks through the whole body at each definition. */
+  /** The library walks the whole body at each definition. */
   override evaluateMacro(node: Node, scope: Scope): Value {
     this.budget.visit(4 * this.sizeOf(node));
     return super.evaluateMacro(node, scope);
@@ -201,7 +201,7 @@ function methodsOf(object: Value): Methods | undefined {
   return (object as Value & { readonly builtins?: Methods }).builtins;
 }
 
-/** The library keeps two kilobytes of methods with every text that was asked for one. */
+/** The library keeps two kilobytes of methods with every text on which a method was called. */
 function forgetMethods(object: Value, member: Value): Value {
   (object as { _builtins?: Methods | undefined })._builtins = undefined;
   return member;
