@@ -6,28 +6,27 @@
  * With MISTLETOE_DEVICE=cuda on a GPU, in float32: a search goes another way where sums round differently.
  * Run: npm run bench:ablation [-- PROMPTS_PER_SET [THREADS [DRAFTER[,DRAFTER] [PART_OF_A_VARIANT'S_NAME ...]]]]
  */
-import { listAllowedTokens } from '../src/audit/allowed-tokens.js';
-import { preparePrompt } from '../src/audit/audit-prompt.js';
-import { drawRandomSuffix, fluentSuffix } from '../src/audit/controls.js';
-import { decodeFreely } from '../src/audit/measure-arm.js';
-import { createObjective, parseObjective } from '../src/audit/objectives.js';
-import { judgeAnswer } from '../src/audit/preservation.js';
-import { parseProjection } from '../src/audit/projection.js';
-import { readPromptState } from '../src/audit/prompt-state.js';
-import { Scorer } from '../src/audit/scoring.js';
-import type { SearchPrograms } from '../src/audit/search-programs.js';
-import { compileSearch } from '../src/audit/search-programs.js';
-import { searchSuffix } from '../src/audit/search.js';
-import type { Drive } from '../src/audit/search-problem.js';
+import { drawRandomSuffix, fluentSuffix, listAllowedTokens } from '../src/audit/arms/controls.js';
+import { preparePrompt } from '../src/audit/arms/audit-prompt.js';
+import { decodeFreely } from '../src/audit/arms/measure-arm.js';
+import { createObjective, parseObjective } from '../src/audit/search/objectives.js';
+import { judgeAnswer } from '../src/audit/arms/preservation.js';
+import { parseProjection } from '../src/audit/search/projection.js';
+import { readPromptState } from '../src/audit/search/prompt-state.js';
+import { Scorer } from '../src/audit/search/scoring.js';
+import type { SearchPrograms } from '../src/audit/search/search-programs.js';
+import { compileSearch } from '../src/audit/search/search-programs.js';
+import { searchSuffix } from '../src/audit/search/search.js';
+import type { Drive } from '../src/audit/search/search-problem.js';
 import type { AuditSettings } from '../src/audit/settings.js';
 import { presets } from '../src/audit/settings.js';
 import { createRandom } from '../src/core/random.js';
 import { findDrafter } from '../src/decode/find-drafter.js';
 import { bundledTarget } from '../src/decode/bundled-models.js';
-import { always } from '../src/decode/policy-chooser.js';
+import { always } from '../src/decode/policies/policy-chooser.js';
 import { openTarget } from '../src/decode/target.js';
 import type { Drafter } from '../src/draft/drafter.js';
-import { resolvePolicy } from '../src/draft/grow-tree.js';
+import { resolvePolicy } from '../src/draft/tree/grow-tree.js';
 import { loadDrafter } from '../src/draft/load-drafter.js';
 import { bootstrapInterval } from '../src/measure/bootstrap.js';
 import { describeMachine } from '../src/measure/machine.js';

@@ -8,7 +8,7 @@
 import { spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import type { ArmName } from '../src/audit/arms.js';
+import type { ArmName } from '../src/audit/arms/arms.js';
 import type { PromptResult } from '../src/audit/result.js';
 import { presets } from '../src/audit/settings.js';
 import { summariseDrafter } from '../src/audit/summary.js';

@@ -7,14 +7,14 @@
  */
 import { deepStrictEqual } from 'node:assert';
 import { parseArgs } from 'node:util';
-import { createAdaptivePolicy } from '../src/decode/adaptive-policy.js';
+import { createAdaptivePolicy } from '../src/decode/policies/adaptive-policy.js';
 import { bundledTarget } from '../src/decode/bundled-models.js';
-import { Engine } from '../src/decode/engine.js';
+import { Engine } from '../src/decode/engine/engine.js';
 import { findDrafter } from '../src/decode/find-drafter.js';
 import type { GenerationRequest } from '../src/decode/plain.js';
 import { decodePlain } from '../src/decode/plain.js';
-import type { PolicyChooser } from '../src/decode/policy-chooser.js';
-import { always } from '../src/decode/policy-chooser.js';
+import type { PolicyChooser } from '../src/decode/policies/policy-chooser.js';
+import { always } from '../src/decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../src/decode/speculative.js';
 import { encodePrompt, openTarget } from '../src/decode/target.js';
 import type { Drafter } from '../src/draft/drafter.js';

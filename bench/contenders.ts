@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { prefill } from '../src/decode/prefill.js';
 import type { CausalModel } from '../src/model/causal-model.js';
-import type { KvCache } from '../src/model/kv-cache.js';
+import type { KvCache } from '../src/model/cache/kv-cache.js';
 import { median, printTable } from './stopwatch.js';
 
 /** One sequence of an engine: it runs tokens behind its cache, tells the best next one, and can forget again. */

@@ -2,8 +2,8 @@
  * Whether the GPU does what the runtime asks of it, where nothing but Node is at hand: each check, and what differs.
  * Run as: node out/bench/bench/cuda-smoke.js
  */
-import { CudaDevice } from '../src/runtime/cuda/cuda-device.js';
-import { findDevices } from '../src/runtime/cuda/find-devices.js';
+import { CudaDevice } from '../src/runtime/cuda/driver/cuda-device.js';
+import { findDevices } from '../src/runtime/cuda/driver/find-devices.js';
 import { deviceChecks } from '../test/support/runtime/cuda/device-checks.js';
 
 const { devices, reason } = findDevices();

@@ -3,7 +3,7 @@
  * by which choosers are told what steps cost. Those that decide by the clock hear prices that are fixed before anything is
  * measured, so that what they decide, and with it every accepted length, does not depend on what else the machine does.
  */
-import type { DraftChoice, PolicyChooser, StepOutcome } from '../src/decode/policy-chooser.js';
+import type { DraftChoice, PolicyChooser, StepOutcome } from '../src/decode/policies/policy-chooser.js';
 
 interface MemberChoice extends DraftChoice {
   readonly place: number;

@@ -1,6 +1,6 @@
 /** What steps of each kind take, for choosers that decide by cost: measured once, before anything else. */
 import { readFileSync } from 'node:fs';
-import { always } from '../src/decode/policy-chooser.js';
+import { always } from '../src/decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../src/decode/speculative.js';
 import type { Target } from '../src/decode/target.js';
 import { requestFor } from '../src/decode/target.js';

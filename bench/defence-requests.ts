@@ -1,10 +1,9 @@
 /** The requests of bench/defences.ts: a prompt without a suffix, with the one that was made for a drafter, with a random one. */
-import { listAllowedTokens } from '../src/audit/allowed-tokens.js';
-import { encodeSuffix, joinPrompt, preparePrompt } from '../src/audit/audit-prompt.js';
-import { drawRandomSuffix } from '../src/audit/controls.js';
+import { drawRandomSuffix, listAllowedTokens } from '../src/audit/arms/controls.js';
+import { encodeSuffix, joinPrompt, preparePrompt } from '../src/audit/arms/audit-prompt.js';
 import { createRandom } from '../src/core/random.js';
 import type { Target } from '../src/decode/target.js';
-import type { Meeting } from '../src/model/meeting.js';
+import type { Meeting } from '../src/model/lanes/pass-scheduler.js';
 import type { Arm } from './defence-table.js';
 import type { Attack } from './guard-traces.js';
 import { planBenign } from './guard-traces.js';

@@ -8,7 +8,7 @@ import { CausalModel } from '../src/model/causal-model.js';
 import { parseConfiguration } from '../src/model/configuration.js';
 import { decoderRecipes } from '../src/model/weights.js';
 import { createCudaRuntime } from '../src/runtime/cuda/cuda-runtime.js';
-import { CudaDevice } from '../src/runtime/cuda/cuda-device.js';
+import { CudaDevice } from '../src/runtime/cuda/driver/cuda-device.js';
 import type { MemoryWeights, WeightValues } from '../src/runtime/weights.js';
 import { tabulate, WatchedDevice } from './launch-times.js';
 import { median, printTable } from './stopwatch.js';

@@ -20,7 +20,7 @@ import { resumeAudit, startAudit } from '../src/audit/run-audit.js';
 import { MistletoeError } from '../src/core/errors.js';
 import { bundledTarget } from '../src/decode/bundled-models.js';
 import { findDrafter } from '../src/decode/find-drafter.js';
-import { always } from '../src/decode/policy-chooser.js';
+import { always } from '../src/decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../src/decode/speculative.js';
 import { openTarget, requestFor } from '../src/decode/target.js';
 import { loadDrafter } from '../src/draft/load-drafter.js';

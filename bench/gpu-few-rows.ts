@@ -9,14 +9,18 @@ import { add, multiply, silu } from '../src/graph/operations/elementwise.js';
 import { input, weight } from '../src/graph/operations/leaves.js';
 import { rmsNorm } from '../src/graph/operations/reductions.js';
 import type { Tensor, TensorOf } from '../src/graph/tensor.js';
-import { CudaDevice } from '../src/runtime/cuda/cuda-device.js';
-import type { Address, ElementType } from '../src/runtime/cuda/device.js';
-import { planFewRows } from '../src/runtime/cuda/few-rows-kernel.js';
-import type { FewRowsPart, FewRowsTuning, FewRowsWork } from '../src/runtime/cuda/few-rows-work.js';
-import { usualTuning } from '../src/runtime/cuda/few-rows-work.js';
-import type { KernelPlan } from '../src/runtime/cuda/kernel-plan.js';
-import { kernelPrelude } from '../src/runtime/cuda/kernel-plan.js';
-import type { KernelOperand } from '../src/runtime/cuda/kernel-text.js';
+import { CudaDevice } from '../src/runtime/cuda/driver/cuda-device.js';
+import type { Address, ElementType } from '../src/runtime/cuda/driver/device.js';
+import { planSmallBatch } from '../src/runtime/cuda/kernels/small-batch-kernel.js';
+import type {
+  SmallBatchPart,
+  SmallBatchTuning,
+  SmallBatchWork,
+} from '../src/runtime/cuda/kernels/small-batch-code.js';
+import { defaultTuning } from '../src/runtime/cuda/kernels/small-batch-code.js';
+import type { KernelPlan } from '../src/runtime/cuda/kernels/kernel-plan.js';
+import { kernelPrelude } from '../src/runtime/cuda/kernels/kernel-plan.js';
+import type { KernelOperand } from '../src/runtime/cuda/kernels/kernel-text.js';
 import { printTable } from './stopwatch.js';
 
 const [rowsText = '1', ...given] = process.argv.slice(2);
@@ -28,7 +32,7 @@ const poolBytes = 3 * 2 ** 30;
 /** Multiprocessors of an H200. */
 const processors = 132;
 
-const tunings: readonly FewRowsTuning[] =
+const tunings: readonly SmallBatchTuning[] =
   given.length > 0
     ? given.map((text) => {
         const [threads, resident, lines, depth] = text.split(',').map(Number) as [number, number, number, number]; // prettier-ignore
@@ -47,7 +51,7 @@ const tunings: readonly FewRowsTuning[] =
 
 interface Shape {
   readonly name: string;
-  readonly work: FewRowsWork;
+  readonly work: SmallBatchWork;
   readonly find: (tensor: Tensor) => KernelOperand | undefined;
   readonly weightBytes: number;
 }
@@ -67,7 +71,7 @@ function describe(
   };
   const x = place(input('x', [rows, inner]), 'float32');
   const norm = rmsNorm(x, place(weight('scale', [inner]), 'float32'), 1e-5) as TensorOf<'rmsNorm'>;
-  const made = parts.map(({ columns, matrices, hasResidual }, index): FewRowsPart => {
+  const made = parts.map(({ columns, matrices, hasResidual }, index): SmallBatchPart => {
     const products = Array.from({ length: matrices }, (_, m) => ({
       tensor: matmul(norm, weight(`w${index}.${m}`, [inner, columns])),
       weights: operand('bfloat16'),
@@ -157,13 +161,13 @@ async function timePlan({ plan, shape }: { plan: KernelPlan; shape: Shape }): Pr
 
 for (const shape of shapes) {
   const measured: { readonly label: string; readonly time: number }[] = [];
-  const usual = usualTuning(rows, shape.work.parts[0]!.products.length);
+  const usual = defaultTuning(rows, shape.work.parts[0]!.products.length);
   for (const tuning of [usual, ...tunings]) {
     const { threads, resident, lines, depth } = tuning;
     const own = `${threads} threads, ${resident} resident, ${lines} lines, ${depth} loads`;
     const label = tuning === usual ? `usual: ${own}` : own;
     try {
-      const plan = planFewRows(shape.work, shape.find, rows, tuning);
+      const plan = planSmallBatch(shape.work, shape.find, rows, tuning);
       measured.push({ label, time: await timePlan({ plan, shape }) });
     } catch (cause) {
       console.log(`${label}: ${String(cause).slice(0, 200)}`);

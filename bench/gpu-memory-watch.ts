@@ -1,13 +1,13 @@
 /** Memory of device and host in the course of many steps. */
-import { createObjective } from '../src/audit/objectives.js';
-import { preparePrompt } from '../src/audit/audit-prompt.js';
-import { readPromptState } from '../src/audit/prompt-state.js';
-import { Scorer } from '../src/audit/scoring.js';
-import { compileSearch } from '../src/audit/search-programs.js';
+import { createObjective } from '../src/audit/search/objectives.js';
+import { preparePrompt } from '../src/audit/arms/audit-prompt.js';
+import { readPromptState } from '../src/audit/search/prompt-state.js';
+import { Scorer } from '../src/audit/search/scoring.js';
+import { compileSearch } from '../src/audit/search/search-programs.js';
 import { createRandom } from '../src/core/random.js';
 import { bundledTarget } from '../src/decode/bundled-models.js';
 import { findDrafter } from '../src/decode/find-drafter.js';
-import { always } from '../src/decode/policy-chooser.js';
+import { always } from '../src/decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../src/decode/speculative.js';
 import { openTarget, requestFor } from '../src/decode/target.js';
 import { loadDrafter } from '../src/draft/load-drafter.js';

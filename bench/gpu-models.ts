@@ -2,7 +2,7 @@
  * Random models in the shapes that people serve, for measurements on a GPU: the target in memory, its EAGLE-3 head in a
  * folder. `tiny` is for trying a benchmark where there is no GPU.
  */
-import type { AuditPrompt } from '../src/audit/audit-prompt.js';
+import type { AuditPrompt } from '../src/audit/arms/audit-prompt.js';
 import type { Random } from '../src/core/random.js';
 import type { Target } from '../src/decode/target.js';
 import { CausalModel } from '../src/model/causal-model.js';
@@ -10,9 +10,9 @@ import type { ModelConfiguration } from '../src/model/configuration.js';
 import { parseConfiguration } from '../src/model/configuration.js';
 import { decoderRecipes } from '../src/model/weights.js';
 import { createCudaRuntime } from '../src/runtime/cuda/cuda-runtime.js';
-import { CudaDevice } from '../src/runtime/cuda/cuda-device.js';
-import type { Device } from '../src/runtime/cuda/device.js';
-import { findDevices } from '../src/runtime/cuda/find-devices.js';
+import { CudaDevice } from '../src/runtime/cuda/driver/cuda-device.js';
+import type { Device } from '../src/runtime/cuda/driver/device.js';
+import { findDevices } from '../src/runtime/cuda/driver/find-devices.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
 import type { Runtime } from '../src/runtime/program.js';
 import type { MemoryWeights, WeightValues } from '../src/runtime/weights.js';

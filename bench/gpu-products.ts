@@ -3,9 +3,9 @@
  * of the library's proposals are tried. Operands are random, since a GPU that multiplies zeros draws less power and is faster.
  * Run: npm run bench:gpu-products
  */
-import { CudaDevice } from '../src/runtime/cuda/cuda-device.js';
-import type { FloatType } from '../src/runtime/cuda/device.js';
-import { findDevices } from '../src/runtime/cuda/find-devices.js';
+import { CudaDevice } from '../src/runtime/cuda/driver/cuda-device.js';
+import type { FloatType } from '../src/runtime/cuda/driver/device.js';
+import { findDevices } from '../src/runtime/cuda/driver/find-devices.js';
 import { printTable } from './stopwatch.js';
 
 const rowCounts = [1024, 2048, 3072, 3168, 4048, 4096, 6144, 8192, 12_288];

@@ -14,13 +14,13 @@ import { configFile } from '../src/runs/run-units.js';
 import { presets } from '../src/audit/settings.js';
 import { packageRoot } from '../src/decode/bundled-models.js';
 import { describeMachine } from '../src/measure/machine.js';
-import { createHardenRequest } from '../src/train/harden-request.js';
-import type { HardenOptions } from '../src/train/harden-run.js';
-import { resumeHardening, startHardening } from '../src/train/harden-run.js';
+import { createHardenRequest } from '../src/train/harden/harden-request.js';
+import type { HardenOptions } from '../src/train/harden/harden-run.js';
+import { resumeHardening, startHardening } from '../src/train/harden/harden-run.js';
 import { describeTimes } from '../src/report/harden/hardening-markdown.js';
 import { writeHardeningReports } from '../src/report/harden/hardening-report.js';
-import type { HardeningResult } from '../src/train/hardening-result.js';
-import { auditNames, hardeningDefaults, hardeningRate } from '../src/train/hardening-settings.js';
+import type { HardeningResult } from '../src/train/harden/hardening-result.js';
+import { auditNames, hardeningDefaults, hardeningRate } from '../src/train/harden/hardening-settings.js';
 import {
   describeComparison,
   listRounds,

@@ -3,7 +3,7 @@
  * product of one shape) are replayed together, all those of a run one after the other, so that weights are as far away
  * as in the run itself; the time of one is the time of all by their number, with what lies between two launches.
  */
-import type { Address, Device } from '../src/runtime/cuda/device.js';
+import type { Address, Device } from '../src/runtime/cuda/driver/device.js';
 
 export interface WatchedLaunch {
   readonly kind: string;

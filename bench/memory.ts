@@ -5,14 +5,14 @@
  * Run: npm run bench:memory [-- GENERATIONS [NEW_TOKENS [DRAFTER]]]
  */
 import { bundledPrompts, bundledTarget } from '../src/decode/bundled-models.js';
-import { Engine } from '../src/decode/engine.js';
+import { Engine } from '../src/decode/engine/engine.js';
 import { findDrafter } from '../src/decode/find-drafter.js';
 import { generateSpeculatively } from '../src/decode/speculative-text.js';
 import { generateText, openTarget } from '../src/decode/target.js';
 import { loadDrafter } from '../src/draft/load-drafter.js';
 import { describeMachine } from '../src/measure/machine.js';
-import type { Meeting } from '../src/model/meeting.js';
-import { alone } from '../src/model/meeting.js';
+import type { Meeting } from '../src/model/lanes/pass-scheduler.js';
+import { alone } from '../src/model/lanes/pass-scheduler.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
 import { loadPrompts } from '../src/text/prompts/prompt-set.js';
 import { printTable } from './stopwatch.js';

@@ -4,21 +4,20 @@
  * decoding anything. All three must come to the same lengths.
  * Run: npm run bench:same-answer [-- DRAFTER [CANDIDATES [THREADS]]]
  */
-import { listAllowedTokens } from '../src/audit/allowed-tokens.js';
-import { preparePrompt } from '../src/audit/audit-prompt.js';
-import { drawRandomSuffix } from '../src/audit/controls.js';
-import { decodeHeld } from '../src/audit/measure-arm.js';
-import { createObjective } from '../src/audit/objectives.js';
-import { readPromptState } from '../src/audit/prompt-state.js';
-import { Scorer } from '../src/audit/scoring.js';
-import { compileSearch } from '../src/audit/search-programs.js';
+import { drawRandomSuffix, listAllowedTokens } from '../src/audit/arms/controls.js';
+import { preparePrompt } from '../src/audit/arms/audit-prompt.js';
+import { decodeHeld } from '../src/audit/arms/measure-arm.js';
+import { createObjective } from '../src/audit/search/objectives.js';
+import { readPromptState } from '../src/audit/search/prompt-state.js';
+import { Scorer } from '../src/audit/search/scoring.js';
+import { compileSearch } from '../src/audit/search/search-programs.js';
 import { presets } from '../src/audit/settings.js';
 import { createRandom } from '../src/core/random.js';
 import { bundledTarget } from '../src/decode/bundled-models.js';
-import { Engine } from '../src/decode/engine.js';
+import { Engine } from '../src/decode/engine/engine.js';
 import { findDrafter } from '../src/decode/find-drafter.js';
 import type { SpeculativeGeneration } from '../src/decode/speculative.js';
-import { always } from '../src/decode/policy-chooser.js';
+import { always } from '../src/decode/policies/policy-chooser.js';
 import { openTarget } from '../src/decode/target.js';
 import { loadDrafter } from '../src/draft/load-drafter.js';
 import { describeMachine } from '../src/measure/machine.js';

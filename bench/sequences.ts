@@ -7,18 +7,18 @@
  */
 import { bundledTarget } from '../src/decode/bundled-models.js';
 import { findDrafter } from '../src/decode/find-drafter.js';
-import { Engine } from '../src/decode/engine.js';
+import { Engine } from '../src/decode/engine/engine.js';
 import type { GenerationRequest } from '../src/decode/plain.js';
 import { decodePlain } from '../src/decode/plain.js';
 import { prefill } from '../src/decode/prefill.js';
-import { always } from '../src/decode/policy-chooser.js';
+import { always } from '../src/decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../src/decode/speculative.js';
 import { encodePrompt, openTarget } from '../src/decode/target.js';
-import { resolvePolicy } from '../src/draft/grow-tree.js';
+import { resolvePolicy } from '../src/draft/tree/grow-tree.js';
 import { loadDrafter } from '../src/draft/load-drafter.js';
 import { describeMachine } from '../src/measure/machine.js';
-import type { KvCache } from '../src/model/kv-cache.js';
-import type { Meeting } from '../src/model/meeting.js';
+import type { KvCache } from '../src/model/cache/kv-cache.js';
+import type { Meeting } from '../src/model/lanes/pass-scheduler.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
 import { loadPrompts } from '../src/text/prompts/prompt-set.js';
 import { median, printTable, time } from './stopwatch.js';

@@ -6,13 +6,12 @@
  * Run: npm run bench:step-costs
  */
 import { join } from 'node:path';
-import { bundledDrafters } from '../src/decode/bundled-drafters.js';
+import { bundledDrafters, bundledTarget, packageRoot } from '../src/decode/bundled-models.js';
 import { findDrafter } from '../src/decode/find-drafter.js';
-import { bundledTarget, packageRoot } from '../src/decode/bundled-models.js';
 import type { GenerationRequest } from '../src/decode/plain.js';
 import { decodePlain } from '../src/decode/plain.js';
 import { prefill } from '../src/decode/prefill.js';
-import { always } from '../src/decode/policy-chooser.js';
+import { always } from '../src/decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../src/decode/speculative.js';
 import { encodePrompt, openTarget } from '../src/decode/target.js';
 import { loadDrafter } from '../src/draft/load-drafter.js';

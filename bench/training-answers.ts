@@ -11,8 +11,8 @@ import { bundledTarget, packageRoot } from '../src/decode/bundled-models.js';
 import { openTarget } from '../src/decode/target.js';
 import { describeMachine } from '../src/measure/machine.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
-import { answerConversations } from '../src/train/answers.js';
-import { readConversations } from '../src/train/conversations.js';
+import { answerConversations } from '../src/train/data/answers.js';
+import { readConversations } from '../src/train/data/conversations.js';
 import { median, printTable } from './stopwatch.js';
 
 const { values: given } = parseArgs({

@@ -12,14 +12,14 @@ import { bundledTarget, packageRoot } from '../src/decode/bundled-models.js';
 import { openTarget } from '../src/decode/target.js';
 import { loadDrafter } from '../src/draft/load-drafter.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
-import { adamDefaults } from '../src/train/adamw.js';
-import { readConversations } from '../src/train/conversations.js';
-import { readParameters } from '../src/train/parameters.js';
+import { adamDefaults } from '../src/train/loop/adamw.js';
+import { readConversations } from '../src/train/data/conversations.js';
+import { readParameters } from '../src/train/loop/parameters.js';
 import { defaultSettings, objectiveOf } from '../src/train/settings.js';
-import { readEarlierRun, takeAnswers } from '../src/train/taken-answers.js';
-import { Trainer } from '../src/train/trainer.js';
-import type { TextBatch } from '../src/train/text-batch.js';
-import { prepareTexts } from '../src/train/training-texts.js';
+import { readEarlierRun, takeAnswers } from '../src/train/data/taken-answers.js';
+import { Trainer } from '../src/train/loop/trainer.js';
+import type { TextBatch } from '../src/train/data/text-batch.js';
+import { prepareTexts } from '../src/train/data/training-texts.js';
 import { printTable } from './stopwatch.js';
 
 const { values: given, positionals } = parseArgs({

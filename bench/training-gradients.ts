@@ -6,13 +6,12 @@
 import { spawnSync } from 'node:child_process';
 import { existsSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { bundledDrafterFolder, bundledDrafters } from '../src/decode/bundled-drafters.js';
-import { bundledPrompts, bundledTarget, packageRoot } from '../src/decode/bundled-models.js';
+import { bundledDrafterFolder, bundledDrafters, bundledPrompts, bundledTarget, packageRoot } from '../src/decode/bundled-models.js';
 import type { Target } from '../src/decode/target.js';
 import { generateText, openTarget } from '../src/decode/target.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
-import { adamDefaults } from '../src/train/adamw.js';
-import { readConversations } from '../src/train/conversations.js';
+import { adamDefaults } from '../src/train/loop/adamw.js';
+import { readConversations } from '../src/train/data/conversations.js';
 import { defaultSettings, objectiveOf } from '../src/train/settings.js';
 import type { StepRecord, StepSettings } from '../test/support/training-steps.js';
 import { compareSteps, loadApprentice, recordSteps, wholeRows } from '../test/support/training-steps.js';

@@ -8,20 +8,19 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { bundledDrafterFolder } from '../src/decode/bundled-drafters.js';
-import { bundledTarget, packageRoot } from '../src/decode/bundled-models.js';
+import { bundledDrafterFolder, bundledTarget, packageRoot } from '../src/decode/bundled-models.js';
 import { openTarget } from '../src/decode/target.js';
 import { loadDrafter } from '../src/draft/load-drafter.js';
 import { describeMachine } from '../src/measure/machine.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
-import { adamDefaults } from '../src/train/adamw.js';
-import type { BatchPlan } from '../src/train/batches.js';
-import { readConversations } from '../src/train/conversations.js';
-import { readParameters } from '../src/train/parameters.js';
+import { adamDefaults } from '../src/train/loop/adamw.js';
+import type { BatchPlan } from '../src/train/data/batches.js';
+import { readConversations } from '../src/train/data/conversations.js';
+import { readParameters } from '../src/train/loop/parameters.js';
 import { defaultSettings, objectiveOf } from '../src/train/settings.js';
-import type { TextBatch } from '../src/train/text-batch.js';
-import { Trainer } from '../src/train/trainer.js';
-import { prepareTexts } from '../src/train/training-texts.js';
+import type { TextBatch } from '../src/train/data/text-batch.js';
+import { Trainer } from '../src/train/loop/trainer.js';
+import { prepareTexts } from '../src/train/data/training-texts.js';
 import { median, printTable } from './stopwatch.js';
 
 const { values: given } = parseArgs({

@@ -2,8 +2,8 @@
 import { existsSync, mkdirSync, renameSync } from 'node:fs';
 import { dirname } from 'node:path';
 import type { Drafter } from '../../src/draft/drafter.js';
-import { readParameters } from '../../src/train/parameters.js';
-import { saveDrafter } from '../../src/train/saved-drafter.js';
+import { readParameters } from '../../src/train/loop/parameters.js';
+import { saveDrafter } from '../../src/train/loop/saved-drafter.js';
 
 export interface Blend {
   readonly from: string;

@@ -1,12 +1,12 @@
 /** The parts of a hardening study: what is asked for, what comes back, and where it lies. */
 import { basename, join } from 'node:path';
 import type { PromptResult } from '../../src/audit/result.js';
-import type { StepCounts } from '../../src/audit/same-answer.js';
+import type { StepCounts } from '../../src/audit/search/same-answer.js';
 import type { Prompt } from '../../src/text/prompts/prompt-set.js';
-import type { RoundRecord } from '../../src/train/hardening-result.js';
-import type { HardeningAudit, HardeningSettings } from '../../src/train/hardening-settings.js';
+import type { RoundRecord } from '../../src/train/harden/hardening-result.js';
+import type { HardeningAudit, HardeningSettings } from '../../src/train/harden/hardening-settings.js';
 import type { TrainSettings } from '../../src/train/settings.js';
-import type { SuffixedPrompt } from '../../src/train/suffixed-texts.js';
+import type { SuffixedPrompt } from '../../src/train/harden/suffixed-texts.js';
 
 /** What all parts of a study have in common. */
 export interface Study {

@@ -2,23 +2,23 @@
  * What the attack of an audit finds on one prompt, without the controls that an audit measures beside it: the same search
  * from the same seeds, the suffix chosen and measured in the same way, at less than half of the cost.
  */
-import { listAllowedTokens } from '../../src/audit/allowed-tokens.js';
-import type { ArmName } from '../../src/audit/arms.js';
-import { preparePrompt } from '../../src/audit/audit-prompt.js';
-import { decodeFreely, decodeHeld } from '../../src/audit/measure-arm.js';
-import { createObjective, parseObjective } from '../../src/audit/objectives.js';
-import { runArm } from '../../src/audit/prompt-audit.js';
-import { readPromptState } from '../../src/audit/prompt-state.js';
+import { listAllowedTokens } from '../../src/audit/arms/controls.js';
+import type { ArmName } from '../../src/audit/arms/arms.js';
+import { preparePrompt } from '../../src/audit/arms/audit-prompt.js';
+import { decodeFreely, decodeHeld } from '../../src/audit/arms/measure-arm.js';
+import { createObjective, parseObjective } from '../../src/audit/search/objectives.js';
+import { runArm } from '../../src/audit/arms/prompt-audit.js';
+import { readPromptState } from '../../src/audit/search/prompt-state.js';
 import type { ArmResult, PromptResult } from '../../src/audit/result.js';
-import { Scorer } from '../../src/audit/scoring.js';
-import { compileSearch } from '../../src/audit/search-programs.js';
+import { Scorer } from '../../src/audit/search/scoring.js';
+import { compileSearch } from '../../src/audit/search/search-programs.js';
 import type { AuditSettings } from '../../src/audit/settings.js';
 import { MistletoeError } from '../../src/core/errors.js';
 import { lazily } from '../../src/core/lazy.js';
-import { always } from '../../src/decode/policy-chooser.js';
+import { always } from '../../src/decode/policies/policy-chooser.js';
 import type { Target } from '../../src/decode/target.js';
 import type { Drafter } from '../../src/draft/drafter.js';
-import { levelsOf, resolvePolicy } from '../../src/draft/grow-tree.js';
+import { levelsOf, resolvePolicy } from '../../src/draft/tree/grow-tree.js';
 import type { Prompt } from '../../src/text/prompts/prompt-set.js';
 import type { CleanLength } from './jobs.js';
 

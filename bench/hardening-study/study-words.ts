@@ -1,10 +1,10 @@
 /** What a study says. */
 import type { AuditResult, DrafterResult, Interval } from '../../src/audit/result.js';
-import { acceptedLengthOf, poolCounts } from '../../src/audit/same-answer.js';
+import { acceptedLengthOf, poolCounts } from '../../src/audit/search/same-answer.js';
 import { bootstrapInterval } from '../../src/measure/bootstrap.js';
-import { compareAudit } from '../../src/train/hardening-comparison.js';
-import type { AuditComparison, DrafterRole } from '../../src/train/hardening-result.js';
-import type { HardeningAudit } from '../../src/train/hardening-settings.js';
+import { compareAudit } from '../../src/train/harden/hardening-comparison.js';
+import type { AuditComparison, DrafterRole } from '../../src/train/harden/hardening-result.js';
+import type { HardeningAudit } from '../../src/train/harden/hardening-settings.js';
 import { describeComparison, listRows, resultColumns } from '../../src/report/harden/hardening-words.js';
 import { printTable } from '../stopwatch.js';
 import type { Candidate, CleanLength } from './jobs.js';

@@ -1,5 +1,5 @@
 /** Recipes that the hardening study compares. */
-import type { HardeningSettings } from '../../src/train/hardening-settings.js';
+import type { HardeningSettings } from '../../src/train/harden/hardening-settings.js';
 import type { TrainSettings } from '../../src/train/settings.js';
 import type { Chain, Variant } from './jobs.js';
 

@@ -11,7 +11,7 @@ import { auditSettings } from '../audit/settings.js';
 import { MistletoeError } from '../core/errors.js';
 import { quoteWord } from '../core/display-paths.js';
 import { pushAll } from '../core/long-lists.js';
-import { countGpuBytes } from '../decode/gpu-room.js';
+import { countGpuBytes } from '../decode/gpu-fit.js';
 import { nameDevice } from '../runtime/device-choice.js';
 import { renderJson } from '../report/audit/json.js';
 import { renderMarkdown } from '../report/audit/audit-markdown.js';

@@ -1,6 +1,6 @@
 /** Act two: an audit of two bundled drafters, small enough to watch, that ends in a report. */
 import { join, relative } from 'node:path';
-import type { ArmName } from '../audit/arms.js';
+import type { ArmName } from '../audit/arms/arms.js';
 import { createRequest } from '../audit/create-request.js';
 import type { ArmResult, AuditResult, PromptResult } from '../audit/result.js';
 import { startAudit } from '../audit/run-audit.js';

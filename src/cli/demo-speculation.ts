@@ -2,15 +2,14 @@
 import { join } from 'node:path';
 import { median } from 'simple-statistics';
 import { MistletoeError } from '../core/errors.js';
-import { bundledDrafterFolder } from '../decode/bundled-drafters.js';
-import { packageRoot } from '../decode/bundled-models.js';
+import { bundledDrafterFolder, packageRoot } from '../decode/bundled-models.js';
 import type { Generation } from '../decode/plain.js';
 import type { SpeculativeGeneration } from '../decode/speculative.js';
 import { createPolicy, generateSpeculatively } from '../decode/speculative-text.js';
 import { generateText } from '../decode/target.js';
 import type { Drafter } from '../draft/drafter.js';
 import { loadDrafter } from '../draft/load-drafter.js';
-import { parseDraftPolicy } from '../draft/policy.js';
+import { parseDraftPolicy } from '../draft/tree/policy.js';
 import type { BenchmarkResult } from '../measure/benchmark.js';
 import { runBenchmark } from '../measure/benchmark.js';
 import { plainSystem } from '../measure/benchmark-record.js';

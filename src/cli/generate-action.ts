@@ -1,5 +1,5 @@
 import { MistletoeError } from '../core/errors.js';
-import { settleDevice } from '../decode/gpu-room.js';
+import { settleDevice } from '../decode/gpu-fit.js';
 import { generateSpeculatively } from '../decode/speculative-text.js';
 import type { GenerateOptions, Target } from '../decode/target.js';
 import { generateText, openTarget } from '../decode/target.js';

@@ -1,7 +1,7 @@
 import { MistletoeError } from '../core/errors.js';
 import { bundledPrompts } from '../decode/bundled-models.js';
 import { findDrafter } from '../decode/find-drafter.js';
-import { settleDevice } from '../decode/gpu-room.js';
+import { settleDevice } from '../decode/gpu-fit.js';
 import { encodePrompt, openTarget } from '../decode/target.js';
 import { loadDrafter } from '../draft/load-drafter.js';
 import { rehearse } from '../guard/rehearsal.js';

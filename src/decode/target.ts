@@ -10,7 +10,7 @@ import { recogniseCheckpoint } from '../draft/systems.js';
 import type { CausalModel, LoadOptions } from '../model/causal-model.js';
 import { createModel, withRuntime } from '../model/causal-model.js';
 import { parseConfiguration } from '../model/configuration.js';
-import type { Meeting } from '../model/meeting.js';
+import type { Meeting } from '../model/lanes/pass-scheduler.js';
 import { createRuntime } from '../runtime/create-runtime.js';
 import type { Runtime } from '../runtime/program.js';
 import type { ChatMessage, ChatTemplate, TemplateOptions } from '../text/template/chat-template.js';
@@ -25,7 +25,7 @@ import { parseJson, readTextFile } from '../text/text-file.js';
 import type { Tokenizer } from '../text/tokenizer/tokenizer.js';
 import { loadTokenizer } from '../text/tokenizer/tokenizer.js';
 import type { AnswerOptions } from './answer.js';
-import { countGpuBytes } from './gpu-room.js';
+import { countGpuBytes } from './gpu-fit.js';
 import type { Generation, GenerationRequest } from './plain.js';
 import { decodePlain } from './plain.js';
 

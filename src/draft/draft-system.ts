@@ -12,8 +12,11 @@ import type { CausalModel } from '../model/causal-model.js';
 import type { WeightStore } from '../runtime/weights.js';
 import type { Tokenizer } from '../text/tokenizer/tokenizer.js';
 import type { Drafter } from './drafter.js';
-import type { DrafterFacts } from './drafter-facts.js';
-import type { TapConvention } from './tap-convention.js';
+import type { DrafterFacts } from './reading/drafter-facts.js';
+
+/** What the layer ids of an EAGLE-3 head can mean: the inputs of these layers or their outputs (taps.ts). */
+export const tapConventions = ['inputs', 'outputs'] as const;
+export type TapConvention = (typeof tapConventions)[number];
 
 export type DraftSystem = WeightedSystem | WeightlessSystem;
 

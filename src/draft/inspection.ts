@@ -18,11 +18,10 @@ import { loadChatTemplate, renderChat } from '../text/template/chat-template.js'
 import { openTokenizer } from '../text/tokenizer/tokenizer.js';
 import { readTokenizerConfig } from '../text/tokenizer/tokenizer-config.js';
 import { hasTokenizer, readTokenizerFile } from '../text/tokenizer/tokenizer-file.js';
-import { readDecoderTensors, toProblem } from './decoder-tensors.js';
-import { draftModel } from './draft-model.js';
+import { readDecoderTensors, readDrafter, toProblem } from './reading/drafter-reading.js';
+import { draftModel } from './draft-model/draft-model.js';
 import type { ReadingOptions } from './draft-system.js';
-import type { DrafterFacts } from './drafter-facts.js';
-import { readDrafter } from './drafter-reading.js';
+import type { DrafterFacts } from './reading/drafter-facts.js';
 import type { Recognition } from './systems.js';
 import { recogniseCheckpoint } from './systems.js';
 

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { makeTemporaryFolder } from '../../test/support/checkpoint/temporary-folder.js';
 import { MistletoeError } from '../core/errors.js';
 import { bundledTarget } from '../decode/bundled-models.js';
-import { always } from '../decode/policy-chooser.js';
+import { always } from '../decode/policies/policy-chooser.js';
 import type { Target } from '../decode/target.js';
 import { openTarget } from '../decode/target.js';
 import type { Drafter } from '../draft/drafter.js';

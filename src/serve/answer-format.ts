@@ -1,5 +1,5 @@
 /** Answers in OpenAI's format: one JSON body, or server-sent events. */
-import type { AnswerProgress, SpelledLikelihood } from '../decode/engine-messages.js';
+import type { AnswerProgress, SpelledLikelihood } from '../decode/engine/engine-messages.js';
 import type { Generation } from '../decode/plain.js';
 import type { AnswerRequest } from './answer-request.js';
 import type { ApiError } from './api-error.js';

@@ -4,9 +4,9 @@
  */
 import { randomInt } from 'node:crypto';
 import { MistletoeError } from '../core/errors.js';
-import type { EngineLoad } from '../decode/engine.js';
-import type { AnswerProgress } from '../decode/engine-messages.js';
-import type { EngineWorker } from '../decode/engine-worker.js';
+import type { EngineLoad } from '../decode/engine/engine.js';
+import type { AnswerProgress } from '../decode/engine/engine-messages.js';
+import type { EngineWorker } from '../decode/engine/engine-worker.js';
 import type { Generation } from '../decode/plain.js';
 import type { AnswerRequest } from './answer-request.js';
 import { ApiError, badRequest } from './api-error.js';

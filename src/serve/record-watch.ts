@@ -2,7 +2,7 @@
  * Runs the guard's monitor over the server's own requests: each is judged against this server's traffic, alarms are
  * reported, and the page shows them. Drafter switches within guarded requests appear as actions. Alarms cause no action.
  */
-import type { DrafterSwitch } from '../decode/guarding.js';
+import type { DrafterSwitch } from '../decode/policies/drafter-switches.js';
 import type { ActionEvent, Alarm } from '../guard/alarm.js';
 import { GuardMemory } from '../guard/guard-memory.js';
 import { Monitor } from '../guard/monitor.js';

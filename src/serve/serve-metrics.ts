@@ -1,9 +1,9 @@
 /** Prometheus metrics under vLLM's names, for dashboards made for vLLM, and accepted lengths. */
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
-import type { AnswerProgress } from '../decode/engine-messages.js';
-import type { EngineLoad } from '../decode/engine.js';
-import type { DrafterSwitch } from '../decode/guarding.js';
-import { switchReasons } from '../decode/guarding.js';
+import type { AnswerProgress } from '../decode/engine/engine-messages.js';
+import type { EngineLoad } from '../decode/engine/engine.js';
+import type { DrafterSwitch } from '../decode/policies/drafter-switches.js';
+import { switchReasons } from '../decode/policies/drafter-switches.js';
 import type { FinishedReason } from './answer-format.js';
 import { finishedReasons } from './answer-format.js';
 import type { DrafterCounts } from './speculation-report.js';

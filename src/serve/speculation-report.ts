@@ -6,7 +6,7 @@ import type { StepRecord } from '../decode/acceptance.js';
 import type { Generation } from '../decode/plain.js';
 import type { SpeculativeGeneration } from '../decode/speculative.js';
 import { isSpeculative } from '../decode/speculative-text.js';
-import { parseDraftPolicy } from '../draft/policy.js';
+import { parseDraftPolicy } from '../draft/tree/policy.js';
 import type { MetricsLevel } from './request-schema.js';
 
 /** The drafter of a request and its policy. */
