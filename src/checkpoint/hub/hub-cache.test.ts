@@ -4,7 +4,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { hashOf } from '../../../test/support/hub-server.js';
 import { findCachedModel, nameModel } from './hub-cache.js';
 import type { HubSettings } from './hub-settings.js';
-import { readHubSettings } from './hub-settings.js';
+import { parseHubId, readHubSettings } from './hub-settings.js';
 import { makeTemporaryFolder } from '../../../test/support/checkpoint/temporary-folder.js';
 
 const commit = 'c0ffee'.padEnd(40, '0');

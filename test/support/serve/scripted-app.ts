@@ -7,7 +7,7 @@ import { createApp } from '../../../src/serve/app.js';
 import type { HostOptions } from '../../../src/serve/engine-host.js';
 import { EngineHost } from '../../../src/serve/engine-host.js';
 import type { ServerLimits } from '../../../src/serve/limits.js';
-import { usualLimits } from '../../../src/serve/limits.js';
+import { defaultLimits } from '../../../src/serve/limits.js';
 import { createServeMetrics } from '../../../src/serve/serve-metrics.js';
 import type { Script, ScriptedWorker } from './scripted-worker.js';
 import { createScriptedWorker } from './scripted-worker.js';
