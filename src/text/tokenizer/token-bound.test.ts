@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { referenceTarget } from '../../../test/support/model-folders.js';
 import { matchPublished } from './published-tokenizers.js';
-import { maxBytesPerToken } from './token-spelling.js';
+import { maxBytesPerToken } from './token-bound.js';
 import { readTokenizerConfig } from './tokenizer-config.js';
 import type { TokenizerFile } from './tokenizer-file.js';
 import { readTokenizerFile } from './tokenizer-file.js';

@@ -2,49 +2,8 @@
  * One token by itself, as clients of an API are shown it: its text with the blank it begins with, and its bytes. A token
  * that is part of a character has bytes but no text of its own, and is written out as `bytes:\xe2\x80`.
  */
-import type { PublishedTokenizer } from './published-tokenizers.js';
-import type { TokenizerFile } from './tokenizer-file.js';
+import { byteLetters } from './token-bound.js';
 import type { Tokenizer } from './tokenizer.js';
-
-/**
- * How few tokens a text can have, told from its size: a text that cannot fit a context is refused before it is
- * tokenised, which takes seconds for each megabyte. A token stands for no more bytes than its longest piece has, but
- * only where every byte of a text reaches some token. Tokenizers that drop characters (blanks between words, what the
- * vocabulary does not know, what a normalizer strikes) give no bound.
- */
-/** The most that NFC shortens a text: three letters of Hangul with three bytes each become one syllable of three. */
-const maxShortening = 4;
-/** An added token may stand for a normalised text, in which each blank has become the three bytes of U+2581. */
-const maxLengthening = 4;
-
-/** Undefined where a token may stand for any number of bytes: published structures with every byte in the vocabulary give a bound. */
-export function maxBytesPerToken(
-  published: PublishedTokenizer | undefined,
-  { ids, addedIds }: Pick<TokenizerFile, 'ids' | 'addedIds'>,
-): number | undefined {
-  if (published?.bytes === undefined) return undefined;
-  const bytes = published.bytes === 'letters' ? byteLetters() : bytePieces();
-  if (!bytes.every((piece) => ids.has(piece))) return undefined;
-  let longest = 1;
-  for (const piece of ids.keys()) {
-    const size = Buffer.byteLength(piece) * (addedIds.has(piece) ? maxLengthening : 1);
-    longest = Math.max(longest, size);
-  }
-  return published.shortens ? longest * maxShortening : longest;
-}
-
-/** The letters by which GPT-2's scheme writes the 256 bytes: themselves where they are visible, else from U+0100 on. */
-function byteLetters(): readonly string[] {
-  let hidden = 0;
-  return Array.from({ length: 256 }, (_, byte) => {
-    const isVisible = (byte > 32 && byte < 127) || (byte > 160 && byte !== 173);
-    return String.fromCharCode(isVisible ? byte : 256 + hidden++);
-  });
-}
-
-function bytePieces(): readonly string[] {
-  return Array.from({ length: 256 }, (_, byte) => `<0x${byte.toString(16).toUpperCase().padStart(2, '0')}>`);
-}
 
 export interface TokenSpelling {
   readonly text: string;

@@ -8,7 +8,7 @@ import { describeCause, MistletoeError } from '../../core/errors.js';
 import type { PublishedTokenizer } from './published-tokenizers.js';
 import { matchDecoder, matchPublished } from './published-tokenizers.js';
 import { SandboxedEncoder } from './sandboxed-encoder.js';
-import { maxBytesPerToken } from './token-spelling.js';
+import { maxBytesPerToken } from './token-bound.js';
 import type { ReadOptions, TokenizerFile } from './tokenizer-file.js';
 import { readTokenizerFile } from './tokenizer-file.js';
 import { readTokenizerConfig, type SpecialTokenName, type TokenizerConfig } from './tokenizer-config.js';
