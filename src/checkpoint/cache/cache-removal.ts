@@ -10,8 +10,7 @@ import { hostTag, isRunning } from '../../core/processes.js';
 import { errnoOf } from '../binary-file.js';
 import { notePath, readLastUse } from './cache-check.js';
 import type { CacheName } from './cache-folder.js';
-import { classifyName } from './cache-folder.js';
-import { isInUse, listKeysInUse } from './cache-use.js';
+import { classifyName, isInUse, listKeysInUse } from './cache-folder.js';
 
 export interface CachedWeights {
   readonly key: string;
