@@ -9,7 +9,7 @@ import type { CalendarDay } from './calendar-day.js';
 import { formatDay } from './calendar-day.js';
 
 /** Parses a chat template, which is a stranger's program, if its size and blanks allow for that in a moment. */
-/** The largest published templates have some 20,000 characters. */
+/** The largest published templates have about 20,000 characters. */
 const maxSourceLength = 256 * 1024;
 const maxBlankRun = 1000;
 /** The library's lexer takes time by the square of a run of blanks: this is the sum over all runs. */
