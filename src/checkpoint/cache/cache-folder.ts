@@ -3,7 +3,7 @@ import { rmSync } from 'node:fs';
 import { lstat, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { parseBytes } from '../../core/byte-size.js';
-import type { Surroundings } from '../../core/default-cache-folder.js';
+import type { HostEnvironment } from '../../core/default-cache-folder.js';
 import { kernelsFolder } from '../../core/default-cache-folder.js';
 import { MistletoeError } from '../../core/errors.js';
 import { makeFolder } from '../../core/files.js';
@@ -13,7 +13,7 @@ import { hostTag, isRunning } from '../../core/processes.js';
 export const defaultCacheLimitBytes = 64e9;
 
 /** $MISTLETOE_CACHE_LIMIT in bytes; infinite where it is `none`. */
-export function readCacheLimit(environment: Surroundings['environment'] = process.env): number {
+export function readCacheLimit(environment: HostEnvironment['environment'] = process.env): number {
   const text = environment.MISTLETOE_CACHE_LIMIT;
   if (text === undefined || text === '') return defaultCacheLimitBytes;
   const bytes = text === 'none' ? Infinity : parseBytes(text);

@@ -45,7 +45,7 @@ import {
   writeDerivedFile,
 } from './cache-file.js';
 import { readCacheLimit } from './cache-folder.js';
-import { removeRemains } from './cache-removal.js';
+import { removeLeftovers } from './cache-removal.js';
 import type { CachePlace } from './cache-writing.js';
 import { CacheFailure, obtainCacheFile, onDisk, unwritable } from './cache-writing.js';
 import { hashFile, identifyFile, requireSameFiles } from './content-hash.js';
@@ -110,7 +110,7 @@ async function prepareFile(place: CachePlace, recipes: readonly ResolvedRecipe[]
   const identities = await Promise.all(sources.map(identifyFile));
   const key = await computeKey(folder, sources, recipes);
   const layout = layOutWeights(recipes);
-  await removeRemains(folder);
+  await removeLeftovers(folder);
   const { path } = await obtainCacheFile(place, {
     key,
     content: 'converted weights',
