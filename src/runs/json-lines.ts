@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto';
 import { createReadStream, existsSync, statSync, truncateSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
-import { readBoundedFileSync } from '../core/bounded-file.js';
+import { readBoundedFileSync } from '../core/files.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { parseJsonText } from '../core/json-text.js';
 import { fileLimits } from '../core/limits.js';

@@ -2,8 +2,8 @@
 import { existsSync, mkdirSync, readdirSync, rmdirSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describeCause, MistletoeError } from '../core/errors.js';
-import { makeFolderSync } from '../core/make-folder.js';
-import { quoteWord } from '../core/shown-words.js';
+import { makeFolderSync } from '../core/files.js';
+import { quoteWord } from '../core/display-paths.js';
 import type { RunLock } from './run-lock.js';
 import { isLockFile, lockRun } from './run-lock.js';
 import { configFile } from './run-units.js';

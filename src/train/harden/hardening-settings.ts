@@ -67,7 +67,7 @@ export const hardeningSettings = {
 export type HardeningSettings = SettingsOf<typeof hardeningSettings>;
 export const hardeningSchema = schemaOf(hardeningSettings);
 
-/** The most robust of the recipes compared in docs/hardening-results.md. */
+/** The most robust of the recipes compared in docs/notebook/2026-11-16-hardening.md. */
 export const hardeningDefaults: HardeningSettings = {
   rounds: 4,
   promptsPerRound: 32,
