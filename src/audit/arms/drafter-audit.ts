@@ -69,24 +69,28 @@ async function auditPrompt(
   const keys = armKeys(request, id, prompt.id);
   let prepared: TimedAudit | undefined;
   let skipped = skipAll(keys);
-  for (const key of keys) {
-    const unit = unitKey(id, prompt.id, key);
-    const name = nameUnit(id, prompt.id, key);
-    if (skipped === null && !folder.has(unit)) {
-      audit.signal?.throwIfAborted();
-      audit.events.onUnitStart?.(name, audit.count.done, audit.count.total);
-      const data = await runUnit(
-        audit,
-        prompt,
-        key,
-        async () => (prepared ??= await preparePromptAudit(audit, prompt, compiled)),
-      );
-      folder.complete(unit, data);
-      const length = 'result' in data ? data.result.sameAnswer.meanAcceptedLength : undefined;
-      audit.events.onUnitEnd?.(name, length);
+  try {
+    for (const key of keys) {
+      const unit = unitKey(id, prompt.id, key);
+      const name = nameUnit(id, prompt.id, key);
+      if (skipped === null && !folder.has(unit)) {
+        audit.signal?.throwIfAborted();
+        audit.events.onUnitStart?.(name, audit.count.done, audit.count.total);
+        const data = await runUnit(
+          audit,
+          prompt,
+          key,
+          async () => (prepared ??= await preparePromptAudit(audit, prompt, compiled)),
+        );
+        folder.complete(unit, data);
+        const length = 'result' in data ? data.result.sameAnswer.meanAcceptedLength : undefined;
+        audit.events.onUnitEnd?.(name, length);
+      }
+      skipped ??= skipOf(key, folder.get(unit, unitSchema));
+      audit.count.done += 1;
     }
-    skipped ??= skipOf(key, folder.get(unit, unitSchema));
-    audit.count.done += 1;
+  } finally {
+    prepared?.scorer.dispose();
   }
   return collectPrompt(folder, request, id, prompt);
 }

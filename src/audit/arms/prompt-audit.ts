@@ -105,10 +105,10 @@ async function searchArm(
     { ...settings, projection, searchMode },
   );
   if (outcome.interrupted) throw new Interrupted('The search was interrupted.');
-  const { suffixIds, withoutSuffix, slowOther } = await chooseFinalist(audit, outcome);
-  const { result, timing } = await measureArm(audit, key, suffixIds);
+  const choice = await chooseFinalist(audit, outcome);
+  const { result, timing } = await measureArm(audit, key, choice.suffixIds);
   return {
-    result: { ...result, withoutSuffix, slowOther },
+    result: { ...result, withoutSuffix: choice.failureReason, slowOther: choice.slowerDifferentAnswer },
     timing,
     trace: {
       arm: key.arm,
@@ -130,8 +130,8 @@ function nameObjective({ settings, drafter }: PromptAudit, searchMode: SearchMod
 
 interface Choice {
   readonly suffixIds: readonly number[];
-  readonly withoutSuffix: string | null;
-  readonly slowOther: OtherAnswer | null;
+  readonly failureReason: string | null;
+  readonly slowerDifferentAnswer: OtherAnswer | null;
 }
 
 async function chooseFinalist(
@@ -141,7 +141,7 @@ async function chooseFinalist(
   const { target, drafter, prompt, bounds } = audit;
   if (finalists.length === 0) {
     const why = `No suffix inside the bounds was found: the smallest divergence is ${leastDivergence.toFixed(3)}, the bound ${bounds.epsilon}.`;
-    return { suffixIds: [], withoutSuffix: why, slowOther: null };
+    return { suffixIds: [], failureReason: why, slowerDifferentAnswer: null };
   }
   // Without its last token: where nothing follows the suffix, the clean prompt is this and that token.
   const prefix = await readPrefix(target.model, drafter, prompt.beforeIds.slice(0, -1));
@@ -153,9 +153,12 @@ async function chooseFinalist(
     const judged = judgeAnswer(prompt, free, bounds);
     return { suffixIds, free, judged, held: judged.accepted ? await hold(suffixIds) : undefined };
   });
-  const [clean, ...decoded] = await Promise.all([hold([]), ...decodeAll]);
+  const [clean, ...decoded] = await Promise.all([hold([]), ...decodeAll]).finally(() => {
+    prefix.cache.release();
+    prefix.states?.free();
+  });
   let best = { suffixIds: [] as readonly number[], length: clean.acceptance.meanAcceptedLength };
-  let slowOther: OtherAnswer | null = null;
+  let slowerDifferentAnswer: OtherAnswer | null = null;
   for (const { suffixIds, free, judged, held } of decoded) {
     if (held !== undefined) {
       const length = held.acceptance.meanAcceptedLength;
@@ -167,14 +170,15 @@ async function chooseFinalist(
         similarity: judged.similarity,
         compared: compareLengths(free, await audit.clean()),
       };
-      slowOther = slowerOf(slowOther, other);
+      slowerDifferentAnswer = slowerOf(slowerDifferentAnswer, other);
     }
   }
-  if (best.suffixIds.length > 0) return { suffixIds: best.suffixIds, withoutSuffix: null, slowOther };
+  if (best.suffixIds.length > 0)
+    return { suffixIds: best.suffixIds, failureReason: null, slowerDifferentAnswer };
   const why = decoded.some(({ held }) => held !== undefined)
     ? `None of the ${finalists.length} suffixes that were decoded makes a step accept less than without one.`
     : `None of the ${finalists.length} suffixes that were decoded keeps the answer (--keep ${bounds.keep}).`;
-  return { suffixIds: [], withoutSuffix: why, slowOther };
+  return { suffixIds: [], failureReason: why, slowerDifferentAnswer };
 }
 
 /** Only what really needs more passes over as many tokens is slower. */

@@ -60,7 +60,10 @@ async function runUniversal(
   const objective = createObjective(parseObjective(settings.objective), depth);
   const programs = compileSearch({ target: target.model, drafter }, objective, { ...settings, draftLevels });
   try {
-    return await searchWith(audit, policy, programs);
+    const prepared = await prepareAll(audit, programs);
+    return await searchWith(audit, policy, prepared).finally(() => {
+      for (const { scorer } of prepared) scorer.dispose();
+    });
   } finally {
     await programs.dispose();
   }
@@ -69,11 +72,11 @@ async function runUniversal(
 async function searchWith(
   audit: DrafterAudit,
   policy: LoadedDrafter['policy'],
-  programs: SearchPrograms,
+  prepared: readonly PreparedPrompt[],
 ): Promise<UniversalResult | undefined> {
   const { target, request, allowed, id } = audit;
   const { settings, seed } = request;
-  const { trained, heldOut } = splitPrompts(await prepareAll(audit, programs), seed);
+  const { trained, heldOut } = splitPrompts(prepared, seed);
   const [first] = trained;
   if (first === undefined) return undefined;
   const random = createRandom(seed, 'universal', id);

@@ -33,6 +33,11 @@ export async function readPromptState(
   return { ...empty, lastToken: promptIds.at(-1)! };
 }
 
+export function releaseState({ targetCache, draftCache }: PromptState): void {
+  targetCache.release();
+  draftCache?.release();
+}
+
 /**
  * The same state with more tokens read, in caches of its own: those of an earlier extension of it, where that is given
  * up. Then nothing is copied or allocated, and passes find what they read where it was before.

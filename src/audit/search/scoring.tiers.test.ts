@@ -97,7 +97,9 @@ describe.each(casesOfTier(variants, (name) => quickVariants.includes(name)))('sc
     const direction =
       towards.kind === 'degrade'
         ? projectGradient(degradationGradient, [divergenceGradient], { ...towards, kind: 'direction' })
-        : (towards.kind === 'restoreDistribution' ? divergenceGradient : answerMarginLoss).map((value) => -value);
+        : (towards.kind === 'restoreDistribution' ? divergenceGradient : answerMarginLoss).map(
+            (value) => -value,
+          );
     const gain = (position: number, token: number): number => direction[position * vocabularySize + token]!;
     const ranked = rankTokens(suffixIds, direction, { allowed, count });
     // Gains that differ by rounding alone may change places.

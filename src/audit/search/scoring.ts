@@ -15,7 +15,7 @@ import { fillPasses, groupByBeginning, PassRows, processorGroups, roundCopies } 
 import { countDraftsAlong } from './drafts-along.js';
 import { answerInputs } from './held-answer.js';
 import type { PromptState } from './prompt-state.js';
-import { extendState, passInputs } from './prompt-state.js';
+import { extendState, passInputs, releaseState } from './prompt-state.js';
 import type { SearchModels, SearchPrograms } from './search-programs.js';
 import { declaredOf, runDeclared } from './search-programs.js';
 import { acceptedLengthOf, walkAnswer } from './same-answer.js';
@@ -74,13 +74,20 @@ export class Scorer implements SuffixScorer {
     const key = keyOf(base);
     const earlier = this.newest;
     if (earlier?.key === key) return earlier.state;
-    this.newest = undefined;
+    // Its caches are overwritten: after a failure they belong to no base.
+    if (earlier !== undefined) this.newest = { ...earlier, key: '' };
     const state = await extendState(this.models, this.state, base, earlier?.state);
     this.newest = { key, state };
     return state;
   }
 
-  /** What stands behind the suffix. */
+  /** Releases the caches of the prompt. The scorer cannot be used afterwards. */
+  dispose(): void {
+    if (this.newest !== undefined) releaseState(this.newest.state);
+    releaseState(this.state);
+  }
+
+  /** The tokens behind the suffix. */
   private restIds(): number[] {
     return [...this.prompt.afterIds, ...this.prompt.windowIds.slice(0, -1)];
   }
@@ -143,7 +150,10 @@ export class Scorer implements SuffixScorer {
     };
   }
 
-  private readAnswer(outputs: NamedValues, index: number): Pick<AnswerScore, 'followed' | 'answerMarginLoss'> {
+  private readAnswer(
+    outputs: NamedValues,
+    index: number,
+  ): Pick<AnswerScore, 'followed' | 'answerMarginLoss'> {
     const { length } = this.prompt.windowIds;
     const left = rowOf(outputs, 'follows', index, length).indexOf(0);
     return {
@@ -170,7 +180,10 @@ export class Scorer implements SuffixScorer {
   }
 
   async differentiateMarginLoss(suffixIds: readonly number[]): Promise<Float32Array> {
-    const outputs = await runDeclared(await this.programs.marginLossGradient(), this.gradientInputs(suffixIds));
+    const outputs = await runDeclared(
+      await this.programs.marginLossGradient(),
+      this.gradientInputs(suffixIds),
+    );
     return floatsOf(outputs, 'marginLossGradient');
   }
 

@@ -96,7 +96,11 @@ export interface SuffixScorer {
   /** Scores of candidates that equal `base` before their first edit. */
   score(base: readonly number[], candidates: readonly Candidate[]): Promise<Scored[]>;
   /** The tokens of largest gain at each position of a suffix that heads somewhere. */
-  rankTokens(suffixIds: readonly number[], towards: SearchDirection, ranking: TokenRanking): Promise<RankedTokens>;
+  rankTokens(
+    suffixIds: readonly number[],
+    towards: SearchDirection,
+    ranking: TokenRanking,
+  ): Promise<RankedTokens>;
   differentiate(suffixIds: readonly number[]): Promise<SuffixGradients>;
   /** The preservation gradient of every answer position. */
   differentiatePositions(suffixIds: readonly number[]): Promise<readonly Float32Array[]>;

@@ -28,7 +28,9 @@ import { least } from './projection.js';
 
 /** Up the degradation with lambda of the preservation taken out; down the divergence; or down what leaves the answer. */
 export type SearchDirection =
-  { readonly kind: 'degrade'; readonly weight: number } | { readonly kind: 'restoreDistribution' } | { readonly kind: 'restoreAnswer' };
+  | { readonly kind: 'degrade'; readonly weight: number }
+  | { readonly kind: 'restoreDistribution' }
+  | { readonly kind: 'restoreAnswer' };
 
 export interface RankedTokens {
   /** [position] -> tokens of largest gain, best first. */
@@ -82,7 +84,11 @@ export function buildRanking(suffixLength: number, vocabularySize: number, count
 }
 
 /** What the ranking reads besides the gradients and the suffix. */
-export function rankingInputs(towards: SearchDirection, allowed: Int32Array, vocabularySize: number): NamedValues {
+export function rankingInputs(
+  towards: SearchDirection,
+  allowed: Int32Array,
+  vocabularySize: number,
+): NamedValues {
   const barred = new Float32Array(vocabularySize).fill(-penalty);
   for (const token of allowed) barred[token] = 0;
   const scalar = (value: number) => float32(Float32Array.of(value), [1, 1]);

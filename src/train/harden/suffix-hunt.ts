@@ -118,7 +118,9 @@ export class SuffixHunt implements PromptHunt {
         projection: parseProjection(settings.projection, settings.lambda),
         searchMode: searchModeOf(settings),
       },
-    );
+    ).finally(() => {
+      scorer.dispose();
+    });
     // What an interrupted search has found is not what the whole one would have.
     signal?.throwIfAborted();
     const kept = finalists.slice(0, count);
