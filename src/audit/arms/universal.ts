@@ -23,7 +23,7 @@ import { Interrupted } from './prompt-audit.js';
 import { readPromptState } from '../search/prompt-state.js';
 import type { UniversalResult, UniversalSplit } from '../result.js';
 import { universalSchema } from '../result.js';
-import type { StepCounts } from '../search/same-answer.js';
+import type { StepCounts } from '../../measure/step-counts.js';
 import { Scorer } from '../search/scoring.js';
 import type { SearchPrograms } from '../search/search-programs.js';
 import { compileSearch } from '../search/search-programs.js';

@@ -12,16 +12,16 @@ import type { Candidate } from './candidates.js';
 import { keyOf } from './candidates.js';
 import type { SizeGroup } from './pass-rows.js';
 import { fillPasses, groupByBeginning, PassRows, processorGroups, roundCopies } from './pass-rows.js';
-import { countDraftsAlong } from './drafts-along.js';
+import { countDraftsAlong, walkAnswer } from './same-answer.js';
 import { answerInputs } from './held-answer.js';
 import type { PromptState } from './prompt-state.js';
 import { extendState, passInputs, releaseState } from './prompt-state.js';
 import type { SearchModels, SearchPrograms } from './search-programs.js';
 import { declaredOf, runDeclared } from './search-programs.js';
-import { acceptedLengthOf, walkAnswer } from './same-answer.js';
 import type { AnswerScore, Scored, SuffixGradients, SuffixScorer } from './search-problem.js';
 import type { SearchDirection, RankedTokens, TokenRanking } from './steepest-tokens.js';
 import { rankingInputs, readRanking } from './steepest-tokens.js';
+import { acceptedLengthOf } from '../../measure/step-counts.js';
 
 export class Scorer implements SuffixScorer {
   readonly answerLength: number;

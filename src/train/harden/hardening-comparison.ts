@@ -3,8 +3,8 @@
  * prompts are paired, resampled as pairs and tested as pairs; seeds of one prompt are pooled before.
  */
 import type { AuditResult, DrafterResult, PromptResult } from '../../audit/result.js';
-import type { StepCounts } from '../../audit/search/same-answer.js';
-import { acceptedLengthOf, poolCounts } from '../../audit/search/same-answer.js';
+import type { StepCounts } from '../../measure/step-counts.js';
+import { acceptedLengthOf, poolCounts } from '../../measure/step-counts.js';
 import { bootstrapInterval } from '../../measure/bootstrap.js';
 import { testSignedRanks } from '../../measure/wilcoxon.js';
 import type { HardeningAudit } from './hardening-settings.js';

@@ -2,13 +2,14 @@
 import { MistletoeError } from '../../core/errors.js';
 import type { BatchPlan } from '../data/batches.js';
 import type { HeldOutLength } from './held-out-length.js';
-import { meanLength, measureLength } from './held-out-length.js';
+import { measureLength } from './held-out-length.js';
 import type { TrainSettings } from '../settings.js';
 import type { TextBatch } from '../data/text-batch.js';
 import type { Trainer } from './trainer.js';
 import type { Pair } from './training-graph.js';
 import type { LogLine } from './training-log.js';
 import type { TrainingProgress } from './training-state.js';
+import { acceptedLengthOf } from '../../measure/step-counts.js';
 
 export interface TrainingWork {
   readonly pair: Pair;
@@ -43,10 +44,10 @@ export async function trainSteps(work: TrainingWork, start: TrainingProgress): P
     if (work.validation.length === 0) return;
     const length = await measureLength(work, work.validation, settings.chain);
     work.onLine(describeLength(update, length));
-    const isBest = best === null || meanLength(length) > best.length;
+    const isBest = best === null || acceptedLengthOf(length) > best.length;
     sinceBest = isBest ? 0 : sinceBest + 1;
     if (!isBest) return;
-    best = { update, length: meanLength(length) };
+    best = { update, length: acceptedLengthOf(length) };
     await work.keepBest();
   };
 
@@ -97,7 +98,7 @@ export async function trainSteps(work: TrainingWork, start: TrainingProgress): P
 function describeLength(update: number, length: HeldOutLength): LogLine {
   const { steps, reached } = length;
   return {
-    ...{ kind: 'length', update, length: meanLength(length), steps },
+    ...{ kind: 'length', update, length: acceptedLengthOf(length), steps },
     reached: reached.map((count) => count / Math.max(1, steps)),
   };
 }
