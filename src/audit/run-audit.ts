@@ -1,6 +1,5 @@
 /** An audit from its request to its result: the campaign over drafters and prompts, in a folder that can be resumed. */
 import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
-import { MistletoeError } from '../core/errors.js';
 import { always } from '../decode/policies/policy-chooser.js';
 import { levelsOf } from '../draft/tree/grow-tree.js';
 import { describeMachine } from '../measure/machine.js';

@@ -15,7 +15,6 @@ import type { RunPlace } from './run-place.js';
 import { createRun } from './run-place.js';
 import type { StoredUnit } from './run-units.js';
 import {
-  configFile,
   formatUnit,
   parseUnitData,
   readRunConfig,
