@@ -69,7 +69,11 @@ export type { EngineCounts, EngineLoad, EngineOptions, SequenceOptions } from '.
 export { sequenceBytes } from './decode/engine/sequence-bytes.js';
 export type { Meeting } from './model/lanes/pass-scheduler.js';
 export { createEngineWorker } from './decode/engine/engine-worker.js';
-export type { EngineWorker, EngineWorkerOptions, WorkerGenerateOptions } from './decode/engine/engine-worker.js';
+export type {
+  EngineWorker,
+  EngineWorkerOptions,
+  WorkerGenerateOptions,
+} from './decode/engine/engine-worker.js';
 
 /**
  * Answering over HTTP, with OpenAI's interface.
@@ -160,7 +164,8 @@ export type { AuditPlan } from './audit/create-request.js';
 export type { AuditRequest } from './audit/audit-request.js';
 export { planAudit, resumeAudit, startAudit } from './audit/run-audit.js';
 export type { Effort } from './audit/effort.js';
-export type { AuditOptions, AuditOutcome, RunPlace } from './audit/run-audit.js';
+export type { AuditOptions, AuditOutcome } from './audit/run-audit.js';
+export type { RunPlace } from './runs/run-place.js';
 export type { AuditEvents, UnitName } from './audit/audit-events.js';
 export { presets } from './audit/settings.js';
 export type { AuditSettings, PresetName } from './audit/settings.js';

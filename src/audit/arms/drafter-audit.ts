@@ -1,4 +1,4 @@
-/** One drafter over all prompts, unit by unit: what is already in the run's folder is not done again. */
+/** Audits one drafter on all prompts, unit by unit. Units that are already in the run's folder are skipped. */
 import { MistletoeError } from '../../core/errors.js';
 import { lazily } from '../../core/lazy.js';
 import type { PolicyChooser } from '../../decode/policies/policy-chooser.js';
@@ -46,8 +46,8 @@ export interface DrafterAudit {
 
 type TimedAudit = PromptAudit & { readonly clock: PhaseClock };
 
-/** Below this a drafter has nothing to lose. */
-const leastCleanLength = 1.05;
+/** Below this mean accepted length, a drafter has nothing to lose. */
+const minCleanLength = 1.05;
 
 export async function auditDrafter(audit: DrafterAudit): Promise<PromptResult[]> {
   const results: PromptResult[] = [];
@@ -109,7 +109,7 @@ async function runUnit(
     const timing: ArmTiming = { drafter: audit.id, ...outcome.timing, phases: times };
     audit.folder.appendTiming(unitKey(audit.id, prompt.id, key), timing);
     const { meanAcceptedLength } = outcome.result.sameAnswer;
-    if (key.arm === 'clean' && meanAcceptedLength < leastCleanLength) {
+    if (key.arm === 'clean' && meanAcceptedLength < minCleanLength) {
       return {
         skipped: `The drafter accepts almost nothing already (mean accepted length ${meanAcceptedLength.toFixed(2)}).`,
       };
@@ -126,20 +126,20 @@ async function runUnit(
   }
 }
 
-/** What stands in a report names models, not where they lie on the machine of its author. */
+/** Reports name models, not folders on the author's machine. */
 function withoutFolders(sentence: string, { target, targetFolder, drafters }: AuditRequest): string {
   const named = [{ name: target.name, folder: targetFolder }, ...drafters];
   return named.reduce((text, { name, folder }) => text.replaceAll(folder, name), sentence);
 }
 
-/** A drafter whose scores are no numbers does not know what it is called here. */
+/** Errors of a drafter do not know its name in this audit. */
 function nameDrafter(cause: unknown, id: string): unknown {
   if (!(cause instanceof MistletoeError) || cause.code !== 'drafter') return cause;
   const { code, message, hint } = cause;
   return new MistletoeError(code, `${id}: ${message}`, { cause, ...(hint === undefined ? {} : { hint }) });
 }
 
-/** A drafter that runs out of context stops drafting, which would look like a collapse. */
+/** A drafter that runs out of context stops drafting, which would look like an attack. */
 function requireRoom(
   { drafter, id, target, request: { settings } }: DrafterAudit,
   prompt: AuditPrompt,
@@ -147,7 +147,7 @@ function requireRoom(
   const { contextLength } = target.model.configuration;
   const prompted = prompt.beforeIds.length + settings.suffixLength + prompt.afterIds.length;
   const needed = Math.min(prompted + settings.maxNewTokens, contextLength);
-  // The last token of an answer is never read.
+  // The drafter never reads the last token of an answer.
   const session = drafter.startSession();
   const available = session.room + 1;
   session.close();

@@ -49,7 +49,7 @@ export class Scorer implements SuffixScorer {
   async score(base: readonly number[], candidates: readonly Candidate[]): Promise<Scored[]> {
     if (candidates.length === 0) return [];
     const groups = groupByBeginning(candidates, this.groupSize(base.length));
-    // Reading the base costs as many rows as it has: it pays only where the groups save more.
+    // Reading the base costs its own rows, so it pays only if the groups save more.
     const saved = groups.reduce((total, group) => total + group.length * group[0]!.first, 0);
     const isShared = saved > base.length;
     const shared = isShared ? await this.readBase(base) : this.state;
@@ -59,7 +59,7 @@ export class Scorer implements SuffixScorer {
       const score = (some: readonly Candidate[]) => this.scoreGroup(shared, base, first, some);
       return this.passRows.runAll(group, rows, score);
     });
-    // A device goes on with the next pass while the host reads what it made of the last one.
+    // A device computes the next pass while the host reads the results of the last one.
     const mayOverlap = this.isOnDevice && this.models.drafter.graph !== undefined;
     return (await runWithLimit(passes, mayOverlap ? 2 : 1)).flat();
   }
@@ -69,7 +69,7 @@ export class Scorer implements SuffixScorer {
     return fillPasses((first) => this.passRows.countCopies(this.rowsBehind(first, suffixLength)));
   }
 
-  /** A step scores single edits and then merged ones on the same base; the next step's takes the place of this one's. */
+  /** A step scores single edits and then merged ones on the same base, so the state of the newest base is kept. */
   private async readBase(base: readonly number[]): Promise<PromptState> {
     const key = keyOf(base);
     const earlier = this.newest;
@@ -126,7 +126,7 @@ export class Scorer implements SuffixScorer {
     return scored;
   }
 
-  /** What a drafter without graph does is told by drafting; its objective is the share of a token that a pass gives. */
+  /** A drafter without a graph is scored by drafting; its objective is the number of passes per token. */
   private async readDrafts(
     outputs: NamedValues,
     index: number,

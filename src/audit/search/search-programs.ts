@@ -37,7 +37,7 @@ export interface SearchPrograms {
   readonly settings: PassSettings;
   /** oneHot [suffix, vocabulary] -> degradation, divergence and their gradients [suffix, vocabulary] */
   readonly gradients: () => Promise<Program>;
-  /** oneHot -> marginLossGradient [suffix, vocabulary]: the way back to the answer, for the target alone */
+  /** oneHot -> marginLossGradient [suffix, vocabulary], of the target alone */
   readonly marginLossGradient: () => Promise<Program>;
   /**
    * tokens [batch, row] -> degradation, divergence and answerMarginLoss [batch], follows [batch, window], and for each draft
@@ -51,11 +51,11 @@ export interface SearchPrograms {
   readonly positionGradients: () => Promise<Program>;
   /** The tokens of largest gain, of gradients that stayed with the runtime (steepest-tokens.ts). */
   readonly ranking: (count: number) => Promise<Program>;
-  /** Gives back what was compiled. Nothing may be asked any more. */
+  /** Disposes of the compiled programs. */
   dispose(): Promise<void>;
 }
 
-/** The programs are compiled when they are first asked for: measuring given suffixes needs no gradient. */
+/** Programs are compiled on first use: measuring given suffixes needs no gradients. */
 export function compileSearch(
   { target, drafter }: SearchModels,
   objective: Objective,
@@ -142,7 +142,7 @@ export function compileSearch(
   };
 }
 
-/** A program refuses nothing but reads only what it declared: drafters without attention leave inputs unused. */
+/** Passes only the inputs that the program declares: drafters without attention do not use all of them. */
 export function runDeclared(program: Program, values: NamedValues): Promise<NamedValues> {
   return program.run(declaredOf(program, values));
 }

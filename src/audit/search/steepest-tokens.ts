@@ -26,7 +26,7 @@ import type { MixedValues, NamedTensors, NamedValues } from '../../runtime/progr
 import { float32, floatsOf, integersOf } from '../../runtime/program.js';
 import { least } from './projection.js';
 
-/** Up the degradation with lambda of the preservation taken out; down the divergence; or down what leaves the answer. */
+/** Raise the degradation, with lambda of the preservation gradient projected out; lower the divergence; or lower the answer margin loss. */
 export type SearchDirection =
   | { readonly kind: 'degrade'; readonly weight: number }
   | { readonly kind: 'restoreDistribution' }
@@ -40,7 +40,7 @@ export interface RankedTokens {
   readonly after: number;
 }
 
-/** Which tokens are ranked, and how many at a position. */
+/** Which tokens are ranked, and how many per position. */
 export interface TokenRanking {
   readonly allowed: Int32Array;
   readonly count: number;
@@ -83,7 +83,7 @@ export function buildRanking(suffixLength: number, vocabularySize: number, count
   };
 }
 
-/** What the ranking reads besides the gradients and the suffix. */
+/** Inputs of the ranking besides the gradients and the suffix. */
 export function rankingInputs(
   towards: SearchDirection,
   allowed: Int32Array,
