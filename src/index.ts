@@ -118,8 +118,8 @@ export { findProblems, openCheckpoint } from './checkpoint/open-checkpoint.js';
 export type { Problem } from './checkpoint/open-checkpoint.js';
 export type { Checkpoint, StoredTensor } from './checkpoint/stored-tensor.js';
 export { readFloat32, readIntegers } from './checkpoint/read-tensor.js';
-export { prepareWeights } from './checkpoint/weight-cache.js';
-export type { CacheOptions } from './checkpoint/weight-cache.js';
+export { prepareWeights } from './checkpoint/cache/weight-cache.js';
+export type { CacheOptions } from './checkpoint/cache/weight-cache.js';
 
 /**
  * Models by their names on the Hugging Face hub: from its cache, or fetched into it.
@@ -127,13 +127,13 @@ export type { CacheOptions } from './checkpoint/weight-cache.js';
  * const folder = await downloadModel(parseHubId('lmsys/vicuna-7b-v1.5')!);
  * const target = await openTarget(folder, { runtime });
  */
-export { findCachedModel } from './checkpoint/hub-cache.js';
-export { downloadModel } from './checkpoint/hub-download.js';
-export type { DownloadOptions, DownloadProgress } from './checkpoint/hub-download.js';
-export { parseHubId } from './checkpoint/hub-id.js';
-export type { HubId } from './checkpoint/hub-id.js';
-export { readHubSettings } from './checkpoint/hub-settings.js';
-export type { HubSettings } from './checkpoint/hub-settings.js';
+export { findCachedModel } from './checkpoint/hub/hub-cache.js';
+export { downloadModel } from './checkpoint/hub/hub-download.js';
+export type { DownloadOptions, DownloadProgress } from './checkpoint/hub/hub-download.js';
+export { parseHubId } from './checkpoint/hub/hub-settings.js';
+export type { HubId } from './checkpoint/hub/hub-settings.js';
+export { readHubSettings } from './checkpoint/hub/hub-settings.js';
+export type { HubSettings } from './checkpoint/hub/hub-settings.js';
 
 /**
  * The cache of converted weights: what `mistletoe cache` does.
@@ -142,11 +142,11 @@ export type { HubSettings } from './checkpoint/hub-settings.js';
  * const { weights, totalBytes } = await describeCache(folder);
  * await trimCache(folder, 20e9);
  */
-export { defaultCacheFolder } from './checkpoint/cache-folder.js';
-export { describeCache, verifyCache } from './checkpoint/cache-contents.js';
-export type { CacheContents, CheckedWeights } from './checkpoint/cache-contents.js';
-export { clearCache, trimCache } from './checkpoint/cache-removal.js';
-export type { Removal } from './checkpoint/cache-removal.js';
+export { defaultCacheFolder } from './core/default-cache-folder.js';
+export { describeCache, verifyCache } from './checkpoint/cache/cache-contents.js';
+export type { CacheContents, CheckedWeights } from './checkpoint/cache/cache-contents.js';
+export { clearCache, trimCache } from './checkpoint/cache/cache-removal.js';
+export type { Removal } from './checkpoint/cache/cache-removal.js';
 
 /**
  * Auditing a drafter: does a suffix slow it down while the answer stays the same?
@@ -169,8 +169,8 @@ export type { AuditResult } from './audit/result.js';
 export { judge } from './report/audit/verdict.js';
 export type { Gate, Verdict } from './report/audit/verdict.js';
 export { writeReports } from './report/audit/write-reports.js';
-export { parseSuffixes } from './text/suffix-list.js';
-export type { GivenSuffix } from './text/suffix-list.js';
+export { parseSuffixes } from './text/prompts/suffix-list.js';
+export type { GivenSuffix } from './text/prompts/suffix-list.js';
 
 /**
  * Two finished audits side by side.
@@ -291,12 +291,17 @@ export { KvCache } from './model/cache/kv-cache.js';
  * const tokenizer = await loadTokenizer(bundledTarget);
  * tokenizer.decode(await tokenizer.encode('Hello')); // 'Hello'
  */
-export { loadTokenizer } from './text/tokenizer.js';
-export type { Tokenizer } from './text/tokenizer.js';
-export { encodeChat, loadChatTemplate, renderChat, requireChatTemplate } from './text/chat-template.js';
-export type { ChatMessage, ChatTemplate, TemplateOptions } from './text/chat-template.js';
-export { inlinePrompt, loadPrompts } from './text/prompt-set.js';
-export type { Prompt } from './text/prompt-set.js';
+export { loadTokenizer } from './text/tokenizer/tokenizer.js';
+export type { Tokenizer } from './text/tokenizer/tokenizer.js';
+export {
+  encodeChat,
+  loadChatTemplate,
+  renderChat,
+  requireChatTemplate,
+} from './text/template/chat-template.js';
+export type { ChatMessage, ChatTemplate, TemplateOptions } from './text/template/chat-template.js';
+export { inlinePrompt, loadPrompts } from './text/prompts/prompt-set.js';
+export type { Prompt } from './text/prompts/prompt-set.js';
 
 /**
  * Graphs: build, differentiate, compile, run.

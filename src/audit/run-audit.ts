@@ -1,5 +1,5 @@
 /** An audit from its request to its result: the campaign over drafters and prompts, in a folder that can be resumed. */
-import type { CacheOptions } from '../checkpoint/weight-cache.js';
+import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
 import { MistletoeError } from '../core/errors.js';
 import { always } from '../decode/policies/policy-chooser.js';
 import { levelsOf } from '../draft/tree/grow-tree.js';
@@ -7,7 +7,7 @@ import { describeMachine } from '../measure/machine.js';
 import { openRuntime } from '../runtime/create-runtime.js';
 import { nameDevice } from '../runtime/device-choice.js';
 import type { Runtime } from '../runtime/program.js';
-import type { Prompt } from '../text/prompt-set.js';
+import type { Prompt } from '../text/prompts/prompt-set.js';
 import { listAllowedTokens } from './arms/controls.js';
 import type { AuditEvents, UnitName } from './audit-events.js';
 import type { Models } from './audit-models.js';

@@ -13,7 +13,7 @@ import type { RunPlace } from '../audit/run-audit.js';
 import { findSameDevice, requireSameKind } from '../runs/run-device.js';
 import { refuseUsedFolder } from '../runs/run-place.js';
 import { writeAtomically } from '../runs/run-writes.js';
-import type { CacheOptions } from '../checkpoint/weight-cache.js';
+import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
 import type { Target } from '../decode/target.js';
 import { openTarget } from '../decode/target.js';
 import { MistletoeError } from '../core/errors.js';

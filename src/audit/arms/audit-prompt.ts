@@ -9,9 +9,9 @@ import type { Generation } from '../../decode/plain.js';
 import { decodePlain } from '../../decode/plain.js';
 import type { Target } from '../../decode/target.js';
 import { refuseLongText } from '../../decode/target.js';
-import { encodeRaw, encodeRendered } from '../../text/chat-template.js';
-import type { Prompt } from '../../text/prompt-set.js';
-import { splitAroundSuffix, splitChatAroundSuffix } from '../../text/suffix-place.js';
+import { encodeRaw, encodeRendered } from '../../text/template/chat-template.js';
+import type { Prompt } from '../../text/prompts/prompt-set.js';
+import { splitAroundSuffix, splitChatAroundSuffix } from '../../text/prompts/suffix-place.js';
 
 export interface AuditPrompt {
   readonly id: string;

@@ -4,7 +4,7 @@ import { lazily } from '../../core/lazy.js';
 import type { PolicyChooser } from '../../decode/policies/policy-chooser.js';
 import type { Target } from '../../decode/target.js';
 import type { Drafter } from '../../draft/drafter.js';
-import type { Prompt } from '../../text/prompt-set.js';
+import type { Prompt } from '../../text/prompts/prompt-set.js';
 import type { AuditEvents } from '../audit-events.js';
 import type { AuditPrompt } from './audit-prompt.js';
 import { encodeSuffix, preparePrompt } from './audit-prompt.js';

@@ -7,7 +7,7 @@ import { Engine } from '../../decode/engine/engine.js';
 import { always } from '../../decode/policies/policy-chooser.js';
 import type { KeptClass } from '../../measure/kept-class.js';
 import { testSignedRanks } from '../../measure/wilcoxon.js';
-import type { Prompt } from '../../text/prompt-set.js';
+import type { Prompt } from '../../text/prompts/prompt-set.js';
 import type { AuditPrompt } from './audit-prompt.js';
 import { keepRoundTrips, preparePrompt } from './audit-prompt.js';
 import type { LoadedDrafter } from './transfer.js';

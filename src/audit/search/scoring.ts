@@ -2,7 +2,7 @@
  * Scores of many suffixes. All share the prompt's caches; candidates that first differ from the base at the same
  * position also share the base's rows up to there, so only what follows the edit is computed.
  */
-import { runAhead } from '../../core/run-ahead.js';
+import { runWithLimit } from '../../core/run-with-limit.js';
 import type { NamedValues } from '../../runtime/program.js';
 import { bufferOf, float32, floatsOf, int32 } from '../../runtime/program.js';
 import type { Target } from '../../decode/target.js';
@@ -61,7 +61,7 @@ export class Scorer implements SuffixScorer {
     });
     // A device goes on with the next pass while the host reads what it made of the last one.
     const mayOverlap = this.isOnDevice && this.models.drafter.graph !== undefined;
-    return (await runAhead(passes, mayOverlap ? 2 : 1)).flat();
+    return (await runWithLimit(passes, mayOverlap ? 2 : 1)).flat();
   }
 
   private groupSize(suffixLength: number): SizeGroup {

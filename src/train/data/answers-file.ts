@@ -7,7 +7,7 @@ import { closeSync, existsSync, fsyncSync, openSync, truncateSync, writeFileSync
 import { dirname } from 'node:path';
 import { z } from 'zod';
 import { codeOf, lostFolder, syncFolder } from '../../runs/run-writes.js';
-import { isMissing } from '../../core/bounded-file.js';
+import { isMissing } from '../../core/files.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import type { FileLine } from '../../runs/line-file.js';
 import { parseFileLine, readFileLines } from '../../runs/line-file.js';

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { presets } from '../../audit/settings.js';
 import type { Target } from '../../decode/target.js';
 import { encodePrompt } from '../../decode/target.js';
-import { inlinePrompt } from '../../text/prompt-set.js';
+import { inlinePrompt } from '../../text/prompts/prompt-set.js';
 import { createRandom } from '../../core/random.js';
 import { rewordQuestion } from './paraphrase.js';
 import { ParaphraseHunt } from './paraphrase-hunt.js';

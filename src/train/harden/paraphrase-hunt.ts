@@ -6,7 +6,7 @@ import { MistletoeError } from '../../core/errors.js';
 import { createRandom } from '../../core/random.js';
 import type { Target } from '../../decode/target.js';
 import { encodePrompt } from '../../decode/target.js';
-import type { Prompt } from '../../text/prompt-set.js';
+import type { Prompt } from '../../text/prompts/prompt-set.js';
 import { rewordQuestion } from './paraphrase.js';
 import type { HuntedPrompt, HuntOptions, PromptHunt } from './suffix-hunt.js';
 

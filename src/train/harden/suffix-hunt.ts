@@ -21,7 +21,7 @@ import type { Random } from '../../core/random.js';
 import { createRandom } from '../../core/random.js';
 import type { Target } from '../../decode/target.js';
 import type { Drafter } from '../../draft/drafter.js';
-import type { Prompt } from '../../text/prompt-set.js';
+import type { Prompt } from '../../text/prompts/prompt-set.js';
 import type { Baseline } from './hardening-settings.js';
 
 /** Searched, or a baseline. */

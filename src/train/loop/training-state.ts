@@ -6,11 +6,11 @@
 import { existsSync, readdirSync, rmSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { z } from 'zod';
-import { readSafetensorsHeader } from '../../checkpoint/safetensors.js';
+import { readSafetensorsHeader } from '../../checkpoint/safetensors/safetensors.js';
 import { readFloat32, readIntegers } from '../../checkpoint/read-tensor.js';
 import type { StoredTensor } from '../../checkpoint/stored-tensor.js';
 import { floatSource, integerSource } from '../../checkpoint/tensor-source.js';
-import { writeSafetensors } from '../../checkpoint/write-safetensors.js';
+import { writeSafetensors } from '../../checkpoint/safetensors/write-safetensors.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';
 
 const progressSchema = z.strictObject({

@@ -9,7 +9,7 @@ import type { Random } from '../../../src/core/random.js';
 import { createRandom } from '../../../src/core/random.js';
 import { createOnnxRuntime } from '../../../src/runtime/onnx/onnx-runtime.js';
 import type { Runtime } from '../../../src/runtime/program.js';
-import { inlinePrompt } from '../../../src/text/prompt-set.js';
+import { inlinePrompt } from '../../../src/text/prompts/prompt-set.js';
 import { createHardenRequest, hardenRequestSchema } from '../../../src/train/harden/harden-request.js';
 import type { SuffixedPrompt } from '../../../src/train/harden/suffixed-texts.js';
 import { readFound } from '../../../src/train/harden/suffixed-texts.js';
