@@ -20,7 +20,7 @@ import { encodePrompt, openTarget } from '../src/decode/target.js';
 import type { Drafter } from '../src/draft/drafter.js';
 import { loadDrafter } from '../src/draft/load-drafter.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
-import { loadPrompts } from '../src/text/prompt-set.js';
+import { loadPrompts } from '../src/text/prompts/prompt-set.js';
 import { printNote, printTable } from './stopwatch.js';
 
 const { values: options } = parseArgs({

@@ -12,7 +12,7 @@ import { loadDrafter } from '../src/draft/load-drafter.js';
 import type { Meeting } from '../src/model/lanes/pass-scheduler.js';
 import { alone } from '../src/model/lanes/pass-scheduler.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
-import { loadPrompts } from '../src/text/prompt-set.js';
+import { loadPrompts } from '../src/text/prompts/prompt-set.js';
 import { printTable } from './stopwatch.js';
 
 const [given = '1000', newTokens = '8', drafterName = 'eagle3'] = process.argv.slice(2);

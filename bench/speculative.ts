@@ -14,7 +14,7 @@ import type { BenchmarkSystem } from '../src/measure/benchmark.js';
 import { runBenchmark } from '../src/measure/benchmark.js';
 import type { Interval } from '../src/measure/bootstrap.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
-import { loadPrompts } from '../src/text/prompt-set.js';
+import { loadPrompts } from '../src/text/prompts/prompt-set.js';
 import { promptFolder, promptSets } from './prompt-sets.js';
 import { printNote, printTable } from './stopwatch.js';
 

@@ -69,7 +69,11 @@ export type { EngineCounts, EngineLoad, EngineOptions, SequenceOptions } from '.
 export { sequenceBytes } from './decode/engine/sequence-bytes.js';
 export type { Meeting } from './model/lanes/pass-scheduler.js';
 export { createEngineWorker } from './decode/engine/engine-worker.js';
-export type { EngineWorker, EngineWorkerOptions, WorkerGenerateOptions } from './decode/engine/engine-worker.js';
+export type {
+  EngineWorker,
+  EngineWorkerOptions,
+  WorkerGenerateOptions,
+} from './decode/engine/engine-worker.js';
 
 /**
  * Answering over HTTP, with OpenAI's interface.
@@ -118,8 +122,8 @@ export { findProblems, openCheckpoint } from './checkpoint/open-checkpoint.js';
 export type { Problem } from './checkpoint/open-checkpoint.js';
 export type { Checkpoint, StoredTensor } from './checkpoint/stored-tensor.js';
 export { readFloat32, readIntegers } from './checkpoint/read-tensor.js';
-export { prepareWeights } from './checkpoint/weight-cache.js';
-export type { CacheOptions } from './checkpoint/weight-cache.js';
+export { prepareWeights } from './checkpoint/cache/weight-cache.js';
+export type { CacheOptions } from './checkpoint/cache/weight-cache.js';
 
 /**
  * Models by their names on the Hugging Face hub: from its cache, or fetched into it.
@@ -127,13 +131,13 @@ export type { CacheOptions } from './checkpoint/weight-cache.js';
  * const folder = await downloadModel(parseHubId('lmsys/vicuna-7b-v1.5')!);
  * const target = await openTarget(folder, { runtime });
  */
-export { findCachedModel } from './checkpoint/hub-cache.js';
-export { downloadModel } from './checkpoint/hub-download.js';
-export type { DownloadOptions, DownloadProgress } from './checkpoint/hub-download.js';
-export { parseHubId } from './checkpoint/hub-id.js';
-export type { HubId } from './checkpoint/hub-id.js';
-export { readHubSettings } from './checkpoint/hub-settings.js';
-export type { HubSettings } from './checkpoint/hub-settings.js';
+export { findCachedModel } from './checkpoint/hub/hub-cache.js';
+export { downloadModel } from './checkpoint/hub/hub-download.js';
+export type { DownloadOptions, DownloadProgress } from './checkpoint/hub/hub-download.js';
+export { parseHubId } from './checkpoint/hub/hub-settings.js';
+export type { HubId } from './checkpoint/hub/hub-settings.js';
+export { readHubSettings } from './checkpoint/hub/hub-settings.js';
+export type { HubSettings } from './checkpoint/hub/hub-settings.js';
 
 /**
  * The cache of converted weights: what `mistletoe cache` does.
@@ -142,11 +146,11 @@ export type { HubSettings } from './checkpoint/hub-settings.js';
  * const { weights, totalBytes } = await describeCache(folder);
  * await trimCache(folder, 20e9);
  */
-export { defaultCacheFolder } from './checkpoint/cache-folder.js';
-export { describeCache, verifyCache } from './checkpoint/cache-contents.js';
-export type { CacheContents, CheckedWeights } from './checkpoint/cache-contents.js';
-export { clearCache, trimCache } from './checkpoint/cache-removal.js';
-export type { Removal } from './checkpoint/cache-removal.js';
+export { defaultCacheFolder } from './core/default-cache-folder.js';
+export { describeCache, verifyCache } from './checkpoint/cache/cache-contents.js';
+export type { CacheContents, CheckedWeights } from './checkpoint/cache/cache-contents.js';
+export { clearCache, trimCache } from './checkpoint/cache/cache-removal.js';
+export type { Removal } from './checkpoint/cache/cache-removal.js';
 
 /**
  * Auditing a drafter: does a suffix slow it down while the answer stays the same?
@@ -154,13 +158,14 @@ export type { Removal } from './checkpoint/cache-removal.js';
  * const outcome = await runAudit('runs/first', { prompts: [inlinePrompt('Why is the sky blue?')], preset: 'quick' });
  * if (outcome.status === 'complete') judge(outcome.result, { failIfDrop: 0.3 }).headline;
  */
-export { runAudit } from './audit/run-plan.js';
+export { runAudit } from './audit/run-audit.js';
 export { createRequest } from './audit/create-request.js';
 export type { AuditPlan } from './audit/create-request.js';
 export type { AuditRequest } from './audit/audit-request.js';
 export { planAudit, resumeAudit, startAudit } from './audit/run-audit.js';
 export type { Effort } from './audit/effort.js';
-export type { AuditOptions, AuditOutcome, RunPlace } from './audit/run-audit.js';
+export type { AuditOptions, AuditOutcome } from './audit/run-audit.js';
+export type { RunPlace } from './runs/run-place.js';
 export type { AuditEvents, UnitName } from './audit/audit-events.js';
 export { presets } from './audit/settings.js';
 export type { AuditSettings, PresetName } from './audit/settings.js';
@@ -169,8 +174,8 @@ export type { AuditResult } from './audit/result.js';
 export { judge } from './report/audit/verdict.js';
 export type { Gate, Verdict } from './report/audit/verdict.js';
 export { writeReports } from './report/audit/write-reports.js';
-export { parseSuffixes } from './text/suffix-list.js';
-export type { GivenSuffix } from './text/suffix-list.js';
+export { parseSuffixes } from './text/prompts/suffix-list.js';
+export type { GivenSuffix } from './text/prompts/suffix-list.js';
 
 /**
  * Two finished audits side by side.
@@ -291,12 +296,17 @@ export { KvCache } from './model/cache/kv-cache.js';
  * const tokenizer = await loadTokenizer(bundledTarget);
  * tokenizer.decode(await tokenizer.encode('Hello')); // 'Hello'
  */
-export { loadTokenizer } from './text/tokenizer.js';
-export type { Tokenizer } from './text/tokenizer.js';
-export { encodeChat, loadChatTemplate, renderChat, requireChatTemplate } from './text/chat-template.js';
-export type { ChatMessage, ChatTemplate, TemplateOptions } from './text/chat-template.js';
-export { inlinePrompt, loadPrompts } from './text/prompt-set.js';
-export type { Prompt } from './text/prompt-set.js';
+export { loadTokenizer } from './text/tokenizer/tokenizer.js';
+export type { Tokenizer } from './text/tokenizer/tokenizer.js';
+export {
+  encodeChat,
+  loadChatTemplate,
+  renderChat,
+  requireChatTemplate,
+} from './text/template/chat-template.js';
+export type { ChatMessage, ChatTemplate, TemplateOptions } from './text/template/chat-template.js';
+export { inlinePrompt, loadPrompts } from './text/prompts/prompt-set.js';
+export type { Prompt } from './text/prompts/prompt-set.js';
 
 /**
  * Graphs: build, differentiate, compile, run.

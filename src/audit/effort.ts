@@ -9,7 +9,7 @@ import type { Drafter } from '../draft/drafter.js';
 import { levelsOf } from '../draft/tree/grow-tree.js';
 import type { CausalModel } from '../model/causal-model.js';
 import { defaultPackedWeightLimit } from '../runtime/onnx/onnx-runtime.js';
-import type { WeightStore } from '../runtime/weights.js';
+import type { FileWeights, MemoryWeights, WeightStore } from '../runtime/weights.js';
 import type { AuditRequest } from './audit-request.js';
 import type { LoadedDrafter } from './arms/transfer.js';
 import { armKeys } from './arms/drafter-units.js';
@@ -59,7 +59,7 @@ export function estimateMemory({ target, drafters, search }: MemoryUsers): Memor
   const add = (store: WeightStore, programs: number): void => {
     // These go to the memory of the runtime's own device, through a few pieces at a time.
     if (store.kind === 'checkpoint') return;
-    const plainBytes = floatBytes * countParameters(store);
+    const plainBytes = countBytes(store);
     const packedBytes = floatBytes * countProducts(store);
     total[store.kind === 'file' ? 'mappedBytes' : 'memoryBytes'] += plainBytes;
     // Packed copies of larger models are in the cache.
@@ -74,6 +74,13 @@ export function estimateMemory({ target, drafters, search }: MemoryUsers): Memor
   }
   if (search !== undefined) total.memoryBytes += estimateSearch(target, drafters, search);
   return total;
+}
+
+function countBytes(store: FileWeights | MemoryWeights): number {
+  if (store.kind === 'memory') return floatBytes * countParameters(store);
+  let bytes = 0;
+  for (const { sizeBytes } of store.tensors.values()) bytes += sizeBytes;
+  return bytes;
 }
 
 /** Tables that are only looked up are no products, and count all the same: they are the smaller part of any model. */
@@ -168,11 +175,15 @@ async function measurePace({ model }: Target): Promise<Pace> {
     const tokens = new Int32Array(rows).fill(1);
     const cache = model.createCache();
     let bestMs = Infinity;
-    // The best of several: on a busy machine a single pass says little.
-    for (let run = 0; run < probes; run++) {
-      const startMs = performance.now();
-      await model.forward({ tokens, cache, want: ['argmax'] });
-      bestMs = Math.min(bestMs, performance.now() - startMs);
+    try {
+      // The best of several: on a busy machine a single pass says little.
+      for (let run = 0; run < probes; run++) {
+        const startMs = performance.now();
+        await model.forward({ tokens, cache, want: ['argmax'] });
+        bestMs = Math.min(bestMs, performance.now() - startMs);
+      }
+    } finally {
+      cache.release();
     }
     return bestMs;
   };

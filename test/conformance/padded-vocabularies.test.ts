@@ -17,7 +17,7 @@ import { input } from '../../src/graph/operations/leaves.js';
 import type { CausalModel } from '../../src/model/causal-model.js';
 import type { NamedValues, Program } from '../../src/runtime/program.js';
 import { float32, floatsOf, int32 } from '../../src/runtime/program.js';
-import { loadTokenizer } from '../../src/text/tokenizer.js';
+import { loadTokenizer } from '../../src/text/tokenizer/tokenizer.js';
 import { chiSquareExcess } from '../chi-square.js';
 import type { TinySizes } from '../support/tiny-checkpoints.js';
 import {

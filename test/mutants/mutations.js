@@ -95,38 +95,38 @@ export const mutations = [
   // checkpoint
   {
     name: 'offsets of safetensors files are not checked',
-    file: 'src/checkpoint/safetensors.ts',
+    file: 'src/checkpoint/safetensors/safetensors.ts',
     search: 'checkCoverage(file, dataStart, tensors);',
     replace: '',
-    tests: ['src/checkpoint/safetensors.test.ts'],
+    tests: ['src/checkpoint/safetensors/safetensors.test.ts'],
   },
   {
     name: 'a pickle may name any global',
-    file: 'src/checkpoint/pickle-globals.ts',
+    file: 'src/checkpoint/torch/pickle-value.ts',
     search: 'if (known.has(name)) return name;',
     replace: "if (name !== '') return name;",
-    tests: ['src/checkpoint/torch-zip.test.ts'],
+    tests: ['src/checkpoint/torch/torch-zip.test.ts'],
   },
   {
     name: 'a pickle may use any opcode',
-    file: 'src/checkpoint/pickle.ts',
+    file: 'src/checkpoint/torch/pickle.ts',
     search: 'default:\n        throw refuse(',
     replace: 'default:\n        if (opcode === 0) throw refuse(',
-    tests: ['src/checkpoint/torch-zip.test.ts'],
+    tests: ['src/checkpoint/torch/torch-zip.test.ts'],
   },
   {
     name: 'the checksum of a download is not compared',
-    file: 'src/checkpoint/hub-blob.ts',
+    file: 'src/checkpoint/hub/hub-blob.ts',
     search: 'if (found !== file.hash)',
     replace: 'if (found.length !== file.hash.length)',
-    tests: ['src/checkpoint/hub-download.test.ts', 'src/checkpoint/hub-refusals.test.ts'],
+    tests: ['src/checkpoint/hub/hub-download.test.ts', 'src/checkpoint/hub/hub-refusals.test.ts'],
   },
   {
     name: 'the checksum of cached weights is not compared',
-    file: 'src/checkpoint/cache-check.ts',
+    file: 'src/checkpoint/cache/cache-check.ts',
     search: '=== found.sha256 ? found : undefined',
     replace: "!== '' ? found : undefined",
-    tests: ['src/checkpoint/cache-check.test.ts', 'src/checkpoint/weight-cache.test.ts'],
+    tests: ['src/checkpoint/cache/cache-check.test.ts', 'src/checkpoint/cache/weight-cache.test.ts'],
   },
   // text
   {
@@ -138,10 +138,10 @@ export const mutations = [
   },
   {
     name: 'the chat template loses the beginning-of-sequence token',
-    file: 'src/text/chat-template.ts',
+    file: 'src/text/template/chat-template.ts',
     search: '    ...template.specialTokens,\n',
     replace: '',
-    tests: ['src/text/chat-template.test.ts'],
+    tests: ['src/text/template/chat-template.test.ts'],
   },
   {
     name: 'half of a character is streamed',
@@ -248,7 +248,7 @@ export const mutations = [
   // audit
   {
     name: 'the veto is inverted',
-    file: 'src/audit/feasibility.ts',
+    file: 'src/audit/search/search-problem.ts',
     search: 'Math.max(0, divergence / epsilon - 1)',
     replace: 'Math.max(0, 1 - divergence / epsilon)',
     tests: ['src/audit/search/search.test.ts'],

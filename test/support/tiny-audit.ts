@@ -21,7 +21,7 @@ import type { Drafter } from '../../src/draft/drafter.js';
 import { loadDrafter } from '../../src/draft/load-drafter.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import type { Runtime } from '../../src/runtime/program.js';
-import { inlinePrompt } from '../../src/text/prompt-set.js';
+import { inlinePrompt } from '../../src/text/prompts/prompt-set.js';
 import type { TinySizes } from './tiny-checkpoints.js';
 import { tiny, writeDecoder, writeLetterTokenizer } from './tiny-checkpoints.js';
 import { drafterVariants, ngramVariant } from './tiny-drafters.js';

@@ -9,9 +9,9 @@ import type { Generation } from '../../decode/plain.js';
 import { decodePlain } from '../../decode/plain.js';
 import type { Target } from '../../decode/target.js';
 import { refuseLongText } from '../../decode/target.js';
-import { encodeRaw, encodeRendered } from '../../text/chat-template.js';
-import type { Prompt } from '../../text/prompt-set.js';
-import { splitAroundSuffix, splitChatAroundSuffix } from '../../text/suffix-place.js';
+import { encodeRaw, encodeRendered } from '../../text/template/chat-template.js';
+import type { Prompt } from '../../text/prompts/prompt-set.js';
+import { splitAroundSuffix, splitChatAroundSuffix } from '../../text/prompts/suffix-place.js';
 
 export interface AuditPrompt {
   readonly id: string;
@@ -105,7 +105,10 @@ export async function preparePrompt(
   }
   const tokens = Int32Array.from([...wholeIds, ...answer.tokenIds.slice(0, -1)]);
   const select = Int32Array.from(answer.tokenIds, (_, row) => wholeIds.length - 1 + row);
-  const { logits } = await model.forward({ tokens, cache: model.createCache(), select, want: ['logits'] });
+  const cache = model.createCache();
+  const { logits } = await model
+    .forward({ tokens, cache, select, want: ['logits'] })
+    .finally(() => cache.release());
   const windowIds = answer.tokenIds.slice(0, window);
   const cleanLogits = logits!.slice(0, windowIds.length * vocabularySize);
   return {

@@ -4,8 +4,7 @@
  */
 import type { ArmName } from '../../audit/arms/arms.js';
 import type { AuditTimings } from '../../audit/arms/phase-clock.js';
-import type { ArmResult, AuditResult } from '../../audit/result.js';
-import type { ArmSummary, DrafterResult, PromptResult } from '../../audit/result.js';
+import type { ArmResult, ArmSummary, AuditResult, DrafterResult, PromptResult } from '../../audit/result.js';
 import { countClasses, countedArm } from '../../audit/summary.js';
 import { findArm, findCounted, findPromptArms, promptChange, sameAnswerLength } from './arm-names.js';
 import { escapeXml } from '../escape.js';

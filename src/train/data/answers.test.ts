@@ -1,7 +1,7 @@
 import { readFileSync, truncateSync, writeFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { generateText, type Target } from '../../decode/target.js';
-import type { ChatMessage } from '../../text/chat-template.js';
+import type { ChatMessage } from '../../text/template/chat-template.js';
 import type { AnswersRequest } from './answers.js';
 import { answerConversations } from './answers.js';
 import type { AnsweredConversation } from './answers-file.js';

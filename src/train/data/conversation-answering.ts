@@ -12,8 +12,8 @@ import { decodePlain } from '../../decode/plain.js';
 import { sequenceBytes } from '../../decode/engine/sequence-bytes.js';
 import type { Target } from '../../decode/target.js';
 import { completeRequest, encodePrompt, refuseLongText } from '../../decode/target.js';
-import type { ChatMessage } from '../../text/chat-template.js';
-import { encodeRaw, encodeRendered, renderChat } from '../../text/chat-template.js';
+import type { ChatMessage } from '../../text/template/chat-template.js';
+import { encodeRaw, encodeRendered, renderChat } from '../../text/template/chat-template.js';
 import type { AnswerEnd, AnsweredConversation, AnsweredTurn } from './answers-file.js';
 import type { Conversation } from './conversations.js';
 

@@ -9,12 +9,12 @@
  * ignored. ShareGPT has conversations that begin in the middle, with an answer: that answer is dropped.
  */
 import { z } from 'zod';
-import { isMissing } from '../../core/bounded-file.js';
+import { isMissing } from '../../core/files.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { showValue } from '../../core/json-text.js';
-import type { ChatMessage } from '../../text/chat-template.js';
-import type { FileLine } from '../../runs/line-file.js';
-import { parseFileLine, readFileLines } from '../../runs/line-file.js';
+import type { ChatMessage } from '../../text/template/chat-template.js';
+import type { FileLine } from '../../runs/json-lines.js';
+import { parseFileLine, readFileLines } from '../../runs/json-lines.js';
 
 export interface Conversation {
   /** Unique in its file. */

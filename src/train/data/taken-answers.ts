@@ -10,7 +10,7 @@ import { configFile } from '../../runs/run-units.js';
 import { explainFailure, readIfThere } from '../../runs/run-writes.js';
 import { MistletoeError } from '../../core/errors.js';
 import { parseJsonText } from '../../core/json-text.js';
-import { parseDay, today } from '../../text/calendar-day.js';
+import { parseDay, today } from '../../text/template/calendar-day.js';
 
 export const answersFile = 'answers.jsonl';
 

@@ -3,7 +3,7 @@ import { bundledTarget } from '../../decode/bundled-models.js';
 import type { Target, TargetOptions } from '../../decode/target.js';
 import { openTarget } from '../../decode/target.js';
 import { createOnnxRuntime } from '../../runtime/onnx/onnx-runtime.js';
-import type { ChatMessage } from '../../text/chat-template.js';
+import type { ChatMessage } from '../../text/template/chat-template.js';
 import { plainTokenizer } from '../../../test/support/tiny-checkpoints.js';
 import { letterId, letterIds, LetterTarget } from '../../../test/support/train/letter-target.js';
 import { encodeGivenAnswer, encodeQuestion } from './conversation-answering.js';

@@ -1,6 +1,6 @@
 /** The prompts that rounds of hardening attack: what users ask in the data, each round the next few. */
 import { createRandom } from '../../core/random.js';
-import type { Prompt } from '../../text/prompt-set.js';
+import type { Prompt } from '../../text/prompts/prompt-set.js';
 import type { Conversation } from '../data/conversations.js';
 import type { Example } from '../data/examples.js';
 

@@ -3,8 +3,7 @@ import { availableParallelism } from 'node:os';
 import { resolve } from 'node:path';
 import { z } from 'zod';
 import { promptSchema } from '../../audit/audit-request.js';
-import { readVersion, identitySchema } from '../../runs/identity.js';
-import { identifyModel } from '../../runs/identity.js';
+import { identifyModel, identitySchema, readVersion } from '../../runs/identity.js';
 import { deviceSchema } from '../../runs/run-device.js';
 import type { AuditSettings } from '../../audit/settings.js';
 import { applyPreset, settingsSchema as auditSettingsSchema } from '../../audit/settings.js';
@@ -15,8 +14,8 @@ import { settleDevice } from '../../decode/gpu-fit.js';
 import type { TapConvention } from '../../draft/draft-system.js';
 import type { DeviceWish } from '../../runtime/device-choice.js';
 import { chooseDevice, recordDevice } from '../../runtime/device-choice.js';
-import { loadChatTemplate, readTemplate } from '../../text/chat-template.js';
-import type { Prompt } from '../../text/prompt-set.js';
+import { loadChatTemplate, readTemplate } from '../../text/template/chat-template.js';
+import type { Prompt } from '../../text/prompts/prompt-set.js';
 import type { Conversation } from '../data/conversations.js';
 import { readConversations } from '../data/conversations.js';
 import type { Baseline, HardeningAudit, HardeningSettings } from './hardening-settings.js';
@@ -33,14 +32,8 @@ import type { TrainSettings } from '../settings.js';
 import { completeSettings, defaultSettings, settingsSchema } from '../settings.js';
 import { trainableSystems } from '../systems/new-drafter.js';
 import { settleAnswers } from '../data/taken-answers.js';
-import {
-  describeFrom,
-  describeStart,
-  findStart,
-  hashData,
-  requestSchema,
-  startSchema,
-} from '../train-request.js';
+import { describeFrom, describeStart, findStart, requestSchema, startSchema } from '../train-request.js';
+import { hashData } from '../../runs/json-lines.js';
 
 /** Word for word, as a training run keeps it. */
 const templateSchema = requestSchema.shape.chatTemplate;

@@ -14,7 +14,7 @@ import { configFile } from '../../runs/run-units.js';
 import type { AuditSettings } from '../../audit/settings.js';
 import type { AuditTimings } from '../../audit/arms/phase-clock.js';
 import type { Runtime } from '../../runtime/program.js';
-import type { Prompt } from '../../text/prompt-set.js';
+import type { Prompt } from '../../text/prompts/prompt-set.js';
 import type { HardenRequest } from './harden-request.js';
 import type { HardeningAudit } from './hardening-settings.js';
 import type { DrafterRole } from './hardening-result.js';

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { AuditSettings } from '../../audit/settings.js';
 import { presets } from '../../audit/settings.js';
-import { inlinePrompt } from '../../text/prompt-set.js';
+import { inlinePrompt } from '../../text/prompts/prompt-set.js';
 import type { LoadedPair } from '../../../test/support/tiny-audit.js';
 import { TinyAudits, tinySettings } from '../../../test/support/tiny-audit.js';
 import type { HuntOptions } from './suffix-hunt.js';

@@ -2,7 +2,7 @@ import { appendFileSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { presets } from '../../audit/settings.js';
-import { inlinePrompt } from '../../text/prompt-set.js';
+import { inlinePrompt } from '../../text/prompts/prompt-set.js';
 import type { Example } from '../data/examples.js';
 import { hardeningDefaults } from './hardening-settings.js';
 import type { HuntOptions, SuffixHunt } from './suffix-hunt.js';

@@ -11,7 +11,7 @@ import { sequenceBytes } from '../../decode/engine/sequence-bytes.js';
 import type { Target } from '../../decode/target.js';
 import { cutToLines, parseLine, readLines } from '../../runs/json-lines.js';
 import { appendText } from '../../runs/run-writes.js';
-import type { Prompt } from '../../text/prompt-set.js';
+import type { Prompt } from '../../text/prompts/prompt-set.js';
 import type { Example } from '../data/examples.js';
 import type { HardeningSettings } from './hardening-settings.js';
 import { searchSettings } from './hardening-settings.js';

@@ -8,7 +8,7 @@ import { openCheckpoint } from '../../checkpoint/open-checkpoint.js';
 import { mixedRecipes, mixedTensors } from '../../../test/support/checkpoint/mixed-recipes.js';
 import { makeTemporaryFolder } from '../../../test/support/checkpoint/temporary-folder.js';
 import { writeSafetensors } from '../../../test/support/checkpoint/write-safetensors.js';
-import { prepareWeights } from '../../checkpoint/weight-cache.js';
+import { prepareWeights } from '../../checkpoint/cache/weight-cache.js';
 import { assembleWeight, resolveRecipes } from '../../checkpoint/weight-recipe.js';
 import { encodeHalves } from '../../core/half-floats.js';
 import { readParameters, readStore } from './parameters.js';

@@ -1,7 +1,7 @@
 /** A drafter's own weights as values, from wherever they lie. */
 import { readExactly, withFile } from '../../checkpoint/binary-file.js';
-import type { FloatDType } from '../../checkpoint/float-decoding.js';
-import { decodeFloats } from '../../checkpoint/float-decoding.js';
+import type { FloatDType } from '../../checkpoint/element-decoding.js';
+import { decodeFloats } from '../../checkpoint/element-decoding.js';
 import { joinParts } from '../../checkpoint/weight-parts.js';
 import type { HalfType } from '../../core/half-floats.js';
 import { requireGraph } from '../../draft/reading/checks.js';

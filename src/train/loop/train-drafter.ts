@@ -1,6 +1,6 @@
 /** Trains a drafter on given texts, in a folder that holds its state, its log and the drafters that come of it. */
 import { join } from 'node:path';
-import type { CacheOptions } from '../../checkpoint/weight-cache.js';
+import type { CacheOptions } from '../../checkpoint/cache/weight-cache.js';
 import { MistletoeError } from '../../core/errors.js';
 import type { Target } from '../../decode/target.js';
 import type { ReadingOptions } from '../../draft/draft-system.js';

@@ -2,12 +2,11 @@
 import { copyFile, open } from 'node:fs/promises';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { describingNames } from '../../checkpoint/hub-files.js';
+import { describingNames } from '../../checkpoint/hub/hub-files.js';
 import type { TensorSource } from '../../checkpoint/tensor-source.js';
-import { writeSafetensors } from '../../checkpoint/write-safetensors.js';
-import { writeTorchFile } from '../../checkpoint/write-torch-file.js';
-import { explainWriting, writeWholeFile } from '../../checkpoint/written-file.js';
-import { writeWholeFolder } from '../../checkpoint/written-folder.js';
+import { writeSafetensors } from '../../checkpoint/safetensors/write-safetensors.js';
+import { writeTorchFile } from '../../checkpoint/torch/write-torch-file.js';
+import { explainWriting, writeWholeFile, writeWholeFolder } from '../../checkpoint/written-folder.js';
 
 export interface NewCheckpoint {
   readonly config: Readonly<Record<string, unknown>>;
