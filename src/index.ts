@@ -230,11 +230,11 @@ export type { HardeningReports } from './train/hardening-report.js';
  * const { engine, perRequest } = await examineEngine('http://localhost:8000');
  * const { speculation } = findSpeculation(await response.json()); // { steps: 41, accepted: 87, ... }
  */
-export { examineEngine } from './guard/doctor.js';
-export type { ExamineOptions } from './guard/doctor.js';
-export type { EngineReport, Telemetry } from './guard/engine-report.js';
-export { findSpeculation } from './guard/speculation/find-speculation.js';
-export type { Finding } from './guard/speculation/find-speculation.js';
+export { examineEngine } from './guard/engines/doctor.js';
+export type { ExamineOptions } from './guard/engines/doctor.js';
+export type { EngineReport } from './guard/engines/doctor.js';
+export type { Finding, Telemetry } from './guard/engines/adapter.js';
+export { findSpeculation } from './guard/engines/engine-list.js';
 export type { EngineName, Speculation } from './guard/request-record.js';
 
 /**
@@ -253,7 +253,7 @@ export type { GivenConfiguration as GuardSettings, GuardConfiguration } from './
 export { pageHandler as guardPage } from './dashboard/page-handler.js';
 export { watchMetrics } from './guard/watch-metrics.js';
 export type { WatchedMetrics, WatchedWindow } from './guard/watch-metrics.js';
-export type { ScrapeOptions } from './guard/scrape.js';
+export type { ScrapeOptions } from './guard/engines/scrape.js';
 export { describeReplay, replayFile, replayRecords } from './guard/replay.js';
 export type { Replay, ReplayOptions } from './guard/replay.js';
 export type { ActionEvent, Alarm } from './guard/alarm.js';

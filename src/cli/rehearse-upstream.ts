@@ -1,6 +1,6 @@
 /** A rehearsal on an engine of the operator's, who starts it anew meanwhile. */
 import { MistletoeError } from '../core/errors.js';
-import { examineEngine } from '../guard/doctor.js';
+import { examineEngine } from '../guard/engines/doctor.js';
 import { describeSwitch, rehearseUpstream } from '../guard/rehearsal-upstream.js';
 import { exitCodes } from './failure.js';
 import type { RehearseFlags } from './rehearse-flags.js';

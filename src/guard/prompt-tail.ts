@@ -7,8 +7,8 @@
 import { findQuantiles } from './baseline-floors.js';
 import { RecentMap } from './recent-map.js';
 import type { PromptTail } from './request-record.js';
-import type { JsonObject } from './speculation/reading.js';
-import { asList, asObject, onlyChoice } from './speculation/reading.js';
+import type { JsonObject } from './engines/claim.js';
+import { asList, asObject, onlyChoice } from './engines/claim.js';
 
 /** Tokens of the end: a suffix of some twenty with the few of a chat's template behind it. */
 const tailTokens = 32;

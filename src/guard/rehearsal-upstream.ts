@@ -7,15 +7,16 @@
 import { setTimeout as wait } from 'node:timers/promises';
 import { describeCause } from '../core/errors.js';
 import type { Alarm } from './alarm.js';
-import type { Fetch } from './bounded-get.js';
-import { getBounded } from './bounded-get.js';
-import { readEngineCounters } from './engine-counters.js';
+import type { Fetch } from './engines/bounded-get.js';
+import { getBounded } from './engines/bounded-get.js';
+import { readEngineCounters } from './engines/counters.js';
 import { Monitor } from './monitor.js';
-import { parsePrometheusText } from './prometheus-text.js';
+import { engines } from './engines/engine-list.js';
+import { parsePrometheusText } from './engines/prometheus-text.js';
 import type { EngineName } from './request-record.js';
-import type { Scrape } from './scrape.js';
-import { asRequestRecord, createComparison } from './scrape.js';
-import { asObject } from './speculation/reading.js';
+import type { Scrape } from './engines/scrape.js';
+import { asObservation, createComparison } from './engines/scrape.js';
+import { asObject } from './engines/claim.js';
 
 /** How an engine is made to pretend a mean accepted length, bonus token included; undefined where it cannot. */
 export function describeSwitch(engine: EngineName, length: number): string | undefined {
@@ -85,7 +86,7 @@ export async function* rehearseUpstream(options: UpstreamRehearsal): AsyncGenera
     const reason =
       failure ?? (status === 200 ? (isCut ? 'its metrics are too long' : null) : `it answered ${status}`);
     if (reason !== null) return fail(reason);
-    return compare(readEngineCounters(parsePrometheusText(text).samples), count * spacingMs);
+    return compare(readEngineCounters(parsePrometheusText(text).samples, engines), count * spacingMs);
   };
   let isCompared = false;
   while (!isOver()) {
@@ -111,7 +112,7 @@ export async function* rehearseUpstream(options: UpstreamRehearsal): AsyncGenera
     }
     count += 1;
     const phase = count <= usualRequests ? 'usual' : 'waiting';
-    const { alarms } = monitor.observe({ ...asRequestRecord(record), endedMs: count * spacingMs });
+    const { alarms } = monitor.observe({ ...asObservation(record), endedMs: count * spacingMs });
     const low = alarms.filter(({ cause }) => cause !== 'repetition');
     hasRung = phase === 'waiting' && low.length > 0;
     const { accepted, steps } = record.speculation;

@@ -5,8 +5,8 @@
  */
 import type { PrintKey } from './prompt-print.js';
 import { printPrompt } from './prompt-print.js';
-import type { JsonObject } from './speculation/reading.js';
-import { asCount, asList, asObject } from './speculation/reading.js';
+import type { JsonObject } from './engines/claim.js';
+import { asCount, asList, asObject } from './engines/claim.js';
 
 export { askForTelemetry } from './telemetry-request.js';
 

@@ -2,7 +2,7 @@
 import { Counter, Histogram, Registry } from 'prom-client';
 import { describe, expect, it } from 'vitest';
 import { createRandom } from '../core/random.js';
-import { parsePrometheusText } from './prometheus-text.js';
+import { parsePrometheusText } from './engines/prometheus-text.js';
 import type { RequestRecord } from './request-record.js';
 import { createRequestTally } from './request-tally.js';
 

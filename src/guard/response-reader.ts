@@ -7,8 +7,8 @@
 import type { EngineName, PromptTail, Speculation } from './request-record.js';
 import { createEventStream } from './event-stream.js';
 import { findPromptTail } from './prompt-tail.js';
-import { findSpeculation } from './speculation/find-speculation.js';
-import { asCount, asObject } from './speculation/reading.js';
+import { findSpeculation } from './engines/engine-list.js';
+import { asCount, asObject } from './engines/claim.js';
 import type { ChunkMeter, StreamChunk } from './stream-chunk.js';
 import { createChunkMeter } from './stream-chunk.js';
 import type { StreamEstimate } from './stream-estimate.js';

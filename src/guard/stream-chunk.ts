@@ -4,8 +4,8 @@
  * step has given as one chunk, llama.cpp sends every token by itself, and any of them may join several.
  */
 import type { Speculation } from './request-record.js';
-import type { JsonObject } from './speculation/reading.js';
-import { asCount, asList, asObject } from './speculation/reading.js';
+import type { JsonObject } from './engines/claim.js';
+import { asCount, asList, asObject } from './engines/claim.js';
 
 export interface StreamChunk {
   readonly atMs: number;

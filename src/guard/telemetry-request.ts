@@ -6,8 +6,8 @@
  */
 import { promptLogprobFields } from './prompt-tail.js';
 import type { EngineName } from './request-record.js';
-import type { JsonObject } from './speculation/reading.js';
-import { asObject } from './speculation/reading.js';
+import type { JsonObject } from './engines/claim.js';
+import { asObject } from './engines/claim.js';
 
 /**
  * The changed body, or undefined where nothing is to be added. With `promptLogprobs` also for how likely the model finds the tokens

@@ -4,8 +4,8 @@ import type { MonitorOptions } from './monitor.js';
 import { Monitor } from './monitor.js';
 import type { Verdict } from './page-state.js';
 import type { RequestRecord } from './request-record.js';
-import type { Scrape, ScrapeOptions } from './scrape.js';
-import { asRequestRecord, scrapeEngine } from './scrape.js';
+import type { Scrape, ScrapeOptions } from './engines/scrape.js';
+import { asObservation, scrapeEngine } from './engines/scrape.js';
 
 export interface WatchedWindow {
   readonly kind: 'window';
@@ -35,7 +35,7 @@ export async function* watchMetrics(
       continue;
     }
     for (const aggregate of scrape.records) {
-      const record = asRequestRecord(aggregate);
+      const record = asObservation(aggregate);
       yield { kind: 'window', record, ...monitor.observe(record) };
     }
   }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { findSpeculation } from '../guard/speculation/find-speculation.js';
+import { findSpeculation } from '../guard/engines/engine-list.js';
 import { createScriptedApp } from './testing/scripted-app.js';
 import type { Script } from './testing/scripted-worker.js';
 

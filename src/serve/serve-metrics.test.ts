@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { parsePrometheusText } from '../guard/prometheus-text.js';
+import { parsePrometheusText } from '../guard/engines/prometheus-text.js';
 import { createScriptedApp } from './testing/scripted-app.js';
 import { createScriptedWorker } from './testing/scripted-worker.js';
 

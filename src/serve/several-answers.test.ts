@@ -1,7 +1,7 @@
 /** What a request with several answers says about its drafts: in its body, its stream, its record, the log and the metrics. */
 import { describe, expect, it } from 'vitest';
 import { requestRecordSchema } from '../guard/record-schema.js';
-import { findSpeculation } from '../guard/speculation/find-speculation.js';
+import { findSpeculation } from '../guard/engines/engine-list.js';
 import type { SpeculationReport } from './speculation-report.js';
 import { createScriptedApp } from './testing/scripted-app.js';
 

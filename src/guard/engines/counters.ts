@@ -1,98 +1,84 @@
 /**
- * What engines count over all their requests. vLLM, LMDeploy, llama.cpp and our own server count steps (`drafts`), draft
- * tokens and accepted ones; the others less, so that steps follow from a gauge or a draft length and the evidence is weaker:
+ * Counters of an engine over all its requests. vLLM, LMDeploy, llama.cpp and our server count drafted steps (`drafts`),
+ * draft tokens and accepted tokens. Others count less, so steps follow from a gauge or a draft length:
  *
- *   SGLang        counts verifications, and has the accepted length of the last moments as a gauge
- *   TensorRT-LLM  counts tokens; steps follow from the draft length of its configuration, or from a gauge
- *   TGI           a histogram whose observations are the accepted tokens of a step
+ *   SGLang        counts verifications, and has the accepted length of the last batches as a gauge
+ *   TensorRT-LLM  counts tokens; steps follow from the configured draft length, or from a gauge
+ *   TGI           has a histogram whose observations are the accepted tokens of a step
  *
- * Counters are summed over the ranks and engines of a model. What matters is the difference between two scrapes; counters
- * that fell were reset in between and are counted from zero, as Prometheus does.
+ * Counters are summed over the ranks and engines of a model. A counter that fell was reset and counts from zero, as in
+ * Prometheus.
  */
+import type { EngineName, Evidence, Speculation } from '../observation.js';
+import { checkClaim } from './claim.js';
 import type { Sample } from './prometheus-text.js';
-import type { EngineName, Evidence, Speculation } from './request-record.js';
-import { checkClaim } from './speculation/reading.js';
 
-export interface EngineCounters {
-  readonly engine: EngineName;
-  readonly model: string | null;
-  /** Null where the engine does not count them. */
-  readonly drafts: number | null;
-  readonly draftTokens: number | null;
-  readonly acceptedTokens: number | null;
-  /** [i] is the number of steps that accepted more than i draft tokens; empty where it is not told. */
-  readonly perPosition: readonly number[];
-  /** Most draft tokens of a step, where a configuration is shown. */
-  readonly draftLength: number | null;
-  /** A gauge of the last moments, bonus token included. */
-  readonly recentLength: number | null;
-}
+type Field =
+  'drafts' | 'draftTokens' | 'accepted' | 'perPosition' | 'length' | 'configuration' | 'outputTokens';
 
-const mostModels = 64;
-const mostPositions = 1024;
+/** Metric names of an engine, without `_total`. */
+export type CounterNames = Readonly<Partial<Record<Field, readonly string[]>>>;
 
-/** One entry for each model that drafts. Engines that draft nothing, or hide it, have none. */
-export function readEngineCounters(samples: readonly Sample[]): readonly EngineCounters[] {
-  // Our own server counts under vLLM's names, and has some of its own.
-  const speaksLikeVllm = samples.some(({ name }) => name.startsWith('mistletoe_')) ? 'mistletoe' : 'vllm';
-  return families.flatMap(({ engine = speaksLikeVllm, fields }) => {
-    const known = new Map(
-      Object.entries(fields).flatMap(([field, names]) => names.map((name) => [name, field])),
-    );
-    const models = new Map<string, Sums>();
-    for (const sample of samples) {
-      const field = known.get(sample.name.replace(/_total$/, '')) as Field | undefined;
-      if (field === undefined || !Number.isFinite(sample.value)) continue;
-      const model = sample.labels.get('model_name') ?? sample.labels.get('model') ?? '';
-      const sums = models.get(model) ?? { values: new Map<Field, number>(), positions: [] };
-      if (!models.has(model) && models.size >= mostModels) continue;
-      models.set(model, sums);
-      addSample(sums, field, sample);
-    }
-    return [...models]
-      .map(([model, sums]) => toCounters(engine, model, sums))
-      .filter((each) => each !== undefined);
-  });
-}
-
-type Field = 'drafts' | 'draftTokens' | 'accepted' | 'perPosition' | 'length' | 'configuration';
-
-interface Family {
-  readonly engine?: EngineName;
-  /** Names without `_total`. */
-  readonly fields: Readonly<Partial<Record<Field, readonly string[]>>>;
-}
-
-const countersOf = (prefix: string): Family['fields'] => ({
+/** vLLM's names, which others use under their own prefix. */
+export const vllmCounters = (prefix: string, outputTokens: string): CounterNames => ({
   drafts: [`${prefix}spec_decode_num_drafts`],
   draftTokens: [`${prefix}spec_decode_num_draft_tokens`],
   accepted: [`${prefix}spec_decode_num_accepted_tokens`],
   perPosition: [`${prefix}spec_decode_num_accepted_tokens_per_pos`],
+  outputTokens: [`${prefix}${outputTokens}`],
 });
 
-const families: readonly Family[] = [
-  { fields: countersOf('vllm:') },
-  { engine: 'lmdeploy', fields: countersOf('lmdeploy:') },
-  { engine: 'llama-cpp', fields: countersOf('llamacpp:') },
-  {
-    engine: 'sglang',
-    fields: { drafts: ['sglang:spec_verify_calls'], length: ['sglang:spec_accept_length'] },
-  },
-  {
-    engine: 'tensorrt-llm',
-    fields: {
-      draftTokens: ['trtllm_spec_decode_num_draft_tokens'],
-      accepted: ['trtllm_spec_decode_num_accepted_tokens'],
-      perPosition: ['trtllm_spec_decode_num_accepted_tokens_per_pos'],
-      length: ['trtllm_spec_decode_acceptance_length'],
-      configuration: ['trtllm_speculative_config_info'],
-    },
-  },
-  {
-    engine: 'tgi',
-    fields: { drafts: ['tgi_request_skipped_tokens_count'], accepted: ['tgi_request_skipped_tokens_sum'] },
-  },
-];
+export interface EngineCounters {
+  readonly engine: EngineName;
+  readonly model: string | null;
+  /** Steps that verified a draft; null where the engine does not count them. */
+  readonly drafts: number | null;
+  readonly draftTokens: number | null;
+  readonly acceptedTokens: number | null;
+  /** All generated tokens. */
+  readonly outputTokens: number | null;
+  /** [i] is the number of steps that accepted more than i draft tokens; empty where unknown. */
+  readonly perPosition: readonly number[];
+  /** Max draft tokens of a step, where the configuration is exported. */
+  readonly draftLength: number | null;
+  /** A gauge of the last batches, bonus token included. */
+  readonly recentLength: number | null;
+}
+
+const maxModels = 64;
+const maxPositions = 1024;
+
+interface CountingEngine {
+  readonly name: EngineName;
+  readonly metricPrefix: RegExp;
+  readonly counters: CounterNames | undefined;
+}
+
+/** One entry per model that drafts; none for engines that do not draft or do not count. */
+export function readEngineCounters(
+  samples: readonly Sample[],
+  engines: readonly CountingEngine[],
+): readonly EngineCounters[] {
+  // Our server exports vLLM's names besides its own: the first engine whose prefix occurs wins.
+  const engine = engines.find(({ metricPrefix }) => samples.some(({ name }) => metricPrefix.test(name)));
+  if (engine?.counters === undefined) return [];
+  const known = new Map(
+    Object.entries(engine.counters).flatMap(([field, names]) => names.map((name) => [name, field as Field])),
+  );
+  const models = new Map<string, Sums>();
+  for (const sample of samples) {
+    const field = known.get(sample.name.replace(/_total$/, ''));
+    if (field === undefined || !Number.isFinite(sample.value)) continue;
+    const model = sample.labels.get('model_name') ?? sample.labels.get('model') ?? '';
+    const sums = models.get(model) ?? { values: new Map<Field, number>(), positions: [] };
+    if (!models.has(model) && models.size >= maxModels) continue;
+    models.set(model, sums);
+    addSample(sums, field, sample);
+  }
+  return [...models]
+    .map(([model, sums]) => toCounters(engine.name, model, sums))
+    .filter((each) => each !== undefined);
+}
 
 interface Sums {
   readonly values: Map<Field, number>;
@@ -102,12 +88,12 @@ interface Sums {
 function addSample({ values, positions }: Sums, field: Field, { labels, value }: Sample): void {
   if (field === 'perPosition') {
     const position = Number(labels.get('position'));
-    if (!Number.isInteger(position) || position < 0 || position >= mostPositions) return;
+    if (!Number.isInteger(position) || position < 0 || position >= maxPositions) return;
     while (positions.length <= position) positions.push(0);
     positions[position]! += value;
   } else if (field === 'configuration') {
     const length = Number(labels.get('max_draft_len') ?? labels.get('num_draft_tokens'));
-    if (Number.isInteger(length) && length > 0 && length <= mostPositions) values.set(field, length);
+    if (Number.isInteger(length) && length > 0 && length <= maxPositions) values.set(field, length);
   } else if (field === 'length') values.set(field, Math.max(value, values.get(field) ?? 0));
   else values.set(field, value + (values.get(field) ?? 0));
 }
@@ -124,6 +110,7 @@ function toCounters(
     drafts: valueOf('drafts'),
     draftTokens: valueOf('draftTokens'),
     acceptedTokens: valueOf('accepted'),
+    outputTokens: valueOf('outputTokens'),
     perPosition: positions,
     draftLength: valueOf('configuration') ?? (positions.length > 0 ? positions.length : null),
     recentLength: valueOf('length'),
@@ -133,7 +120,7 @@ function toCounters(
   return isEmpty ? undefined : counters;
 }
 
-/** What happened between two scrapes, or since the start; null where nothing did, or it cannot be told. */
+/** What happened between two scrapes, or since the start; null where nothing did, or it is unknown. */
 export function differCounters(
   before: EngineCounters | undefined,
   after: EngineCounters,
@@ -154,9 +141,9 @@ export function differCounters(
     (_, index) => difference(({ perPosition }) => perPosition[index] ?? 0) ?? 0,
   );
   const histogram = toHistogram(positions, steps);
-  const claims = [{ ...claim, draftLength, ...(histogram === null ? {} : { histogram }) }, claim];
+  const claims = [{ ...claim, draftLength, histogram }, claim];
   for (const each of claims) {
-    const reading = checkClaim(each); // counters are not read at one moment: a histogram may be a step ahead
+    const reading = checkClaim(each); // counters are not read atomically: a histogram may be a step ahead
     if ('speculation' in reading) return reading.speculation;
   }
   return null;
@@ -208,9 +195,19 @@ function toHistogram(positions: readonly number[], steps: number): number[] | nu
   return histogram.every((count) => count >= 0) ? histogram : null;
 }
 
-/** Since the engine's start, for people; undefined before the first step. */
-export function lengthSinceStart({ drafts, acceptedTokens }: EngineCounters): number | undefined {
+/** Over drafted steps since the engine's start; undefined before the first. */
+export function draftedLength({ drafts, acceptedTokens }: EngineCounters): number | undefined {
   return drafts === null || acceptedTokens === null || !(drafts > 0)
     ? undefined
     : 1 + acceptedTokens / drafts;
+}
+
+/**
+ * Over all passes since the engine's start, drafted or not: each pass gives one token besides the accepted ones. This is
+ * what drafting gains overall; with n-gram drafters most passes have no draft.
+ */
+export function tokensPerPass({ outputTokens, acceptedTokens }: EngineCounters): number | undefined {
+  if (outputTokens === null || acceptedTokens === null) return undefined;
+  const passes = outputTokens - acceptedTokens;
+  return passes > 0 ? outputTokens / passes : undefined;
 }

@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import type { EngineServer } from '../../test/support/engine-server.js';
-import { startEngine, startServer } from '../../test/support/engine-server.js';
-import { disableTimeouts } from '../../test/support/disabled-timeouts.js';
+import type { EngineServer } from '../../../test/support/engine-server.js';
+import { startEngine, startServer } from '../../../test/support/engine-server.js';
+import { disableTimeouts } from '../../../test/support/disabled-timeouts.js';
 import { examineEngine } from './doctor.js';
 
 const timeouts = disableTimeouts();
@@ -16,7 +16,7 @@ async function start(starting: Promise<EngineServer>): Promise<EngineServer> {
 }
 
 const flag = '--per-request-spec-decode-metrics summary';
-const sinceStart = { value: 2.5, over: 'all steps since its start' };
+const sinceStart = { value: 2.5, over: 'drafted steps since the start' };
 
 describe('examineEngine', () => {
   it.each([
@@ -83,7 +83,7 @@ describe('examineEngine', () => {
         drafting: { isOn: true, draftLength: 3 },
         perRequest: { state: 'on' },
         aggregate: { state: 'on' },
-        acceptedLength: { value: 2.5, over: 'the last moments' },
+        acceptedLength: { value: 2.5, over: 'the last batches' },
       },
     ],
     [
@@ -102,7 +102,7 @@ describe('examineEngine', () => {
         engine: 'llama-cpp',
         drafting: { isOn: true, draftLength: 3 },
         aggregate: { state: 'on' },
-        acceptedLength: sinceStart,
+        acceptedLength: { over: 'all passes since the start' },
       },
     ],
     [
@@ -141,6 +141,13 @@ describe('examineEngine', () => {
     expect(await examineEngine(`${url}/v1/`)).toMatchObject({ url, ...expected });
   });
 
+  it('counts all passes of an n-gram drafter, not only the drafted one', async () => {
+    const { url } = await start(startEngine('llama-cpp-ngram'));
+    const { acceptedLength, notes } = await examineEngine(url);
+    expect(acceptedLength?.value.toFixed(2)).toBe('1.07');
+    expect(notes.join()).toContain('1 of 75 passes had a draft; the accepted length over those is 6.00.');
+  });
+
   it('reads, and asks nothing that does something', async () => {
     for (const name of ['vllm', 'sglang', 'tensorrt-llm', 'llama-cpp']) {
       const server = await start(startEngine(name));
@@ -154,7 +161,7 @@ describe('examineEngine', () => {
 
   it('needs the key where the server wants one, and shows it nowhere', async () => {
     const server = await start(startEngine('vllm', 'sk-secret'));
-    await expect(examineEngine(server.url)).rejects.toThrow(/refuses to be read without a key/);
+    await expect(examineEngine(server.url)).rejects.toThrow(/rejects requests without a valid key/);
     const report = await examineEngine(server.url, { key: 'sk-secret' });
     expect(report.engine).toBe('vllm');
     expect(JSON.stringify(report)).not.toContain('sk-secret');
@@ -174,7 +181,7 @@ describe('examineEngine', () => {
     expect(report).toMatchObject({ engine: 'unknown', version: '7' });
     expect(report.probes.find(({ path }) => path === '/v1/models')).toMatchObject({
       status: null,
-      failure: 'it redirects to another host, which is not followed',
+      failure: 'it redirects to another host',
     });
     expect(other.asked).toEqual([]);
   });
@@ -203,7 +210,7 @@ describe('examineEngine', () => {
     isOver = true;
     expect(report).toMatchObject({ engine: 'unknown', version: null, models: [] });
     expect(report.probes.find(({ path }) => path === '/v1/models')?.failure).toMatch(
-      /no answer within 1.5 s/,
+      /no response within 1.5 s/,
     );
   });
 
@@ -227,10 +234,10 @@ describe('examineEngine', () => {
   });
 
   it.each([
-    ['ftp://localhost', /is no address of a server/],
-    ['localhost:8000', /is no address of a server/],
-    ['http://localhost/?a=1', /is no address of a server/],
-    ['http://me:secret@localhost', /has a name or a password/],
+    ['ftp://localhost', /is not the address of a server/],
+    ['localhost:8000', /is not the address of a server/],
+    ['http://localhost/?a=1', /is not the address of a server/],
+    ['http://me:secret@localhost', /contains a user name or a password/],
   ])('refuses %s', async (url, message) => {
     await expect(examineEngine(url)).rejects.toThrow(message);
   });

@@ -1,17 +1,17 @@
 /**
- * Watching an engine through its metrics alone. Every scrape gives, for each model, what happened since the one before: one
- * record of many requests. A collapse of one among them shows only as far as it moves the sum, so that this sees a drafter
- * that died, or an attack on a large share of the traffic, and no more.
+ * Watches an engine through its metrics. The difference between two scrapes is one observation per model that pools all
+ * requests: it shows a broken drafter or an attack on much of the traffic, but not one collapsed request among many.
  */
 import { setTimeout as wait } from 'node:timers/promises';
+import type { EngineName, Observation, Speculation } from '../observation.js';
 import type { Fetch } from './bounded-get.js';
 import { getBounded } from './bounded-get.js';
-import type { EngineCounters } from './engine-counters.js';
-import { differCounters, readEngineCounters } from './engine-counters.js';
+import type { EngineCounters } from './counters.js';
+import { differCounters, readEngineCounters } from './counters.js';
+import { engines } from './engine-list.js';
 import { parsePrometheusText } from './prometheus-text.js';
-import type { EngineName, RequestRecord, Speculation } from './request-record.js';
 
-/** Of all requests of a model together. */
+/** All requests of a model in one interval. */
 export interface AggregateRecord {
   readonly engine: EngineName;
   readonly model: string | null;
@@ -22,22 +22,22 @@ export interface AggregateRecord {
 
 export type Scrape =
   | { readonly kind: 'records'; readonly records: readonly AggregateRecord[] }
-  /** The engine did not answer, or has nothing to read; the next scrape may be better. */
+  /** No response, or nothing to read; the next scrape may succeed. */
   | { readonly kind: 'failure'; readonly reason: string };
 
 export interface ScrapeOptions {
   readonly intervalMs?: number;
   readonly timeoutMs?: number;
-  readonly mostBytes?: number;
+  readonly maxBytes?: number;
   readonly key?: string | undefined;
   readonly signal?: AbortSignal;
   readonly fetch?: Fetch;
   readonly now?: () => number;
-  /** Between two scrapes; ends early when aborted. */
+  /** Waits between two scrapes; ends early when aborted. */
   readonly pause?: (milliseconds: number) => Promise<unknown>;
 }
 
-/** Until it is aborted. `url` is that of the metrics themselves, as http://localhost:8000/metrics. */
+/** Runs until aborted. `url` is the address of the metrics, such as http://localhost:8000/metrics. */
 export async function* scrapeEngine(url: string, options: ScrapeOptions = {}): AsyncGenerator<Scrape, void> {
   const { intervalMs = 15_000, signal, now = Date.now } = options;
   const pause =
@@ -51,19 +51,19 @@ export async function* scrapeEngine(url: string, options: ScrapeOptions = {}): A
     const { status, text, failure, isCut } = await getBounded(address, options);
     if (isOver()) return;
     if (failure !== null) yield { kind: 'failure', reason: failure };
-    else if (status !== 200) yield { kind: 'failure', reason: `it answered ${status}` };
-    else if (isCut) yield { kind: 'failure', reason: 'its metrics are longer than what is read' };
-    else yield compare(readEngineCounters(parsePrometheusText(text).samples), now());
+    else if (status !== 200) yield { kind: 'failure', reason: `status ${status}` };
+    else if (isCut) yield { kind: 'failure', reason: 'the metrics are too large' };
+    else yield compare(readEngineCounters(parsePrometheusText(text).samples, engines), now());
     await pause(intervalMs);
   }
 }
 
-/** Takes scrapes in turn; the first has nothing to be compared with. */
+/** Call once per scrape; the first gives no records. */
 export function createComparison(): (counters: readonly EngineCounters[], atMs: number) => Scrape {
   let before: { readonly counters: readonly EngineCounters[]; readonly atMs: number } | undefined;
   return (all, atMs) => {
     const last = before;
-    if (all.length === 0) return { kind: 'failure', reason: 'it counts no drafts' };
+    if (all.length === 0) return { kind: 'failure', reason: 'the metrics count no drafts' };
     before = { counters: all, atMs };
     const records = all.flatMap((counters): AggregateRecord[] => {
       const { engine, model } = counters;
@@ -77,8 +77,8 @@ export function createComparison(): (counters: readonly EngineCounters[], atMs: 
   };
 }
 
-/** As if one request had been all of them, for whoever reads records of requests alone. */
-export function asRequestRecord(record: AggregateRecord): RequestRecord {
+/** The interval as one observation of a single tenant. */
+export function asObservation(record: AggregateRecord): Observation {
   const { engine, model, endedMs, windowMs, speculation } = record;
   return {
     id: `scrape-${endedMs}-${model ?? ''}`,
@@ -86,7 +86,7 @@ export function asRequestRecord(record: AggregateRecord): RequestRecord {
     route: 'all',
     endedMs,
     engine,
-    tenant: 'everyone',
+    tenant: 'all',
     status: 200,
     ending: 'complete',
     upstream: 'speculative',
@@ -96,6 +96,5 @@ export function asRequestRecord(record: AggregateRecord): RequestRecord {
     firstByteMs: null,
     totalMs: windowMs,
     speculation,
-    promptPrint: null,
   };
 }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Scrape } from './scrape.js';
-import { asRequestRecord, scrapeEngine } from './scrape.js';
+import { asObservation, scrapeEngine } from './scrape.js';
 
 const page = (drafts: number, accepted: number): Response =>
   new Response(
@@ -10,7 +10,7 @@ const page = (drafts: number, accepted: number): Response =>
   );
 
 /** One answer a scrape; then it is aborted. */
-async function scrapeAll(answers: readonly (() => Response)[], mostBytes?: number): Promise<Scrape[]> {
+async function scrapeAll(answers: readonly (() => Response)[], maxBytes?: number): Promise<Scrape[]> {
   const abort = new AbortController();
   const found: Scrape[] = [];
   let asked = 0;
@@ -21,7 +21,7 @@ async function scrapeAll(answers: readonly (() => Response)[], mostBytes?: numbe
       if (asked === answers.length) abort.abort();
       return Promise.resolve();
     },
-    ...(mostBytes === undefined ? {} : { mostBytes }),
+    ...(maxBytes === undefined ? {} : { maxBytes }),
   };
   for await (const each of scrapeEngine('http://localhost:8000/metrics', {
     ...options,
@@ -59,25 +59,25 @@ describe('scrapeEngine', () => {
     expect(found).toEqual([
       { kind: 'records', records: [] },
       record(2000, 1000, { steps: 10, accepted: 15, proposed: 30 }),
-      { kind: 'failure', reason: 'it answered 503' },
+      { kind: 'failure', reason: 'status 503' },
       { kind: 'failure', reason: 'connect ECONNREFUSED' },
       record(5000, 3000, { steps: 10, accepted: 5 }),
       record(6000, 1000, { steps: 4, accepted: 1 }),
-      { kind: 'failure', reason: 'it counts no drafts' },
+      { kind: 'failure', reason: 'the metrics count no drafts' },
     ]);
     const [, second] = found;
     const first = second?.kind === 'records' ? second.records[0] : undefined;
-    expect(asRequestRecord(first!)).toMatchObject({
+    expect(asObservation(first!)).toMatchObject({
       model: 'm',
       engine: 'vllm',
-      tenant: 'everyone',
+      tenant: 'all',
       totalMs: 1000,
     });
   });
 
   it('does not read more than it may', async () => {
     expect(await scrapeAll([() => page(1, 1)], 50)).toEqual([
-      { kind: 'failure', reason: 'its metrics are longer than what is read' },
+      { kind: 'failure', reason: 'the metrics are too large' },
     ]);
   });
 });

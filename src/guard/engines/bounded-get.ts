@@ -1,8 +1,5 @@
-/**
- * One GET to a server that an operator has named: with an end to time and size, and without following it anywhere else. A
- * redirect stays on the same origin or is not followed, and the key goes to no other.
- */
-import { describeCause } from '../core/errors.js';
+/** One GET with limits on time and size. Redirects are followed within the origin only, so the key stays there. */
+import { describeCause } from '../../core/errors.js';
 
 export type Fetch = (url: string, options: RequestInit) => Promise<Response>;
 
@@ -11,28 +8,28 @@ export interface GetOptions {
   /** A bearer key. */
   readonly key?: string | undefined;
   readonly timeoutMs?: number;
-  readonly mostBytes?: number;
+  readonly maxBytes?: number;
   readonly signal?: AbortSignal | undefined;
 }
 
 export interface GetResult {
-  /** Null where there was no answer, or none that is followed; `failure` says why. */
+  /** Null where there was no response, or a redirect elsewhere; see `failure`. */
   readonly status: number | null;
   readonly contentType: string;
   readonly engineHeader: string | null;
   readonly text: string;
   readonly failure: string | null;
-  /** The answer was longer than what is here. */
+  /** The response is longer than `text`. */
   readonly isCut: boolean;
 }
 
-export const usualTimeoutMs = 5000;
-const usualBytes = 4 << 20;
-const mostRedirects = 3;
+export const defaultTimeoutMs = 5000;
+const defaultBytes = 4 << 20;
+const maxRedirects = 3;
 const redirections: readonly number[] = [301, 302, 303, 307, 308];
 
 export async function getBounded(address: URL, options: GetOptions = {}): Promise<GetResult> {
-  const { fetch: send = fetch, key, timeoutMs = usualTimeoutMs, mostBytes = usualBytes } = options;
+  const { fetch: send = fetch, key, timeoutMs = defaultTimeoutMs, maxBytes = defaultBytes } = options;
   const timeout = AbortSignal.timeout(timeoutMs);
   const signal = options.signal === undefined ? timeout : AbortSignal.any([timeout, options.signal]);
   const headers = {
@@ -41,27 +38,31 @@ export async function getBounded(address: URL, options: GetOptions = {}): Promis
   };
   let url = address;
   try {
-    for (let hop = 0; hop <= mostRedirects; hop++) {
+    for (let hop = 0; hop <= maxRedirects; hop++) {
       const response = await send(url.href, { headers, redirect: 'manual', signal });
-      if (!redirections.includes(response.status)) return await readResponse(response, mostBytes);
+      if (!redirections.includes(response.status)) return await readResponse(response, maxBytes);
       await response.body?.cancel();
       const location = response.headers.get('location') ?? '';
       const next = URL.canParse(location, url.href) ? new URL(location, url.href) : undefined;
-      if (next?.origin !== address.origin) return fail('it redirects to another host, which is not followed');
+      if (next?.origin !== address.origin) return fail('it redirects to another host');
       url = next;
     }
-    return fail(`it redirects more than ${mostRedirects} times`);
+    return fail(`it redirects more than ${maxRedirects} times`);
   } catch (cause) {
-    return fail(timeout.aborted ? `no answer within ${timeoutMs / 1000} s` : describeReason(cause));
+    return fail(timeout.aborted ? `no response within ${timeoutMs / 1000} s` : describeReason(cause));
   }
 }
 
 const fail = (failure: string): GetResult => ({
-  ...{ status: null, contentType: '', engineHeader: null, text: '', isCut: false },
+  status: null,
+  contentType: '',
+  engineHeader: null,
+  text: '',
+  isCut: false,
   failure,
 });
 
-async function readResponse(response: Response, mostBytes: number): Promise<GetResult> {
+async function readResponse(response: Response, maxBytes: number): Promise<GetResult> {
   const decoder = new TextDecoder();
   let text = '';
   let size = 0;
@@ -70,9 +71,9 @@ async function readResponse(response: Response, mostBytes: number): Promise<GetR
     const piece = (await reader.read()) as { readonly done: boolean; readonly value?: Uint8Array };
     const bytes = piece.value;
     if (piece.done || bytes === undefined) break;
-    text += decoder.decode(bytes.subarray(0, Math.max(0, mostBytes - size)), { stream: true });
+    text += decoder.decode(bytes.subarray(0, Math.max(0, maxBytes - size)), { stream: true });
     size += bytes.length;
-    if (size <= mostBytes) continue;
+    if (size <= maxBytes) continue;
     await reader.cancel();
     break;
   }
@@ -83,11 +84,11 @@ async function readResponse(response: Response, mostBytes: number): Promise<GetR
     engineHeader: headers.get('x-mistletoe-engine'),
     text,
     failure: null,
-    isCut: size > mostBytes,
+    isCut: size > maxBytes,
   };
 }
 
-/** fetch says "fetch failed", and why in its cause; of several addresses that were tried each has one of its own. */
+/** fetch throws "fetch failed" with the reason as its cause, one per address that was tried. */
 function describeReason(cause: unknown): string {
   const reason = cause instanceof Error && cause.cause !== undefined ? cause.cause : cause;
   const [first = reason] = reason instanceof AggregateError ? (reason.errors as unknown[]) : [];

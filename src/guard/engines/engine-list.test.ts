@@ -2,9 +2,9 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { meanAcceptedLength } from '../request-record.js';
-import { findSpeculation, parseEngineName } from './find-speculation.js';
-import { mostKeptSteps } from './reading.js';
+import { meanAcceptedLength } from '../observation.js';
+import { findSpeculation, parseEngineName } from './engine-list.js';
+import { maxKeptSteps } from './claim.js';
 
 const folder = resolve(import.meta.dirname, '../../../test/fixtures/engines');
 const fixture = (name: string): unknown =>
@@ -27,9 +27,16 @@ describe('findSpeculation', () => {
     ['sglang-openai', 'sglang', { ...counted, histogram }],
     ['tensorrt-llm-counted', 'tensorrt-llm', { ...counted, histogram }],
     ['tensorrt-llm', 'tensorrt-llm', { evidence: 'derived', steps: 6, accepted: 10, proposed: null }],
-    ['llama-cpp', 'llama-cpp', { evidence: 'derived', steps: 6, accepted: 9, proposed: 18 }],
-    ['llama-cpp-native', 'llama-cpp', { evidence: 'derived', steps: 6, accepted: 9, proposed: 18 }],
-    ['mlx-vlm', 'unknown', { evidence: 'derived', steps: 6, accepted: 9, proposed: 18 }],
+    ['llama-cpp', 'llama-cpp', { evidence: 'derived', steps: 7, accepted: 9, proposed: 18 }],
+    ['llama-cpp-native', 'llama-cpp', { evidence: 'derived', steps: 7, accepted: 9, proposed: 18 }],
+    ['llama-cpp-silent', 'llama-cpp', { evidence: 'derived', steps: 16, accepted: 0, proposed: 0 }],
+    ['llama-cpp-recorded', 'llama-cpp', { evidence: 'derived', steps: 25, accepted: 23, proposed: 94 }],
+    ['llama-cpp-recorded-n2', 'llama-cpp', { evidence: 'derived', steps: 5, accepted: 7, proposed: 14 }],
+    [
+      'sglang-native-batch',
+      'sglang',
+      { ...counted, steps: 12, accepted: 18, proposed: 36, histogram: [2, 4, 4, 2] },
+    ],
   ])('reads %s', (name, engine, speculation) => {
     expect(find(name)).toMatchObject({ engine, speculation, refusal: null });
   });
@@ -40,7 +47,8 @@ describe('findSpeculation', () => {
     ['sglang-native-silent', 'sglang'],
     ['sglang-openai-silent', 'sglang'],
     ['tensorrt-llm-silent', 'tensorrt-llm'],
-    ['llama-cpp-silent', 'llama-cpp'],
+    ['llama-cpp-recorded-responses', 'unknown'],
+    ['llama-cpp-recorded-messages', 'unknown'],
     ['lmdeploy-silent', 'unknown'],
     ['tgi-silent', 'unknown'],
     ['error', 'unknown'],
@@ -50,13 +58,12 @@ describe('findSpeculation', () => {
 
   it.each([
     ['vllm-broken-more-accepted', 'vllm', /9 accepted of 8 proposed/],
-    ['vllm-broken-histogram', 'vllm', /9 accepted draft tokens, and 7 in its histogram/],
-    ['vllm-broken-strings', 'vllm', /"6" as its number of steps/],
-    ['vllm-broken-negative', 'vllm', /-9 as its number of accepted/],
-    ['vllm-broken-steps', 'vllm', /6 steps, and lists 5/],
+    ['vllm-broken-histogram', 'vllm', /9 accepted draft tokens, but 7 in the histogram/],
+    ['vllm-broken-strings', 'vllm', /"6" as the number of steps/],
+    ['vllm-broken-negative', 'vllm', /-9 as the number of accepted/],
+    ['vllm-broken-steps', 'vllm', /6 steps, but lists 5/],
     ['sglang-broken', 'sglang', /99 accepted of 18/],
-    ['sglang-native-batch', 'sglang', /2 answers at once/],
-    ['tensorrt-llm-broken', 'tensorrt-llm', /no number of at least 1/],
+    ['tensorrt-llm-broken', 'tensorrt-llm', /not a number from 1 to 1025/],
     ['llama-cpp-broken', 'llama-cpp', /9 accepted of 5/],
   ])('refuses %s with the reason', (name, engine, reason) => {
     const { refusal, ...rest } = find(name);
@@ -80,15 +87,15 @@ describe('findSpeculation', () => {
     [{ num_spec_tokens: 1, num_accepted_draft_tokens: 3 }, /3 accepted draft tokens in 2 steps of at most 1/],
     [{ mean_acceptance_length: 3 }, /mean accepted length of 3 where the counts give 2\.00/],
     [{ mean_acceptance_length: Number.NaN }, /mean accepted length of NaN/],
-    [{ acceptance_histogram: 'x' }, /"x" as its histogram/],
-    [{ acceptance_histogram: { one: 2 } }, /keys that are no numbers/],
-    [{ acceptance_histogram: { 5000: 2 } }, /keys that are no numbers/],
+    [{ acceptance_histogram: 'x' }, /"x" as histogram/],
+    [{ acceptance_histogram: { one: 2 } }, /keys are not draft token counts/],
+    [{ acceptance_histogram: { 5000: 2 } }, /keys are not draft token counts/],
     [{ acceptance_histogram: new Array(2000).fill(0) }, /histogram of 2000 entries/],
-    [{ acceptance_histogram: [1, 0, 1, 1] }, /2 steps, and 3 in its histogram/],
-    [{ per_step_accepted: [1, {}] }, /an object as its number/],
-    [{ per_step_accepted: [1, 0] }, /2 draft tokens, and 1 in the list/],
+    [{ acceptance_histogram: [1, 0, 1, 1] }, /2 steps, but 3 in the histogram/],
+    [{ per_step_accepted: [1, {}] }, /an object as the number/],
+    [{ per_step_accepted: [1, 0] }, /2 draft tokens, but 1 in its list/],
     [{ per_step_accepted: [2, 0], per_step_drafted: [1, 3] }, /2 accepted of 1 draft tokens in step 0/],
-    [{ per_step_accepted: { length: 2 } }, /an object where it lists/],
+    [{ per_step_accepted: { length: 2 } }, /an object as its list/],
   ])('refuses %j', (changes, reason) => {
     const { speculation, refusal } = told(changes);
     expect(speculation).toBeNull();
@@ -96,7 +103,7 @@ describe('findSpeculation', () => {
   });
 
   it('keeps the totals of an answer whose steps are too many to keep', () => {
-    const steps = mostKeptSteps + 1;
+    const steps = maxKeptSteps + 1;
     const { speculation } = told({
       num_spec_steps: steps,
       num_accepted_draft_tokens: steps,
@@ -112,6 +119,44 @@ describe('findSpeculation', () => {
       mean_acceptance_length: 0,
     });
     expect(meanAcceptedLength(speculation!)).toBe(1);
+  });
+
+  it.each([
+    [
+      {
+        sglext: {
+          spec_tokens_details: [
+            { spec_verify_ct: 4, spec_num_correct_drafts: 3 },
+            { spec_verify_ct: 6, spec_num_correct_drafts: 9 },
+          ],
+        },
+      },
+      { steps: 10, accepted: 12 },
+    ],
+    [
+      {
+        usage: { completion_tokens: 40 },
+        choices: [{ avg_decoded_tokens_per_iter: 1 }, { avg_decoded_tokens_per_iter: 1 }],
+      },
+      { steps: 40, accepted: 0 },
+    ],
+    [
+      {
+        choices: [1, 2].map((steps) => ({
+          speculative_decoding_stats: { num_spec_steps: steps, num_accepted_draft_tokens: 1 },
+        })),
+      },
+      { steps: 3, accepted: 2 },
+    ],
+  ])('pools the choices of %j', (body, speculation) => {
+    expect(findSpeculation(body).speculation).toMatchObject(speculation);
+  });
+
+  it('rejects several choices of which one reports nothing', () => {
+    const body = {
+      choices: [{ speculative_decoding_stats: { num_spec_steps: 1, num_accepted_draft_tokens: 1 } }, {}],
+    };
+    expect(findSpeculation(body).speculation).toBeNull();
   });
 
   it('does not take names that engines share for a signature', () => {

@@ -2,13 +2,14 @@ import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { EngineCounters } from './engine-counters.js';
-import { differCounters, lengthSinceStart, readEngineCounters } from './engine-counters.js';
+import type { EngineCounters } from './counters.js';
+import { differCounters, draftedLength, readEngineCounters, tokensPerPass } from './counters.js';
+import { engines } from './engine-list.js';
 import { parsePrometheusText } from './prometheus-text.js';
 
-const folder = resolve(import.meta.dirname, '../../test/fixtures/engines');
+const folder = resolve(import.meta.dirname, '../../../test/fixtures/engines');
 const readText = (text: string): readonly EngineCounters[] =>
-  readEngineCounters(parsePrometheusText(text).samples);
+  readEngineCounters(parsePrometheusText(text).samples, engines);
 const metrics = (name: string): string => readFileSync(resolve(folder, `${name}-metrics.txt`), 'utf8');
 const histogram = [100, 200, 200, 100];
 
@@ -62,10 +63,16 @@ describe('readEngineCounters', () => {
   });
 });
 
+it('counts passes without a draft', () => {
+  const [counters] = readText(metrics('llama-cpp-ngram'));
+  expect(tokensPerPass(counters!)).toBeCloseTo(80 / 75);
+  expect(draftedLength(counters!)).toBe(6);
+});
+
 describe('differCounters', () => {
   const counters = (changes: Partial<EngineCounters> = {}): EngineCounters => ({
     ...{ engine: 'vllm', model: 'm', draftTokens: 300, perPosition: [50, 20, 10], draftLength: 3 },
-    ...{ drafts: 100, acceptedTokens: 80, recentLength: null },
+    ...{ drafts: 100, acceptedTokens: 80, outputTokens: 200, recentLength: null },
     ...changes,
   });
 
@@ -106,8 +113,8 @@ describe('differCounters', () => {
     });
     expect(differCounters(undefined, counters({ ...silent, recentLength: 1 }))).toBeNull();
     expect(differCounters(undefined, counters(silent))).toBeNull();
-    expect(lengthSinceStart(counters())).toBe(1.8);
-    expect(lengthSinceStart(recent)).toBeUndefined();
+    expect(draftedLength(counters())).toBe(1.8);
+    expect(draftedLength(recent)).toBeUndefined();
   });
 
   it('never gives what no engine could have done', () => {

@@ -1,7 +1,6 @@
 /**
- * The text in which metrics are scraped (Prometheus' exposition format 0.0.4, and of OpenMetrics what differs on a line of
- * samples). Lines that are neither a sample nor a comment are passed over and counted: one bad exporter line must not hide
- * the others.
+ * Parses Prometheus' exposition format 0.0.4 and OpenMetrics samples. Malformed lines are skipped and counted, so one bad
+ * line does not hide the others.
  */
 export interface Sample {
   readonly name: string;
@@ -13,14 +12,14 @@ export interface MetricsText {
   readonly samples: readonly Sample[];
   /** As in `# TYPE name counter`. */
   readonly types: ReadonlyMap<string, string>;
-  /** Lines that could not be read, or were too many. */
+  /** Lines that are malformed, or beyond the limit. */
   readonly skipped: number;
 }
 
-export const mostSamples = 100_000;
-const mostLabels = 64;
+export const maxSamples = 100_000;
+const maxLabels = 64;
 
-export function parsePrometheusText(text: string, most = mostSamples): MetricsText {
+export function parsePrometheusText(text: string, limit = maxSamples): MetricsText {
   const samples: Sample[] = [];
   const types = new Map<string, string>();
   let skipped = 0;
@@ -29,11 +28,11 @@ export function parsePrometheusText(text: string, most = mostSamples): MetricsTe
     if (trimmed === '') continue;
     if (trimmed.startsWith('#')) {
       const [, keyword, name, type] = trimmed.split(/[ \t]+/, 4);
-      if (keyword === 'TYPE' && name !== undefined && type !== undefined && types.size < most)
+      if (keyword === 'TYPE' && name !== undefined && type !== undefined && types.size < limit)
         types.set(name, type);
       continue;
     }
-    const sample = samples.length < most ? parseSample(trimmed) : undefined;
+    const sample = samples.length < limit ? parseSample(trimmed) : undefined;
     if (sample === undefined) skipped++;
     else samples.push(sample);
   }
@@ -43,7 +42,7 @@ export function parsePrometheusText(text: string, most = mostSamples): MetricsTe
 const namePattern = /[a-zA-Z_:][\w:]*/y;
 const labelPattern = /\s*([a-zA-Z_]\w*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(,?)/y;
 const numberPattern = /^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$/;
-/** Behind the value: a timestamp, and what an OpenMetrics sample was exemplified by. */
+/** After the value: a timestamp and an OpenMetrics exemplar. */
 const restPattern = /^(?:\s+[+-]?[\d.]+)?(?:\s+#\s.*)?$/;
 
 function matchAt(pattern: RegExp, text: string, at: number): RegExpExecArray | null {
@@ -61,16 +60,16 @@ function parseSample(line: string): Sample | undefined {
     const end = parseLabels(line, at + 1, labels);
     if (end === undefined) return undefined;
     at = end;
-  } else if (at === name.length) return undefined; // nothing between the name and what follows
+  } else if (at === name.length) return undefined; // no space between name and value
   const [, given = '', rest = ''] = /^\s*(\S+)(.*)$/.exec(line.slice(at)) ?? [];
   const value = parseValue(given);
   return value === undefined || !restPattern.test(rest) ? undefined : { name, labels, value };
 }
 
-/** Where the labels end, behind the brace. */
+/** Returns the position after the closing brace. */
 function parseLabels(line: string, from: number, labels: Map<string, string>): number | undefined {
   let at = from;
-  for (let count = 0; count < mostLabels; count++) {
+  for (let count = 0; count < maxLabels; count++) {
     const match = matchAt(labelPattern, line, at);
     if (match === null) break;
     labels.set(match[1]!, unescapeValue(match[2]!));
