@@ -61,7 +61,8 @@ export interface Observation extends Stream {
   readonly engineRequestId?: string;
   /** When the response ended, in milliseconds since 1970. */
   readonly endedMs: number;
-  readonly engine: EngineName;
+  /** An engine's name, or `unknown`. */
+  readonly engine: string;
   /** The name that the operator's rule gives to the sender; never a key. */
   readonly tenant: string;
   readonly status: number;

@@ -7,13 +7,13 @@ export interface SavedTraffic {
   readonly lastMs: number;
 }
 
-/** How many requests a week brings, from those that came; with every week, what came before it counts half. */
+/** Requests per week, estimated from recent ones; each week counts half as much as the next. */
 export class TrafficRate {
   private requests = 0;
   private firstMs: number | undefined;
   private lastMs = 0;
 
-  constructor(private readonly leastPerWeek: number) {}
+  constructor(private readonly minPerWeek: number) {}
 
   count(atMs: number): void {
     this.firstMs ??= atMs;
@@ -32,10 +32,10 @@ export class TrafficRate {
 
   get perWeek(): number {
     const seenMs = this.firstMs === undefined ? 0 : this.lastMs - this.firstMs;
-    // Steady traffic leaves this part of a week's requests.
+    // The part of a week that steady traffic leaves in the decayed count.
     const remembered = (1 - 2 ** (-seenMs / weekMs)) / Math.LN2;
     return remembered < hourMs / weekMs
-      ? this.leastPerWeek
-      : Math.max(this.leastPerWeek, this.requests / remembered);
+      ? this.minPerWeek
+      : Math.max(this.minPerWeek, this.requests / remembered);
   }
 }

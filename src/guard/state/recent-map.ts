@@ -1,5 +1,5 @@
 /** A map that forgets what was not asked for longest, so that strangers' names cannot fill the memory. */
-import { MistletoeError } from '../core/errors.js';
+import { MistletoeError } from '../../core/errors.js';
 
 export class RecentMap<Value> {
   /** Oldest first: a Map keeps the order of insertion. */
