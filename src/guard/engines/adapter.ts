@@ -36,6 +36,8 @@ export interface Asking {
   readonly fields: (request: JsonObject) => JsonObject;
   /** Paths of response fields that appear only because of those fields, such as ['sglext', 'spec_tokens_details']. */
   readonly added: readonly (readonly string[])[];
+  /** Whether asking for the usage adds `"usage": null` to the other chunks. */
+  readonly addsNullUsage?: boolean;
 }
 
 /** What was seen of a running server without generating anything. */

@@ -12,7 +12,7 @@ export const mistletoe: EngineAdapter = {
   title: 'mistletoe serve',
   routes: [],
   chunk: 'step',
-  ask: askForUsage,
+  ask: { ...askForUsage, addsNullUsage: true },
   isResponse: isMistletoe,
   read(body) {
     const response = asObject(body);

@@ -6,7 +6,7 @@
  * from the prompt's pass and every later one from a step.
  */
 import type { EngineAdapter, Findings, Seen } from './adapter.js';
-import { shownCount, shownText } from './adapter.js';
+import { askForUsage, shownCount, shownText } from './adapter.js';
 import type { JsonObject, Reading } from './claim.js';
 import { asCount, asList, asObject, checkClaim, firstOf, poolReadings } from './claim.js';
 import { serverInfoOf } from './probe.js';
@@ -22,12 +22,10 @@ export const sglang: EngineAdapter = {
   routes: ['/generate', '/invocations', '/vertex_generate', '/api/generate', '/api/chat'],
   chunk: 'step',
   ask: {
-    fields: (request) => ({
-      ...('messages' in request || 'prompt' in request ? { return_spec_tokens_details: true } : undefined),
-      ...(request.stream === true && ('messages' in request || 'prompt' in request)
-        ? { stream_options: { include_usage: true } }
-        : undefined),
-    }),
+    fields: (request) =>
+      'messages' in request || 'prompt' in request
+        ? { return_spec_tokens_details: true, ...askForUsage.fields(request) }
+        : {},
     added: [['sglext', 'spec_tokens_details']],
   },
   isResponse: ({ sglext, metadata, meta_info: meta }) =>

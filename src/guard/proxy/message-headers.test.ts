@@ -1,0 +1,26 @@
+import { describe, expect, it } from 'vitest';
+import { headersToPass } from './message-headers.js';
+
+describe('header fields to pass on', () => {
+  it('are those of the message, in their order and spelling', () => {
+    const fields = ['X-One', 'a', 'x-two', 'b', 'X-ONE', 'c', 'Content-Type', 'text/plain'];
+    expect(headersToPass(fields)).toEqual(fields);
+  });
+
+  it.each([
+    ...['Connection', 'Keep-Alive', 'Proxy-Authenticate', 'Proxy-Authorization', 'Proxy-Connection'],
+    ...['TE', 'Transfer-Encoding', 'Upgrade'],
+  ])('are without %s, which belongs to one connection', (name) => {
+    expect(headersToPass([name, 'value', 'X-Kept', 'a'])).toEqual(['X-Kept', 'a']);
+  });
+
+  it('are without those that Connection lists, unless the message needs them', () => {
+    const listed = ['Connection', 'x-private, Content-Length', 'Content-Length', '2'];
+    expect(headersToPass([...listed, 'X-Private', 'a'])).toEqual(['Content-Length', '2']);
+  });
+
+  it('are without those to remove, and end with those to add', () => {
+    const changes = { without: new Set(['authorization']), with: ['X-Request-Id', '7'] };
+    expect(headersToPass(['Authorization', 'Bearer key'], changes)).toEqual(['X-Request-Id', '7']);
+  });
+});
