@@ -2,7 +2,7 @@
 import { Hono } from 'hono';
 import type { Context, MiddlewareHandler } from 'hono';
 import type { Logger } from 'pino';
-import type { RequestRecord } from '../guard/request-record.js';
+import type { Observation } from '../guard/observation.js';
 import type { Access } from './access.js';
 import type { AnswerRequest } from './answer-request.js';
 import { ApiError, apiErrorOf } from './api-error.js';
@@ -39,7 +39,7 @@ export interface AppOptions {
    * must not be asked by a web page whose name was made to point here.
    */
   readonly hostNames: readonly string[] | undefined;
-  readonly onRecord?: ((record: RequestRecord) => void) | undefined;
+  readonly onRecord?: ((record: Observation) => void) | undefined;
   /** At /mistletoe; holds no data, so that it needs no key. */
   readonly page?: PageHandler | undefined;
   /** What the page asks for, at /mistletoe/api/state. */

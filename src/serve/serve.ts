@@ -13,7 +13,7 @@ import { usualConcurrency } from '../decode/engine.js';
 import type { EngineWorkerOptions } from '../decode/engine-worker.js';
 import { createEngineWorker } from '../decode/engine-worker.js';
 import { parseDraftPolicy } from '../draft/policy.js';
-import type { RequestRecord } from '../guard/request-record.js';
+import type { Observation } from '../guard/observation.js';
 import { describeMachine } from '../measure/machine.js';
 import type { NamedKey } from './access.js';
 import { createAccess } from './access.js';
@@ -48,7 +48,7 @@ export interface ServeOptions extends EngineWorkerOptions {
   /** Lets the log hold prompts and answers. */
   readonly logPrompts?: boolean;
   /** Hears of every request that ended, in the guard's words. */
-  readonly onRecord?: (record: RequestRecord) => void;
+  readonly onRecord?: (record: Observation) => void;
   readonly page?: PageHandler;
   readonly pageState?: ReadPageState;
 }

@@ -36,7 +36,7 @@ export interface JudgeOptions {
 export interface StreamSummary extends Stream {
   readonly baseline: Band | null;
   readonly learned: number;
-  readonly history: readonly Slice[];
+  readonly history: readonly (Slice & { readonly low: number | null; readonly high: number | null })[];
 }
 
 export interface JudgeSnapshot {
@@ -104,7 +104,10 @@ export class Judge {
   snapshot(): JudgeSnapshot {
     const streams = this.history.list().map(({ model, route, history }) => {
       const cell = this.baselines.largest({ model, route });
-      return { model, route, history, baseline: cell?.band() ?? null, learned: cell?.size ?? 0 };
+      const baseline = cell?.band() ?? null;
+      const [low, high] = [baseline?.low ?? null, baseline?.high ?? null];
+      const learned = cell?.size ?? 0;
+      return { model, route, baseline, learned, history: history.map((slice) => ({ ...slice, low, high })) };
     });
     return {
       streams,

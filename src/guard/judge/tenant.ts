@@ -154,17 +154,7 @@ export class TenantTests {
     const expected = (collapsed + prior.collapsed * prior.requests) / (others.length + prior.requests);
     const counted = countTail(conclusive, ({ isCollapsed }) => isCollapsed, expected, threshold);
     if (counted !== undefined) return { cause: 'collapsed', ...counted, mean: null };
-    // Many requests that are too short to judge one by one.
-    const last = outcomes.slice(-15);
-    if (last.length < minCount || conclusive.length > 0) return undefined;
-    const total = (pick: (outcome: Outcome) => number): number =>
-      last.reduce((sum, outcome) => sum + pick(outcome), 0);
-    const steps = total((outcome) => outcome.steps);
-    const accepted = total((outcome) => outcome.accepted);
-    const breakEven = total((outcome) => outcome.breakEven * outcome.steps) / steps;
-    if (boundLength(accepted, steps, confidence.tenant) >= breakEven) return undefined;
-    const mean = 1 + accepted / steps;
-    return { cause: 'collapsed', count: last.length, requests: last.length, probability: 0.001, mean };
+    return testTogether(outcomes);
   }
 
   private testLow({ outcomes }: TenantState, threshold: number): Finding | undefined {
@@ -249,6 +239,20 @@ function forgetOldest({ outcomes, history }: TenantState, isHeld: boolean): void
   if (rank === null || isHeld) return;
   history.weight = Math.min(history.weight + 1, maxHistory);
   history.mean += (rank - history.mean) / history.weight;
+}
+
+/** Requests that are too short, or too near to break-even, to be judged one by one. */
+function testTogether(outcomes: readonly Outcome[]): Finding | undefined {
+  const last = outcomes.slice(-15);
+  if (last.length < minCount) return undefined;
+  const total = (pick: (outcome: Outcome) => number): number =>
+    last.reduce((sum, outcome) => sum + pick(outcome), 0);
+  const steps = total((outcome) => outcome.steps);
+  const accepted = total((outcome) => outcome.accepted);
+  const breakEven = total((outcome) => outcome.breakEven * outcome.steps) / steps;
+  if (boundLength(accepted, steps, confidence.tenant) >= breakEven) return undefined;
+  const requests = last.length;
+  return { cause: 'collapsed', count: requests, requests, probability: 0.001, mean: 1 + accepted / steps };
 }
 
 function countTail(

@@ -22,6 +22,9 @@ export interface StreamState extends Stream {
     readonly atMs: number;
     readonly acceptedLength: number | null;
     readonly requests: number;
+    /** The baseline's band; null while there is none. */
+    readonly low: number | null;
+    readonly high: number | null;
   }[];
 }
 

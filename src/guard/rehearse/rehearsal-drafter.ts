@@ -1,8 +1,8 @@
 /** A drafter that fails as often as it is told to, for rehearsals: the target rejects what is wrong, so answers stay as they are. */
-import { MistletoeError } from '../core/errors.js';
-import type { Random } from '../core/random.js';
-import type { Drafter, DraftSession } from '../draft/drafter.js';
-import type { PreparedDrafts } from '../draft/program-drafts.js';
+import { MistletoeError } from '../../core/errors.js';
+import type { Random } from '../../core/random.js';
+import type { Drafter, DraftSession } from '../../draft/drafter.js';
+import type { PreparedDrafts } from '../../draft/program-drafts.js';
 
 export interface SpoiledDrafter extends Drafter {
   /** The share of draft tokens that are replaced by others; may be changed between steps. */

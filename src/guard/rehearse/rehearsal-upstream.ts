@@ -1,24 +1,23 @@
 /**
- * A rehearsal on somebody's engine. Engines that can pretend a given accepted length are started anew with the switch that
- * does it, by their operator: nothing here changes them. What runs here asks the same few prompts all the time, reads the
- * engine's counters around each, and hands what happened to a monitor. An engine that pretends answers nonsense, so it must
- * be one that serves nobody else.
+ * A rehearsal on the operator's engine. Engines that can simulate an accepted length are restarted by their operator with
+ * the setting for it. This side sends the same few prompts, reads the engine's counters around each, and judges the
+ * difference. An engine that simulates answers nonsense, so it must serve nobody else.
  */
 import { setTimeout as wait } from 'node:timers/promises';
-import { describeCause } from '../core/errors.js';
-import type { Alarm } from './alarm.js';
-import type { Fetch } from './engines/bounded-get.js';
-import { getBounded } from './engines/bounded-get.js';
-import { readEngineCounters } from './engines/counters.js';
-import { Monitor } from './monitor.js';
-import { engines } from './engines/engine-list.js';
-import { parsePrometheusText } from './engines/prometheus-text.js';
-import type { EngineName } from './request-record.js';
-import type { Scrape } from './engines/scrape.js';
-import { asObservation, createComparison } from './engines/scrape.js';
-import { asObject } from './engines/claim.js';
+import { describeCause } from '../../core/errors.js';
+import type { Fetch } from '../engines/bounded-get.js';
+import { getBounded } from '../engines/bounded-get.js';
+import { readEngineCounters } from '../engines/counters.js';
+import { Judge } from '../judge/judge.js';
+import type { Alert, Verdict } from '../judge/verdict.js';
+import { engines } from '../engines/engine-list.js';
+import { parsePrometheusText } from '../engines/prometheus-text.js';
+import type { EngineName } from '../observation.js';
+import type { Scrape } from '../engines/scrape.js';
+import { asObservation, createComparison } from '../engines/scrape.js';
+import { asObject } from '../engines/claim.js';
 
-/** How an engine is made to pretend a mean accepted length, bonus token included; undefined where it cannot. */
+/** The setting that simulates a mean accepted length, bonus token included; undefined where there is none. */
 export function describeSwitch(engine: EngineName, length: number): string | undefined {
   switch (engine) {
     case 'vllm':
@@ -41,7 +40,7 @@ export interface UpstreamRehearsal {
   readonly prompts: readonly string[];
   readonly newTokens?: number;
   readonly usualRequests?: number;
-  readonly falseAlarms?: number;
+  readonly falseAlerts?: number;
   readonly key?: string | undefined;
   readonly signal?: AbortSignal | undefined;
   readonly fetch?: Fetch;
@@ -49,37 +48,37 @@ export interface UpstreamRehearsal {
 }
 
 export interface RehearsedRequest {
-  /** `usual` until enough was learnt; then `waiting` for the collapse. */
+  /** `usual` until enough was learned; then `waiting` for the collapse. */
   readonly phase: 'usual' | 'waiting';
   readonly count: number;
   readonly meanAcceptedLength: number;
   /** From the first byte of the request to the last of its answer; null where the engine does not count tokens. */
   readonly tokensPerSecond: number | null;
-  readonly alarms: readonly Alarm[];
+  readonly verdict: Verdict;
+  readonly alerts: readonly Alert[];
 }
 
 export type UpstreamEvent =
   | ({ readonly kind: 'request' } & RehearsedRequest)
-  /** It does not answer, as while it starts anew, or counts no drafts. */
+  /** No response, as during a restart, or no draft counters. */
   | { readonly kind: 'silent'; readonly reason: string };
 
-/** On the monitor's clock. Longer than what a request waits before it is learnt from. */
-const spacingMs = 660_000;
+const spacingMs = 60_000;
 const silenceMs = 2000;
 const longestAnswerMs = 600_000;
 
-/** Until an alarm rings after the usual requests, or it is aborted. */
+/** Until a request collapses or is low after the usual ones, or it is aborted. */
 export async function* rehearseUpstream(options: UpstreamRehearsal): AsyncGenerator<UpstreamEvent, void> {
-  const { usualRequests = 60, falseAlarms = 0.01, signal, prompts } = options;
+  const { usualRequests = 60, falseAlerts = 0.01, signal, prompts } = options;
   const pause =
     options.pause ??
     ((milliseconds: number): Promise<unknown> =>
       wait(milliseconds, undefined, signal === undefined ? {} : { signal }).catch(() => undefined));
-  const monitor = new Monitor({ falseAlarms });
+  const judge = new Judge({ falseAlerts });
   let compare = createComparison();
   let count = 0;
-  let hasRung = false;
-  const isOver = (): boolean => hasRung || signal?.aborted === true;
+  let hasCollapsed = false;
+  const isOver = (): boolean => hasCollapsed || signal?.aborted === true;
   const look = async (): Promise<Scrape> => {
     const address = new URL(options.url.replace(/\/$/, '') + options.metricsPath);
     const { status, text, failure, isCut } = await getBounded(address, options);
@@ -96,7 +95,7 @@ export async function* rehearseUpstream(options: UpstreamRehearsal): AsyncGenera
     const after = typeof answer === 'string' ? fail(answer) : await look();
     if (typeof answer === 'string' || after.kind === 'failure') {
       if (isOver()) return;
-      // An engine that was started anew counts from 0: what it had counted before is compared with nothing.
+      // A restarted engine counts from 0, so earlier counts cannot be compared.
       compare = createComparison();
       isCompared = false;
       if (after.kind === 'failure') yield { kind: 'silent', reason: after.reason };
@@ -112,9 +111,9 @@ export async function* rehearseUpstream(options: UpstreamRehearsal): AsyncGenera
     }
     count += 1;
     const phase = count <= usualRequests ? 'usual' : 'waiting';
-    const { alarms } = monitor.observe({ ...asObservation(record), endedMs: count * spacingMs });
-    const low = alarms.filter(({ cause }) => cause !== 'repetition');
-    hasRung = phase === 'waiting' && low.length > 0;
+    const { verdict, alerts } = judge.judge({ ...asObservation(record), endedMs: count * spacingMs });
+    const isLow = verdict.name === 'collapsed' || verdict.name === 'low' || alerts.length > 0;
+    hasCollapsed = phase === 'waiting' && isLow;
     const { accepted, steps } = record.speculation;
     const tokensPerSecond = answer.tokens === null ? null : (1000 * answer.tokens) / answer.ms;
     yield {
@@ -123,7 +122,8 @@ export async function* rehearseUpstream(options: UpstreamRehearsal): AsyncGenera
         phase,
         count,
         tokensPerSecond,
-        alarms: low,
+        verdict,
+        alerts,
         meanAcceptedLength: 1 + accepted / Math.max(1, steps),
       },
     };

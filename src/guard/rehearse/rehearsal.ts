@@ -1,30 +1,29 @@
 /**
- * A rehearsal on our own engine: what a collapse costs, and whether the alarm rings. No attack is needed for it. The monitor
- * first learns from requests as they are; then a growing share of the draft tokens is spoiled, and every answer must stay the same,
- * for the target decides about it alone.
+ * A rehearsal on our own engine: what a collapse costs, where drafting stops paying, and whether the guard notices. No
+ * attack is needed. The judge first sees requests as they are; then a growing share of the draft tokens is replaced, and
+ * every answer must stay the same, because the target alone decides about it.
  */
-import { MistletoeError } from '../core/errors.js';
-import { createRandom } from '../core/random.js';
-import { largest } from '../core/long-lists.js';
-import type { Generation, GenerationRequest } from '../decode/plain.js';
-import { decodePlain } from '../decode/plain.js';
-import type { StepOutcome } from '../decode/policy-chooser.js';
-import type { SpeculativeGeneration } from '../decode/speculative.js';
-import { always } from '../decode/policy-chooser.js';
-import { decodeSpeculative } from '../decode/speculative.js';
-import type { Drafter } from '../draft/drafter.js';
-import { resolvePolicy } from '../draft/grow-tree.js';
-import type { CausalModel } from '../model/causal-model.js';
-import type { Alarm } from './alarm.js';
-import { Monitor } from './monitor.js';
+import { MistletoeError } from '../../core/errors.js';
+import { createRandom } from '../../core/random.js';
+import { largest } from '../../core/long-lists.js';
+import type { Generation, GenerationRequest } from '../../decode/plain.js';
+import { decodePlain } from '../../decode/plain.js';
+import type { StepOutcome } from '../../decode/policy-chooser.js';
+import type { SpeculativeGeneration } from '../../decode/speculative.js';
+import { always } from '../../decode/policy-chooser.js';
+import { decodeSpeculative } from '../../decode/speculative.js';
+import type { Drafter } from '../../draft/drafter.js';
+import { resolvePolicy } from '../../draft/grow-tree.js';
+import type { CausalModel } from '../../model/causal-model.js';
+import { Judge } from '../judge/judge.js';
+import type { Alert, VerdictName } from '../judge/verdict.js';
+import type { Observation } from '../observation.js';
 import { spoilDrafter } from './rehearsal-drafter.js';
-import type { RequestRecord } from './request-record.js';
-import { leastSteps } from './sequential-test.js';
 
 export interface RehearsalOptions {
   readonly model: CausalModel;
   readonly drafter: Drafter;
-  /** As token ids. Those whose answers are long enough to be judged are asked in turn. */
+  /** As token ids. Those whose answers are long enough to be judged are used in turn. */
   readonly prompts: readonly (readonly number[])[];
   readonly stopIds?: readonly number[];
   readonly draftLength?: number;
@@ -32,13 +31,13 @@ export interface RehearsalOptions {
   /** Requests before the collapse, and of each stage of it. */
   readonly usualRequests?: number;
   readonly stageRequests?: number;
-  /** Shares of draft tokens that are spoiled, stage by stage. */
+  /** Shares of draft tokens that are replaced, stage by stage. */
   readonly spoiledShares?: readonly number[];
-  /** The share of benign requests that may ring. */
-  readonly falseAlarms?: number;
+  /** Share of benign requests that may be called low. */
+  readonly falseAlerts?: number;
   readonly seed?: number;
   readonly signal?: AbortSignal;
-  /** Told after every request. */
+  /** Called after every request. */
   readonly onRequest?: (done: number, total: number) => void;
 }
 
@@ -46,27 +45,29 @@ export interface RehearsalStage {
   readonly spoiledShare: number;
   readonly requests: number;
   readonly meanAcceptedLength: number;
-  /** While decoding, prompts not counted. */
+  /** While decoding, without the prompt's pass. */
   readonly tokensPerSecond: number;
-  /** What a step takes, however little of its draft is accepted: where nothing is, a token takes that long. */
+  /** Mean time of a step, however much of its draft is accepted. */
   readonly stepMs: { readonly draft: number; readonly verify: number };
-  readonly alarms: readonly RehearsalAlarm[];
+  readonly verdicts: readonly { readonly name: VerdictName; readonly reason: string }[];
+  readonly alerts: readonly RehearsalAlert[];
 }
 
-export interface RehearsalAlarm {
-  readonly alarm: Alarm;
-  /** Which request of the stage, from 1, and tokens of its answer until then. */
+export interface RehearsalAlert {
+  readonly alert: Alert;
+  /** Which request of the stage, from 1. */
   readonly request: number;
-  readonly tokens: number;
 }
 
 export interface Rehearsal {
-  /** Its lengths and times are those of the stages' prompts, to be compared with; its alarms are all. */
+  /** Lengths and times of the stages' prompts, for comparison; verdicts and alerts of all requests. */
   readonly usual: RehearsalStage;
   /** Of the stages' prompts, without drafts. */
   readonly plainTokensPerSecond: number;
+  /** Tokens per step from which drafting pays here: the time of a drafted step in plain tokens. */
+  readonly breakEven: number;
   readonly stages: readonly RehearsalStage[];
-  /** Whether every answer was the one that plain decoding gives. */
+  /** Whether every answer equals that of plain decoding. */
   readonly areAnswersKept: boolean;
 }
 
@@ -76,25 +77,26 @@ export const usualRehearsal = {
   usualRequests: 60,
   stageRequests: 4,
   spoiledShares: [0.25, 0.5, 0.75, 1],
-  falseAlarms: 0.01,
+  falseAlerts: 0.01,
 } as const;
 
-/** More would only make the beginning longer. */
-const mostPrompts = 32;
+/** More would only make the start longer. */
+const maxPrompts = 32;
 const stream = { model: 'rehearsal', route: 'rehearsal' } as const;
-/** On the monitor's clock. Longer than what a request waits before it is learnt from. */
-const spacingMs = 660_000;
+/** Shorter answers cannot be recognized as collapsed. */
+const minSteps = 16;
+const spacingMs = 60_000;
 
 /** Undefined if it was aborted. */
 export async function rehearse(options: RehearsalOptions): Promise<Rehearsal | undefined> {
   const settings = { ...usualRehearsal, ...options };
   const { model, draftLength, newTokens, usualRequests, stageRequests, spoiledShares } = settings;
-  let prompts = settings.prompts.slice(0, mostPrompts);
+  let prompts = settings.prompts.slice(0, maxPrompts);
   if (prompts.length === 0)
     throw new MistletoeError('usage', 'A rehearsal needs a prompt at least; none was given.');
   const drafter = spoilDrafter(settings.drafter, createRandom(settings.seed ?? 0, 'rehearsal'));
   const policy = always(resolvePolicy({ kind: 'chain', length: draftLength }, drafter));
-  const monitor = new Monitor({ falseAlarms: settings.falseAlarms });
+  const judge = new Judge({ falseAlerts: settings.falseAlerts });
   const total = prompts.length + usualRequests + stageRequests * (1 + spoiledShares.length);
   let done = 0;
 
@@ -112,35 +114,26 @@ export async function rehearse(options: RehearsalOptions): Promise<Rehearsal | u
   async function runStage(spoiledShare: number, requests: number): Promise<Played> {
     drafter.spoiledShare = spoiledShare;
     const generations: SpeculativeGeneration[] = [];
-    const alarms: RehearsalAlarm[] = [];
+    const verdicts: { name: VerdictName; reason: string }[] = [];
+    const alerts: RehearsalAlert[] = [];
     for (let index = 0; index < requests && !isOver(); index++) {
       const id = `${spoiledShare}-${index}`;
       const atMs = done * spacingMs;
-      const watch = monitor.begin(stream, 'rehearsal', id);
-      let tokens = 1;
-      const hear = (rung: readonly (Alarm | undefined)[]): void => {
-        for (const alarm of rung) {
-          if (alarm !== undefined && alarm.cause !== 'repetition')
-            alarms.push({ alarm, request: index + 1, tokens });
-        }
-      };
       const generation = await decodeSpeculative(model, drafter, {
         ...requestOf(index),
         ...{ policy, mustDraft: true },
-        onStep: ({ accepted, proposed }) => {
-          tokens += accepted + 1;
-          hear([watch.step(accepted, proposed, atMs)]);
-        },
       });
       if (isOver()) break;
-      hear(watch.finish(toRecord(generation, id, atMs)).alarms);
+      const { verdict, alerts: fired } = judge.judge(toObservation(generation, id, atMs));
+      verdicts.push({ name: verdict.name, reason: verdict.reason });
+      alerts.push(...fired.map((alert) => ({ alert, request: index + 1 })));
       generations.push(generation);
       count();
     }
-    return { generations, stage: { spoiledShare, requests, ...summarise(generations), alarms } };
+    return { generations, stage: { spoiledShare, requests, ...summarize(generations), verdicts, alerts } };
   }
 
-  // Also a warming up, before anything is timed.
+  // Also warms up, before anything is timed.
   const long: (readonly number[])[] = [];
   for (const [index, prompt] of prompts.entries()) {
     if (isOver()) return undefined;
@@ -149,7 +142,7 @@ export async function rehearse(options: RehearsalOptions): Promise<Rehearsal | u
       policy,
       mustDraft: true,
     });
-    if (steps.length >= leastSteps) long.push(prompt);
+    if (steps.length >= minSteps) long.push(prompt);
     count();
   }
   requireLong(long, prompts.length);
@@ -157,9 +150,8 @@ export async function rehearse(options: RehearsalOptions): Promise<Rehearsal | u
   const { generations, stage } = await runStage(0, usualRequests);
   if (isOver()) return undefined;
   const asked = generations.filter((_, index) => index % prompts.length < stageRequests);
-  const usual = { ...stage, ...summarise(asked) };
-  requireBaseline(monitor, usual);
-  await decodePlain(model, requestOf(0)); // its pass has a form of its own, which has not been run yet
+  const usual = { ...stage, ...summarize(asked) };
+  await decodePlain(model, requestOf(0)); // compiles the plain pass before it is timed
   const plain: Generation[] = [];
   for (let index = 0; index < stageRequests && !isOver(); index++) {
     plain.push(await decodePlain(model, requestOf(index)));
@@ -168,9 +160,12 @@ export async function rehearse(options: RehearsalOptions): Promise<Rehearsal | u
   const played: Played[] = [];
   for (const share of spoiledShares) if (!isOver()) played.push(await runStage(share, stageRequests));
   if (isOver()) return undefined;
+  const plainTokensPerSecond = speedOf(plain);
+  const steps = usual.meanAcceptedLength / Math.max(usual.tokensPerSecond, 1e-9);
   return {
     usual,
-    plainTokensPerSecond: speedOf(plain),
+    plainTokensPerSecond,
+    breakEven: Math.max(1, steps * plainTokensPerSecond),
     stages: played.map(({ stage }) => stage),
     areAnswersKept: played.every(({ generations }) =>
       generations.every(({ tokenIds }, index) => tokenIds.join() === plain[index]!.tokenIds.join()),
@@ -187,21 +182,12 @@ function requireLong(long: readonly unknown[], asked: number): void {
   if (long.length > 0) return;
   throw new MistletoeError(
     'incomplete',
-    `None of ${asked} prompts has an answer of ${leastSteps} steps, which is the least that can be judged.`,
+    `None of ${asked} prompts has an answer of ${minSteps} steps, the minimum for judging it.`,
     { hint: 'Ask for longer answers (--max-new-tokens), or give other prompts (--prompts).' },
   );
 }
 
-function requireBaseline(monitor: Monitor, { meanAcceptedLength, requests }: RehearsalStage): void {
-  if (monitor.snapshot().streams.some(({ baseline }) => baseline !== null)) return;
-  throw new MistletoeError(
-    'incomplete',
-    `After ${requests} requests with a mean accepted length of ${meanAcceptedLength.toFixed(2)} nothing can be expected yet.`,
-    { hint: 'Ask for more requests (--requests); about 45 are needed.' },
-  );
-}
-
-function summarise(
+function summarize(
   generations: readonly SpeculativeGeneration[],
 ): Pick<RehearsalStage, 'meanAcceptedLength' | 'tokensPerSecond' | 'stepMs'> {
   const steps = generations.flatMap((generation) => generation.steps);
@@ -220,14 +206,14 @@ function speedOf(generations: readonly Generation[]): number {
   return ms === 0 ? 0 : (1000 * tokens) / ms;
 }
 
-function toRecord(generation: SpeculativeGeneration, id: string, endedMs: number): RequestRecord {
+function toObservation(generation: SpeculativeGeneration, id: string, endedMs: number): Observation {
   const { steps, tokenIds, promptTokenIds, prefillMs, decodeMs } = generation;
   const perStepProposed = steps.map(({ proposed }) => proposed);
   return {
     ...stream,
     ...{ id, endedMs, tenant: 'rehearsal', engine: 'mistletoe', status: 200, ending: 'complete' },
     ...{ upstream: 'speculative', isStream: false, firstByteMs: prefillMs, totalMs: prefillMs + decodeMs },
-    ...{ promptTokens: promptTokenIds.length, completionTokens: tokenIds.length, promptPrint: null },
+    ...{ promptTokens: promptTokenIds.length, completionTokens: tokenIds.length },
     speculation: {
       ...{ evidence: 'reported', steps: steps.length, histogram: null, isTree: false },
       accepted: steps.reduce((sum, { accepted }) => sum + accepted, 0),
