@@ -5,17 +5,8 @@
  */
 import type { DrafterSwitch } from '../decode/guarding.js';
 
-export const engineNames = [
-  'vllm',
-  'sglang',
-  'tensorrt-llm',
-  'llama-cpp',
-  'lmdeploy',
-  'tgi',
-  'mistletoe',
-  'unknown',
-] as const;
-export type EngineName = (typeof engineNames)[number];
+/** A name from engines/engine-list.ts, or `unknown`. */
+export type EngineName = string;
 
 export const actionNames = ['shorter-drafts', 'plain-upstream', 'switch-drafter', 'rate-limit'] as const;
 export type ActionName = (typeof actionNames)[number];

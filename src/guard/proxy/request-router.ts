@@ -29,7 +29,7 @@ export interface RouterSettings {
 }
 
 export interface RouterListeners {
-  readonly decide: (tenant: string, model: string, atMs: number) => Decision;
+  readonly decide: (tenant: string, atMs: number) => Decision;
   readonly onStart: () => void;
   readonly onUnread: () => void;
   readonly onEnd: (observation: Observation) => void;
@@ -68,7 +68,7 @@ export class RequestRouter implements Router {
       return refuse(unwatched, 400, 'The request has several tenant headers; expected one.', 'bad_request');
     const parsed = parseRequestBody(head.rawHeaders, body);
     const model = facts.modelKey(modelOf(parsed));
-    const decision = this.listeners.decide(tenant, model, nowMs);
+    const decision = this.listeners.decide(tenant, nowMs);
     const isPlain = decision.kind === 'plain-upstream' && plain !== undefined;
     const watcher = this.watch(
       head,

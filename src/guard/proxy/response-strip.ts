@@ -31,7 +31,7 @@ function stripStream(strip: Strip): ResponseStrip {
   return {
     isWhole: false,
     push(bytes) {
-      held += bytes.latin1Slice();
+      held += bytes.toString('latin1');
       let passed = '';
       let from = 0;
       for (;;) {
@@ -75,7 +75,7 @@ function stripBody(strip: Strip): ResponseStrip {
       return nothing;
     },
     finish() {
-      const text = Buffer.concat(pieces).latin1Slice();
+      const text = Buffer.concat(pieces).toString('latin1');
       return Buffer.from(stripData(text, strip) ?? text, 'latin1');
     },
   };
