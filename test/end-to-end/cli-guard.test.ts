@@ -143,7 +143,7 @@ describe('mistletoe guard replay', () => {
     expect([code, err]).toEqual([0, '']);
     expect(out).toContain('12 requests');
     const asJson = await guard(['replay', records, '--format', 'json']);
-    expect(JSON.parse(asJson.out)).toMatchObject({ requests: 12, unread: 0, alarmCount: 0 });
+    expect(JSON.parse(asJson.out)).toMatchObject({ requests: 12, unread: 0, alertCount: 0, different: 0 });
     expect((await guard(['replay', join(folder, 'none')])).code).toBe(2);
   });
 });

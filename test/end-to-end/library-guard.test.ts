@@ -47,8 +47,8 @@ describe('the guard as a library', () => {
     expect([entries.length, isBehind]).toEqual([9, false]);
     await guard.close();
     expect(events).toEqual(Array.from({ length: 15 }, () => 'request-end'));
-    const replay = await replayFile(folder, { falseAlarms: 0.02 });
-    expect(replay).toMatchObject({ requests: 15, alarmCount: 0, unread: 0 });
+    const replay = await replayFile(folder, { falseAlerts: 0.02 });
+    expect(replay).toMatchObject({ requests: 15, alertCount: 0, different: 0, unread: 0 });
     expect(describeReplay(replay)[0]).toContain('15 requests');
   });
 

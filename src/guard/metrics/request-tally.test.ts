@@ -1,21 +1,22 @@
 /** The tally against prom-client, which counts the same requests the long way. */
 import { Counter, Histogram, Registry } from 'prom-client';
 import { describe, expect, it } from 'vitest';
-import { createRandom } from '../core/random.js';
-import { parsePrometheusText } from './engines/prometheus-text.js';
-import type { RequestRecord } from './request-record.js';
+import { createRandom } from '../../core/random.js';
+import { parsePrometheusText } from '../engines/prometheus-text.js';
+import type { Observation } from '../observation.js';
+import { createVerdict } from '../testing/traffic.js';
 import { createRequestTally } from './request-tally.js';
 
 const hostile = 'a"b\\c\nd e';
 
-function createRecords(count: number): RequestRecord[] {
+function createRecords(count: number): Observation[] {
   const random = createRandom(3, 'tally');
   const pick = <T>(...values: readonly T[]): T => values[Math.floor(random.next() * values.length)]!;
-  return Array.from({ length: count }, (_, index): RequestRecord => {
+  return Array.from({ length: count }, (_, index): Observation => {
     const [steps, accepted] = [1 + Math.floor(random.next() * 20), Math.floor(random.next() * 60)];
     return {
       ...{ id: String(index), endedMs: index, isStream: false, promptTokens: 1, completionTokens: 1 },
-      ...{ model: pick('m', hostile), route: pick('/v1/completions', '/generate'), promptPrint: null },
+      ...{ model: pick('m', hostile), route: pick('/v1/completions', '/generate') },
       ...{
         engine: pick('vllm', 'sglang'),
         tenant: pick('t', 'u v'),
@@ -38,7 +39,7 @@ function createRecords(count: number): RequestRecord[] {
   });
 }
 
-function countTheLongWay(records: readonly RequestRecord[], tenants: boolean): Promise<string> {
+function countTheLongWay(records: readonly Observation[], tenants: boolean): Promise<string> {
   const registers = [new Registry()];
   const own = ['engine', 'model', 'route', ...(tenants ? ['tenant'] : [])];
   const [help, prefix] = ['.', 'mistletoe_'];
@@ -55,6 +56,7 @@ function countTheLongWay(records: readonly RequestRecord[], tenants: boolean): P
   const steps = counter('spec_steps_total', own);
   const drafted = counter('spec_draft_tokens_total', own);
   const accepted = counter('spec_accepted_tokens_total', own);
+  const verdicts = counter('verdicts_total', [...own, 'verdict']);
   const silent = counter('requests_without_telemetry_total', own);
   const requests = counter('requests_total', ['route', 'upstream', 'ending', 'status']);
   const duration = histogram('request_duration_seconds', ['route'], doubled);
@@ -66,6 +68,7 @@ function countTheLongWay(records: readonly RequestRecord[], tenants: boolean): P
     if (rest.firstByteMs !== null) firstByte.observe({ route }, rest.firstByteMs / 1000);
     if (upstream === 'plain' || status < 200 || status > 299) continue;
     const labels = { engine, model, route, ...(tenants ? { tenant } : {}) };
+    verdicts.inc({ ...labels, verdict: 'low' });
     if (speculation === null) silent.inc(labels);
     else {
       steps.inc(labels, speculation.steps);
@@ -93,7 +96,7 @@ describe('createRequestTally', () => {
   it.each([false, true])('counts as prom-client does, with tenants as labels: %s', async (tenants) => {
     const records = createRecords(400);
     const tally = createRequestTally({ tenants, labelModel: (model) => model });
-    for (const record of records) tally.ended(record);
+    for (const record of records) tally.ended(record, createVerdict('low'));
     const expected = samplesOf(await countTheLongWay(records, tenants));
     expect(Object.keys(expected).length).toBeGreaterThan(100);
     expect(samplesOf(tally.text())).toEqual(expected);

@@ -12,12 +12,13 @@ import { open } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import type { LogEntry } from './record-entry.js';
+import { createVerdict } from '../testing/traffic.js';
 import { RecordIndex } from './record-index.js';
 import type { RecordLogOptions } from './record-log.js';
 import { RecordLog } from './record-log.js';
-import { removeOldSegments } from './record-retention.js';
-import { listSegments, readRecords, segmentName } from './record-segments.js';
+import type { LogEntry } from './record-schema.js';
+import { parseEntry, readRecordLine } from './record-schema.js';
+import { listSegments, readRecords, removeOldSegments, segmentName } from './record-segments.js';
 
 const root = mkdtempSync(join(tmpdir(), 'records-'));
 afterAll(() => {
@@ -36,12 +37,12 @@ const optionsFor = (folder: string, rest: Partial<RecordLogOptions> = {}): Recor
 function entryOf(id: number, rest: { tenant?: string; model?: string; atMs?: number } = {}): LogEntry {
   return {
     kind: 'request',
-    verdict: id % 2 === 0 ? 'usual' : 'low',
+    verdict: createVerdict(id % 2 === 0 ? 'normal' : 'low'),
     record: {
       ...{ id: `r${id}`, model: rest.model ?? 'm', route: '/v1/completions', endedMs: rest.atMs ?? id },
       ...{ engine: 'vllm', tenant: rest.tenant ?? 'all', status: 200, ending: 'complete' },
       ...{ upstream: 'speculative', isStream: true, promptTokens: 5, completionTokens: 9 },
-      ...{ firstByteMs: 3, totalMs: 10, promptPrint: null },
+      ...{ firstByteMs: 3, totalMs: 10 },
       speculation: {
         ...{ evidence: 'reported', steps: 3, accepted: 6, proposed: 9, histogram: null },
         ...{ perStepAccepted: null, perStepProposed: null, draftLength: 3, isTree: false },
@@ -213,7 +214,7 @@ describe('the index', () => {
       ...['r33', 'r23', 'r13', 'r3'],
     ]);
     expect(await index.find({ model: 'new', limit: 1000 })).toHaveLength(50);
-    expect(await index.find({ kind: 'alarm' })).toEqual([]);
+    expect(await index.find({ kind: 'alert' })).toEqual([]);
     await index.catchUp();
     expect(await index.find({ limit: 1000 })).toHaveLength(200);
     await index.close();
@@ -280,5 +281,34 @@ describe('the index', () => {
     await index.catchUp();
     expect(ids(await index.find())).toEqual(['r1']);
     await index.close();
+  });
+});
+
+describe('records of earlier versions', () => {
+  it('stay readable', () => {
+    const entry = entryOf(1);
+    const record = { ...(entry.kind === 'request' ? entry.record : {}), promptPrint: [1, 2] };
+    const line = { kind: 'request', record, verdict: 'usual' };
+    expect(parseEntry(JSON.stringify(line))).toMatchObject({
+      record: { id: 'r1' },
+      verdict: { name: 'normal' },
+    });
+    const read = readRecordLine(line);
+    expect(read).toMatchObject({ record: { id: 'r1' }, verdict: undefined });
+    expect(JSON.stringify(read)).not.toContain('promptPrint');
+    const alarm = {
+      id: 'alarm-1',
+      atMs: 5,
+      cause: 'collapse',
+      tenant: 't',
+      model: 'm',
+      route: '/',
+      text: 'low',
+    };
+    expect(parseEntry(JSON.stringify({ kind: 'alarm', alarm }))).toMatchObject({
+      kind: 'alert',
+      alert: { id: 'alarm-1', cause: 'collapsed', tenant: 't' },
+    });
+    expect(readRecordLine({ kind: 'alarm', alarm })).toEqual({ skipped: true });
   });
 });

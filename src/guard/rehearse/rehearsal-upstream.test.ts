@@ -37,19 +37,20 @@ async function collect(events: AsyncGenerator<UpstreamEvent, void>): Promise<Ups
 }
 
 describe('a rehearsal on an engine', () => {
-  it('learns, sits a restart out, and ends when the alarm rings', async () => {
+  it('learns, sits a restart out, and ends when the guard notices', async () => {
     const { fetch } = createEngine(60, 3);
     const events = await collect(
       rehearseUpstream({ ...shared, usualRequests: 55, fetch, pause: () => Promise.resolve() }),
     );
     const requests = events.filter((event) => event.kind === 'request');
-    expect(requests.slice(0, 59).every(({ alarms }) => alarms.length === 0)).toBe(true);
+    expect(requests.slice(0, 59).every(({ alerts }) => alerts.length === 0)).toBe(true);
+    expect(new Set(requests.slice(0, 59).map(({ verdict }) => verdict.name))).toEqual(new Set(['learning']));
     expect(requests.filter(({ phase }) => phase === 'usual')).toHaveLength(55);
     expect(events.filter(({ kind }) => kind === 'silent')).toHaveLength(3);
     const last = requests.at(-1)!;
     expect(last.phase).toBe('waiting');
     expect(last.meanAcceptedLength).toBeCloseTo(1.1);
-    expect(last.alarms[0]!.text).toContain('1.1');
+    expect(last.alerts[0]?.text).toMatch(/^Drafting does not pay for this tenant/);
     expect(events.at(-1)).toBe(last);
   });
 

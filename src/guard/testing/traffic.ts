@@ -1,5 +1,6 @@
 /** Made-up requests, benign and attacked, for tests. */
 import type { Random } from '../../core/random.js';
+import type { Verdict, VerdictName } from '../judge/verdict.js';
 import type { Observation } from '../observation.js';
 
 export const draftLength = 5;
@@ -77,4 +78,9 @@ export function createRecord(
     },
     ...more,
   };
+}
+
+export function createVerdict(name: VerdictName): Verdict {
+  const unknown = { acceptedLength: null, steps: null, upperBound: null, breakEven: null };
+  return { name, numbers: { ...unknown, rank: null, baseline: null }, reason: `A ${name} request.` };
 }
