@@ -55,7 +55,7 @@ describe('a replay', () => {
     const text = describeReplay(replay);
     expect(text[0]).toMatch(/^900 requests: \d+ normal, \d+ low, \d+ collapsed, \d+ learning, 0 unreadable$/);
     expect(text[1]).toMatch(/^m \/v1\/chat\/completions: accepted length 1\.\d\d to \d\.\d\d, median/);
-    expect(text.at(-1)).toMatch(/^1970-01-01T.*Z (collapsed|low) \(attacker, request r\d+\): /);
+    expect(text.at(-1)).toMatch(/^1970-01-01T.*Z (collapsed|low|drift) \(attacker, request r\d+\): /);
   });
 
   it('refuses a file without a record', async () => {
