@@ -69,12 +69,20 @@ export async function startGuard(initial: GuardConfiguration, options: GuardOpti
   let configuration = initial;
   const key = options.operatorKey ?? readKey(configuration.operator.keyFile);
   requireKey(configuration.operator.host, key);
-  const judge = new Judge(judgeOptions(configuration));
+  let judge = new Judge(judgeOptions(configuration));
+  /** The judge of the current settings; a reload replaces it. */
+  const current = {
+    snapshot: () => judge.snapshot(),
+    save: () => judge.save(),
+    restore: (saved: Parameters<Judge['restore']>[0]) => {
+      judge.restore(saved);
+    },
+  };
   const openLookup = options.isIndexedHere === true ? lookUpHere : lookUpInThread;
-  const disk = await openDisk(configuration.records, { judge, openLookup, onNotice });
+  const disk = await openDisk(configuration.records, { judge: current, openLookup, onNotice });
   const secret = readSecret(configuration.records.folder);
   const metrics = createGuardMetrics(configuration.metrics);
-  const memory = new PageMemory(judge, { kind: 'guard', version, upstream: configuration.upstream });
+  const memory = new PageMemory(current, { kind: 'guard', version, upstream: configuration.upstream });
   const attribution = new Attribution();
   let otlp = openOtlp(configuration, version, onNotice);
 
@@ -108,7 +116,7 @@ export async function startGuard(initial: GuardConfiguration, options: GuardOpti
     report(alerts, actions);
   };
   const callbacks = { onJudged, onShared: report, onNotice };
-  const state = await openState(configuration.state, judge, callbacks);
+  let state = await openState(configuration.state, judge, callbacks);
 
   let faults = 0;
   let settings = createSettings(configuration, secret);
@@ -201,7 +209,12 @@ export async function startGuard(initial: GuardConfiguration, options: GuardOpti
       async reload(next) {
         for (const name of unchangeable(configuration, next))
           onNotice(`${name} changes only with a restart.`);
-        judge.configure(judgeOptions(next));
+        const nextJudge = new Judge(judgeOptions(next));
+        nextJudge.restore(judge.save());
+        const previous = state;
+        state = await openState(next.state, nextJudge, callbacks);
+        judge = nextJudge;
+        await previous.close();
         const before = otlp;
         otlp = openOtlp(next, version, onNotice);
         await before?.close();
@@ -260,7 +273,7 @@ function openOtlp(
 }
 
 function unchangeable(before: GuardConfiguration, after: GuardConfiguration): string[] {
-  const names = ['host', 'port', 'operator', 'records', 'state', 'limits', 'metrics'] as const;
+  const names = ['host', 'port', 'operator', 'records', 'limits', 'metrics'] as const;
   return names.filter((name) => JSON.stringify(before[name]) !== JSON.stringify(after[name]));
 }
 

@@ -16,7 +16,7 @@ export class PageMemory {
   private readonly counts = { requests: 0, withoutTelemetry: 0, failed: 0 };
 
   constructor(
-    private readonly judge: Judge,
+    private readonly judge: Pick<Judge, 'snapshot'>,
     private readonly about: Pick<PageState, 'kind' | 'version' | 'upstream'>,
   ) {}
 

@@ -26,7 +26,7 @@ export interface RecordSettings {
 }
 
 export interface DiskOptions {
-  readonly judge: Judge;
+  readonly judge: Pick<Judge, 'save' | 'restore'>;
   readonly openLookup: (folder: string) => Promise<RecordLookup>;
   readonly onNotice: (message: string) => void;
 }
@@ -76,7 +76,7 @@ const pathIn = (folder: string): string => join(folder, 'judge.json');
 
 /** The guard starts without a usable file; the baseline is then learned again. */
 export async function restoreJudge(
-  judge: Judge,
+  judge: Pick<Judge, 'restore'>,
   folder: string,
   onNotice: (message: string) => void,
 ): Promise<void> {
@@ -89,7 +89,7 @@ export async function restoreJudge(
 }
 
 /** False where the disk fails; the state stays in memory. */
-export async function saveJudge(judge: Judge, folder: string): Promise<boolean> {
+export async function saveJudge(judge: Pick<Judge, 'save'>, folder: string): Promise<boolean> {
   const temporary = `${pathIn(folder)}.${process.pid}`;
   try {
     await writeFile(temporary, JSON.stringify(judge.save()), { mode: 0o600 });
