@@ -268,9 +268,18 @@ export type { Observation as GuardRecord } from './guard/observation.js';
  * rehearsal?.stages.map(({ tokensPerSecond }) => tokensPerSecond);
  */
 export { rehearse } from './guard/rehearse/rehearsal.js';
-export type { Rehearsal, RehearsalAlert, RehearsalOptions, RehearsalStage } from './guard/rehearse/rehearsal.js';
+export type {
+  Rehearsal,
+  RehearsalAlert,
+  RehearsalOptions,
+  RehearsalStage,
+} from './guard/rehearse/rehearsal.js';
 export { describeSwitch, rehearseUpstream } from './guard/rehearse/rehearsal-upstream.js';
-export type { RehearsedRequest, UpstreamEvent, UpstreamRehearsal } from './guard/rehearse/rehearsal-upstream.js';
+export type {
+  RehearsedRequest,
+  UpstreamEvent,
+  UpstreamRehearsal,
+} from './guard/rehearse/rehearsal-upstream.js';
 
 /**
  * The model itself, one pass at a time.

@@ -30,7 +30,7 @@ import { Upstream } from './proxy/upstream.js';
 import type { RecordQuery } from './records/record-index.js';
 import { lookUpHere, lookUpInThread } from './records/record-lookup.js';
 import { openDisk } from './state/disk.js';
-import { openState } from './state/judge-state.js';
+import { openState } from './state/open-state.js';
 
 export type GuardEventName = 'request-end' | 'alert' | 'action';
 

@@ -168,7 +168,6 @@ export class Exchange {
       firstByteMs: this.firstTokenMs ?? null,
       totalMs,
       ...this.speculation(),
-      promptPrint: null,
       ...(switches.length === 0 ? {} : { switches }),
     });
   }

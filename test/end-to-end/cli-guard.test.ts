@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { afterAll, afterEach, describe, expect, it } from 'vitest';
 import { run } from '../../src/cli/program.js';
-import { readRecords } from '../../src/guard/record-segments.js';
+import { readRecords } from '../../src/guard/records/record-segments.js';
 import type { FakeEngine } from '../../src/guard/testing/fake-engine.js';
 import { startFakeEngine } from '../../src/guard/testing/fake-engine.js';
 import { createSignal, startHttp } from '../../src/guard/testing/fake-upstream.js';

@@ -13,7 +13,7 @@ import { pageHandler } from '../../src/dashboard/page-handler.js';
 import { renderPage } from '../../src/dashboard/page.js';
 import { BrowserSession, browserPath } from '../../src/dashboard/testing/browser-session.js';
 import { createRequest, createSampleState, createSpeculation, hostileName, sampleNowMs } from '../../src/dashboard/testing/sample-state.js'; // prettier-ignore
-import type { PageState } from '../../src/guard/page-state.js';
+import type { PageState } from '../../src/guard/metrics/page-state.js';
 
 if (browserPath === undefined)
   console.log('No Chromium or Chrome found (CHROME_PATH): skipping the page in a browser.');

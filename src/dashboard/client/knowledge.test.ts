@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { createRequest, createSampleState, createSpeculation, sampleNowMs } from '../testing/sample-state.js';
 import type { PageState } from '../../guard/metrics/page-state.js';
-import { engineNames } from '../../guard/observation.js';
+import { engines } from '../../guard/engines/engine-list.js';
 import { everything, listChoices, select } from './filter.js';
 import { askSince, mostRequests, remember } from './memory.js';
 import { describeConnection, findNotice } from './situation.js';
@@ -99,7 +99,7 @@ describe('what the page says about itself', () => {
     expect(notice({ requests: [], counts: none, kind: 'serve' })?.text).toMatch(/^The server is up/);
   });
 
-  it.each(engineNames)('is what to do where %s is silent', (engine) => {
+  it.each([...engines.map(({ name }) => name), 'unknown'])('is what to do where %s is silent', (engine) => {
     const silent = notice({
       requests: [createRequest(1, { engine }), createRequest(2, { engine, ending: 'refused' })],
     });

@@ -34,14 +34,3 @@ export function createLocalState(judge: Judge, { onJudged }: StateCallbacks): Ju
     close: () => Promise.resolve(),
   };
 }
-
-/** @param url redis://host:port, rediss:// or valkey://; undefined keeps the state in this process */
-export async function openState(
-  url: string | undefined,
-  judge: Judge,
-  callbacks: StateCallbacks,
-): Promise<JudgeState> {
-  if (url === undefined) return createLocalState(judge, callbacks);
-  const { openRedisState } = await import('./redis-state.js');
-  return openRedisState(url, judge, callbacks);
-}

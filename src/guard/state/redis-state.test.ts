@@ -7,7 +7,7 @@ import type { Observation } from '../observation.js';
 import { hasRedis, startRedis } from '../testing/redis-server.js';
 import { createRecord } from '../testing/traffic.js';
 import type { JudgeState } from './judge-state.js';
-import { openState } from './judge-state.js';
+import { openState } from './open-state.js';
 
 if (!hasRedis) console.warn('redis-server is not installed: the tests of the shared state are skipped.');
 
