@@ -15,17 +15,6 @@ import { checkAgainst, readJsonBody } from './limits.js';
 import type { MetricsLevel } from './request-schema.js';
 import type { ServeMetrics } from './serve-metrics.js';
 
-/** What the page is told of requests later than a time, where so many run now. */
-export type ReadPageState = (sinceMs: number | undefined, running: number) => unknown;
-
-/** A page beside the interface, from whoever has one. */
-export type PageHandler = (
-  path: string,
-  method: string,
-) =>
-  | { readonly status: number; readonly headers: Readonly<Record<string, string>>; readonly body: string }
-  | undefined;
-
 export interface AppOptions {
   readonly host: EngineHost;
   readonly access: Access;
@@ -40,10 +29,6 @@ export interface AppOptions {
    */
   readonly hostNames: readonly string[] | undefined;
   readonly onRecord?: ((record: Observation) => void) | undefined;
-  /** At /mistletoe; holds no data, so that it needs no key. */
-  readonly page?: PageHandler | undefined;
-  /** What the page asks for, at /mistletoe/api/state. */
-  readonly pageState?: ReadPageState | undefined;
 }
 
 interface Variables {
@@ -54,13 +39,12 @@ type AppContext = Context<Variables>;
 const quietRoutes: ReadonlySet<string> = new Set(['/health', '/metrics']);
 
 export function createApp(options: AppOptions): Hono<Variables> {
-  const { host, metrics, version, page, pageState } = options;
+  const { host, metrics, version } = options;
   const app = new Hono<Variables>();
   const createdSeconds = Math.floor(Date.now() / 1000);
 
   app.use(signEveryAnswer(options));
   app.use('/v1/*', requireKey(options.access));
-  app.use('/mistletoe/api/*', requireKey(options.access));
 
   const answer = (read: (body: unknown) => AnswerRequest) => async (context: AppContext) => {
     const exchange = context.get('exchange');
@@ -91,18 +75,6 @@ export function createApp(options: AppOptions): Hono<Variables> {
     const text = await metrics.text(await host.load());
     return context.body(text, 200, { 'content-type': metrics.contentType });
   });
-  if (pageState !== undefined) {
-    app.get('/mistletoe/api/state', async (context) => {
-      const since = Number(context.req.query('since'));
-      const { running } = await host.load();
-      return Response.json(pageState(Number.isFinite(since) ? since : undefined, running));
-    });
-  }
-  if (page !== undefined) {
-    app.all('/mistletoe', (context) => showPage(page, context));
-    app.all('/mistletoe/', (context) => showPage(page, context));
-  }
-
   const posted = ['/v1/chat/completions', '/v1/completions'];
   const read = ['/v1/models', '/health', '/version', '/metrics'];
   for (const path of posted) app.all(path, () => refuseMethod('POST'));
@@ -163,12 +135,6 @@ function describeModel({ model }: EngineHost, metrics: MetricsLevel, created: nu
     // What answers tell unasked is said here, so that nobody has to generate something to find out.
     mistletoe: { drafters, draft: draft ?? null, guarded, metrics },
   };
-}
-
-function showPage(page: PageHandler, context: AppContext): Response {
-  const found = page(context.req.path, context.req.method);
-  if (found === undefined) throw new ApiError('There is no such page.', { status: 404, code: 'not_found' });
-  return new Response(found.body, { status: found.status, headers: found.headers });
 }
 
 function refuseMethod(allow: string): Response {

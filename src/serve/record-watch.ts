@@ -7,7 +7,9 @@ import { Judge } from '../guard/judge/judge.js';
 import type { ActionEvent, Alert } from '../guard/judge/verdict.js';
 import { PageMemory } from '../guard/metrics/page-memory.js';
 import type { Observation } from '../guard/observation.js';
-import type { ReadPageState } from './app.js';
+
+/** The page's data about requests that ended after a time. */
+export type ReadPageState = (sinceMs: number | undefined, running: number) => unknown;
 
 export interface RecordWatch {
   readonly onRecord: (record: Observation) => void;
