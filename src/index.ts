@@ -99,7 +99,7 @@ export type {
   PromptSet,
   Throughput,
 } from './measure/benchmark.js';
-export type { Observation } from './measure/benchmark-record.js';
+export type { RequestRecord } from './measure/benchmark-record.js';
 export type { SpeculationSummary, SystemSummary } from './measure/benchmark-summary.js';
 export { describeMachine } from './measure/machine.js';
 export { formatBenchmark } from './report/benchmark-table.js';
@@ -256,7 +256,7 @@ export type { WatchedMetrics, WatchedWindow } from './guard/watch-metrics.js';
 export type { ScrapeOptions } from './guard/engines/scrape.js';
 export { describeReplay, replayFile, replayRecords } from './guard/records/replay.js';
 export type { Replay, ReplayOptions } from './guard/records/replay.js';
-export type { ActionEvent, Alert, Judgment, Verdict } from './guard/judge/verdict.js';
+export type { ActionEvent, Alert, Judgment, Verdict as GuardVerdict } from './guard/judge/verdict.js';
 export { Judge } from './guard/judge/judge.js';
 export type { JudgeOptions } from './guard/judge/judge.js';
 export type { Observation as GuardRecord } from './guard/observation.js';

@@ -12,7 +12,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { pageHandler } from '../../src/dashboard/page-handler.js';
 import { renderPage } from '../../src/dashboard/page.js';
 import { BrowserSession, browserPath } from '../../src/dashboard/testing/browser-session.js';
-import { createRequest, createSampleState, createSpeculation, hostileName, sampleNowMs } from '../../src/dashboard/testing/sample-state.js'; // prettier-ignore
+import { createRequest, createSampleState, createSpeculation, createVerdict, hostileName, sampleNowMs } from '../../src/dashboard/testing/sample-state.js'; // prettier-ignore
 import type { PageState } from '../../src/guard/metrics/page-state.js';
 
 if (browserPath === undefined)
@@ -124,7 +124,7 @@ describe.skipIf(browserPath === undefined)('the page in a browser', () => {
   });
 
   it('keeps what strangers named text, and filters by it', async () => {
-    const hostile = createRequest(1, { tenant: hostileName, model: hostileName, speculation: createSpeculation(1, 2, 40), acceptedLength: 3, verdict: 'usual' }); // prettier-ignore
+    const hostile = createRequest(1, { tenant: hostileName, model: hostileName, speculation: createSpeculation(1, 2, 40), acceptedLength: 3, verdict: createVerdict('normal') }); // prettier-ignore
     state = {
       ...state,
       upstream: hostileName,

@@ -66,7 +66,8 @@ export interface SavedTenants {
 
 /** Lengths of the stretches that are tested, so that earlier requests do not dilute a beginning attack. */
 const stretches = [5, 15, 50] as const;
-const driftStretches = [10, 20, 40] as const;
+const driftStretches: readonly number[] = [10, 20, 40];
+const maxTogether = 15;
 const maxOutcomes = 50;
 const minCount = 3;
 /** Share of benign requests that collapse, where nothing is known yet, and the requests that this prior stands for. */
@@ -111,7 +112,7 @@ export class TenantTests {
     state.outcomes.push(outcome);
     if (state.outcomes.length > maxOutcomes) forgetOldest(state, isHeld);
     if (isHeld) state.heldFor -= 1;
-    for (const cause of Object.keys(state.muted) as AlertCause[]) state.muted[cause]! -= 1;
+    for (const cause in state.muted) state.muted[cause as AlertCause]! -= 1;
     const found = [
       this.testCollapsed(tenant, state, threshold),
       this.testLow(state, threshold),
@@ -148,33 +149,41 @@ export class TenantTests {
   }
 
   private testCollapsed(tenant: string, { outcomes }: TenantState, threshold: number): Finding | undefined {
+    if (!hasMany(outcomes, ({ isCollapsed }) => isCollapsed)) return testTogether(outcomes);
+    let others = 0;
+    let collapsed = 0;
+    for (const passed of this.recent) {
+      if (passed.tenant === tenant) continue;
+      others += 1;
+      if (passed.isCollapsed) collapsed += 1;
+    }
+    const expected = (collapsed + prior.collapsed * prior.requests) / (others + prior.requests);
     const conclusive = outcomes.filter(({ isConclusive }) => isConclusive);
-    const others = this.recent.filter((passed) => passed.tenant !== tenant);
-    const collapsed = others.filter(({ isCollapsed }) => isCollapsed).length;
-    const expected = (collapsed + prior.collapsed * prior.requests) / (others.length + prior.requests);
     const counted = countTail(conclusive, ({ isCollapsed }) => isCollapsed, expected, threshold);
-    if (counted !== undefined) return { cause: 'collapsed', ...counted, mean: null };
-    return testTogether(outcomes);
+    return counted === undefined ? testTogether(outcomes) : { cause: 'collapsed', ...counted, mean: null };
   }
 
   private testLow({ outcomes }: TenantState, threshold: number): Finding | undefined {
-    const ranked = outcomes.filter(({ rank, isCollapsed }) => rank !== null || isCollapsed);
     const isLow = (outcome: Outcome): boolean => outcome.isLow || outcome.isCollapsed;
+    if (!hasMany(outcomes, isLow)) return undefined;
+    const ranked = outcomes.filter(({ rank, isCollapsed }) => rank !== null || isCollapsed);
     // Tenants ask for different things, so one may have twice the share of low requests without an attack.
     const counted = countTail(ranked, isLow, 2 * this.falseAlerts, threshold);
     return counted && { cause: 'low', ...counted, mean: null };
   }
 
   private testDrift(tenant: string, state: TenantState, threshold: number): Finding | undefined {
-    const ranks = state.outcomes.flatMap(({ rank }) => rank ?? []);
+    const { history } = state;
+    const means = meanRanks(state.outcomes);
+    const highest = Math.max(0.5, history.weight > 0 ? history.mean : 0);
+    // Most requests end here: no test at a small threshold can fire.
+    if (threshold < 1e-3 && means.every(({ mean, chance }) => mean > highest - 3 * Math.sqrt(chance)))
+      return undefined;
     const center = Math.min(0.5, this.meanRankOfOthers(tenant));
     const between = this.spread ** 2;
-    const own = 1 / (1 / between + state.history.weight / rankVariance);
-    const usual = own * (center / between + (state.history.mean * state.history.weight) / rankVariance);
-    for (const requests of driftStretches) {
-      if (ranks.length < requests) break;
-      const mean = ranks.slice(-requests).reduce((sum, rank) => sum + rank, 0) / requests;
-      const chance = rankVariance / requests;
+    const own = 1 / (1 / between + history.weight / rankVariance);
+    const usual = own * (center / between + (history.mean * history.weight) / rankVariance);
+    for (const { requests, mean, chance } of means) {
       // Against tenants in general too: a tenant's own past must not excuse what it sends now.
       const probability = Math.min(
         normalTail((center - mean) / Math.sqrt(chance + between)),
@@ -241,17 +250,42 @@ function forgetOldest({ outcomes, history }: TenantState, isHeld: boolean): void
   history.mean += (rank - history.mean) / history.weight;
 }
 
+function hasMany(outcomes: readonly Outcome[], isCounted: (outcome: Outcome) => boolean): boolean {
+  let count = 0;
+  for (const outcome of outcomes) if (isCounted(outcome)) count += 1;
+  return count >= minCount;
+}
+
+/** Mean ranks of the last requests, and the variance that chance gives them. */
+function meanRanks(
+  outcomes: readonly Outcome[],
+): readonly { readonly requests: number; readonly mean: number; readonly chance: number }[] {
+  const means: { requests: number; mean: number; chance: number }[] = [];
+  let requests = 0;
+  let sum = 0;
+  for (let index = outcomes.length - 1; index >= 0; index--) {
+    const { rank } = outcomes[index]!;
+    if (rank === null) continue;
+    requests += 1;
+    sum += rank;
+    if (driftStretches.includes(requests))
+      means.push({ requests, mean: sum / requests, chance: rankVariance / requests });
+  }
+  return means;
+}
+
 /** Requests that are too short, or too near to break-even, to be judged one by one. */
 function testTogether(outcomes: readonly Outcome[]): Finding | undefined {
-  const last = outcomes.slice(-15);
-  if (last.length < minCount) return undefined;
-  const total = (pick: (outcome: Outcome) => number): number =>
-    last.reduce((sum, outcome) => sum + pick(outcome), 0);
-  const steps = total((outcome) => outcome.steps);
-  const accepted = total((outcome) => outcome.accepted);
-  const breakEven = total((outcome) => outcome.breakEven * outcome.steps) / steps;
-  if (boundLength(accepted, steps, confidence.tenant) >= breakEven) return undefined;
-  const requests = last.length;
+  const requests = Math.min(outcomes.length, maxTogether);
+  if (requests < minCount) return undefined;
+  let [steps, accepted, needed] = [0, 0, 0];
+  for (let index = outcomes.length - requests; index < outcomes.length; index++) {
+    const outcome = outcomes[index]!;
+    steps += outcome.steps;
+    accepted += outcome.accepted;
+    needed += outcome.breakEven * outcome.steps;
+  }
+  if (boundLength(accepted, steps, confidence.tenant) >= needed / steps) return undefined;
   return { cause: 'collapsed', count: requests, requests, probability: 0.001, mean: 1 + accepted / steps };
 }
 
