@@ -128,7 +128,7 @@ describe('the reading of expressions', () => {
 });
 
 describe('the guard', () => {
-  it('exports what is named here, under these labels', async () => {
+  it('exports what is named here, under these labels', () => {
     const metrics = createGuardMetrics();
     const told = createRequest(1, { speculation: createSpeculation(1, 2, 9) });
     const { alerts, actions, streams, requests } = createSampleState();
@@ -137,7 +137,7 @@ describe('the guard', () => {
     metrics.acted(actions[0]!);
     metrics.unattributed(0.1);
     const state = { streams, running: 0, lostRecords: 0, tenants: 1, measures: 0, isStateConnected: true };
-    const text = await metrics.text(state);
+    const text = metrics.text(state);
     const samples = [...text.matchAll(/^([a-z_]+)(?:\{(.*)\})? \S+$/gm)];
     const exported = new Set(samples.map(([, name]) => name!));
     const named = [...known].filter((name) => name.startsWith('mistletoe_'));

@@ -158,9 +158,9 @@ export async function startGuard(initial: GuardConfiguration, options: GuardOpti
         const since = Number(parameters.get('since') ?? 0);
         return ['application/json', JSON.stringify(memory.state(Number.isFinite(since) ? since : 0))];
       },
-      '/mistletoe/metrics': async () => {
+      '/mistletoe/metrics': () => {
         const { streams, tenants, measures } = judge.snapshot();
-        const text = await metrics.text({
+        const text = metrics.text({
           streams,
           tenants,
           measures: measures.length,

@@ -2,9 +2,9 @@
  * The guard's Prometheus metrics. Labels are bounded: model names come from requests, so only models that an engine has
  * answered become labels, up to a limit, and the rest is `other`. Tenants are labels only where the operator enables it.
  */
-import { Counter, Gauge, Registry } from 'prom-client';
 import type { ActionEvent, Alert, Verdict } from '../judge/verdict.js';
 import type { Observation } from '../observation.js';
+import { Cells, family, line, textContentType } from './exposition.js';
 import type { StreamState } from './page-state.js';
 import { createRequestTally } from './request-tally.js';
 
@@ -18,7 +18,7 @@ export interface GuardMetrics {
   /** Share of the engine's own counts that no request accounts for; null where the engine has none. */
   unattributed(share: number | null): void;
   /** @param state at the time of the scrape */
-  text(state: MetricsState): Promise<string>;
+  text(state: MetricsState): string;
 }
 
 export interface MetricsState {
@@ -35,68 +35,81 @@ const maxModels = 100;
 const others = 'other';
 
 export function createGuardMetrics({ tenants = false }: { readonly tenants?: boolean } = {}): GuardMetrics {
-  const registry = new Registry();
-  const registers = [registry];
-  const counter = (name: string, help: string, labelNames: readonly string[]): Counter =>
-    new Counter({ name: `mistletoe_${name}`, help, labelNames, registers });
-  const gauge = (name: string, help: string, labelNames: readonly string[] = []): Gauge =>
-    new Gauge({ name: `mistletoe_${name}`, help, labelNames, registers });
-  const alerts = counter('alerts_total', 'Alerts by cause.', ['model', 'route', 'cause']);
-  const mitigations = counter('mitigations_total', 'Measures applied and lifted.', ['action', 'change']);
-  const unread = counter('requests_unread_total', 'Requests that passed without being read.', []);
-  const baseline = gauge('baseline_accepted_length', 'Median accepted length of the baseline.', [
-    'model',
-    'route',
-  ]);
-  const running = gauge('requests_running', 'Requests in progress.');
-  const lost = gauge('records_lost', 'Records that could not be written since the start.');
-  const known = gauge('tenants', 'Tenants in memory.');
-  const measures = gauge('measures', 'Measures in force.');
-  // A gauge without labels starts at 0; with one it is absent until it has a value.
-  const unattributed = gauge(
-    'unattributed_share',
-    "Share of the engine's own draft steps that no request through the guard accounts for.",
-    ['upstream'],
-  );
-  const connected = gauge('state_connected', '1 while the shared state is reachable, 0 while it is not.', [
-    'state',
-  ]);
+  const alerts = new Cells(['model', 'route', 'cause'], () => ({ count: 0 }));
+  const mitigations = new Cells(['action', 'change'], () => ({ count: 0 }));
+  let unread = 0;
+  let unattributed: number | null = null;
 
   const models = new Set<string>();
   const modelLabel = (model: string): string => (models.has(model) ? model : others);
   const tally = createRequestTally({ tenants, labelModel: modelLabel });
 
+  const gauge = (
+    name: string,
+    help: string,
+    value: number | null,
+    labels: readonly string[] = [],
+  ): string[] => family(name, 'gauge', help, (full) => (value === null ? [] : [line(full, labels, value)]));
   return {
-    contentType: registry.contentType,
+    contentType: textContentType,
     ended(record, verdict) {
       const { status, model } = record;
       if (status >= 200 && status < 300 && models.size < maxModels) models.add(model);
       tally.ended(record, verdict);
     },
     alerted({ model, route, cause }) {
-      alerts.inc({ model: modelLabel(model), route, cause });
+      const values = [modelLabel(model), route, cause];
+      alerts.at(values.join(' '), () => values).count++;
     },
     acted({ action, change }) {
-      mitigations.inc({ action, change });
+      mitigations.at(`${action} ${change}`, () => [action, change]).count++;
     },
     unread() {
-      unread.inc();
+      unread++;
     },
     unattributed(share) {
-      unattributed.reset();
-      if (share !== null) unattributed.set({ upstream: 'speculative' }, share);
+      unattributed = share;
     },
-    async text(state) {
-      running.set(state.running);
-      lost.set(state.lostRecords);
-      known.set(state.tenants);
-      measures.set(state.measures);
-      if (state.isStateConnected !== null) connected.set({ state: 'redis' }, Number(state.isStateConnected));
-      baseline.reset();
-      for (const { model, route, baseline: band } of state.streams) {
-        if (band !== null && models.has(model)) baseline.set({ model, route }, band.middle);
-      }
-      return tally.text() + (await registry.metrics());
+    text({ streams, running, lostRecords, tenants: known, measures, isStateConnected }) {
+      const baselines = streams.filter(({ baseline, model }) => baseline !== null && models.has(model));
+      const count = (
+        { count: value }: { count: number },
+        labels: readonly string[],
+        name: string,
+      ): string[] => [line(name, labels, value)];
+      const lines = [
+        family('alerts_total', 'counter', 'Alerts by cause.', (name) =>
+          alerts.lines((cell, labels) => count(cell, labels, name)),
+        ),
+        family('mitigations_total', 'counter', 'Measures applied and lifted.', (name) =>
+          mitigations.lines((cell, labels) => count(cell, labels, name)),
+        ),
+        family('requests_unread_total', 'counter', 'Requests that passed without being read.', (name) => [
+          line(name, [], unread),
+        ]),
+        family('baseline_accepted_length', 'gauge', 'Median accepted length of the baseline.', (name) =>
+          baselines.map(({ model, route, baseline }) =>
+            line(name, ['model', model, 'route', route], baseline!.middle),
+          ),
+        ),
+        gauge('requests_running', 'Requests in progress.', running),
+        gauge('records_lost', 'Records that could not be written since the start.', lostRecords),
+        gauge('tenants', 'Tenants in memory.', known),
+        gauge('measures', 'Measures in force.', measures),
+        gauge(
+          'unattributed_share',
+          "Share of the engine's own draft steps that no request through the guard accounts for.",
+          unattributed,
+          ['upstream', 'speculative'],
+        ),
+        gauge(
+          'state_connected',
+          '1 while the shared state is reachable, 0 while it is not.',
+          isStateConnected === null ? null : Number(isStateConnected),
+          ['state', 'redis'],
+        ),
+      ];
+      return tally.text() + lines.flatMap((each) => each.map((text) => `${text}\n`)).join('');
     },
   };
 }

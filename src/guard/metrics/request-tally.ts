@@ -1,67 +1,12 @@
-/**
- * Prometheus metrics of ended requests. Libraries sort and join the labels for every count, five times per request, which
- * costs as much as reading the response. Here each cell is found by one key, and text is made when scraped.
- */
+/** Prometheus metrics of ended requests. */
 import type { Verdict } from '../judge/verdict.js';
 import type { Observation } from '../observation.js';
 import { meanAcceptedLength } from '../observation.js';
+import type { Labels } from './exposition.js';
+import { Cells, family, Histogram, line } from './exposition.js';
 
 const lengths = [1, 1.1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 12, 16];
 const seconds = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
-
-/** Names and values alternate. */
-type Labels = readonly string[];
-
-class Histogram {
-  private readonly counts: Float64Array;
-  private sum = 0;
-
-  constructor(private readonly bounds: readonly number[]) {
-    this.counts = new Float64Array(bounds.length + 1);
-  }
-
-  observe(value: number): void {
-    const { bounds } = this;
-    let place = 0;
-    while (place < bounds.length && value > bounds[place]!) place++;
-    this.counts[place]!++;
-    this.sum += value;
-  }
-
-  lines(name: string, labels: Labels): string[] {
-    let total = 0;
-    const buckets = Array.from(this.counts, (count, place) => {
-      total += count;
-      const bound = place < this.bounds.length ? String(this.bounds[place]) : '+Inf';
-      return line(`${name}_bucket`, ['le', bound, ...labels], total);
-    });
-    return [...buckets, line(`${name}_sum`, labels, this.sum), line(`${name}_count`, labels, total)];
-  }
-}
-
-/** Cells of one metric, each with its labels. */
-class Cells<Cell> {
-  private readonly cells = new Map<string, { readonly labels: Labels; readonly cell: Cell }>();
-
-  constructor(
-    private readonly names: Labels,
-    private readonly create: () => Cell,
-  ) {}
-
-  /** @param key unique for the values */
-  at(key: string, values: () => Labels): Cell {
-    const known = this.cells.get(key);
-    if (known !== undefined) return known.cell;
-    const given = values();
-    const cell = this.create();
-    this.cells.set(key, { cell, labels: this.names.flatMap((name, index) => [name, given[index]!]) });
-    return cell;
-  }
-
-  lines(linesOf: (cell: Cell, labels: Labels) => readonly string[]): string[] {
-    return [...this.cells.values()].flatMap(({ cell, labels }) => linesOf(cell, labels));
-  }
-}
 
 /** @param labelModel the name under which a model is counted */
 export function createRequestTally(options: {
@@ -161,26 +106,6 @@ export function createRequestTally(options: {
         .join(''),
   };
 }
-
-function family(
-  shortName: string,
-  type: 'counter' | 'histogram',
-  help: string,
-  linesOf: (name: string) => readonly string[],
-): string[] {
-  const name = `mistletoe_${shortName}`;
-  return [`# HELP ${name} ${help}`, `# TYPE ${name} ${type}`, ...linesOf(name), ''];
-}
-
-function line(name: string, labels: Labels, value: number): string {
-  const pairs: string[] = [];
-  for (let index = 0; index < labels.length; index += 2)
-    pairs.push(`${labels[index]!}="${escapeLabel(labels[index + 1]!)}"`);
-  return `${name}{${pairs.join(',')}} ${value}`;
-}
-
-const escapes: Readonly<Record<string, string>> = { '\\': '\\\\', '\n': '\\n', '"': '\\"' };
-const escapeLabel = (text: string): string => text.replace(/[\\\n"]/g, (found) => escapes[found]!);
 
 function statusClass(status: number): string {
   return status === 0 ? 'none' : `${Math.floor(status / 100)}xx`;
