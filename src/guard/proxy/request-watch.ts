@@ -35,18 +35,18 @@ export class RequestWatch implements Watcher {
 
   constructor(private readonly options: WatchOptions) {}
 
-  onStart({ headers, statusCode = 0 }: IncomingMessage): void {
+  onStart({ rawHeaders, statusCode = 0 }: IncomingMessage): void {
     this.firstByteMs = performance.now() - this.startedAt;
     this.attempt(() => {
-      const contentType = headers['content-type'] ?? '';
+      // The parsed headers object is built on first use, which costs more than looking for four names.
+      const header = (name: string): string | undefined => valuesOf(rawHeaders, name)[0];
+      const contentType = header('content-type') ?? '';
       this.isStream = contentType.startsWith('text/event-stream');
-      const { 'x-request-id': id } = headers;
-      this.responseId = typeof id === 'string' ? id : undefined;
+      this.responseId = header('x-request-id');
       if (statusCode < 200 || statusCode >= 300) return;
-      const { 'x-mistletoe-engine': named } = headers;
       this.reader = createResponseReader(contentType, {
-        contentEncoding: headers['content-encoding'],
-        engine: parseEngineName(typeof named === 'string' ? named : null) ?? this.options.engine,
+        contentEncoding: header('content-encoding'),
+        engine: parseEngineName(header('x-mistletoe-engine')) ?? this.options.engine,
       });
     });
   }
@@ -67,14 +67,8 @@ export class RequestWatch implements Watcher {
 
   private observation(ending: ExchangeEnding, status: number, read: ReadResponse | undefined): Observation {
     const { id, model, route, tenant, upstream, engine, measure, isProbe, rawHeaders } = this.options;
-    const clientRequestId = idOf(valuesOf(rawHeaders, 'x-request-id')[0]);
-    const traceparent = idOf(valuesOf(rawHeaders, 'traceparent')[0]);
-    const engineRequestId = idOf(read?.id ?? this.responseId);
-    return {
+    const observation: Mutable<Observation> = {
       id,
-      ...(clientRequestId === undefined ? undefined : { clientRequestId }),
-      ...(traceparent === undefined ? undefined : { traceparent }),
-      ...(engineRequestId === undefined ? undefined : { engineRequestId }),
       model,
       route,
       endedMs: Date.now(),
@@ -83,8 +77,6 @@ export class RequestWatch implements Watcher {
       status,
       ending,
       upstream,
-      ...(measure === undefined ? undefined : { measure }),
-      ...(isProbe ? { isProbe } : undefined),
       isStream: this.isStream,
       promptTokens: read?.promptTokens ?? null,
       completionTokens: read?.completionTokens ?? null,
@@ -92,6 +84,15 @@ export class RequestWatch implements Watcher {
       totalMs: round(performance.now() - this.startedAt),
       speculation: upstream === 'plain' ? null : (read?.speculation ?? null),
     };
+    const clientRequestId = idOf(valuesOf(rawHeaders, 'x-request-id')[0]);
+    const traceparent = idOf(valuesOf(rawHeaders, 'traceparent')[0]);
+    const engineRequestId = idOf(read?.id ?? this.responseId);
+    if (clientRequestId !== undefined) observation.clientRequestId = clientRequestId;
+    if (traceparent !== undefined) observation.traceparent = traceparent;
+    if (engineRequestId !== undefined) observation.engineRequestId = engineRequestId;
+    if (measure !== undefined) observation.measure = measure;
+    if (isProbe) observation.isProbe = true;
+    return observation;
   }
 
   private attempt(work: () => void): void {
@@ -103,6 +104,8 @@ export class RequestWatch implements Watcher {
     }
   }
 }
+
+type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };
 
 const maxIdCharacters = 128;
 
