@@ -39,9 +39,7 @@ export async function runGuard(flags: GuardFlags, terminal: Terminal): Promise<n
     },
   });
   terminal.stderr.write(describe(guard, configuration));
-  const stopReloading = reloadOnHangup(guard, flags, notice);
-  await waitForEnd(terminal);
-  stopReloading();
+  await waitForEnd(terminal, flags.config === undefined ? undefined : () => reload(guard, flags, notice));
   terminal.stderr.write('Shutting down: no new requests, running ones finish.\n');
   await guard.close();
   return exitCodes.success;
@@ -57,21 +55,13 @@ async function readSettings(flags: GuardFlags): Promise<GuardConfiguration> {
 }
 
 /** A file with an error changes nothing. */
-function reloadOnHangup(guard: Guard, flags: GuardFlags, notice: (message: string) => void): () => void {
-  const reload = (): void => {
-    readSettings(flags)
-      .then((configuration) => guard.reload(configuration))
-      .then(
-        () => {
-          notice('Settings reloaded.');
-        },
-        (cause: unknown) => {
-          notice(`Settings not reloaded: ${describeCause(cause)}`);
-        },
-      );
-  };
-  process.on('SIGHUP', reload);
-  return () => process.off('SIGHUP', reload);
+async function reload(guard: Guard, flags: GuardFlags, notice: (message: string) => void): Promise<void> {
+  try {
+    await guard.reload(await readSettings(flags));
+    notice('Settings reloaded.');
+  } catch (cause) {
+    notice(`Settings not reloaded: ${describeCause(cause)}`);
+  }
 }
 
 function refuseBesideScrape(flags: GuardFlags): void {
@@ -99,14 +89,26 @@ function describe(
   return `${lines.join('\n')}\n`;
 }
 
-/** Until an interrupt, or until nobody reads the output. */
-async function waitForEnd(terminal: Terminal): Promise<void> {
+/**
+ * Until an interrupt, or until nobody reads the output.
+ * @param onHangup instead of ending on SIGHUP
+ */
+async function waitForEnd(terminal: Terminal, onHangup: (() => Promise<void>) | undefined): Promise<void> {
   await new Promise<void>((resolve) => {
-    const stop = terminal.onInterrupt(() => {
-      resolve();
-    });
+    let stop: (() => void) | undefined;
+    const listen = (): void => {
+      stop = terminal.onInterrupt((signal) => {
+        if (signal !== 'SIGHUP' || onHangup === undefined) {
+          resolve();
+          return;
+        }
+        listen();
+        void onHangup();
+      });
+    };
+    listen();
     const end = (): void => {
-      stop();
+      stop?.();
       resolve();
     };
     if (terminal.closed.aborted) end();
