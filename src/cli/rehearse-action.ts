@@ -54,7 +54,7 @@ export async function runRehearse(flags: RehearseFlags, terminal: Terminal): Pro
     try {
       const rehearsal = await rehearse({
         ...{ model, drafter, prompts, stopIds, draftLength, newTokens, usualRequests, stageRequests, signal },
-        ...(flags.falseAlarms === undefined ? {} : { falseAlerts: flags.falseAlarms }),
+        ...(flags.falseAlerts === undefined ? {} : { falseAlerts: flags.falseAlerts }),
         onRequest: (done, total) => {
           if (done % reportEvery === 0) terminal.stderr.write(`${done} of ${total} requests\n`);
         },

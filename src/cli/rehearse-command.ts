@@ -39,8 +39,8 @@ export function addRehearseCommand(guard: Command, context: CommandContext): voi
     .option('--requests <count>', 'requests as usual before the collapse', wholeNumber(1, 100_000), 60)
     .option('--max-new-tokens <count>', 'of each answer', wholeNumber(1, 100_000), 128)
     .option(
-      '--false-alarms <share>',
-      'share of benign requests that may ring (default: 0.01)',
+      '--false-alerts <share>',
+      'share of benign requests that may be called low (default: 0.01)',
       number({ above: 0, most: 0.5, expected: 'a number above 0 and up to 0.5' }),
     )
     .optionsGroup('Machine:');

@@ -43,7 +43,7 @@ export async function runUpstream(
     ...{ url: report.url, model, prompts: texts, key, signal },
     metricsPath: report.engine === 'tensorrt-llm' ? '/prometheus/metrics' : '/metrics',
     ...{ newTokens: flags.maxNewTokens, usualRequests: flags.requests },
-    ...(flags.falseAlarms === undefined ? {} : { falseAlerts: flags.falseAlarms }),
+    ...(flags.falseAlerts === undefined ? {} : { falseAlerts: flags.falseAlerts }),
   });
   for await (const event of events) {
     if (event.kind === 'silent') {
