@@ -9,7 +9,8 @@ import { createRecord } from '../testing/traffic.js';
 import type { JudgeState } from './judge-state.js';
 import { openState } from './open-state.js';
 
-if (!hasRedis) console.warn('redis-server is not installed: the tests of the shared state are skipped.');
+if (!hasRedis)
+  process.stderr.write('redis-server is not installed: tests of the shared state are skipped.\n');
 
 const open: (() => Promise<void>)[] = [];
 afterEach(async () => {
