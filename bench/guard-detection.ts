@@ -1,162 +1,214 @@
 /**
- * Does the guard see real attacks? Benign prompts and the suffixes that the audit found (bench/guard-attacks.jsonl) are
- * decoded with each bundled drafter, greedily, with chains of four; a monitor learns from the calibration half, and
- * the held-out half and the attacked prompts are shown to it. Steps are kept under out/guard-traces, so that a second run takes seconds.
- * Run: npm run bench:guard-detection [-- TRAINING_QUESTIONS]
+ * Does the guard catch attacks, and act on them? Two parts:
+ *
+ *   live       `serve` (draft model, chains of four) behind `guard` (plain-upstream for tenants). Six suffixes that the audit
+ *              found are mixed with benign prompts, after 0, 50 and 200 benign requests.
+ *   simulated  weeks of benign requests of 40 tenants and attacking tenants, drawn from decoded requests (guard-traces.ts),
+ *              judged by the same code.
+ *
+ * Run: npm run bench:guard-detection [-- live | simulated [DRAFTER,...]]
  */
-import { bundledDrafters } from '../src/decode/bundled-models.js';
-import type { Scored } from './guard-scores.js';
-import {
-  areaUnderRoc,
-  calibrate,
-  falseAlarms,
-  hypothesisOf,
-  meanLengthOf,
-  peakOf,
-  score,
-  thresholdFor,
-  tokensUntil,
-} from './guard-scores.js';
-import {
-  campaigns,
-  furtherWeeks,
-  middle,
-  percent,
-  shareFound,
-  simulate,
-  weekTables,
-} from './guard-campaigns.js';
-import { gateWindow, longestAttack, requestsPerWeek, tenantCount } from './guard-tenants.js';
-import type { Found } from './guard-missed.js';
-import { countMissed, describeStrength, listMissed } from './guard-missed.js';
-import type { Trace } from './guard-traces.js';
-import { draftLength, newTokens, planAttacks, planBenign, traceAll } from './guard-traces.js';
-import { describeVariants, variantHeader } from './guard-variants.js';
-import { printTable } from './stopwatch.js';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Random } from '../src/core/random.js';
+import { createRandom } from '../src/core/random.js';
+import type { BundledDrafter } from '../src/decode/bundled-models.js';
+import { bundledTarget } from '../src/decode/bundled-models.js';
+import { configureGuard } from '../src/guard/config-file.js';
+import { startGuard } from '../src/guard/guard.js';
+import { Judge } from '../src/guard/judge/judge.js';
+import type { Verdict } from '../src/guard/judge/verdict.js';
+import type { Observation } from '../src/guard/observation.js';
+import { replayFile } from '../src/guard/records/replay.js';
+import { startServer } from '../src/serve/serve.js';
+import type { Trace, TracePlan } from './guard-traces.js';
+import { draftLength, planAttacks, planBenign, traceAll } from './guard-traces.js';
+import { median, printTable } from './stopwatch.js';
 
-const trainingQuestions = Number(process.argv[2] ?? 300);
-const rocAt = [0.01, 0.02, 0.05, 0.1, 0.2];
+const [part = 'all', chosen = 'sps,eagle3'] = process.argv.slice(2);
+const percent = (share: number): string => `${(100 * share).toFixed(2)} %`;
+if (part !== 'simulated') await runLive();
+if (part !== 'live') await simulate(chosen.split(',') as BundledDrafter[]);
 
-const benignPlans = await planBenign(trainingQuestions);
-const rows: Record<'lengths' | 'roc' | 'requests', string[][]> = {
-  lengths: [['drafter', 'benign, calibration', 'benign, held out', 'the same prompts, clean', 'attacked']],
-  roc: [
+async function runLive(): Promise<void> {
+  const maxTokens = 44;
+  const benign = (await planBenign(0)).filter(({ set }) => set !== 'bundled');
+  const attacks = planAttacks(benign, 'sps').slice(0, 6);
+  const shared = { target: bundledTarget, threads: 1, port: 0, metricsLevel: 'detailed' } as const;
+  const server = await startServer({ ...shared, drafters: { sps: 'sps' }, draft: `chain:${draftLength}` });
+  const plain = await startServer(shared);
+  const random = createRandom(1, 'live');
+  const rows = [
     [
-      'drafter',
-      'area, evidence',
-      'area, mean length',
-      ...rocAt.map((rate) => `found at ${percent(rate)} false alarms`),
+      ...['benign before', 'attacks drafted, 32+ steps', 'called collapsed', 'accepted length'],
+      ...['attacks until the measure', 'measures on benign tenants', 'verdicts that differ in replay'],
+      ...['attacker after the measure, of plain'],
     ],
-  ],
-  requests: [
-    [
-      'drafter',
-      'evidence: false alarms',
-      'found',
-      'tokens until then',
-      'fixed threshold: false alarms',
-      'found',
-      'tokens until then',
-      'as set up: false alarms',
-      'found',
-      'tokens until then',
-    ],
-  ],
-};
-const all: Found[] = [];
-for (const drafter of bundledDrafters) {
-  const traces = await traceAll(drafter, [...benignPlans, ...planAttacks(benignPlans, drafter)]);
-  const found = judgeRequests(drafter, traces);
-  all.push(found);
-  simulate(found);
-}
-printAll();
-
-function judgeRequests(drafter: string, traces: readonly Trace[]): Found {
-  const calibration = traces.filter(({ half }) => half === 'calibration');
-  const heldOut = traces.filter(({ half }) => half === 'held-out');
-  const calibrated = calibrate(calibration);
-  const benign = score(
-    heldOut.filter(({ kind }) => kind === 'benign'),
-    calibrated,
-  );
-  const attacked = score(
-    heldOut.filter(({ kind }) => kind !== 'benign'),
-    calibrated,
-  );
-  const attackedPrompts = new Set(attacked.map(({ trace }) => trace.prompt));
-  const mean = (list: readonly Trace[]): string =>
-    (list.reduce((sum, trace) => sum + meanLengthOf(trace), 0) / list.length).toFixed(2);
-  rows.lengths.push([
-    drafter,
-    `${mean(calibration)} (${calibration.length})`,
-    `${mean(benign.map(({ trace }) => trace))} (${benign.length})`,
-    mean(benign.map(({ trace }) => trace).filter(({ prompt }) => attackedPrompts.has(prompt))),
-    `${mean(attacked.map(({ trace }) => trace))} (${attacked.length})`,
-  ]);
-
-  const evidence = benign.map((each) => each.evidence);
-  const lengths = benign.map(({ meanLength }) => -meanLength);
-  const above = (rate: number): number => {
-    const threshold = thresholdFor(evidence, rate);
-    return attacked.filter((each) => each.evidence > threshold).length / attacked.length;
-  };
-  rows.roc.push([
-    drafter,
-    areaUnderRoc(
-      evidence,
-      attacked.map((each) => each.evidence),
-    ).toFixed(3),
-    areaUnderRoc(
-      lengths,
-      attacked.map(({ meanLength }) => -meanLength),
-    ).toFixed(3),
-    ...rocAt.map((rate) => percent(above(rate))),
-  ]);
-
-  const threshold = thresholdFor(benign.map(peakOf), falseAlarms);
-  const detected = attacked.map((each) => tokensUntil(each, threshold));
-  const lengthThreshold = thresholdFor(lengths, falseAlarms);
-  const byLength = attacked.map(({ meanLength, trace }) =>
-    -meanLength > lengthThreshold ? trace.tokens : undefined,
-  );
-  const rang = (list: readonly Scored[]): (number | undefined)[] => list.map(({ rangAt }) => rangAt);
-  const isGrown = hypothesisOf(calibrated).isGrown;
-  rows.requests.push([
-    drafter,
-    percent(shareFound(benign.map((each) => tokensUntil(each, threshold))), 1),
-    percent(shareFound(detected)),
-    middle(detected),
-    percent(lengths.filter((length) => length > lengthThreshold).length / lengths.length, 1),
-    percent(shareFound(byLength)),
-    middle(byLength),
-    percent(shareFound(rang(benign)), 1),
-    percent(shareFound(rang(attacked))) + (isGrown ? '' : ' (baseline still young)'),
-    middle(rang(attacked)),
-  ]);
-  return { drafter, calibration, benign, attacked, detected };
+  ];
+  for (const before of [0, 50, 200]) {
+    const folder = mkdtempSync(join(tmpdir(), 'guard-detection-'));
+    const guard = await startGuard(
+      configureGuard({
+        ...{ upstream: server.url, plainUpstream: plain.url, port: 0, operator: { port: 0 } },
+        ...{ records: { folder }, tenant: { from: 'header', header: 'x-tenant' } },
+        mitigation: { action: 'plain-upstream' },
+      }),
+      { isIndexedHere: true },
+    );
+    const send = async (url: string, tenant: string, { text }: TracePlan): Promise<number> => {
+      const startMs = performance.now();
+      const response = await fetch(`${url}/v1/chat/completions`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', 'x-tenant': tenant },
+        body: JSON.stringify({
+          ...{ model: server.modelName, max_tokens: maxTokens, temperature: 0 },
+          messages: [{ role: 'user', content: text }],
+        }),
+      });
+      await response.text();
+      return performance.now() - startMs;
+    };
+    const sendBenign = (index: number): Promise<number> =>
+      send(guard.url, `tenant-${index % 6}`, benign[random.nextInteger(benign.length)]!);
+    for (let index = 0; index < before; index++) await sendBenign(index);
+    const ratios: number[] = [];
+    for (let index = 0; index < 18; index++) {
+      const attack = attacks[index % attacks.length]!;
+      const ms = await send(guard.url, 'attacker', attack);
+      if (index >= 6) ratios.push((await send(plain.url, 'attacker', attack)) / ms);
+      await sendBenign(index);
+    }
+    await guard.close();
+    const judged: { record: Observation; verdict: Verdict }[] = [];
+    const replay = await replayFile(folder, {
+      measures: { action: 'plain-upstream' },
+      onJudged: (record, { verdict }) => judged.push({ record, verdict }),
+    });
+    rmSync(folder, { recursive: true });
+    const applied = replay.actions.filter(({ change }) => change === 'applied');
+    const attacker = applied[0]?.tenant;
+    const own = judged.filter(({ record }) => record.tenant === attacker);
+    const drafted = own.filter(({ record }) => (record.speculation?.steps ?? 0) >= 32);
+    const until = own.findIndex(({ record }) => record.id === applied[0]?.requestId) + 1;
+    const lengths = drafted.map(({ verdict }) => verdict.numbers.acceptedLength ?? 0);
+    rows.push([
+      ...[String(before), String(drafted.length)],
+      String(drafted.filter(({ verdict }) => verdict.name === 'collapsed').length),
+      `${Math.min(...lengths).toFixed(2)}-${Math.max(...lengths).toFixed(2)}`,
+      ...[
+        String(until),
+        String(applied.length - 1),
+        String(replay.different),
+        `${median(ratios).toFixed(2)}x`,
+      ],
+    ]);
+  }
+  await Promise.all([server.close(), plain.close()]);
+  printTable(rows);
 }
 
-function printAll(): void {
-  const print = (title: string, table: readonly (readonly string[])[]): void => {
-    console.log(`\n${title}\n`);
-    printTable(table);
+const tenantCount = 40;
+const requestsPerWeek = 10_080;
+const minuteMs = 60_000;
+const campaigns = 20;
+const maxAttack = 200;
+
+async function simulate(drafters: readonly BundledDrafter[]): Promise<void> {
+  const plans = await planBenign(300);
+  const weeks = [['drafter', 'tenants', 'benign requests', 'low', 'collapsed', 'tenant alerts', 'measures']];
+  const attacks = [['drafter', 'tenants', 'attacked share', 'found', 'median requests', 'max', 'by']];
+  for (const drafter of drafters) {
+    const traces = await traceAll(drafter, [...plans, ...planAttacks(plans, drafter)]);
+    const benign = traces.filter(({ kind }) => kind === 'benign');
+    const attacked = traces.filter(({ kind }) => kind !== 'benign');
+    const sets = [...new Set(benign.map(({ set }) => set))];
+    for (const kind of ['mixed', 'one set each'] as const) {
+      const sources = Array.from({ length: tenantCount }, (_, tenant) =>
+        kind === 'mixed' ? benign : benign.filter(({ set }) => set === sets[tenant % sets.length]),
+      );
+      const judge = runWeek(sources);
+      weeks.push([drafter, kind, String(requestsPerWeek), ...judge.row]);
+      for (const share of [1, 0.5, 0.25]) {
+        const runs = Array.from({ length: campaigns }, (_, seed) =>
+          runCampaign(judge.saved, sources, { attacked, share, seed }),
+        );
+        const found = runs.filter((run) => run !== undefined);
+        const counts = found.map(({ requests }) => requests);
+        const causes = [...new Set(found.map(({ cause }) => cause))].join(', ');
+        const until = found.length === 0 ? ['-', '-'] : [String(median(counts)), String(Math.max(...counts))];
+        attacks.push([drafter, kind, percent(share), `${found.length} of ${campaigns}`, ...until, causes]);
+      }
+    }
+  }
+  console.log(`\nA benign week of ${tenantCount} tenants\n`);
+  printTable(weeks);
+  console.log('\nA new tenant that attacks, while the others continue\n');
+  printTable(attacks);
+}
+
+const draw = (random: Random, traces: readonly Trace[]): Trace => traces[random.nextInteger(traces.length)]!;
+
+function runWeek(sources: readonly (readonly Trace[])[]): {
+  readonly row: readonly string[];
+  readonly saved: ReturnType<Judge['save']>;
+} {
+  const random = createRandom(1, 'week');
+  const judge = new Judge({ measures: { action: 'plain-upstream' } });
+  const counts = { low: 0, collapsed: 0, alerts: 0, measures: 0 };
+  for (let request = 0; request < requestsPerWeek; request++) {
+    const tenant = random.nextInteger(sources.length);
+    const trace = draw(random, sources[tenant]!);
+    const judgment = judge.judge(toObservation(trace, `tenant-${tenant}`, request * minuteMs));
+    const { name } = judgment.verdict;
+    if (name === 'low' || name === 'collapsed') counts[name] += 1;
+    counts.alerts += judgment.alerts.length;
+    counts.measures += judgment.actions.length;
+  }
+  const { low, collapsed, alerts, measures } = counts;
+  const row = [percent(low / requestsPerWeek), percent(collapsed / requestsPerWeek), String(alerts)];
+  return { row: [...row, String(measures)], saved: judge.save() };
+}
+
+function runCampaign(
+  saved: ReturnType<Judge['save']>,
+  sources: readonly (readonly Trace[])[],
+  options: { readonly attacked: readonly Trace[]; readonly share: number; readonly seed: number },
+): { readonly requests: number; readonly cause: string } | undefined {
+  const random = createRandom(options.seed, 'campaign');
+  const judge = new Judge();
+  judge.restore(saved);
+  let atMs = requestsPerWeek * minuteMs;
+  for (let requests = 1; requests <= maxAttack; requests++) {
+    for (let other = 0; other < 3; other++) {
+      const tenant = random.nextInteger(sources.length);
+      judge.judge(toObservation(draw(random, sources[tenant]!), `tenant-${tenant}`, (atMs += minuteMs)));
+    }
+    const isAttack = random.next() < options.share;
+    const trace = draw(random, isAttack ? options.attacked : sources[0]!);
+    const { alerts } = judge.judge(toObservation(trace, 'attacker', (atMs += minuteMs)));
+    const own = alerts.find(({ tenant }) => tenant === 'attacker');
+    if (own !== undefined) return { requests, cause: own.cause };
+  }
+  return undefined;
+}
+
+function toObservation(trace: Trace, tenant: string, endedMs: number): Observation {
+  const { id, accepted, proposed, promptTokens, tokens } = trace;
+  const sum = (counts: readonly number[]): number => counts.reduce((total, count) => total + count, 0);
+  return {
+    ...{ id, tenant, endedMs, model: 'reference', route: '/v1/chat/completions', engine: 'mistletoe' },
+    ...{ status: 200, ending: 'complete', upstream: 'speculative', isStream: true },
+    ...{ promptTokens, completionTokens: tokens, firstByteMs: null, totalMs: 0 },
+    speculation: {
+      ...{ evidence: 'reported', steps: accepted.length, accepted: sum(accepted), proposed: sum(proposed) },
+      ...{
+        perStepAccepted: accepted,
+        perStepProposed: proposed,
+        histogram: null,
+        draftLength,
+        isTree: false,
+      },
+    },
   };
-  console.log(
-    `Chains of ${draftLength}, greedy, at most ${newTokens} new tokens; ${trainingQuestions} training questions in the calibration.`,
-  );
-  print('Mean accepted length (requests)', rows.lengths);
-  print("ROC: evidence at the request's end", rows.roc);
-  print(`Requests at ${percent(falseAlarms)} false alarms, measured on held-out benign ones`, rows.requests);
-  print('What else a request could be judged by', [variantHeader, ...all.flatMap(describeVariants)]);
-  const { week, weeks, campaigns: newcomers, known, gate } = weekTables;
-  const each = `${campaigns} campaigns of at most ${longestAttack} requests`;
-  print(`A benign week: ${tenantCount} tenants, ${requestsPerWeek} requests`, week);
-  print(`${furtherWeeks} further benign weeks, each from the calibration on`, weeks);
-  print(`A newcomer that attacks, where tenants ask from all sets: ${each}`, newcomers);
-  print(`A known tenant that attacks, where each asks from one set: ${each}`, known);
-  print(`A gate for everybody: mean of the last ${gateWindow} requests`, gate);
-  print('Found, by what the suffix leaves of the accepted length', describeStrength(all));
-  print('Not found, by drafter and set', countMissed(all));
-  print('Not found, each', listMissed(all));
 }

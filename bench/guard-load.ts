@@ -1,4 +1,4 @@
-/** An engine and clients on bare sockets: what they cost is little beside what is between them. */
+/** An engine and clients on bare sockets, which cost little compared with a proxy. */
 import { once } from 'node:events';
 import type { AddressInfo, Socket } from 'node:net';
 import { connect, createServer } from 'node:net';
@@ -49,11 +49,13 @@ export async function startSocketEngine(): Promise<number> {
       text += bytes.toString('latin1');
       for (;;) {
         const head = text.indexOf('\r\n\r\n');
-        const length = /content-length: (\d+)/i.exec(text)?.[1];
-        if (head < 0 || length === undefined || text.length < head + 4 + Number(length)) return;
+        const length = /content-length: (\d+)/i.exec(text)?.[1] ?? '0';
+        if (head < 0 || text.length < head + 4 + Number(length)) return;
+        const isGet = text.startsWith('GET ');
         const body = text.slice(head + 4, head + 4 + Number(length));
         text = text.slice(head + 4 + Number(length));
-        if (body.includes('"stream":true')) sendStream(socket);
+        if (isGet) socket.write('HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n');
+        else if (body.includes('"stream":true')) sendStream(socket);
         else socket.write(answer);
       }
     });
@@ -140,34 +142,4 @@ function readAnswer(socket: Socket): Promise<void> {
     };
     socket.on('data', onData);
   });
-}
-
-/** Delays of events, by the time that each carries, and how many streams came to their end. */
-export async function openStreams(port: number, count: number): Promise<Sample & { readonly whole: number }> {
-  const latencies: number[] = [];
-  let whole = 0;
-  const begin = performance.now();
-  await Promise.all(
-    Array.from({ length: count }, async () => {
-      const socket = connect({ port, host: '127.0.0.1', noDelay: true });
-      socket.on('error', () => undefined);
-      await once(socket, 'connect');
-      socket.write(requestOf(true));
-      await new Promise<void>((resolve) => {
-        socket.on('data', (bytes) => {
-          const text = bytes.toString('latin1');
-          const at = now();
-          for (const [, sent] of text.matchAll(/t(\d+\.\d+)t/g)) latencies.push(at - Number(sent));
-          if (!text.endsWith('0\r\n\r\n')) return;
-          whole++;
-          socket.destroy();
-        });
-        socket.once('close', () => {
-          resolve();
-        });
-      });
-    }),
-  );
-  const seconds = (performance.now() - begin) / 1000;
-  return { latencies: latencies.sort((one, other) => one - other), perSecond: count / seconds, whole };
 }

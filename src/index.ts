@@ -235,12 +235,12 @@ export type { HardeningReports } from './report/harden/hardening-report.js';
  * const { engine, perRequest } = await examineEngine('http://localhost:8000');
  * const { speculation } = findSpeculation(await response.json()); // { steps: 41, accepted: 87, ... }
  */
-export { examineEngine } from './guard/doctor.js';
-export type { ExamineOptions } from './guard/doctor.js';
-export type { EngineReport, Telemetry } from './guard/engine-report.js';
-export { findSpeculation } from './guard/speculation/find-speculation.js';
-export type { Finding } from './guard/speculation/find-speculation.js';
-export type { EngineName, Speculation } from './guard/request-record.js';
+export { examineEngine } from './guard/engines/doctor.js';
+export type { ExamineOptions } from './guard/engines/doctor.js';
+export type { EngineReport } from './guard/engines/doctor.js';
+export type { Finding, Telemetry } from './guard/engines/adapter.js';
+export { findSpeculation } from './guard/engines/engine-list.js';
+export type { EngineName, Speculation } from './guard/observation.js';
 
 /**
  * Watching an engine in production: a proxy in front of it, its counters alone, or what was recorded.
@@ -248,7 +248,7 @@ export type { EngineName, Speculation } from './guard/request-record.js';
  * const guard = await startGuard(configureGuard({ upstream: 'http://127.0.0.1:8000', records: { folder: './guard' } }));
  * guard.url; // where clients connect from now on
  * await guard.close();
- * const { alarms } = await replayFile('./guard', { falseAlarms: 0.001 });
+ * const { alerts } = await replayFile('./guard', { falseAlerts: 0.001 });
  */
 export { startGuard } from './guard/guard.js';
 export type { Guard, GuardEventName, GuardOptions } from './guard/guard.js';
@@ -258,11 +258,13 @@ export type { GivenConfiguration as GuardSettings, GuardConfiguration } from './
 export { pageHandler as guardPage } from './dashboard/page-handler.js';
 export { watchMetrics } from './guard/watch-metrics.js';
 export type { WatchedMetrics, WatchedWindow } from './guard/watch-metrics.js';
-export type { ScrapeOptions } from './guard/scrape.js';
-export { describeReplay, replayFile, replayRecords } from './guard/replay.js';
-export type { Replay, ReplayOptions } from './guard/replay.js';
-export type { ActionEvent, Alarm } from './guard/alarm.js';
-export type { RequestRecord as GuardRecord } from './guard/request-record.js';
+export type { ScrapeOptions } from './guard/engines/scrape.js';
+export { describeReplay, replayFile, replayRecords } from './guard/records/replay.js';
+export type { Replay, ReplayOptions } from './guard/records/replay.js';
+export type { ActionEvent, Alert, Judgment, Verdict as GuardVerdict } from './guard/judge/verdict.js';
+export { Judge } from './guard/judge/judge.js';
+export type { JudgeOptions } from './guard/judge/judge.js';
+export type { Observation as GuardRecord } from './guard/observation.js';
 
 /**
  * A collapse without an attack: what it costs, and whether the alarm rings.
@@ -270,10 +272,19 @@ export type { RequestRecord as GuardRecord } from './guard/request-record.js';
  * const rehearsal = await rehearse({ model: target.model, drafter, prompts: [await encodePrompt(target, 'Hello')] });
  * rehearsal?.stages.map(({ tokensPerSecond }) => tokensPerSecond);
  */
-export { rehearse } from './guard/rehearsal.js';
-export type { Rehearsal, RehearsalAlarm, RehearsalOptions, RehearsalStage } from './guard/rehearsal.js';
-export { describeSwitch, rehearseUpstream } from './guard/rehearsal-upstream.js';
-export type { RehearsedRequest, UpstreamEvent, UpstreamRehearsal } from './guard/rehearsal-upstream.js';
+export { rehearse } from './guard/rehearse/rehearsal.js';
+export type {
+  Rehearsal,
+  RehearsalAlert,
+  RehearsalOptions,
+  RehearsalStage,
+} from './guard/rehearse/rehearsal.js';
+export { describeSwitch, rehearseUpstream } from './guard/rehearse/rehearsal-upstream.js';
+export type {
+  RehearsedRequest,
+  UpstreamEvent,
+  UpstreamRehearsal,
+} from './guard/rehearse/rehearsal-upstream.js';
 
 /**
  * The model itself, one pass at a time.

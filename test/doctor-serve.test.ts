@@ -1,6 +1,6 @@
 /** What `doctor` says of our own server, as that server answers. */
 import { expect, it } from 'vitest';
-import { examineEngine } from '../src/guard/doctor.js';
+import { examineEngine } from '../src/guard/engines/doctor.js';
 import type { MetricsLevel } from '../src/serve/request-schema.js';
 import { createScriptedApp } from './support/serve/scripted-app.js';
 

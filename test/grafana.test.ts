@@ -1,10 +1,10 @@
-/** The dashboard and the alert rules that come with the package: they parse, and name only what somebody exports. */
+/** The dashboard and alert rules in examples/ parse, and use only metrics that are exported. */
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 import { createRequest, createSampleState, createSpeculation } from './support/dashboard/sample-state.js';
-import { createGuardMetrics } from '../src/guard/guard-metrics.js';
+import { createGuardMetrics } from '../src/guard/metrics/guard-metrics.js';
 
 const read = (name: string): string =>
   readFileSync(resolve(import.meta.dirname, '../examples/grafana', name), 'utf8');
@@ -16,7 +16,7 @@ const ours = {
     'mistletoe_spec_steps_total',
     'mistletoe_spec_draft_tokens_total',
     'mistletoe_spec_accepted_tokens_total',
-    'mistletoe_collapse_alerts_total',
+    'mistletoe_alerts_total',
     'mistletoe_mitigations_total',
     'mistletoe_baseline_accepted_length',
     'mistletoe_requests_without_telemetry_total',
@@ -35,10 +35,13 @@ const known = new Set([
   ...ours.histogram.flatMap((name) => [`${name}_bucket`, `${name}_sum`, `${name}_count`]),
   ...ours.other,
   ...engines,
+  'mistletoe_unattributed_share',
+  'mistletoe_state_connected',
   'up', // of Prometheus itself
 ]);
 const functions = [
   'sum',
+  'max',
   'avg',
   'rate',
   'increase',
@@ -48,7 +51,7 @@ const functions = [
   'label_values',
 ];
 const words = new Set([...functions, 'by', 'on', 'group_left', 'and', 'or', 'unless', 'offset']);
-const labels = new Set(['model', 'route', 'engine', 'reason', 'action', 'change', 'le', 'position', 'model_name', 'instance', 'job']); // prettier-ignore
+const labels = new Set(['model', 'route', 'engine', 'cause', 'action', 'change', 'le', 'position', 'model_name', 'instance', 'job']); // prettier-ignore
 
 interface Expression {
   readonly metrics: readonly string[];
@@ -113,28 +116,30 @@ interface Dashboard {
 
 describe('the reading of expressions', () => {
   it('finds metrics and labels, and what is wrong', () => {
-    const text = 'sum by (model) (rate(a_total{reason="b", x=~"c"}[5m] offset 1d)) / on () up';
-    expect(readExpression(text)).toEqual({ metrics: ['a_total', 'up'], labels: ['model', 'reason', 'x'] });
+    const text = 'sum by (model) (rate(a_total{cause="b", x=~"c"}[5m] offset 1d)) / on () up';
+    expect(readExpression(text)).toEqual({ metrics: ['a_total', 'up'], labels: ['model', 'cause', 'x'] });
     expect(isBalanced(text)).toBe(true);
     expect(isBalanced('sum(rate(a[5m)])')).toBe(false);
   });
 });
 
 describe('the guard', () => {
-  it('exports what is named here, under these labels', async () => {
+  it('exports what is named here, under these labels', () => {
     const metrics = createGuardMetrics();
     const told = createRequest(1, { speculation: createSpeculation(1, 2, 9) });
-    const { alarms, actions, streams } = createSampleState();
-    for (const record of [told, createRequest(2)]) metrics.ended({ ...record, promptPrint: null });
-    metrics.alarmed(alarms[0]!);
+    const { alerts, actions, streams, requests } = createSampleState();
+    for (const record of [told, createRequest(2)]) metrics.ended(record, requests[0]!.verdict);
+    metrics.alerted(alerts[0]!);
     metrics.acted(actions[0]!);
-    const text = await metrics.text({ streams, running: 0, lostRecords: 0, tenants: 1 });
+    metrics.unattributed(0.1);
+    const state = { streams, running: 0, lostRecords: 0, tenants: 1, measures: 0, isStateConnected: true };
+    const text = metrics.text(state);
     const samples = [...text.matchAll(/^([a-z_]+)(?:\{(.*)\})? \S+$/gm)];
     const exported = new Set(samples.map(([, name]) => name!));
     const named = [...known].filter((name) => name.startsWith('mistletoe_'));
     expect(named.filter((name) => !exported.has(name))).toEqual([]);
     const given = new Set(samples.flatMap(([, , inside]) => [...(inside ?? '').matchAll(/(\w+)="/g)].map(([, name]) => name!))); // prettier-ignore
-    for (const name of ['model', 'route', 'engine', 'reason', 'action', 'change', 'le'])
+    for (const name of ['model', 'route', 'engine', 'cause', 'action', 'change', 'le'])
       expect(given).toContain(name);
   });
 });
@@ -190,12 +195,14 @@ describe('the alert rules', () => {
   };
   const rules = groups.flatMap((group) => group.rules);
 
-  it('cover a collapse, alarms, lost telemetry and a guard that is gone', () => {
+  it('cover a collapse, alerts, lost telemetry and a guard that is gone', () => {
     expect(rules.map(({ alert }) => alert)).toEqual([
       'MistletoeModelCollapsed',
       'MistletoeDrafterDown',
-      'MistletoeAlarmRate',
+      'MistletoeTenantAlerts',
       'MistletoeTelemetryLost',
+      'MistletoeUnattributedDrafts',
+      'MistletoeStateDisconnected',
       'MistletoeGuardDown',
       'MistletoeEngineAcceptanceHalved',
     ]);

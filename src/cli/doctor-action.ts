@@ -1,7 +1,8 @@
 import { MistletoeError } from '../core/errors.js';
-import { examineEngine } from '../guard/doctor.js';
-import type { Drafting, EngineReport, Telemetry } from '../guard/engine-report.js';
-import type { EngineName } from '../guard/request-record.js';
+import type { Drafting, Telemetry } from '../guard/engines/adapter.js';
+import type { EngineReport } from '../guard/engines/doctor.js';
+import { examineEngine } from '../guard/engines/doctor.js';
+import { adapterOf } from '../guard/engines/engine-list.js';
 import { asOneLine } from './clean-text.js';
 import type { DoctorFlags } from './command-flags.js';
 import { exitCodes } from './failure.js';
@@ -21,35 +22,25 @@ function readKey(name: string | undefined, { environment }: Terminal): string | 
   if (name === undefined) return undefined;
   const key = environment[name]?.trim();
   if (key !== undefined && /^[\x21-\x7e]+$/.test(key)) return key;
-  throw new MistletoeError('usage', `The environment variable ${name} holds no key.`, {
+  throw new MistletoeError('usage', `The environment variable ${name} contains no key.`, {
     hint: `Set it to the key alone, as in ${name}=sk-... mistletoe doctor URL --key-env ${name}.`,
   });
 }
 
-const engineTitles: Readonly<Record<EngineName, string>> = {
-  vllm: 'vLLM',
-  sglang: 'SGLang',
-  'tensorrt-llm': 'TensorRT-LLM',
-  'llama-cpp': 'llama.cpp',
-  lmdeploy: 'LMDeploy',
-  tgi: 'Text Generation Inference',
-  mistletoe: 'mistletoe serve',
-  unknown: 'not recognised',
-};
-
 function formatReport(report: EngineReport, colors: Colors): string {
   const { url, engine, version, models, drafting, perRequest, aggregate, acceptedLength, notes } = report;
+  const title = adapterOf(engine)?.title ?? 'unknown';
   const facts: (readonly [string, string])[] = [
     ['server', url],
-    ['engine', version === null ? engineTitles[engine] : `${engineTitles[engine]} ${version}`],
-    ['model', models.length === 0 ? 'not told' : models.join(', ')],
+    ['engine', version === null ? title : `${title} ${version}`],
+    ['model', models.length === 0 ? 'unknown' : models.join(', ')],
     ['drafting', describeDrafting(drafting)],
     [
-      'accepted length',
-      acceptedLength === null ? 'not told' : `${acceptedLength.value.toFixed(2)} over ${acceptedLength.over}`,
+      'tokens per pass',
+      acceptedLength === null ? 'unknown' : `${acceptedLength.value.toFixed(2)} over ${acceptedLength.over}`,
     ],
-    ['of each request', describeTelemetry(perRequest)],
-    ['of all requests', describeTelemetry(aggregate)],
+    ['per request', describeTelemetry(perRequest)],
+    ['metrics', describeTelemetry(aggregate)],
   ];
   const width = Math.max(...facts.map(([label]) => label.length)) + 2;
   const lines = facts.map(([label, value]) => colors.dim(label.padEnd(width)) + asOneLine(value));
@@ -66,19 +57,19 @@ function describeDrafting({ isOn, method, drafter, draftLength, isTree }: Drafti
   const facts = [
     ...(method === null ? [] : [method]),
     ...(drafter === null ? [] : [`drafter ${drafter}`]),
-    ...(draftLength === null ? [] : [`up to ${draftLength} tokens a step`]),
-    ...(isTree === null ? [] : [isTree ? 'in trees' : 'in chains']),
+    ...(draftLength === null ? [] : [`up to ${draftLength} tokens per step`]),
+    ...(isTree === null ? [] : [isTree ? 'trees' : 'chains']),
   ];
-  const state = isOn === null ? 'not told' : 'on';
+  const state = isOn === null ? 'unknown' : 'on';
   return facts.length === 0 ? state : `${state}: ${facts.join(', ')}`;
 }
 
 const stateWords: Readonly<Record<Telemetry['state'], string>> = {
-  on: 'told',
-  asked: 'told when asked',
-  off: 'not told',
-  never: 'never told by this engine',
-  unseen: 'cannot be seen without a generation',
+  on: 'reported',
+  asked: 'reported when the request asks',
+  off: 'not reported',
+  never: 'not supported by this engine',
+  unseen: 'unknown without a generation',
 };
 
 const describeTelemetry = ({ state, text }: Telemetry): string => `${stateWords[state]}: ${text}`;

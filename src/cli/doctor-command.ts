@@ -6,17 +6,17 @@ import { number } from './option-values.js';
 export function addDoctorCommand(program: Command, context: CommandContext): void {
   const command = program
     .command('doctor')
-    .summary('say what a running engine tells about its drafts, and how to make it tell more')
+    .summary('show what draft metrics a running server exposes, and how to get more')
     .description(
-      'Looks at a running server: which engine and version, how it drafts, which telemetry of acceptance is on, and the ' +
-        'exact flag to add where it is not. Knows vLLM, SGLang, TensorRT-LLM, llama.cpp, LMDeploy, TGI and mistletoe serve. ' +
-        'It only reads, and generates nothing.',
+      'Examines a running server: engine and version, how it drafts, which acceptance telemetry is on, and the flag to add ' +
+        'where it is not. Knows vLLM, SGLang, TensorRT-LLM, llama.cpp, LMDeploy, TGI and mistletoe serve. It only reads and ' +
+        'generates nothing.',
     )
     .helpOption('-h, --help', 'print this help')
-    .argument('<url>', 'address of the server, as http://localhost:8000')
-    .option('--key-env <name>', 'environment variable that holds the key of the server')
+    .argument('<url>', 'address of the server, such as http://localhost:8000')
+    .option('--key-env <name>', 'environment variable that contains the API key of the server')
     .addOption(
-      new Option('--timeout <seconds>', 'longest wait for one answer')
+      new Option('--timeout <seconds>', 'max wait for one response')
         .argParser(number({ least: 0.1, most: 600, expected: 'seconds from 0.1 to 600' }))
         .default(5),
     )
@@ -38,6 +38,6 @@ Examples:
   mistletoe doctor https://llm.example.com/v1 --key-env LLM_KEY
   mistletoe doctor http://localhost:30000 --format json
 
-Exit code 0 if the engine is recognised, 1 if nothing answers, 2 if the address or the key is wrong, 3 if something
-answers that is no engine it knows.
+Exit code 0 if the engine is known, 1 if nothing responds, 2 if the address or the key is wrong, 3 if the server is not
+an engine that doctor knows.
 `;

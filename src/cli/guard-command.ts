@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { guardActions } from '../guard/guard-actions.js';
-import { engineNames } from '../guard/request-record.js';
+import { engines } from '../guard/engines/engine-list.js';
+import { guardActions } from '../guard/guard-config.js';
 import type { CommandContext } from './command-context.js';
 import type { GuardFlags, ReplayFlags } from './guard-flags.js';
 import { number, wholeNumber } from './option-values.js';
@@ -11,47 +11,61 @@ export function addGuardCommand(program: Command, context: CommandContext): void
     .command('guard')
     .summary('watch an engine’s speculative decoding in production')
     .description(
-      'A reverse proxy in front of an OpenAI-compatible engine (vLLM, SGLang, TensorRT-LLM, llama.cpp, mistletoe serve). Requests and answers pass untouched; how drafts fare is read from the answers, learnt, and watched. With --scrape it reads an engine’s metrics instead and passes nothing.',
+      'A reverse proxy in front of an OpenAI-compatible engine (vLLM, SGLang, TensorRT-LLM, llama.cpp, mistletoe serve). It reads from the responses whether drafting pays, raises alerts, and can act on them. With --scrape it reads an engine’s metrics instead and passes no requests.',
     )
     .helpOption('-h, --help', 'print this help')
-    .enablePositionalOptions() // what stands behind replay and rehearse is theirs
-    .optionsGroup('What to watch:')
-    .option('-u, --upstream <url>', 'the engine, as http://127.0.0.1:8000')
-    .option('--plain-upstream <url>', 'an engine of the same model without speculative decoding')
-    .option('--scrape <url>', 'watch these metrics alone, as http://127.0.0.1:8000/metrics')
+    .enablePositionalOptions() // options after replay and rehearse belong to them
+    .optionsGroup('Engine:')
+    .option('-u, --upstream <url>', 'the engine, such as http://127.0.0.1:8000')
+    .option('--plain-upstream <url>', 'an engine with the same model and no speculative decoding')
+    .option('--scrape <url>', 'watch these metrics only, such as http://127.0.0.1:8000/metrics')
     .addOption(
-      new Option('--engine <name>', 'which engine it is, where its answers do not show it').choices(
-        engineNames.filter((name) => name !== 'unknown'),
+      new Option('--engine <name>', 'which engine it is, if it cannot be detected').choices(
+        engines.map(({ name }) => name),
       ),
     )
     .option(
       '--ask-for-telemetry',
-      'add fields to requests that make the engine tell of its drafts, and ask for uncompressed answers',
+      'make the engine report its drafts, and take what it adds out of the responses',
     )
-    .optionsGroup('Where:')
-    .option('--host <address>', 'where clients connect (default: 127.0.0.1)')
-    .option('--port <number>', '0 takes any that is free (default: 8100)', wholeNumber(0, 65_535))
+    .optionsGroup('Listeners:')
+    .option('--host <address>', 'for clients (default: 127.0.0.1)')
+    .option('--port <number>', 'for clients; 0 picks a free one (default: 8100)', wholeNumber(0, 65_535))
+    .option('--operator-host <address>', 'for page, records and metrics (default: 127.0.0.1)')
+    .option(
+      '--operator-port <number>',
+      'for page, records and metrics (default: 8101)',
+      wholeNumber(0, 65_535),
+    )
     .option(
       '--operator-key-file <file>',
-      'key for /mistletoe/api and /mistletoe/metrics (default: $MISTLETOE_GUARD_KEY)',
+      'operator key, required if the operator address is not loopback (default: $MISTLETOE_GUARD_KEY)',
     )
-    .optionsGroup('Alarms, and what follows:')
-    .option('--tenant <rule>', 'who asked: all, key, or header:NAME (default: all)', readTenant)
-    .option('--false-alarms <share>', 'share of benign requests that may ring (default: 0.01)', falseAlarms)
+    .optionsGroup('Alerts and actions:')
+    .option('--tenant <rule>', 'who sent a request: all, key, or header:NAME (default: all)', readTenant)
+    .option(
+      '--false-alerts <share>',
+      'share of benign requests that may be called low (default: 0.01)',
+      falseAlerts,
+    )
     .addOption(
-      new Option('--action <name>', 'what is done about a tenant in alarm (default: observe)').choices(
+      new Option('--action <name>', 'what an alert about a tenant leads to (default: observe)').choices(
         guardActions,
       ),
     )
-    .optionsGroup('What is kept and told:')
+    .optionsGroup('Records and log:')
     .option('--records <dir>', 'keep records, without prompts, in this folder')
-    .option('--log-requests', 'a line of the log for every request')
+    .option('--log-requests', 'log every request')
     .optionsGroup('Configuration:')
-    .option('-c, --config <file>', 'YAML with all of this and more; flags win')
-    .option('--show-config', 'print what is in force and end')
+    .option('-c, --config <file>', 'YAML with these and more settings; flags win; SIGHUP reloads it')
+    .option('--show-config', 'print the settings in force and exit')
     .option('--interval <seconds>', 'between two scrapes (default: 15)', seconds)
     .addHelpText('after', examples);
   command.action(async (flags: GuardFlags) => {
+    if (Object.keys(flags).length === 0) {
+      command.outputHelp();
+      return;
+    }
     const { runGuard } = await import('./guard-action.js');
     context.exitCode = await runGuard(flags, context.terminal);
   });
@@ -62,16 +76,20 @@ export function addGuardCommand(program: Command, context: CommandContext): void
 function addReplayCommand(guard: Command, context: CommandContext): void {
   const command = guard
     .command('replay')
-    .summary('what would have rung on recorded requests')
+    .summary('judge recorded requests again')
     .description(
-      'Sends recorded requests through a monitor that begins knowing nothing, in their order, and tells what rang. With other rates of false alarms it answers what they would have cost.',
+      'Judges recorded requests again in their order, starting without a baseline, and prints the alerts. Use other false-alert rates to see what they would have meant.',
     )
     .helpOption('-h, --help', 'print this help')
-    .argument('<file>', 'a file of records, or the folder of a guard')
-    .option('--false-alarms <share>', 'share of benign requests that may ring (default: 0.01)', falseAlarms)
+    .argument('<file>', 'a file of records, or a guard’s folder')
     .option(
-      '--false-alarms-per-week <number>',
-      'alarms about tenants, or everybody, without a cause (default: 1)',
+      '--false-alerts <share>',
+      'share of benign requests that may be called low (default: 0.01)',
+      falseAlerts,
+    )
+    .option(
+      '--false-alerts-per-week <number>',
+      'false alerts about tenants per week (default: 1)',
       number({ above: 0, most: 1e6, expected: 'a number above 0 and up to 1000000' }),
     )
     .addOption(
@@ -85,7 +103,7 @@ function addReplayCommand(guard: Command, context: CommandContext): void {
   });
 }
 
-const falseAlarms = number({ above: 0, most: 0.5, expected: 'a number above 0 and up to 0.5' });
+const falseAlerts = number({ above: 0, most: 0.5, expected: 'a number above 0 and up to 0.5' });
 const seconds = number({ least: 1, most: 86_400, expected: 'a number from 1 to 86400' });
 
 function readTenant(text: string): GuardFlags['tenant'] {
@@ -97,15 +115,16 @@ function readTenant(text: string): GuardFlags['tenant'] {
 
 const examples = `
 Examples:
-  mistletoe guard -u http://127.0.0.1:8000                    clients use http://127.0.0.1:8100 from now on
-  mistletoe guard -u http://127.0.0.1:8000 --records ./guard  the same, and remember
+  mistletoe guard -u http://127.0.0.1:8000                    point clients to http://127.0.0.1:8100
+  mistletoe guard -u http://127.0.0.1:8000 --records ./guard  also keep records and the baseline
   mistletoe guard -u URL --plain-upstream URL2 --tenant key --action plain-upstream
-                                                              a tenant in alarm goes where nothing is drafted
-  mistletoe guard --scrape http://127.0.0.1:8000/metrics      no proxy: counters alone
-  mistletoe guard --config guard.yaml --show-config           is the file right?
-  mistletoe guard replay ./guard --false-alarms 0.001         what would have rung?
+                                                              send tenants with an alert to the plain engine
+  mistletoe guard --scrape http://127.0.0.1:8000/metrics      no proxy, metrics only
+  mistletoe guard --config guard.yaml --show-config           check a file
+  mistletoe guard replay ./guard --false-alerts 0.001         judge recorded requests again
 
-The page is at /mistletoe, metrics for Prometheus at /mistletoe/metrics. Alarms, actions and requests go to stdout, one
-line of JSON each, under OpenTelemetry’s names; everything else to stderr. Ctrl-C takes no new requests and lets
-answers finish. Exit codes: 0 ended, 1 failed, 2 something you gave it is wrong.
+Page and metrics are on the operator address: http://127.0.0.1:8101/mistletoe and /mistletoe/metrics. Alerts, actions and
+requests go to stdout as one line of JSON each, with OpenTelemetry’s names; everything else goes to stderr. SIGHUP reloads
+the configuration file. Ctrl-C accepts no new requests and lets running ones finish. Exit codes: 0 ended, 1 failed, 2 wrong
+usage.
 `;

@@ -1,4 +1,4 @@
-/** The options of the guard as commander hands them over; what is not given is up to the file or its default. */
+/** The guard's flags as commander passes them; the file or the default decides the rest. */
 import type { FlagValue } from '../guard/config-file.js';
 
 export interface GuardFlags {
@@ -9,9 +9,11 @@ export interface GuardFlags {
   readonly askForTelemetry?: true;
   readonly host?: string;
   readonly port?: number;
+  readonly operatorHost?: string;
+  readonly operatorPort?: number;
   readonly operatorKeyFile?: string;
   readonly tenant?: { readonly from: 'all' | 'key' } | { readonly from: 'header'; readonly header: string };
-  readonly falseAlarms?: number;
+  readonly falseAlerts?: number;
   readonly action?: string;
   readonly records?: string;
   readonly logRequests?: true;
@@ -21,7 +23,7 @@ export interface GuardFlags {
   readonly interval?: number;
 }
 
-/** Where each stands in the configuration. */
+/** Their places in the settings. */
 export function flagValues(flags: GuardFlags): FlagValue[] {
   const all: FlagValue[] = [
     { flag: '--upstream', path: ['upstream'], value: flags.upstream },
@@ -30,6 +32,8 @@ export function flagValues(flags: GuardFlags): FlagValue[] {
     { flag: '--ask-for-telemetry', path: ['askForTelemetry'], value: flags.askForTelemetry },
     { flag: '--host', path: ['host'], value: flags.host },
     { flag: '--port', path: ['port'], value: flags.port },
+    { flag: '--operator-host', path: ['operator', 'host'], value: flags.operatorHost },
+    { flag: '--operator-port', path: ['operator', 'port'], value: flags.operatorPort },
     { flag: '--operator-key-file', path: ['operator', 'keyFile'], value: flags.operatorKeyFile },
     { flag: '--tenant', path: ['tenant', 'from'], value: flags.tenant?.from },
     {
@@ -37,7 +41,7 @@ export function flagValues(flags: GuardFlags): FlagValue[] {
       path: ['tenant', 'header'],
       value: flags.tenant?.from === 'header' ? flags.tenant.header : undefined,
     },
-    { flag: '--false-alarms', path: ['alarm', 'falseAlarms'], value: flags.falseAlarms },
+    { flag: '--false-alerts', path: ['alert', 'falseAlerts'], value: flags.falseAlerts },
     { flag: '--action', path: ['mitigation', 'action'], value: flags.action },
     { flag: '--records', path: ['records', 'folder'], value: flags.records },
     { flag: '--log-requests', path: ['log', 'requests'], value: flags.logRequests },
@@ -46,7 +50,7 @@ export function flagValues(flags: GuardFlags): FlagValue[] {
 }
 
 export interface ReplayFlags {
-  readonly falseAlarms?: number;
-  readonly falseAlarmsPerWeek?: number;
+  readonly falseAlerts?: number;
+  readonly falseAlertsPerWeek?: number;
   readonly format: 'text' | 'json';
 }

@@ -54,26 +54,26 @@ const linesOf = (text: string): Line[] =>
     .map((line) => JSON.parse(line) as Line);
 
 describe('mistletoe guard --scrape', () => {
-  it('tells every window, prints an alarm when acceptance falls, and ends with 0 on Ctrl-C', async () => {
+  it('prints every window, and an alert when acceptance falls, and ends with 0 on Ctrl-C', async () => {
     const { url, looks } = await startCounters();
     const terminal = createFakeTerminal({
       onWrite({ interrupt }) {
-        if (linesOf(terminal.written.out).at(-1)!.event === 'alarm' || looks() > usualScrapes + 40)
+        if (linesOf(terminal.written.out).at(-1)!.event === 'alert' || looks() > usualScrapes + 40)
           interrupt();
       },
     });
     expect(await run(['guard', '--scrape', url], terminal)).toBe(0);
     const { out, err } = terminal.written;
-    expect(err).toContain(`Reads ${url} every 15 s`);
+    expect(err).toContain(`Reading ${url} every 15 s`);
     const lines = linesOf(out);
     const [first] = lines;
     expect(first).toMatchObject({ event: 'scrape', 'gen_ai.request.model': 'm' });
     expect(first!.message).toMatch(/^m: mean accepted length 3\.\d\d over 400 steps$/);
-    const rung = lines.findIndex(({ event }) => event === 'alarm');
+    const alerted = lines.findIndex(({ event }) => event === 'alert');
     // The first look has nothing to be compared with.
-    expect(rung).toBeGreaterThan(usualScrapes - 1);
-    expect(lines[rung - 1]!.message).toContain('mean accepted length 1.05');
-    expect(lines[rung]!.message.length).toBeGreaterThan(20);
+    expect(alerted).toBeGreaterThan(usualScrapes - 1);
+    expect(lines[alerted - 1]!.message).toContain('mean accepted length 1.05');
+    expect(lines[alerted]!.message.length).toBeGreaterThan(20);
   });
 
   it('says once that nothing can be read, and goes on', async () => {

@@ -1,5 +1,5 @@
-import { meanAcceptedLength } from '../guard/request-record.js';
-import { alarmAttributes, requestAttributes } from '../guard/telemetry-names.js';
+import { alertAttributes, requestAttributes } from '../guard/metrics/telemetry-names.js';
+import { meanAcceptedLength } from '../guard/observation.js';
 import { watchMetrics } from '../guard/watch-metrics.js';
 import { exitCodes } from './failure.js';
 import type { GuardFlags } from './guard-flags.js';
@@ -8,7 +8,7 @@ import type { Terminal } from './terminal.js';
 
 export async function runScrape(
   url: string,
-  { interval = 15, falseAlarms }: GuardFlags,
+  { interval = 15, falseAlerts }: GuardFlags,
   terminal: Terminal,
 ): Promise<number> {
   const notice = createNotice(terminal);
@@ -24,10 +24,11 @@ export async function runScrape(
     terminal.stdout.writeData(`${JSON.stringify(line)}\n`);
   };
   let failure: string | undefined;
-  terminal.stderr.write(`Reads ${url} every ${interval} s; Ctrl-C ends it.\n`);
+  terminal.stderr.write(`Reading ${url} every ${interval} s; stop with Ctrl-C.\n`);
   const watched = watchMetrics(url, {
-    ...{ intervalMs: interval * 1000, signal: ending.signal },
-    ...(falseAlarms === undefined ? {} : { falseAlarms }),
+    intervalMs: interval * 1000,
+    signal: ending.signal,
+    ...(falseAlerts === undefined ? undefined : { falseAlerts }),
   });
   for await (const each of watched) {
     if (each.kind === 'failure') {
@@ -36,13 +37,13 @@ export async function runScrape(
       continue;
     }
     failure = undefined;
-    const { record, verdict, alarms } = each;
+    const { record, verdict, alerts } = each;
     const { speculation, model } = record;
     if (speculation === null) continue;
     const length = meanAcceptedLength(speculation).toFixed(2);
     const message = `${model}: mean accepted length ${length} over ${speculation.steps} steps`;
     print('scrape', message, requestAttributes(record, verdict));
-    for (const alarm of alarms) print('alarm', alarm.text, alarmAttributes(alarm));
+    for (const alert of alerts) print('alert', alert.text, alertAttributes(alert));
   }
   stop();
   return exitCodes.success;

@@ -4,7 +4,7 @@ import { findDrafter } from '../decode/find-drafter.js';
 import { settleDevice } from '../decode/gpu-fit.js';
 import { encodePrompt, openTarget } from '../decode/target.js';
 import { loadDrafter } from '../draft/load-drafter.js';
-import { rehearse } from '../guard/rehearsal.js';
+import { rehearse } from '../guard/rehearse/rehearsal.js';
 import { openRuntime } from '../runtime/create-runtime.js';
 import { chooseDevice } from '../runtime/device-choice.js';
 import { loadPrompts } from '../text/prompts/prompt-set.js';
@@ -54,15 +54,17 @@ export async function runRehearse(flags: RehearseFlags, terminal: Terminal): Pro
     try {
       const rehearsal = await rehearse({
         ...{ model, drafter, prompts, stopIds, draftLength, newTokens, usualRequests, stageRequests, signal },
-        ...(flags.falseAlarms === undefined ? {} : { falseAlarms: flags.falseAlarms }),
+        ...(flags.falseAlerts === undefined ? {} : { falseAlerts: flags.falseAlerts }),
         onRequest: (done, total) => {
           if (done % reportEvery === 0) terminal.stderr.write(`${done} of ${total} requests\n`);
         },
       });
       if (rehearsal === undefined) return exitCodes.interrupted;
       terminal.stdout.write(formatRehearsal(rehearsal));
-      const hasRung = rehearsal.stages.some(({ alarms }) => alarms.length > 0);
-      return hasRung && rehearsal.areAnswersKept ? exitCodes.success : exitCodes.incomplete;
+      const isNoticed = rehearsal.stages.some(({ verdicts }) =>
+        verdicts.some(({ name }) => name === 'collapsed' || name === 'low'),
+      );
+      return isNoticed && rehearsal.areAnswersKept ? exitCodes.success : exitCodes.incomplete;
     } finally {
       stopListening();
     }

@@ -2,13 +2,12 @@ import { Command } from 'commander';
 import { describe, expect, it } from 'vitest';
 import { startServer } from '../../test/support/engine-server.js';
 import { createFakeTerminal } from '../../test/support/fake-terminal.js';
-import type { Alarm } from '../guard/alarm.js';
 import { exitCodes } from './failure.js';
 import { addRehearseCommand } from './rehearse-command.js';
 import { formatRehearsal } from './rehearse-text.js';
 
 describe('guard rehearse --upstream', () => {
-  it('says which switch to use, and that the alarm rang', async () => {
+  it('says which switch to use, and that the guard noticed', async () => {
     let [answers, drafts, accepted] = [0, 0, 0];
     const labels = '{engine="0",model_name="m"}';
     const server = await startServer((request, response) => {
@@ -39,7 +38,7 @@ describe('guard rehearse --upstream', () => {
     await server.close();
     const { out } = terminal.written;
     expect(out).toContain('"rejection_sample_method": "synthetic", "synthetic_acceptance_length": 1.1');
-    expect(out.indexOf('The alarm rang')).toBeGreaterThan(out.indexOf('Now start it anew'));
+    expect(out.indexOf('The guard noticed')).toBeGreaterThan(out.indexOf('Now restart it'));
     expect(context.exitCode).toBe(exitCodes.success);
   });
 
@@ -55,33 +54,33 @@ describe('guard rehearse --upstream', () => {
 
 describe('a rehearsal in words', () => {
   const stage = (spoiledShare: number, meanAcceptedLength: number, tokensPerSecond: number) => ({
-    ...{ spoiledShare, meanAcceptedLength, tokensPerSecond, requests: 4, alarms: [] },
+    ...{ spoiledShare, meanAcceptedLength, tokensPerSecond, requests: 4, alerts: [] },
+    verdicts: Array.from({ length: 4 }, () => ({ name: 'normal' as const, reason: 'Fine.' })),
     stepMs: { draft: 4.25, verify: 15.5 },
   });
-  const alarm = { text: 'Accepted length 1.0 over 30 steps.' } as Alarm;
+  const verdicts = [{ name: 'collapsed' as const, reason: 'Drafting did not pay.' }];
 
   it('compares stages with usual and with plain decoding', () => {
     const text = formatRehearsal({
       usual: stage(0, 3, 200),
       plainTokensPerSecond: 100,
-      stages: [stage(0.5, 2, 150), { ...stage(1, 1, 50), alarms: [{ alarm, request: 2, tokens: 31 }] }],
+      stages: [stage(0.5, 2, 150), { ...stage(1, 1, 50), verdicts }],
+      breakEven: 1.5,
       areAnswersKept: true,
     });
-    expect(text).toMatch(/50 % spoiled +2\.00 +4\.3 \+ 15\.5 ms +150 +0\.75x +1\.50x +0 of 4/);
-    expect(text).toMatch(
-      /100 % spoiled +1\.00 +4\.3 \+ 15\.5 ms +50 +0\.25x +0\.50x +1 of 4, after 31 tokens/,
-    );
+    expect(text).toMatch(/50 % replaced +2\.00 +4\.3 \+ 15\.5 ms +150 +0\.75x +1\.50x +0 of 4/);
+    expect(text).toMatch(/100 % replaced +1\.00 +4\.3 \+ 15\.5 ms +50 +0\.25x +0\.50x +1 of 1/);
     expect(text).toMatch(/none \(plain\) +1\.00 +10\.0 ms +100/);
-    expect(text).toContain('with 100 % spoiled, in request 2, after 31 tokens');
-    expect(text).toContain(alarm.text);
+    expect(text).toContain('first with 100 % replaced (collapsed): Drafting did not pay.');
+    expect(text).toContain('breakEven: 1.50');
   });
 
-  it('says when nothing rang, and when answers changed', () => {
+  it('says when nothing was noticed, and when answers changed', () => {
     const text = formatRehearsal({
-      ...{ usual: stage(0, 3, 200), plainTokensPerSecond: 100, stages: [stage(1, 1, 50)] },
+      ...{ usual: stage(0, 3, 200), plainTokensPerSecond: 100, stages: [stage(1, 1, 50)], breakEven: 2 },
       areAnswersKept: false,
     });
-    expect(text).toContain('The alarm did not ring.');
+    expect(text).toContain('The guard called no request collapsed or low.');
     expect(text).toContain('Look into this first.');
   });
 });

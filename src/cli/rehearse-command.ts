@@ -9,9 +9,9 @@ import type { RehearseFlags } from './rehearse-flags.js';
 export function addRehearseCommand(guard: Command, context: CommandContext): void {
   const command = guard
     .command('rehearse')
-    .summary('price a collapse without an attack, and see the alarm ring')
+    .summary('measure what a collapse costs, without an attack, and check that the guard notices')
     .description(
-      'Lets drafts fail on purpose, step by step, and shows what that costs and when the alarm rings. Without --upstream it runs on this machine, where draft tokens are spoiled and answers stay the same. With it, it says how that engine is made to pretend, asks it a few prompts all the time, and waits for the alarm while you start it anew.',
+      'Makes drafts fail on purpose, stage by stage, and shows what that costs, where drafting stops paying, and what the guard says. Without --upstream it runs on this machine: draft tokens are replaced and answers stay the same. With it, it prints the setting that simulates low acceptance on that engine, sends a few prompts repeatedly, and waits until the guard notices while you restart the engine.',
     )
     .helpOption('-h, --help', 'print this help')
     .optionsGroup('On this machine:')
@@ -39,8 +39,8 @@ export function addRehearseCommand(guard: Command, context: CommandContext): voi
     .option('--requests <count>', 'requests as usual before the collapse', wholeNumber(1, 100_000), 60)
     .option('--max-new-tokens <count>', 'of each answer', wholeNumber(1, 100_000), 128)
     .option(
-      '--false-alarms <share>',
-      'share of benign requests that may ring (default: 0.01)',
+      '--false-alerts <share>',
+      'share of benign requests that may be called low (default: 0.01)',
       number({ above: 0, most: 0.5, expected: 'a number above 0 and up to 0.5' }),
     )
     .optionsGroup('Machine:');
@@ -58,5 +58,5 @@ Examples:
   mistletoe guard rehearse -t ./my-model -d ./my-eagle3       a model of your own
   mistletoe guard rehearse --upstream http://127.0.0.1:8000   vLLM, SGLang or TensorRT-LLM, restarted by you
 
-Exit code 0 if the alarm rang, 3 if it did not.
+Exit code 0 if the guard noticed the collapse, 3 if it did not.
 `;

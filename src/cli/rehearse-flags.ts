@@ -12,5 +12,5 @@ export interface RehearseFlags extends MachineFlags, TemplateFlags, DownloadFlag
   readonly prompts?: string;
   readonly requests: number;
   readonly maxNewTokens: number;
-  readonly falseAlarms?: number;
+  readonly falseAlerts?: number;
 }

@@ -1,9 +1,10 @@
-/** A rehearsal in words: what each stage cost, and when the alarm rang. */
-import type { Rehearsal, RehearsalStage } from '../guard/rehearsal.js';
+/** A rehearsal as text: what each stage cost, and what the guard said. */
+import type { Rehearsal, RehearsalStage } from '../guard/rehearse/rehearsal.js';
 
-export function formatRehearsal({ usual, plainTokensPerSecond, stages, areAnswersKept }: Rehearsal): string {
+export function formatRehearsal(rehearsal: Rehearsal): string {
+  const { usual, plainTokensPerSecond, breakEven, stages, areAnswersKept } = rehearsal;
   const row = (name: string, stage: RehearsalStage): string[] => {
-    const { meanAcceptedLength, tokensPerSecond, stepMs, alarms, requests } = stage;
+    const { meanAcceptedLength, tokensPerSecond, stepMs } = stage;
     return [
       name,
       meanAcceptedLength.toFixed(2),
@@ -11,16 +12,16 @@ export function formatRehearsal({ usual, plainTokensPerSecond, stages, areAnswer
       tokensPerSecond.toFixed(0),
       timesOf(tokensPerSecond, usual.tokensPerSecond),
       timesOf(tokensPerSecond, plainTokensPerSecond),
-      describeAlarms(alarms, requests),
+      describeVerdicts(stage),
     ];
   };
   const table = [
     [
       ...['draft tokens', 'accepted length', 'draft + verify', 'tokens/s', 'against usual', 'against plain'],
-      'requests that rang',
+      'collapsed or low',
     ],
     row('as usual', usual),
-    ...stages.map((stage) => row(`${(100 * stage.spoiledShare).toFixed(0)} % spoiled`, stage)),
+    ...stages.map((stage) => row(`${(100 * stage.spoiledShare).toFixed(0)} % replaced`, stage)),
     [
       'none (plain)',
       '1.00',
@@ -38,24 +39,26 @@ export function formatRehearsal({ usual, plainTokensPerSecond, stages, areAnswer
       .join('  ')
       .trimEnd(),
   );
-  const first = stages.flatMap((stage) => stage.alarms.map((rung) => ({ ...rung, stage })))[0];
-  const ring =
+  const first = stages
+    .flatMap(({ verdicts, spoiledShare }) => verdicts.map((verdict) => ({ ...verdict, spoiledShare })))
+    .find(({ name }) => name === 'collapsed' || name === 'low');
+  const noticed =
     first === undefined
-      ? 'The alarm did not ring.'
-      : `The alarm rang first with ${(100 * first.stage.spoiledShare).toFixed(0)} % spoiled, in request ${first.request}, after ${first.tokens} tokens of its answer:\n${first.alarm.text}`;
+      ? 'The guard called no request collapsed or low.'
+      : `The guard noticed it first with ${(100 * first.spoiledShare).toFixed(0)} % replaced (${first.name}): ${first.reason}`;
   const answers = areAnswersKept
-    ? 'Every answer was that of plain decoding, to the token.'
-    : 'Some answers were not those of plain decoding: drafts that fail must not change answers. Look into this first.';
-  const price =
-    'A step takes much the same time whatever is accepted: with nothing accepted, one token costs a draft and the pass that refuses it.';
-  return `${[...lines, '', price, ring, answers].join('\n')}\n`;
+    ? 'Every answer equals that of plain decoding, to the token.'
+    : 'Some answers differ from plain decoding: rejected drafts must not change answers. Look into this first.';
+  const cost =
+    `A drafted step takes as long as ${breakEven.toFixed(2)} plain tokens here. ` +
+    `Set breakEven: ${breakEven.toFixed(2)} in the guard's config to judge by it.`;
+  return `${[...lines, '', cost, noticed, answers].join('\n')}\n`;
 }
 
 const timesOf = (speed: number, other: number): string =>
   other === 0 ? '-' : `${(speed / other).toFixed(2)}x`;
 
-function describeAlarms(alarms: RehearsalStage['alarms'], requests: number): string {
-  const rang = new Set(alarms.map(({ request }) => request)).size;
-  const first = alarms[0];
-  return first === undefined ? `0 of ${requests}` : `${rang} of ${requests}, after ${first.tokens} tokens`;
+function describeVerdicts({ verdicts }: RehearsalStage): string {
+  const count = verdicts.filter(({ name }) => name === 'collapsed' || name === 'low').length;
+  return `${count} of ${verdicts.length}`;
 }

@@ -1,7 +1,7 @@
 /** A rehearsal on an engine of the operator's, who starts it anew meanwhile. */
 import { MistletoeError } from '../core/errors.js';
-import { examineEngine } from '../guard/doctor.js';
-import { describeSwitch, rehearseUpstream } from '../guard/rehearsal-upstream.js';
+import { examineEngine } from '../guard/engines/doctor.js';
+import { describeSwitch, rehearseUpstream } from '../guard/rehearse/rehearsal-upstream.js';
 import { exitCodes } from './failure.js';
 import type { RehearseFlags } from './rehearse-flags.js';
 import type { Terminal } from './terminal.js';
@@ -43,7 +43,7 @@ export async function runUpstream(
     ...{ url: report.url, model, prompts: texts, key, signal },
     metricsPath: report.engine === 'tensorrt-llm' ? '/prometheus/metrics' : '/metrics',
     ...{ newTokens: flags.maxNewTokens, usualRequests: flags.requests },
-    ...(flags.falseAlarms === undefined ? {} : { falseAlarms: flags.falseAlarms }),
+    ...(flags.falseAlerts === undefined ? {} : { falseAlerts: flags.falseAlerts }),
   });
   for await (const event of events) {
     if (event.kind === 'silent') {
@@ -52,7 +52,7 @@ export async function runUpstream(
       continue;
     }
     silence = undefined;
-    const { phase, count, meanAcceptedLength, tokensPerSecond, alarms } = event;
+    const { phase, count, meanAcceptedLength, tokensPerSecond, verdict, alerts } = event;
     if (tokensPerSecond !== null) speeds[phase].push(tokensPerSecond);
     if (phase === 'waiting' || count % reportEvery === 0) {
       const speed = tokensPerSecond === null ? '' : `, ${tokensPerSecond.toFixed(0)} tokens/s`;
@@ -60,10 +60,12 @@ export async function runUpstream(
     }
     if (phase === 'usual' && count === flags.requests)
       stdout.write(
-        `\nNow start it anew with\n  ${advice}\nThis waits until the alarm rings; Ctrl-C ends it.\n`,
+        `\nNow restart it with\n  ${advice}\nThis waits until the guard notices; Ctrl-C ends it.\n`,
       );
-    if (phase === 'waiting' && alarms.length > 0) {
-      stdout.write(`\nThe alarm rang: ${alarms[0]!.text}\n${comparison(speeds.usual, tokensPerSecond)}`);
+    const isLow = verdict.name === 'collapsed' || verdict.name === 'low' || alerts.length > 0;
+    if (phase === 'waiting' && isLow) {
+      const reason = alerts[0]?.text ?? `${verdict.name}: ${verdict.reason}`;
+      stdout.write(`\nThe guard noticed it: ${reason}\n${comparison(speeds.usual, tokensPerSecond)}`);
       return exitCodes.success;
     }
   }
@@ -75,5 +77,5 @@ const reportEvery = 20;
 function comparison(usual: readonly number[], after: number | null): string {
   if (usual.length === 0 || after === null) return '';
   const before = usual.reduce((sum, speed) => sum + speed, 0) / usual.length;
-  return `${before.toFixed(0)} tokens/s as usual, ${after.toFixed(0)} in the request that rang.\n`;
+  return `${before.toFixed(0)} tokens/s as usual, ${after.toFixed(0)} in the last request.\n`;
 }

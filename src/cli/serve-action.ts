@@ -124,7 +124,7 @@ function guardingOf({ slowdown, floor, ladder }: ServeFlags): Pick<ServeOptions,
 }
 
 function describe(
-  { url, modelName, device }: RunningServer,
+  { url, operatorUrl = url, modelName, device }: RunningServer,
   drafters: readonly string[],
   { draft, guarded }: ServeFlags,
   isKeyed: boolean,
@@ -137,7 +137,7 @@ function describe(
     model: modelName,
     messages: [{ role: 'user', content: 'Why is the sky blue?' }],
   });
-  const page = `Page: ${url}/mistletoe\n`;
+  const page = `Page: ${operatorUrl}/mistletoe\n`;
   return (
     `Serves ${modelName}, ${drafting}${policy}, on ${device}, at ${url}\n` +
     `Try: curl ${url}/v1/chat/completions${key} -H 'Content-Type: application/json' -d '${body}'\n` +

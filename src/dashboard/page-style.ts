@@ -96,14 +96,14 @@ figure.stream{margin:0;min-width:0}
 .event .place{font-size:.8rem;color:var(--soft)}
 .event .head{display:flex;gap:10px;align-items:baseline;font-size:.84rem;flex-wrap:wrap}
 .event time{margin-left:auto;color:var(--soft);font-variant-numeric:tabular-nums}
-.event.repetition,.event.hard-text,.event.probed{--tone:var(--amber)}
-.event.taken{--tone:var(--ink)}
+.event.low,.event.drift{--tone:var(--amber)}
+.event.applied{--tone:var(--ink)}
 .event.lifted{--tone:var(--accent)}
 .tag{display:inline-block;font-size:.76rem;font-weight:600;padding:0 9px;border-radius:999px;border:1px solid currentColor;white-space:nowrap;color:var(--soft)}
 .event .tag{color:var(--tone)}
-.tag.usual{color:var(--accent)}
-.tag.low{color:var(--card);background:var(--attack);border-color:var(--attack)}
-.tag.high{color:var(--amber)}
+.tag.normal{color:var(--accent)}
+.tag.collapsed{color:var(--card);background:var(--attack);border-color:var(--attack)}
+.tag.low{color:var(--amber)}
 .tag.ending{border-style:dashed}
 `;
 
@@ -115,8 +115,8 @@ th:last-child,td:last-child{padding-right:0}
 thead th{font-weight:600;color:var(--soft);font-size:.8rem}
 th.number,td.number{text-align:right}
 tbody:last-child tr:last-child>*{border-bottom:0}
-tbody.low .length{color:var(--attack);font-weight:650}
-tbody.high .length{color:var(--amber);font-weight:650}
+tbody.collapsed .length{color:var(--attack);font-weight:650}
+tbody.low .length{color:var(--amber);font-weight:650}
 td.name span{display:inline-block;max-width:190px;overflow:hidden;text-overflow:ellipsis;vertical-align:bottom}
 td.estimated{font-style:italic;color:var(--amber)}
 td.derived{color:var(--soft)}
@@ -127,7 +127,7 @@ td.derived{color:var(--soft)}
 .columns .accepted{fill:var(--accent)}
 .columns .rejected{fill:var(--faint);opacity:.28}
 .columns .ground{stroke:var(--faint);stroke-width:1}
-tbody.low .columns .ground{stroke:var(--attack)}
+tbody.collapsed .columns .ground{stroke:var(--attack)}
 .opened td{white-space:normal;padding:8px 0 18px 1.3em}
 .opened td>div{position:sticky;left:1.3em;max-width:min(1150px,calc(100vw - 88px))}
 h2+.key{margin-top:8px}

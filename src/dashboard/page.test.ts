@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { Script } from 'node:vm';
 import { parseHTML } from 'linkedom';
 import { describe, expect, it } from 'vitest';
-import type { PageState } from '../guard/page-state.js';
+import type { PageState } from '../guard/metrics/page-state.js';
 import type { ParsedNode } from '../../test/support/report/parse-document.js';
 import { parsePage } from '../../test/support/report/parse-document.js';
 import { start } from './client/main.js';
@@ -120,24 +120,24 @@ describe('the script on the page', () => {
     expect(text('upstream')).toBe('in front of http://127.0.0.1:8000');
     expect(text('connection')).toBe('live');
     expect(text('count-requests')).toBe('18\u202f204');
-    expect(text('count-alarms')).toBe('3');
+    expect(text('count-alerts')).toBe('3');
     expect(text('shown')).toBe('40 of 18\u202f204 requests shown');
     expect(document.querySelectorAll('#streams figure')).toHaveLength(4);
     expect(document.querySelectorAll('#requests > thead + tbody')).toHaveLength(1);
     expect(document.querySelectorAll('#requests > tbody')).toHaveLength(40);
-    expect(document.querySelectorAll('#alarms li')).toHaveLength(3);
+    expect(document.querySelectorAll('#alerts li')).toHaveLength(3);
     expect(document.querySelectorAll('#actions li')).toHaveLength(2);
-    expect(document.querySelectorAll('#content[hidden], #no-alarms:not([hidden])')).toHaveLength(0);
+    expect(document.querySelectorAll('#content[hidden], #no-alerts:not([hidden])')).toHaveLength(0);
     expect(text('announcer')).toBe('');
   });
 
-  it('announces alarms that come later', async () => {
+  it('announces alerts that come later', async () => {
     const state = createSampleState();
-    const { text, tick, asked } = await open({ ...state, alarms: [], actions: [] }, state);
+    const { text, tick, asked } = await open({ ...state, alerts: [], actions: [] }, state);
     expect(text('announcer')).toBe('');
     await tick();
     expect(asked[1]).toBe(`/behind/mistletoe/api/state?since=${state.nowMs - 5000}`);
-    expect(text('announcer')).toMatch(/^3 new alarms/);
+    expect(text('announcer')).toMatch(/^3 new alerts/);
   });
 
   it('keeps what strangers named text, in every part', async () => {
@@ -149,12 +149,12 @@ describe('the script on the page', () => {
       version: hostileName,
       streams: state.streams.map((stream) => ({ ...stream, ...name })),
       requests: state.requests.map((request) => ({ ...request, ...name, id: `${request.id}${hostileName}` })),
-      alarms: state.alarms.map((alarm) => ({ ...alarm, ...name, text: hostileName })),
+      alerts: state.alerts.map((alert) => ({ ...alert, ...name, text: hostileName })),
       actions: state.actions.map((action) => ({ ...action, ...name, text: hostileName })),
     });
     expect(document.querySelectorAll('img, #content script')).toHaveLength(0);
     expect(document.querySelectorAll('script')).toHaveLength(1);
     expect(text('filter-tenant')).toContain('<img src=x onerror=');
-    expect(document.querySelector('#alarms p')?.textContent).toContain('<img src=x onerror=');
+    expect(document.querySelector('#alerts p')?.textContent).toContain('<img src=x onerror=');
   });
 });

@@ -94,7 +94,7 @@ function drawCounts(): Markup {
   const figures = [
     ['requests', 'requests answered'],
     ['running', 'running now'],
-    ['alarms', 'alarms'],
+    ['alerts', 'alerts'],
     ['withoutTelemetry', 'without telemetry'],
     ['failed', 'failed'],
   ] as const;
@@ -104,7 +104,7 @@ function drawCounts(): Markup {
 }
 
 function drawFilters(): Markup {
-  const verdicts = ['usual', 'low', 'high', 'unknown'];
+  const verdicts = ['normal', 'low', 'collapsed', 'learning', 'unreadable'];
   return fragment`<div class="filters" role="group" aria-label="Show only">
 <label>Model <select id="filter-model"><option value="">all</option></select></label>
 <label>Tenant <select id="filter-tenant"><option value="">all</option></select></label>
@@ -116,7 +116,7 @@ function drawFilters(): Markup {
 
 function drawCharts(): Markup {
   return fragment`<section aria-labelledby="lengths-title"><h2 id="lengths-title">Accepted length</h2>
-<p class="soft lead">Accepted draft tokens + 1 for each step of the target. At 1 no draft is of any use. The band is what this traffic has taught to expect.</p>
+<p class="soft lead">Accepted draft tokens + 1 for each step of the target. At 1 no draft is of any use. The band is 1 % to 99 % of the baseline.</p>
 <ul class="key"><li><i class="k-line"></i>mean over a slice of time</li><li><i class="k-band"></i>expected</li><li><i class="k-middle"></i>middle of what is expected</li><li><i class="k-low"></i>below the band</li><li><i class="k-high"></i>above it</li></ul>
 <div id="streams" class="grid"></div>
 <p id="no-streams" class="card empty" hidden>No stream of requests to show.</p></section>`;
@@ -124,8 +124,8 @@ function drawCharts(): Markup {
 
 function drawEvents(): Markup {
   return fragment`<div class="grid events">
-<section class="card" aria-labelledby="alarms-title"><h2 id="alarms-title">Alarms</h2>
-<ul id="alarms" tabindex="0" aria-labelledby="alarms-title"></ul><p id="no-alarms" class="empty">None so far.</p></section>
+<section class="card" aria-labelledby="alerts-title"><h2 id="alerts-title">Alerts</h2>
+<ul id="alerts" tabindex="0" aria-labelledby="alerts-title"></ul><p id="no-alerts" class="empty">None so far.</p></section>
 <section class="card" aria-labelledby="actions-title"><h2 id="actions-title">Actions</h2>
 <ul id="actions" tabindex="0" aria-labelledby="actions-title"></ul><p id="no-actions" class="empty">None so far.</p></section>
 </div>`;

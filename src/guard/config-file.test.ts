@@ -33,12 +33,12 @@ describe('the configuration', () => {
   it.each([
     ['upstream: [', /^guard.yaml:1:12: /],
     [`${upstream}port: 99999\n`, /^guard.yaml:2:7: port: .*65535/],
-    [`${upstream}tenant:\n  frm: key\n`, /^guard.yaml:3:\d+: tenant.frm is not known/],
+    [`${upstream}tenant:\n  frm: key\n`, /^guard.yaml:3:\d+: tenant.frm is not a setting/],
     [
       `${upstream}tenant:\n  from: cookie\n`,
       /^guard.yaml:3:9: tenant.from: expected one of "all"\|"key"\|"header"/,
     ],
-    [`${upstream}tenant:\n  from: header\n`, /^guard.yaml:2:1: tenant.header: belongs to/],
+    [`${upstream}tenant:\n  from: header\n`, /^guard.yaml:2:1: tenant.header: required with/],
     [`${upstream}timeouts: { idle: 5 }\n`, /^guard.yaml:2:19: timeouts.idle: /],
     [`${upstream}timeouts: { idle: 5 minutes }\n`, /^guard.yaml:2:19: timeouts.idle: expected a time/],
     [`${upstream}limits:\n  readSize: big\n`, /^guard.yaml:3:13: limits.readSize: expected a size/],
@@ -51,11 +51,11 @@ describe('the configuration', () => {
     ],
     [
       `${upstream}engine: vllm\nmitigation: {action: shorter-drafts}\n`,
-      /^guard.yaml:3:22: .* needs an engine/,
+      /^guard.yaml:3:22: .* needs engine: llama-cpp/,
     ],
     ['upstream: http://user:pass@host\n', /^guard.yaml:1:11: upstream: expected an address/],
     ['upstream: ftp://host\n', /^guard.yaml:1:11: upstream/],
-    ['- a\n', /^guard.yaml:1:1: the file holds no settings/],
+    ['- a\n', /^guard.yaml:1:1: the file contains no settings/],
     ['a: &x {b: *x}\n', /^guard.yaml: aliases/],
   ])('%j is refused with its place', (text, expected) => {
     expect(refusal(text)).toMatch(expected);

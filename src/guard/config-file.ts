@@ -1,6 +1,6 @@
 /**
- * A configuration from a YAML file and from flags, which win. Whatever is wrong is said with its place: file, line and
- * column, or the flag. Keys that nobody knows are refused: a limit with a typing error is no limit.
+ * Reads the settings from a YAML file and from flags, which win. Errors name file, line and column, or the flag. Unknown
+ * keys are rejected: a misspelled limit would be no limit.
  */
 import type { Document } from 'yaml';
 import { isCollection, isMap, isNode, isScalar, LineCounter, parseDocument, stringify } from 'yaml';
@@ -10,9 +10,9 @@ import type { GivenConfiguration, GuardConfiguration } from './guard-config.js';
 import { guardSchema, showConfiguration } from './guard-config.js';
 
 export interface FlagValue {
-  /** As it was typed: --plain-upstream. */
+  /** As typed: --plain-upstream. */
   readonly flag: string;
-  /** Where it stands in the configuration. */
+  /** Its place in the settings. */
   readonly path: readonly string[];
   readonly value: unknown;
 }
@@ -32,7 +32,7 @@ export function readConfiguration({ file, flags = [] }: ConfigurationSources = {
 }
 
 /**
- * The same settings as a file has, for programs.
+ * The settings of a file, for programs.
  * @example configureGuard({ upstream: 'http://127.0.0.1:8000', timeouts: { idle: '2m' } }).timeouts.idle // 120000
  */
 export function configureGuard(settings: GivenConfiguration): GuardConfiguration {
@@ -46,7 +46,7 @@ function check(tree: unknown, flags: readonly FlagValue[], file: ParsedFile | un
   throw describeIssue(issue!, flags, file);
 }
 
-/** The effective configuration as a file. */
+/** In the format of a file. */
 export function writeConfiguration(configuration: GuardConfiguration): string {
   return stringify(showConfiguration(configuration) satisfies GivenConfiguration);
 }
@@ -58,7 +58,7 @@ interface ParsedFile {
   readonly lines: LineCounter;
 }
 
-const hint = 'See docs/guard.md for what can be set; --show-config prints what is in force.';
+const hint = 'See docs/guard.md for all settings; --show-config prints those in force.';
 
 function parseFile({ name, text }: { readonly name: string; readonly text: string }): ParsedFile {
   const lines = new LineCounter();
@@ -68,13 +68,17 @@ function parseFile({ name, text }: { readonly name: string; readonly text: strin
     const { line, col } = lines.linePos(error.pos[0]);
     throw new MistletoeError('usage', `${name}:${line}:${col}: ${error.message.split('\n')[0]!}`, { hint });
   }
-  // An alias may stand for itself, or for a thousand copies: nothing here is long enough to need one.
+  // Aliases can expand without bound.
   const tree: unknown = toValue(document, name);
   if (tree === null || tree === undefined) return { name, tree: {}, document, lines };
   if (typeof tree !== 'object' || Array.isArray(tree)) {
-    throw new MistletoeError('usage', `${name}:1:1: the file holds no settings; expected names and values`, {
-      hint,
-    });
+    throw new MistletoeError(
+      'usage',
+      `${name}:1:1: the file contains no settings; expected names and values`,
+      {
+        hint,
+      },
+    );
   }
   return { name, tree: tree as Tree, document, lines };
 }
@@ -83,7 +87,7 @@ function toValue(document: Document, name: string): unknown {
   try {
     return document.toJS({ maxAliasCount: 0 });
   } catch (cause) {
-    throw new MistletoeError('usage', `${name}: aliases are not read`, { hint, cause });
+    throw new MistletoeError('usage', `${name}: aliases are not supported`, { hint, cause });
   }
 }
 
@@ -94,7 +98,7 @@ function set(tree: Tree, path: readonly string[], value: unknown): void {
     return;
   }
   const inner = tree[first!];
-  // What is no group stays as it is, and is refused by the schema.
+  // The schema rejects it.
   if (inner !== undefined && (typeof inner !== 'object' || inner === null)) return;
   set((tree[first!] ??= {}) as Tree, rest, value);
 }
@@ -113,19 +117,19 @@ function describeIssue(
   const place = file === undefined ? '' : `${file.name}${findPlace(file, path)}: `;
   const isMissingUpstream = name === 'upstream' && issue.code === 'invalid_type';
   return new MistletoeError('usage', `${place}${text}`, {
-    hint: isMissingUpstream ? 'Give --upstream http://HOST:PORT, or upstream: in the file.' : hint,
+    hint: isMissingUpstream ? 'Pass --upstream http://HOST:PORT, or set upstream: in the file.' : hint,
   });
 }
 
 function describe(issue: z.core.$ZodIssue, name: string, isUnknown: boolean): string {
-  if (isUnknown) return `${name} is not known`;
+  if (isUnknown) return `${name} is not a setting`;
   const message = issue.message
     .replace(/^Invalid (?:input|option): /, '')
     .replace(/^Too (?:small|big): /, '');
   return `${name === '' ? 'the configuration' : name}: ${message}`;
 }
 
-/** ":line:column" of the value, or of the key where it is the key that is wrong; of the innermost group that is there. */
+/** ":line:column" of the value, or of the innermost group that exists. */
 function findPlace({ document, lines }: ParsedFile, path: readonly string[]): string {
   let node: unknown = document.contents;
   let offset = 0;

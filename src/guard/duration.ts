@@ -1,13 +1,12 @@
-/** Times as people write them in configurations. */
+/** Times with units, as in a settings file. */
 const units = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
 
-/** In milliseconds; undefined where the text is no time. A bare number is none, but for 0. */
+/** In milliseconds; undefined where the text is not a time. Only 0 may have no unit. */
 export function parseDuration(text: string): number | undefined {
   if (text.trim() === '0') return 0;
   const [, digits, unit] = /^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*$/.exec(text) ?? [];
   if (digits === undefined) return undefined;
   const value = Math.round(Number(digits) * units[unit as keyof typeof units]);
-  // Timers of Node hold 31 bits; a log's ages are compared, not waited for.
   return value <= 3650 * units.d ? value : undefined;
 }
 

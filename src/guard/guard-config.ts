@@ -1,18 +1,20 @@
-/** What an operator can set: one schema for the file and for the flags, with every default. */
+/** The guard's settings: one schema for the file and the flags, with all defaults. */
 import { z } from 'zod';
 import { formatBytes, parseBytes } from '../core/byte-size.js';
 import { formatDuration, parseDuration } from './duration.js';
-import { guardActions } from './guard-actions.js';
-import { engineNames } from './request-record.js';
-import { canShortenDrafts } from './shorter-drafts.js';
+import { adapterOf, engines } from './engines/engine-list.js';
+import { actionNames } from './observation.js';
+
+/** Only our own server can switch drafters. */
+export const guardActions = ['observe', ...actionNames.filter((name) => name !== 'switch-drafter')] as const;
 
 const address = z
   .string()
   .refine((text) => /^https?:\/\/[^/?#@]+[^?#@]*$/i.test(text) && URL.canParse(text), {
-    error: 'expected an address such as http://127.0.0.1:8000, without user, password and query',
+    error: 'expected an address such as http://127.0.0.1:8000, without user, password or query',
   });
 
-const timeForm = 'expected a time with its unit, such as 500ms, 5s, 10m, 1h or 30d, or 0 for none';
+const timeForm = 'expected a time with a unit, such as 500ms, 5s, 10m, 1h or 30d, or 0 for none';
 const duration = z
   .union([z.string(), z.literal(0)], { error: timeForm })
   .refine((time) => parseDuration(String(time)) !== undefined, { error: timeForm })
@@ -20,12 +22,10 @@ const duration = z
 
 const size = z
   .string()
-  .refine((text) => parseBytes(text) !== undefined, { error: 'expected a size with its unit, such as 64MB' })
+  .refine((text) => parseBytes(text) !== undefined, { error: 'expected a size with a unit, such as 64MB' })
   .transform((text) => parseBytes(text)!);
 
-const fieldName = z
-  .string()
-  .regex(/^[\w!#$%&'*+.^`|~-]{1,64}$/, { error: 'expected the name of a header field' });
+const fieldName = z.string().regex(/^[\w!#$%&'*+.^`|~-]{1,64}$/, { error: 'expected a header name' });
 const flag = z.boolean();
 
 const settings = z.strictObject({
@@ -33,32 +33,40 @@ const settings = z.strictObject({
   plainUpstream: address.optional(),
   host: z.string().min(1).default('127.0.0.1'),
   port: z.number().int().min(0).max(65_535).default(8100),
-  engine: z.enum(engineNames.filter((name) => name !== 'unknown')).optional(),
+  engine: z.enum(engines.map(({ name }) => name)).optional(),
   model: z.string().min(1).max(256).optional(),
+  /** The key with which the guard itself reads the engine's list of models and metrics. */
+  upstreamKeyFile: z.string().min(1).optional(),
   askForTelemetry: flag.default(false),
-  askForPromptLogprobs: flag.default(false),
+  /** Tokens per step from which drafting pays; estimated where it is not set. */
+  breakEven: z.number().gt(1).max(100).optional(),
+  /** Shares the judge's state between guards. */
+  state: z
+    .string()
+    .regex(/^(?:rediss?|valkeys?):\/\/\S+$/, { error: 'expected redis://HOST:PORT or valkey://HOST:PORT' })
+    .optional(),
   tenant: z
     .strictObject({
       from: z.enum(['all', 'key', 'header']).default('all'),
       header: fieldName.optional(),
+      rejectSeveral: flag.default(false),
       limit: z.number().int().min(1).max(100_000).default(1000),
     })
     .refine(({ from, header }) => (from === 'header') === (header !== undefined), {
       path: ['header'],
-      error: 'belongs to tenant.from: header, and has to be there then',
+      error: 'required with tenant.from: header, and only there',
     })
     .prefault({}),
-  alarm: z
+  alert: z
     .strictObject({
-      falseAlarms: z.number().gt(0).max(0.5).default(0.01),
-      falseAlarmsPerWeek: z.number().gt(0).max(1e6).default(1),
+      falseAlerts: z.number().gt(0).max(0.5).default(0.01),
+      falseAlertsPerWeek: z.number().gt(0).max(1e6).default(1),
     })
     .prefault({}),
   mitigation: z
     .strictObject({
       action: z.enum(guardActions).default('observe'),
       forEveryone: z.enum(guardActions).default('observe'),
-      from: z.enum(['tenant', 'request']).default('tenant'),
       probeEvery: z.number().int().min(1).max(10_000).default(10),
       probesToLift: z.number().int().min(1).max(1000).default(3),
       requestsPerMinute: z.number().int().min(1).max(1e6).default(6),
@@ -96,9 +104,26 @@ const settings = z.strictObject({
       headerSize: size.prefault('32KB'),
     })
     .prefault({}),
-  metrics: z.strictObject({ tenants: flag.default(false) }).prefault({}),
+  metrics: z
+    .strictObject({
+      tenants: flag.default(false),
+      /** Compares the engine's counters with the observed requests; 0 turns it off. */
+      compareEvery: duration.prefault('15s'),
+      /** Default: /metrics of the upstream. */
+      url: address.optional(),
+    })
+    .prefault({}),
+  otlp: z
+    .strictObject({
+      /** Base address of an OTLP/HTTP receiver, such as http://127.0.0.1:4318; off where it is not set. */
+      endpoint: address.optional(),
+      requests: flag.default(false),
+    })
+    .prefault({}),
   operator: z
     .strictObject({
+      host: z.string().min(1).default('127.0.0.1'),
+      port: z.number().int().min(0).max(65_535).default(8101),
       keyFile: z.string().min(1).optional(),
       hosts: z.array(z.string().min(1)).max(64).default([]),
     })
@@ -106,13 +131,9 @@ const settings = z.strictObject({
   log: z.strictObject({ requests: flag.default(false) }).prefault({}),
 });
 
-/** What does not go together is refused: an action that can never be taken protects nobody. */
+/** Settings that cannot take effect are rejected: an action that is never taken protects nobody. */
 export const guardSchema = settings.superRefine((given, context) => {
-  const { mitigation, plainUpstream, engine, askForTelemetry, askForPromptLogprobs } = given;
-  if (askForPromptLogprobs && !askForTelemetry) {
-    const message = 'askForPromptLogprobs changes requests and needs askForTelemetry: true';
-    context.addIssue({ code: 'custom', path: ['askForPromptLogprobs'], message });
-  }
+  const { mitigation, plainUpstream, engine } = given;
   for (const name of ['action', 'forEveryone'] as const) {
     const action = mitigation[name];
     const refuse = (message: string): void => {
@@ -120,8 +141,8 @@ export const guardSchema = settings.superRefine((given, context) => {
     };
     if (action === 'plain-upstream' && plainUpstream === undefined)
       refuse('plain-upstream needs plainUpstream');
-    if (action === 'shorter-drafts' && (engine === undefined || !canShortenDrafts(engine)))
-      refuse('shorter-drafts needs an engine that has a field for it: llama-cpp or mistletoe');
+    if (action === 'shorter-drafts' && adapterOf(engine ?? 'unknown')?.limitDrafts === undefined)
+      refuse('shorter-drafts needs engine: llama-cpp or mistletoe, which have a field for it');
   }
 });
 
@@ -129,9 +150,9 @@ export const guardSchema = settings.superRefine((given, context) => {
 export type GuardConfiguration = z.infer<typeof guardSchema>;
 export type GivenConfiguration = z.input<typeof guardSchema>;
 
-/** As it would stand in a file, for --show-config. */
+/** In the format of a file, for --show-config. */
 export function showConfiguration(configuration: GuardConfiguration): GivenConfiguration {
-  const { records, timeouts, limits } = configuration;
+  const { records, timeouts, limits, metrics } = configuration;
   const times = (values: Readonly<Record<string, number>>): Record<string, string> =>
     Object.fromEntries(Object.entries(values).map(([name, value]) => [name, formatDuration(value)]));
   const sizes = (values: Readonly<Record<string, number>>): Record<string, string> =>
@@ -145,11 +166,12 @@ export function showConfiguration(configuration: GuardConfiguration): GivenConfi
       ...times({ segmentAge, retainAge }),
     },
     timeouts: times(timeouts),
+    metrics: { ...metrics, compareEvery: formatDuration(metrics.compareEvery) },
     limits: sizes(limits),
   };
 }
 
-/** Exactly, where three digits are not enough. */
+/** In bytes where rounding to three digits would change it. */
 function showSize(bytes: number): string {
   const short = formatBytes(bytes).replace(' bytes', 'B').replace(' ', '');
   return parseBytes(short) === bytes ? short : `${bytes}B`;

@@ -1,42 +1,42 @@
-/** Counters under watch: what happened between two scrapes is taken for one request of everybody's. */
-import type { Alarm } from './alarm.js';
-import type { MonitorOptions } from './monitor.js';
-import { Monitor } from './monitor.js';
-import type { Verdict } from './page-state.js';
-import type { RequestRecord } from './request-record.js';
-import type { Scrape, ScrapeOptions } from './scrape.js';
-import { asRequestRecord, scrapeEngine } from './scrape.js';
+/** Judges an engine by its metrics alone: the time between two scrapes counts as one request of a single tenant. */
+import type { Scrape, ScrapeOptions } from './engines/scrape.js';
+import { asObservation, scrapeEngine } from './engines/scrape.js';
+import type { JudgeOptions } from './judge/judge.js';
+import { Judge } from './judge/judge.js';
+import type { Alert, Verdict } from './judge/verdict.js';
+import type { Observation } from './observation.js';
 
 export interface WatchedWindow {
   readonly kind: 'window';
-  /** Of one model, as if one request had been all of them. */
-  readonly record: RequestRecord;
+  /** All requests of one model. */
+  readonly record: Observation;
   readonly verdict: Verdict;
-  readonly alarms: readonly Alarm[];
+  readonly alerts: readonly Alert[];
 }
 
-/** Beside windows it gives failures: the engine did not answer, or has nothing to read; the next scrape may be better. */
+/** Besides windows, failures: no response or nothing to read; the next scrape may succeed. */
 export type WatchedMetrics = WatchedWindow | Extract<Scrape, { kind: 'failure' }>;
 
 /**
- * Until it is aborted. `url` is that of the metrics themselves.
+ * Runs until aborted. `url` is the address of the metrics.
  * @example
  * for await (const each of watchMetrics('http://127.0.0.1:8000/metrics', { signal }))
- *   if (each.kind === 'window') for (const { text } of each.alarms) console.error(text);
+ *   if (each.kind === 'window') for (const { text } of each.alerts) console.error(text);
  */
 export async function* watchMetrics(
   url: string,
-  options: ScrapeOptions & MonitorOptions = {},
+  options: ScrapeOptions & JudgeOptions = {},
 ): AsyncGenerator<WatchedMetrics, void> {
-  const monitor = new Monitor(options);
+  const judge = new Judge(options);
   for await (const scrape of scrapeEngine(url, options)) {
     if (scrape.kind === 'failure') {
       yield scrape;
       continue;
     }
     for (const aggregate of scrape.records) {
-      const record = asRequestRecord(aggregate);
-      yield { kind: 'window', record, ...monitor.observe(record) };
+      const record = asObservation(aggregate);
+      const { verdict, alerts } = judge.judge(record);
+      yield { kind: 'window', record, verdict, alerts };
     }
   }
 }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { findSpeculation } from '../guard/speculation/find-speculation.js';
+import { findSpeculation } from '../guard/engines/engine-list.js';
 import { createScriptedApp } from '../../test/support/serve/scripted-app.js';
 import type { Script } from '../../test/support/serve/scripted-worker.js';
 

@@ -2,7 +2,7 @@
 import { Hono } from 'hono';
 import type { Context, MiddlewareHandler } from 'hono';
 import type { Logger } from 'pino';
-import type { RequestRecord } from '../guard/request-record.js';
+import type { Observation } from '../guard/observation.js';
 import type { Access } from './access.js';
 import type { AnswerRequest } from './answer-request.js';
 import { readChatRequest, readCompletionRequest } from './answer-request.js';
@@ -13,17 +13,6 @@ import { Exchange } from './exchange.js';
 import { checkAgainst, readJsonBody } from './limits.js';
 import type { MetricsLevel } from './request-schema.js';
 import type { ServeMetrics } from './serve-metrics.js';
-
-/** The page's data: requests after a time, and how many are running. */
-export type ReadPageState = (sinceMs: number | undefined, running: number) => unknown;
-
-/** Serves an HTML page beside the API. */
-export type PageHandler = (
-  path: string,
-  method: string,
-) =>
-  | { readonly status: number; readonly headers: Readonly<Record<string, string>>; readonly body: string }
-  | undefined;
 
 export interface AppOptions {
   readonly host: EngineHost;
@@ -38,11 +27,7 @@ export interface AppOptions {
    * resolves to this machine (DNS rebinding).
    */
   readonly hostNames: readonly string[] | undefined;
-  readonly onRecord?: ((record: RequestRecord) => void) | undefined;
-  /** At /mistletoe; it contains no data and needs no key. */
-  readonly page?: PageHandler | undefined;
-  /** The page's data, at /mistletoe/api/state. */
-  readonly pageState?: ReadPageState | undefined;
+  readonly onRecord?: ((record: Observation) => void) | undefined;
 }
 
 interface Variables {
@@ -53,13 +38,12 @@ type AppContext = Context<Variables>;
 const quietRoutes: ReadonlySet<string> = new Set(['/health', '/metrics']);
 
 export function createApp(options: AppOptions): Hono<Variables> {
-  const { host, metrics, version, page, pageState } = options;
+  const { host, metrics, version } = options;
   const app = new Hono<Variables>();
   const createdSeconds = Math.floor(Date.now() / 1000);
 
   app.use(trackRequests(options));
   app.use('/v1/*', requireKey(options.access));
-  app.use('/mistletoe/api/*', requireKey(options.access));
 
   const answer = (read: (body: unknown) => AnswerRequest) => async (context: AppContext) => {
     const exchange = context.get('exchange');
@@ -90,18 +74,6 @@ export function createApp(options: AppOptions): Hono<Variables> {
     const text = await metrics.text(await host.load());
     return context.body(text, 200, { 'content-type': metrics.contentType });
   });
-  if (pageState !== undefined) {
-    app.get('/mistletoe/api/state', async (context) => {
-      const since = Number(context.req.query('since'));
-      const { running } = await host.load();
-      return Response.json(pageState(Number.isFinite(since) ? since : undefined, running));
-    });
-  }
-  if (page !== undefined) {
-    app.all('/mistletoe', (context) => showPage(page, context));
-    app.all('/mistletoe/', (context) => showPage(page, context));
-  }
-
   const posted = ['/v1/chat/completions', '/v1/completions'];
   const read = ['/v1/models', '/health', '/version', '/metrics'];
   for (const path of posted) app.all(path, () => refuseMethod('POST'));
@@ -162,12 +134,6 @@ function describeModel({ model }: EngineHost, metrics: MetricsLevel, created: nu
     // Clients learn the defaults without generating anything.
     mistletoe: { drafters, draft: draft ?? null, guarded, metrics },
   };
-}
-
-function showPage(page: PageHandler, context: AppContext): Response {
-  const found = page(context.req.path, context.req.method);
-  if (found === undefined) throw new ApiError('There is no such page.', { status: 404, code: 'not_found' });
-  return new Response(found.body, { status: found.status, headers: found.headers });
 }
 
 function refuseMethod(allow: string): Response {

@@ -6,8 +6,8 @@ import type { AnswerProgress } from '../decode/engine/engine-messages.js';
 import type { DrafterSwitch } from '../decode/policies/drafter-switches.js';
 import type { Generation } from '../decode/plain.js';
 import { isSpeculative } from '../decode/speculative-text.js';
-import type { RequestRecord, Speculation } from '../guard/request-record.js';
-import { meanAcceptedLength } from '../guard/request-record.js';
+import type { Observation, Speculation } from '../guard/observation.js';
+import { meanAcceptedLength } from '../guard/observation.js';
 import type { AnswerRequest } from './answer-request.js';
 import { finishedReasonOf, usageOf } from './answer-format.js';
 import type { ApiError } from './api-error.js';
@@ -21,7 +21,7 @@ export interface ExchangeContext {
   readonly model: string;
   /** Whether prompts and answers may be written to the log. */
   readonly logsPrompts: boolean;
-  readonly onRecord: ((record: RequestRecord) => void) | undefined;
+  readonly onRecord: ((record: Observation) => void) | undefined;
 }
 
 /** The usual log status for a client that disconnected; it is never sent. */
@@ -134,8 +134,8 @@ export class Exchange {
     return countByDrafter(generation.guarding?.ladder ?? [this.drafter], generation.steps);
   }
 
-  /** All answers pooled, and each alone if there are several: [choice]. */
-  private speculation(): Pick<RequestRecord, 'speculation' | 'choiceSpeculation'> {
+  /** All answers of the request pooled, and each of several: [choice]. */
+  private speculation(): Pick<Observation, 'speculation' | 'choiceSpeculation'> {
     const choices = [...this.steps].sort(([left], [right]) => left - right).map(([, steps]) => steps);
     return {
       speculation: summarizeSteps(choices.flat()),
@@ -145,7 +145,7 @@ export class Exchange {
 
   private record(
     status: number,
-    ending: RequestRecord['ending'],
+    ending: Observation['ending'],
     totalMs: number,
     usage: ReturnType<typeof usageOf> | undefined,
     switches: readonly DrafterSwitch[] = [],
@@ -168,7 +168,6 @@ export class Exchange {
       firstByteMs: this.firstTokenMs ?? null,
       totalMs,
       ...this.speculation(),
-      promptPrint: null,
       ...(switches.length === 0 ? {} : { switches }),
     });
   }

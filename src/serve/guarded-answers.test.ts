@@ -70,8 +70,8 @@ describe('a request that changed drafters', () => {
     expect(watch.pageState(undefined, 0)).toMatchObject({
       actions: [
         {
-          ...{ action: 'switch-drafter', change: 'taken', requestId: record!.id },
-          text: 'Went on with ngram instead of head from step 4 on: drafts failed as they do not in usual requests.',
+          ...{ action: 'switch-drafter', change: 'applied', requestId: record!.id },
+          text: 'Continued with ngram instead of head from step 4: fewer drafts were accepted than in normal requests.',
         },
       ],
     });

@@ -1,28 +1,30 @@
 /**
- * Runs the guard's monitor over the server's own requests: each is judged against this server's traffic, alarms are
- * reported, and the page shows them. Drafter switches within guarded requests appear as actions. Alarms cause no action.
+ * Judges the server's own requests as the guard judges those of other engines, and shows them on the page. Drafter changes
+ * within guarded requests are shown as actions; alerts are only reported.
  */
 import type { DrafterSwitch } from '../decode/policies/drafter-switches.js';
-import type { ActionEvent, Alarm } from '../guard/alarm.js';
-import { GuardMemory } from '../guard/guard-memory.js';
-import { Monitor } from '../guard/monitor.js';
-import type { RequestRecord } from '../guard/request-record.js';
-import type { ReadPageState } from './app.js';
+import { Judge } from '../guard/judge/judge.js';
+import type { ActionEvent, Alert } from '../guard/judge/verdict.js';
+import { PageMemory } from '../guard/metrics/page-memory.js';
+import type { Observation } from '../guard/observation.js';
+
+/** The page's data about requests that ended after a time. */
+export type ReadPageState = (sinceMs: number | undefined, running: number) => unknown;
 
 export interface RecordWatch {
-  readonly onRecord: (record: RequestRecord) => void;
+  readonly onRecord: (record: Observation) => void;
   readonly pageState: ReadPageState;
 }
 
-export function watchRecords(version: string, onAlarm: (alarm: Alarm) => void): RecordWatch {
-  const monitor = new Monitor();
-  const memory = new GuardMemory(monitor, { kind: 'serve', version, upstream: null });
+export function watchRecords(version: string, onAlert: (alert: Alert) => void): RecordWatch {
+  const judge = new Judge();
+  const memory = new PageMemory(judge, { kind: 'serve', version, upstream: null });
   return {
     onRecord(record) {
-      const { alarms, verdict } = monitor.observe(record);
+      const { alerts, verdict } = judge.judge(record);
       memory.addRequest(record, verdict);
       for (const action of actionsOf(record)) memory.addAction(action);
-      for (const alarm of alarms) onAlarm(alarm);
+      for (const alert of alerts) onAlert(alert);
     },
     pageState(sinceMs, running) {
       memory.running = running;
@@ -32,20 +34,20 @@ export function watchRecords(version: string, onAlarm: (alarm: Alarm) => void): 
 }
 
 const reasons: Partial<Readonly<Record<DrafterSwitch['reason'], string>>> = {
-  evidence: 'drafts failed as they do not in usual requests',
-  account: 'drafts cost more than they brought',
+  evidence: 'fewer drafts were accepted than in normal requests',
+  account: 'drafting cost more than it saved',
 };
 
-/** Switches away from a drafter. Probes are left out: a long request makes many. */
-function actionsOf({ id, model, tenant, endedMs, switches = [] }: RequestRecord): readonly ActionEvent[] {
+/** Only changes away from a drafter; a long request probes too often to show each. */
+function actionsOf({ id, model, tenant, endedMs, switches = [] }: Observation): readonly ActionEvent[] {
   return switches.flatMap(({ from, to, step, reason }): ActionEvent[] => {
     const why = reasons[reason];
     if (why === undefined || from === null) return [];
-    const text = `Went on ${to === null ? 'without drafts' : `with ${to}`} instead of ${from} from step ${step} on: ${why}.`;
+    const text = `Continued ${to === null ? 'without drafts' : `with ${to}`} instead of ${from} from step ${step}: ${why}.`;
     return [
       {
-        ...{ atMs: endedMs, action: 'switch-drafter', change: 'taken', tenant, model },
-        ...{ requestId: id, alarmId: null, text },
+        ...{ atMs: endedMs, action: 'switch-drafter', change: 'applied', tenant, model },
+        ...{ requestId: id, alertId: null, text },
       },
     ];
   });

@@ -13,15 +13,17 @@ import { usualConcurrency } from '../decode/engine/engine.js';
 import type { EngineWorkerOptions } from '../decode/engine/engine-worker.js';
 import { createEngineWorker } from '../decode/engine/engine-worker.js';
 import { parseDraftPolicy } from '../draft/tree/policy.js';
-import type { RequestRecord } from '../guard/request-record.js';
+import type { Observation } from '../guard/observation.js';
+import type { PageHandler } from '../guard/proxy/operator.js';
+import { createOperatorServer, requireKey } from '../guard/proxy/operator.js';
 import { describeMachine } from '../measure/machine.js';
 import type { NamedKey } from './access.js';
 import { createAccess } from './access.js';
-import type { PageHandler, ReadPageState } from './app.js';
 import { createApp } from './app.js';
 import { EngineHost } from './engine-host.js';
 import type { ServerLimits } from './limits.js';
 import { defaultLimits } from './limits.js';
+import type { ReadPageState } from './record-watch.js';
 import type { MetricsLevel } from './request-schema.js';
 import { createServeMetrics } from './serve-metrics.js';
 
@@ -47,14 +49,22 @@ export interface ServeOptions extends EngineWorkerOptions {
   readonly onLog?: (line: string) => void;
   /** Lets the log hold prompts and answers. */
   readonly logPrompts?: boolean;
-  /** Called with the guard's record of every finished request. */
-  readonly onRecord?: (record: RequestRecord) => void;
+  /** Hears of every request that ended, in the guard's words. */
+  readonly onRecord?: (record: Observation) => void;
+  /** Page and its data have a listener of their own, which needs a key on any address but loopback. */
   readonly page?: PageHandler;
   readonly pageState?: ReadPageState;
+  /** Default 127.0.0.1. */
+  readonly operatorHost?: string;
+  /** Default 8002; 0 picks a free one, as does port 0. */
+  readonly operatorPort?: number;
+  readonly operatorKey?: string;
 }
 
 export interface RunningServer {
   readonly url: string;
+  /** Of the page; undefined without one. */
+  readonly operatorUrl: string | undefined;
   readonly modelName: string;
   /** Where the model runs, in words. */
   readonly device: string;
@@ -67,8 +77,9 @@ export interface RunningServer {
 
 /** Of the bundled target, whose folder is called `target`. */
 const bundledName = 'mistletoe-reference';
-const defaultGraceMs = 10_000;
-/** Time for clients to receive finished answers. */
+const defaultOperatorPort = 8002;
+const usualGraceMs = 10_000;
+/** For what has been answered to reach clients that still read. */
 const flushMs = 2000;
 const requestTimeoutMs = 60_000;
 
@@ -79,23 +90,12 @@ const requestTimeoutMs = 60_000;
  * await server.close();
  */
 export async function startServer(options: ServeOptions): Promise<RunningServer> {
-  const {
-    host: hostname = '127.0.0.1',
-    port = 8000,
-    keys = [],
-    draft,
-    modelName,
-    limits,
-    guarded = false,
-    allowAnonymous = false,
-    metricsLevel = 'none',
-    logPrompts = false,
-    onLog,
-    onRecord,
-    page,
-    pageState,
-    ...given
-  } = options;
+  const { host: hostname = '127.0.0.1', port = 8000, keys = [], draft, modelName, limits, ...rest } = options;
+  const { guarded = false, ...settings } = rest;
+  const { allowAnonymous = false, metricsLevel = 'none', logPrompts = false, ...more } = settings;
+  const { onLog, onRecord, page, pageState, ...served } = more;
+  const { operatorHost = '127.0.0.1', operatorPort, operatorKey, ...given } = served;
+  requireKey(operatorHost, operatorKey);
   const engine = guarded ? { ...given, guarding: given.guarding ?? {} } : given;
   if (draft !== undefined) parseDraftPolicy(draft);
   if (guarded && Object.keys(engine.drafters ?? {}).length === 0)
@@ -123,7 +123,7 @@ export async function startServer(options: ServeOptions): Promise<RunningServer>
     metrics: createServeMetrics(model.name),
     log: createLog(onLog),
     version: describeMachine().mistletoeVersion,
-    ...{ metricsLevel, logsPrompts: logPrompts, onRecord, page, pageState },
+    ...{ metricsLevel, logsPrompts: logPrompts, onRecord },
     hostNames: isLocal ? ['localhost', '127.0.0.1', '[::1]', hostname] : undefined,
   });
   const server = createAdaptorServer({
@@ -131,18 +131,42 @@ export async function startServer(options: ServeOptions): Promise<RunningServer>
     overrideGlobalObjects: false,
     serverOptions: { requestTimeout: requestTimeoutMs },
   }) as Server;
+  const operator =
+    page === undefined && pageState === undefined
+      ? undefined
+      : createOperatorServer({
+          access: { key: operatorKey, hosts: [] },
+          page,
+          endpoints: {
+            '/mistletoe/api/state': async (parameters) => {
+              const since = Number(parameters.get('since') ?? Number.NaN);
+              const { running } = await engineHost.load();
+              const state = pageState?.(Number.isFinite(since) ? since : undefined, running);
+              return ['application/json', JSON.stringify(state ?? {})];
+            },
+          },
+        });
   try {
     await listen(server, hostname, port);
+    if (operator !== undefined)
+      await listen(operator, operatorHost, operatorPort ?? (port === 0 ? 0 : defaultOperatorPort));
   } catch (cause) {
+    server.close();
     await worker.close();
     throw cause;
   }
   let closing: Promise<void> | undefined;
   return {
     url: urlOf(hostname, (server.address() as AddressInfo).port),
+    operatorUrl:
+      operator === undefined ? undefined : urlOf(operatorHost, (operator.address() as AddressInfo).port),
     ...{ modelName: model.name, device: worker.device, ended: worker.ended },
     load: () => engineHost.load(),
-    close: ({ graceMs = defaultGraceMs } = {}) => (closing ??= closeServer(server, engineHost, graceMs)),
+    close: ({ graceMs = usualGraceMs } = {}) => {
+      operator?.close();
+      operator?.closeAllConnections();
+      return (closing ??= closeServer(server, engineHost, graceMs));
+    },
   };
 }
 

@@ -1,7 +1,7 @@
 /** What a request with several answers says about its drafts: in its body, its stream, its record, the log and the metrics. */
 import { describe, expect, it } from 'vitest';
-import { requestRecordSchema } from '../guard/record-schema.js';
-import { findSpeculation } from '../guard/speculation/find-speculation.js';
+import { observationSchema } from '../guard/records/record-schema.js';
+import { findSpeculation } from '../guard/engines/engine-list.js';
 import type { SpeculationReport } from './speculation-report.js';
 import { createScriptedApp } from '../../test/support/serve/scripted-app.js';
 
@@ -73,7 +73,7 @@ describe('several answers', () => {
       speculation: { ...counts, steps: 3, accepted: 5, proposed: 12, perStepAccepted: [4, 1, 0] },
       choiceSpeculation: [first, second],
     });
-    expect(requestRecordSchema.parse(JSON.parse(JSON.stringify(records[0])))).toEqual(records[0]);
+    expect(observationSchema.parse(JSON.parse(JSON.stringify(records[0])))).toEqual(records[0]);
     expect(JSON.parse(logged[0]!)).toMatchObject({ acceptedLength: 2.67 });
     const metrics = await (await app.request('/metrics')).text();
     expect(metrics).toMatch(/mistletoe_request_accepted_length_count\S* 1\n/);

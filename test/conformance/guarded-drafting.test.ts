@@ -8,7 +8,7 @@ import { decodePlain } from '../../src/decode/plain.js';
 import { prefill } from '../../src/decode/prefill.js';
 import { decodeSpeculative } from '../../src/decode/speculative.js';
 import type { Drafter } from '../../src/draft/drafter.js';
-import { spoilDrafter } from '../../src/guard/rehearsal-drafter.js';
+import { spoilDrafter } from '../../src/guard/rehearse/rehearsal-drafter.js';
 import type { Meeting } from '../../src/model/lanes/pass-scheduler.js';
 import type { CausalModel } from '../../src/model/causal-model.js';
 import { chiSquareExcess } from '../chi-square.js';

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { run } from '../../src/cli/program.js';
-import type { EngineReport } from '../../src/guard/engine-report.js';
+import type { EngineReport } from '../../src/guard/engines/doctor.js';
 import type { EngineServer } from '../support/engine-server.js';
 import { startEngine, startServer } from '../support/engine-server.js';
 import { disableTimeouts } from '../support/disabled-timeouts.js';
@@ -27,11 +27,9 @@ describe('mistletoe doctor', () => {
     const { code, out, err } = await doctor([server.url]);
     expect([code, err]).toEqual([0, '']);
     expect(out).toMatch(/^engine +vLLM 0\.29\.1$/m);
-    expect(out).toMatch(/^drafting +on: up to 3 tokens a step$/m);
-    expect(out).toMatch(/^accepted length +2\.50 over all steps since its start$/m);
-    expect(out).toMatch(
-      /^of each request +cannot be seen without a generation: metrics\.speculative_decoding/m,
-    );
+    expect(out).toMatch(/^drafting +on: up to 3 tokens per step$/m);
+    expect(out).toMatch(/^tokens per pass +2\.50 over drafted steps since the start$/m);
+    expect(out).toMatch(/^per request +unknown without a generation: metrics\.speculative_decoding/m);
     expect(out).toMatch(/^add: --per-request-spec-decode-metrics summary$/m);
   });
 
@@ -59,7 +57,7 @@ describe('mistletoe doctor', () => {
     for (const name of ['EMPTY', 'ABSENT']) {
       const outcome = await doctor([server.url, '--key-env', name], { environment });
       expect(outcome.code).toBe(2);
-      expect(outcome.err).toMatch(new RegExp(`The environment variable ${name} holds no key`));
+      expect(outcome.err).toMatch(new RegExp(`The environment variable ${name} contains no key`));
     }
   });
 
@@ -80,7 +78,7 @@ describe('mistletoe doctor', () => {
     });
     const unknown = await doctor([server.url]);
     expect(unknown.code).toBe(3);
-    expect(unknown.out).toMatch(/^engine +not recognised$/m);
+    expect(unknown.out).toMatch(/^engine +unknown$/m);
     await server.close();
     expect((await doctor([server.url])).code).toBe(1);
     expect((await doctor(['nonsense'])).code).toBe(2);

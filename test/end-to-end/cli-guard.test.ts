@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { afterAll, afterEach, describe, expect, it } from 'vitest';
 import { run } from '../../src/cli/program.js';
-import { readRecords } from '../../src/guard/record-segments.js';
+import { readRecords } from '../../src/guard/records/record-segments.js';
 import type { FakeEngine } from '../support/guard/fake-engine.js';
 import { startFakeEngine } from '../support/guard/fake-engine.js';
 import { createSignal, startHttp } from '../support/guard/fake-upstream.js';
@@ -21,7 +21,7 @@ const folder = mkdtempSync(join(tmpdir(), 'cli-guard-'));
 const { main } = transpileForTests('cli-guard');
 /** A busy machine may take any time to connect. */
 const patient = join(folder, 'patient.yaml');
-writeFileSync(patient, 'upstream: http://127.0.0.1:9\ntimeouts: { connect: 0 }\n');
+writeFileSync(patient, 'upstream: http://127.0.0.1:9\noperator: { port: 0 }\ntimeouts: { connect: 0 }\n');
 const engines: FakeEngine[] = [];
 afterEach(async () => {
   for (const engine of engines.splice(0)) await engine.close();
@@ -66,16 +66,22 @@ describe('mistletoe guard', () => {
   });
 
   it.each([
-    [[], 'Give --upstream'],
+    [['--log-requests'], 'Pass --upstream'],
     [['-u', 'nowhere'], '--upstream: upstream: expected an address'],
     [['-u', 'http://a', '--tenant', 'cookie'], 'all, key or header:NAME'],
     [['-u', 'http://a', '--action', 'plain-upstream'], 'needs plainUpstream'],
-    [['--scrape', 'http://a', '-u', 'http://b'], 'beside --scrape'],
+    [['--scrape', 'http://a', '-u', 'http://b'], 'does not work with --scrape'],
     [['-c', '/nowhere/guard.yaml'], '/nowhere/guard.yaml'],
   ])('%j is refused', async (argv, expected) => {
     const { code, err } = await guard(argv);
     expect(code).toBe(2);
     expect(err).toContain(expected);
+  });
+
+  it('prints its help without arguments', async () => {
+    const { code, out } = await guard([]);
+    expect(code).toBe(0);
+    expect(out).toContain('Usage: mistletoe guard');
   });
 
   it('refuses a file with its line and column', async () => {
@@ -97,7 +103,7 @@ describe('mistletoe guard', () => {
           if (url === undefined) return;
           answered = ask(url).then(async (response) => {
             await response.text();
-            const page = await fetch(`${url}/mistletoe`);
+            const page = await fetch(/^operator +(http:\S+)$/m.exec(text)![1]!);
             expect(await page.text()).toContain('<html');
             interrupt();
             return response.status;
@@ -108,7 +114,7 @@ describe('mistletoe guard', () => {
     expect(await answered).toBe(200);
     expect(code).toBe(0);
     expect(JSON.parse(out)).toMatchObject({ event: 'request-end', 'gen_ai.request.model': 'm' });
-    expect(err).toContain('Shuts down');
+    expect(err).toContain('Shutting down');
   });
 });
 
@@ -139,11 +145,11 @@ describe('mistletoe guard replay', () => {
     const ended = once(child, 'exit');
     child.kill('SIGTERM');
     expect(await ended).toEqual([0, null]);
-    const { code, out, err } = await guard(['replay', records, '--false-alarms', '0.02']);
+    const { code, out, err } = await guard(['replay', records, '--false-alerts', '0.02']);
     expect([code, err]).toEqual([0, '']);
     expect(out).toContain('12 requests');
     const asJson = await guard(['replay', records, '--format', 'json']);
-    expect(JSON.parse(asJson.out)).toMatchObject({ requests: 12, unread: 0, alarmCount: 0 });
+    expect(JSON.parse(asJson.out)).toMatchObject({ requests: 12, unread: 0, alertCount: 0, different: 0 });
     expect((await guard(['replay', join(folder, 'none')])).code).toBe(2);
   });
 });
@@ -167,8 +173,8 @@ describe('kill -9', () => {
       expect([written, written + 1]).toContain(left);
       written = left;
     }
-    const { child, url } = await spawnGuard(engine.url, records);
-    const found = await fetch(`${url}/mistletoe/api/records?limit=1000`);
+    const { child, operatorUrl } = await spawnGuard(engine.url, records);
+    const found = await fetch(`${operatorUrl}/mistletoe/api/records?limit=1000`);
     const { entries } = (await found.json()) as { entries: object[] };
     expect(entries).toHaveLength(written);
     const ended = once(child, 'exit');
@@ -177,17 +183,53 @@ describe('kill -9', () => {
   });
 });
 
-async function spawnGuard(upstream: string, records: string): Promise<{ child: ChildProcess; url: string }> {
-  const words = ['guard', '-c', patient, '-u', upstream, '--port', '0', '--records', records];
+describe('SIGHUP', () => {
+  it('reloads the file, and survives a file with an error', async () => {
+    const [engine, other] = [await startEngine(), await startEngine()];
+    const file = join(folder, 'reload.yaml');
+    const write = (upstream: string): void => {
+      writeFileSync(file, `upstream: ${upstream}\noperator: { port: 0 }\ntimeouts: { connect: 0 }\n`);
+    };
+    write(engine.url);
+    const { child, url, lines } = await spawnProcess(['guard', '-c', file, '--port', '0']);
+    await (await ask(url)).text();
+    write('nowhere');
+    child.kill('SIGHUP');
+    expect(await lines.next()).toMatchObject({ value: expect.stringContaining('not reloaded') as string });
+    write(other.url);
+    child.kill('SIGHUP');
+    expect(await lines.next()).toMatchObject({
+      value: expect.stringContaining('Settings reloaded') as string,
+    });
+    await (await ask(url)).text();
+    expect([engine.bodies.length, other.bodies.length]).toEqual([1, 1]);
+    const ended = once(child, 'exit');
+    child.kill('SIGTERM');
+    expect(await ended).toEqual([0, null]);
+  });
+});
+
+interface Spawned {
+  readonly child: ChildProcess;
+  readonly url: string;
+  readonly operatorUrl: string;
+  /** Of stderr, after the addresses. */
+  readonly lines: AsyncIterator<string>;
+}
+
+const spawnGuard = (upstream: string, records: string): Promise<Spawned> =>
+  spawnProcess(['guard', '-c', patient, '-u', upstream, '--port', '0', '--records', records]);
+
+async function spawnProcess(words: readonly string[]): Promise<Spawned> {
   const child = spawn(process.execPath, [main, ...words], { stdio: ['ignore', 'ignore', 'pipe'] });
+  const lines = createInterface({ input: child.stderr })[Symbol.asyncIterator]();
   let seen = '';
-  for await (const line of createInterface({ input: child.stderr })) {
-    seen += `${line}\n`;
-    if (line.startsWith('page')) break;
+  for (let line = await lines.next(); line.done !== true; line = await lines.next()) {
+    seen += `${line.value}\n`;
+    const [, operatorUrl] = /^operator +(http:\S+)\/mistletoe$/m.exec(seen) ?? [];
+    if (operatorUrl !== undefined) return { child, url: addressIn(seen)!, operatorUrl, lines };
   }
-  const url = addressIn(seen);
-  if (url === undefined) throw new Error(seen);
-  return { child, url };
+  throw new Error(seen);
 }
 
 async function countRecords(path: string): Promise<number> {

@@ -48,7 +48,8 @@ describe('mistletoe serve', () => {
     const metrics = await (await fetch(`${url}/metrics`)).text();
     const counted = [...metrics.matchAll(/^mistletoe_drafter_switches_total\{reason="(\S+?)".*\} (\d+)$/gm)];
     expect(counted.reduce((sum, [, , count]) => sum + Number(count), 0)).toBe(told.switches!.length);
-    const state = (await (await fetch(`${url}/mistletoe/api/state`)).json()) as {
+    const [, operatorUrl] = /Page: (\S+)\/mistletoe/.exec(written.err)!;
+    const state = (await (await fetch(`${operatorUrl}/mistletoe/api/state`)).json()) as {
       actions: { action: string }[];
     };
     expect(state.actions.map(({ action }) => action)).toContain('switch-drafter');

@@ -14,22 +14,30 @@ describe('mistletoe serve', () => {
     await expectServed(sources, 'SIGINT');
   });
 
-  it('takes keys from the environment, and shows its requests on a page to those who have one', async () => {
-    const { process: child, url } = await startProcess(sources.main, [], {
+  it('takes keys from the environment, and shows its requests on the operator’s page alone', async () => {
+    const {
+      process: child,
+      url,
+      written,
+    } = await startProcess(sources.main, [], {
       MISTLETOE_KEYS: `${key},other-key-4567`,
     });
     const statuses = [await ask(url), await ask(url, { authorization: 'Bearer other-key-4567' })];
     expect(statuses.map(({ status }) => status)).toEqual([401, 200]);
-    const page = await fetch(`${url}/mistletoe`);
+    const [, operatorUrl] = /Page: (\S+)\/mistletoe/.exec(written.err)!;
+    const page = await fetch(`${operatorUrl}/mistletoe`);
     expect([page.status, await page.text()]).toEqual([
       200,
       expect.stringContaining('<!doctype html>') as string,
     ]);
-    expect((await fetch(`${url}/mistletoe/api/state`)).status).toBe(401);
-    const state = await fetch(`${url}/mistletoe/api/state`, { headers: { authorization: `Bearer ${key}` } });
+    const headers = { authorization: `Bearer ${key}` };
+    expect((await fetch(`${url}/mistletoe/api/state`, { headers })).status).toBe(404);
+    const state = await fetch(`${operatorUrl}/mistletoe/api/state`);
     expect(await state.json()).toMatchObject({
       kind: 'serve',
-      requests: [{ engine: 'mistletoe', route: '/v1/chat/completions', status: 200, verdict: 'unknown' }],
+      requests: [
+        { engine: 'mistletoe', route: '/v1/chat/completions', status: 200, verdict: { name: 'unreadable' } },
+      ],
       counts: { requests: 1, running: 0 },
     });
     child.kill('SIGINT');

@@ -12,8 +12,8 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { pageHandler } from '../../src/dashboard/page-handler.js';
 import { renderPage } from '../../src/dashboard/page.js';
 import { BrowserSession, browserPath } from '../support/dashboard/browser-session.js';
-import { createRequest, createSampleState, createSpeculation, hostileName, sampleNowMs } from '../support/dashboard/sample-state.js'; // prettier-ignore
-import type { PageState } from '../../src/guard/page-state.js';
+import { createRequest, createSampleState, createSpeculation, createVerdict, hostileName, sampleNowMs } from '../support/dashboard/sample-state.js'; // prettier-ignore
+import type { PageState } from '../../src/guard/metrics/page-state.js';
 
 if (browserPath === undefined)
   console.log('No Chromium or Chrome found (CHROME_PATH): skipping the page in a browser.');
@@ -79,7 +79,7 @@ describe.skipIf(browserPath === undefined)('the page in a browser', () => {
       charts: [...document.querySelectorAll('#streams svg')].filter((chart) => chart.getBoundingClientRect().height > 100).length,
       rows: document.querySelectorAll('#requests tbody tr').length,
       strips: [...document.querySelectorAll('#requests svg.columns')].filter((strip) => strip.getBoundingClientRect().width > 60).length,
-      alarms: document.querySelectorAll('#alarms li').length,
+      alerts: document.querySelectorAll('#alerts li').length,
       actions: document.querySelectorAll('#actions li').length,
       notice: document.querySelector('#notice').textContent,
       overflow: document.documentElement.scrollWidth - document.documentElement.clientWidth,
@@ -89,7 +89,7 @@ describe.skipIf(browserPath === undefined)('the page in a browser', () => {
       charts: 3,
       rows: 40,
       strips: 32,
-      alarms: 3,
+      alerts: 3,
       actions: 2,
       notice: '',
       overflow: 0,
@@ -109,8 +109,8 @@ describe.skipIf(browserPath === undefined)('the page in a browser', () => {
       `(() => { const button = document.querySelector('.opener'); button.click(); button.focus(); })()`,
     );
     const fresh = createRequest(0, { id: 'fresh', endedMs: sampleNowMs + 900, tenant: 'newcomer' });
-    const alarm = { ...state.alarms[0]!, id: 'alarm-4', atMs: sampleNowMs + 800, text: 'Something new.' };
-    state = { ...state, nowMs: sampleNowMs + 1000, requests: [fresh], alarms: [alarm] };
+    const alert = { ...state.alerts[0]!, id: 'alert-4', atMs: sampleNowMs + 800, text: 'Something new.' };
+    state = { ...state, nowMs: sampleNowMs + 1000, requests: [fresh], alerts: [alert] };
     await browser.until(`document.querySelector('#requests tbody').textContent.includes('newcomer')`);
     const seen = await browser.evaluate(`({
       rows: document.querySelectorAll('#requests tbody').length,
@@ -118,19 +118,19 @@ describe.skipIf(browserPath === undefined)('the page in a browser', () => {
       opened: document.querySelectorAll('.opened').length,
       announced: document.querySelector('#announcer').textContent,
     })`);
-    expect(seen).toEqual({ rows: 41, second: true, opened: 1, announced: 'New alarm: Something new.' });
+    expect(seen).toEqual({ rows: 41, second: true, opened: 1, announced: 'New alert: Something new.' });
     expect(questions[0]).toBe('/mistletoe/api/state');
     expect(questions[1]).toBe(`/mistletoe/api/state?since=${sampleNowMs - 5000}`);
   });
 
   it('keeps what strangers named text, and filters by it', async () => {
-    const hostile = createRequest(1, { tenant: hostileName, model: hostileName, speculation: createSpeculation(1, 2, 40), acceptedLength: 3, verdict: 'usual' }); // prettier-ignore
+    const hostile = createRequest(1, { tenant: hostileName, model: hostileName, speculation: createSpeculation(1, 2, 40), acceptedLength: 3, verdict: createVerdict('normal') }); // prettier-ignore
     state = {
       ...state,
       upstream: hostileName,
       requests: [hostile, createRequest(2)],
       streams: state.streams.map((stream) => ({ ...stream, model: hostileName })),
-      alarms: state.alarms.map((alarm) => ({ ...alarm, tenant: hostileName, text: hostileName })),
+      alerts: state.alerts.map((alert) => ({ ...alert, tenant: hostileName, text: hostileName })),
     };
     await open();
     await browser.evaluate(`(() => {
@@ -185,7 +185,7 @@ describe.skipIf(browserPath === undefined)('the page in a browser', () => {
   });
 
   it('says when nothing has come, when the engine is silent, and when the server is gone', async () => {
-    state = { ...state, requests: [], alarms: [], actions: [], streams: [], counts: { requests: 0, running: 0, withoutTelemetry: 0, failed: 0 } }; // prettier-ignore
+    state = { ...state, requests: [], alerts: [], actions: [], streams: [], counts: { requests: 0, running: 0, withoutTelemetry: 0, failed: 0 } }; // prettier-ignore
     await open();
     const notice = `document.querySelector('#notice').textContent`;
     expect(await browser.evaluate(notice)).toContain(`${origin}/v1`);
@@ -283,7 +283,7 @@ describe.skipIf(browserPath === undefined)('the page in a browser', () => {
       await browser.press('Tab', 9);
       walked.push(await browser.evaluate(`document.activeElement.id || document.activeElement.className`));
     }
-    expect(walked.slice(0, 10)).toEqual(['skip', 'pause', 'theme', 'filter-model', 'filter-tenant', 'filter-verdict', 'alarms', 'actions', 'scroll', 'opener']); // prettier-ignore
+    expect(walked.slice(0, 10)).toEqual(['skip', 'pause', 'theme', 'filter-model', 'filter-tenant', 'filter-verdict', 'alerts', 'actions', 'scroll', 'opener']); // prettier-ignore
     await browser.press('Enter', 13);
     expect(await browser.evaluate(`document.querySelectorAll('.opened').length`)).toBe(1);
   });

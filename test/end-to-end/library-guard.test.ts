@@ -31,7 +31,13 @@ describe('the guard as a library', () => {
     const events: string[] = [];
     const guard = await startGuard(
       configureGuard({
-        ...{ upstream: engine.url, port: 0, records: { folder }, log: { requests: true } },
+        ...{
+          upstream: engine.url,
+          port: 0,
+          operator: { port: 0 },
+          records: { folder },
+          log: { requests: true },
+        },
         timeouts: { connect: '0' }, // a busy machine may take any time
       }),
       { page: guardPage, onEvent: (name) => events.push(name) },
@@ -41,14 +47,14 @@ describe('the guard as a library', () => {
       const response = await fetch(`${guard.url}/v1/chat/completions`, { method: 'POST', body });
       expect(await response.json()).toMatchObject({ model: 'm', usage: { prompt_tokens: 12 } });
     }
-    expect(await (await fetch(`${guard.url}/mistletoe`)).text()).toContain('<html');
-    const found = await fetch(`${guard.url}/mistletoe/api/records?limit=9`);
+    expect(await (await fetch(`${guard.operatorUrl}/mistletoe`)).text()).toContain('<html');
+    const found = await fetch(`${guard.operatorUrl}/mistletoe/api/records?limit=9`);
     const { entries, isBehind } = (await found.json()) as { entries: object[]; isBehind: boolean };
     expect([entries.length, isBehind]).toEqual([9, false]);
     await guard.close();
     expect(events).toEqual(Array.from({ length: 15 }, () => 'request-end'));
-    const replay = await replayFile(folder, { falseAlarms: 0.02 });
-    expect(replay).toMatchObject({ requests: 15, alarmCount: 0, unread: 0 });
+    const replay = await replayFile(folder, { falseAlerts: 0.02 });
+    expect(replay).toMatchObject({ requests: 15, alertCount: 0, different: 0, unread: 0 });
     expect(describeReplay(replay)[0]).toContain('15 requests');
   });
 
@@ -60,7 +66,7 @@ describe('the guard as a library', () => {
     expect(wrong).toThrow('mitigation.action: plain-upstream needs plainUpstream');
   });
 
-  it('watches counters, and rings when acceptance falls', async () => {
+  it('watches counters, and calls a fall of acceptance collapsed', async () => {
     const { examineEngine, watchMetrics } = library;
     let scrapes = 0;
     let [drafts, accepted] = [0, 0];
@@ -91,7 +97,7 @@ describe('the guard as a library', () => {
     const now = (): number => 900_000 * ++minutes;
     for await (const each of watchMetrics(`${url}/metrics`, { signal: abort.signal, pause, now })) {
       if (each.kind !== 'window') throw new Error(each.reason);
-      if (each.alarms.some(({ cause }) => cause !== 'repetition')) lows.push(scrapes);
+      if (each.verdict.name === 'collapsed' || each.verdict.name === 'low') lows.push(scrapes);
       if (lows.length > 0 || scrapes > 120) abort.abort();
     }
     expect(lows[0]).toBeGreaterThan(80);

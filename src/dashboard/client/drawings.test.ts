@@ -1,9 +1,9 @@
 import { parseHTML } from 'linkedom';
 import { describe, expect, it } from 'vitest';
 import type { ParsedNode } from '../../../test/support/report/parse-document.js';
-import { createRequest, createSampleState, createSpeculation, hostileName, sampleNowMs } from '../../../test/support/dashboard/sample-state.js'; // prettier-ignore
+import { createRequest, createSampleState, createSpeculation, createVerdict, hostileName, sampleNowMs } from '../../../test/support/dashboard/sample-state.js'; // prettier-ignore
 import type { PageDocument, PageElement } from './browser.js';
-import { announce, drawAction, drawAlarm } from './event-items.js';
+import { announce, drawAction, drawAlert } from './event-items.js';
 import { chartWidth, drawLengths, drawStream, standingOf, traceBand, traceLine } from './length-chart.js';
 import { createPen } from './pen.js';
 import { drawRequest, listFacts } from './request-row.js';
@@ -181,8 +181,8 @@ describe('a row of the table', () => {
   it('labels an estimate as one', () => {
     const whole = createSpeculation(1, 2, 30);
     const speculation = { ...whole, evidence: 'estimated' as const, perStepAccepted: null };
-    const cells = [...look(drawRequest(pen, createRequest(1, { speculation, acceptedLength: 2.5, verdict: 'usual' }))).querySelectorAll('th, td')]; // prettier-ignore
-    expect(cells.map(({ textContent }) => textContent)).toEqual([clockText(sampleNowMs - 1700), 'acme', 'llama-3.1-70b', '180', '≈ 2.50', 'usual', 'speculative', 'estimate', '–']); // prettier-ignore
+    const cells = [...look(drawRequest(pen, createRequest(1, { speculation, acceptedLength: 2.5, verdict: createVerdict('normal') }))).querySelectorAll('th, td')]; // prettier-ignore
+    expect(cells.map(({ textContent }) => textContent)).toEqual([clockText(sampleNowMs - 1700), 'acme', 'llama-3.1-70b', '180', '≈ 2.50', 'normal', 'speculative', 'estimate', '–']); // prettier-ignore
   });
 
   it('keeps names of strangers text', () => {
@@ -215,19 +215,19 @@ describe('a row of the table', () => {
   });
 });
 
-describe('alarms and actions', () => {
+describe('alerts and actions', () => {
   it('carry their sentence, cause, scope and place', () => {
-    const [alarm] = state.alarms;
-    expect(look(drawAlarm(pen, alarm!)).textContent).toBe(
-      `collapseone tenant${clockText(alarm!.atMs)}${alarm!.text}crawler-7 · llama-3.1-70b · /v1/chat/completions`,
+    const [alert] = state.alerts;
+    expect(look(drawAlert(pen, alert!)).textContent).toBe(
+      `collapsedone tenant${clockText(alert!.atMs)}${alert!.text}crawler-7 · llama-3.1-70b · /v1/chat/completions · chatcmpl-00024`,
     );
     const [action] = state.actions;
-    expect(look(drawAction(pen, action!)).textContent).toContain(`plain upstreamprobed`);
+    expect(look(drawAction(pen, action!)).textContent).toContain(`plain upstreamlifted`);
   });
 
   it('are announced, many at once by their number', () => {
     expect(announce([])).toBe('');
-    expect(announce(state.alarms.slice(0, 1))).toBe(`New alarm: ${state.alarms[0]!.text}`);
-    expect(announce(state.alarms)).toMatch(/^3 new alarms\. The last: The last 8 requests/);
+    expect(announce(state.alerts.slice(0, 1))).toBe(`New alert: ${state.alerts[0]!.text}`);
+    expect(announce(state.alerts)).toMatch(/^3 new alerts\. The last: Drafting did not pay/);
   });
 });

@@ -1,16 +1,16 @@
-/** Alarms and actions, each with its sentence. */
-import type { ActionEvent, Alarm } from '../../guard/alarm.js';
+/** Alerts and actions, each with its sentence. */
+import type { ActionEvent, Alert } from '../../guard/judge/verdict.js';
 import type { PageElement } from './browser.js';
 import type { Pen } from './pen.js';
-import { causeWords, changeWords, clockText, momentText, scopeWords } from './words.js';
+import { causeWords, changeWords, clockText, momentText } from './words.js';
 
-export function drawAlarm(pen: Pen, alarm: Alarm): PageElement {
+export function drawAlert(pen: Pen, alert: Alert): PageElement {
   return pen.html(
     'li',
-    { class: `event ${alarm.cause}` },
-    drawHead(pen, alarm.atMs, causeWords[alarm.cause], scopeWords[alarm.scope]),
-    pen.html('p', {}, alarm.text),
-    drawPlace(pen, [alarm.tenant, alarm.model, alarm.route, alarm.requestId]),
+    { class: `event ${alert.cause}` },
+    drawHead(pen, alert.atMs, causeWords[alert.cause], alert.tenant === null ? 'all tenants' : 'one tenant'),
+    pen.html('p', {}, alert.text),
+    drawPlace(pen, [alert.tenant, alert.model, alert.route, alert.requestId]),
   );
 }
 
@@ -39,11 +39,11 @@ function drawPlace(pen: Pen, names: readonly (string | null)[]): PageElement | n
   return known.length === 0 ? null : pen.html('p', { class: 'place' }, known.join(' · '));
 }
 
-/** Read aloud when alarms come in; many at once are counted, not recited. */
-export function announce(alarms: readonly Alarm[]): string {
-  const [first] = alarms;
+/** Read aloud when alerts come in; many at once are counted, not recited. */
+export function announce(alerts: readonly Alert[]): string {
+  const [first] = alerts;
   if (first === undefined) return '';
-  return alarms.length === 1
-    ? `New alarm: ${first.text}`
-    : `${alarms.length} new alarms. The last: ${first.text}`;
+  return alerts.length === 1
+    ? `New alert: ${first.text}`
+    : `${alerts.length} new alerts. The last: ${first.text}`;
 }

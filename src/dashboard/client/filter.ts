@@ -1,6 +1,6 @@
 /** What the reader wants to see: one model, one tenant, one verdict, or all of them. */
-import type { ActionEvent, Alarm } from '../../guard/alarm.js';
-import type { ShownRequest, StreamState } from '../../guard/page-state.js';
+import type { ActionEvent, Alert } from '../../guard/judge/verdict.js';
+import type { ShownRequest, StreamState } from '../../guard/metrics/page-state.js';
 import type { Memory } from './memory.js';
 
 /** The empty string stands for all. */
@@ -15,12 +15,12 @@ export const everything: Filter = { model: '', tenant: '', verdict: '' };
 export interface View {
   readonly streams: readonly StreamState[];
   readonly requests: readonly ShownRequest[];
-  readonly alarms: readonly Alarm[];
+  readonly alerts: readonly Alert[];
   readonly actions: readonly ActionEvent[];
 }
 
 /**
- * Charts know models alone; an alarm or action that is about everybody (no tenant, no model) is about the chosen one too.
+ * Charts know models alone; an alert or action that is about everybody (no tenant, no model) is about the chosen one too.
  */
 export function select(memory: Memory, { model, tenant, verdict }: Filter): View {
   const isOf = (wanted: string, value: string | null): boolean =>
@@ -30,9 +30,9 @@ export function select(memory: Memory, { model, tenant, verdict }: Filter): View
   return {
     streams: memory.state.streams.filter((stream) => isOf(model, stream.model)),
     requests: memory.requests.filter(
-      (request) => concerns(request) && (verdict === '' || request.verdict === verdict),
+      (request) => concerns(request) && (verdict === '' || request.verdict.name === verdict),
     ),
-    alarms: memory.alarms.filter(concerns),
+    alerts: memory.alerts.filter(concerns),
     actions: memory.actions.filter(concerns),
   };
 }

@@ -5,8 +5,8 @@ import {
   createSpeculation,
   sampleNowMs,
 } from '../../../test/support/dashboard/sample-state.js';
-import type { PageState } from '../../guard/page-state.js';
-import { engineNames } from '../../guard/request-record.js';
+import type { PageState } from '../../guard/metrics/page-state.js';
+import { engines } from '../../guard/engines/engine-list.js';
 import { everything, listChoices, select } from './filter.js';
 import { askSince, mostRequests, remember } from './memory.js';
 import { describeConnection, findNotice } from './situation.js';
@@ -22,22 +22,22 @@ describe('what the page remembers', () => {
 
   it('joins news to what it knows, once, newest first', () => {
     const before = remember(null, { ...state, requests: [createRequest(3), createRequest(4)] });
-    const later = remember(before, { ...state, requests: [createRequest(1), createRequest(3)], alarms: [], actions: state.actions }); // prettier-ignore
+    const later = remember(before, { ...state, requests: [createRequest(1), createRequest(3)], alerts: [], actions: state.actions }); // prettier-ignore
     expect(later.requests.map(({ id }) => id)).toEqual([
       'chatcmpl-00001',
       'chatcmpl-00003',
       'chatcmpl-00004',
     ]);
-    expect(later.alarms).toHaveLength(3);
+    expect(later.alerts).toHaveLength(3);
     expect(later.actions).toHaveLength(2);
   });
 
-  it('knows which alarms are news; those of the first answer are not', () => {
-    const [last, ...earlier] = state.alarms;
-    const before = remember(null, { ...state, alarms: earlier });
-    expect(before.newAlarms).toEqual([]);
-    expect(remember(before, state).newAlarms).toEqual([last]);
-    expect(remember(remember(before, state), state).newAlarms).toEqual([]);
+  it('knows which alerts are news; those of the first answer are not', () => {
+    const [last, ...earlier] = state.alerts;
+    const before = remember(null, { ...state, alerts: earlier });
+    expect(before.newAlerts).toEqual([]);
+    expect(remember(before, state).newAlerts).toEqual([last]);
+    expect(remember(remember(before, state), state).newAlerts).toEqual([]);
   });
 
   it('forgets the oldest, and everything when the server was started again', () => {
@@ -49,10 +49,10 @@ describe('what the page remembers', () => {
       ...state,
       startedMs: sampleNowMs,
       requests: [createRequest(1)],
-      alarms: [],
+      alerts: [],
     });
     expect(again.requests).toHaveLength(1);
-    expect(again.alarms).toEqual([]);
+    expect(again.alerts).toEqual([]);
   });
 });
 
@@ -61,18 +61,26 @@ describe('the filter', () => {
 
   it('shows all, or what fits in every respect', () => {
     expect(select(memory, everything).requests).toEqual(memory.requests);
-    const some = select(memory, { model: 'llama-3.1-70b', tenant: 'crawler-7', verdict: 'low' }).requests;
+    const some = select(memory, {
+      model: 'llama-3.1-70b',
+      tenant: 'crawler-7',
+      verdict: 'collapsed',
+    }).requests;
     expect(some.length).toBeGreaterThan(2);
     expect(some.length).toBeLessThan(memory.requests.length);
     for (const request of some)
-      expect(request).toMatchObject({ model: 'llama-3.1-70b', tenant: 'crawler-7', verdict: 'low' });
+      expect(request).toMatchObject({
+        model: 'llama-3.1-70b',
+        tenant: 'crawler-7',
+        verdict: { name: 'collapsed' },
+      });
     expect(select(memory, { ...everything, model: 'qwen3-coder' }).streams).toHaveLength(1);
   });
 
-  it('keeps alarms that concern everybody', () => {
-    const everybody = { ...state.alarms[0]!, id: 'all', tenant: null, scope: 'everyone' as const };
-    const { alarms } = select(remember(null, { ...state, alarms: [everybody, ...state.alarms] }), { ...everything, tenant: 'bluebird' }); // prettier-ignore
-    expect(alarms.map(({ id }) => id).sort()).toEqual(['alarm-1', 'all']);
+  it('keeps alerts that concern everybody', () => {
+    const everybody = { ...state.alerts[0]!, id: 'all', tenant: null };
+    const { alerts } = select(remember(null, { ...state, alerts: [everybody, ...state.alerts] }), { ...everything, tenant: 'bluebird' }); // prettier-ignore
+    expect(alerts.map(({ id }) => id).sort()).toEqual(['alert-1', 'all']);
   });
 
   it('offers what was seen and what is chosen', () => {
@@ -96,7 +104,7 @@ describe('what the page says about itself', () => {
     expect(notice({ requests: [], counts: none, kind: 'serve' })?.text).toMatch(/^The server is up/);
   });
 
-  it.each(engineNames)('is what to do where %s is silent', (engine) => {
+  it.each([...engines.map(({ name }) => name), 'unknown'])('is what to do where %s is silent', (engine) => {
     const silent = notice({
       requests: [createRequest(1, { engine }), createRequest(2, { engine, ending: 'refused' })],
     });

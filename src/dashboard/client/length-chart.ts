@@ -2,7 +2,7 @@
  * The accepted length of one stream over time: a line through slices of time, behind it the band in which requests of
  * this kind are expected. Slices outside the band have a form of their own besides their colour.
  */
-import type { StreamState } from '../../guard/page-state.js';
+import type { StreamState } from '../../guard/metrics/page-state.js';
 import { acceptedLengthText } from '../../core/number-text.js';
 import type { PageElement } from './browser.js';
 import type { Pen } from './pen.js';
@@ -93,10 +93,10 @@ export function drawLengths(
   );
 }
 
-export function describeExpectation({ baseline, learnt }: StreamState): string {
-  if (baseline === null) return `learning: ${amountText(learnt)} requests so far`;
+export function describeExpectation({ baseline, learned }: StreamState): string {
+  if (baseline === null) return `learning: ${amountText(learned)} requests so far`;
   const { low, high } = baseline;
-  return `expected ${acceptedLengthText(low)} to ${acceptedLengthText(high)}, from ${amountText(learnt)} requests`;
+  return `expected ${acceptedLengthText(low)} to ${acceptedLengthText(high)}, from ${amountText(learned)} requests`;
 }
 
 function describe(stream: StreamState): string {

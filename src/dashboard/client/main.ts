@@ -1,7 +1,7 @@
 /** The page at work: hears the server, keeps what it heard, draws what the reader asked to see. */
-import type { PageState } from '../../guard/page-state.js';
+import type { PageState } from '../../guard/metrics/page-state.js';
 import type { Browser, PageElement } from './browser.js';
-import { drawAction, drawAlarm, announce } from './event-items.js';
+import { drawAction, drawAlert, announce } from './event-items.js';
 import type { Filter } from './filter.js';
 import { everything, listChoices, select } from './filter.js';
 import { createKeptList } from './kept-list.js';
@@ -53,7 +53,7 @@ export function start(browser: Browser): void {
     key: () => key,
     hear(state) {
       memory = remember(memory, state);
-      if (memory.newAlarms.length > 0) part('announcer').textContent = announce(memory.newAlarms);
+      if (memory.newAlerts.length > 0) part('announcer').textContent = announce(memory.newAlerts);
     },
     say(next) {
       connection = next;
@@ -97,15 +97,15 @@ function createLists(pen: Pen, part: Find): { show(memory: Memory, filter: Filte
     part('requests'),
     {
       key: ({ id }) => id,
-      state: ({ verdict, endedMs }) => `${verdict} ${endedMs}`,
+      state: ({ verdict, endedMs }) => `${verdict.name} ${endedMs}`,
       draw: (request) => drawRequest(pen, request),
     },
     part('requests-head'),
   );
-  const alarms = createKeptList<Memory['alarms'][number]>(part('alarms'), {
+  const alerts = createKeptList<Memory['alerts'][number]>(part('alerts'), {
     key: ({ id }) => id,
     state: ({ text }) => text,
-    draw: (alarm) => drawAlarm(pen, alarm),
+    draw: (alert) => drawAlert(pen, alert),
   });
   const actions = createKeptList<Memory['actions'][number]>(part('actions'), {
     key: actionKey,
@@ -120,11 +120,11 @@ function createLists(pen: Pen, part: Find): { show(memory: Memory, filter: Filte
       width = chartWidth(part('streams').clientWidth, view.streams.length);
       streams.show(view.streams);
       requests.show(rows);
-      alarms.show(view.alarms);
+      alerts.show(view.alerts);
       actions.show(view.actions);
       part('shown').textContent =
         `${amountText(rows.length)} of ${amountText(memory.state.counts.requests)} requests shown`;
-      const isEmpty = { streams: view.streams, requests: rows, alarms: view.alarms, actions: view.actions };
+      const isEmpty = { streams: view.streams, requests: rows, alerts: view.alerts, actions: view.actions };
       for (const [name, items] of Object.entries(isEmpty))
         part(`no-${name}`).toggleAttribute('hidden', items.length > 0);
     },
@@ -137,13 +137,13 @@ function showSetting(part: Find, { kind, upstream, version, startedMs }: PageSta
   part('version').textContent = `Mistletoe ${version}, up since ${clockText(startedMs)}`;
 }
 
-function showCounts(part: Find, { state, alarms }: Memory): void {
+function showCounts(part: Find, { state, alerts }: Memory): void {
   const { requests, running, withoutTelemetry, failed } = state.counts;
-  const rung = alarms.length >= mostEvents ? `${amountText(mostEvents)} or more` : amountText(alarms.length);
+  const rung = alerts.length >= mostEvents ? `${amountText(mostEvents)} or more` : amountText(alerts.length);
   const figures = { requests, running, withoutTelemetry, failed };
   for (const [name, count] of Object.entries(figures)) part(`count-${name}`).textContent = amountText(count);
-  part('count-alarms').textContent = rung;
-  part('count-alarms').setAttribute('class', alarms.length > 0 ? 'some' : 'none');
+  part('count-alerts').textContent = rung;
+  part('count-alerts').setAttribute('class', alerts.length > 0 ? 'some' : 'none');
 }
 
 function showChoices(pen: Pen, part: Find, memory: Memory, filter: Filter): void {

@@ -1,19 +1,19 @@
 /**
- * What the page knows: the last answer of the server and the requests, alarms and actions of earlier ones. The server
+ * What the page knows: the last answer of the server and the requests, alerts and actions of earlier ones. The server
  * is asked only for what came since, with some overlap, because a record may be entered a moment after it was stamped;
  * what comes twice is known by its name.
  */
-import type { ActionEvent, Alarm } from '../../guard/alarm.js';
-import type { PageState, ShownRequest } from '../../guard/page-state.js';
+import type { ActionEvent, Alert } from '../../guard/judge/verdict.js';
+import type { PageState, ShownRequest } from '../../guard/metrics/page-state.js';
 
 export interface Memory {
   readonly state: PageState;
   /** All newest first. */
   readonly requests: readonly ShownRequest[];
-  readonly alarms: readonly Alarm[];
+  readonly alerts: readonly Alert[];
   readonly actions: readonly ActionEvent[];
-  /** Alarms that the last answer brought; none of the first, which are no news. */
-  readonly newAlarms: readonly Alarm[];
+  /** Alerts that the last answer brought; none of the first, which are no news. */
+  readonly newAlerts: readonly Alert[];
 }
 
 export const mostRequests = 500;
@@ -23,16 +23,16 @@ const overlapMs = 5000;
 /** Another start of the server is another memory. */
 export function remember(before: Memory | null, state: PageState): Memory {
   const kept = before !== null && before.state.startedMs === state.startedMs ? before : null;
-  const known = new Set(kept?.alarms.map(({ id }) => id));
+  const known = new Set(kept?.alerts.map(({ id }) => id));
   const endOf = ({ endedMs }: ShownRequest): number => endedMs;
-  const timeOf = ({ atMs }: Alarm | ActionEvent): number => atMs;
-  const alarms = merge(state.alarms, kept?.alarms ?? [], ({ id }) => id, timeOf, mostEvents);
+  const timeOf = ({ atMs }: Alert | ActionEvent): number => atMs;
+  const alerts = merge(state.alerts, kept?.alerts ?? [], ({ id }) => id, timeOf, mostEvents);
   return {
     state,
     requests: merge(state.requests, kept?.requests ?? [], ({ id }) => id, endOf, mostRequests),
-    alarms,
+    alerts,
     actions: merge(state.actions, kept?.actions ?? [], actionKey, timeOf, mostEvents),
-    newAlarms: kept === null ? [] : alarms.filter(({ id }) => !known.has(id)),
+    newAlerts: kept === null ? [] : alerts.filter(({ id }) => !known.has(id)),
   };
 }
 
@@ -41,8 +41,8 @@ export function askSince(memory: Memory | null): string {
 }
 
 export function actionKey(action: ActionEvent): string {
-  const { atMs, change, tenant, model, requestId, alarmId } = action;
-  return JSON.stringify([atMs, action.action, change, tenant, model, requestId, alarmId]);
+  const { atMs, change, tenant, model, requestId, alertId } = action;
+  return JSON.stringify([atMs, action.action, change, tenant, model, requestId, alertId]);
 }
 
 function merge<Item>(

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { PageState } from '../../guard/page-state.js';
+import type { PageState } from '../../guard/metrics/page-state.js';
 import { createSampleState } from '../../../test/support/dashboard/sample-state.js';
 import type { PageResponse } from './browser.js';
 import type { Polling } from './polling.js';

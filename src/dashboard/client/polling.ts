@@ -2,7 +2,7 @@
  * Asks the server for news while somebody looks: not in a hidden tab, not when paused, and more seldom the longer the
  * server does not answer. One question at a time, so that a slow server is not asked faster than it answers.
  */
-import type { PageState } from '../../guard/page-state.js';
+import type { PageState } from '../../guard/metrics/page-state.js';
 import type { Browser } from './browser.js';
 import type { Connection } from './situation.js';
 
@@ -96,7 +96,7 @@ export function startPolling({ browser, url, question, hear, say, key }: Polling
 function looksLikeState(given: unknown): given is PageState {
   if (typeof given !== 'object' || given === null) return false;
   const state = given as Partial<Record<keyof PageState, unknown>>;
-  const lists = [state.streams, state.requests, state.alarms, state.actions];
+  const lists = [state.streams, state.requests, state.alerts, state.actions];
   return lists.every(Array.isArray) && typeof state.nowMs === 'number' && typeof state.counts === 'object';
 }
 

@@ -1,5 +1,5 @@
 /** One request in the table: a row that opens to show all that is known about it. */
-import type { ShownRequest } from '../../guard/page-state.js';
+import type { ShownRequest } from '../../guard/metrics/page-state.js';
 import { acceptedLengthText, durationText, percentText } from '../../core/number-text.js';
 import type { PageElement } from './browser.js';
 import type { Child, Pen } from './pen.js';
@@ -24,7 +24,7 @@ export function drawRequest(pen: Pen, request: ShownRequest): PageElement {
     { type: 'button', class: 'opener', 'aria-expanded': 'false', title: momentText(request.endedMs) },
     pen.html('time', { datetime: momentText(request.endedMs) }, clockText(request.endedMs)),
   );
-  const body = pen.html('tbody', { class: request.verdict }, drawRow(pen, request, button));
+  const body = pen.html('tbody', { class: request.verdict.name }, drawRow(pen, request, button));
   let opened: PageElement | null = null;
   button.addEventListener('click', () => {
     if (opened === null) {
@@ -58,7 +58,7 @@ function drawRow(pen: Pen, request: ShownRequest, button: PageElement): PageElem
     cell('number length', lengthText(request)),
     cell(
       null,
-      pen.html('span', { class: `tag ${verdict}`, title: verdictMeanings[verdict] }, verdict),
+      pen.html('span', { class: `tag ${verdict.name}`, title: verdict.reason }, verdict.name),
       ending === 'complete' ? null : [' ', pen.html('span', { class: 'tag ending' }, endingWords[ending])],
     ),
     cell(null, upstream),
@@ -104,7 +104,8 @@ export function listFacts(request: ShownRequest): readonly (readonly [string, st
     ['answer', `${endingWords[ending]}, status ${status}${request.isStream ? ', streamed' : ''}`],
     ['tokens', `${amountText(request.promptTokens)} in, ${amountText(completionTokens)} out`],
     ['time', `${durationText(totalMs)}${first}${speed}`],
-    ['verdict', `${request.verdict}: ${verdictMeanings[request.verdict]}`],
+    ['verdict', `${request.verdict.name}: ${verdictMeanings[request.verdict.name]}`],
+    ['reason', request.verdict.reason],
     ...(speculation === null
       ? [['speculation', 'the engine said nothing, and nothing could be estimated'] as const]
       : listSpeculation(speculation)),

@@ -1,5 +1,4 @@
 /** What the page has to say about itself: whether it hears the server, and whether the server hears the engine. */
-import type { EngineName } from '../../guard/request-record.js';
 import type { Memory } from './memory.js';
 import { clockText } from './words.js';
 
@@ -53,7 +52,7 @@ export function findNotice(memory: Memory | null, connection: Connection, origin
   const answered = memory.requests.filter(({ ending }) => ending !== 'refused');
   const isSilent = answered.length > 0 && answered.every(({ speculation }) => speculation === null);
   if (!isSilent) return null;
-  const advice = silenceAdvice[silent[0]?.engine ?? 'unknown'];
+  const advice = silenceAdvice[silent[0]?.engine ?? 'unknown'] ?? silenceAdvice.unknown;
   return {
     tone: 'warning',
     title: 'The engine says nothing about its drafts',
@@ -80,7 +79,7 @@ interface Advice {
   readonly command: string | null;
 }
 
-const silenceAdvice: Readonly<Record<EngineName, Advice>> = {
+const silenceAdvice: Readonly<Record<string, Advice>> & { readonly unknown: Advice } = {
   vllm: {
     text: 'vLLM tells it for every request when started with this flag; streams carry it with their usage (stream_options.include_usage):',
     command: '--per-request-spec-decode-metrics detailed',

@@ -3,7 +3,7 @@
  * a box for every token. As in the report of an audit, accepted draft tokens are shaded, the target's own token after a
  * rejected draft has a solid frame, and the one after a draft that was accepted whole a dotted one.
  */
-import type { Speculation } from '../../guard/request-record.js';
+import type { Speculation } from '../../guard/observation.js';
 import type { PageElement } from './browser.js';
 import type { Pen } from './pen.js';
 

@@ -1,14 +1,15 @@
 /** How the page says things. */
 import { acceptedLengthText, groupThousands } from '../../core/number-text.js';
-import type { ActionEvent, AlarmCause, AlarmScope } from '../../guard/alarm.js';
-import type { ShownRequest, Verdict } from '../../guard/page-state.js';
-import type { Evidence } from '../../guard/request-record.js';
+import type { ActionEvent, AlertCause, VerdictName } from '../../guard/judge/verdict.js';
+import type { ShownRequest } from '../../guard/metrics/page-state.js';
+import type { Evidence } from '../../guard/observation.js';
 
-export const verdictMeanings: Readonly<Record<Verdict, string>> = {
-  usual: 'inside what requests of this kind lead to expect',
-  low: 'fewer draft tokens accepted than requests of this kind lead to expect',
-  high: 'more draft tokens accepted than usual, as when an answer repeats itself',
-  unknown: 'nothing to compare, or nothing to compare with yet',
+export const verdictMeanings: Readonly<Record<VerdictName, string>> = {
+  normal: 'within the baseline of this model and route',
+  low: 'lower than nearly all requests of this model and route',
+  collapsed: 'drafting cost more than it saved',
+  learning: 'not collapsed, and the baseline is too young to rank it',
+  unreadable: 'no draft counts to judge',
 };
 
 export const evidenceWords: Readonly<Record<Evidence, string>> = {
@@ -20,26 +21,19 @@ export const evidenceWords: Readonly<Record<Evidence, string>> = {
 export const evidenceMeanings: Readonly<Record<Evidence, string>> = {
   reported: 'the engine counted steps and accepted draft tokens',
   derived: 'the engine counted tokens; the steps follow from them, up to steps without a draft',
-  estimated: 'the engine said nothing; read off the stream, from the tokens of a chunk and the gaps between',
+  estimated: 'the engine reported nothing; tokens per chunk of the stream',
 };
 
-export const causeWords: Readonly<Record<AlarmCause, string>> = {
-  collapse: 'collapse',
+export const causeWords: Readonly<Record<AlertCause, string>> = {
+  collapsed: 'collapsed',
+  low: 'low',
+  drift: 'drift',
   'drafter-down': 'drafter down',
-  repetition: 'repetition',
-  'hard-text': 'hard text',
-};
-
-export const scopeWords: Readonly<Record<AlarmScope, string>> = {
-  request: 'one request',
-  tenant: 'one tenant',
-  everyone: 'everyone',
 };
 
 export const changeWords: Readonly<Record<ActionEvent['change'], string>> = {
-  taken: 'taken',
+  applied: 'applied',
   lifted: 'lifted',
-  probed: 'probed',
 };
 
 export const endingWords: Readonly<Record<ShownRequest['ending'], string>> = {

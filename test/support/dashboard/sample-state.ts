@@ -1,7 +1,7 @@
 /** A busy quarter of an hour in front of two models, one of them under attack, for tests and for looking at. */
-import type { ActionEvent, Alarm } from '../../../src/guard/alarm.js';
-import type { PageState, ShownRequest, StreamState, Verdict } from '../../../src/guard/page-state.js';
-import type { Speculation } from '../../../src/guard/request-record.js';
+import type { ActionEvent, Alert, Verdict, VerdictName } from '../../../src/guard/judge/verdict.js';
+import type { PageState, ShownRequest, StreamState } from '../../../src/guard/metrics/page-state.js';
+import type { Speculation } from '../../../src/guard/observation.js';
 import { createRandom } from '../../../src/core/random.js';
 
 export const sampleNowMs = Date.UTC(2026, 10, 16, 10, 30, 20);
@@ -23,10 +23,10 @@ export function createSampleState(): PageState {
       createStream('llama-3.1-70b', '/v1/chat/completions', 2.9, 40),
       createStream('llama-3.1-70b', '/v1/completions', 3.4, Infinity),
       createStream('qwen3-coder', '/v1/chat/completions', 4.1, Infinity),
-      { model: 'mixtral', route: '/v1/completions', baseline: null, learnt: 7, history: [] },
+      { model: 'mixtral', route: '/v1/completions', baseline: null, learned: 7, history: [] },
     ],
     requests,
-    alarms: createAlarms(),
+    alerts: createAlerts(),
     actions: createActions(),
     counts: { requests: 18_204, running: 12, withoutTelemetry: 31, failed: 4 },
   };
@@ -53,7 +53,7 @@ function createStream(model: string, route: string, middle: number, fallsAt: num
     model,
     route,
     baseline: { middle, low: middle - 0.6, high: middle + 0.75 },
-    learnt: 4210,
+    learned: 4210,
     history,
   };
 }
@@ -75,7 +75,7 @@ export function createRequest(index: number, changes: Partial<ShownRequest> = {}
     firstByteMs: 84,
     totalMs: 3100,
     speculation: null,
-    verdict: 'unknown',
+    verdict: createVerdict('unreadable'),
     acceptedLength: null,
     ...changes,
   };
@@ -122,7 +122,7 @@ function createRequests(): ShownRequest[] {
     const speculation: Speculation = isEstimate
       ? { ...whole, evidence: 'estimated', histogram: null, perStepAccepted: null, perStepProposed: null }
       : whole;
-    const verdict: Verdict = isAttacked ? 'low' : index % 13 === 7 ? 'high' : 'usual';
+    const verdict = createVerdict(isAttacked ? 'collapsed' : index % 13 === 7 ? 'low' : 'normal');
     return createRequest(index, {
       tenant,
       model: index % 3 === 1 ? 'qwen3-coder' : 'llama-3.1-70b',
@@ -136,71 +136,47 @@ function createRequests(): ShownRequest[] {
   });
 }
 
-function createAlarms(): Alarm[] {
-  const place = { model: 'llama-3.1-70b', route: '/v1/chat/completions' };
-  const expected = { middle: 2.9, low: 2.3, high: 3.65 };
+export function createVerdict(name: VerdictName): Verdict {
+  const unknown = { acceptedLength: null, steps: null, upperBound: null, breakEven: null };
+  return { name, numbers: { ...unknown, rank: null, baseline: null }, reason: `A ${name} request.` };
+}
+
+function createAlerts(): Alert[] {
+  const place = { model: 'llama-3.1-70b', route: '/v1/chat/completions', threshold: 1e-4 };
   return [
     {
       ...place,
-      id: 'alarm-3',
-      atMs: sampleNowMs - 41_000,
-      scope: 'tenant',
-      cause: 'collapse',
-      tenant: 'crawler-7',
-      requestId: null,
-      seen: 1.11,
-      steps: 1240,
-      expected,
-      eValue: 2.4e6,
-      text: 'The last 8 requests of crawler-7 had a mean accepted length of 1.11 where 2.30 to 3.65 is usual; at most one chance in 2.4 million that this is the usual spread.',
+      ...{ id: 'alert-3', atMs: sampleNowMs - 41_000, tenant: 'crawler-7', requestId: 'chatcmpl-00024' },
+      ...{ cause: 'collapsed', count: 3, requests: 5, probability: 2e-6 },
+      text: 'Drafting did not pay for 3 of the last 5 requests of this tenant (probability without an attack 2e-6).',
     },
     {
       ...place,
-      id: 'alarm-2',
-      atMs: sampleNowMs - 95_000,
-      scope: 'request',
-      cause: 'collapse',
-      tenant: 'crawler-7',
-      requestId: 'chatcmpl-00013',
-      seen: 1.09,
-      steps: 44,
-      expected,
-      eValue: 130,
-      text: 'Accepted length 1.09 after 44 steps where 2.30 to 3.65 is usual; at most one chance in 130.',
+      ...{ id: 'alert-2', atMs: sampleNowMs - 95_000, tenant: 'crawler-7', requestId: 'chatcmpl-00013' },
+      ...{ cause: 'low', count: 4, requests: 15, probability: 1e-5 },
+      text: '4 of the last 15 requests of this tenant are low (probability without an attack 1e-5).',
     },
     {
       ...place,
-      id: 'alarm-1',
-      atMs: sampleNowMs - 410_000,
-      scope: 'request',
-      cause: 'repetition',
-      tenant: 'bluebird',
-      requestId: 'chatcmpl-00231',
-      seen: 5.8,
-      steps: 60,
-      expected,
-      eValue: 210,
-      text: 'Accepted length 5.80 over 60 steps where at most 3.65 is usual: the answer probably repeats itself.',
+      ...{ id: 'alert-1', atMs: sampleNowMs - 410_000, tenant: 'bluebird', requestId: 'chatcmpl-00231' },
+      ...{ cause: 'drift', count: 20, requests: 20, probability: 3e-5 },
+      text: 'The last 20 requests of this tenant are higher than only 21 % of requests on average (probability without an attack 3e-5).',
     },
   ];
 }
 
 function createActions(): ActionEvent[] {
-  const about = { tenant: 'crawler-7', model: 'llama-3.1-70b', requestId: null, alarmId: 'alarm-3' };
+  const about = { tenant: 'crawler-7', model: 'llama-3.1-70b', requestId: null, alertId: 'alert-3' };
   return [
     {
       ...about,
-      atMs: sampleNowMs - 12_000,
-      action: 'plain-upstream',
-      change: 'probed',
-      text: 'One request of crawler-7 went to the speculative upstream to see whether it is over: accepted length 1.10, it is not.',
+      ...{ atMs: sampleNowMs - 12_000, action: 'plain-upstream', change: 'lifted' },
+      text: 'plain-upstream is lifted after 3 good probes in a row.',
     },
     {
       ...about,
-      atMs: sampleNowMs - 40_000,
-      action: 'plain-upstream',
-      change: 'taken',
-      text: 'Requests of crawler-7 go to the upstream without speculation until probes come back usual.',
+      ...{ atMs: sampleNowMs - 40_000, action: 'plain-upstream', change: 'applied' },
+      text: 'plain-upstream applies to this tenant until 3 probes in a row are good.',
     },
   ];
 }

@@ -1,4 +1,4 @@
-/** vLLM as far as a guard sees it: chat completions, whole and streamed, with what it tells of its drafts. */
+/** vLLM as the guard sees it: chat completions, whole and streamed, with draft telemetry. */
 import type { Listening } from './fake-upstream.js';
 import { readAll, startHttp } from './fake-upstream.js';
 
@@ -8,6 +8,9 @@ export interface FakeEngine extends Listening {
   readonly headers: NodeJS.Dict<string | string[]>[];
   /** Accepted draft tokens of each step of the next answers. */
   accepted: readonly number[];
+  /** Streams wait before their end until released. */
+  hold(): void;
+  release(): void;
 }
 
 const draftLength = 3;
@@ -15,7 +18,17 @@ const draftLength = 3;
 export async function startFakeEngine(): Promise<FakeEngine> {
   const bodies: string[] = [];
   const headers: FakeEngine['headers'] = [];
-  const state = { accepted: [3, 2, 3] as readonly number[] };
+  let held: (() => void)[] | undefined;
+  const state = {
+    accepted: [3, 2, 3] as readonly number[],
+    hold: () => {
+      held = [];
+    },
+    release: () => {
+      for (const finish of held ?? []) finish();
+      held = undefined;
+    },
+  };
   const listening = await startHttp((request, response) => {
     void readAll(request).then((bytes) => {
       if (request.method === 'GET') {
@@ -74,8 +87,12 @@ export async function startFakeEngine(): Promise<FakeEngine> {
         send({ choices: [{ index: 0, delta: { content: 'word '.repeat(count + 1) }, finish_reason: null }] });
       }
       send({ choices: [{ index: 0, delta: {}, finish_reason: 'stop' }] });
-      send({ choices: [], ...closing });
-      response.end('data: [DONE]\n\n');
+      const finish = (): void => {
+        send({ choices: [], ...closing });
+        response.end('data: [DONE]\n\n');
+      };
+      if (held === undefined) finish();
+      else held.push(finish);
     });
   });
   return Object.assign(state, { ...listening, bodies, headers });

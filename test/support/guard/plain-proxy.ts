@@ -1,7 +1,7 @@
-/** A proxy with nothing behind its desk: everything passes to one engine, and what is seen is remembered. */
-import type { ExchangeEnding, ProxySettings, RequestHead, Route } from '../../../src/guard/proxy.js';
-import { createProxy } from '../../../src/guard/proxy.js';
-import { Upstream } from '../../../src/guard/upstream.js';
+/** A proxy that passes everything to one engine and remembers what it saw. */
+import type { ExchangeEnding, ProxySettings, RequestHead, Route } from '../../../src/guard/proxy/proxy.js';
+import { createProxy } from '../../../src/guard/proxy/proxy.js';
+import { Upstream } from '../../../src/guard/proxy/upstream.js';
 import type { Listening } from './fake-upstream.js';
 import { listen } from './fake-upstream.js';
 
@@ -39,7 +39,6 @@ export async function startPlainProxy(options: PlainOptions): Promise<PlainProxy
   let waiting: ((exchange: SeenExchange) => void)[] = [];
   const server = createProxy(
     {
-      answerOwn: () => false,
       wantsBody: ({ method }) => method === 'POST',
       decide(head, body) {
         let bytes = 0;

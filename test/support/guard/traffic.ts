@@ -1,10 +1,11 @@
-/** Requests that never were: steps of benign and of attacked ones, for tests and examples. */
+/** Made-up requests, benign and attacked, for tests. */
 import type { Random } from '../../../src/core/random.js';
-import type { RequestRecord } from '../../../src/guard/request-record.js';
+import type { Verdict, VerdictName } from '../../../src/guard/judge/verdict.js';
+import type { Observation } from '../../../src/guard/observation.js';
 
 export const draftLength = 5;
 
-/** How a request's drafts fare: the chance of each draft token, changing along the answer. */
+/** The acceptance rate of a request's draft tokens, and its steps. */
 export interface Kind {
   readonly rate: number;
   readonly steps: number;
@@ -45,8 +46,8 @@ export function rateFor(meanAcceptedLength: number): number {
 
 export function createRecord(
   perStepAccepted: readonly number[],
-  more: Partial<RequestRecord> & { readonly id: string },
-): RequestRecord {
+  more: Partial<Observation> & { readonly id: string },
+): Observation {
   const accepted = perStepAccepted.reduce((sum, count) => sum + count, 0);
   const histogram = Array.from({ length: draftLength + 1 }, () => 0);
   for (const count of perStepAccepted) histogram[count]! += 1;
@@ -64,7 +65,6 @@ export function createRecord(
     completionTokens: accepted + perStepAccepted.length,
     firstByteMs: 50,
     totalMs: 1000,
-    promptPrint: null,
     speculation: {
       evidence: 'reported',
       steps: perStepAccepted.length,
@@ -78,4 +78,9 @@ export function createRecord(
     },
     ...more,
   };
+}
+
+export function createVerdict(name: VerdictName): Verdict {
+  const unknown = { acceptedLength: null, steps: null, upperBound: null, breakEven: null };
+  return { name, numbers: { ...unknown, rank: null, baseline: null }, reason: `A ${name} request.` };
 }

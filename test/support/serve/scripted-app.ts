@@ -1,6 +1,6 @@
 /** The routes in front of a scripted engine, with what they logged. */
 import { pino } from 'pino';
-import type { RequestRecord } from '../../../src/guard/request-record.js';
+import type { Observation } from '../../../src/guard/observation.js';
 import { createAccess } from '../../../src/serve/access.js';
 import type { AppOptions } from '../../../src/serve/app.js';
 import { createApp } from '../../../src/serve/app.js';
@@ -16,7 +16,7 @@ export interface ScriptedApp extends ScriptedWorker {
   readonly host: EngineHost;
   readonly app: ReturnType<typeof createApp>;
   readonly logged: string[];
-  readonly records: RequestRecord[];
+  readonly records: Observation[];
   readonly post: (path: string, body: unknown, init?: RequestInit) => Promise<Response>;
   readonly chat: (fields?: object, init?: RequestInit) => Promise<Response>;
 }
@@ -43,7 +43,7 @@ export function createScriptedApp(options: ScriptedAppOptions = {}): ScriptedApp
     ...options.host,
   });
   const logged: string[] = [];
-  const records: RequestRecord[] = [];
+  const records: Observation[] = [];
   const app = createApp({
     host,
     access: createAccess([]),

@@ -1,0 +1,132 @@
+/**
+ * The interface that one file per engine implements: its routes, how to ask for telemetry, how to read it from bodies,
+ * streams and metrics, and what `doctor` recommends. To add an engine, write that file and add it to engine-list.ts.
+ */
+import type { EngineName, Speculation } from '../observation.js';
+import type { JsonObject, Reading } from './claim.js';
+import type { CounterNames, EngineCounters } from './counters.js';
+import type { Probes } from './probe.js';
+
+export interface EngineAdapter {
+  readonly name: EngineName;
+  readonly title: string;
+  /** Generation routes besides those of OpenAI and Anthropic, in lower case. */
+  readonly routes: readonly string[];
+  /** Whether the engine sends one chunk per step or per token; undefined where that is unknown. */
+  readonly chunk: 'step' | 'token' | undefined;
+  /** Fields that make the response carry telemetry, and how to take their effect out of the response again. */
+  readonly ask: Asking | undefined;
+  /** Recognizes a response of this engine that carries no telemetry. */
+  readonly isResponse: (body: JsonObject) => boolean;
+  /** Telemetry in a response or a stream chunk; undefined where there is none, or it is another engine's. */
+  readonly read: (body: unknown) => Reading | undefined;
+  /** `owned_by` in GET /v1/models. */
+  readonly owner: string | undefined;
+  /** Recognizes the server by what else it shows. */
+  readonly isServer: (probes: Probes) => boolean;
+  readonly metricPrefix: RegExp;
+  readonly counters: CounterNames | undefined;
+  readonly examine: (seen: Seen) => Findings;
+  /** The field that limits the draft length of one request; undefined where the engine has none. */
+  readonly limitDrafts?: (draftLength: number) => readonly [name: string, value: unknown];
+}
+
+export interface Asking {
+  /** Fields to set on a request body; `stream_options` is merged with the client's. */
+  readonly fields: (request: JsonObject) => JsonObject;
+  /** Paths of response fields that appear only because of those fields, such as ['sglext', 'spec_tokens_details']. */
+  readonly added: readonly (readonly string[])[];
+  /** Whether asking for the usage adds `"usage": null` to the other chunks. */
+  readonly addsNullUsage?: boolean;
+}
+
+/** What was seen of a running server without generating anything. */
+export interface Seen {
+  readonly probes: Probes;
+  /** Undefined where the engine serves no metrics. */
+  readonly metricNames: ReadonlySet<string> | undefined;
+  readonly counters: EngineCounters | undefined;
+}
+
+/**
+ * `on`: always reported. `asked`: reported when the request asks for it. `off`: not reported, see `remedy`. `never`: the
+ * engine cannot. `unseen`: only a generation would show it.
+ */
+export type TelemetryState = 'on' | 'asked' | 'off' | 'never' | 'unseen';
+
+export interface Telemetry {
+  readonly state: TelemetryState;
+  /** Where it is reported. */
+  readonly text: string;
+  /** The flag or field to add; null where nothing is to be done. */
+  readonly remedy: string | null;
+}
+
+export interface Drafting {
+  /** Null where the engine does not say. */
+  readonly isOn: boolean | null;
+  readonly method: string | null;
+  readonly drafter: string | null;
+  /** Max draft tokens of a step along one path. */
+  readonly draftLength: number | null;
+  readonly isTree: boolean | null;
+}
+
+export interface Findings {
+  readonly version: string | null;
+  readonly drafting: Drafting;
+  readonly perRequest: Telemetry;
+  readonly aggregate: Telemetry;
+  readonly notes: readonly string[];
+}
+
+/** What an engine reported in one body. */
+export interface Finding {
+  readonly engine: EngineName;
+  readonly speculation: Speculation | null;
+  /** Why telemetry that was there was rejected. */
+  readonly refusal: string | null;
+}
+
+export const unknownDrafting: Drafting = {
+  isOn: null,
+  method: null,
+  drafter: null,
+  draftLength: null,
+  isTree: null,
+};
+
+export const estimatedFromStreams = 'estimated from streams: tokens per chunk';
+
+/** For engines whose metrics count drafts if and only if a drafter is configured. */
+export function draftingByCounters({ counters, metricNames }: Seen): Drafting {
+  const isOn = counters !== undefined ? true : metricNames === undefined ? null : false;
+  return { ...unknownDrafting, isOn, draftLength: counters?.draftLength ?? null };
+}
+
+export function countersTelemetry({ counters, metricNames }: Seen, remedy: string): Telemetry {
+  if (counters !== undefined) return { state: 'on', text: 'counters in /metrics', remedy: null };
+  return metricNames === undefined
+    ? { state: 'off', text: 'no metrics served', remedy }
+    : { state: 'off', text: 'the metrics count no drafts', remedy: null };
+}
+
+/** OpenAI's streams carry the usage only when asked, and TensorRT-LLM and vLLM put telemetry beside it. */
+export const askForUsage: Asking = {
+  fields: (request) =>
+    request.stream === true && ('messages' in request || 'prompt' in request)
+      ? { stream_options: { include_usage: true } }
+      : {},
+  added: [],
+};
+
+const maxShown = 200;
+
+/** Names come from an unknown server: strings only, and short enough to print. */
+export function shownText(value: unknown): string | null {
+  return typeof value === 'string' && value !== '' ? value.slice(0, maxShown) : null;
+}
+
+export function shownCount(value: unknown): number | null {
+  return typeof value === 'number' && Number.isInteger(value) && value >= 0 && value < 1e6 ? value : null;
+}

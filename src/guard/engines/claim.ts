@@ -1,0 +1,218 @@
+/**
+ * Checks the numbers an engine reports about a request against each other. Response bodies are untrusted: a claim is
+ * either used as a whole or rejected with a reason, and no input makes the reader throw, loop, or keep much memory.
+ */
+import { showValue } from '../../core/json-text.js';
+import type { Evidence, Speculation } from '../observation.js';
+
+export type JsonObject = Readonly<Record<string, unknown>>;
+
+/** Usable telemetry, or the reason why it was rejected. */
+export type Reading = { readonly speculation: Speculation } | { readonly refusal: string };
+
+export interface Claim {
+  readonly evidence: Evidence;
+  readonly steps: unknown;
+  readonly accepted: unknown;
+  readonly proposed?: unknown;
+  /** Steps by number of accepted tokens: a list, or an object with those numbers as keys. */
+  readonly histogram?: unknown;
+  readonly perStepAccepted?: unknown;
+  readonly perStepProposed?: unknown;
+  readonly draftLength?: unknown;
+  /** As computed by the engine, including the bonus token. */
+  readonly meanLength?: unknown;
+  readonly isTree?: boolean;
+}
+
+/** Far above any real request, and small enough for exact sums. */
+const maxCount = 1e9;
+const maxDraftLength = 1024;
+/** Longer answers keep totals and histogram only. */
+export const maxKeptSteps = 65_536;
+/** Engines round their means. */
+const meanTolerance = 0.02;
+
+class Contradiction extends Error {}
+
+export function asObject(value: unknown): JsonObject | undefined {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+    ? (value as JsonObject)
+    : undefined;
+}
+
+export function asList(value: unknown): readonly unknown[] | undefined {
+  return Array.isArray(value) ? (value as readonly unknown[]) : undefined;
+}
+
+export function asCount(value: unknown): number | undefined {
+  return typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= maxCount
+    ? value
+    : undefined;
+}
+
+/** The first present field; releases renamed some. */
+export function firstOf(object: JsonObject, names: readonly string[]): unknown {
+  for (const name of names) {
+    const value = object[name];
+    if (value !== undefined && value !== null) return value;
+  }
+  return undefined;
+}
+
+export function checkClaim(claim: Claim): Reading {
+  try {
+    return { speculation: readClaim(claim) };
+  } catch (failure) {
+    if (failure instanceof Contradiction) return { refusal: failure.message };
+    throw failure;
+  }
+}
+
+function readClaim(claim: Claim): Speculation {
+  const steps = readCount(claim.steps, 'steps');
+  const accepted = readCount(claim.accepted, 'accepted draft tokens');
+  const proposed = isAbsent(claim.proposed) ? null : readCount(claim.proposed, 'proposed draft tokens');
+  const draftLength = isAbsent(claim.draftLength) ? null : readCount(claim.draftLength, 'draft length');
+  if (draftLength !== null && draftLength > maxDraftLength)
+    refuse(`a draft length of ${draftLength}, more than ${maxDraftLength}`);
+  if (proposed !== null && accepted > proposed)
+    refuse(`${accepted} accepted of ${proposed} proposed draft tokens`);
+  if (accepted > steps * (draftLength ?? maxDraftLength))
+    refuse(`${accepted} accepted draft tokens in ${steps} steps of at most ${draftLength ?? maxDraftLength}`);
+  const { meanLength } = claim;
+  if (steps > 0 && typeof meanLength === 'number') {
+    const expected = 1 + accepted / steps;
+    if (!(Math.abs(meanLength - expected) <= meanTolerance * expected))
+      refuse(`a mean accepted length of ${meanLength} where the counts give ${expected.toFixed(2)}`);
+  }
+  const histogram = readHistogram(claim.histogram, steps, accepted);
+  const { perStepAccepted, perStepProposed } = readSteps(claim, { steps, accepted, proposed });
+  const { evidence, isTree = false } = claim;
+  return {
+    evidence,
+    steps,
+    accepted,
+    proposed,
+    histogram,
+    perStepAccepted,
+    perStepProposed,
+    draftLength,
+    isTree,
+  };
+}
+
+const isAbsent = (value: unknown): value is undefined | null => value === undefined || value === null;
+
+function refuse(seen: string): never {
+  throw new Contradiction(`The engine reports ${seen}.`);
+}
+
+function readCount(value: unknown, what: string): number {
+  return asCount(value) ?? refuse(`${showBriefly(value)} as the number of ${what}`);
+}
+
+/** Printing a list or object would walk all of it. */
+function showBriefly(value: unknown): string {
+  if (typeof value === 'object' && value !== null) return Array.isArray(value) ? 'a list' : 'an object';
+  return typeof value === 'number' ? String(value) : showValue(value);
+}
+
+function readHistogram(value: unknown, steps: number, accepted: number): readonly number[] | null {
+  const counts = asList(value) ?? spreadOut(value);
+  if (counts === undefined) return isAbsent(value) ? null : refuse(`${showBriefly(value)} as histogram`);
+  if (counts.length === 0) return steps === 0 ? [] : null;
+  if (counts.length > maxDraftLength + 1) refuse(`a histogram of ${counts.length} entries`);
+  let total = 0;
+  let weighted = 0;
+  const histogram = counts.map((each, index) => {
+    const count = readCount(each, 'steps in the histogram');
+    total += count;
+    weighted += index * count;
+    return count;
+  });
+  if (total !== steps) refuse(`${steps} steps, but ${total} in the histogram`);
+  if (weighted !== accepted) refuse(`${accepted} accepted draft tokens, but ${weighted} in the histogram`);
+  return histogram;
+}
+
+/** {"0": 3, "2": 5} becomes [3, 0, 5]. */
+function spreadOut(value: unknown): readonly unknown[] | undefined {
+  const sparse = asObject(value);
+  if (sparse === undefined) return undefined;
+  const dense: unknown[] = [];
+  for (const key in sparse) {
+    const index = /^\d{1,4}$/.test(key) ? Number(key) : maxDraftLength + 1;
+    if (index > maxDraftLength) refuse('a histogram whose keys are not draft token counts');
+    while (dense.length <= index) dense.push(0);
+    dense[index] = sparse[key];
+  }
+  return dense;
+}
+
+type PerStep = Pick<Speculation, 'perStepAccepted' | 'perStepProposed'>;
+
+function readSteps(
+  claim: Claim,
+  totals: { steps: number; accepted: number; proposed: number | null },
+): PerStep {
+  const perStepAccepted = readStepList(claim.perStepAccepted, totals.steps, totals.accepted);
+  const perStepProposed = readStepList(claim.perStepProposed, totals.steps, totals.proposed);
+  if (perStepAccepted !== null && perStepProposed !== null) {
+    const step = perStepAccepted.findIndex((accepted, index) => accepted > perStepProposed[index]!);
+    if (step >= 0)
+      refuse(`${perStepAccepted[step]} accepted of ${perStepProposed[step]} draft tokens in step ${step}`);
+  }
+  return { perStepAccepted, perStepProposed };
+}
+
+function readStepList(value: unknown, steps: number, total: number | null): readonly number[] | null {
+  if (isAbsent(value)) return null;
+  const list = asList(value) ?? refuse(`${showBriefly(value)} as its list of steps`);
+  if (list.length !== steps) refuse(`${steps} steps, but lists ${list.length}`);
+  if (list.length > maxKeptSteps) return null;
+  let sum = 0;
+  const counts = list.map((each) => {
+    const count = readCount(each, 'draft tokens in a step');
+    sum += count;
+    return count;
+  });
+  if (total !== null && sum !== total) refuse(`${total} draft tokens, but ${sum} in its list of steps`);
+  return counts;
+}
+
+/** Sums the telemetry of several choices or prompts of one request; undefined where any of them has none. */
+export function poolReadings(readings: readonly (Reading | undefined)[]): Reading | undefined {
+  const all = readings.filter((reading) => reading !== undefined);
+  const refusal = all.find((reading) => 'refusal' in reading);
+  if (refusal !== undefined) return refusal;
+  if (all.length < readings.length || all.length <= 1) return readings.length === 1 ? all[0] : undefined;
+  const parts = all.flatMap((reading) => ('speculation' in reading ? [reading.speculation] : []));
+  const sum = (read: (part: Speculation) => number | null): number | null =>
+    parts.reduce<number | null>((total, part) => {
+      const value = read(part);
+      return total === null || value === null ? null : total + value;
+    }, 0);
+  const perStep = parts.flatMap(({ perStepAccepted }) => perStepAccepted ?? []);
+  const isListed = parts.every(({ perStepAccepted }) => perStepAccepted !== null);
+  const [first] = parts;
+  return {
+    speculation: {
+      ...first!,
+      steps: sum(({ steps }) => steps)!,
+      accepted: sum(({ accepted }) => accepted)!,
+      proposed: sum(({ proposed }) => proposed),
+      histogram: sumHistograms(parts),
+      perStepAccepted: isListed && perStep.length <= maxKeptSteps ? perStep : null,
+      perStepProposed: null,
+    },
+  };
+}
+
+function sumHistograms(parts: readonly Speculation[]): readonly number[] | null {
+  if (parts.some(({ histogram }) => histogram === null)) return null;
+  const length = Math.max(...parts.map(({ histogram }) => histogram!.length));
+  return Array.from({ length }, (_, index) =>
+    parts.reduce((total, { histogram }) => total + (histogram![index] ?? 0), 0),
+  );
+}

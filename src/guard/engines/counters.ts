@@ -1,0 +1,213 @@
+/**
+ * Counters of an engine over all its requests. vLLM, LMDeploy, llama.cpp and our server count drafted steps (`drafts`),
+ * draft tokens and accepted tokens. Others count less, so steps follow from a gauge or a draft length:
+ *
+ *   SGLang        counts verifications, and has the accepted length of the last batches as a gauge
+ *   TensorRT-LLM  counts tokens; steps follow from the configured draft length, or from a gauge
+ *   TGI           has a histogram whose observations are the accepted tokens of a step
+ *
+ * Counters are summed over the ranks and engines of a model. A counter that fell was reset and counts from zero, as in
+ * Prometheus.
+ */
+import type { EngineName, Evidence, Speculation } from '../observation.js';
+import { checkClaim } from './claim.js';
+import type { Sample } from './prometheus-text.js';
+
+type Field =
+  'drafts' | 'draftTokens' | 'accepted' | 'perPosition' | 'length' | 'configuration' | 'outputTokens';
+
+/** Metric names of an engine, without `_total`. */
+export type CounterNames = Readonly<Partial<Record<Field, readonly string[]>>>;
+
+/** vLLM's names, which others use under their own prefix. */
+export const vllmCounters = (prefix: string, outputTokens: string): CounterNames => ({
+  drafts: [`${prefix}spec_decode_num_drafts`],
+  draftTokens: [`${prefix}spec_decode_num_draft_tokens`],
+  accepted: [`${prefix}spec_decode_num_accepted_tokens`],
+  perPosition: [`${prefix}spec_decode_num_accepted_tokens_per_pos`],
+  outputTokens: [`${prefix}${outputTokens}`],
+});
+
+export interface EngineCounters {
+  readonly engine: EngineName;
+  readonly model: string | null;
+  /** Steps that verified a draft; null where the engine does not count them. */
+  readonly drafts: number | null;
+  readonly draftTokens: number | null;
+  readonly acceptedTokens: number | null;
+  /** All generated tokens. */
+  readonly outputTokens: number | null;
+  /** [i] is the number of steps that accepted more than i draft tokens; empty where unknown. */
+  readonly perPosition: readonly number[];
+  /** Max draft tokens of a step, where the configuration is exported. */
+  readonly draftLength: number | null;
+  /** A gauge of the last batches, bonus token included. */
+  readonly recentLength: number | null;
+}
+
+const maxModels = 64;
+const maxPositions = 1024;
+
+interface CountingEngine {
+  readonly name: EngineName;
+  readonly metricPrefix: RegExp;
+  readonly counters: CounterNames | undefined;
+}
+
+/** One entry per model that drafts; none for engines that do not draft or do not count. */
+export function readEngineCounters(
+  samples: readonly Sample[],
+  engines: readonly CountingEngine[],
+): readonly EngineCounters[] {
+  // Our server exports vLLM's names besides its own: the first engine whose prefix occurs wins.
+  const engine = engines.find(({ metricPrefix }) => samples.some(({ name }) => metricPrefix.test(name)));
+  if (engine?.counters === undefined) return [];
+  const known = new Map(
+    Object.entries(engine.counters).flatMap(([field, names]) => names.map((name) => [name, field as Field])),
+  );
+  const models = new Map<string, Sums>();
+  for (const sample of samples) {
+    const field = known.get(sample.name.replace(/_total$/, ''));
+    if (field === undefined || !Number.isFinite(sample.value)) continue;
+    const model = sample.labels.get('model_name') ?? sample.labels.get('model') ?? '';
+    const sums = models.get(model) ?? { values: new Map<Field, number>(), positions: [] };
+    if (!models.has(model) && models.size >= maxModels) continue;
+    models.set(model, sums);
+    addSample(sums, field, sample);
+  }
+  return [...models]
+    .map(([model, sums]) => toCounters(engine.name, model, sums))
+    .filter((each) => each !== undefined);
+}
+
+interface Sums {
+  readonly values: Map<Field, number>;
+  readonly positions: number[];
+}
+
+function addSample({ values, positions }: Sums, field: Field, { labels, value }: Sample): void {
+  if (field === 'perPosition') {
+    const position = Number(labels.get('position'));
+    if (!Number.isInteger(position) || position < 0 || position >= maxPositions) return;
+    while (positions.length <= position) positions.push(0);
+    positions[position]! += value;
+  } else if (field === 'configuration') {
+    const length = Number(labels.get('max_draft_len') ?? labels.get('num_draft_tokens'));
+    if (Number.isInteger(length) && length > 0 && length <= maxPositions) values.set(field, length);
+  } else if (field === 'length') values.set(field, Math.max(value, values.get(field) ?? 0));
+  else values.set(field, value + (values.get(field) ?? 0));
+}
+
+function toCounters(
+  engine: EngineName,
+  model: string,
+  { values, positions }: Sums,
+): EngineCounters | undefined {
+  const valueOf = (field: Field): number | null => values.get(field) ?? null;
+  const counters = {
+    engine,
+    model: model === '' ? null : model.slice(0, 256),
+    drafts: valueOf('drafts'),
+    draftTokens: valueOf('draftTokens'),
+    acceptedTokens: valueOf('accepted'),
+    outputTokens: valueOf('outputTokens'),
+    perPosition: positions,
+    draftLength: valueOf('configuration') ?? (positions.length > 0 ? positions.length : null),
+    recentLength: valueOf('length'),
+  };
+  const isEmpty =
+    counters.drafts === null && counters.acceptedTokens === null && counters.recentLength === null;
+  return isEmpty ? undefined : counters;
+}
+
+/** What happened between two scrapes, or since the start; null where nothing did, or it is unknown. */
+export function differCounters(
+  before: EngineCounters | undefined,
+  after: EngineCounters,
+): Speculation | null {
+  const last = before !== undefined && hasFallen(before, after) ? undefined : before;
+  const difference = (read: (counters: EngineCounters) => number | null): number | null => {
+    const [now, then] = [read(after), last === undefined ? 0 : read(last)];
+    return now === null ? null : Math.round(now - (then ?? 0));
+  };
+  const accepted = difference(({ acceptedTokens }) => acceptedTokens);
+  const proposed = difference(({ draftTokens }) => draftTokens);
+  const counted = countSteps(after, { drafts: difference(({ drafts }) => drafts), accepted, proposed });
+  if (counted === undefined || counted.steps <= 0) return null;
+  const { evidence, steps } = counted;
+  const claim = { evidence, steps, accepted: counted.accepted, proposed };
+  const { draftLength } = after;
+  const positions = after.perPosition.map(
+    (_, index) => difference(({ perPosition }) => perPosition[index] ?? 0) ?? 0,
+  );
+  const histogram = toHistogram(positions, steps);
+  const claims = [{ ...claim, draftLength, histogram }, claim];
+  for (const each of claims) {
+    const reading = checkClaim(each); // counters are not read atomically: a histogram may be a step ahead
+    if ('speculation' in reading) return reading.speculation;
+  }
+  return null;
+}
+
+function hasFallen(before: EngineCounters, after: EngineCounters): boolean {
+  const pairs = [
+    [before.drafts, after.drafts],
+    [before.draftTokens, after.draftTokens],
+    [before.acceptedTokens, after.acceptedTokens],
+  ];
+  return pairs.some(([then, now]) => (now ?? 0) < (then ?? 0));
+}
+
+interface Differences {
+  readonly drafts: number | null;
+  readonly accepted: number | null;
+  readonly proposed: number | null;
+}
+
+interface CountedSteps {
+  readonly steps: number;
+  readonly accepted: number;
+  readonly evidence: Evidence;
+}
+
+function countSteps(
+  after: EngineCounters,
+  { drafts, accepted, proposed }: Differences,
+): CountedSteps | undefined {
+  const { draftLength, recentLength } = after;
+  if (drafts !== null && accepted !== null) return { steps: drafts, accepted, evidence: 'reported' };
+  const recent = recentLength !== null && recentLength >= 1 ? recentLength : undefined;
+  if (drafts !== null && recent !== undefined)
+    return { steps: drafts, accepted: Math.round(drafts * (recent - 1)), evidence: 'estimated' };
+  if (accepted === null) return undefined;
+  if (proposed !== null && draftLength !== null)
+    return { steps: Math.round(proposed / draftLength), accepted, evidence: 'derived' };
+  return recent === undefined || recent === 1
+    ? undefined
+    : { steps: Math.round(accepted / (recent - 1)), accepted, evidence: 'estimated' };
+}
+
+/** From steps that accepted more than i to steps that accepted j. */
+function toHistogram(positions: readonly number[], steps: number): number[] | null {
+  if (positions.length === 0) return null;
+  const atLeast = [steps, ...positions, 0];
+  const histogram = atLeast.slice(0, -1).map((count, index) => count - atLeast[index + 1]!);
+  return histogram.every((count) => count >= 0) ? histogram : null;
+}
+
+/** Over drafted steps since the engine's start; undefined before the first. */
+export function draftedLength({ drafts, acceptedTokens }: EngineCounters): number | undefined {
+  return drafts === null || acceptedTokens === null || !(drafts > 0)
+    ? undefined
+    : 1 + acceptedTokens / drafts;
+}
+
+/**
+ * Over all passes since the engine's start, drafted or not: each pass gives one token besides the accepted ones. This is
+ * what drafting gains overall; with n-gram drafters most passes have no draft.
+ */
+export function tokensPerPass({ outputTokens, acceptedTokens }: EngineCounters): number | undefined {
+  if (outputTokens === null || acceptedTokens === null) return undefined;
+  const passes = outputTokens - acceptedTokens;
+  return passes > 0 ? outputTokens / passes : undefined;
+}

@@ -1,0 +1,150 @@
+/**
+ * Examines a running engine from outside: which engine it is, how it drafts, what acceptance telemetry it reports, and
+ * which flag is missing. It only reads and generates nothing.
+ */
+import { MistletoeError } from '../../core/errors.js';
+import type { EngineName } from '../observation.js';
+import type { Drafting, Findings, Seen, Telemetry } from './adapter.js';
+import { estimatedFromStreams, shownText, unknownDrafting } from './adapter.js';
+import type { GetOptions } from './bounded-get.js';
+import { asList, asObject } from './claim.js';
+import type { EngineCounters } from './counters.js';
+import { draftedLength, readEngineCounters, tokensPerPass } from './counters.js';
+import { adapterOf, recognizeServer } from './engine-list.js';
+import type { Probes } from './probe.js';
+import { metricsOf, modelsOf, parseEngineUrl, probeAll, serverInfoOf } from './probe.js';
+
+export type ExamineOptions = Pick<GetOptions, 'fetch' | 'key' | 'timeoutMs' | 'signal'>;
+
+export interface EngineReport {
+  readonly url: string;
+  readonly engine: EngineName;
+  readonly version: string | null;
+  readonly models: readonly string[];
+  readonly drafting: Drafting;
+  readonly perRequest: Telemetry;
+  readonly aggregate: Telemetry;
+  /** Mean accepted length, bonus token included, and over what. */
+  readonly acceptedLength: { readonly value: number; readonly over: string } | null;
+  readonly notes: readonly string[];
+  readonly probes: readonly {
+    readonly path: string;
+    readonly status: number | null;
+    readonly failure: string | null;
+  }[];
+}
+
+/**
+ * @example
+ * const { engine, perRequest } = await examineEngine('http://localhost:8000');
+ * perRequest.remedy; // '--per-request-spec-decode-metrics summary'
+ */
+export async function examineEngine(url: string, options: ExamineOptions = {}): Promise<EngineReport> {
+  const base = parseEngineUrl(url);
+  const probes = await probeServer(base, options);
+  requireResponse(base, probes, options.key !== undefined);
+  const engine = recognizeServer(probes);
+  const adapter = adapterOf(engine);
+  const metrics = metricsOf(probes);
+  const [counters] = adapter === undefined ? [] : readEngineCounters(metrics?.samples ?? [], [adapter]);
+  const metricNames = metrics === undefined ? undefined : new Set(metrics.samples.map(({ name }) => name));
+  const seen = { probes, metricNames, counters };
+  const { version, drafting, perRequest, aggregate, notes } = (adapter?.examine ?? examineUnknown)(seen);
+  return {
+    url: base.href.replace(/\/$/, ''),
+    engine,
+    version,
+    models: namesOf(probes),
+    drafting,
+    perRequest,
+    aggregate,
+    acceptedLength: acceptedLengthOf(probes, counters),
+    notes: [...notes, ...draftedShareNotes(counters), ...keyNotes(probes, options.key !== undefined)],
+    probes: [...probes.values()].map(({ path, status, failure }) => ({ path, status, failure })),
+  };
+}
+
+const firstPaths = ['/v1/models', '/version', '/server_info', '/props', '/info', '/prometheus/metrics'];
+
+async function probeServer(base: URL, options: GetOptions): Promise<Probes> {
+  const first = await probeAll(base, firstPaths, options);
+  const engine = recognizeServer(first);
+  const later = [
+    ...(engine === 'tensorrt-llm' ? [] : ['/metrics']),
+    ...(engine === 'llama-cpp' ? ['/slots'] : []),
+    ...(first.get('/server_info')?.status === 200 ? [] : ['/get_server_info']),
+  ];
+  return new Map([...first, ...(await probeAll(base, later, options))]);
+}
+
+function requireResponse(base: URL, probes: Probes, hasKey: boolean): void {
+  const all = [...probes.values()];
+  const failure = all.find((probe) => probe.failure !== null)?.failure;
+  if (all.every(({ status }) => status === null))
+    throw new MistletoeError('network', `${base.host} cannot be examined: ${failure ?? 'no response'}.`, {
+      hint: 'Check the address, and that the server runs and has loaded its model.',
+    });
+  if (all.every(({ status }) => status === null || status === 401 || status === 403))
+    throw new MistletoeError('usage', `${base.host} rejects requests without a valid key.`, {
+      hint: hasKey
+        ? 'Check the key in the variable of --key-env.'
+        : 'Name a variable that contains the key with --key-env.',
+    });
+}
+
+function examineUnknown({ probes }: Seen): Findings {
+  return {
+    version: shownText(probes.get('/version')?.json?.version),
+    drafting: unknownDrafting,
+    perRequest: { state: 'unseen', text: estimatedFromStreams, remedy: null },
+    aggregate: { state: 'unseen', text: 'no metrics of a known engine', remedy: null },
+    notes: ['No known engine. If this is a gateway, pass the address of the engine behind it.'],
+  };
+}
+
+function keyNotes(probes: Probes, hasKey: boolean): readonly string[] {
+  const refused = [...probes.values()].filter(({ status }) => status === 401 || status === 403);
+  if (refused.length === 0) return [];
+  const paths = refused.map(({ path }) => path).join(', ');
+  return [`Not readable ${hasKey ? 'with this key' : 'without a key (--key-env)'}: ${paths}.`];
+}
+
+function namesOf(probes: Probes): readonly string[] {
+  const listed = modelsOf(probes).flatMap(({ id }) => shownText(id) ?? []);
+  if (listed.length > 0) return listed;
+  const others = [
+    serverInfoOf(probes)?.model_path,
+    probes.get('/info')?.json?.model_id,
+    probes.get('/props')?.json?.model_path,
+  ];
+  return others.flatMap((name) => shownText(name) ?? []).slice(0, 1);
+}
+
+function acceptedLengthOf(
+  probes: Probes,
+  counters: EngineCounters | undefined,
+): EngineReport['acceptedLength'] {
+  const overall = counters === undefined ? undefined : tokensPerPass(counters);
+  if (overall !== undefined) return { value: overall, over: 'all passes since the start' };
+  const drafted = counters === undefined ? undefined : draftedLength(counters);
+  if (drafted !== undefined) return { value: drafted, over: 'drafted steps since the start' };
+  const state = asObject(asList(serverInfoOf(probes)?.internal_states)?.[0]);
+  const average = state?.avg_spec_accept_length;
+  if (typeof average === 'number' && average >= 1)
+    return { value: average, over: 'drafted steps since the start' };
+  const recent = counters?.recentLength ?? 0;
+  return recent >= 1 ? { value: recent, over: 'the last batches' } : null;
+}
+
+/** With n-gram drafters the two lengths differ widely. */
+function draftedShareNotes(counters: EngineCounters | undefined): readonly string[] {
+  if (counters === undefined) return [];
+  const { drafts, outputTokens, acceptedTokens } = counters;
+  const drafted = draftedLength(counters);
+  if (drafted === undefined || drafts === null || outputTokens === null || acceptedTokens === null) return [];
+  const passes = outputTokens - acceptedTokens;
+  if (!(passes > 0) || drafts > 0.9 * passes) return [];
+  return [
+    `${drafts} of ${passes} passes had a draft; the accepted length over those is ${drafted.toFixed(2)}.`,
+  ];
+}

@@ -1,0 +1,74 @@
+/**
+ * All engines, and which of them wrote a body. An engine is recognized by what only it writes. Telemetry that contradicts
+ * itself counts as none, with the reason.
+ */
+import type { EngineName } from '../observation.js';
+import type { EngineAdapter, Finding } from './adapter.js';
+import type { JsonObject } from './claim.js';
+import { asList, asObject } from './claim.js';
+import type { Probes } from './probe.js';
+import { metricsOf, modelsOf } from './probe.js';
+import { llamaCpp } from './llama-cpp.js';
+import { lmdeploy } from './lmdeploy.js';
+import { mistletoe } from './mistletoe.js';
+import { sglang } from './sglang.js';
+import { tensorRtLlm } from './tensorrt-llm.js';
+import { tgi } from './tgi.js';
+import { vllm } from './vllm.js';
+
+/** Our own server has vLLM's fields and a signature, so it comes first. */
+export const engines: readonly EngineAdapter[] = [
+  mistletoe,
+  vllm,
+  sglang,
+  tensorRtLlm,
+  llamaCpp,
+  lmdeploy,
+  tgi,
+];
+
+export function adapterOf(name: EngineName): EngineAdapter | undefined {
+  return engines.find((engine) => engine.name === name);
+}
+
+/**
+ * `body` is a response, or a chunk of a stream, as parsed from JSON.
+ * @example
+ * findSpeculation(await response.json()); // { engine: 'vllm', speculation: { steps: 41, accepted: 87, ... }, refusal: null }
+ */
+export function findSpeculation(body: unknown): Finding {
+  for (const { name: engine, read } of engines) {
+    const reading = read(body);
+    if (reading === undefined) continue;
+    return 'refusal' in reading
+      ? { engine, speculation: null, refusal: reading.refusal }
+      : { engine, speculation: reading.speculation, refusal: null };
+  }
+  const response = asObject(asList(body)?.[0] ?? body);
+  return { engine: recognizeResponse(response ?? {}), speculation: null, refusal: null };
+}
+
+function recognizeResponse(response: JsonObject): EngineName {
+  return engines.find(({ isResponse }) => isResponse(response))?.name ?? 'unknown';
+}
+
+/** The header x-mistletoe-engine may end in a version, as in mistletoe/0.2.0. */
+export function parseEngineName(name: string | null | undefined): EngineName | undefined {
+  const [given] = (name ?? '').split('/', 1);
+  return engines.find((engine) => engine.name === given)?.name;
+}
+
+/** The list of models comes first, because everything else may be from a proxy in front of the engine. */
+export function recognizeServer(probes: Probes): EngineName {
+  for (const { engineHeader } of probes.values()) {
+    const named = parseEngineName(engineHeader);
+    if (named !== undefined) return named;
+  }
+  const owners = modelsOf(probes).map(({ owned_by: owner }) => owner);
+  const metrics = metricsOf(probes)?.samples ?? [];
+  const found =
+    engines.find(({ owner }) => owner !== undefined && owners.includes(owner)) ??
+    engines.find(({ isServer }) => isServer(probes)) ??
+    engines.find(({ metricPrefix }) => metrics.some(({ name }) => metricPrefix.test(name)));
+  return found?.name ?? 'unknown';
+}

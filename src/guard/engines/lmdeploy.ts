@@ -1,0 +1,25 @@
+/** LMDeploy (v0.11, lmdeploy/metrics/): vLLM's counters under its own prefix, and nothing per request. */
+import type { EngineAdapter } from './adapter.js';
+import { askForUsage, countersTelemetry, draftingByCounters, estimatedFromStreams } from './adapter.js';
+import { vllmCounters } from './counters.js';
+
+export const lmdeploy: EngineAdapter = {
+  name: 'lmdeploy',
+  title: 'LMDeploy',
+  routes: ['/generate'],
+  chunk: undefined,
+  ask: askForUsage,
+  isResponse: () => false,
+  read: () => undefined,
+  owner: 'lmdeploy',
+  isServer: () => false,
+  metricPrefix: /^lmdeploy:/,
+  counters: vllmCounters('lmdeploy:', 'generation_tokens'),
+  examine: (seen) => ({
+    version: null,
+    drafting: draftingByCounters(seen),
+    perRequest: { state: 'never', text: estimatedFromStreams, remedy: null },
+    aggregate: countersTelemetry(seen, 'start it without --disable-metrics'),
+    notes: [],
+  }),
+};

@@ -1,0 +1,65 @@
+/** Our own server (src/serve): vLLM's fields, plus a signature and trees. */
+import type { EngineAdapter, Findings, Seen, Telemetry } from './adapter.js';
+import { askForUsage, countersTelemetry, draftingByCounters, shownText } from './adapter.js';
+import type { JsonObject } from './claim.js';
+import { asList, asObject } from './claim.js';
+import { vllmCounters } from './counters.js';
+import { modelsOf } from './probe.js';
+import { perRequestFlag, readVllmMetrics, responseField, streamUsage } from './vllm.js';
+
+export const mistletoe: EngineAdapter = {
+  name: 'mistletoe',
+  title: 'mistletoe serve',
+  routes: [],
+  chunk: 'step',
+  ask: { ...askForUsage, addsNullUsage: true },
+  isResponse: isMistletoe,
+  read(body) {
+    const response = asObject(body);
+    if (response === undefined || !isMistletoe(response)) return undefined;
+    const metrics = asObject(asObject(response.metrics)?.speculative_decoding);
+    return metrics === undefined ? undefined : readVllmMetrics(metrics);
+  },
+  owner: 'mistletoe',
+  isServer: () => false,
+  metricPrefix: /^mistletoe_/,
+  counters: vllmCounters('vllm:', 'generation_tokens'),
+  examine,
+  limitDrafts: (draftLength) => ['mistletoe', { draft: `chain:${Math.max(1, draftLength)}` }],
+};
+
+function isMistletoe(response: JsonObject): boolean {
+  const { system_fingerprint: fingerprint } = response;
+  const isSigned = typeof fingerprint === 'string' && /^mistletoe\b/.test(fingerprint);
+  return isSigned || asObject(response.metrics)?.engine === 'mistletoe';
+}
+
+function examine(seen: Seen): Findings {
+  const [model = {}] = modelsOf(seen.probes);
+  const own = asObject(model.mistletoe) ?? {};
+  const drafters = (asList(own.drafters) ?? []).flatMap((name) => shownText(name) ?? []);
+  const header = seen.probes.get('/v1/models')?.engineHeader ?? '';
+  const byCounters = draftingByCounters(seen);
+  return {
+    version: shownText(header.split('/')[1]),
+    drafting: {
+      ...byCounters,
+      isOn: drafters.length > 0 ? true : byCounters.isOn,
+      method: shownText(own.draft),
+      drafter: shownText(drafters.join(', ')),
+    },
+    perRequest: describeLevel(own.metrics),
+    aggregate: countersTelemetry(seen, 'let GET /metrics through the proxy in front of the server'),
+    notes: [`${streamUsage}.`],
+  };
+}
+
+/** Versions that do not list their level are older than it. */
+function describeLevel(level: unknown): Telemetry {
+  if (level === 'summary' || level === 'detailed')
+    return { state: 'on', text: `${responseField}, ${level}`, remedy: null };
+  const asking = 'with "mistletoe": {"metrics": "summary"} in the request';
+  return level === 'none'
+    ? { state: 'asked', text: `${responseField}, ${asking}`, remedy: perRequestFlag }
+    : { state: 'unseen', text: responseField, remedy: perRequestFlag };
+}

@@ -1,0 +1,83 @@
+import { describe, expect, it } from 'vitest';
+import type { Scrape } from './scrape.js';
+import { asObservation, scrapeEngine } from './scrape.js';
+
+const page = (drafts: number, accepted: number): Response =>
+  new Response(
+    `vllm:spec_decode_num_drafts_total{model_name="m"} ${drafts}\n` +
+      `vllm:spec_decode_num_draft_tokens_total{model_name="m"} ${drafts * 3}\n` +
+      `vllm:spec_decode_num_accepted_tokens_total{model_name="m"} ${accepted}\n`,
+  );
+
+/** One answer a scrape; then it is aborted. */
+async function scrapeAll(answers: readonly (() => Response)[], maxBytes?: number): Promise<Scrape[]> {
+  const abort = new AbortController();
+  const found: Scrape[] = [];
+  let asked = 0;
+  const options = {
+    fetch: () => Promise.resolve().then(() => answers[asked++]!()),
+    now: () => 1000 * asked,
+    pause: () => {
+      if (asked === answers.length) abort.abort();
+      return Promise.resolve();
+    },
+    ...(maxBytes === undefined ? {} : { maxBytes }),
+  };
+  for await (const each of scrapeEngine('http://localhost:8000/metrics', {
+    ...options,
+    signal: abort.signal,
+  }))
+    found.push(each);
+  return found;
+}
+
+describe('scrapeEngine', () => {
+  it('gives what happened between scrapes, over failures and a restart', async () => {
+    const found = await scrapeAll([
+      () => page(100, 200),
+      () => page(110, 215),
+      () => new Response('busy', { status: 503 }),
+      () => {
+        throw new TypeError('fetch failed', { cause: new Error('connect ECONNREFUSED') });
+      },
+      () => page(120, 220),
+      () => page(4, 1),
+      () => new Response('up 1'),
+    ]);
+    const record = (endedMs: number, windowMs: number, speculation: object): object => ({
+      kind: 'records',
+      records: [
+        {
+          engine: 'vllm',
+          model: 'm',
+          endedMs,
+          windowMs,
+          speculation: expect.objectContaining(speculation) as object,
+        },
+      ],
+    });
+    expect(found).toEqual([
+      { kind: 'records', records: [] },
+      record(2000, 1000, { steps: 10, accepted: 15, proposed: 30 }),
+      { kind: 'failure', reason: 'status 503' },
+      { kind: 'failure', reason: 'connect ECONNREFUSED' },
+      record(5000, 3000, { steps: 10, accepted: 5 }),
+      record(6000, 1000, { steps: 4, accepted: 1 }),
+      { kind: 'failure', reason: 'the metrics count no drafts' },
+    ]);
+    const [, second] = found;
+    const first = second?.kind === 'records' ? second.records[0] : undefined;
+    expect(asObservation(first!)).toMatchObject({
+      model: 'm',
+      engine: 'vllm',
+      tenant: 'all',
+      totalMs: 1000,
+    });
+  });
+
+  it('does not read more than it may', async () => {
+    expect(await scrapeAll([() => page(1, 1)], 50)).toEqual([
+      { kind: 'failure', reason: 'the metrics are too large' },
+    ]);
+  });
+});

@@ -1,0 +1,98 @@
+/**
+ * TensorRT-LLM (1.3, tensorrt_llm/serve/openai_protocol.py). Each choice has `avg_decoded_tokens_per_iter`, the accepted
+ * length itself; with the tokens of the response it gives the steps. A proposed `speculative_decoding` object on the
+ * choice has counts; some names are also vLLM's, so its totals identify it. Metrics: tensorrt_llm/metrics/collector.py.
+ */
+import type { EngineAdapter, Findings, Seen } from './adapter.js';
+import { askForUsage, shownText, unknownDrafting } from './adapter.js';
+import type { JsonObject, Reading } from './claim.js';
+import { asCount, asList, asObject, checkClaim, poolReadings } from './claim.js';
+
+export const tensorRtLlm: EngineAdapter = {
+  name: 'tensorrt-llm',
+  title: 'TensorRT-LLM',
+  routes: ['/generate', '/v2/models/ensemble/generate', '/v2/models/ensemble/generate_stream'],
+  chunk: 'step',
+  ask: askForUsage,
+  isResponse: ({ choices }) => 'avg_decoded_tokens_per_iter' in (asObject(asList(choices)?.[0]) ?? {}),
+  read: readTensorRtLlm,
+  owner: 'tensorrt_llm',
+  isServer: () => false,
+  metricPrefix: /^trtllm_/,
+  counters: {
+    draftTokens: ['trtllm_spec_decode_num_draft_tokens'],
+    accepted: ['trtllm_spec_decode_num_accepted_tokens'],
+    perPosition: ['trtllm_spec_decode_num_accepted_tokens_per_pos'],
+    length: ['trtllm_spec_decode_acceptance_length'],
+    configuration: ['trtllm_speculative_config_info'],
+    outputTokens: ['trtllm_generation_tokens'],
+  },
+  examine,
+};
+
+function readTensorRtLlm(body: unknown): Reading | undefined {
+  const response = asObject(body);
+  const choices = (asList(response?.choices) ?? []).slice(0, 128).map((each) => asObject(each) ?? {});
+  const tokens = asObject(response?.usage)?.completion_tokens;
+  const counted = choices.map(({ speculative_decoding: given }) => {
+    const counts = asObject(given);
+    return counts !== undefined && 'total_accepted_draft_tokens' in counts ? readCounts(counts) : undefined;
+  });
+  if (counted.some((reading) => reading !== undefined)) return poolReadings(counted);
+  const means = choices.map((choice) => choice.avg_decoded_tokens_per_iter);
+  if (means.length <= 1) return readMean(means[0], tokens);
+  // The usage has the tokens of all choices together; their mean length is then the best there is.
+  const numbers = means.filter((mean) => typeof mean === 'number');
+  if (numbers.length < means.length) return undefined;
+  return readMean(numbers.length / numbers.reduce((sum, mean) => sum + 1 / mean, 0), tokens);
+}
+
+function readCounts(counts: JsonObject): Reading {
+  return checkClaim({
+    evidence: 'reported',
+    steps: counts.num_spec_steps,
+    accepted: counts.total_accepted_draft_tokens,
+    proposed: counts.total_draft_tokens,
+    histogram: counts.acceptance_histogram,
+    draftLength: counts.num_spec_tokens,
+  });
+}
+
+function readMean(mean: unknown, completionTokens: unknown): Reading | undefined {
+  if (mean === undefined || mean === null) return undefined;
+  if (typeof mean !== 'number' || !(mean >= 1 && mean <= 1025))
+    return { refusal: `The engine reports an accepted length that is not a number from 1 to 1025.` };
+  const tokens = asCount(completionTokens);
+  if (tokens === undefined || tokens === 0) return undefined; // chunks before the last have no usage
+  const steps = Math.min(tokens, Math.max(1, Math.round(tokens / mean)));
+  return checkClaim({ evidence: 'derived', steps, accepted: tokens - steps });
+}
+
+function examine({ counters, probes }: Seen): Findings {
+  return {
+    version: shownText(probes.get('/version')?.json?.version),
+    drafting: {
+      ...unknownDrafting,
+      isOn: counters === undefined ? null : true,
+      draftLength: counters?.draftLength ?? null,
+    },
+    perRequest: {
+      state: 'on',
+      text: 'avg_decoded_tokens_per_iter of every choice, which is the accepted length',
+      remedy: null,
+    },
+    aggregate:
+      counters === undefined
+        ? {
+            state: 'off',
+            text: '/prometheus/metrics counts no drafts',
+            remedy:
+              '"return_perf_metrics: true" and "enable_iter_perf_stats: true" in the YAML of --extra_llm_api_options',
+          }
+        : { state: 'on', text: 'counters in /prometheus/metrics', remedy: null },
+    notes: [
+      'If acceptance_rate_threshold is set, one period of low acceptance turns speculation off for all tenants until a restart.',
+      '/metrics was not read: reading it removes what it shows.',
+    ],
+  };
+}

@@ -1,0 +1,42 @@
+/**
+ * Text Generation Inference (v3.3, router/src/server.rs, server.rs metrics `tgi_request_skipped_tokens`): a histogram whose
+ * observations are the accepted tokens of a step. Nothing per request, and streams send one event per token.
+ */
+import type { EngineAdapter, Findings, Seen } from './adapter.js';
+import { askForUsage, shownCount, shownText, unknownDrafting } from './adapter.js';
+
+export const tgi: EngineAdapter = {
+  name: 'tgi',
+  title: 'Text Generation Inference',
+  routes: ['/', '/generate', '/generate_stream', '/invocations'],
+  chunk: 'token',
+  ask: askForUsage,
+  isResponse: ({ details, generated_text: text }) => details !== undefined && text !== undefined,
+  read: () => undefined,
+  owner: undefined,
+  isServer(probes) {
+    const router = probes.get('/info')?.json?.router;
+    return typeof router === 'string' && router.startsWith('text-generation-router');
+  },
+  metricPrefix: /^tgi_/,
+  counters: { drafts: ['tgi_request_skipped_tokens_count'], accepted: ['tgi_request_skipped_tokens_sum'] },
+  examine,
+};
+
+function examine({ probes, counters }: Seen): Findings {
+  const info = probes.get('/info')?.json;
+  return {
+    version: shownText(info?.version),
+    drafting: {
+      ...unknownDrafting,
+      isOn: counters === undefined ? null : true,
+      draftLength: shownCount(info?.speculate),
+    },
+    perRequest: { state: 'never', text: 'watch its metrics with guard --scrape', remedy: null },
+    aggregate:
+      counters === undefined
+        ? { state: 'off', text: 'tgi_request_skipped_tokens is not in /metrics', remedy: '--speculate N' }
+        : { state: 'on', text: 'the histogram tgi_request_skipped_tokens in /metrics', remedy: null },
+    notes: [],
+  };
+}

@@ -1,0 +1,106 @@
+/**
+ * vLLM (a014e35, August 2026). Per request: vllm/entrypoints/openai/*, `metrics.speculative_decoding` with
+ * --per-request-spec-decode-metrics (PR 48915, after v0.28), in streams beside the usage, null for n > 1. Counters:
+ * vllm/v1/spec_decode/metrics.py. Flags: vllm/engine/arg_utils.py. v0.28.0rc1 had `speculative_decoding_stats` on each
+ * choice instead, with the histogram as an object.
+ */
+import type { Drafting, EngineAdapter, Findings, Seen } from './adapter.js';
+import { askForUsage, countersTelemetry, draftingByCounters, shownCount, shownText } from './adapter.js';
+import type { JsonObject, Reading } from './claim.js';
+import { asList, asObject, checkClaim, poolReadings } from './claim.js';
+import { vllmCounters } from './counters.js';
+import type { Probes } from './probe.js';
+import { serverInfoOf } from './probe.js';
+
+export const perRequestFlag = '--per-request-spec-decode-metrics summary';
+export const responseField = 'metrics.speculative_decoding of the response';
+export const streamUsage =
+  'In streams it comes with the usage: "stream_options": {"include_usage": true} in the request';
+
+export const vllm: EngineAdapter = {
+  name: 'vllm',
+  title: 'vLLM',
+  routes: ['/invocations', '/generate', '/inference/v1/generate', '/v1/audio/transcriptions'],
+  chunk: 'step',
+  ask: askForUsage,
+  isResponse: (body) =>
+    'kv_transfer_params' in body ||
+    'prompt_logprobs' in body ||
+    asObject(body.metrics)?.speculative_decoding !== undefined,
+  read: readVllm,
+  owner: 'vllm',
+  isServer: () => false,
+  metricPrefix: /^vllm:/,
+  counters: vllmCounters('vllm:', 'generation_tokens'),
+  examine,
+};
+
+function readVllm(body: unknown): Reading | undefined {
+  const response = asObject(body);
+  if (response === undefined) return undefined;
+  const metrics = asObject(asObject(response.metrics)?.speculative_decoding);
+  if (metrics !== undefined && 'num_accepted_draft_tokens' in metrics) return readVllmMetrics(metrics);
+  const choices = asList(response.choices) ?? [];
+  const stats = choices.slice(0, 128).map((choice) => asObject(asObject(choice)?.speculative_decoding_stats));
+  return poolReadings(stats.map((each) => (each === undefined ? undefined : readVllmMetrics(each))));
+}
+
+/** Also for servers with vLLM's fields. */
+export function readVllmMetrics(metrics: JsonObject): Reading {
+  return checkClaim({
+    evidence: 'reported',
+    steps: metrics.num_spec_steps,
+    accepted: metrics.num_accepted_draft_tokens,
+    proposed: metrics.num_draft_tokens,
+    histogram: metrics.acceptance_histogram,
+    perStepAccepted: metrics.per_step_accepted,
+    perStepProposed: metrics.per_step_drafted,
+    draftLength: metrics.num_spec_tokens,
+    meanLength: metrics.mean_acceptance_length,
+    isTree: metrics.is_tree === true,
+  });
+}
+
+function examine(seen: Seen): Findings {
+  const version = shownText(seen.probes.get('/version')?.json?.version);
+  const level = readSetting(seen.probes, /per_request_spec_decode_metrics["']?\s*[=:]\s*["']?(\w+)/);
+  const isReported = level === 'summary' || level === 'detailed';
+  const minor = Number(/^0\.(\d+)/.exec(version ?? '')?.[1] ?? 29);
+  return {
+    version,
+    drafting: { ...draftingByCounters(seen), ...readConfig(seen.probes) },
+    perRequest: isReported
+      ? { state: 'on', text: responseField, remedy: null }
+      : minor < 29
+        ? {
+            state: 'off',
+            text: `vLLM ${version ?? ''} cannot report it`,
+            remedy: `vLLM 0.29 or later with ${perRequestFlag}`,
+          }
+        : { state: level === 'none' ? 'off' : 'unseen', text: responseField, remedy: perRequestFlag },
+    aggregate: countersTelemetry(seen, 'start it without --disable-log-stats'),
+    notes: [
+      `${streamUsage}, or --enable-force-include-usage for all requests.`,
+      'Without per-request metrics, keep --stream-interval at 1: the guard then counts one chunk as one step.',
+    ],
+  };
+}
+
+/** From /server_info (VLLM_SERVER_DEV_MODE=1), which is an object or text. */
+function readConfig(probes: Probes): Partial<Drafting> {
+  const config = asObject(asObject(serverInfoOf(probes)?.vllm_config)?.speculative_config);
+  if (config !== undefined)
+    return {
+      isOn: true,
+      method: shownText(config.method),
+      drafter: shownText(config.model),
+      draftLength: shownCount(config.num_speculative_tokens),
+    };
+  const method = readSetting(probes, /SpeculativeConfig\(method='([^']{1,200})'/);
+  const length = readSetting(probes, /SpeculativeConfig\([^)]{0,400}num_spec_tokens=(\d{1,4})/);
+  return method === null || length === null ? {} : { isOn: true, method, draftLength: Number(length) };
+}
+
+function readSetting(probes: Probes, pattern: RegExp): string | null {
+  return pattern.exec(probes.get('/server_info')?.text ?? '')?.[1] ?? null;
+}

@@ -1,0 +1,117 @@
+/**
+ * One watched request: its response is read as it passes, and its end gives one observation. A fault while reading is
+ * reported and costs nothing else.
+ */
+import type { IncomingMessage } from 'node:http';
+import { parseEngineName } from '../engines/engine-list.js';
+import type { ActionName, EngineName, Observation } from '../observation.js';
+import type { ExchangeEnding, Watcher } from './exchange-route.js';
+import type { RawHeaders } from './message-headers.js';
+import { valuesOf } from './message-headers.js';
+import type { ReadResponse, ResponseReader } from './response-reader.js';
+import { createResponseReader } from './response-reader.js';
+
+export interface WatchOptions {
+  readonly id: string;
+  readonly model: string;
+  readonly route: string;
+  readonly tenant: string;
+  readonly upstream: Observation['upstream'];
+  readonly engine: EngineName | undefined;
+  readonly measure: ActionName | undefined;
+  readonly isProbe: boolean;
+  /** Of the request. */
+  readonly rawHeaders: RawHeaders;
+  readonly onEnd: (observation: Observation) => void;
+  readonly onFault: (cause: unknown) => void;
+}
+
+export class RequestWatch implements Watcher {
+  private readonly startedAt = performance.now();
+  private firstByteMs: number | null = null;
+  private reader: ResponseReader | undefined;
+  private isStream = false;
+  private responseId: string | undefined;
+
+  constructor(private readonly options: WatchOptions) {}
+
+  onStart({ rawHeaders, statusCode = 0 }: IncomingMessage): void {
+    this.firstByteMs = performance.now() - this.startedAt;
+    this.attempt(() => {
+      // The parsed headers object is built on first use, which costs more than looking for four names.
+      const header = (name: string): string | undefined => valuesOf(rawHeaders, name)[0];
+      const contentType = header('content-type') ?? '';
+      this.isStream = contentType.startsWith('text/event-stream');
+      this.responseId = header('x-request-id');
+      if (statusCode < 200 || statusCode >= 300) return;
+      this.reader = createResponseReader(contentType, {
+        contentEncoding: header('content-encoding'),
+        engine: parseEngineName(header('x-mistletoe-engine')) ?? this.options.engine,
+      });
+    });
+  }
+
+  onBytes(bytes: Buffer): void {
+    const { reader } = this;
+    if (reader === undefined) return;
+    this.attempt(() => {
+      reader.push(bytes);
+    });
+  }
+
+  onEnd(ending: ExchangeEnding, status: number): void {
+    this.attempt(() => {
+      this.options.onEnd(this.observation(ending, status, this.reader?.finish()));
+    });
+  }
+
+  private observation(ending: ExchangeEnding, status: number, read: ReadResponse | undefined): Observation {
+    const { id, model, route, tenant, upstream, engine, measure, isProbe, rawHeaders } = this.options;
+    const observation: Mutable<Observation> = {
+      id,
+      model,
+      route,
+      endedMs: Date.now(),
+      engine: read?.engine ?? engine ?? 'unknown',
+      tenant,
+      status,
+      ending,
+      upstream,
+      isStream: this.isStream,
+      promptTokens: read?.promptTokens ?? null,
+      completionTokens: read?.completionTokens ?? null,
+      firstByteMs: this.firstByteMs === null ? null : round(this.firstByteMs),
+      totalMs: round(performance.now() - this.startedAt),
+      speculation: upstream === 'plain' ? null : (read?.speculation ?? null),
+    };
+    const clientRequestId = idOf(valuesOf(rawHeaders, 'x-request-id')[0]);
+    const traceparent = idOf(valuesOf(rawHeaders, 'traceparent')[0]);
+    const engineRequestId = idOf(read?.id ?? this.responseId);
+    if (clientRequestId !== undefined) observation.clientRequestId = clientRequestId;
+    if (traceparent !== undefined) observation.traceparent = traceparent;
+    if (engineRequestId !== undefined) observation.engineRequestId = engineRequestId;
+    if (measure !== undefined) observation.measure = measure;
+    if (isProbe) observation.isProbe = true;
+    return observation;
+  }
+
+  private attempt(work: () => void): void {
+    try {
+      work();
+    } catch (cause) {
+      this.reader = undefined;
+      this.options.onFault(cause);
+    }
+  }
+}
+
+type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };
+
+const maxIdCharacters = 128;
+
+/** Ids come from clients: printable and short, or left out. */
+function idOf(value: string | undefined): string | undefined {
+  return value !== undefined && /^[\x21-\x7e]+$/.test(value) ? value.slice(0, maxIdCharacters) : undefined;
+}
+
+const round = (milliseconds: number): number => Math.round(milliseconds * 100) / 100;

@@ -1,0 +1,314 @@
+import {
+  appendFileSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import type { FileHandle } from 'node:fs/promises';
+import { open } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import { createVerdict } from '../../../test/support/guard/traffic.js';
+import { RecordIndex } from './record-index.js';
+import type { RecordLogOptions } from './record-log.js';
+import { RecordLog } from './record-log.js';
+import type { LogEntry } from './record-schema.js';
+import { parseEntry, readRecordLine } from './record-schema.js';
+import { listSegments, readRecords, removeOldSegments, segmentName } from './record-segments.js';
+
+const root = mkdtempSync(join(tmpdir(), 'records-'));
+afterAll(() => {
+  rmSync(root, { recursive: true });
+});
+let folders = 0;
+const freshFolder = (): string => join(root, String(folders++));
+
+const never = Number.MAX_SAFE_INTEGER;
+const optionsFor = (folder: string, rest: Partial<RecordLogOptions> = {}): RecordLogOptions => ({
+  ...{ folder, segmentBytes: never, segmentMs: never, retainBytes: never, retainMs: never },
+  flushMs: 1_000_000, // tests flush by hand
+  ...rest,
+});
+
+function entryOf(id: number, rest: { tenant?: string; model?: string; atMs?: number } = {}): LogEntry {
+  return {
+    kind: 'request',
+    verdict: createVerdict(id % 2 === 0 ? 'normal' : 'low'),
+    record: {
+      ...{ id: `r${id}`, model: rest.model ?? 'm', route: '/v1/completions', endedMs: rest.atMs ?? id },
+      ...{ engine: 'vllm', tenant: rest.tenant ?? 'all', status: 200, ending: 'complete' },
+      ...{ upstream: 'speculative', isStream: true, promptTokens: 5, completionTokens: 9 },
+      ...{ firstByteMs: 3, totalMs: 10 },
+      speculation: {
+        ...{ evidence: 'reported', steps: 3, accepted: 6, proposed: 9, histogram: null },
+        ...{ perStepAccepted: null, perStepProposed: null, draftLength: 3, isTree: false },
+      },
+    } as const,
+  };
+}
+
+async function idsOf(folder: string): Promise<string[]> {
+  const ids: string[] = [];
+  for await (const entry of readRecords(folder)) if (entry.kind === 'request') ids.push(entry.record.id);
+  return ids;
+}
+
+const count = (length: number): number[] => Array.from({ length }, (_, index) => index);
+const names = (from: number, to: number): string[] => count(to - from).map((index) => `r${from + index}`);
+
+describe('the log', () => {
+  it('gives back what was written, in order, over rotations and restarts', async () => {
+    const folder = freshFolder();
+    for (const start of [0, 50]) {
+      const log = await RecordLog.open(optionsFor(folder, { segmentBytes: 4000 }));
+      for (const index of count(50)) {
+        log.add(entryOf(start + index));
+        if (index % 3 === 0) await log.flush();
+      }
+      await log.close();
+      expect(log.lost).toBe(0);
+    }
+    expect((await listSegments(folder)).length).toBeGreaterThan(5);
+    expect(await idsOf(folder)).toEqual(names(0, 100));
+  });
+
+  it('drops a torn last line, and lines that are none', async () => {
+    const folder = freshFolder();
+    const log = await RecordLog.open(optionsFor(folder));
+    log.add(entryOf(0));
+    log.add(entryOf(1));
+    await log.close();
+    const [segment] = await listSegments(folder);
+    const whole = readFileSync(segment!.path, 'utf8');
+    for (let cut = whole.indexOf('\n') + 1; cut < whole.length; cut += 7) {
+      writeFileSync(segment!.path, whole.slice(0, cut));
+      expect(await idsOf(folder)).toEqual(['r0']);
+    }
+    writeFileSync(segment!.path, `\u0000\u0000\n{"kind":"else"}\n[1]\nnull\n${whole}`);
+    expect(await idsOf(folder)).toEqual(['r0', 'r1']);
+  });
+
+  it('keeps within bytes and days, and leaves files that are not its own', async () => {
+    const folder = freshFolder();
+    const log = await RecordLog.open(optionsFor(folder, { segmentBytes: 1000, retainBytes: 4000 }));
+    writeFileSync(join(folder, 'notes.txt'), 'x'.repeat(9000));
+    for (const index of count(40)) {
+      log.add(entryOf(index));
+      await log.flush();
+    }
+    await log.close();
+    const segments = await listSegments(folder);
+    expect(segments.reduce((sum, { bytes }) => sum + bytes, 0)).toBeLessThanOrEqual(4000);
+    expect((await idsOf(folder)).at(-1)).toBe('r39');
+    const day = 86_400_000;
+    const retention = { retainBytes: never, retainMs: 3 * day, segmentBytes: 0 };
+    expect(await removeOldSegments(folder, retention, Date.now() + 2 * day)).toEqual([]);
+    await removeOldSegments(folder, retention, Date.now() + 4 * day);
+    expect(readdirSync(folder)).toEqual(['notes.txt']);
+  });
+
+  it('goes on where the disk is full, counts what is lost, says so once, and recovers', async () => {
+    const folder = freshFolder();
+    const notices: string[] = [];
+    let room = Infinity;
+    const log = await RecordLog.open(
+      optionsFor(folder, {
+        onNotice: (message) => notices.push(message),
+        openFile: async (path) => limitFile(await open(path, 'wx'), () => room),
+      }),
+    );
+    log.add(entryOf(0));
+    await log.flush();
+    room = 100; // a part of a line fits
+    for (const index of count(4)) {
+      log.add(entryOf(1 + index));
+      await log.flush();
+    }
+    room = Infinity;
+    log.add(entryOf(5));
+    await log.flush();
+    await log.close();
+    expect(await idsOf(folder)).toEqual(['r0', 'r5']);
+    expect(log.lost).toBe(4);
+    expect(notices).toHaveLength(2);
+    expect(notices[0]).toContain('ENOSPC');
+    expect(notices[1]).toContain('4 were lost');
+  });
+
+  it.skipIf(!existsSync('/dev/full'))(
+    'goes on where the system itself says that the disk is full',
+    async () => {
+      const notices: string[] = [];
+      const openFile = (): Promise<FileHandle> => open('/dev/full', 'w');
+      const onNotice = (message: string): void => void notices.push(message);
+      const log = await RecordLog.open(optionsFor(freshFolder(), { openFile, onNotice }));
+      for (const index of count(3)) {
+        log.add(entryOf(index));
+        await log.flush();
+      }
+      await log.close();
+      expect(log.lost).toBe(3);
+      expect(notices).toHaveLength(1);
+      expect(notices[0]).toContain('no space left on device');
+    },
+  );
+
+  it('bounds what waits for a disk that hangs', async () => {
+    const folder = freshFolder();
+    let release: () => void = () => undefined;
+    const hanging = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    const openFile = async (path: string): Promise<FileHandle> => {
+      await hanging;
+      return open(path, 'wx');
+    };
+    const log = await RecordLog.open(optionsFor(folder, { openFile }));
+    for (const index of count(60_000)) log.add(entryOf(index));
+    expect(log.lost).toBeGreaterThan(0);
+    release();
+    await log.close();
+    expect((await idsOf(folder)).length + log.lost).toBe(60_000);
+  });
+});
+
+/** Writes as long as there is room, like a disk. */
+function limitFile(file: FileHandle, room: () => number): FileHandle {
+  const write = async (buffer: Buffer, offset: number, length: number, position: number): Promise<object> => {
+    const fits = Math.min(length, room());
+    const result = await file.write(buffer, offset, fits, position);
+    if (fits < length) throw Object.assign(new Error('ENOSPC: no space left on device'), { code: 'ENOSPC' });
+    return result;
+  };
+  return new Proxy(file, {
+    get: (target, name) => {
+      if (name === 'write') return write;
+      const value: unknown = Reflect.get(target, name);
+      return typeof value === 'function' ? (value.bind(target) as unknown) : value;
+    },
+  });
+}
+
+describe('the index', () => {
+  const ids = (entries: readonly LogEntry[]): string[] =>
+    entries.map((entry) => (entry.kind === 'request' ? entry.record.id : entry.kind));
+
+  it('finds by time, model, tenant and verdict, newest first, as the log grows', async () => {
+    const folder = freshFolder();
+    const log = await RecordLog.open(optionsFor(folder, { segmentBytes: 20_000 }));
+    const index = await RecordIndex.open(folder);
+    for (const start of [0, 100]) {
+      for (const each of count(100)) {
+        const id = start + each;
+        log.add(entryOf(id, { tenant: `t${id % 5}`, model: id < 150 ? 'old' : 'new' }));
+      }
+      await log.flush();
+      await index.catchUp();
+    }
+    expect(ids(await index.find({ limit: 3 }))).toEqual(['r199', 'r198', 'r197']);
+    expect(ids(await index.find({ tenant: 't3', verdict: 'low', toMs: 40 }))).toEqual([
+      ...['r33', 'r23', 'r13', 'r3'],
+    ]);
+    expect(await index.find({ model: 'new', limit: 1000 })).toHaveLength(50);
+    expect(await index.find({ kind: 'alert' })).toEqual([]);
+    await index.catchUp();
+    expect(await index.find({ limit: 1000 })).toHaveLength(200);
+    await index.close();
+    await log.close();
+  });
+
+  it('is made anew where it is missing or broken, and forgets segments that are gone', async () => {
+    const folder = freshFolder();
+    const log = await RecordLog.open(optionsFor(folder, { segmentBytes: 2000 }));
+    for (const id of count(20)) {
+      log.add(entryOf(id));
+      await log.flush();
+    }
+    await log.close();
+    const readAll = async (): Promise<string[]> => {
+      const index = await RecordIndex.open(folder);
+      await index.catchUp();
+      const found = ids(await index.find({ limit: 1000 })).reverse();
+      await index.close();
+      return found;
+    };
+    expect(await readAll()).toEqual(names(0, 20));
+    writeFileSync(join(folder, 'index.sqlite'), 'this is no database'.repeat(1000));
+    expect(await readAll()).toEqual(names(0, 20));
+    rmSync(join(folder, 'index.sqlite'));
+    expect(await readAll()).toEqual(names(0, 20));
+    const [first] = await listSegments(folder);
+    rmSync(first!.path);
+    const left = await readAll();
+    expect(left).toEqual(await idsOf(folder));
+    expect(left.length).toBeLessThan(20);
+  });
+
+  it('reads only so many lines at once, and all in the end', async () => {
+    const folder = freshFolder();
+    const log = await RecordLog.open(optionsFor(folder));
+    for (const id of count(130)) log.add(entryOf(id));
+    await log.close();
+    const index = await RecordIndex.open(folder);
+    const seen: [number, boolean][] = [];
+    for (let round = 0; round < 4; round++) {
+      await index.catchUp(60);
+      seen.push([(await index.find({ limit: 1000 })).length, index.isBehind]);
+    }
+    expect(seen).toEqual([
+      [60, true],
+      [120, true],
+      [130, false],
+      [130, false],
+    ]);
+    await index.close();
+  });
+
+  it('waits for the rest of a line that is being written', async () => {
+    const folder = freshFolder();
+    await (await RecordLog.open(optionsFor(folder))).close();
+    const path = join(folder, segmentName(Date.now(), 1, 0));
+    const line = JSON.stringify(entryOf(1));
+    writeFileSync(path, line.slice(0, 40));
+    const index = await RecordIndex.open(folder);
+    await index.catchUp();
+    expect(await index.find()).toEqual([]);
+    appendFileSync(path, `${line.slice(40)}\n`);
+    await index.catchUp();
+    expect(ids(await index.find())).toEqual(['r1']);
+    await index.close();
+  });
+});
+
+describe('records of earlier versions', () => {
+  it('stay readable', () => {
+    const entry = entryOf(1);
+    const record = { ...(entry.kind === 'request' ? entry.record : {}), promptPrint: [1, 2] };
+    const line = { kind: 'request', record, verdict: 'usual' };
+    expect(parseEntry(JSON.stringify(line))).toMatchObject({
+      record: { id: 'r1' },
+      verdict: { name: 'normal' },
+    });
+    const read = readRecordLine(line);
+    expect(read).toMatchObject({ record: { id: 'r1' }, verdict: undefined });
+    expect(JSON.stringify(read)).not.toContain('promptPrint');
+    const alarm = {
+      id: 'alarm-1',
+      atMs: 5,
+      cause: 'collapse',
+      tenant: 't',
+      model: 'm',
+      route: '/',
+      text: 'low',
+    };
+    expect(parseEntry(JSON.stringify({ kind: 'alarm', alarm }))).toMatchObject({
+      kind: 'alert',
+      alert: { id: 'alarm-1', cause: 'collapsed', tenant: 't' },
+    });
+    expect(readRecordLine({ kind: 'alarm', alarm })).toEqual({ skipped: true });
+  });
+});

@@ -1,0 +1,161 @@
+/**
+ * Records on disk: lines of JSON in append-only segments. Lines wait at most a second in memory and are then written at
+ * once, so a killed process loses at most that second. A failed write is truncated to the last whole line; its lines are
+ * counted as lost and reported once. Processes never write into each other's segments, so several may share a folder.
+ */
+import type { FileHandle } from 'node:fs/promises';
+import { open } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describeCause } from '../../core/errors.js';
+import { makeFolder } from '../../core/files.js';
+import type { LogEntry } from './record-schema.js';
+import { removeOldSegments, segmentName } from './record-segments.js';
+
+export interface RecordLogOptions {
+  readonly folder: string;
+  /** A larger or older segment is closed and the next one started; 0 means no time limit. */
+  readonly segmentBytes: number;
+  readonly segmentMs: number;
+  /** Of all segments together; the oldest are removed first. */
+  readonly retainBytes: number;
+  /** 0 keeps them whatever their age. */
+  readonly retainMs: number;
+  readonly flushMs?: number;
+  /** Called once for a run of failures, and once when they end. */
+  readonly onNotice?: (message: string) => void;
+  /** For tests: opens a segment. */
+  readonly openFile?: (path: string) => Promise<FileHandle>;
+}
+
+interface Segment {
+  readonly file: FileHandle;
+  readonly begunMs: number;
+  bytes: number;
+}
+
+/** Lines beyond this are written without waiting for the timer. */
+const flushCharacters = 1 << 20;
+/** Where the disk is slower than the requests, lines are dropped rather than kept in memory. */
+const maxWaiting = 16 << 20;
+
+export class RecordLog {
+  /** Lines that could not be written. */
+  lost = 0;
+  private lines: string[] = [];
+  private waiting = 0;
+  private segment: Segment | undefined;
+  private count = 0;
+  private working: Promise<void> | undefined;
+  private hasFailed = false;
+  private isClosed = false;
+  private readonly timer: NodeJS.Timeout;
+
+  private constructor(private readonly options: RecordLogOptions) {
+    this.timer = setInterval(() => {
+      if (this.working === undefined) void this.flush();
+    }, options.flushMs ?? 1000);
+    this.timer.unref();
+  }
+
+  static async open(options: RecordLogOptions): Promise<RecordLog> {
+    await makeFolder(options.folder);
+    await removeOldSegments(options.folder, options, Date.now());
+    return new RecordLog(options);
+  }
+
+  add(entry: LogEntry): void {
+    if (this.isClosed) return;
+    if (this.waiting > maxWaiting) {
+      this.lost++;
+      return;
+    }
+    const line = `${JSON.stringify(entry)}\n`;
+    this.lines.push(line);
+    this.waiting += line.length;
+    if (this.waiting > flushCharacters && this.working === undefined) void this.flush();
+  }
+
+  /** Writes the waiting lines; never fails. */
+  async flush(): Promise<void> {
+    // One write at a time; later callers wait for a write that includes their lines.
+    while (this.working !== undefined) await this.working;
+    if (this.lines.length === 0) return;
+    this.working = this.write();
+    await this.working;
+  }
+
+  async close(): Promise<void> {
+    clearInterval(this.timer);
+    await this.flush();
+    this.isClosed = true;
+    await this.closeSegment();
+  }
+
+  private async write(): Promise<void> {
+    const { lines } = this;
+    this.lines = [];
+    this.waiting = 0;
+    try {
+      const segment = await this.segmentToWrite();
+      const bytes = Buffer.from(lines.join(''));
+      await writeWhole(segment, bytes);
+      segment.bytes += bytes.byteLength;
+      if (this.hasFailed) {
+        this.hasFailed = false;
+        this.options.onNotice?.(`Records are written again; ${this.lost} were lost.`);
+      }
+    } catch (cause) {
+      this.lost += lines.length;
+      if (!this.hasFailed) {
+        this.hasFailed = true;
+        this.options.onNotice?.(
+          `Records cannot be written (${describeCause(cause)}). Requests continue; lost records are counted.`,
+        );
+      }
+    } finally {
+      this.working = undefined;
+    }
+  }
+
+  private async segmentToWrite(): Promise<Segment> {
+    const { folder, segmentBytes, segmentMs, openFile = createFile } = this.options;
+    const now = Date.now();
+    const { segment } = this;
+    if (
+      segment !== undefined &&
+      segment.bytes < segmentBytes &&
+      (segmentMs === 0 || now - segment.begunMs < segmentMs)
+    )
+      return segment;
+    await this.closeSegment();
+    await removeOldSegments(folder, this.options, now);
+    const file = await openFile(join(folder, segmentName(now, process.pid, this.count++)));
+    return (this.segment = { file, begunMs: now, bytes: 0 });
+  }
+
+  private async closeSegment(): Promise<void> {
+    const { segment } = this;
+    this.segment = undefined;
+    if (segment === undefined) return;
+    try {
+      await segment.file.sync();
+    } catch {
+      // The lines were counted as written before; nothing more can be done for them.
+    }
+    await segment.file.close().catch(() => undefined);
+  }
+}
+
+const createFile = (path: string): Promise<FileHandle> => open(path, 'wx', 0o600);
+
+async function writeWhole({ file, bytes: start }: Segment, bytes: Buffer): Promise<void> {
+  try {
+    for (let written = 0; written < bytes.byteLength;) {
+      const { bytesWritten } = await file.write(bytes, written, bytes.byteLength - written, start + written);
+      written += bytesWritten;
+    }
+  } catch (cause) {
+    await file.truncate(start).catch(() => undefined);
+    throw cause;
+  }
+}

@@ -1,0 +1,226 @@
+/**
+ * A rehearsal on our own engine: what a collapse costs, where drafting stops paying, and whether the guard notices. No
+ * attack is needed. The judge first sees requests as they are; then a growing share of the draft tokens is replaced, and
+ * every answer must stay the same, because the target alone decides about it.
+ */
+import { MistletoeError } from '../../core/errors.js';
+import { createRandom } from '../../core/random.js';
+import { largest } from '../../core/long-lists.js';
+import type { Generation, GenerationRequest } from '../../decode/plain.js';
+import { decodePlain } from '../../decode/plain.js';
+import type { StepOutcome } from '../../decode/policies/policy-chooser.js';
+import type { SpeculativeGeneration } from '../../decode/speculative.js';
+import { always } from '../../decode/policies/policy-chooser.js';
+import { decodeSpeculative } from '../../decode/speculative.js';
+import type { Drafter } from '../../draft/drafter.js';
+import { resolvePolicy } from '../../draft/tree/grow-tree.js';
+import type { CausalModel } from '../../model/causal-model.js';
+import { Judge } from '../judge/judge.js';
+import type { Alert, VerdictName } from '../judge/verdict.js';
+import type { Observation } from '../observation.js';
+import { spoilDrafter } from './rehearsal-drafter.js';
+
+export interface RehearsalOptions {
+  readonly model: CausalModel;
+  readonly drafter: Drafter;
+  /** As token ids. Those whose answers are long enough to be judged are used in turn. */
+  readonly prompts: readonly (readonly number[])[];
+  readonly stopIds?: readonly number[];
+  readonly draftLength?: number;
+  readonly newTokens?: number;
+  /** Requests before the collapse, and of each stage of it. */
+  readonly usualRequests?: number;
+  readonly stageRequests?: number;
+  /** Shares of draft tokens that are replaced, stage by stage. */
+  readonly spoiledShares?: readonly number[];
+  /** Share of benign requests that may be called low. */
+  readonly falseAlerts?: number;
+  readonly seed?: number;
+  readonly signal?: AbortSignal;
+  /** Called after every request. */
+  readonly onRequest?: (done: number, total: number) => void;
+}
+
+export interface RehearsalStage {
+  readonly spoiledShare: number;
+  readonly requests: number;
+  readonly meanAcceptedLength: number;
+  /** While decoding, without the prompt's pass. */
+  readonly tokensPerSecond: number;
+  /** Mean time of a step, however much of its draft is accepted. */
+  readonly stepMs: { readonly draft: number; readonly verify: number };
+  readonly verdicts: readonly { readonly name: VerdictName; readonly reason: string }[];
+  readonly alerts: readonly RehearsalAlert[];
+}
+
+export interface RehearsalAlert {
+  readonly alert: Alert;
+  /** Which request of the stage, from 1. */
+  readonly request: number;
+}
+
+export interface Rehearsal {
+  /** Lengths and times of the stages' prompts, for comparison; verdicts and alerts of all requests. */
+  readonly usual: RehearsalStage;
+  /** Of the stages' prompts, without drafts. */
+  readonly plainTokensPerSecond: number;
+  /** Tokens per step from which drafting pays here: the time of a drafted step in plain tokens. */
+  readonly breakEven: number;
+  readonly stages: readonly RehearsalStage[];
+  /** Whether every answer equals that of plain decoding. */
+  readonly areAnswersKept: boolean;
+}
+
+export const usualRehearsal = {
+  draftLength: 4,
+  newTokens: 128,
+  usualRequests: 60,
+  stageRequests: 4,
+  spoiledShares: [0.25, 0.5, 0.75, 1],
+  falseAlerts: 0.01,
+} as const;
+
+/** More would only make the start longer. */
+const maxPrompts = 32;
+const stream = { model: 'rehearsal', route: 'rehearsal' } as const;
+/** Shorter answers cannot be recognized as collapsed. */
+const minSteps = 16;
+const spacingMs = 60_000;
+
+/** Undefined if it was aborted. */
+export async function rehearse(options: RehearsalOptions): Promise<Rehearsal | undefined> {
+  const settings = { ...usualRehearsal, ...options };
+  const { model, draftLength, newTokens, usualRequests, stageRequests, spoiledShares } = settings;
+  let prompts = settings.prompts.slice(0, maxPrompts);
+  if (prompts.length === 0)
+    throw new MistletoeError('usage', 'A rehearsal needs a prompt at least; none was given.');
+  const drafter = spoilDrafter(settings.drafter, createRandom(settings.seed ?? 0, 'rehearsal'));
+  const policy = always(resolvePolicy({ kind: 'chain', length: draftLength }, drafter));
+  const judge = new Judge({ falseAlerts: settings.falseAlerts });
+  const total = prompts.length + usualRequests + stageRequests * (1 + spoiledShares.length);
+  let done = 0;
+
+  const requestOf = (index: number): GenerationRequest => ({
+    promptIds: prompts[index % prompts.length]!,
+    ...{ maxNewTokens: newTokens, sampling: { temperature: 0 }, seed: 0, stopIds: settings.stopIds ?? [] },
+    ...(settings.signal === undefined ? {} : { signal: settings.signal }),
+  });
+  const isOver = (): boolean => settings.signal?.aborted === true;
+  const count = (): void => {
+    done += 1;
+    settings.onRequest?.(done, total);
+  };
+
+  async function runStage(spoiledShare: number, requests: number): Promise<Played> {
+    drafter.spoiledShare = spoiledShare;
+    const generations: SpeculativeGeneration[] = [];
+    const verdicts: { name: VerdictName; reason: string }[] = [];
+    const alerts: RehearsalAlert[] = [];
+    for (let index = 0; index < requests && !isOver(); index++) {
+      const id = `${spoiledShare}-${index}`;
+      const atMs = done * spacingMs;
+      const generation = await decodeSpeculative(model, drafter, {
+        ...requestOf(index),
+        ...{ policy, mustDraft: true },
+      });
+      if (isOver()) break;
+      const { verdict, alerts: fired } = judge.judge(toObservation(generation, id, atMs));
+      verdicts.push({ name: verdict.name, reason: verdict.reason });
+      alerts.push(...fired.map((alert) => ({ alert, request: index + 1 })));
+      generations.push(generation);
+      count();
+    }
+    return { generations, stage: { spoiledShare, requests, ...summarize(generations), verdicts, alerts } };
+  }
+
+  // Also warms up, before anything is timed.
+  const long: (readonly number[])[] = [];
+  for (const [index, prompt] of prompts.entries()) {
+    if (isOver()) return undefined;
+    const { steps } = await decodeSpeculative(model, drafter, {
+      ...requestOf(index),
+      policy,
+      mustDraft: true,
+    });
+    if (steps.length >= minSteps) long.push(prompt);
+    count();
+  }
+  requireLong(long, prompts.length);
+  prompts = long;
+  const { generations, stage } = await runStage(0, usualRequests);
+  if (isOver()) return undefined;
+  const asked = generations.filter((_, index) => index % prompts.length < stageRequests);
+  const usual = { ...stage, ...summarize(asked) };
+  await decodePlain(model, requestOf(0)); // compiles the plain pass before it is timed
+  const plain: Generation[] = [];
+  for (let index = 0; index < stageRequests && !isOver(); index++) {
+    plain.push(await decodePlain(model, requestOf(index)));
+    count();
+  }
+  const played: Played[] = [];
+  for (const share of spoiledShares) if (!isOver()) played.push(await runStage(share, stageRequests));
+  if (isOver()) return undefined;
+  const plainTokensPerSecond = speedOf(plain);
+  const steps = usual.meanAcceptedLength / Math.max(usual.tokensPerSecond, 1e-9);
+  return {
+    usual,
+    plainTokensPerSecond,
+    breakEven: Math.max(1, steps * plainTokensPerSecond),
+    stages: played.map(({ stage }) => stage),
+    areAnswersKept: played.every(({ generations }) =>
+      generations.every(({ tokenIds }, index) => tokenIds.join() === plain[index]!.tokenIds.join()),
+    ),
+  };
+}
+
+interface Played {
+  readonly generations: readonly SpeculativeGeneration[];
+  readonly stage: RehearsalStage;
+}
+
+function requireLong(long: readonly unknown[], asked: number): void {
+  if (long.length > 0) return;
+  throw new MistletoeError(
+    'incomplete',
+    `None of ${asked} prompts has an answer of ${minSteps} steps, the minimum for judging it.`,
+    { hint: 'Ask for longer answers (--max-new-tokens), or give other prompts (--prompts).' },
+  );
+}
+
+function summarize(
+  generations: readonly SpeculativeGeneration[],
+): Pick<RehearsalStage, 'meanAcceptedLength' | 'tokensPerSecond' | 'stepMs'> {
+  const steps = generations.flatMap((generation) => generation.steps);
+  const meanOf = (pick: (step: StepOutcome) => number): number =>
+    steps.reduce((sum, step) => sum + pick(step), 0) / Math.max(1, steps.length);
+  return {
+    meanAcceptedLength: 1 + meanOf(({ accepted }) => accepted),
+    tokensPerSecond: speedOf(generations),
+    stepMs: { draft: meanOf(({ draftMs }) => draftMs), verify: meanOf(({ verifyMs }) => verifyMs) },
+  };
+}
+
+function speedOf(generations: readonly Generation[]): number {
+  const tokens = generations.reduce((sum, { tokenIds }) => sum + Math.max(0, tokenIds.length - 1), 0);
+  const ms = generations.reduce((sum, { decodeMs }) => sum + decodeMs, 0);
+  return ms === 0 ? 0 : (1000 * tokens) / ms;
+}
+
+function toObservation(generation: SpeculativeGeneration, id: string, endedMs: number): Observation {
+  const { steps, tokenIds, promptTokenIds, prefillMs, decodeMs } = generation;
+  const perStepProposed = steps.map(({ proposed }) => proposed);
+  return {
+    ...stream,
+    ...{ id, endedMs, tenant: 'rehearsal', engine: 'mistletoe', status: 200, ending: 'complete' },
+    ...{ upstream: 'speculative', isStream: false, firstByteMs: prefillMs, totalMs: prefillMs + decodeMs },
+    ...{ promptTokens: promptTokenIds.length, completionTokens: tokenIds.length },
+    speculation: {
+      ...{ evidence: 'reported', steps: steps.length, histogram: null, isTree: false },
+      accepted: steps.reduce((sum, { accepted }) => sum + accepted, 0),
+      proposed: perStepProposed.reduce((sum, proposed) => sum + proposed, 0),
+      perStepAccepted: steps.map(({ accepted }) => accepted),
+      perStepProposed,
+      draftLength: largest(perStepProposed, 0),
+    },
+  };
+}

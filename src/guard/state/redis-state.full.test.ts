@@ -1,0 +1,62 @@
+/** Redis is killed and restarted, empty, while two guards judge requests: every request is judged exactly once. */
+import { once, EventEmitter } from 'node:events';
+import { describe, expect, it } from 'vitest';
+import { Judge } from '../judge/judge.js';
+import { hasRedis, startRedis } from '../../../test/support/guard/redis-server.js';
+import { createRecord } from '../../../test/support/guard/traffic.js';
+import type { JudgeState } from './judge-state.js';
+import { openState } from './open-state.js';
+
+describe.skipIf(!hasRedis)('Redis under load', () => {
+  it('may be killed and restarted: no request is lost, none is judged twice, and the guards agree again', async () => {
+    let redis = await startRedis();
+    const events = new EventEmitter();
+    events.setMaxListeners(0);
+    const judged = new Map<string, number>();
+    const judges = [new Judge(), new Judge()];
+    const states: JudgeState[] = [];
+    for (const [index, judge] of judges.entries())
+      states.push(
+        await openState(redis.url, judge, {
+          onJudged: ({ id }) => {
+            judged.set(id, (judged.get(id) ?? 0) + 1);
+            events.emit('judged');
+          },
+          onNotice: (message) => events.emit(`notice-${index}`, message),
+        }),
+      );
+    let sent = 0;
+    const send = async (requests: number): Promise<void> => {
+      for (let index = 0; index < requests; index++) {
+        const id = `r${sent++}`;
+        const steps = Array.from({ length: 40 }, (_, step) => (step + sent) % 4);
+        states[sent % 2]!.observe(createRecord(steps, { id, endedMs: sent, tenant: `t${sent % 5}` }));
+        if (index % 10 === 0) await new Promise((resolve) => setImmediate(resolve));
+      }
+    };
+    const settle = async (): Promise<void> => {
+      while (judged.size < sent) await once(events, 'judged');
+    };
+    for (let round = 0; round < 3; round++) {
+      await send(300);
+      const gone = Promise.all([once(events, 'notice-0'), once(events, 'notice-1')]);
+      await Promise.all([redis.stop(), send(100)]);
+      await gone;
+      await send(200);
+      await settle();
+      const back = Promise.all([once(events, 'notice-0'), once(events, 'notice-1')]);
+      redis = await startRedis(redis.port);
+      await back;
+      await send(100);
+      await settle();
+    }
+    expect([...judged.values()].every((times) => times === 1)).toBe(true);
+    expect(judged.size).toBe(sent);
+    expect(states.map(({ isConnected }) => isConnected)).toEqual([true, true]);
+    // Each reads the other's last requests a moment later.
+    const saved = (judge: Judge): string => JSON.stringify(judge.save());
+    while (saved(judges[0]!) !== saved(judges[1]!)) await new Promise((resolve) => setTimeout(resolve, 10));
+    for (const state of states) await state.close();
+    await redis.stop();
+  });
+});

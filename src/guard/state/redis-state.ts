@@ -1,0 +1,296 @@
+/**
+ * State shared by several guards through Redis or Valkey. Every guard appends what it observes to one stream, and every
+ * guard judges all entries of that stream in its order. The judge is deterministic, so all of them hold the same
+ * baselines, tenant counts and measures, and judge as one. A snapshot of the state lets a guard join without the whole
+ * stream.
+ *
+ * Without Redis each guard judges with the state it has, and requests never wait. When Redis is back, the guard loads the
+ * shared state and appends what it judged alone, so that this counts for all.
+ */
+import { randomUUID } from 'node:crypto';
+import { Redis } from 'ioredis';
+import { describeCause } from '../../core/errors.js';
+import type { Judge } from '../judge/judge.js';
+import { parseSavedJudge } from '../judge/saved-judge.js';
+import type { Decision } from '../judge/verdict.js';
+import type { Observation } from '../observation.js';
+import { readRecordLine } from '../records/record-schema.js';
+import type { JudgeState, StateCallbacks } from './judge-state.js';
+
+/** The braces keep both keys in one slot of a cluster. */
+const keys = { log: '{mistletoe-guard}:log', snapshot: '{mistletoe-guard}:snapshot' } as const;
+const maxEntries = 50_000;
+const maxBacklog = 10_000;
+const batch = 500;
+const blockMs = 1000;
+const answerWithinMs = 3000;
+const retryMs = 500;
+const snapshotEvery = { entries: 500, ms: 30_000 } as const;
+
+/** Stores a snapshot only if it is newer than the known one, or if there is none. Returns 1 if stored. */
+const storeSnapshot = `
+  local known = redis.call('HGET', KEYS[1], 'id')
+  if known then
+    if ARGV[3] == 'first' then return 0 end
+    local kt, kn = string.match(known, '(%d+)-(%d+)')
+    local nt, nn = string.match(ARGV[1], '(%d+)-(%d+)')
+    if tonumber(nt) < tonumber(kt) then return 0 end
+    if tonumber(nt) == tonumber(kt) and tonumber(nn) <= tonumber(kn) then return 0 end
+  end
+  redis.call('HSET', KEYS[1], 'id', ARGV[1], 'state', ARGV[2])
+  return 1
+`;
+
+interface Numbered {
+  readonly number: number;
+  readonly observation: Observation;
+}
+
+type Entry = readonly [id: string, fields: readonly string[]];
+
+export async function openRedisState(
+  url: string,
+  judge: Judge,
+  callbacks: StateCallbacks,
+): Promise<JudgeState> {
+  const state = new RedisState(url.replace(/^valkey(s?):/, 'redis$1:'), judge, callbacks);
+  await state.open();
+  return state;
+}
+
+class RedisState implements JudgeState {
+  isConnected = false;
+  private readonly guard = randomUUID();
+  private readonly commands: Redis;
+  private readonly reader: Redis;
+  private count = 0;
+  private lastId = '0-0';
+  /** Appended and not read back yet. */
+  private readonly pending = new Map<number, { readonly observation: Observation; readonly atMs: number }>();
+  /** Judged alone; appended when Redis is back. */
+  private backlog: Numbered[] = [];
+  /** Observed while joining. */
+  private waiting: Observation[] | undefined;
+  /** Ends the loops of earlier connections. */
+  private epoch = 0;
+  private isClosed = false;
+  private hasWarned = false;
+  private reading: Promise<void> = Promise.resolve();
+  private timer: NodeJS.Timeout | undefined;
+  private sinceSnapshot = { entries: 0, atMs: Date.now() };
+
+  constructor(
+    url: string,
+    private readonly judge: Judge,
+    private readonly callbacks: StateCallbacks,
+  ) {
+    const options = {
+      lazyConnect: true,
+      enableOfflineQueue: false,
+      connectTimeout: answerWithinMs,
+      maxRetriesPerRequest: 0,
+      retryStrategy: () => retryMs,
+    };
+    this.commands = new Redis(url, { ...options, commandTimeout: answerWithinMs });
+    this.reader = new Redis(url, options);
+    for (const client of [this.commands, this.reader])
+      client.on('error', (cause: unknown) => {
+        this.leave(cause);
+      });
+  }
+
+  /** Starts without Redis if it is not reachable, and joins later. */
+  async open(): Promise<void> {
+    await Promise.all([this.commands, this.reader].map((client) => client.connect().catch(ignore)));
+    await this.join();
+    this.timer = setInterval(() => {
+      void this.tend();
+    }, retryMs);
+    this.timer.unref();
+  }
+
+  decide(tenant: string, atMs: number): Decision {
+    return this.judge.decide(tenant, atMs);
+  }
+
+  observe(observation: Observation): void {
+    if (this.waiting !== undefined) {
+      this.waiting.push(observation);
+      return;
+    }
+    const number = ++this.count;
+    if (!this.isConnected) {
+      this.judgeAlone({ number, observation });
+      return;
+    }
+    this.pending.set(number, { observation, atMs: Date.now() });
+    this.append({ number, observation }).catch((cause: unknown) => {
+      this.leave(cause);
+    });
+  }
+
+  async close(): Promise<void> {
+    clearInterval(this.timer);
+    const deadline = Date.now() + answerWithinMs;
+    while (this.isConnected && this.pending.size > 0 && Date.now() < deadline)
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    if (this.isConnected) await this.saveSnapshot('newer').catch(ignore);
+    this.leave(undefined);
+    this.isClosed = true;
+    this.commands.disconnect();
+    this.reader.disconnect();
+    await this.reading;
+  }
+
+  private async tend(): Promise<void> {
+    if (this.isClosed) return;
+    const [oldest] = this.pending.values();
+    const isStuck = oldest !== undefined && Date.now() - oldest.atMs > 2 * answerWithinMs;
+    if (isStuck) this.leave(new Error('appended requests did not come back'));
+    if (!this.isConnected && this.waiting === undefined) await this.join();
+  }
+
+  private append({ number, observation }: Numbered): Promise<unknown> {
+    const { speculation } = observation;
+    // Fields that no judgment depends on stay with this guard's records.
+    const shared: Observation & { choiceSpeculation?: unknown } = {
+      ...observation,
+      speculation: speculation && { ...speculation, perStepAccepted: null, histogram: null },
+    };
+    delete shared.choiceSpeculation;
+    return this.commands.xadd(
+      ...([keys.log, 'MAXLEN', '~', maxEntries, '*', 'guard', this.guard] as const),
+      ...(['number', number, 'observation', JSON.stringify(shared)] as const),
+    );
+  }
+
+  /** Loads the shared state, adds what was judged alone, and follows the stream. */
+  private async join(): Promise<void> {
+    if (this.commands.status !== 'ready' || this.reader.status !== 'ready') {
+      this.warn('it is not reachable');
+      return;
+    }
+    const epoch = ++this.epoch;
+    this.waiting = [];
+    try {
+      const known = new Set<number>();
+      if ((await this.saveSnapshot('first')) === 0) {
+        const [id, state] = await this.commands.hmget(keys.snapshot, 'id', 'state');
+        this.judge.restore(parseSavedJudge(JSON.parse(state ?? 'null')));
+        this.lastId = id!;
+        await this.catchUp(known);
+      } else {
+        // This guard's state became the shared one, with everything it judged alone.
+        this.backlog = [];
+        await this.catchUp(known);
+      }
+      for (const item of this.backlog) if (!known.has(item.number)) await this.append(item);
+      this.backlog = [];
+      this.isConnected = true;
+      if (this.hasWarned)
+        this.callbacks.onNotice?.('The shared state is reachable again; this guard has rejoined.');
+      this.hasWarned = false;
+      this.reading = this.follow(epoch);
+    } catch (cause) {
+      this.warn(describeCause(cause));
+    } finally {
+      const { waiting } = this;
+      this.waiting = undefined;
+      for (const observation of waiting) this.observe(observation);
+    }
+  }
+
+  /** Applies entries that this guard missed; its own were reported when it judged them alone. */
+  private async catchUp(known: Set<number>): Promise<void> {
+    for (;;) {
+      const entries = await this.commands.xrange(keys.log, `(${this.lastId}`, '+', 'COUNT', batch);
+      for (const entry of entries) {
+        const read = this.read(entry);
+        if (read === undefined) continue;
+        if (read.guard === this.guard) known.add(read.number);
+        this.judge.judge(read.observation);
+      }
+      if (entries.length < batch) return;
+    }
+  }
+
+  private async follow(epoch: number): Promise<void> {
+    const isCurrent = (): boolean => epoch === this.epoch && this.isConnected;
+    while (isCurrent()) {
+      try {
+        const found = await this.reader.xread(
+          ...(['COUNT', batch, 'BLOCK', blockMs, 'STREAMS', keys.log, this.lastId] as const),
+        );
+        if (!isCurrent()) return;
+        for (const entry of (found?.[0]?.[1] ?? []) as readonly Entry[]) this.apply(entry);
+        const { entries, atMs } = this.sinceSnapshot;
+        if (entries >= snapshotEvery.entries && Date.now() - atMs >= snapshotEvery.ms)
+          await this.saveSnapshot('newer');
+      } catch (cause) {
+        if (isCurrent()) this.leave(cause);
+        return;
+      }
+    }
+  }
+
+  private apply(entry: Entry): void {
+    const read = this.read(entry);
+    if (read === undefined) return;
+    this.sinceSnapshot.entries += 1;
+    const own = read.guard === this.guard ? this.pending.get(read.number) : undefined;
+    const judgment = this.judge.judge(read.observation);
+    if (own !== undefined) {
+      this.pending.delete(read.number);
+      this.callbacks.onJudged(own.observation, judgment);
+    } else if (read.guard !== this.guard && judgment.alerts.length + judgment.actions.length > 0) {
+      this.callbacks.onShared?.(judgment.alerts, judgment.actions);
+    }
+  }
+
+  /** Undefined for an entry that is unusable, as of another version. */
+  private read([id, fields]: Entry): (Numbered & { readonly guard: string }) | undefined {
+    this.lastId = id;
+    const [, guard = '', , number = '', , text = ''] = fields;
+    try {
+      const line = readRecordLine(JSON.parse(text));
+      return 'record' in line ? { guard, number: Number(number), observation: line.record } : undefined;
+    } catch {
+      return undefined;
+    }
+  }
+
+  private async saveSnapshot(mode: 'first' | 'newer'): Promise<number> {
+    this.sinceSnapshot = { entries: 0, atMs: Date.now() };
+    const state = JSON.stringify(this.judge.save());
+    return Number(await this.commands.eval(storeSnapshot, 1, keys.snapshot, this.lastId, state, mode));
+  }
+
+  /** From now on this guard judges alone; what was appended and not read back is judged at once. */
+  private leave(cause: unknown): void {
+    if (!this.isConnected) return;
+    this.isConnected = false;
+    this.epoch += 1;
+    if (cause !== undefined) this.warn(describeCause(cause));
+    const pending = [...this.pending];
+    this.pending.clear();
+    for (const [number, { observation }] of pending) this.judgeAlone({ number, observation });
+  }
+
+  private judgeAlone(item: Numbered): void {
+    this.backlog.push(item);
+    if (this.backlog.length > maxBacklog) this.backlog.shift();
+    this.callbacks.onJudged(item.observation, this.judge.judge(item.observation));
+  }
+
+  private warn(reason: string): void {
+    if (this.hasWarned || this.isClosed) return;
+    this.hasWarned = true;
+    this.callbacks.onNotice?.(
+      `The shared state cannot be used (${reason}). Requests continue; this guard judges with the state it has and rejoins later.`,
+    );
+  }
+}
+
+function ignore(): void {
+  // Reported by the error event, or of no consequence while closing.
+}
