@@ -87,9 +87,9 @@ async function decodeBatch(
   const engine = new Engine({ concurrency: batch.length });
   const answers = await Promise.all(
     batch.map((request) =>
-      engine.run(async (meeting) => {
+      engine.run(async (scheduler) => {
         const times: number[] = [];
-        const own = { ...request, meeting, onToken: (): void => void times.push(performance.now()) };
+        const own = { ...request, scheduler, onToken: (): void => void times.push(performance.now()) };
         if (policy === undefined) return { times, ...(await decodePlain(model, own)), steps: [] };
         return { times, ...(await decodeSpeculative(model, drafter, { ...own, policy, mustDraft: true })) };
       }),

@@ -31,7 +31,7 @@ export async function measurePrices(
       for (const policy of policies) {
         if (drafter.isChainOnly === true && (policy.trees ?? []).length > 0) continue;
         const { steps, prefillMs } = await decodeSpeculative(target.model, drafter, { ...request, policy });
-        if (round === 0) continue; // the first meeting compiles
+        if (round === 0) continue; // the first scheduler compiles
         promptMs.push(prefillMs / request.promptIds.length);
         for (const { proposed, depth, draftMs, verifyMs } of steps.slice(1)) {
           if (depth < proposed) {

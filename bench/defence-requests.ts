@@ -4,7 +4,7 @@ import { encodeSuffix, joinPrompt, preparePrompt } from '../src/audit/audit-prom
 import { drawRandomSuffix } from '../src/audit/controls.js';
 import { createRandom } from '../src/core/random.js';
 import type { Target } from '../src/decode/target.js';
-import type { Meeting } from '../src/model/lanes/pass-scheduler.js';
+import type { PassScheduler } from '../src/model/lanes/pass-scheduler.js';
 import type { Arm } from './defence-table.js';
 import type { Attack } from './guard-traces.js';
 import { planBenign } from './guard-traces.js';
@@ -13,7 +13,7 @@ export interface HeldRequest {
   readonly promptIds: readonly number[];
   /** The clean answer, which every defence is measured along. */
   readonly held: readonly number[];
-  readonly meeting?: Meeting;
+  readonly scheduler?: PassScheduler;
 }
 
 /** The random suffix is as long as the one that was made for the prompt. */

@@ -19,7 +19,7 @@ import type { BundledDrafter } from '../src/decode/bundled-models.js';
 import { bundledTarget, packageRoot } from '../src/decode/bundled-models.js';
 import { Engine } from '../src/decode/engine/engine.js';
 import { findDrafter } from '../src/decode/find-drafter.js';
-import { GuardedDrafting } from '../src/decode/policies/budgeted-drafting.js';
+import { BudgetedDrafting } from '../src/decode/policies/budgeted-drafting.js';
 import type { PolicyChooser } from '../src/decode/policies/policy-chooser.js';
 import { always } from '../src/decode/policies/policy-chooser.js';
 import type { SpeculativeGeneration } from '../src/decode/speculative.js';
@@ -94,13 +94,13 @@ async function load(name: string): Promise<Drafter> {
 async function decode(
   drafter: Drafter,
   policy: PolicyChooser,
-  { promptIds, held, meeting }: HeldRequest,
+  { promptIds, held, scheduler }: HeldRequest,
 ): Promise<SpeculativeGeneration> {
   const request = completeRequest(target, promptIds, { maxNewTokens: held.length });
-  return decodeSpeculative(model, drafter, { ...request, meeting, policy, held, mustDraft: true });
+  return decodeSpeculative(model, drafter, { ...request, scheduler, policy, held, mustDraft: true });
 }
 
-/** A defence: what decodes one request, by the prices that it is told; with others where there is a meeting. */
+/** A defence: what decodes one request, by the prices that it is told; with others where there is a scheduler. */
 type Defence = (request: HeldRequest) => Promise<SpeculativeGeneration>;
 type Measures = ReadonlyMap<string, ReadonlyMap<Arm, Measured[]>>;
 
@@ -114,7 +114,7 @@ async function countLengths(
   for (const [way, defence] of defences) {
     const all = arms.map(async (arm) => {
       const own = requests.map(async (each) => {
-        const { steps } = await engine.run((meeting) => defence({ ...each[arm], meeting }));
+        const { steps } = await engine.run((scheduler) => defence({ ...each[arm], scheduler }));
         return countSteps(each[arm], steps);
       });
       return [arm, await Promise.all(own)] as const;
@@ -145,7 +145,7 @@ async function measureTimes(
       const turn = round % order.length;
       // Nobody is always the first behind another prompt.
       for (const [way, defence] of [...order.slice(turn), ...order.slice(0, turn)]) {
-        if (round === 0) await defence(each[arm]); // the first meeting compiles
+        if (round === 0) await defence(each[arm]); // the first scheduler compiles
         const { steps, decodeMs } = await defence(each[arm]);
         const counted = measured.get(way)!.get(arm)!;
         const { accepted } = countSteps(each[arm], steps);
@@ -253,7 +253,7 @@ async function guard(name: string, other: string, prices: PriceList): Promise<De
     [name, await load(name)],
     [other, await load(other)],
   ]);
-  const drafting = new GuardedDrafting(members, model, {});
+  const drafting = new BudgetedDrafting(members, model, {});
   const ladder = [name, other, lookUp];
   const begin = () =>
     drafting.begin({ name, policy: `chain:${chain.length}`, isGreedy: true, hasSharedPrompt: false });

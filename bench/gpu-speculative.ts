@@ -152,8 +152,8 @@ async function measure(name: ShapeName, steps: number): Promise<void> {
 
 /** The same drafter without trees in one program. */
 function levelByLevel(drafter: Drafter): Drafter {
-  const startSession: Drafter['startSession'] = (meeting) => {
-    const session = drafter.startSession(meeting);
+  const startSession: Drafter['startSession'] = (scheduler) => {
+    const session = drafter.startSession(scheduler);
     return Object.defineProperty(session, 'draftTree', { value: undefined });
   };
   return Object.create(drafter, { startSession: { value: startSession } }) as Drafter;

@@ -11,7 +11,12 @@ import { existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { appendFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { BundledDrafter } from '../src/decode/bundled-models.js';
-import { bundledDrafterFolder, bundledPrompts, bundledTarget, packageRoot } from '../src/decode/bundled-models.js';
+import {
+  bundledDrafterFolder,
+  bundledPrompts,
+  bundledTarget,
+  packageRoot,
+} from '../src/decode/bundled-models.js';
 import { Engine } from '../src/decode/engine/engine.js';
 import { always } from '../src/decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../src/decode/speculative.js';
@@ -144,8 +149,8 @@ async function decodeTraces(
   await Promise.all(
     plans.map(async ({ text, ...plan }) => {
       const request = await requestFor(target, text, { maxNewTokens: newTokens });
-      const { steps, tokenIds } = await engine.run((meeting) =>
-        decodeSpeculative(target.model, drafter, { ...request, policy, mustDraft: true, meeting }),
+      const { steps, tokenIds } = await engine.run((scheduler) =>
+        decodeSpeculative(target.model, drafter, { ...request, policy, mustDraft: true, scheduler }),
       );
       await keep({
         ...plan,

@@ -70,7 +70,7 @@ const ways = {
   'decoded together': () => {
     const engine = new Engine({ concurrency: suffixes.length });
     const decoded = suffixes.map((suffixIds) =>
-      engine.run((meeting) => decodeHeld(setup, suffixIds, { meeting })),
+      engine.run((scheduler) => decodeHeld(setup, suffixIds, { scheduler })),
     );
     return Promise.all(decoded.map(async (generation) => lengthOf(await generation)));
   },

@@ -18,7 +18,7 @@ import { resolvePolicy } from '../src/draft/tree/grow-tree.js';
 import { loadDrafter } from '../src/draft/load-drafter.js';
 import { describeMachine } from '../src/measure/machine.js';
 import type { KvCache } from '../src/model/cache/kv-cache.js';
-import type { Meeting } from '../src/model/lanes/pass-scheduler.js';
+import type { PassScheduler } from '../src/model/lanes/pass-scheduler.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
 import { loadPrompts } from '../src/text/prompt-set.js';
 import { median, printTable, time } from './stopwatch.js';
@@ -48,13 +48,13 @@ for (const { text } of prompts.slice(0, 64)) {
   });
 }
 
-type Decode = (request: GenerationRequest, meeting: Meeting) => Promise<unknown>;
-const plain: Decode = (request, meeting) => decodePlain(target.model, { ...request, meeting });
+type Decode = (request: GenerationRequest, scheduler: PassScheduler) => Promise<unknown>;
+const plain: Decode = (request, scheduler) => decodePlain(target.model, { ...request, scheduler });
 const drafting =
   (length: number): Decode =>
-  (request, meeting) => {
+  (request, scheduler) => {
     const policy = always(resolvePolicy({ kind: 'chain', length }, drafter));
-    return decodeSpeculative(target.model, drafter, { ...request, policy, meeting });
+    return decodeSpeculative(target.model, drafter, { ...request, policy, scheduler });
   };
 const contenders: readonly (readonly [string, Decode])[] = [
   ['plain', plain],
@@ -67,7 +67,7 @@ async function decodeTogether(decode: Decode, engine: Engine, chosen: readonly G
     chosen.map(async (request) => {
       const emitted: number[] = [];
       const onToken = (): void => void emitted.push(performance.now());
-      await engine.run((meeting) => decode({ ...request, onToken }, meeting));
+      await engine.run((scheduler) => decode({ ...request, onToken }, scheduler));
       return emitted;
     }),
   );
@@ -157,11 +157,11 @@ async function decodeCaches(caches: readonly KvCache[]): Promise<{ rate: number;
   const start = performance.now();
   await Promise.all(
     caches.map((own, index) =>
-      engine.run(async (meeting) => {
+      engine.run(async (scheduler) => {
         let last = text[index]!;
         for (let count = 0; count < forkTokens; count++) {
           const tokens = Int32Array.of(last);
-          const pass = await target.model.forward({ tokens, cache: own, want: ['argmax'], meeting });
+          const pass = await target.model.forward({ tokens, cache: own, want: ['argmax'], scheduler });
           own.appendAll(pass.rows, 1);
           last = pass.argmax![0]!;
         }
@@ -170,7 +170,7 @@ async function decodeCaches(caches: readonly KvCache[]): Promise<{ rate: number;
   );
   const rate = (caches.length * forkTokens) / ((performance.now() - start) / 1000);
   const pools = new Set(
-    caches.flatMap(({ pool, stem }) => (stem === undefined ? [pool] : [pool, stem.pool])),
+    caches.flatMap(({ pool, prefix }) => (prefix === undefined ? [pool] : [pool, prefix.pool])),
   );
   const bytes = [...pools].reduce((total, pool) => total + pool.bytes, 0);
   for (const own of caches) own.release();

@@ -22,14 +22,14 @@ export async function readPrefix(
   model: CausalModel,
   { reads, taps }: Pick<Drafter, 'reads' | 'taps'>,
   tokenIds: readonly number[],
-  { meeting, signal }: Pick<PrefillOptions, 'meeting' | 'signal'> = {},
+  { scheduler, signal }: Pick<PrefillOptions, 'scheduler' | 'signal'> = {},
 ): Promise<ReadPrefix> {
   const cache = model.createCache();
   const parts: RowBuffer[] = [];
   if (tokenIds.length > 0) {
     await prefill(model, cache, tokenIds, {
       want: reads === 'tokens' ? [] : [reads],
-      ...{ taps, meeting, signal },
+      ...{ taps, scheduler, signal },
       onChunk(_, result) {
         if (reads !== 'tokens') parts.push(result[reads]!);
       },

@@ -27,7 +27,7 @@ import { createChooser, finishGeneration } from './plain.js';
 import type { DraftChoice, PolicyChooser, StepOutcome } from './policies/policy-chooser.js';
 import { prefill } from './prefill.js';
 import type { LogitsOnDevice } from './logits-location.js';
-import { placeScores } from './logits-location.js';
+import { locateLogits } from './logits-location.js';
 import type { LikelihoodReader, TokenLikelihood } from './token-likelihood.js';
 import { createLikelihoodReader } from './token-likelihood.js';
 import type { Verification, VerificationRule } from './verification/verification.js';
@@ -62,7 +62,7 @@ export interface SpeculativeGeneration extends Generation {
   /** decodeMs without the two: verification rules, bookkeeping, streaming. */
   readonly overheadMs: number;
   readonly drafterFailed: boolean;
-  /** Where drafts were guarded (guarded-drafting.ts). */
+  /** Where drafts were guarded (budgeted-drafting.ts). */
   readonly guarding?: Guarding;
 }
 
@@ -72,7 +72,7 @@ export async function decodeSpeculative(
   request: SpeculativeRequest,
 ): Promise<SpeculativeGeneration> {
   const cache = request.prefix?.cache.fork() ?? model.createCache();
-  const session = drafter.startSession(request.meeting);
+  const session = drafter.startSession(request.scheduler);
   try {
     return await new SpeculativeSequence(model, drafter, request, cache, session).decode();
   } finally {
@@ -119,7 +119,7 @@ class SpeculativeSequence {
     const { promptIds, sampling, seed, held, topLikelihoods } = request;
     this.rule = request.rule ?? (sampling.temperature === 0 ? 'greedy' : 'rejection');
     checkRule(this.rule, sampling);
-    this.onDevice = placeScores(model, request);
+    this.onDevice = locateLogits(model, request);
     this.chooser = createChooser(sampling, createRandom(seed, 'decode'), this.onDevice);
     const random = createRandom(seed, 'verify');
     this.verifier =
@@ -172,14 +172,14 @@ class SpeculativeSequence {
   /** Undefined if the request was aborted before the last chunk. */
   private async readPrompt(): Promise<Root | undefined> {
     const { model, cache, chooser, drafter, session } = this;
-    const { promptIds, prefix, held, meeting, signal } = this.request;
+    const { promptIds, prefix, held, scheduler, signal } = this.request;
     let token = 0;
     let readCount = cache.length;
     if (prefix !== undefined) session!.observe({ ...prefix, next: promptIds[readCount]! });
     const read = await prefill(model, cache, promptIds.slice(readCount), {
       want: this.outputsWith(chooser.want),
       taps: drafter.taps,
-      meeting,
+      scheduler,
       signal,
       onChunk: async (tokens, result) => {
         readCount += tokens.length;
@@ -193,7 +193,7 @@ class SpeculativeSequence {
   /** Returns the next root, or undefined where the answer has ended. */
   private async step(root: Root, choice: DraftChoice): Promise<Root | undefined> {
     const { answer, cache, likelihoods, model, request } = this;
-    const log = request.meeting?.log;
+    const log = request.scheduler?.log;
     if (cache.length >= model.configuration.contextLength) {
       answer.end('context');
       return undefined;
@@ -264,7 +264,7 @@ class SpeculativeSequence {
       cache,
       want: this.outputsWith(verifier.want),
       taps: drafter.taps,
-      meeting: this.request.meeting,
+      scheduler: this.request.scheduler,
     });
     this.targetPasses += 1;
     const passEndMs = performance.now();

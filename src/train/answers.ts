@@ -90,7 +90,7 @@ export async function answerConversations(request: AnswersRequest): Promise<Answ
 }
 
 /** More than for people who wait for their answers: here only the last one counts. */
-const usualConcurrency = 32;
+const defaultConcurrency = 32;
 
 interface AnswersPlan extends Answering {
   readonly concurrency: number;
@@ -99,7 +99,7 @@ interface AnswersPlan extends Answering {
 
 function completePlan(request: AnswersRequest): AnswersPlan {
   const { target, maxNewTokens, sampling = { temperature: 0 }, seed = 0, signal } = request;
-  const { concurrency = usualConcurrency, memoryBytes = totalmem() / 4, generate = true } = request;
+  const { concurrency = defaultConcurrency, memoryBytes = totalmem() / 4, generate = true } = request;
   const { regenerate = generate } = request;
   checkSamplingOptions(sampling);
   if (!generate) refuseUnanswered(request.conversations, regenerate);

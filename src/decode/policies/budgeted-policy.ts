@@ -24,7 +24,7 @@ import { ShareEvidence } from '../../core/share-evidence.js';
 import type { ResolvedPolicy } from '../../draft/tree/grow-tree.js';
 import type { SwitchReason } from './drafter-switches.js';
 import type { DraftChoice, PolicyChooser, StepOutcome } from './policy-chooser.js';
-import { leastMeasures, StepPrices } from './step-prices.js';
+import { minMeasures, StepPrices } from './step-prices.js';
 
 export interface Rung {
   readonly policy: ResolvedPolicy;
@@ -36,7 +36,7 @@ export interface Rung {
   readonly readingShare?: number;
 }
 
-export interface GuardedOptions {
+export interface BudgetOptions {
   /** Of rungs that have none of their own; 0 leaves the decision to the account. */
   readonly floor?: number;
   /** The chance that a usual request leaves a rung for nothing. */
@@ -75,14 +75,14 @@ const clearGain = 0.5;
 const burst = 8;
 /** A burst that begins with so many failures has failed. */
 const burstFailures = 3;
-const firstProbe = 32;
-const latestProbe = 1024;
+const firstProbeWait = 32;
+const maxProbeWait = 1024;
 /** How many grants the account may hold. */
-const mostGrants = 4;
+const maxGrants = 4;
 /** What a rung is taken to cost before its first step, in plain steps. */
 const unknownCost = 2;
 
-export function createGuardedPolicy(ladder: readonly Rung[], options: GuardedOptions = {}): PolicyChooser {
+export function createBudgetedPolicy(ladder: readonly Rung[], options: BudgetOptions = {}): PolicyChooser {
   const { floor = 0, level = 0.01, slowdown = 0.05, grant = 8, use, onSwitch } = options;
   checkOptions({ level, slowdown, grant });
   const evidences = ladder.map((rung) => new ShareEvidence(rung.floor ?? floor));
@@ -91,7 +91,7 @@ export function createGuardedPolicy(ladder: readonly Rung[], options: GuardedOpt
   const lastSteps = new Map<number, number>();
   const test = { steps: 0, accepted: 0 };
   const since = { steps: 0, gain: 0 }; // the last plain step
-  const probe = { left: 0, wait: firstProbe, next: Infinity };
+  const probe = { left: 0, wait: firstProbeWait, next: Infinity };
   /** Since the rung was taken, and what the one before a probe had brought: tokens and cost of steps with drafts. */
   const stay = { tokens: 0, cost: 0 };
   const home: { rung: number | undefined; rate: number } = { rung: undefined, rate: 1 };
@@ -130,7 +130,7 @@ export function createGuardedPolicy(ladder: readonly Rung[], options: GuardedOpt
     const next = ladder.findIndex((_, place) => place >= from && promptCostOf(place) <= grant);
     if (isProbe) {
       move(home.rung, 'probe-failed');
-      probe.wait = Math.min(2 * probe.wait, latestProbe);
+      probe.wait = Math.min(2 * probe.wait, maxProbeWait);
     } else move(next < 0 ? undefined : next, reason);
     probe.next = upcoming + probe.wait;
   };
@@ -139,7 +139,7 @@ export function createGuardedPolicy(ladder: readonly Rung[], options: GuardedOpt
     rung !== 0 && step >= probe.next && canPay(0, 0) && (rung === undefined || account >= grant);
   const isPlainDue = (place: number): boolean => {
     const measures = prices.measuredBy(place);
-    const { paying, doubtful } = measures >= leastMeasures ? plainEvery : firstPlainEvery;
+    const { paying, doubtful } = measures >= minMeasures ? plainEvery : firstPlainEvery;
     if (since.steps >= paying || (measures === 0 && since.steps > 0)) return true;
     return since.steps >= doubtful && since.gain < clearGain * since.steps;
   };
@@ -172,7 +172,7 @@ export function createGuardedPolicy(ladder: readonly Rung[], options: GuardedOpt
       const cost = prices.learn(choice.rung, outcome.own ?? outcome, outcome.proposed, choice.missed);
       const charged = Math.max(cost - choice.reading, Math.min(cost, 1));
       const gain = (1 + slowdown) * (outcome.accepted + 1) - charged;
-      account = Math.min(account + gain, mostGrants * grant);
+      account = Math.min(account + gain, maxGrants * grant);
       Object.assign(
         since,
         choice.rung === undefined
@@ -194,7 +194,7 @@ export function createGuardedPolicy(ladder: readonly Rung[], options: GuardedOpt
       const hasFailed = test.steps === burstFailures && test.accepted === 0;
       if (probe.left > 0 && !hasFailed) return;
       // A burst that pays keeps its rung, and the next fall is probed soon again.
-      if (!hasFailed && stay.tokens > home.rate * stay.cost) probe.wait = firstProbe;
+      if (!hasFailed && stay.tokens > home.rate * stay.cost) probe.wait = firstProbeWait;
       else {
         probe.left = 1; // leave as a probe
         leave('probe-failed');
@@ -207,7 +207,7 @@ function checkOptions({
   level,
   slowdown,
   grant,
-}: Required<Pick<GuardedOptions, 'level' | 'slowdown' | 'grant'>>): void {
+}: Required<Pick<BudgetOptions, 'level' | 'slowdown' | 'grant'>>): void {
   if (level > 0 && level < 1 && slowdown > 0 && slowdown <= 10 && grant >= 0 && Number.isFinite(grant))
     return;
   throw new MistletoeError(

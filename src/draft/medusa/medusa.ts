@@ -13,8 +13,8 @@ import { project } from '../../model/decoder-layer.js';
 import type { LaneProgram } from '../../model/lanes/lane-program.js';
 import { lanes } from '../../model/lanes/lane-graph.js';
 import { compileLanes } from '../../model/lanes/lane-program.js';
-import type { Meeting } from '../../model/lanes/pass-scheduler.js';
-import { alone } from '../../model/lanes/pass-scheduler.js';
+import type { PassScheduler } from '../../model/lanes/pass-scheduler.js';
+import { runDirectly } from '../../model/lanes/pass-scheduler.js';
 import type { NamedTensors } from '../../runtime/program.js';
 import { resident } from '../../runtime/program.js';
 import type { WeightStore } from '../../runtime/weights.js';
@@ -125,7 +125,7 @@ class Medusa implements Drafter {
     return scoreOutputs(concatenate(logits, 0), this.target.runtime);
   }
 
-  /** The first heads alone, each with its most likely token. */
+  /** The first heads runDirectly, each with its most likely token. */
   private buildChain(length: number): NamedTensors {
     const feature = input('feature', [1, lanes, this.sizes.hiddenSize]);
     const choose = chooseBest(undefined);
@@ -133,7 +133,7 @@ class Medusa implements Drafter {
     return chainOutputs(chosen);
   }
 
-  startSession(meeting: Meeting = alone): DraftSession {
+  startSession(scheduler: PassScheduler = runDirectly): DraftSession {
     const { hiddenSize, vocabularySize } = this.sizes;
     const pending = new PendingStates(this.target.runtime, hiddenSize);
     let heads: DraftScores | undefined;
@@ -148,16 +148,16 @@ class Medusa implements Drafter {
           const program = await this.compile();
           const inputs = { feature: resident(pending.takeLast()) };
           // Deeper levels ask for no more detail than the first one, and all heads are there at once.
-          const outputs = await meeting.run(program, { inputs }, scoreNames(want));
+          const outputs = await scheduler.run(program, { inputs }, scoreNames(want));
           heads = readScores(outputs, want, { targetSize: vocabularySize, draftSize: vocabularySize });
         }
         return repeatRow(heads!, depth, this.target.runtime);
       },
-      siblings: this.siblings?.(meeting),
+      siblings: this.siblings?.(scheduler),
       draftChain: async (length) => {
         const program = await this.compileChain(length);
         const inputs = { feature: resident(pending.takeLast()) };
-        return readChain(await meeting.run(program, { inputs }, chainNames));
+        return readChain(await scheduler.run(program, { inputs }, chainNames));
       },
       close: () => undefined,
     };

@@ -18,7 +18,7 @@ export interface CacheSizes {
   readonly headSize: number;
 }
 
-/** All rows of a cache, or those behind its stem. A pool has lanes of one kind, and of one stem. */
+/** All rows of a cache, or those behind its shared prefix. A pool has lanes of one kind, and of one shared prefix. */
 export type LaneContent = 'whole' | 'rest';
 
 /** What reads a lane of a pool and can be moved to another. */
@@ -158,7 +158,7 @@ interface RowPlaces {
 }
 
 /**
- * One pool in which all the given caches lie, whole or with what is behind the stem that they share. Moving costs a copy of what a cache holds, so caches stay where they are
+ * One pool in which all the given caches lie, whole or with what is behind the shared prefix that they share. Moving costs a copy of what a cache holds, so caches stay where they are
  * if they can: newcomers take lanes that nobody owns, and a pool is left only when half of it is nobody's, or when
  * there is no lane left.
  */
