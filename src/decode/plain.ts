@@ -78,6 +78,7 @@ async function decodeInto(
     }
     const result = await model.forward({ tokens: Int32Array.of(token), cache, want, scheduler });
     cache.appendAll(result.rows, 1);
+    result.rows.free();
     token = await chooser.choose(result);
     likelihood = likelihoods.read(result, 0, token);
   }

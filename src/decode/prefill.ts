@@ -48,6 +48,7 @@ export async function prefill(
     const select = Int32Array.of(tokens.length - 1);
     last = await model.forward({ tokens, cache, select, want, taps, scheduler });
     cache.appendAll(last.rows, tokens.length);
+    last.rows.free();
     await onChunk?.(tokens, last);
   }
   return last;

@@ -40,6 +40,7 @@ export async function readPrefix(
   for (const part of parts) {
     states?.write(part, filled);
     filled += part.rowCount;
+    part.free();
   }
   return { tokens: Int32Array.from(tokenIds.slice(0, cache.length)), cache, states };
 }

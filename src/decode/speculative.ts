@@ -184,7 +184,9 @@ class SpeculativeSequence {
       onChunk: async (tokens, result) => {
         readCount += tokens.length;
         token = promptIds[readCount] ?? held?.[0] ?? (await chooser.choose(result));
-        session!.observe({ tokens, states: statesOf(drafter, result), next: token });
+        const states = statesOf(drafter, result);
+        session!.observe({ tokens, states, next: token });
+        states?.free();
       },
     });
     return read && { token, origin: 'target', likelihood: this.likelihoods.read(read, 0, token) };
@@ -273,12 +275,13 @@ class SpeculativeSequence {
     const endMs = verifier.want === 'scores' ? performance.now() : passEndMs;
     const accepted = [0, ...path];
     cache.append(result.rows, accepted);
+    result.rows.free();
     const states = statesOf(drafter, result);
-    this.session?.observe({
-      tokens: Int32Array.from(accepted, (node) => tree.tokens[node]!),
-      states: states && pickRows(model.runtime, states, accepted),
-      next: nextToken,
-    });
+    const acceptedStates = states && pickRows(model.runtime, states, accepted);
+    const tokens = Int32Array.from(accepted, (node) => tree.tokens[node]!);
+    this.session?.observe({ tokens, states: acceptedStates, next: nextToken });
+    acceptedStates?.free();
+    states?.free();
     return { path, nextToken, result, verifyMs: endMs - startMs };
   }
 

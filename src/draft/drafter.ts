@@ -47,7 +47,7 @@ export interface Drafter {
 
 /** One request's drafting state. */
 export interface DraftSession {
-  /** Tells what became verified since the last call. */
+  /** Takes the tokens that became verified since the last call. It copies states that it needs later. */
   observe(verified: VerifiedTokens): void;
   /** Levels that fit the drafter's own context. */
   readonly room: number;

@@ -220,6 +220,7 @@ export class CausalModel {
       (_, at) => Math.floor(at / places.length) * tapped.length + places[at % places.length]!,
     );
     const picked = pickRows(this.runtime, all.withWidth(hiddenSize), picks);
+    all.free();
     return picked.withWidth(places.length * hiddenSize);
   }
 

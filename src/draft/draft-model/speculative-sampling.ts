@@ -200,7 +200,9 @@ class DraftModel implements Drafter {
         const select = rowNumbers(nodes.map((_, row) => row));
         const inputs = { tokens, select, ...memory.attention.draftedInputs(draft, nodes, depth - 1) };
         const outputs = await memory.run(program, inputs, names);
-        memory.attention.keepDrafted(bufferOf(outputs, 'rows'), nodes);
+        const rows = bufferOf(outputs, 'rows');
+        memory.attention.keepDrafted(rows, nodes);
+        rows.free();
         return readScores(outputs, want, vocabularies);
       },
       ...draftFused(this.wholes, {

@@ -107,6 +107,10 @@ export function startEagleSession(
   const { runtime } = target;
   const memory = createMemory(head, new KvCache(configuration, runtime), scheduler);
   const features = new Map<number, RowBuffer>(); // [node] -> [1, hidden]
+  const forgetFeatures = (): void => {
+    for (const feature of features.values()) feature.free();
+    features.clear();
+  };
 
   const keepFeatures = (outputs: MixedValues, nodes: readonly number[]): void => {
     const all = bufferOf(outputs, 'features');
@@ -128,7 +132,7 @@ export function startEagleSession(
       const names = [...scoreNames(want), 'features', 'rows'];
       const depth = draft.depths[nodes[0]!]!;
       if (depth === 0) {
-        features.clear();
+        forgetFeatures();
         const last = await memory.read(await programs.verified(), names);
         keepFeatures(last, nodes);
         return readScores(last, want, vocabularies);
@@ -148,12 +152,16 @@ export function startEagleSession(
         },
         names,
       );
-      memory.attention.keepDrafted(bufferOf(outputs, 'rows'), nodes);
+      states.free();
+      const rows = bufferOf(outputs, 'rows');
+      memory.attention.keepDrafted(rows, nodes);
+      rows.free();
       keepFeatures(outputs, nodes);
       return readScores(outputs, want, vocabularies);
     },
     ...draftFused(programs.wholes, { memory, rotary: head.rotary, scheduler, reader: programs.verified }),
     close() {
+      forgetFeatures();
       memory.close();
     },
   };

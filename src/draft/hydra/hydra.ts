@@ -151,7 +151,10 @@ class Hydra implements Drafter {
       },
       expand: async (draft, nodes, want) => {
         const depth = draft.depths[nodes[0]!]!;
-        if (depth === 0) feature = await readFeature();
+        if (depth === 0) {
+          feature.free();
+          feature = await readFeature();
+        }
         const program = await this.compileHead(depth);
         const paths = nodes.flatMap((node) => tokensTo(draft, node));
         const inputs = {
@@ -164,11 +167,14 @@ class Hydra implements Drafter {
       siblings: this.siblings?.(scheduler),
       draftChain: async (length) => {
         const program = await this.compileChain(length);
-        const feature = resident(await readFeature());
-        const inputs = { feature, root: int32([root]) };
+        feature.free();
+        feature = await readFeature();
+        const inputs = { feature: resident(feature), root: int32([root]) };
         return readChain(await scheduler.run(program, { inputs }, chainNames));
       },
       close() {
+        feature.free();
+        pending.close();
         memory?.close();
       },
     };

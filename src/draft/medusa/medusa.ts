@@ -125,7 +125,7 @@ class Medusa implements Drafter {
     return scoreOutputs(concatenate(logits, 0), this.target.runtime);
   }
 
-  /** The first heads runDirectly, each with its most likely token. */
+  /** The first heads alone, each with its most likely token. */
   private buildChain(length: number): NamedTensors {
     const feature = input('feature', [1, lanes, this.sizes.hiddenSize]);
     const choose = chooseBest(undefined);
@@ -146,9 +146,11 @@ class Medusa implements Drafter {
         const depth = draft.depths[nodes[0]!]!;
         if (depth === 0) {
           const program = await this.compile();
-          const inputs = { feature: resident(pending.takeLast()) };
+          const feature = pending.takeLast();
+          const inputs = { feature: resident(feature) };
           // Deeper levels ask for no more detail than the first one, and all heads are there at once.
           const outputs = await scheduler.run(program, { inputs }, scoreNames(want));
+          feature.free();
           heads = readScores(outputs, want, { targetSize: vocabularySize, draftSize: vocabularySize });
         }
         return repeatRow(heads!, depth, this.target.runtime);
@@ -156,10 +158,15 @@ class Medusa implements Drafter {
       siblings: this.siblings?.(scheduler),
       draftChain: async (length) => {
         const program = await this.compileChain(length);
-        const inputs = { feature: resident(pending.takeLast()) };
-        return readChain(await scheduler.run(program, { inputs }, chainNames));
+        const feature = pending.takeLast();
+        const inputs = { feature: resident(feature) };
+        const outputs = await scheduler.run(program, { inputs }, chainNames);
+        feature.free();
+        return readChain(outputs);
       },
-      close: () => undefined,
+      close: () => {
+        pending.close();
+      },
     };
   }
 }

@@ -4,7 +4,7 @@
  * begins the draft; the newest row always waits for that.
  *
  * Where the drafter reads the target's states, row t pairs the state at t with the token t + 1. Where it reads tokens
- * runDirectly, row t is the token t: the rows begin with the first token, and the newest of them is the root of the next draft.
+ * alone, row t is the token t: the rows begin with the first token, and the newest of them is the root of the next draft.
  */
 import { attentionInputs, blocked, maskInput, rowNumbers } from '../../model/attention-inputs.js';
 import type { KvCache } from '../../model/cache/kv-cache.js';
@@ -152,6 +152,7 @@ export class DraftMemory {
   }
 
   close(): void {
+    this.pending.close();
     this.options.cache.release();
   }
 
@@ -169,7 +170,9 @@ export class DraftMemory {
       async (states, tokens) => {
         const count = tokens.length;
         const inputs = { ...this.options.inputsOf(states, tokens), ...this.attention.verifiedInputs(count) };
-        this.attention.keepVerified(bufferOf(await run(inputs, count), 'rows'), count);
+        const rows = bufferOf(await run(inputs, count), 'rows');
+        this.attention.keepVerified(rows, count);
+        rows.free();
       },
       leave,
     );

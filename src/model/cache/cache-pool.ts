@@ -114,10 +114,12 @@ export class CachePool {
     }
     const old = this.written[lane]! - positions;
     if (old > 0) {
-      this.copy(this.runtime.allocate(1, this.rowSize), old, {
+      const zeros = this.runtime.allocate(1, this.rowSize);
+      this.copy(zeros, old, {
         from: () => 0,
         to: (slot, index) => this.rowAt(slot, positions + index, lane),
       });
+      zeros.free();
     }
     this.written[lane] = positions;
   }
@@ -132,6 +134,11 @@ export class CachePool {
     for (let slot = 0; slot < this.slotCount; slot++)
       this.storage.write(old.rows(slot * oldRows, oldRows), this.rowAt(slot, 0, 0));
     old.free();
+  }
+
+  /** Called by the last cache that reads it. */
+  free(): void {
+    this.storage.free();
   }
 
   private rowAt(slot: number, position: number, lane: number): number {

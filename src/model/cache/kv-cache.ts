@@ -128,10 +128,10 @@ export class KvCache implements PooledCache {
     this.settleIn(pool, lane);
   }
 
-  /** Gives its lane to whoever comes next. Nothing may be done with the cache any more. */
+  /** Frees its lane for other caches, and the memory of a pool that it used last. The cache cannot be used afterwards. */
   release(): void {
     this.leaveLane();
-    this.common?.leave(this);
+    this.leavePrefix();
   }
 
   /** Into a pool of its own, with room to grow. */
@@ -151,7 +151,8 @@ export class KvCache implements PooledCache {
     const { pool } = this;
     if (this.common?.isOnlyFor(this) !== true)
       return this.settle(this.keptPrefix === undefined ? 'whole' : 'rest');
-    this.leavePrefix();
+    this.common = undefined;
+    this.commonLength = 0;
     return this.settleIn(pool, 0);
   }
 
@@ -162,18 +163,21 @@ export class KvCache implements PooledCache {
       this.common = new SharedPrefix(this.pool, this);
       this.commonLength = this.filled;
     }
-    this.leaveLane();
+    if (this.place?.pool === this.common.pool) this.place.pool.owners[this.place.lane] = undefined;
+    else this.leaveLane();
     this.place = undefined;
     return this.common;
   }
 
   private leaveLane(): void {
-    if (this.place?.pool.owners[this.place.lane] === this)
-      this.place.pool.owners[this.place.lane] = undefined;
+    const { place } = this;
+    if (place?.pool.owners[place.lane] !== this) return;
+    place.pool.owners[place.lane] = undefined;
+    if (place.pool.owners.every((owner) => owner === undefined)) place.pool.free();
   }
 
   private leavePrefix(): void {
-    this.common?.leave(this);
+    if (this.common?.leave(this) === true) this.common.pool.free();
     this.common = undefined;
     this.commonLength = 0;
   }

@@ -26,8 +26,9 @@ export class SharedPrefix {
     this.readers.add(reader);
   }
 
-  leave(reader: object): void {
-    this.readers.delete(reader);
+  /** True for the last reader, which then owns the pool. */
+  leave(reader: object): boolean {
+    return this.readers.delete(reader) && this.readers.size === 0;
   }
 
   /** Who reads it alone may change it. */

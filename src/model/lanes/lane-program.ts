@@ -18,6 +18,7 @@ import type {
   Runtime,
   TensorValue,
 } from '../../runtime/program.js';
+import type { RowBuffer } from '../../runtime/row-buffer.js';
 import type { WeightStore } from '../../runtime/weights.js';
 import type { CachePool } from '../cache/cache-pool.js';
 import { gatherCaches } from '../cache/cache-pool.js';
@@ -86,7 +87,8 @@ export class LaneProgram {
     const prefix = this.commonPrefix(runs);
     const program = prefix === undefined ? this.program : await this.afterPrefix!();
     const { pool, places } = placeRuns(runs, prefix !== undefined);
-    const inputs = this.mergeInputs(runs, places);
+    const merged = this.mergeInputs(runs, places);
+    const inputs = { ...merged };
     addViews(inputs, 'past', pool, places.pastOf);
     addViews(inputs, 'prefix', prefix?.pool, places.prefixOf);
     const destinations = wanted.map((name): [string, Destination] => [
@@ -94,17 +96,27 @@ export class LaneProgram {
       residentOutputs.has(name) ? 'runtime' : 'host',
     ]);
     const outputs = await program.run(inputs, Object.fromEntries(destinations));
-    return runs.map((run, index) => {
+    const handedOut = new Set<RowBuffer>();
+    const results = runs.map((run, index) => {
       const own: Record<string, TensorValue | ResidentValue> = {};
       for (const name of wanted) {
         const { axis, like } = this.outputs.get(name)!;
         const count = like === undefined ? undefined : run.inputs[like]!.shape[0]!;
         const pick = { axis, lane: places.laneOf[index]!, count };
         const value = outputs[name]!;
-        own[name] = 'data' in value ? takeLane(value, pick) : takeBufferLane(value, pick, this.runtime);
+        if ('data' in value) own[name] = takeLane(value, pick);
+        else {
+          const taken = takeBufferLane(value, pick, this.runtime);
+          handedOut.add(taken.buffer);
+          own[name] = taken;
+        }
       }
       return own;
     });
+    for (const value of Object.values(outputs))
+      if ('buffer' in value && !handedOut.has(value.buffer)) value.buffer.free();
+    freeMerged(merged, runs);
+    return results;
   }
 
   private commonPrefix(runs: readonly LaneRun[]): SharedPrefix | undefined {
@@ -182,6 +194,14 @@ function addViews(
 }
 
 const laneAxis = (shape: Shape): number => shape.findIndex((dimension) => bareSymbol(dimension) === 'lanes');
+
+/** Frees the copies that were made for the run; with one lane, inputs are the sequence's own. */
+function freeMerged(merged: MixedValues, [first]: readonly LaneRun[]): void {
+  for (const [name, value] of Object.entries(merged)) {
+    const own = first!.inputs[name]!;
+    if ('buffer' in value && 'buffer' in own && value.buffer !== own.buffer) value.buffer.free();
+  }
+}
 
 function mergeHostValues(values: readonly (TensorValue | CombinedInput)[], places: LanePlaces): TensorValue {
   const [first] = values as [TensorValue | CombinedInput];
