@@ -34,14 +34,15 @@ const draw = (name: string, count: number): number[] => randomTokens(name, count
 
 /** Makes one run of so many asks. */
 function meet(count: number): PassScheduler {
-  const asks: { run: LaneRun; resolve: (values: MixedValues) => void }[] = [];
+  const asks: { run: LaneRun; outputs: readonly string[]; resolve: (values: MixedValues) => void }[] = [];
   return {
     run: (program, run, outputs) =>
       new Promise((resolve, reject) => {
-        asks.push({ run, resolve });
+        asks.push({ run, outputs, resolve });
         if (asks.length < count) return;
         const runs = asks.map((ask) => ask.run);
-        program.run(runs, outputs).then((results) => {
+        const wanted = asks.map((ask) => ask.outputs);
+        program.run(runs, wanted).then((results) => {
           asks.forEach((ask, index) => {
             ask.resolve(results[index]!);
           });

@@ -5,7 +5,6 @@ import { HostRows } from '../../src/runtime/row-buffer.js';
 
 export interface MemoryCount {
   liveBytes: number;
-  liveBuffers: number;
 }
 
 class CountedRows extends HostRows {
@@ -31,17 +30,15 @@ class CountedRows extends HostRows {
 }
 
 export function countMemory(runtime: Runtime): { readonly runtime: Runtime; readonly memory: MemoryCount } {
-  const memory: MemoryCount = { liveBytes: 0, liveBuffers: 0 };
+  const memory: MemoryCount = { liveBytes: 0 };
   const track = (data: Float32Array, width: number): CountedRows => {
     let isLive = true;
     memory.liveBytes += data.byteLength;
-    memory.liveBuffers += 1;
     return new CountedRows(data, width, () => {
       if (!isLive) return;
       isLive = false;
       data.fill(NaN);
       memory.liveBytes -= data.byteLength;
-      memory.liveBuffers -= 1;
     });
   };
   const count = (value: MixedValues[string]): MixedValues[string] =>

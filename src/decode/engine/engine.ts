@@ -217,7 +217,6 @@ export class Engine {
 
   private async answer(group: readonly Ask[], batch?: Pick<BatchStep, 'batchSize' | 'rows'>): Promise<void> {
     const [{ program }] = group as [Ask];
-    const outputs = [...new Set(group.flatMap((ask) => ask.outputs))];
     const isPrompt = group.some(readsPrompt);
     if (isPrompt) this.counted.promptRuns += 1;
     else if (program.stage !== 'draw') this.counted[`${program.stage}Runs`] += 1;
@@ -225,7 +224,7 @@ export class Engine {
     try {
       const results = await program.run(
         group.map(({ run }) => run),
-        outputs,
+        group.map(({ outputs }) => outputs),
       );
       const endMs = (this.passEndMs = performance.now());
       const passMs = endMs - startMs;

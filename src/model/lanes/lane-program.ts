@@ -82,8 +82,14 @@ export class LaneProgram {
     return this.afterPrefix === undefined ? undefined : cache?.keptPrefix;
   }
 
-  /** Outputs of each run, as if it were alone; rows, features and taps stay with the runtime. */
-  async run(runs: readonly LaneRun[], wanted: readonly string[]): Promise<readonly MixedValues[]> {
+  /**
+   * The wanted outputs of each run, as if it were alone. Outputs that stay on the device belong to the caller, who frees them.
+   * @param wanted [run] names of outputs
+   */
+  async run(
+    runs: readonly LaneRun[],
+    wanted: readonly (readonly string[])[],
+  ): Promise<readonly MixedValues[]> {
     const prefix = this.commonPrefix(runs);
     const program = prefix === undefined ? this.program : await this.afterPrefix!();
     const { pool, places } = placeRuns(runs, prefix !== undefined);
@@ -91,7 +97,8 @@ export class LaneProgram {
     const inputs = { ...merged };
     addViews(inputs, 'past', pool, places.pastOf);
     addViews(inputs, 'prefix', prefix?.pool, places.prefixOf);
-    const destinations = wanted.map((name): [string, Destination] => [
+    const names = [...new Set(wanted.flat())];
+    const destinations = names.map((name): [string, Destination] => [
       name,
       residentOutputs.has(name) ? 'runtime' : 'host',
     ]);
@@ -99,7 +106,7 @@ export class LaneProgram {
     const handedOut = new Set<RowBuffer>();
     const results = runs.map((run, index) => {
       const own: Record<string, TensorValue | ResidentValue> = {};
-      for (const name of wanted) {
+      for (const name of wanted[index]!) {
         const { axis, like } = this.outputs.get(name)!;
         const count = like === undefined ? undefined : run.inputs[like]!.shape[0]!;
         const pick = { axis, lane: places.laneOf[index]!, count };

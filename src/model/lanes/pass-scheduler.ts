@@ -33,7 +33,7 @@ export interface PassScheduler {
 /** For a single sequence. */
 export const runDirectly: PassScheduler = {
   async run(program, run, outputs) {
-    const [result] = await program.run([run], outputs);
+    const [result] = await program.run([run], [outputs]);
     return result!;
   },
 };
