@@ -140,7 +140,7 @@ class SpeculativeSequence {
     const startMs = performance.now();
     let root = await this.readPrompt();
     // A drafter that is about to draft reads the prompt as part of the prefill, as the target does.
-    let choice = this.request.policy.choose();
+    let choice = request.policy.choose();
     if (root === undefined) answer.end('aborted');
     else if (choice.policy !== undefined && this.session!.room > 0) await this.session!.catchUp?.();
     const firstMs = performance.now();

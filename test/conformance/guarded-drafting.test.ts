@@ -88,8 +88,9 @@ describe('guarded drafting', () => {
     const play = async (name: string, scheduler: PassScheduler) => {
       const { drafter, policy, end } = guarding.begin(ladderOf(name));
       const timeless = {
-        ...policy,
-        begin: () => undefined,
+        chainLengths: policy.chainLengths,
+        trees: policy.trees ?? [],
+        choose: () => policy.choose(),
         learn: (...[choice, outcome]: Parameters<typeof policy.learn>) => {
           const { own, ...rest } = outcome;
           expect(own).toBeDefined();
