@@ -25,8 +25,8 @@ import { openTarget, requestFor } from '../src/decode/target.js';
 import { resolvePolicy } from '../src/draft/tree/grow-tree.js';
 import { loadDrafter } from '../src/draft/load-drafter.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
-import { loadPrompts } from '../src/text/prompt-set.js';
-import { promptSets } from './saved-audit.js';
+import { loadPrompts } from '../src/text/prompts/prompt-set.js';
+import { promptSets } from './prompt-sets.js';
 
 export const draftLength = 4;
 export const newTokens = 128;

@@ -6,19 +6,19 @@ import { poolHistograms } from '../decode/acceptance.js';
 import { bootstrapInterval, pooledAcceptedLengthInterval } from '../measure/bootstrap.js';
 import { keptClasses, type KeptClass } from '../measure/kept-class.js';
 import { testSignedRanks } from '../measure/wilcoxon.js';
-import type { ArmName, ControlName } from './arms.js';
-import { arms, controls } from './arms.js';
+import type { ArmName, ControlName } from './arms/arms.js';
+import { arms, controls } from './arms/arms.js';
 import type {
   AcceptanceSummary,
   ArmResult,
   ArmSummary,
   DrafterSummary,
-  Interval,
   PairedTest,
   PromptResult,
 } from './result.js';
-import type { StepCounts } from './same-answer.js';
-import { acceptedLengthOf, poolCounts } from './same-answer.js';
+import type { StepCounts } from '../measure/step-counts.js';
+import { acceptedLengthOf, poolCounts } from '../measure/step-counts.js';
+import type { Interval } from '../measure/bootstrap.js';
 
 const find = (prompt: PromptResult, arm: ArmName): ArmResult[] =>
   prompt.arms.filter((entry) => entry.arm === arm);

@@ -1,7 +1,7 @@
 /** The options that change a preset, each with the values that the presets give it. */
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { objectiveNames } from '../audit/objectives.js';
-import { projectionKinds } from '../audit/projection.js';
+import { objectiveNames } from '../audit/search/objectives.js';
+import { projectionKinds } from '../audit/search/projection.js';
 import type { AuditSettings, PresetName } from '../audit/settings.js';
 import { presets } from '../audit/settings.js';
 import type { KeepRule } from '../measure/kept-class.js';

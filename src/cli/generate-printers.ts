@@ -6,7 +6,7 @@ import { isSpeculative } from '../decode/speculative-text.js';
 import type { GenerateOptions, Target } from '../decode/target.js';
 import { verificationRules } from '../decode/verification/verification.js';
 import { formatDraftPolicy } from '../draft/tree/policy.js';
-import type { Prompt } from '../text/prompt-set.js';
+import type { Prompt } from '../text/prompts/prompt-set.js';
 import { asOneLine } from './clean-text.js';
 import type { GenerateFlags } from './command-flags.js';
 import type { Speculation } from './generate-drafting.js';

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { MistletoeError } from '../core/errors.js';
-import type { DeviceSearch } from '../runtime/cuda/find-devices.js';
+import type { DeviceSearch } from '../runtime/cuda/driver/find-devices.js';
 import type { GpuHost, RecordedDevice } from '../runtime/device-choice.js';
 import { deviceOf, deviceSchema, findSameDevice, requireSameKind } from './run-device.js';
 
@@ -57,7 +57,7 @@ describe('the device of a run', () => {
     const failure: unknown = await findSameDevice({ device: onBeta }, host).catch((cause: unknown) => cause);
     expect(failure).toBeInstanceOf(MistletoeError);
     expect((failure as MistletoeError).message).toMatch(pattern);
-    expect((failure as MistletoeError).hint).toMatch(/start the audit anew/);
+    expect((failure as MistletoeError).hint).toMatch(/start a new run/);
   });
 
   it('must be that of a runtime which a caller brings', () => {

@@ -2,7 +2,7 @@
 import { closeSync, existsSync, fsyncSync, openSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import { describeCause, MistletoeError } from '../core/errors.js';
-import { quoteWord } from '../core/shown-words.js';
+import { quoteWord } from '../core/display-paths.js';
 
 /** Commands whose runs are folders that can be resumed. */
 export type RunCommand = 'audit' | 'train' | 'harden';
@@ -92,7 +92,7 @@ export function explainFailure<Result>(path: string, command: RunCommand, write:
       'runtime',
       `${basename(path)} of the run in ${folder} could not be written: ${describeCause(cause)}; what was finished is safe.`,
       {
-        hint: `${remedies[code] ?? 'Mend that'}, then go on with: mistletoe ${command} --resume ${quoteWord(folder)}`,
+        hint: `${remedies[code] ?? 'Fix that'}, then resume with: mistletoe ${command} --resume ${quoteWord(folder)}`,
         cause,
       },
     );

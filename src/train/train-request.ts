@@ -5,12 +5,11 @@
 import { availableParallelism } from 'node:os';
 import { resolve } from 'node:path';
 import { z } from 'zod';
-import { readVersion } from '../runs/identity.js';
-import { identifyModel, identitySchema } from '../runs/identity.js';
+import { identifyModel, identitySchema, readVersion } from '../runs/identity.js';
 import { deviceSchema } from '../runs/run-device.js';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
-import { describeCause, MistletoeError } from '../core/errors.js';
-import { mostThreads } from '../core/limits.js';
+import { MistletoeError } from '../core/errors.js';
+import { maxThreads } from '../core/limits.js';
 import { bundledTarget } from '../decode/bundled-models.js';
 import { findDrafter } from '../decode/find-drafter.js';
 import { settleDevice } from '../decode/gpu-fit.js';
@@ -19,13 +18,13 @@ import { refuseAtOnce, tapConventions } from '../draft/draft-system.js';
 import { findWeightless, recogniseCheckpoint } from '../draft/systems.js';
 import type { DeviceWish } from '../runtime/device-choice.js';
 import { chooseDevice, recordDevice } from '../runtime/device-choice.js';
-import { readTemplate } from '../text/chat-template.js';
-import { hashFile } from '../runs/line-file.js';
-import type { TrainableSystem } from './new-drafter.js';
-import { trainableSystems } from './new-drafter.js';
+import { readTemplate } from '../text/template/chat-template.js';
+import { hashData } from '../runs/json-lines.js';
+import type { TrainableSystem } from './systems/new-drafter.js';
+import { trainableSystems } from './systems/new-drafter.js';
 import type { TrainSettings } from './settings.js';
 import { completeSettings, defaultSettings, settingsSchema } from './settings.js';
-import { settleAnswers } from './taken-answers.js';
+import { settleAnswers } from './data/taken-answers.js';
 
 const count = z.int().positive();
 
@@ -140,7 +139,7 @@ export async function createTrainRequest(plan: TrainPlan): Promise<TrainRequest>
     ...(plan.limit === undefined ? {} : { limit: plan.limit }),
     ...settleAnswers(plan, { target, ...template }),
     ...{ ...template, settings, device: recordDevice(device) },
-    threads: plan.threads ?? Math.min(availableParallelism(), mostThreads),
+    threads: plan.threads ?? Math.min(availableParallelism(), maxThreads),
   };
 }
 
@@ -253,15 +252,4 @@ export async function describeStart(
   }
   const reading = plan.taps === undefined ? {} : { taps: plan.taps };
   return { system: known, heads: system.describe(checkpoint, refuseAtOnce, reading).facts.heads };
-}
-
-export async function hashData(path: string): Promise<string> {
-  try {
-    return await hashFile(path);
-  } catch (cause) {
-    throw new MistletoeError('usage', `${path} cannot be read: ${describeCause(cause)}.`, {
-      hint: 'Give a file with one conversation a line.',
-      cause,
-    });
-  }
 }

@@ -2,7 +2,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { AuditResult } from '../../src/audit/result.js';
-import { shortenPath } from '../../src/core/shown-words.js';
+import { shortenPath } from '../../src/core/display-paths.js';
 import type { Outcome } from '../support/run-command.js';
 import { AuditCommands } from './audit-commands.js';
 
@@ -122,7 +122,7 @@ describe('mistletoe audit', () => {
     [['--temperature', '1'], 'no suffix can be held to "similar"'],
     [['--suffix', 'a\u0007b'], 'control character'],
     [['--suffix', 'missing.txt'], 'missing.txt'],
-    [['--resume', 'nowhere'], 'nowhere holds no run that can be read'],
+    [['--resume', 'nowhere'], 'nowhere holds no run of mistletoe audit that can be read'],
     [['--prompt', 'a', '--prompts', 'b.txt'], '--prompt and --prompts were both given'],
     [['--prompts', 'hello'], '--prompts is hello; a .jsonl or .txt file'],
     [['--prompts', 'gsm8k'], 'no folder was given'],

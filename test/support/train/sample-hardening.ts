@@ -2,11 +2,11 @@
 import type { AuditResult, DrafterResult, PromptResult } from '../../../src/audit/result.js';
 import { summariseDrafter } from '../../../src/audit/summary.js';
 import { createSampleAudit } from '../report/sample-audit.js';
-import type { HardeningAudit } from '../../../src/train/hardening-settings.js';
-import { compareAudit } from '../../../src/train/hardening-comparison.js';
-import type { HardeningResult, RoundRecord } from '../../../src/train/hardening-result.js';
-import { drafterRoles, hardeningResultVersion } from '../../../src/train/hardening-result.js';
-import { hardeningDefaults } from '../../../src/train/hardening-settings.js';
+import type { HardeningAudit } from '../../../src/train/harden/hardening-settings.js';
+import { compareAudit } from '../../../src/train/harden/hardening-comparison.js';
+import type { HardeningResult, RoundRecord } from '../../../src/train/harden/hardening-result.js';
+import { drafterRoles, hardeningResultVersion } from '../../../src/train/harden/hardening-result.js';
+import { hardeningDefaults } from '../../../src/train/harden/hardening-settings.js';
 import { presets } from '../../../src/audit/settings.js';
 import { defaultSettings } from '../../../src/train/settings.js';
 
@@ -83,7 +83,7 @@ export function createHardeningResult(
     target: { name: 'target', parameterCount: 12_460_000, sha256: 'cd'.repeat(32) },
     from: { name: 'eagle3', ...identity },
     request: {
-      ...{ training, hardening: hardeningDefaults, baselines: ['random', 'paraphrase'] },
+      ...{ training, hardening: hardeningDefaults, baselines: ['random'] },
       data: { file: '/data/questions.jsonl', sha256: 'ef'.repeat(32) },
     },
     audit: {

@@ -1,0 +1,122 @@
+/**
+ * Where the time of a unit goes. Work of several phases may run at once (suffixes that a search hands on are decoded
+ * together): each moment is then divided among what runs, so that phases never add up to more than the wall time.
+ */
+import { z } from 'zod';
+import { arms } from './arms.js';
+import type { SuffixScorer } from '../search/search-problem.js';
+
+const number = z.number();
+const phaseTimesSchema = z.object({
+  gradientMs: number,
+  scoringMs: number,
+  exactLengthsMs: number,
+  decodingMs: number,
+  /** Includes time outside of the four phases. */
+  totalMs: number,
+});
+export type PhaseTimes = Readonly<z.infer<typeof phaseTimesSchema>>;
+
+/** Measured times of one arm of one prompt. They differ from run to run, so they are never part of AuditResult. */
+export const timingSchema = z.object({
+  drafter: z.string(),
+  promptId: z.string(),
+  arm: z.enum(arms),
+  repeat: number,
+  prefillMs: number,
+  decodeMs: number,
+  draftMs: number,
+  verifyMs: number,
+  tokensPerSecond: number,
+  /** Plain decoding of the same prompt to the same length, in the same process; null if it was not run. */
+  plainTokensPerSecond: number.nullable(),
+  /** tokensPerSecond / plainTokensPerSecond */
+  speedup: number.nullable(),
+  /** Absent in runs up to version 0.2. */
+  phases: phaseTimesSchema.exactOptional(),
+});
+export type ArmTiming = Readonly<z.infer<typeof timingSchema>>;
+
+export type TimedArm = ArmTiming & Required<Pick<ArmTiming, 'phases'>>;
+
+export const isTimedArm = (timing: ArmTiming): timing is TimedArm => timing.phases !== undefined;
+
+export interface AuditTimings {
+  readonly machine: string;
+  readonly arms: readonly ArmTiming[];
+  /** The whole run, from its first start to its end, time before a resume included and time in between not. */
+  readonly totalMs: number;
+}
+
+export const phases = ['gradient', 'scoring', 'exactLengths', 'decoding'] as const;
+/**
+ * `gradient`: gradients and the ranking of tokens by them. `scoring`: candidates, including whether their texts survive.
+ * `exactLengths`: decoding along the clean answer. `decoding`: free decoding, speculative and plain.
+ */
+export type Phase = (typeof phases)[number];
+
+type Times = Record<Phase, number>;
+const zeros = (): Times => ({ gradient: 0, scoring: 0, exactLengths: 0, decoding: 0 });
+
+export class PhaseClock {
+  private readonly spent = zeros();
+  /** Tasks of each phase that run now. */
+  private readonly running = zeros();
+  private lastMs = 0;
+
+  constructor(private readonly now: () => number = () => performance.now()) {}
+
+  async during<Result>(phase: Phase, work: () => Promise<Result>): Promise<Result> {
+    this.advance();
+    this.running[phase] += 1;
+    try {
+      return await work();
+    } finally {
+      this.advance();
+      this.running[phase] -= 1;
+    }
+  }
+
+  /** What is spent while some work runs; one such work at a time. */
+  async measure<Result>(work: () => Promise<Result>): Promise<{ value: Result; times: PhaseTimes }> {
+    const before = { ...this.spent };
+    const startMs = this.now();
+    const value = await work();
+    const since = (phase: Phase): number => round(this.spent[phase] - before[phase]);
+    return {
+      value,
+      times: {
+        gradientMs: since('gradient'),
+        scoringMs: since('scoring'),
+        exactLengthsMs: since('exactLengths'),
+        decodingMs: since('decoding'),
+        totalMs: round(this.now() - startMs),
+      },
+    };
+  }
+
+  private advance(): void {
+    const now = this.now();
+    const tasks = phases.reduce((sum, phase) => sum + this.running[phase], 0);
+    if (tasks > 0) {
+      for (const phase of phases) this.spent[phase] += ((now - this.lastMs) * this.running[phase]) / tasks;
+    }
+    this.lastMs = now;
+  }
+}
+
+const round = (milliseconds: number): number => Math.round(milliseconds * 100) / 100;
+
+/** The same scorer, its work entered in the clock. */
+export function timeScorer(scorer: SuffixScorer, clock: PhaseClock | undefined): SuffixScorer {
+  if (clock === undefined) return scorer;
+  return {
+    answerLength: scorer.answerLength,
+    score: (...given) => clock.during('scoring', () => scorer.score(...given)),
+    keepRoundTrips: (...given) => clock.during('scoring', () => scorer.keepRoundTrips(...given)),
+    rankTokens: (...given) => clock.during('gradient', () => scorer.rankTokens(...given)),
+    differentiate: (...given) => clock.during('gradient', () => scorer.differentiate(...given)),
+    differentiatePositions: (...given) =>
+      clock.during('gradient', () => scorer.differentiatePositions(...given)),
+  };
+}

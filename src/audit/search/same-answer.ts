@@ -1,0 +1,78 @@
+/**
+ * Accepted length along a given answer, from the acceptance of every draft token at every position. A step with answer
+ * token i as its root drafts the tokens i + 1, i + 2, ...; it accepts them up to the first that fails, the target adds
+ * the next one, and that is the root of the next step. With probabilities in place of yes and no the same walk gives
+ * expectations: `reached[i]` is the probability that a step has token i as its root.
+ */
+import type { Drafter } from '../../draft/drafter.js';
+import { requireGraph } from '../../draft/reading/checks.js';
+import type { StepCounts } from '../../measure/step-counts.js';
+
+/** [level] -> [row]: probability that the draft token of the level is accepted, from answer token `row` as root. */
+export type AcceptanceTable = readonly Float32Array[];
+
+export function walkAnswer(table: AcceptanceTable, answerLength: number): StepCounts {
+  const reached = new Float64Array(Math.max(answerLength, 1));
+  reached[0] = 1;
+  let steps = 0;
+  let accepted = 0;
+  for (let root = 0; root < answerLength - 1; root++) {
+    const share = reached[root]!;
+    if (share === 0) continue;
+    steps += share;
+    let survival = share;
+    for (let level = 0; survival > 0; level++) {
+      const next = root + 1 + level;
+      const isOpen = level < table.length && next < answerLength;
+      const kept = isOpen ? survival * table[level]![root]! : 0;
+      if (next < answerLength) reached[next]! += survival - kept;
+      accepted += kept;
+      survival = kept;
+    }
+  }
+  return { steps, accepted };
+}
+
+/**
+ * Drafts along a given answer by a drafter that reads nothing but text: its drafts follow from the prompt and the answer
+ * alone, so that no pass of the target is needed to know which of them are accepted. At temperature 0 a draft is
+ * accepted where it is the answer's token; above it too, since what is certain to be proposed is accepted with
+ * min(1, 1 / p) = 1 where that token comes out.
+ */
+/** `levels`: the length of the chains that are drafted. */
+export async function countDraftsAlong(
+  drafter: Drafter,
+  promptIds: readonly number[],
+  answerIds: readonly number[],
+  levels: number,
+): Promise<StepCounts> {
+  const session = drafter.startSession();
+  const read = (tokens: readonly number[], next: number): void => {
+    session.observe({ tokens: Int32Array.from(tokens), states: undefined, next });
+  };
+  let root = 0; // its place in the answer
+  let [steps, accepted] = [0, 0];
+  try {
+    read(promptIds, answerIds[0]!);
+    while (root < answerIds.length - 1) {
+      const drafted = (await session.draftChain?.(levels)) ?? requireChain(drafter);
+      const ahead = answerIds.slice(root + 1, root + 1 + drafted.length);
+      const wrong = ahead.findIndex((token, level) => token !== drafted[level]);
+      const kept = wrong < 0 ? ahead.length : wrong;
+      const next = root + kept + 1;
+      read(answerIds.slice(root, next), answerIds[next] ?? answerIds.at(-1)!);
+      root = next;
+      steps += 1;
+      accepted += kept;
+    }
+  } finally {
+    session.close();
+  }
+  return { steps, accepted };
+}
+
+/** A drafter has a graph, or chains that follow from the text: one of the two is how it is scored. */
+function requireChain(drafter: Drafter): never {
+  requireGraph(drafter);
+  throw new Error(`${drafter.name} drafts no chains.`);
+}

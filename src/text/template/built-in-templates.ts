@@ -1,0 +1,96 @@
+/**
+ * Chat formats of model families older than chat templates, as their authors' code writes them. A folder gets one
+ * automatically only if its name is that of a known release; otherwise use --chat-template.
+ */
+import { join, resolve } from 'node:path';
+import { fileLimits } from '../../core/limits.js';
+import { parseJson, readTextFile } from '../text-file.js';
+
+export const builtInTemplateNames = ['vicuna', 'llama-2'] as const;
+export type BuiltInTemplateName = (typeof builtInTemplateNames)[number];
+
+interface BuiltInTemplate {
+  readonly source: string;
+  /** The authors' code leaves the beginning-of-sequence token to the tokenizer. */
+  readonly addSpecialTokens: boolean;
+  /** Releases with this format and without a template. */
+  readonly releases: RegExp;
+}
+
+const begin = "{{ bos_token if bos_token is defined else '<s>' }}";
+const end = "{{ eos_token if eos_token is defined else '</s>' }}";
+const takeSystem = (otherwise: string): string =>
+  "{% if messages[0]['role'] == 'system' %}{% set system = messages[0]['content'] %}{% set turns = messages[1:] %}" +
+  `{% else %}{% set system = ${otherwise} %}{% set turns = messages %}{% endif %}`;
+const requireTurns =
+  "{% if (turn['role'] == 'user') != (loop.index0 % 2 == 0) or turn['role'] not in ['user', 'assistant'] %}" +
+  "{{ raise_exception('after an optional system message, user and assistant must take turns') }}{% endif %}";
+
+const templates: Readonly<Record<BuiltInTemplateName, BuiltInTemplate>> = {
+  // FastChat's conversation "vicuna_v1.1", which version 1.1 and all later ones use; version 0 had another.
+  vicuna: {
+    addSpecialTokens: true,
+    releases: /(^|[^a-z])vicuna-\d+b-v1\.[1-9]/i,
+    source: [
+      takeSystem(
+        '"A chat between a curious user and an artificial intelligence assistant. The assistant gives helpful, ' +
+          'detailed, and polite answers to the user\'s questions."',
+      ),
+      "{{ system + ' ' }}",
+      `{% for turn in turns %}${requireTurns}`,
+      "{% if turn['role'] == 'user' %}{{ 'USER: ' + turn['content'] + ' ' }}",
+      `{% else %}{{ 'ASSISTANT: ' + turn['content'] }}${end}{% endif %}{% endfor %}`,
+      "{% if add_generation_prompt %}{{ 'ASSISTANT:' }}{% endif %}",
+    ].join(''),
+  },
+  // Meta's reference code: every exchange begins and ends a sequence of its own.
+  'llama-2': {
+    addSpecialTokens: false,
+    releases: /(^|[^a-z])llama-2-\d+b-chat/i,
+    source: [
+      takeSystem('none'),
+      `{% for turn in turns %}${requireTurns}`,
+      "{% if turn['role'] == 'user' %}",
+      "{% if loop.index0 == 0 and system is not none %}{% set text = '<<SYS>>\\n' + system + '\\n<</SYS>>\\n\\n' + turn['content'] %}",
+      "{% else %}{% set text = turn['content'] %}{% endif %}",
+      `${begin}{{ '[INST] ' + text.strip() + ' [/INST]' }}`,
+      `{% else %}{{ ' ' + turn['content'].strip() + ' ' }}${end}{% endif %}{% endfor %}`,
+    ].join(''),
+  },
+};
+
+export function isBuiltInTemplate(name: string): name is BuiltInTemplateName {
+  return Object.hasOwn(templates, name);
+}
+
+export function builtInTemplate(name: BuiltInTemplateName): {
+  readonly source: string;
+  readonly addSpecialTokens: boolean;
+} {
+  const { source, addSpecialTokens } = templates[name];
+  return { source, addSpecialTokens };
+}
+
+/** The format of a known release, by config.json or the folder's name. */
+export async function recogniseTemplate(folder: string): Promise<BuiltInTemplateName | undefined> {
+  const names = [await readOriginalName(folder), ...folderNames(folder)];
+  return builtInTemplateNames.find((name) =>
+    names.some((said) => said !== undefined && templates[name].releases.test(said)),
+  );
+}
+
+/** The folder's name, or the model's name in the hub's cache. */
+function folderNames(folder: string): readonly string[] {
+  const parts = resolve(folder).split(/[\\/]/);
+  const [owner = '', snapshots = '', last = ''] = parts.slice(-3);
+  return snapshots === 'snapshots' && owner.startsWith('models--') ? [last, owner] : [last];
+}
+
+async function readOriginalName(folder: string): Promise<string | undefined> {
+  const path = join(folder, 'config.json');
+  const text = await readTextFile(path, fileLimits.configuration);
+  if (text === undefined) return undefined;
+  const config = parseJson(text, path) as { readonly _name_or_path?: unknown } | null;
+  const name = config?._name_or_path;
+  return typeof name === 'string' ? name : undefined;
+}
