@@ -10,10 +10,10 @@ import {
   addTaps,
   addTemplate,
   createTargetOption,
-} from './common-options.js';
+} from './common-flags.js';
 import { collect, wholeNumber } from './option-values.js';
-import type { CommandContext } from './command-context.js';
-import type { BenchFlags } from './command-flags.js';
+import type { CommandContext } from './command.js';
+import type { BenchFlags } from './flags.js';
 
 export function addBenchCommand(program: Command, context: CommandContext): void {
   const command = program
@@ -84,7 +84,7 @@ export function addBenchCommand(program: Command, context: CommandContext): void
     .option('--answers <dir>', 'also write answer files that Spec-Bench’s tools read');
   addMachine(addProgress(addDownload(command))).addHelpText('after', examples);
   command.action(async (flags: BenchFlags) => {
-    const { runBench } = await import('./bench-action.js');
+    const { runBench } = await import('./bench.js');
     context.exitCode = await runBench(flags, context.terminal);
   });
 }

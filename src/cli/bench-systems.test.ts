@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { bundledDrafterFolder, bundledDrafters, bundledTarget } from '../decode/bundled-models.js';
 import { defaultDraftPolicy } from '../decode/speculative-text.js';
 import { formatDraftPolicy } from '../draft/tree/policy.js';
-import type { BenchFlags } from './command-flags.js';
+import type { BenchFlags } from './flags.js';
 import { planDrafters, planPromptSets } from './bench-systems.js';
 
 const flagsWith = (changes: Partial<BenchFlags>): BenchFlags => ({

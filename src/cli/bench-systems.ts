@@ -8,7 +8,7 @@ import type { DraftPolicy } from '../draft/tree/policy.js';
 import { parseDraftPolicy } from '../draft/tree/policy.js';
 import { findWeightless } from '../draft/systems.js';
 import { promptSetFiles } from '../text/prompt-set.js';
-import type { BenchFlags } from './command-flags.js';
+import type { BenchFlags } from './flags.js';
 
 export interface DrafterPlan {
   readonly name: string;

@@ -1,9 +1,9 @@
 import { Argument, type Command, Option } from 'commander';
 import { MistletoeError } from '../core/errors.js';
-import { addCacheFolder } from './common-options.js';
-import type { CommandContext } from './command-context.js';
-import type { CacheFlags, CacheTask } from './command-flags.js';
-import { cacheTasks } from './command-flags.js';
+import { addCacheFolder } from './common-flags.js';
+import type { CommandContext } from './command.js';
+import type { CacheFlags, CacheTask } from './flags.js';
+import { cacheTasks } from './flags.js';
 import { byteSize } from './option-values.js';
 
 export function addCacheCommand(program: Command, context: CommandContext): void {
@@ -33,7 +33,7 @@ export function addCacheCommand(program: Command, context: CommandContext): void
         hint: 'Use mistletoe cache trim --to SIZE.',
       });
     }
-    const { runCache } = await import('./cache-action.js');
+    const { runCache } = await import('./cache.js');
     context.exitCode = await runCache(task, flags, context.terminal);
   });
 }

@@ -1,5 +1,5 @@
 /** What models, checkpoints and prompt sets contain must not steer the reader's terminal. */
-import { sealedCode } from './colors.js';
+import { sealedCode } from './safe-text.js';
 
 /** Control characters but tab and line end, and the marks that turn the reading direction. */
 const steering = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;

@@ -1,7 +1,7 @@
 import { type Command, Option } from 'commander';
 import { number } from './option-values.js';
-import type { CommandContext } from './command-context.js';
-import type { CompareFlags } from './command-flags.js';
+import type { CommandContext } from './command.js';
+import type { CompareFlags } from './flags.js';
 
 export function addCompareCommand(program: Command, context: CommandContext): void {
   const command = program
@@ -25,7 +25,7 @@ export function addCompareCommand(program: Command, context: CommandContext): vo
     )
     .addHelpText('after', examples);
   command.action(async (before: string, after: string, flags: CompareFlags) => {
-    const { runCompare } = await import('./compare-action.js');
+    const { runCompare } = await import('./compare.js');
     context.exitCode = await runCompare(before, after, flags, context.terminal);
   });
 }

@@ -1,8 +1,8 @@
 /** A download as progress: how much of how much, how long the rest will take, how fast it is, which file. */
 import { formatBytes } from '../core/byte-size.js';
 import type { DownloadOptions } from '../checkpoint/hub-download.js';
-import type { ProgressClock } from './audit-progress.js';
-import { roughDuration } from './audit-progress.js';
+import type { ProgressClock } from './audit/audit-progress.js';
+import { roughDuration } from './audit/audit-progress.js';
 import type { Progress } from './progress.js';
 
 /** Bytes come in pieces of some kilobytes: programs that read events are told of a thousandth at a time. */

@@ -9,10 +9,10 @@ import {
   addTaps,
   addTemplate,
   createTargetOption,
-} from './common-options.js';
+} from './common-flags.js';
 import { collect, wholeNumber } from './option-values.js';
-import type { CommandContext } from './command-context.js';
-import type { GenerateFlags } from './command-flags.js';
+import type { CommandContext } from './command.js';
+import type { GenerateFlags } from './flags.js';
 
 export function addGenerateCommand(program: Command, context: CommandContext): void {
   const command = program
@@ -77,7 +77,7 @@ export function addGenerateCommand(program: Command, context: CommandContext): v
     );
   addMachine(addDownload(command)).addHelpText('after', examples);
   command.action(async (flags: GenerateFlags) => {
-    const { runGenerate } = await import('./generate-action.js');
+    const { runGenerate } = await import('./generate.js');
     context.exitCode = await runGenerate(flags, context.terminal);
   });
 }

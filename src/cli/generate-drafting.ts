@@ -12,7 +12,7 @@ import type { Drafter } from '../draft/drafter.js';
 import { loadDrafter } from '../draft/load-drafter.js';
 import type { DraftPolicy } from '../draft/tree/policy.js';
 import { parseDraftPolicy } from '../draft/tree/policy.js';
-import type { GenerateFlags } from './command-flags.js';
+import type { GenerateFlags } from './flags.js';
 
 /** What was asked for, understood but not loaded. */
 export interface DraftingPlan {

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { TokenOrigin } from '../decode/answer.js';
 import { openColors } from './clean-text.js';
-import { createColors } from './colors.js';
+import { createColors } from './safe-text.js';
 import { createTokenMarker } from './generate-tokens.js';
 
 type Token = readonly [text: string, origin: TokenOrigin];

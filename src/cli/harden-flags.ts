@@ -11,7 +11,7 @@ import {
   hardeningRate,
 } from '../train/hardening-settings.js';
 import { addSettings } from './audit-settings.js';
-import type { DownloadFlags, DrafterFlags, MachineFlags, TemplateFlags } from './common-options.js';
+import type { DownloadFlags, DrafterFlags, MachineFlags, TemplateFlags } from './common-flags.js';
 import { isGiven } from './long-runs.js';
 import { number, wholeNumber } from './option-values.js';
 import type { ProgressMode } from './progress.js';

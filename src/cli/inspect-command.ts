@@ -1,7 +1,7 @@
 import { type Command, Option } from 'commander';
-import { addDevice, addDownload, addTaps } from './common-options.js';
-import type { CommandContext } from './command-context.js';
-import type { InspectFlags } from './command-flags.js';
+import { addDevice, addDownload, addTaps } from './common-flags.js';
+import type { CommandContext } from './command.js';
+import type { InspectFlags } from './flags.js';
 
 export function addInspectCommand(program: Command, context: CommandContext): void {
   const command = program
@@ -23,7 +23,7 @@ export function addInspectCommand(program: Command, context: CommandContext): vo
     );
   addDevice(addDownload(addTaps(command))).addHelpText('after', examples);
   command.action(async (folder: string, flags: InspectFlags) => {
-    const { runInspect } = await import('./inspect-action.js');
+    const { runInspect } = await import('./inspect.js');
     context.exitCode = await runInspect(folder, flags, context.terminal);
   });
 }

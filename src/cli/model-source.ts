@@ -7,7 +7,7 @@ import { formatHubId, hubIdForm, parseHubId } from '../checkpoint/hub-id.js';
 import { readHubSettings } from '../checkpoint/hub-settings.js';
 import { MistletoeError } from '../core/errors.js';
 import { findWeightless } from '../draft/systems.js';
-import type { DownloadFlags } from './common-options.js';
+import type { DownloadFlags } from './common-flags.js';
 import { createDownloadProgress } from './download-progress.js';
 import type { ProgressMode } from './progress.js';
 import { createProgress } from './progress.js';

@@ -3,23 +3,23 @@
  * run, so that help, version and refusals are instant.
  */
 import { Command, CommanderError } from 'commander';
-import { addAuditCommand } from './audit-command.js';
+import { addAuditCommand } from './audit/audit.js';
 import { addBenchCommand } from './bench-command.js';
 import { addCacheCommand } from './cache-command.js';
-import type { CommandContext } from './command-context.js';
+import type { CommandContext } from './command.js';
 import { addCompareCommand } from './compare-command.js';
-import { addDemoCommand } from './demo-command.js';
-import { addDoctorCommand } from './doctor-command.js';
+import { addDemoCommand } from './demo/demo.js';
+import { addDoctorCommand } from './guard/doctor-command.js';
 import { exitCodes, reportFailure, signalCodes } from './failure.js';
 import { addGenerateCommand } from './generate-command.js';
-import { addGuardCommand } from './guard-command.js';
-import { addHardenCommand } from './harden-command.js';
+import { addGuardCommand } from './guard/guard-command.js';
+import { addHardenCommand } from './train/harden.js';
 import { addInspectCommand } from './inspect-command.js';
 import { readVersion } from './package-version.js';
 import { addServeCommand } from './serve-command.js';
 import type { Terminal } from './terminal.js';
 import { colorsFor } from './terminal.js';
-import { addTrainCommand } from './train-command.js';
+import { addTrainCommand } from './train/train.js';
 
 /** Runs one command line and returns its exit code; every failure has been printed by then. */
 export async function run(argv: readonly string[], terminal: Terminal): Promise<number> {

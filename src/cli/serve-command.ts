@@ -1,8 +1,8 @@
 import { type Command, Option } from 'commander';
 import { mostNewTokens } from '../core/limits.js';
 import { bundledDrafters } from '../decode/bundled-models.js';
-import type { CommandContext } from './command-context.js';
-import { addDownload, addMachine, addTaps, addTemplate, createTargetOption } from './common-options.js';
+import type { CommandContext } from './command.js';
+import { addDownload, addMachine, addTaps, addTemplate, createTargetOption } from './common-flags.js';
 import { byteSize, collect, number, wholeNumber } from './option-values.js';
 import type { ServeFlags } from './serve-flags.js';
 
@@ -108,7 +108,7 @@ export function addServeCommand(program: Command, context: CommandContext): void
     .optionsGroup('Machine:');
   addMachine(addDownload(command)).addHelpText('after', examples);
   command.action(async (flags: ServeFlags) => {
-    const { runServe } = await import('./serve-action.js');
+    const { runServe } = await import('./serve.js');
     context.exitCode = await runServe(flags, context.terminal);
   });
 }

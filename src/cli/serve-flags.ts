@@ -1,6 +1,6 @@
 /** The options of `serve` as commander hands them over. */
 import type { MetricsLevel } from '../serve/request-schema.js';
-import type { DownloadFlags, DrafterFlags, MachineFlags, TemplateFlags } from './common-options.js';
+import type { DownloadFlags, DrafterFlags, MachineFlags, TemplateFlags } from './common-flags.js';
 
 export interface ServeFlags extends MachineFlags, TemplateFlags, DownloadFlags, DrafterFlags {
   readonly target: string;

@@ -3,10 +3,10 @@ import { isatty } from 'node:tty';
 import { mostTextBytes } from '../core/bounded-file.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { cleanForReaders, isCursorSequence, openColors } from './clean-text.js';
-import type { Colors } from './colors.js';
-import { createColors } from './colors.js';
+import type { Colors } from './safe-text.js';
+import { createColors } from './safe-text.js';
 
-export type { Colors } from './colors.js';
+export type { Colors } from './safe-text.js';
 
 /** The one place where text is cleaned on its way out, so that no caller can forget it. */
 export interface Output {

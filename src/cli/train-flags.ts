@@ -6,7 +6,7 @@ import type { TrainSettings } from '../train/settings.js';
 import { defaultSettings } from '../train/settings.js';
 import type { DrafterShape } from '../train/train-request.js';
 import { trainableSystems } from '../train/new-drafter.js';
-import type { DownloadFlags, DrafterFlags, MachineFlags, TemplateFlags } from './common-options.js';
+import type { DownloadFlags, DrafterFlags, MachineFlags, TemplateFlags } from './common-flags.js';
 import { isGiven } from './long-runs.js';
 import { byteSize, number, wholeNumber } from './option-values.js';
 import type { ProgressMode } from './progress.js';

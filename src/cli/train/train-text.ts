@@ -1,0 +1,59 @@
+/** A finished training run in a terminal: what it brought, where the drafters lie, and what to do with them. */
+import { relative, isAbsolute } from 'node:path';
+import { join } from 'node:path';
+import { acceptedLengthText, changeText, durationText, groupThousands } from '../../core/number-text.js';
+import { describeEnd, describeTexts } from '../../report/training/training-markdown.js';
+import type { TrainingResult } from '../../train/training-result.js';
+import type { Colors } from '../safe-text.js';
+import { alignRows, describeNext } from '../long-runs.js';
+
+export interface TrainTextOptions {
+  readonly folder: string;
+  readonly report: string;
+  /** Folder of the target, where it is not the bundled one. */
+  readonly target: string | undefined;
+  readonly colors: Colors;
+}
+
+export function formatTraining(
+  result: TrainingResult,
+  { folder, report, target, colors }: TrainTextOptions,
+): string {
+  const best = typedPath(join(folder, 'best'));
+  const lines = [
+    ...drawLengths(result, colors),
+    `${describeEnd(result)}, in ${durationText(result.elapsedMs)}`,
+    describeTexts(result),
+    '',
+    `${colors.bold('best')}  ${best}`,
+    `${colors.bold('last')}  ${typedPath(join(folder, 'last'))}`,
+    '',
+    ...describeNext(best, target === undefined ? undefined : typedPath(target)),
+    '',
+    `Report: ${report}`,
+  ];
+  return `${lines.map((line) => line.replace(/[\r\n]/g, ' ')).join('\n')}\n`;
+}
+
+function drawLengths({ lengths, settings }: TrainingResult, colors: Colors): string[] {
+  if (lengths === undefined) return ['No text was held out: `mistletoe bench` measures the accepted length.'];
+  const { first, best, last } = lengths;
+  const row = (name: string, line: typeof first): string[] => [
+    name,
+    acceptedLengthText(line.length),
+    line === first ? '–' : changeText(line.length / first.length - 1),
+    groupThousands(line.update),
+  ];
+  const [heading = '', ...rows] = alignRows([
+    ['', 'accepted length', 'change', 'after update'],
+    ...[row('before', first), row('best', best), row('after', last)],
+  ]);
+  const legend = `accepted length: tokens a step on held-out texts, with drafts of ${settings.chain}`;
+  return [colors.dim(heading), ...rows, colors.dim(legend), ''];
+}
+
+/** As one would type it here. */
+export function typedPath(path: string): string {
+  const inside = relative('.', path);
+  return inside === '' || inside.startsWith('..') || isAbsolute(inside) ? path : inside;
+}
