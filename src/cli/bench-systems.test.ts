@@ -2,21 +2,15 @@ import { describe, expect, it } from 'vitest';
 import { bundledDrafterFolder, bundledDrafters, bundledTarget } from '../decode/bundled-models.js';
 import { defaultDraftPolicy } from '../decode/speculative-text.js';
 import { formatDraftPolicy } from '../draft/tree/policy.js';
-import type { BenchFlags } from './flags.js';
 import { planDrafters, planPromptSets } from './bench-systems.js';
 
-const flagsWith = (changes: Partial<BenchFlags>): BenchFlags => ({
+type Subjects = Parameters<typeof planDrafters>[0] & Parameters<typeof planPromptSets>[0];
+
+const flagsWith = (changes: Partial<Subjects>): Subjects => ({
   target: bundledTarget,
   drafter: [],
   draft: [],
   prompts: [],
-  maxNewTokens: 96,
-  temperature: 0,
-  seed: 0,
-  warmup: 1,
-  concurrency: 1,
-  format: 'markdown',
-  progress: 'none',
   ...changes,
 });
 

@@ -1,3 +1,4 @@
+/** `mistletoe bench`. */
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { nameModel } from '../checkpoint/hub-cache.js';
@@ -21,8 +22,27 @@ import { openRuntime } from '../runtime/create-runtime.js';
 import type { RecordedDevice } from '../runtime/device-choice.js';
 import { chooseDevice, recordDevice } from '../runtime/device-choice.js';
 import { loadPrompts } from '../text/prompt-set.js';
-import { cacheOf, samplingOf, tapsOf, templateOf } from './common-flags.js';
-import type { BenchFlags } from './flags.js';
+import { mostNewTokens } from '../core/limits.js';
+import { integer, oneOf, text } from '../core/settings.js';
+import { bundledDrafters } from '../decode/bundled-models.js';
+import type { Invocation } from './command.js';
+import { defineCommand } from './command.js';
+import {
+  cacheOf,
+  downloadFlag,
+  machineFlags,
+  progressFlag,
+  promptSetFlags,
+  samplingFlags,
+  samplingOf,
+  tapsFlag,
+  tapsOf,
+  targetFlag,
+  templateFlags,
+  templateOf,
+} from './common-flags.js';
+import type { FlagsOf } from './flags.js';
+import { flag, group, list } from './flags.js';
 import type { DrafterPlan } from './bench-systems.js';
 import { planDrafters, planPromptSets } from './bench-systems.js';
 import { exitCodes } from './failure.js';
@@ -31,10 +51,86 @@ import type { Progress } from './progress.js';
 import { createProgress } from './progress.js';
 import type { Terminal } from './terminal.js';
 
-export async function runBench(given: BenchFlags, terminal: Terminal): Promise<number> {
+const flags = {
+  ...group('What to measure', {
+    ...targetFlag,
+    drafter: list(
+      `folder or hub name of a drafter; ${bundledDrafters.join(', ')}; or ngram[:MIN,MAX]`,
+      text,
+      'model',
+      { short: 'd', shownDefault: 'the bundled drafters' },
+    ),
+    draft: list(
+      'how much to draft: auto, chain:4, tree:mc_sim_7b_63, dynamic:60,5,10; or NAME=POLICY for one drafter',
+      text,
+      'policy',
+      { shownDefault: 'auto; chain:4 with a temperature' },
+    ),
+    ...tapsFlag,
+    prompts: list('a .jsonl or .txt file, or mt-bench, humaneval, gsm8k from --prompts-dir', text, 'set', {
+      short: 'p',
+      shownDefault: 'a small bundled set',
+    }),
+    ...promptSetFlags,
+    ...templateFlags,
+    ...downloadFlag,
+  }),
+  ...group('How to measure', {
+    maxNewTokens: flag('max tokens to generate', integer(1, mostNewTokens), 'count', {
+      short: 'n',
+      default: 96,
+    }),
+    warmup: flag('answers per system and set that are not counted', integer(0, 1000), 'count', {
+      default: 1,
+      rare: true,
+    }),
+    concurrency: flag('prompts answered at the same time; answers do not change', integer(1, 256), 'count', {
+      default: 1,
+    }),
+    ...samplingFlags,
+    seed: flag('of sampling and of the bootstrap', integer(0), 'number', { default: 0, rare: true }),
+  }),
+  ...group('Output and machine', {
+    format: flag(
+      'markdown prints tables; json one object; jsonl a line per answer while it runs, then the summaries',
+      oneOf(['markdown', 'json', 'jsonl']),
+      'format',
+      { default: 'markdown' },
+    ),
+    specBench: flag('also write answer files for the tools of Spec-Bench', text, 'dir', {
+      was: ['--answers'],
+      rare: true,
+    }),
+    ...progressFlag,
+    ...machineFlags,
+  }),
+};
+export type BenchFlags = FlagsOf<typeof flags>;
+
+export const bench = defineCommand({
+  name: 'bench',
+  description:
+    'Answers the same prompts by plain decoding and with each drafter, interleaved in one process, and compares mean accepted length, speed, and where the time goes.',
+  flags,
+  examples: [
+    ['mistletoe bench', 'all bundled drafters on the small prompt set'],
+    ['mistletoe bench --target ./my-model --drafter ./my-eagle3 --prompts my.jsonl --limit 20', ''],
+    [
+      'mistletoe bench -t meta-llama/Llama-3.1-8B-Instruct -d yuhuili/EAGLE3-LLaMA3.1-Instruct-8B --download',
+      '',
+    ],
+    ['mistletoe bench --prompts-dir ./data -p mt-bench -p humaneval -p gsm8k --limit 20', ''],
+    ['mistletoe bench -d eagle --draft chain:4 --draft dynamic:60,5,10', 'two policies'],
+    ['mistletoe bench --draft chain:4 --draft eagle3=chain:6', 'chain:4 for all but eagle3'],
+  ],
+  notes: 'Tables go to stdout, progress to stderr. Ctrl-C prints what is finished.',
+  run: runBench,
+});
+
+async function runBench(given: BenchFlags, { terminal }: Invocation): Promise<number> {
   const plans = planDrafters(given);
   const promptSets = await readPromptSets(given);
-  if (given.answers !== undefined) createFolder(given.answers);
+  if (given.specBench !== undefined) createFolder(given.specBench);
   const choice = await chooseDevice(given);
   const findModel = createModelFinder(given, terminal);
   const flags = { ...given, target: await findModel(given.target) };
@@ -70,8 +166,8 @@ async function readPromptSets(flags: BenchFlags): Promise<readonly PromptSet[]> 
 }
 
 function systemsOf({ name, policies }: DrafterPlan, drafter: Drafter, flags: BenchFlags): BenchmarkSystem[] {
-  const chosen = policies.length > 0 ? policies : [defaultDraftPolicy(drafter, flags)];
-  // A policy that does not fit the drafter is refused here, before anything is measured.
+  const chosen = policies.length > 0 ? policies : [defaultDraftPolicy(drafter, samplingOf(flags))];
+  // Refuses a policy that does not fit the drafter before anything is measured.
   for (const policy of chosen) createPolicy(policy, drafter);
   return chosen.map((policy) => ({
     name,
@@ -133,9 +229,9 @@ async function measure({
     stopListening();
     progress.finish();
   });
-  if (flags.answers !== undefined) await writeAnswers(flags.answers, result, setting.target);
+  if (flags.specBench !== undefined) await writeAnswers(flags.specBench, result, setting.target);
   if (result.records.length === 0) {
-    terminal.stderr.write('Interrupted before one prompt was answered by every system.\n');
+    terminal.stderr.write('Interrupted before every system answered a prompt.\n');
     return exitCodes.interrupted;
   }
   if (flags.format === 'markdown') stdout.write(formatBenchmark(result, setting));
@@ -148,7 +244,7 @@ async function measure({
 
 function exitCodeOf({ summaries }: BenchmarkResult, interrupted: AbortSignal): number {
   if (interrupted.aborted) return exitCodes.interrupted;
-  // Lossless is a promise: a benchmark in which it is broken has not succeeded, whatever its speed.
+  // A benchmark with answers that differ from plain decoding has failed, whatever its speed.
   const isLossless = summaries.every(({ speculation }) => (speculation?.differingAnswers ?? 0) === 0);
   return isLossless ? exitCodes.success : exitCodes.failure;
 }
@@ -183,7 +279,7 @@ function createFolder(path: string): void {
     makeFolderSync(path);
   } catch (cause) {
     throw new MistletoeError('usage', `The folder ${path} cannot be created: ${describeCause(cause)}`, {
-      hint: 'Give --answers a folder that can be written.',
+      hint: 'Give --spec-bench a folder that can be written.',
       cause,
     });
   }

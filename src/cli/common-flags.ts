@@ -1,125 +1,157 @@
-/** Options that several commands have, declared once: they mean the same everywhere. */
+/** Flags that several commands share; each means the same everywhere. */
 import type { Command } from 'commander';
-import { Option } from 'commander';
-import { maxThreads } from '../core/limits.js';
 import type { CacheOptions } from '../checkpoint/weight-cache.js';
+import { maxThreads } from '../core/limits.js';
 import type { SamplingOptions } from '../core/sampling.js';
+import { decimal, integer, oneOf, text, textOf } from '../core/settings.js';
 import { bundledTarget } from '../decode/bundled-models.js';
-import type { ReadingOptions, TapConvention } from '../draft/draft-system.js';
+import type { ReadingOptions } from '../draft/draft-system.js';
 import { tapConventions } from '../draft/draft-system.js';
-import type { ComputeType } from '../runtime/device-choice.js';
-import { computeTypes } from '../runtime/device-choice.js';
+import { computeTypes, deviceForm, deviceForms } from '../runtime/device-choice.js';
 import { builtInTemplateNames } from '../text/built-in-templates.js';
 import { parseDay } from '../text/calendar-day.js';
 import type { TemplateOptions } from '../text/chat-template.js';
-import { deviceName, number, wholeNumber } from './option-values.js';
-import type { ProgressMode } from './progress.js';
+import type { FlagsOf } from './flags.js';
+import { addFlags, flag, toggle } from './flags.js';
+import { Option } from 'commander';
 
-export interface SamplingFlags {
-  readonly temperature: number;
-  readonly topP?: number;
-  readonly topK?: number;
-}
+export const targetFlag = {
+  target: flag('model folder, or ORG/NAME[@REVISION] on the Hugging Face hub', text, 'model', {
+    short: 't',
+    default: bundledTarget,
+    shownDefault: 'the bundled model',
+  }),
+};
 
-export interface DeviceFlags {
-  readonly device?: string;
-  readonly dtype?: ComputeType;
-}
+export const tapsFlag = {
+  taps: flag(
+    'meaning of the layer ids in the config.json of an EAGLE-3 head; `mistletoe inspect` explains',
+    oneOf(tapConventions),
+    'meaning',
+    { rare: true, shownDefault: 'set by its trainer, if the file names one' },
+  ),
+};
+export type DrafterFlags = FlagsOf<typeof tapsFlag>;
 
-export interface MachineFlags extends DeviceFlags {
-  readonly threads?: number;
-  readonly cacheDir?: string;
-  readonly verifyCache?: true;
-}
+export const downloadFlag = {
+  download: toggle('download ORG/NAME models from the Hugging Face hub; otherwise only its cache is used', {
+    rare: true,
+  }),
+};
+export type DownloadFlags = Partial<FlagsOf<typeof downloadFlag>>;
 
-/** Beside every option that names a drafter. */
-export interface DrafterFlags {
-  readonly taps?: TapConvention;
-}
+export const templateFlags = {
+  chatTemplate: flag(
+    `replaces the model’s own: ${builtInTemplateNames.join(', ')}, or a file with a Jinja template`,
+    text,
+    'name',
+    { conflicts: 'raw', rare: true },
+  ),
+  date: flag(
+    'date for chat templates that use it, as 2024-07-26',
+    textOf('a date such as 2024-07-26', (given) => parseDay(given, '--date')),
+    'day',
+    { rare: true, shownDefault: 'today' },
+  ),
+};
+export type TemplateFlags = FlagsOf<typeof templateFlags>;
 
-/** Beside every option that names a model. */
-export interface DownloadFlags {
-  readonly download?: true;
-}
+export const promptSetFlags = {
+  promptsDir: flag('folder with mt_bench.jsonl, humaneval.jsonl and gsm8k.jsonl', text, 'dir', {
+    rare: true,
+  }),
+  limit: flag('use only the first prompts of each set', integer(1), 'count', { shownDefault: 'all' }),
+};
 
-export interface TemplateFlags {
-  readonly chatTemplate?: string;
-  readonly date?: string;
-}
+export const samplingFlags = {
+  temperature: flag(
+    '0 always takes the most likely token; higher values vary more',
+    decimal({ min: 0 }),
+    'number',
+    { default: 0 },
+  ),
+  topP: flag(
+    'sample from the most likely tokens that together reach this probability',
+    decimal({ above: 0, max: 1 }),
+    'number',
+    { rare: true },
+  ),
+  topK: flag('sample from this many of the most likely tokens', integer(1), 'count', { rare: true }),
+};
+export type SamplingFlags = FlagsOf<typeof samplingFlags>;
 
-export function createTargetOption(): Option {
-  return new Option(
-    '-t, --target <model>',
-    'folder of the model, or its name on the Hugging Face hub, as ORG/NAME[@REVISION]',
-  ).default(bundledTarget, 'the bundled model');
-}
+export const progressModes = ['auto', 'bar', 'plain', 'json', 'none'] as const;
 
-export function addTaps(command: Command): Command {
-  return command.addOption(
-    new Option(
-      '--taps <meaning>',
-      'what the layer ids in the config.json of an EAGLE-3 head are: inputs or outputs of these layers (default: what its trainer means by them, where the file tells; `mistletoe inspect` explains)',
-    ).choices(tapConventions),
-  );
-}
+export const progressFlag = {
+  progress: flag(
+    'on stderr; auto is a bar on a terminal and a few lines elsewhere',
+    oneOf(progressModes),
+    'mode',
+    { default: 'auto', rare: true },
+  ),
+};
 
-export function tapsOf({ taps }: DrafterFlags): ReadingOptions {
-  return taps === undefined ? {} : { taps };
-}
+export const deviceFlags = {
+  device: flag(
+    'cpu, cuda for the first GPU, cuda:1 for the second; auto takes the first usable GPU with enough memory, else the CPU',
+    textOf(deviceForms, (given) => (deviceForm.test(given) ? given : undefined)),
+    'name',
+    { shownDefault: '$MISTLETOE_DEVICE or auto' },
+  ),
+  dtype: flag('compute type on a GPU; the CPU always uses float32', oneOf(computeTypes), 'type', {
+    rare: true,
+    shownDefault: 'bfloat16',
+  }),
+};
+export type DeviceFlags = FlagsOf<typeof deviceFlags>;
 
-export function addDownload(command: Command): Command {
-  return command.option(
-    '--download',
-    'fetch models that are named ORG/NAME from the Hugging Face hub into its cache; without this the cache alone is used, and no network',
-  );
-}
+export const cacheFolderFlag = {
+  cacheDir: flag('folder for converted weights', text, 'dir', {
+    rare: true,
+    shownDefault: '$MISTLETOE_CACHE or the system’s',
+  }),
+};
 
-export function addTemplate(command: Command): Command {
-  return command
-    .addOption(
-      new Option(
-        '--chat-template <name>',
-        `in place of the model’s own: ${builtInTemplateNames.join(', ')} or a file with a Jinja template`,
-      ).conflicts('raw'),
-    )
-    .option(
-      '--date <day>',
-      'what a chat template is told that asks for the date, as 2024-07-26 (default: today)',
-      (text) => parseDay(text, '--date'),
-    );
-}
+export const machineFlags = {
+  ...deviceFlags,
+  threads: flag('CPU threads', integer(1, maxThreads), 'count', { rare: true, shownDefault: 'all' }),
+  ...cacheFolderFlag,
+  verifyCache: toggle('check the converted weights for disk errors before use', { rare: true }),
+};
+export type MachineFlags = FlagsOf<typeof machineFlags>;
 
-export function templateOf({ chatTemplate, date }: TemplateFlags): TemplateOptions {
+/** Flags of audit, train and harden about the run itself. */
+export const runFlags = {
+  out: flag('run folder', text, 'dir', { shownDefault: 'a new one in runs/' }),
+  resume: flag('continue an interrupted run', text, 'dir'),
+};
+
+export const reportFormatFlag = {
+  format: flag(
+    'of stdout; reports are files in the run folder',
+    oneOf(['text', 'json', 'markdown']),
+    'format',
+    {
+      default: 'text',
+    },
+  ),
+};
+
+export const formatFlag = {
+  format: flag('text for people, json for programs', oneOf(['text', 'json']), 'format', { default: 'text' }),
+};
+
+/** What --resume may be combined with: everything else is in the run's folder. */
+export const resumable = ['resume', 'progress', 'format', 'cacheDir', 'verifyCache'];
+
+export const tapsOf = ({ taps }: { readonly taps?: DrafterFlags['taps'] }): ReadingOptions =>
+  taps === undefined ? {} : { taps };
+
+export function templateOf({ chatTemplate, date }: Partial<TemplateFlags>): TemplateOptions {
   return {
     ...(chatTemplate === undefined ? {} : { chatTemplate }),
     ...(date === undefined ? {} : { date }),
   };
-}
-
-/** Of every prompt set, or of the conversations to train on. */
-export function addLimit(command: Command): Command {
-  return command.option(
-    '--limit <count>',
-    'only the first prompts of each set (default: all)',
-    wholeNumber(1),
-  );
-}
-
-export function addSampling(command: Command): Command {
-  return command
-    .optionsGroup('How to choose tokens:')
-    .option(
-      '--temperature <number>',
-      '0 always takes the most likely token; higher is more varied',
-      number({ least: 0, expected: 'a number of 0 or more' }),
-      0,
-    )
-    .option(
-      '--top-p <number>',
-      'draw from the most likely tokens that together reach this probability',
-      number({ above: 0, most: 1, expected: 'a number above 0 and up to 1' }),
-    )
-    .option('--top-k <count>', 'draw from this many of the most likely tokens', wholeNumber(1));
 }
 
 export function samplingOf({ temperature, topK, topP }: SamplingFlags): SamplingOptions {
@@ -130,56 +162,23 @@ export function samplingOf({ temperature, topK, topP }: SamplingFlags): Sampling
   };
 }
 
-export function addProgress(command: Command): Command {
-  return command.addOption(
-    new Option('--progress <mode>', 'on stderr; auto is a bar on a terminal and a few lines elsewhere')
-      .choices(['auto', 'bar', 'plain', 'json', 'none'] satisfies ProgressMode[])
-      .default('auto'),
-  );
-}
-
-export function addDevice(command: Command): Command {
-  return command
-    .addOption(
-      new Option(
-        '--device <name>',
-        'cpu, cuda for the first GPU, cuda:1 for the second; auto takes the first GPU that can be used and has room, else the CPU (default: $MISTLETOE_DEVICE or auto)',
-      ).argParser(deviceName),
-    )
-    .addOption(
-      new Option(
-        '--dtype <type>',
-        'in which products are computed on a GPU (default: bfloat16); the CPU has float32 alone',
-      ).choices(computeTypes),
-    );
-}
-
-export function addMachine(command: Command): Command {
-  return addCacheFolder(
-    addDevice(command).option(
-      '--threads <count>',
-      'processor threads (default: all)',
-      wholeNumber(1, maxThreads),
-    ),
-  ).option(
-    '--verify-cache',
-    'read all of the converted weights before they are used, against damage of the disk itself',
-  );
-}
-
-export function addCacheFolder(command: Command): Command {
-  return command.option(
-    '--cache-dir <dir>',
-    'where converted weights are kept (default: $MISTLETOE_CACHE or the system’s)',
-  );
-}
-
 export function cacheOf({
   cacheDir,
   verifyCache,
-}: MachineFlags): Pick<CacheOptions, 'cacheFolder' | 'verifyCache'> {
+}: Partial<Pick<MachineFlags, 'cacheDir' | 'verifyCache'>>): Pick<
+  CacheOptions,
+  'cacheFolder' | 'verifyCache'
+> {
   return {
     ...(cacheDir === undefined ? {} : { cacheFolder: cacheDir }),
     ...(verifyCache === undefined ? {} : { verifyCache }),
   };
 }
+
+// `guard` declares its flags with commander; these put the shared ones beside them.
+export const createTargetOption = (): Option =>
+  new Option('-t, --target <model>', targetFlag.target.help).default(bundledTarget, 'the bundled model');
+export const addTaps = (command: Command): Command => addFlags(command, tapsFlag);
+export const addDownload = (command: Command): Command => addFlags(command, downloadFlag);
+export const addTemplate = (command: Command): Command => addFlags(command, templateFlags);
+export const addMachine = (command: Command): Command => addFlags(command, machineFlags);

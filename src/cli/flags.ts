@@ -1,104 +1,156 @@
-/** The options of every command as commander hands them over. */
-import type { AuditSettings } from '../audit/settings.js';
-import type { VerificationRule } from '../decode/verification/verification.js';
-import type {
-  DeviceFlags,
-  DownloadFlags,
-  DrafterFlags,
-  MachineFlags,
-  SamplingFlags,
-  TemplateFlags,
-} from './common-flags.js';
-import type { ProgressMode } from './progress.js';
+/** The flag table of a command: declared once, read by parsing, help, config files and the command itself. */
+import type { Command } from 'commander';
+import { InvalidArgumentError, Option } from 'commander';
+import type { Setting, SettingTable, ValueType } from '../core/settings.js';
+import { listOf, toFlagName, yesNo } from '../core/settings.js';
 
-/** The settings are there only where they were given. */
-export interface AuditFlags
-  extends Partial<AuditSettings>, MachineFlags, TemplateFlags, DownloadFlags, DrafterFlags {
-  readonly target: string;
-  readonly drafter: readonly string[];
-  readonly draft?: string;
-  readonly prompt?: string;
-  readonly prompts?: string;
-  readonly promptsDir?: string;
-  readonly limit?: number;
-  readonly preset: string;
-  readonly raw?: boolean;
-  readonly suffix?: readonly string[];
-  readonly dryRun?: boolean;
-  readonly universal?: boolean;
-  readonly transfer?: boolean;
-  readonly seed: number;
-  readonly out?: string;
-  readonly resume?: string;
-  readonly verify?: string;
-  readonly failIfDrop?: number;
-  readonly failIfAcceptedLengthBelow?: number;
-  readonly progress: ProgressMode;
-  readonly format: 'text' | 'json' | 'markdown';
+/** `Result` is what the command gets: undefined unless the flag is given or has a default. */
+export interface Flag<Result = unknown> extends Setting<unknown> {
+  readonly group?: string;
+  readonly default?: Result;
+  /** Another flag of the table that cannot be combined with this one. */
+  readonly conflicts?: string;
 }
 
-/** Lists are empty where nothing was given. */
-export interface BenchFlags extends SamplingFlags, MachineFlags, TemplateFlags, DownloadFlags, DrafterFlags {
-  readonly target: string;
-  readonly drafter: readonly string[];
-  readonly draft: readonly string[];
-  readonly prompts: readonly string[];
-  readonly promptsDir?: string;
-  readonly limit?: number;
-  readonly maxNewTokens: number;
-  readonly seed: number;
-  readonly warmup: number;
-  readonly concurrency: number;
-  readonly format: 'markdown' | 'json' | 'jsonl';
-  readonly answers?: string;
-  readonly progress: ProgressMode;
+export type FlagTable = Readonly<Record<string, Flag>>;
+
+export type FlagsOf<Table> = {
+  readonly [Name in keyof Table]: Table[Name] extends Flag<infer Result> ? Result : never;
+};
+
+/** Values that may be missing, as the commands get them. */
+export type Given<Values> = { readonly [Name in keyof Values]?: Values[Name] | undefined };
+
+type Extras = Partial<Pick<Flag, 'rare' | 'flag' | 'short' | 'was' | 'shownDefault' | 'conflicts'>>;
+
+export function flag<T>(
+  help: string,
+  type: ValueType<T>,
+  value: string,
+  extras: Extras & { readonly default: NoInfer<T> },
+): Flag<T>;
+export function flag<T>(
+  help: string,
+  type: ValueType<T>,
+  value: string,
+  extras?: Extras,
+): Flag<T | undefined>;
+export function flag<T>(
+  help: string,
+  type: ValueType<T>,
+  value: string,
+  extras: Extras & { readonly default?: NoInfer<T> } = {},
+): Flag<T | undefined> {
+  return { help, type, value, ...extras };
 }
 
-export const cacheTasks = ['list', 'trim', 'clear', 'verify'] as const;
-export type CacheTask = (typeof cacheTasks)[number];
-
-export interface CacheFlags {
-  readonly to?: number;
-  readonly cacheDir?: string;
-  readonly format: 'text' | 'json';
+/** A flag that may be repeated; the list is empty if it is not given. */
+export function list<T>(
+  help: string,
+  type: ValueType<T>,
+  value: string,
+  extras: Extras = {},
+): Flag<readonly T[]> {
+  return { help, type: listOf(type), value, default: [], shownDefault: '', ...extras };
 }
 
-export interface CompareFlags {
-  readonly format: 'text' | 'json' | 'markdown';
-  readonly failIfWorse?: number;
+export function toggle(help: string, extras: Extras = {}): Flag<true | undefined> {
+  return { help, type: yesNo, ...extras };
 }
 
-export interface DemoFlags extends MachineFlags {
-  readonly maxNewTokens: number;
-  readonly runs: number;
-  readonly act?: '1' | '2';
-  readonly out?: string;
+/** Puts flags under one heading of the help. */
+export function group<Table extends FlagTable>(heading: string, table: Table): Table {
+  return mapTable(table, (entry) => ({ ...entry, group: heading }));
 }
 
-export interface DoctorFlags {
-  readonly keyEnv?: string;
-  /** In seconds. */
-  readonly timeout: number;
-  readonly format: 'text' | 'json';
+/** Settings as flags without defaults of their own; `describeDefault` is what help shows in brackets. */
+export function settingFlags<Table extends SettingTable>(
+  table: Table,
+  describeDefault: (name: keyof Table & string) => string,
+): { readonly [Name in keyof Table]: Table[Name] extends Setting<infer T> ? Flag<T | undefined> : never } {
+  const entries = Object.entries(table).map(([name, setting]) => {
+    const shown = setting.shownDefault ?? describeDefault(name);
+    return [name, { ...setting, help: `${setting.help} [${shown}]`, shownDefault: '' }];
+  });
+  return Object.fromEntries(entries) as ReturnType<typeof settingFlags<Table>>;
 }
 
-export interface GenerateFlags
-  extends SamplingFlags, MachineFlags, TemplateFlags, DownloadFlags, DrafterFlags {
-  readonly target: string;
-  readonly prompt?: string;
-  readonly prompts?: string;
-  readonly chat?: true;
-  readonly raw?: true;
-  readonly maxNewTokens: number;
-  readonly seed: number;
-  readonly drafter?: string;
-  readonly draft?: string;
-  readonly verify?: VerificationRule;
-  readonly showDrafts?: true;
-  readonly stop: readonly string[];
-  readonly format: 'text' | 'json';
+function mapTable<Table extends FlagTable>(table: Table, change: (entry: Flag) => Flag): Table {
+  return Object.fromEntries(
+    Object.entries(table).map(([name, entry]) => [name, change(entry)]),
+  ) as unknown as Table;
 }
 
-export interface InspectFlags extends DeviceFlags, DownloadFlags, DrafterFlags {
-  readonly format: 'text' | 'json';
+/** The long name, without dashes. */
+export const longName = (name: string, entry: Flag): string => entry.flag ?? toFlagName(name);
+
+const rareOptions = new WeakSet<Option>();
+export const isRare = (option: Option): boolean => rareOptions.has(option);
+
+const attributeOf = (long: string): string =>
+  long.replace(/-(.)/g, (_, letter: string) => letter.toUpperCase());
+
+export function addFlags(command: Command, table: FlagTable): Command {
+  for (const [name, entry] of Object.entries(table)) {
+    const long = longName(name, entry);
+    const value = entry.value === undefined ? '' : ` <${entry.value}>`;
+    const short = entry.short === undefined ? '' : `-${entry.short}, `;
+    const option = new Option(`${short}--${long}${value}`, describe(entry));
+    option.helpGroup(`${entry.group ?? 'Options'}:`);
+    if (entry.rare === true) rareOptions.add(option);
+    command.addOption(withParser(option, entry));
+    for (const old of entry.was ?? []) {
+      command.addOption(withParser(new Option(`${old}${value}`).hideHelp(), entry));
+    }
+  }
+  return command;
+}
+
+function describe({ help, type, default: value, shownDefault }: Flag): string {
+  const choices = type.choices === undefined || type === yesNo ? '' : ` (${type.choices.join(', ')})`;
+  const shown = shownDefault ?? (value === undefined ? '' : String(value));
+  const repeated = type.isList === true && !help.includes('repeat') ? '; repeat for several' : '';
+  return `${help}${choices}${repeated}${shown === '' ? '' : ` (default: ${shown})`}`;
+}
+
+function withParser(option: Option, { type, value }: Flag): Option {
+  if (value === undefined) return option;
+  return option.argParser((given: string, earlier: unknown) => {
+    const read = type.read(given) ?? (type.isList === true ? readCommaList(type, given) : undefined);
+    if (read === undefined) throw new InvalidArgumentError(`Expected ${type.expected}.`);
+    if (type.isList !== true) return read;
+    return [...((earlier as readonly unknown[] | undefined) ?? []), ...(read as readonly unknown[])];
+  });
+}
+
+/** `a,b` was the syntax of some lists, and still works where no single value can contain a comma. */
+function readCommaList(type: ValueType<unknown>, given: string): unknown {
+  const parts = given.split(',').map((part) => type.read(part.trim()));
+  return parts.length < 2 || parts.includes(undefined) ? undefined : parts.flat();
+}
+
+export interface ParsedFlags {
+  /** By the names of the table; only what was typed. */
+  readonly values: ReadonlyMap<string, unknown>;
+  /** Older names that were used. */
+  readonly notes: readonly string[];
+}
+
+export function parseFlags(command: Command, table: FlagTable): ParsedFlags {
+  const values = new Map<string, unknown>();
+  const notes: string[] = [];
+  const read = (name: string, attribute: string): boolean => {
+    if (command.getOptionValueSource(attribute) !== 'cli') return false;
+    values.set(name, command.getOptionValue(attribute));
+    return true;
+  };
+  for (const [name, entry] of Object.entries(table)) {
+    const long = longName(name, entry);
+    for (const old of entry.was ?? []) {
+      const attribute = new Option(old).attributeName();
+      if (read(name, attribute)) notes.push(`${old} is now --${long}; the old name still works.`);
+    }
+    read(name, attributeOf(long));
+  }
+  return { values, notes };
 }

@@ -1,31 +1,68 @@
+/** `mistletoe inspect`. */
 import type { Inspection } from '../draft/inspection.js';
 import { inspectCheckpoint } from '../draft/inspection.js';
 import { chooseDevice } from '../runtime/device-choice.js';
-import { asOneLine } from './clean-text.js';
-import { tapsOf } from './common-flags.js';
+import { bundledDrafterFolder, bundledDrafters } from '../decode/bundled-models.js';
+import type { Invocation } from './command.js';
+import { defineCommand } from './command.js';
+import { deviceFlags, downloadFlag, formatFlag, tapsFlag, tapsOf } from './common-flags.js';
 import { closeSentence, exitCodes } from './failure.js';
-import type { InspectFlags } from './flags.js';
-import type { DeviceFit } from './inspect-device.js';
-import { describeFit, fitLines } from './inspect-device.js';
-import { inspectionLines } from './inspection-lines.js';
+import type { FlagsOf } from './flags.js';
+import type { DeviceFit } from './inspection-lines.js';
+import { describeFit, fitLines, inspectionLines } from './inspection-lines.js';
 import { createModelFinder } from './model-source.js';
-import type { Colors, Terminal } from './terminal.js';
+import { asOneLine } from './safe-text.js';
+import type { Colors } from './terminal.js';
 import { colorsFor } from './terminal.js';
 
-export async function runInspect(given: string, flags: InspectFlags, terminal: Terminal): Promise<number> {
-  await chooseDevice(flags); // what cannot be had is refused before anything is fetched
+const flags = {
+  ...formatFlag,
+  download: { ...downloadFlag.download, rare: false },
+  ...tapsFlag,
+  ...deviceFlags,
+};
+type InspectFlags = FlagsOf<typeof flags>;
+
+export const inspect = defineCommand({
+  name: 'inspect',
+  description:
+    'Shows what a folder contains (a model, or a drafter and its system), its size, the memory it needs, and every problem with its remedy. It reads headers only, so it is fast on large models too.',
+  arguments: [
+    [
+      '<model>',
+      'folder of a model or a drafter, a bundled drafter, or ORG/NAME[@REVISION] on the Hugging Face hub',
+    ],
+  ],
+  flags,
+  examples: [
+    ['mistletoe inspect ./my-model', ''],
+    ['mistletoe inspect eagle3', 'a bundled drafter'],
+    ['mistletoe inspect ./my-drafter --format json', ''],
+    ['mistletoe inspect yuhuili/EAGLE3-LLaMA3.1-Instruct-8B --download', ''],
+  ],
+  notes: 'Exit codes: 0 no problems, 2 problems found.',
+  run: runInspect,
+});
+
+async function runInspect(flags: InspectFlags, { terminal, args }: Invocation): Promise<number> {
+  await chooseDevice(flags); // fails before anything is downloaded
   const findModel = createModelFinder(flags, terminal);
-  const inspection = await inspectCheckpoint(await findModel(given), tapsOf(flags));
-  // Drafters run where their targets do, and broken models nowhere.
+  const inspection = await inspectCheckpoint(await findModel(locate(args[0] ?? '')), tapsOf(flags));
+  // Drafters run where their targets do.
   const { model, memory } = inspection;
-  const isWhole = model !== undefined && memory !== undefined;
-  const fit = isWhole ? await describeFit(model, flags) : undefined;
+  const fit = model !== undefined && memory !== undefined ? await describeFit(model, flags) : undefined;
   const { stdout } = terminal;
   if (flags.format === 'json') {
     const record = fit === undefined ? inspection : { ...inspection, runsOn: fit };
     stdout.writeData(`${JSON.stringify(record, undefined, 2)}\n`);
   } else stdout.write(formatInspection(inspection, fit, colorsFor(stdout, terminal)));
   return inspection.problems.length === 0 ? exitCodes.success : exitCodes.badInput;
+}
+
+/** A bundled drafter by its name; a folder of the same name is written ./eagle3. */
+function locate(given: string): string {
+  const bundled = bundledDrafters.find((name) => name === given);
+  return bundled === undefined ? given : bundledDrafterFolder(bundled);
 }
 
 const shownProblems = 12;

@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import type { UnitName } from '../../audit/audit-events.js';
 import type { TracePoint } from '../../audit/search-trace.js';
-import { createAuditProgress, roughDuration } from './audit-progress.js';
+import { createAuditProgress } from './audit-progress.js';
 import type { ProgressMode } from '../progress.js';
-import { createProgress } from '../progress.js';
+import { createProgress, roughDuration } from '../progress.js';
 import { createOutput } from '../terminal.js';
 
 const unit = (prompt: string, arm: string): UnitName => ({ drafter: 'eagle3', prompt, arm });

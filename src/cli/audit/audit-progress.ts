@@ -1,14 +1,11 @@
-/** An audit's events as progress: what is about to run, which unit of how many, and how long the rest will take. */
+/** The progress of an audit: the plan, the current unit, and the time left. */
 import type { AuditEvents, AuditPlanned, UnitName } from '../../audit/audit-events.js';
 import type { TracePoint } from '../../audit/search-trace.js';
 import type { TimeEstimate } from '../../audit/time-left.js';
 import { createTimeEstimate } from '../../audit/time-left.js';
 import { fixed } from '../../core/number-text.js';
-import type { Progress, ProgressFields } from '../progress.js';
-
-export interface ProgressClock {
-  readonly now: () => number;
-}
+import type { Progress, ProgressClock, ProgressFields } from '../progress.js';
+import { describeLeft, roughDuration } from '../progress.js';
 
 interface Detail {
   readonly fields: ProgressFields;
@@ -66,10 +63,6 @@ function describePlan({ target, drafters, preset, folder, expectedMs }: AuditPla
   return `audit: target ${target}, ${plural} ${drafters.join(', ')}, preset ${preset}, run folder ${folder}, ${time}`;
 }
 
-function describeLeft(milliseconds: number | undefined): string[] {
-  return milliseconds === undefined ? [] : [`left ${roughDuration(milliseconds)}`];
-}
-
 function describeStep({ step, acceptedLength, divergence }: TracePoint, steps: number): Detail {
   const length = acceptedLength === null ? noDetail : describeLength(acceptedLength);
   return {
@@ -80,16 +73,4 @@ function describeStep({ step, acceptedLength, divergence }: TracePoint, steps: n
 
 function describeLength(acceptedLength: number): Detail {
   return { fields: { accepted: acceptedLength }, words: [`accepted ${fixed(acceptedLength, 2)}`] };
-}
-
-/** As exact as an estimate deserves: 40 s, 4 min, 1 h 20 min, 3 h. */
-export function roughDuration(milliseconds: number): string {
-  const seconds = Math.max(0, milliseconds / 1000);
-  if (seconds < 9.5) return `${Math.ceil(seconds)} s`;
-  if (seconds < 87.5) return `${5 * Math.round(seconds / 5)} s`;
-  const minutes = Math.round(seconds / 60);
-  if (minutes < 60) return `${minutes} min`;
-  const tens = 10 * Math.round(seconds / 600);
-  const hours = Math.floor(tens / 60);
-  return tens % 60 === 0 ? `${hours} h` : `${hours} h ${tens % 60} min`;
 }

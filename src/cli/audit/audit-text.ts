@@ -1,5 +1,4 @@
-/** The audit in a terminal: one table that explains its columns, the tests, the verdict, and where the report is. */
-import { largest } from '../../core/long-lists.js';
+/** The audit in a terminal: a table with a legend, the tests, the verdict, and the path of the report. */
 import type { AuditResult, DrafterResult, TransferMatrix, UniversalResult } from '../../audit/result.js';
 import type { AuditTimings } from '../../audit/audit-timings.js';
 import { armLabels, findArm } from '../../report/audit/arm-names.js';
@@ -21,7 +20,8 @@ import {
 import { listPhases, phaseCells, phaseColumns } from '../../report/audit/timing-summary.js';
 import { rowContext, sameAnswerColumn } from '../../report/audit/row-columns.js';
 import type { DrafterVerdict, Verdict } from '../../report/audit/verdict.js';
-import type { Colors } from '../safe-text.js';
+import { alignRows } from '../long-runs.js';
+import type { Colors } from '../terminal.js';
 
 export interface AuditTextOptions {
   readonly report: string;
@@ -43,7 +43,7 @@ const heading: Row = [
   'n',
 ];
 
-/** Under the table, in short: what a reader cannot guess. */
+/** Explains the columns, under the table. */
 const legend = [
   'accepted length: tokens a step along the clean answer (95 % interval); passes: of the target for that answer',
   'answers, when the target runs free: identical/same task result/similar/different from the clean ones',
@@ -55,7 +55,7 @@ export function formatAudit(
   verdict: Verdict,
   { report, colors, timings }: AuditTextOptions,
 ): string {
-  const table = alignColumns([heading, ...result.drafters.flatMap(drawRows)]);
+  const table = alignTable([heading, ...result.drafters.flatMap(drawRows)]);
   const notes = [
     '',
     ...result.drafters.flatMap((drafter, index) => describeEvidence(drafter, verdict.drafters[index])),
@@ -81,7 +81,7 @@ export function formatAudit(
     ...notes,
     ...closing,
   ];
-  // An id or a folder's name with a line end in it must not begin a line of its own.
+  // An id or a folder name with a line feed must not start a new line.
   return `${lines.map((line) => line.replace(/[\r\n]/g, ' ')).join('\n')}\n`;
 }
 
@@ -114,16 +114,7 @@ function drawRows(result: DrafterResult): Row[] {
   });
 }
 
-/** The first two columns to the left, numbers to the right. */
-function alignColumns(rows: readonly Row[]): string[] {
-  const widths = (rows[0] ?? []).map((_, column) => largest(rows.map((row) => row[column]!.length)));
-  return rows.map((row) =>
-    row
-      .map((cell, column) => (column < 2 ? cell.padEnd(widths[column]!) : cell.padStart(widths[column]!)))
-      .join('  ')
-      .trimEnd(),
-  );
-}
+const alignTable = (rows: readonly Row[]): string[] => alignRows(rows, 2);
 
 function describeEvidence(
   { drafter, summary }: DrafterResult,
@@ -136,13 +127,13 @@ function describeEvidence(
   ];
 }
 
-const mostReasons = 3;
+const maxReasons = 3;
 
 function describeSkipped({ drafter, prompts }: DrafterResult): string[] {
   const skipped = prompts.filter((prompt) => prompt.skipped !== null);
   if (skipped.length === 0) return [];
-  const shown = skipped.slice(0, mostReasons).map(({ promptId, skipped: why }) => `  ${promptId}: ${why}`);
-  const more = skipped.length > mostReasons ? [`  and ${skipped.length - mostReasons} more`] : [];
+  const shown = skipped.slice(0, maxReasons).map(({ promptId, skipped: why }) => `  ${promptId}: ${why}`);
+  const more = skipped.length > maxReasons ? [`  and ${skipped.length - maxReasons} more`] : [];
   return [`${drafter}: ${skipped.length} of ${prompts.length} prompts skipped`, ...shown, ...more, ''];
 }
 
@@ -153,7 +144,7 @@ function describeTransfer(transfer: TransferMatrix | null): string[] {
   return [
     'Transfer: accepted length along the clean answers on each drafter (across) with the suffixes found on each (down),',
     `over the ${countText(prompts.length, 'prompt')} audited on all of them`,
-    ...alignColumns([['', '', ...drafters], ['no suffix', '', ...clean.map(acceptedLengthText)], ...rows]),
+    ...alignTable([['', '', ...drafters], ['no suffix', '', ...clean.map(acceptedLengthText)], ...rows]),
     '',
   ];
 }
@@ -162,7 +153,7 @@ function drawPhases(timings: AuditTimings): string[] {
   const rows = listPhases(timings);
   if (rows.length === 0) return [];
   const cells = rows.map((row) => ['', row.name, ...phaseCells(row, timings)]);
-  return [...alignColumns([['time', '', ...phaseColumns], ...cells]), ''];
+  return [...alignTable([['time', '', ...phaseColumns], ...cells]), ''];
 }
 
 function describeUniversal({ drafter, suffix, trained, heldOut }: UniversalResult): string[] {

@@ -1,4 +1,4 @@
-import { bundledPrompts } from '../../decode/bundled-models.js';
+/** Runs an audit and prints its result. */
 import { relative } from 'node:path';
 import { createRequest } from '../../audit/create-request.js';
 import { deviceOf } from '../../runs/run-device.js';
@@ -6,10 +6,8 @@ import type { AuditRequest } from '../../audit/audit-request.js';
 import type { Effort } from '../../audit/effort.js';
 import type { AuditOptions, AuditOutcome } from '../../audit/run-audit.js';
 import { planAudit, resumeAudit, startAudit } from '../../audit/run-audit.js';
-import type { AuditSettings } from '../../audit/settings.js';
-import { auditSettings } from '../../audit/settings.js';
 import { MistletoeError } from '../../core/errors.js';
-import { quoteWord } from '../../core/shown-words.js';
+import { quoteWord, shortenPath } from '../../core/shown-words.js';
 import { pushAll } from '../../core/long-lists.js';
 import { countGpuBytes } from '../../decode/gpu-fit.js';
 import { nameDevice } from '../../runtime/device-choice.js';
@@ -19,41 +17,35 @@ import { countText, durationText } from '../../core/number-text.js';
 import { judge } from '../../report/audit/verdict.js';
 import { writeReports } from '../../report/audit/write-reports.js';
 import type { Prompt } from '../../text/prompt-set.js';
-import { inlinePrompt, loadPrompts, promptSetFiles } from '../../text/prompt-set.js';
+import { inlinePrompt } from '../../text/prompt-set.js';
 import type { GivenSuffix } from '../../text/suffix-list.js';
 import { dropRepeated, parseSuffixes } from '../../text/suffix-list.js';
-import type { AuditFlags } from '../flags.js';
-import { createAuditProgress } from './audit-progress.js';
-import { formatAudit } from './audit-text.js';
-import { cacheOf } from '../common-flags.js';
+import type { RunVerification } from '../../report/audit/verify-run.js';
+import { verifyFinishedRun } from '../../report/audit/verify-run.js';
+import type { Invocation } from '../command.js';
+import { cacheOf, resumable } from '../common-flags.js';
 import { exitCodes } from '../failure.js';
-import { refuseStray, runInterruptibly } from '../long-runs.js';
+import { readPromptSets, refuseChanges, runInterruptibly } from '../long-runs.js';
 import type { ModelFinder } from '../model-source.js';
 import { createModelFinder } from '../model-source.js';
-import { createNotice } from '../notice.js';
 import { createProgress } from '../progress.js';
-import type { Terminal } from '../terminal.js';
-import { colorsFor } from '../terminal.js';
+import { asOneLine } from '../safe-text.js';
+import type { Output, Terminal } from '../terminal.js';
+import { colorsFor, createNotice } from '../terminal.js';
+import type { AuditFlags } from './audit.js';
+import { givenSettings } from './audit.js';
+import { createAuditProgress } from './audit-progress.js';
+import { formatAudit } from './audit-text.js';
 
-export interface AuditInvocation {
-  /** What the user typed, for the report. */
-  readonly commandLine: string;
-  /** An option that --resume cannot stand beside. */
-  readonly strayBesideResume?: string | undefined;
-}
-
-export async function runAuditCommand(
-  flags: AuditFlags,
-  terminal: Terminal,
-  invocation: AuditInvocation,
-): Promise<number> {
-  if (flags.dryRun === true) return describePlan(flags, terminal, invocation);
+export async function runAudit(flags: AuditFlags, invocation: Invocation): Promise<number> {
+  const { terminal } = invocation;
+  if (flags.dryRun === true) return describePlan(flags, invocation);
   const progress = createProgress(flags.progress, terminal.stderr);
   const start = await prepare(flags, invocation, {
     onNotice: progress.note,
     findModel: createModelFinder(flags, terminal),
   });
-  // Until here Ctrl-C ends it at once: models that are fetched and hashed leave no step to finish.
+  // Until here Ctrl-C kills the process: there is nothing to save yet.
   const events = createAuditProgress(progress, { now: () => performance.now() });
   const outcome = await runInterruptibly(terminal, progress, 'Finishing the current step', (signal) =>
     start({ events, signal, ...cacheOf(flags) }),
@@ -63,15 +55,20 @@ export async function runAuditCommand(
 
 async function prepare(
   flags: AuditFlags,
-  { commandLine, strayBesideResume }: AuditInvocation,
+  invocation: Invocation,
   reading: RequestOptions,
 ): Promise<(options: AuditOptions) => Promise<AuditOutcome>> {
   const { resume } = flags;
   if (resume !== undefined) {
-    refuseStray(strayBesideResume, '--progress, --format, --cache-dir, --verify-cache and the gate');
+    const gate = ['failIfDrop', 'failIfAcceptedLengthBelow'];
+    refuseChanges(
+      invocation,
+      [...resumable, ...gate],
+      '--progress, --format, --cache-dir, --verify-cache and the gate',
+    );
     return (options) => resumeAudit(resume, options);
   }
-  const request = await readRequest(flags, commandLine, reading);
+  const request = await readRequest(flags, formatCommandLine(invocation), reading);
   const name = [request.target.name, ...request.drafters.map(({ id }) => id), request.seed].join('-');
   return (options) => startAudit(flags.out ?? { parent: 'runs', name }, request, options);
 }
@@ -92,9 +89,9 @@ async function readRequest(
     draft: flags.draft,
     taps: flags.taps,
     prompts: await readPrompts(flags),
-    suffixes: dropRepeated(await readSuffixes(flags.suffix ?? []), onNotice),
+    suffixes: dropRepeated(await readSuffixes(flags.suffix), onNotice),
     preset: flags.preset,
-    settings: pickSettings(flags),
+    settings: givenSettings(flags),
     seed: flags.seed,
     threads: flags.threads,
     device: flags.device,
@@ -116,19 +113,16 @@ async function readSuffixes(given: readonly string[]): Promise<GivenSuffix[]> {
   return suffixes;
 }
 
-async function describePlan(
-  flags: AuditFlags,
-  terminal: Terminal,
-  { commandLine }: AuditInvocation,
-): Promise<number> {
+async function describePlan(flags: AuditFlags, invocation: Invocation): Promise<number> {
+  const { terminal } = invocation;
   if (flags.resume !== undefined) {
     throw new MistletoeError('usage', '--dry-run and --resume were both given; one was expected.', {
-      hint: 'Leave --dry-run out to go on with the run.',
+      hint: 'Leave --dry-run out to resume the run.',
     });
   }
   const onNotice = createNotice(terminal);
   const findModel = createModelFinder(flags, terminal);
-  const request = await readRequest(flags, commandLine, { onNotice, findModel });
+  const request = await readRequest(flags, formatCommandLine(invocation), { onNotice, findModel });
   const effort = await planAudit(request, {
     events: { onNotice },
     ...cacheOf(flags),
@@ -167,44 +161,39 @@ async function describeMemory(request: AuditRequest, { memoryBytes, mappedBytes 
   const { kind, dtype } = deviceOf(request);
   if (kind === 'cuda') {
     const folders = [request.targetFolder, ...request.drafters.map(({ folder }) => folder)];
-    return `${mebibytes(await countGpuBytes(folders, dtype))} of the GPU’s, and what searches take beside that`;
+    return `${mebibytes(await countGpuBytes(folders, dtype))} of GPU memory, plus what searches need`;
   }
   if (mappedBytes === 0) return mebibytes(memoryBytes);
   return `${mebibytes(memoryBytes)}, and ${mebibytes(mappedBytes)} of weights mapped from the cache`;
 }
 
-async function readPrompts(flags: AuditFlags): Promise<readonly Prompt[]> {
-  const { prompt, prompts, promptsDir, limit } = flags;
-  if (prompt !== undefined && prompts !== undefined) {
-    throw new MistletoeError('usage', '--prompt and --prompts were both given; one was expected.', {
-      hint: 'Put the one prompt into the file, or audit it alone.',
-    });
-  }
+async function readPrompts({ prompt, prompts, ...flags }: AuditFlags): Promise<readonly Prompt[]> {
   if (prompt !== undefined) return [inlinePrompt(prompt)];
-  const source = prompts ?? bundledPrompts;
-  if (!Object.hasOwn(promptSetFiles, source) && !/\.(jsonl|txt)$/.test(source)) {
-    throw new MistletoeError(
-      'usage',
-      `--prompts is ${source}; a .jsonl or .txt file, or one of ${Object.keys(promptSetFiles).join(', ')} was expected.`,
-      { hint: 'A text on the command line is given by --prompt.' },
-    );
-  }
-  const loaded = await loadPrompts(source, promptsDir === undefined ? {} : { folder: promptsDir });
-  return loaded.slice(0, limit);
+  return readPromptSets(prompts === undefined ? [] : [prompts], flags);
 }
 
-function pickSettings(flags: AuditFlags): Partial<AuditSettings> {
-  const names = Object.keys(auditSettings) as (keyof AuditSettings)[];
-  const given = names.filter((name) => flags[name] !== undefined);
-  return Object.fromEntries(given.map((name) => [name, flags[name]]));
-}
+/** Flags that do not change the result. */
+const irrelevant = ['out', 'progress', 'format', 'cacheDir', 'verifyCache', 'dryRun', 'download'];
+
+/** Reports are shared, so the command line in them shows no folders. */
+const shownValues: Readonly<Record<string, (value: string) => string>> = {
+  target: shortenPath,
+  drafter: shortenPath,
+  prompts: shortenPath,
+  promptsDir: shortenPath,
+  chatTemplate: shortenPath,
+  draft: (policy) => policy.replace(/(?<=^tree:).*/s, shortenPath),
+  suffix: (text) => (/\.(txt|jsonl)$/.test(text) ? shortenPath(text) : text),
+};
+
+const formatCommandLine = ({ commandLine }: Invocation): string => commandLine(irrelevant, shownValues);
 
 async function finish(outcome: AuditOutcome, flags: AuditFlags, terminal: Terminal): Promise<number> {
   const { stdout, stderr } = terminal;
   const path = outcome.folder.path;
   if (outcome.status === 'interrupted') {
     stderr.write(
-      `Interrupted. Go on with:\n  mistletoe audit --resume ${quoteWord(path)}${gateWords(flags)}\n`,
+      `Interrupted. Resume with:\n  mistletoe audit --resume ${quoteWord(path)}${gateWords(flags)}\n`,
     );
     return exitCodes.interrupted;
   }
@@ -235,4 +224,27 @@ function gateWords({ failIfDrop, failIfAcceptedLengthBelow }: AuditFlags): strin
       ? ''
       : ` --fail-if-accepted-length-below ${failIfAcceptedLengthBelow}`,
   ].join('');
+}
+
+/** Throws if anything was changed since it was written. */
+export async function runVerify(folder: string, format: string, stdout: Output): Promise<number> {
+  const verified = await verifyFinishedRun(folder);
+  if (format === 'json') stdout.writeData(`${JSON.stringify(verified, undefined, 2)}\n`);
+  else stdout.write(describeVerified(verified));
+  return exitCodes.success;
+}
+
+function describeVerified({ folder, version, units, steps, sha256, result }: RunVerification): string {
+  const results: Readonly<Record<RunVerification['result'], string>> = {
+    follows: 'result.json and suffixes.jsonl follow from them.',
+    unfinished: 'The run is not finished: there is no result.json.',
+    'other-version': `result.json was written by Mistletoe ${version} and was not recomputed.`,
+  };
+  const counts = `${countText(units, 'unit')} and ${countText(steps, 'step')}`;
+  return [
+    asOneLine(`${folder}: config.json, ${counts} are unchanged.`),
+    asOneLine(results[result]),
+    `sha256 ${sha256}`,
+    '',
+  ].join('\n');
 }

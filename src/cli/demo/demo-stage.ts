@@ -1,7 +1,7 @@
 /** What the acts of the demo share: a target, and ways to write that look well in 80 columns with and without colour. */
 import { stripVTControlCharacters } from 'node:util';
 import type { Target } from '../../decode/target.js';
-import type { DemoFlags } from '../flags.js';
+import type { DemoFlags } from './demo.js';
 import type { Colors, Terminal } from '../terminal.js';
 import { colorsFor } from '../terminal.js';
 

@@ -4,13 +4,13 @@ import { settleDevice } from '../../decode/gpu-fit.js';
 import { openRuntime } from '../../runtime/create-runtime.js';
 import { chooseDevice } from '../../runtime/device-choice.js';
 import { cacheOf } from '../common-flags.js';
-import type { DemoFlags } from '../flags.js';
+import type { DemoFlags } from './demo.js';
 import { showAudit } from './demo-audit.js';
 import { showSpeculation } from './demo-speculation.js';
 import type { Act } from './demo-stage.js';
 import { createStage } from './demo-stage.js';
 import { exitCodes } from '../failure.js';
-import { createNotice } from '../notice.js';
+import { createNotice } from '../terminal.js';
 import type { Terminal } from '../terminal.js';
 
 /** Played in this order; each opens with a heading of its own. */

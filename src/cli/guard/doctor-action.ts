@@ -2,11 +2,17 @@ import { MistletoeError } from '../../core/errors.js';
 import { examineEngine } from '../../guard/doctor.js';
 import type { Drafting, EngineReport, Telemetry } from '../../guard/engine-report.js';
 import type { EngineName } from '../../guard/request-record.js';
-import { asOneLine } from '../clean-text.js';
-import type { DoctorFlags } from '../flags.js';
+import { asOneLine } from '../safe-text.js';
 import { exitCodes } from '../failure.js';
 import type { Colors, Terminal } from '../terminal.js';
 import { colorsFor } from '../terminal.js';
+
+export interface DoctorFlags {
+  readonly keyEnv?: string;
+  /** In seconds. */
+  readonly timeout: number;
+  readonly format: 'text' | 'json';
+}
 
 export async function runDoctor(url: string, flags: DoctorFlags, terminal: Terminal): Promise<number> {
   const { stdout, closed } = terminal;

@@ -1,7 +1,7 @@
 import { type Command, Option } from 'commander';
 import type { CommandContext } from '../command.js';
-import type { DoctorFlags } from '../flags.js';
-import { number } from '../option-values.js';
+import type { DoctorFlags } from './doctor-action.js';
+import { number } from './option-values.js';
 
 export function addDoctorCommand(program: Command, context: CommandContext): void {
   const command = program

@@ -9,7 +9,7 @@ import { exitCodes } from '../failure.js';
 import type { GuardFlags } from './guard-flags.js';
 import { flagValues } from './guard-flags.js';
 import { runScrape } from './guard-scrape.js';
-import { createNotice } from '../notice.js';
+import { createNotice } from '../terminal.js';
 import { readVersion } from '../package-version.js';
 import type { Terminal } from '../terminal.js';
 

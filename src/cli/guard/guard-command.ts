@@ -3,7 +3,7 @@ import { guardActions } from '../../guard/guard-actions.js';
 import { engineNames } from '../../guard/request-record.js';
 import type { CommandContext } from '../command.js';
 import type { GuardFlags, ReplayFlags } from './guard-flags.js';
-import { number, wholeNumber } from '../option-values.js';
+import { number, wholeNumber } from './option-values.js';
 import { addRehearseCommand } from './rehearse-command.js';
 
 export function addGuardCommand(program: Command, context: CommandContext): void {

@@ -3,7 +3,7 @@ import { alarmAttributes, requestAttributes } from '../../guard/telemetry-names.
 import { watchMetrics } from '../../guard/watch-metrics.js';
 import { exitCodes } from '../failure.js';
 import type { GuardFlags } from './guard-flags.js';
-import { createNotice } from '../notice.js';
+import { createNotice } from '../terminal.js';
 import type { Terminal } from '../terminal.js';
 
 export async function runScrape(

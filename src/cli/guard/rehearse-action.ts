@@ -11,7 +11,7 @@ import { loadPrompts } from '../../text/prompt-set.js';
 import { cacheOf, tapsOf, templateOf } from '../common-flags.js';
 import { exitCodes } from '../failure.js';
 import { createModelFinder } from '../model-source.js';
-import { createNotice } from '../notice.js';
+import { createNotice } from '../terminal.js';
 import type { RehearseFlags } from './rehearse-flags.js';
 import { formatRehearsal } from './rehearse-text.js';
 import { runUpstream } from './rehearse-upstream.js';

@@ -2,7 +2,7 @@ import { type Command, Option } from 'commander';
 import { bundledDrafters } from '../../decode/bundled-models.js';
 import type { CommandContext } from '../command.js';
 import { addDownload, addMachine, addTaps, addTemplate, createTargetOption } from '../common-flags.js';
-import { number, wholeNumber } from '../option-values.js';
+import { number, wholeNumber } from './option-values.js';
 import type { RehearseFlags } from './rehearse-flags.js';
 
 /** Below `guard`. */

@@ -1,14 +1,14 @@
-/** A hardening run's events as progress: answers, then searches and training round by round, then audits. */
+/** The progress of a hardening run: answers, then searches and training round by round, then audits. */
 import { smallest } from '../../core/long-lists.js';
 import { acceptedLengthText, countText, fixed } from '../../core/number-text.js';
 import type { HardenEvents } from '../../train/harden-run.js';
 import type { RoundPlace } from '../../train/hardening-rounds.js';
 import { auditTitles, roleNames } from '../../report/harden/hardening-words.js';
-import type { ProgressClock } from '../audit/audit-progress.js';
 import { createAuditProgress } from '../audit/audit-progress.js';
-import type { Progress } from '../progress.js';
-import { createPace, createTrainProgress, describeLeft } from './train-progress.js';
-import { typedPath } from './train-text.js';
+import { typedPath } from '../long-runs.js';
+import type { Progress, ProgressClock } from '../progress.js';
+import { describeLeft } from '../progress.js';
+import { createPace, createTrainProgress } from './train-progress.js';
 
 export function createHardenProgress(progress: Progress, clock: ProgressClock): HardenEvents {
   const { onAnswers } = createTrainProgress(progress, clock);
@@ -44,7 +44,10 @@ export function createHardenProgress(progress: Progress, clock: ProgressClock): 
       progress.update(
         done,
         {
-          ...{ prompt, objective, suffixes: texts.length, ...rest.fields },
+          prompt,
+          objective,
+          suffixes: texts.length,
+          ...rest.fields,
           ...(shortest === undefined ? {} : { accepted: shortest }),
         },
         () => [
@@ -52,7 +55,7 @@ export function createHardenProgress(progress: Progress, clock: ProgressClock): 
           `prompt ${prompt}`,
           skipped === null
             ? countText(texts.length, role === 'paraphrase' ? 'question' : 'suffix')
-            : 'passed over',
+            : 'skipped',
           ...(shortest === undefined ? [] : [`accepted ${acceptedLengthText(shortest)}`]),
         ],
       );

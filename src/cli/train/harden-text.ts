@@ -1,4 +1,4 @@
-/** A finished hardening run in a terminal: a table for each audit, what it means, and what to do with the drafter. */
+/** A finished hardening run in a terminal: a table for each audit, the outcome, and commands to try. */
 import { describeTimes } from '../../report/harden/hardening-markdown.js';
 import type { AuditComparison, HardeningResult } from '../../train/hardening-result.js';
 import {
@@ -10,15 +10,14 @@ import {
   resultColumns,
   resultLegend,
 } from '../../report/harden/hardening-words.js';
-import type { Colors } from '../safe-text.js';
-import { typedPath } from './train-text.js';
-import { alignRows, describeNext } from '../long-runs.js';
+import { alignRows, describeNext, typedPath } from '../long-runs.js';
+import type { Colors } from '../terminal.js';
 
 export interface HardenTextOptions {
   /** Folder of the hardened drafter. */
   readonly hardened: string;
   readonly report: string;
-  /** Folder of the target, where it is not the bundled one. */
+  /** Folder of the target, unless it is the bundled one. */
   readonly target: string | undefined;
   readonly colors: Colors;
 }

@@ -1,70 +1,198 @@
-import type { Command } from 'commander';
-import type { CommandContext } from '../command.js';
+/** `mistletoe harden`: its flags and help. Those shared with `train` and `audit` have the same names. */
+import type { AuditSettings } from '../../audit/settings.js';
+import { applyPreset, auditSettings } from '../../audit/settings.js';
+import { integer, oneOf, text, textOf } from '../../core/settings.js';
+import type { HardeningSettings } from '../../train/hardening-settings.js';
 import {
-  addDownload,
-  addLimit,
-  addMachine,
-  addProgress,
-  addTaps,
-  addTemplate,
-  createTargetOption,
+  auditNames,
+  baselineNames,
+  completeHardening,
+  hardeningDefaults,
+  hardeningPace,
+  hardeningRate,
+  hardeningSettings,
+} from '../../train/hardening-settings.js';
+import { learningSettings, objectiveSettings, textSettings } from '../../train/settings.js';
+import { auditSettingFlags, presetFlag } from '../audit/audit.js';
+import { defineCommand } from '../command.js';
+import {
+  downloadFlag,
+  machineFlags,
+  progressFlag,
+  promptSetFlags,
+  reportFormatFlag,
+  runFlags,
+  tapsFlag,
+  targetFlag,
+  templateFlags,
 } from '../common-flags.js';
-import { createFormatOption, findStray } from '../long-runs.js';
-import type { HardenFlags } from '../harden-flags.js';
-import { addAudits, addHardening, readAuditSettings, readHardening } from '../harden-flags.js';
-import { wholeNumber } from '../option-values.js';
-import { readSettings } from '../train-flags.js';
+import type { FlagsOf, FlagTable } from '../flags.js';
+import { flag, group, list, settingFlags } from '../flags.js';
+import { conversationFlags, givenTraining } from './train.js';
 
-/** What --resume may stand beside: everything else is in the run's folder. */
-const resumable = ['resume', 'progress', 'format', 'cacheDir', 'verifyCache'];
-
-export function addHardenCommand(program: Command, context: CommandContext): void {
-  const command = program
-    .command('harden')
-    .summary('make a drafter robust against suffixes, and prove it')
-    .description(
-      'In rounds: searches suffixes against a drafter on the prompts of your data, lets the target answer behind them, and trains the drafter on these texts. Then audits it beside what it was, on prompts, seeds and a suffix length that training never saw.',
-    )
-    .helpOption('-h, --help', 'print this help')
-    .optionsGroup('What to harden:')
-    .addOption(createTargetOption())
-    .option('-d, --drafter <model>', 'the drafter: a folder, a name on the hub or a bundled name')
-    .option(
-      '--data <file>',
-      'what is attacked and trained on, one conversation a line: {"prompt": …}, {"messages": …}, {"turns": …} or {"conversations": …}',
-    )
-    .option(
-      '-p, --prompts <sets...>',
-      'what is audited: .jsonl or .txt files, or mt-bench, humaneval, gsm8k from --prompts-dir; none may be in the data (default: a small set that comes with the package)',
-    )
-    .option('--prompts-dir <dir>', 'folder with mt_bench.jsonl, humaneval.jsonl, gsm8k.jsonl');
-  addTemplate(addTaps(addLimit(command)));
-  addHardening(command);
-  addAudits(command);
-  command
-    .optionsGroup('The run:')
-    .option('--seed <number>', 'of everything random', wholeNumber(0), 0)
-    .option('--out <dir>', 'folder of the run (default: a new one in runs/)')
-    .option('--resume <dir>', 'go on with a run that was interrupted or killed')
-    .addOption(createFormatOption());
-  addMachine(addProgress(addDownload(command))).addHelpText('after', examples);
-  command.action(async (flags: HardenFlags) => {
-    const { runHarden } = await import('./run-harden.js');
-    context.exitCode = await runHarden(flags, context.terminal, {
-      ...{ hardening: readHardening(command), training: readSettings(command) },
-      ...{ audit: readAuditSettings(command), strayBesideResume: findStray(command, resumable) },
-    });
-  });
+function pick<Table extends FlagTable, Name extends keyof Table & string>(
+  table: Table,
+  names: readonly Name[],
+): Pick<Table, Name> {
+  return Object.fromEntries(names.map((name) => [name, { ...table[name], rare: true }])) as unknown as Pick<
+    Table,
+    Name
+  >;
 }
 
-const examples = `
-Examples:
-  mistletoe harden --drafter eagle3 --data questions.jsonl                      the bundled head, a small prompt set
-  mistletoe harden --target ./my-model --drafter ./my-eagle3 --data chats.jsonl -p my-audit.jsonl --out runs/hard
-  mistletoe harden --drafter sps --data questions.jsonl --audits fresh,other-objective,stronger
-  mistletoe harden --resume runs/hard                                           go on after Ctrl-C or a crash
+const trainingFlags = settingFlags(
+  { ...learningSettings, ...objectiveSettings, ...textSettings },
+  () => 'as in train',
+);
 
-The run's folder has hardened/round-N/last, which are drafters for --drafter, audits/, report.html, report.md and
-result.json. Exit codes: 0 done, 1 the program failed, 2 something you gave it is wrong, 3 nothing audited,
-130 interrupted (143 by SIGTERM, 129 by SIGHUP).
-`;
+/** Settings of `train` that keep their meaning here; the number of updates does not. */
+const sharedTraining = {
+  ...pick(trainingFlags, ['batchTokens', 'rows', 'accumulation', 'rateFloor', 'weightDecay', 'clip']),
+  ...pick(trainingFlags, ['depth', 'maxNewTokens', 'maxTokens', 'validation', 'validationTexts', 'chain']),
+  ...settingFlags(
+    {
+      rate: learningSettings.rate,
+      warmupSteps: { ...learningSettings.warmupSteps, shownDefault: 'a tenth of the updates of a round' },
+      validateEvery: textSettings.validateEvery,
+      saveEvery: textSettings.saveEvery,
+    },
+    (name) => String(name === 'rate' ? hardeningRate : hardeningPace),
+  ),
+};
+
+/** Settings of `audit` that keep their meaning here. */
+const sharedAudit = pick(auditSettingFlags, [
+  'suffixLength',
+  'window',
+  'shortestAnswer',
+  'epsilon',
+  'keep',
+  'candidates',
+  'topTokens',
+  'starts',
+  'finalists',
+  'repeats',
+  'randomDraws',
+  'draftDepth',
+  'allowNonAscii',
+]);
+
+const flags = {
+  ...group('What to harden', {
+    ...targetFlag,
+    drafter: flag('a folder, a hub name or a bundled name', text, 'model', { short: 'd' }),
+    ...conversationFlags,
+    prompts: list(
+      'what is audited: .jsonl or .txt files, or mt-bench, humaneval, gsm8k from --prompts-dir; none may be in the data',
+      text,
+      'set',
+      { short: 'p', shownDefault: 'a small bundled set' },
+    ),
+    ...promptSetFlags,
+    ...tapsFlag,
+    ...templateFlags,
+    ...downloadFlag,
+  }),
+  ...group('Attack and training [default]', {
+    ...settingFlags(hardeningSettings, (name) => [hardeningDefaults[name]].flat().join(', ')),
+    baseline: list(
+      'what hardening must beat, trained with equal effort: random suffixes, paraphrase (reworded questions), or none',
+      oneOf([...baselineNames, 'none']),
+      'name',
+      { shownDefault: 'random' },
+    ),
+    ...sharedTraining,
+  }),
+  ...group('Audits at the end (searches in training use the same bounds)', {
+    ...presetFlag,
+    audits: list(
+      `of ${auditNames.join(', ')}; fresh always runs`,
+      textOf(`one of ${auditNames.join(', ')}`, (given) => auditNames.find((name) => name === given)),
+      'name',
+      {
+        shownDefault: 'fresh',
+      },
+    ),
+    strongerPrompts: flag('prompts of the stronger audit', integer(1), 'count', { default: 4, rare: true }),
+    auditSteps: flag('steps of the audits’ searches', auditSettings.steps.type, 'count'),
+    auditObjective: flag('what they maximize', auditSettings.objective.type, 'name', {
+      rare: true,
+      shownDefault: 'margin; paper: surprisal',
+    }),
+    auditNewTokens: flag(
+      'max length of the answers that they measure',
+      auditSettings.maxNewTokens.type,
+      'count',
+      {
+        rare: true,
+      },
+    ),
+    ...sharedAudit,
+  }),
+  ...group('Run', { ...runFlags, ...reportFormatFlag, ...progressFlag, ...machineFlags }),
+};
+export type HardenFlags = FlagsOf<typeof flags>;
+
+/** The settings that were given. */
+export function givenHardening(flags: HardenFlags): Partial<HardeningSettings> {
+  const names = Object.keys(hardeningSettings) as (keyof HardeningSettings)[];
+  return Object.fromEntries(
+    names.filter((name) => flags[name] !== undefined).map((name) => [name, flags[name]]),
+  );
+}
+
+export function givenAudit(flags: HardenFlags): Partial<AuditSettings> {
+  const names = Object.keys(sharedAudit) as (keyof typeof sharedAudit)[];
+  const renamed = {
+    steps: flags.auditSteps,
+    objective: flags.auditObjective,
+    maxNewTokens: flags.auditNewTokens,
+  };
+  const all = [...names.map((name) => [name, flags[name]] as const), ...Object.entries(renamed)];
+  return Object.fromEntries(all.filter(([, value]) => value !== undefined));
+}
+
+export const harden = defineCommand({
+  name: 'harden',
+  description:
+    'In rounds: searches suffixes against a drafter on the prompts of your data, generates the target’s answers to them, and trains the drafter on these texts. Then audits it next to the original, on prompts, seeds and a suffix length that training never saw.',
+  flags,
+  examples: [
+    ['mistletoe harden --drafter eagle3 --data questions.jsonl', 'the bundled head, small prompt set'],
+    [
+      'mistletoe harden -t ./my-model -d ./my-eagle3 --data chats.jsonl -p my-audit.jsonl --out runs/hard',
+      '',
+    ],
+    ['mistletoe harden -d sps --data questions.jsonl --audits other-objective --audits stronger', ''],
+    ['mistletoe harden --show-config', 'all settings, as YAML for --config'],
+    ['mistletoe harden --resume runs/hard', 'continue after Ctrl-C or a crash'],
+  ],
+  notes:
+    'The run folder has hardened/round-N/last, which are drafters for --drafter, audits/, report.html, report.md and result.json.\n\nExit codes: 0 done, 1 failure, 2 invalid input, 3 nothing audited, 130 interrupted (SIGTERM: 143, SIGHUP: 129).',
+  complete(flags) {
+    const { steps, objective, maxNewTokens, ...audit } = applyPreset(flags.preset, givenAudit(flags));
+    const target = flags.target === targetFlag.target.default ? undefined : flags.target;
+    return {
+      ...audit,
+      ...flags,
+      ...Object.fromEntries(Object.entries(audit).filter(([name]) => name in sharedAudit)),
+      ...completeHardening(givenHardening(flags)),
+      rate: flags.rate ?? hardeningRate,
+      validateEvery: flags.validateEvery ?? hardeningPace,
+      saveEvery: flags.saveEvery ?? hardeningPace,
+      auditSteps: steps,
+      auditObjective: objective,
+      auditNewTokens: maxNewTokens,
+      target,
+    };
+  },
+  async run(flags, invocation) {
+    const { runHarden } = await import('./run-harden.js');
+    return runHarden(flags, invocation);
+  },
+});
+
+export const givenHardenTraining = (flags: HardenFlags): ReturnType<typeof givenTraining> => {
+  const { seed: _, ...others } = flags;
+  return givenTraining(others);
+};

@@ -1,13 +1,12 @@
-/** A training run's events as progress: first the answers that the target writes, then the updates. */
+/** The progress of a training run: answers of the target, then weight updates. */
 import { countText, fixed, groupThousands, parameterText } from '../../core/number-text.js';
 import type { StartedTraining, TrainEvents } from '../../train/train-run.js';
 import { nameStart } from '../../train/training-start.js';
-import type { ProgressClock } from '../audit/audit-progress.js';
-import { roughDuration } from '../audit/audit-progress.js';
-import type { Progress } from '../progress.js';
-import { typedPath } from './train-text.js';
+import { typedPath } from '../long-runs.js';
+import type { Progress, ProgressClock } from '../progress.js';
+import { describeLeft } from '../progress.js';
 
-/** What the losses of earlier updates count in the one that is shown. */
+/** Weight of earlier losses in the displayed one. */
 const memory = 0.9;
 
 export function createTrainProgress(progress: Progress, { now }: ProgressClock): TrainEvents {
@@ -20,7 +19,7 @@ export function createTrainProgress(progress: Progress, { now }: ProgressClock):
     onNotice: progress.note,
     onOpen({ folder, request }) {
       const { system, target, from, shape } = request;
-      const start = `${from === undefined ? '' : 'on from '}${nameStart({ from, ...shape })}`;
+      const start = `${from === undefined ? '' : 'starting from '}${nameStart({ from, ...shape })}`;
       progress.note(`train: ${system} for ${target.name}, ${start}, run folder ${typedPath(folder)}`, {
         folder,
         system,
@@ -73,9 +72,9 @@ export function createTrainProgress(progress: Progress, { now }: ProgressClock):
 
 function describeStart({ request, texts, parameterCount, update }: StartedTraining): string {
   const { trainingCounts, heldOutCounts } = texts;
-  const learnt = `${countText(trainingCounts.examples, 'text')} with ${groupThousands(trainingCounts.learntTokens)} tokens to foresee`;
-  const goesOn = update === 0 ? '' : `, on from update ${update}`;
-  return `train: ${parameterText(parameterCount)}, ${learnt}, ${heldOutCounts.examples} held out, ${request.settings.steps} updates${goesOn}`;
+  const learned = `${countText(trainingCounts.examples, 'text')} with ${groupThousands(trainingCounts.learntTokens)} tokens to predict`;
+  const resumed = update === 0 ? '' : `, resumed after update ${update}`;
+  return `train: ${parameterText(parameterCount)}, ${learned}, ${heldOutCounts.examples} held out, ${request.settings.steps} updates${resumed}`;
 }
 
 export interface Pace {
@@ -84,7 +83,7 @@ export interface Pace {
   left(done: number, total: number): number | undefined;
 }
 
-/** From `first` on: what an earlier start has done says nothing about how fast this one is. */
+/** Counts from `first`: updates of an earlier start do not count towards the speed. */
 export function createPace(now: () => number, first: number): Pace {
   const began = now();
   return {
@@ -93,7 +92,7 @@ export function createPace(now: () => number, first: number): Pace {
   };
 }
 
-/** A moving mean that is as good at its beginning. */
+/** A moving average without startup bias. */
 function createSmoothing(): (value: number) => number {
   let [sum, weight] = [0, 0];
   return (value) => {
@@ -101,8 +100,4 @@ function createSmoothing(): (value: number) => number {
     weight = memory * weight + 1;
     return sum / weight;
   };
-}
-
-export function describeLeft(milliseconds: number | undefined): string[] {
-  return milliseconds === undefined ? [] : [`left ${roughDuration(milliseconds)}`];
 }

@@ -1,16 +1,15 @@
-/** A finished training run in a terminal: what it brought, where the drafters lie, and what to do with them. */
-import { relative, isAbsolute } from 'node:path';
+/** A finished training run in a terminal: its effect, the drafters' folders, and commands to try. */
 import { join } from 'node:path';
 import { acceptedLengthText, changeText, durationText, groupThousands } from '../../core/number-text.js';
 import { describeEnd, describeTexts } from '../../report/training/training-markdown.js';
 import type { TrainingResult } from '../../train/training-result.js';
-import type { Colors } from '../safe-text.js';
-import { alignRows, describeNext } from '../long-runs.js';
+import { alignRows, describeNext, typedPath } from '../long-runs.js';
+import type { Colors } from '../terminal.js';
 
 export interface TrainTextOptions {
   readonly folder: string;
   readonly report: string;
-  /** Folder of the target, where it is not the bundled one. */
+  /** Folder of the target, unless it is the bundled one. */
   readonly target: string | undefined;
   readonly colors: Colors;
 }
@@ -36,7 +35,8 @@ export function formatTraining(
 }
 
 function drawLengths({ lengths, settings }: TrainingResult, colors: Colors): string[] {
-  if (lengths === undefined) return ['No text was held out: `mistletoe bench` measures the accepted length.'];
+  if (lengths === undefined)
+    return ['No text was held out; run `mistletoe bench` to measure the accepted length.'];
   const { first, best, last } = lengths;
   const row = (name: string, line: typeof first): string[] => [
     name,
@@ -50,10 +50,4 @@ function drawLengths({ lengths, settings }: TrainingResult, colors: Colors): str
   ]);
   const legend = `accepted length: tokens a step on held-out texts, with drafts of ${settings.chain}`;
   return [colors.dim(heading), ...rows, colors.dim(legend), ''];
-}
-
-/** As one would type it here. */
-export function typedPath(path: string): string {
-  const inside = relative('.', path);
-  return inside === '' || inside.startsWith('..') || isAbsolute(inside) ? path : inside;
 }

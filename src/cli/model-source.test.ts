@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { createFakeTerminal } from '../../test/support/fake-terminal.js';
-import { createDownloadProgress } from './download-progress.js';
+import { createDownloadProgress } from './model-source.js';
 import type { ProgressMode } from './progress.js';
 import { createProgress } from './progress.js';
 

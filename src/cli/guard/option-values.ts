@@ -1,7 +1,5 @@
-/** Strict readings of option values: the whole text must be the number, and lie where it may. */
+/** Numbers in the flags that `guard` declares with commander. */
 import { InvalidArgumentError } from 'commander';
-import { parseBytes } from '../core/byte-size.js';
-import { deviceForm, deviceForms } from '../runtime/device-choice.js';
 
 export function wholeNumber(least: number, most = Number.MAX_SAFE_INTEGER): (text: string) => number {
   return (text) => {
@@ -34,22 +32,4 @@ export function number({ least, above, most, expected }: Range): (text: string) 
     if (!isInside) throw new InvalidArgumentError(`Expected ${expected}.`);
     return value;
   };
-}
-
-export function byteSize(least: number): (text: string) => number {
-  return (text) => {
-    const bytes = parseBytes(text);
-    if (bytes !== undefined && bytes >= least) return bytes;
-    throw new InvalidArgumentError('Expected a size with its unit, such as 20GB.');
-  };
-}
-
-export function deviceName(text: string): string {
-  if (deviceForm.test(text)) return text;
-  throw new InvalidArgumentError(`Expected ${deviceForms}.`);
-}
-
-/** For options that may stand several times. */
-export function collect(text: string, earlier: readonly string[] = []): readonly string[] {
-  return [...earlier, text];
 }
