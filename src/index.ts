@@ -118,8 +118,8 @@ export { findProblems, openCheckpoint } from './checkpoint/open-checkpoint.js';
 export type { Problem } from './checkpoint/open-checkpoint.js';
 export type { Checkpoint, StoredTensor } from './checkpoint/stored-tensor.js';
 export { readFloat32, readIntegers } from './checkpoint/read-tensor.js';
-export { prepareWeights } from './checkpoint/weight-cache.js';
-export type { CacheOptions } from './checkpoint/weight-cache.js';
+export { prepareWeights } from './checkpoint/cache/weight-cache.js';
+export type { CacheOptions } from './checkpoint/cache/weight-cache.js';
 
 /**
  * Models by their names on the Hugging Face hub: from its cache, or fetched into it.
@@ -127,13 +127,13 @@ export type { CacheOptions } from './checkpoint/weight-cache.js';
  * const folder = await downloadModel(parseHubId('lmsys/vicuna-7b-v1.5')!);
  * const target = await openTarget(folder, { runtime });
  */
-export { findCachedModel } from './checkpoint/hub-cache.js';
-export { downloadModel } from './checkpoint/hub-download.js';
-export type { DownloadOptions, DownloadProgress } from './checkpoint/hub-download.js';
-export { parseHubId } from './checkpoint/hub-id.js';
-export type { HubId } from './checkpoint/hub-id.js';
-export { readHubSettings } from './checkpoint/hub-settings.js';
-export type { HubSettings } from './checkpoint/hub-settings.js';
+export { findCachedModel } from './checkpoint/hub/hub-cache.js';
+export { downloadModel } from './checkpoint/hub/hub-download.js';
+export type { DownloadOptions, DownloadProgress } from './checkpoint/hub/hub-download.js';
+export { parseHubId } from './checkpoint/hub/hub-settings.js';
+export type { HubId } from './checkpoint/hub/hub-settings.js';
+export { readHubSettings } from './checkpoint/hub/hub-settings.js';
+export type { HubSettings } from './checkpoint/hub/hub-settings.js';
 
 /**
  * The cache of converted weights: what `mistletoe cache` does.
@@ -142,11 +142,11 @@ export type { HubSettings } from './checkpoint/hub-settings.js';
  * const { weights, totalBytes } = await describeCache(folder);
  * await trimCache(folder, 20e9);
  */
-export { defaultCacheFolder } from './checkpoint/cache-folder.js';
-export { describeCache, verifyCache } from './checkpoint/cache-contents.js';
-export type { CacheContents, CheckedWeights } from './checkpoint/cache-contents.js';
-export { clearCache, trimCache } from './checkpoint/cache-removal.js';
-export type { Removal } from './checkpoint/cache-removal.js';
+export { defaultCacheFolder } from './checkpoint/cache/cache-folder.js';
+export { describeCache, verifyCache } from './checkpoint/cache/cache-contents.js';
+export type { CacheContents, CheckedWeights } from './checkpoint/cache/cache-contents.js';
+export { clearCache, trimCache } from './checkpoint/cache/cache-removal.js';
+export type { Removal } from './checkpoint/cache/cache-removal.js';
 
 /**
  * Auditing a drafter: does a suffix slow it down while the answer stays the same?
@@ -164,13 +164,13 @@ export type { AuditOptions, AuditOutcome, RunPlace } from './audit/run-audit.js'
 export type { AuditEvents, UnitName } from './audit/audit-events.js';
 export { presets } from './audit/settings.js';
 export type { AuditSettings, PresetName } from './audit/settings.js';
-export type { AuditTimings } from './audit/audit-timings.js';
+export type { AuditTimings } from './audit/arms/phase-clock.js';
 export type { AuditResult } from './audit/result.js';
 export { judge } from './report/audit/verdict.js';
 export type { Gate, Verdict } from './report/audit/verdict.js';
 export { writeReports } from './report/audit/write-reports.js';
-export { parseSuffixes } from './text/suffix-list.js';
-export type { GivenSuffix } from './text/suffix-list.js';
+export { parseSuffixes } from './text/prompts/suffix-list.js';
+export type { GivenSuffix } from './text/prompts/suffix-list.js';
 
 /**
  * Two finished audits side by side.
@@ -197,12 +197,12 @@ export { createTrainRequest } from './train/train-request.js';
 export type { DrafterShape, TrainPlan, TrainRequest } from './train/train-request.js';
 export { resumeTraining, startTraining } from './train/train-run.js';
 export type { StartedTraining, TrainEvents, TrainOptions, TrainOutcome } from './train/train-run.js';
-export { trainableSystems } from './train/new-drafter.js';
-export type { TrainableSystem } from './train/new-drafter.js';
+export { trainableSystems } from './train/systems/new-drafter.js';
+export type { TrainableSystem } from './train/systems/new-drafter.js';
 export { defaultSettings as defaultTrainSettings } from './train/settings.js';
 export type { TrainSettings } from './train/settings.js';
-export type { AnswersProgress } from './train/answers.js';
-export type { LogLine } from './train/training-log.js';
+export type { AnswersProgress } from './train/data/answers.js';
+export type { LogLine } from './train/loop/training-log.js';
 export type { TrainingResult } from './train/training-result.js';
 export { writeTrainingReports } from './report/training/training-report.js';
 export type { TrainingReports } from './report/training/training-report.js';
@@ -214,13 +214,13 @@ export type { TrainingReports } from './report/training/training-report.js';
  * const outcome = await startHardening('runs/hard', request);
  * if (outcome.status === 'complete') await writeHardeningReports(outcome.folder, outcome.result);
  */
-export { createHardenRequest } from './train/harden-request.js';
-export type { HardenPlan, HardenRequest } from './train/harden-request.js';
-export { resumeHardening, startHardening } from './train/harden-run.js';
-export type { HardenEvents, HardenOptions, HardenOutcome } from './train/harden-run.js';
-export { hardeningDefaults } from './train/hardening-settings.js';
-export type { Baseline, HardeningAudit, HardeningSettings } from './train/hardening-settings.js';
-export type { AuditComparison, HardenedChange, HardeningResult } from './train/hardening-result.js';
+export { createHardenRequest } from './train/harden/harden-request.js';
+export type { HardenPlan, HardenRequest } from './train/harden/harden-request.js';
+export { resumeHardening, startHardening } from './train/harden/harden-run.js';
+export type { HardenEvents, HardenOptions, HardenOutcome } from './train/harden/harden-run.js';
+export { hardeningDefaults } from './train/harden/hardening-settings.js';
+export type { Baseline, HardeningAudit, HardeningSettings } from './train/harden/hardening-settings.js';
+export type { AuditComparison, HardenedChange, HardeningResult } from './train/harden/hardening-result.js';
 export { writeHardeningReports } from './report/harden/hardening-report.js';
 export type { HardeningReports } from './report/harden/hardening-report.js';
 
@@ -291,12 +291,17 @@ export { KvCache } from './model/cache/kv-cache.js';
  * const tokenizer = await loadTokenizer(bundledTarget);
  * tokenizer.decode(await tokenizer.encode('Hello')); // 'Hello'
  */
-export { loadTokenizer } from './text/tokenizer.js';
-export type { Tokenizer } from './text/tokenizer.js';
-export { encodeChat, loadChatTemplate, renderChat, requireChatTemplate } from './text/chat-template.js';
-export type { ChatMessage, ChatTemplate, TemplateOptions } from './text/chat-template.js';
-export { inlinePrompt, loadPrompts } from './text/prompt-set.js';
-export type { Prompt } from './text/prompt-set.js';
+export { loadTokenizer } from './text/tokenizer/tokenizer.js';
+export type { Tokenizer } from './text/tokenizer/tokenizer.js';
+export {
+  encodeChat,
+  loadChatTemplate,
+  renderChat,
+  requireChatTemplate,
+} from './text/template/chat-template.js';
+export type { ChatMessage, ChatTemplate, TemplateOptions } from './text/template/chat-template.js';
+export { inlinePrompt, loadPrompts } from './text/prompts/prompt-set.js';
+export type { Prompt } from './text/prompts/prompt-set.js';
 
 /**
  * Graphs: build, differentiate, compile, run.

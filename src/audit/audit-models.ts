@@ -1,5 +1,5 @@
 /** The models of an audit, opened as its request names them. */
-import type { CacheOptions } from '../checkpoint/weight-cache.js';
+import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
 import { MistletoeError } from '../core/errors.js';
 import type { Target } from '../decode/target.js';
 import { openTarget } from '../decode/target.js';
@@ -8,7 +8,7 @@ import { loadDrafter } from '../draft/load-drafter.js';
 import { parseDraftPolicy } from '../draft/tree/policy.js';
 import type { Runtime } from '../runtime/program.js';
 import type { AuditRequest } from './audit-request.js';
-import type { LoadedDrafter } from './beyond-one-prompt.js';
+import type { LoadedDrafter } from './arms/transfer.js';
 
 export interface Models {
   readonly target: Target;

@@ -5,9 +5,9 @@ import { deepestDraft } from '../core/limits.js';
 import type { SettingsOf, SettingTable } from '../core/settings.js';
 import { decimal, integer, oneOf, toFlagName, yesNo } from '../core/settings.js';
 import { keepRules } from '../measure/kept-class.js';
-import { defaultObjective, objectiveNames } from './objectives.js';
-import { projectionKinds } from './projection.js';
-import type { Drive } from './search-problem.js';
+import { defaultObjective, objectiveNames } from './search/objectives.js';
+import { projectionKinds } from './search/projection.js';
+import type { Drive } from './search/search-problem.js';
 
 /** The maxima are far beyond any useful search; larger values would run out of memory, or never finish. */
 export const auditSettings = {

@@ -1,6 +1,6 @@
 /** Turns --drafter, --draft and --prompts into what is measured, with unique names. */
 import { basename, extname, resolve } from 'node:path';
-import { nameModel } from '../checkpoint/hub-cache.js';
+import { nameModel } from '../checkpoint/hub/hub-cache.js';
 import { MistletoeError } from '../core/errors.js';
 import { bundledDrafters } from '../decode/bundled-models.js';
 import { bundledPrompts, bundledTarget } from '../decode/bundled-models.js';

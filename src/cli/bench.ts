@@ -1,9 +1,9 @@
 /** `mistletoe bench`. */
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
-import { nameModel } from '../checkpoint/hub-cache.js';
+import { nameModel } from '../checkpoint/hub/hub-cache.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
-import { makeFolderSync } from '../core/make-folder.js';
+import { makeFolderSync } from '../core/files.js';
 import { settleDevice } from '../decode/gpu-fit.js';
 import { createPolicy, defaultDraftPolicy } from '../decode/speculative-text.js';
 import type { Target } from '../decode/target.js';
@@ -21,7 +21,7 @@ import { writeWhole } from '../report/audit/write-reports.js';
 import { openRuntime } from '../runtime/create-runtime.js';
 import type { RecordedDevice } from '../runtime/device-choice.js';
 import { chooseDevice, recordDevice } from '../runtime/device-choice.js';
-import { loadPrompts } from '../text/prompt-set.js';
+import { loadPrompts } from '../text/prompts/prompt-set.js';
 import { mostNewTokens } from '../core/limits.js';
 import { integer, oneOf, text } from '../core/settings.js';
 import { bundledDrafters } from '../decode/bundled-models.js';

@@ -1,11 +1,11 @@
 /** `mistletoe cache`. */
 import { basename } from 'node:path';
-import type { CacheContents, CheckedWeights, DescribedWeights } from '../checkpoint/cache-contents.js';
-import { describeCache, verifyCache } from '../checkpoint/cache-contents.js';
-import { defaultCacheFolder, readCacheLimit } from '../checkpoint/cache-folder.js';
-import type { Removal } from '../checkpoint/cache-removal.js';
-import { clearCache, trimCache } from '../checkpoint/cache-removal.js';
-import type { CachedWeights } from '../checkpoint/cache-survey.js';
+import type { CacheContents, CheckedWeights, DescribedWeights } from '../checkpoint/cache/cache-contents.js';
+import { describeCache, verifyCache } from '../checkpoint/cache/cache-contents.js';
+import { defaultCacheFolder, readCacheLimit } from '../checkpoint/cache/cache-folder.js';
+import type { Removal } from '../checkpoint/cache/cache-removal.js';
+import { clearCache, trimCache } from '../checkpoint/cache/cache-removal.js';
+import type { CachedWeights } from '../checkpoint/cache/cache-removal.js';
 import { byteSize as bytes } from '../core/settings.js';
 import { formatBytes } from '../core/byte-size.js';
 import { MistletoeError } from '../core/errors.js';

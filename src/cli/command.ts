@@ -1,7 +1,7 @@
 /** A command: its flag table, its help, and what it runs. */
 import type { Command } from 'commander';
 import { MistletoeError } from '../core/errors.js';
-import { quoteWord } from '../core/shown-words.js';
+import { quoteWord } from '../core/display-paths.js';
 import { formatConfig, readConfig } from './config-file.js';
 import type { Flag, FlagsOf, FlagTable } from './flags.js';
 import { addFlags, flag, longName, parseFlags, toggle } from './flags.js';

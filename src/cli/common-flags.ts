@@ -1,6 +1,6 @@
 /** Flags that several commands share; each means the same everywhere. */
 import type { Command } from 'commander';
-import type { CacheOptions } from '../checkpoint/weight-cache.js';
+import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
 import { maxThreads } from '../core/limits.js';
 import type { SamplingOptions } from '../core/sampling.js';
 import { decimal, integer, oneOf, text, textOf } from '../core/settings.js';
@@ -8,9 +8,9 @@ import { bundledTarget } from '../decode/bundled-models.js';
 import type { ReadingOptions } from '../draft/draft-system.js';
 import { tapConventions } from '../draft/draft-system.js';
 import { computeTypes, deviceForm, deviceForms } from '../runtime/device-choice.js';
-import { builtInTemplateNames } from '../text/built-in-templates.js';
-import { parseDay } from '../text/calendar-day.js';
-import type { TemplateOptions } from '../text/chat-template.js';
+import { builtInTemplateNames } from '../text/template/built-in-templates.js';
+import { parseDay } from '../text/template/calendar-day.js';
+import type { TemplateOptions } from '../text/template/chat-template.js';
 import type { FlagsOf } from './flags.js';
 import { addFlags, flag, toggle } from './flags.js';
 import { Option } from 'commander';

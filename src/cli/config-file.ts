@@ -1,6 +1,6 @@
 /** --config and --show-config: the flags of a command as YAML. */
 import { parseDocument, stringify } from 'yaml';
-import { readBoundedFile } from '../core/bounded-file.js';
+import { readBoundedFile } from '../core/files.js';
 import { MistletoeError } from '../core/errors.js';
 import { toFlagName } from '../core/settings.js';
 import { findNearMiss } from './failure.js';

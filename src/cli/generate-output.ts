@@ -10,7 +10,7 @@ import { verificationRules } from '../decode/verification/verification.js';
 import type { Drafter } from '../draft/drafter.js';
 import type { DraftPolicy } from '../draft/tree/policy.js';
 import { formatDraftPolicy } from '../draft/tree/policy.js';
-import type { Prompt } from '../text/prompt-set.js';
+import type { Prompt } from '../text/prompts/prompt-set.js';
 import { asOneLine } from './safe-text.js';
 import type { Colors, Terminal } from './terminal.js';
 import { colorsFor } from './terminal.js';

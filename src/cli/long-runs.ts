@@ -1,11 +1,11 @@
 /** Shared by commands with long runs: Ctrl-C saves, and runs resume with their original settings. */
 import { basename, extname, isAbsolute, relative } from 'node:path';
 import { MistletoeError } from '../core/errors.js';
-import { quoteWord } from '../core/shown-words.js';
+import { quoteWord } from '../core/display-paths.js';
 import { largest, pushAll } from '../core/long-lists.js';
 import { bundledPrompts } from '../decode/bundled-models.js';
-import type { Prompt } from '../text/prompt-set.js';
-import { loadPrompts, promptSetFiles } from '../text/prompt-set.js';
+import type { Prompt } from '../text/prompts/prompt-set.js';
+import { loadPrompts, promptSetFiles } from '../text/prompts/prompt-set.js';
 import type { Invocation } from './command.js';
 import type { Progress } from './progress.js';
 import type { Terminal } from './terminal.js';

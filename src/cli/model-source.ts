@@ -1,11 +1,11 @@
 /** Finds the folder of a model or a drafter: a path, a bundled drafter, or a name on the Hugging Face hub. */
 import { existsSync } from 'node:fs';
 import { homedir } from 'node:os';
-import { findCachedModel } from '../checkpoint/hub-cache.js';
-import type { DownloadOptions } from '../checkpoint/hub-download.js';
-import { downloadModel } from '../checkpoint/hub-download.js';
-import { formatHubId, hubIdForm, parseHubId } from '../checkpoint/hub-id.js';
-import { readHubSettings } from '../checkpoint/hub-settings.js';
+import { findCachedModel } from '../checkpoint/hub/hub-cache.js';
+import type { DownloadOptions } from '../checkpoint/hub/hub-download.js';
+import { downloadModel } from '../checkpoint/hub/hub-download.js';
+import { formatHubId, hubIdForm, parseHubId } from '../checkpoint/hub/hub-settings.js';
+import { readHubSettings } from '../checkpoint/hub/hub-settings.js';
 import { formatBytes } from '../core/byte-size.js';
 import { MistletoeError } from '../core/errors.js';
 import { findWeightless } from '../draft/systems.js';

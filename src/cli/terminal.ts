@@ -1,6 +1,6 @@
 /** Where a command reads and writes: the process, or buffers in tests. */
 import { isatty } from 'node:tty';
-import { mostTextBytes } from '../core/bounded-file.js';
+import { maxTextBytes } from '../core/files.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import type { Colors } from './safe-text.js';
 import { asOneLine, cleanForReaders, createColors, isCursorSequence, openColors } from './safe-text.js';
@@ -171,8 +171,8 @@ async function readStdin(): Promise<Uint8Array> {
   for await (const chunk of process.stdin) {
     chunks.push(chunk as Buffer);
     size += (chunk as Buffer).length;
-    if (size <= mostTextBytes) continue;
-    throw new MistletoeError('text', `stdin has more than ${mostTextBytes} bytes, the maximum.`, {
+    if (size <= maxTextBytes) continue;
+    throw new MistletoeError('text', `stdin has more than ${maxTextBytes} bytes, the maximum.`, {
       hint: 'Send only the prompt.',
     });
   }

@@ -4,7 +4,7 @@ import type { Drafter } from '../draft/drafter.js';
 import { resolvePolicy } from '../draft/tree/grow-tree.js';
 import type { DraftPolicy } from '../draft/tree/policy.js';
 import { parseDraftPolicy } from '../draft/tree/policy.js';
-import type { ChatMessage } from '../text/chat-template.js';
+import type { ChatMessage } from '../text/template/chat-template.js';
 import { createAdaptivePolicy } from './policies/adaptive-policy.js';
 import type { Generation } from './plain.js';
 import type { PolicyChooser } from './policies/policy-chooser.js';

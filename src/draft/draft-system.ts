@@ -4,13 +4,13 @@
  * without weights is written by name where a folder could stand. A new system is one file and one line in systems.ts.
  */
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
-import type { CacheOptions } from '../checkpoint/weight-cache.js';
-import { prepareWeights } from '../checkpoint/weight-cache.js';
+import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
+import { prepareWeights } from '../checkpoint/cache/weight-cache.js';
 import type { WeightRecipe } from '../checkpoint/weight-recipe.js';
 import type { MistletoeError } from '../core/errors.js';
 import type { CausalModel } from '../model/causal-model.js';
 import type { WeightStore } from '../runtime/weights.js';
-import type { Tokenizer } from '../text/tokenizer.js';
+import type { Tokenizer } from '../text/tokenizer/tokenizer.js';
 import type { Drafter } from './drafter.js';
 import type { DrafterFacts } from './reading/drafter-facts.js';
 

@@ -9,7 +9,7 @@ import { openTarget } from '../decode/target.js';
 import type { Drafter } from '../draft/drafter.js';
 import { loadDrafter } from '../draft/load-drafter.js';
 import { createOnnxRuntime } from '../runtime/onnx/onnx-runtime.js';
-import { inlinePrompt } from '../text/prompt-set.js';
+import { inlinePrompt } from '../text/prompts/prompt-set.js';
 import type { BenchmarkOptions, BenchmarkSystem, PromptSet } from './benchmark.js';
 import { runBenchmark } from './benchmark.js';
 import { recordAnswer } from './benchmark-record.js';

@@ -16,7 +16,7 @@ import type { Target } from '../decode/target.js';
 import { encodePrompt } from '../decode/target.js';
 import type { Drafter } from '../draft/drafter.js';
 import type { Meeting } from '../model/lanes/pass-scheduler.js';
-import type { Prompt } from '../text/prompt-set.js';
+import type { Prompt } from '../text/prompts/prompt-set.js';
 import type { RequestRecord } from './benchmark-record.js';
 import { plainSystem, recordAnswer } from './benchmark-record.js';
 import type { SystemSummary } from './benchmark-summary.js';

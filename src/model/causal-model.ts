@@ -2,8 +2,8 @@
 import { basename } from 'node:path';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
-import type { CacheOptions } from '../checkpoint/weight-cache.js';
-import { prepareWeights } from '../checkpoint/weight-cache.js';
+import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
+import { prepareWeights } from '../checkpoint/cache/weight-cache.js';
 import { MistletoeError } from '../core/errors.js';
 import { argmax } from '../graph/operations/indexing.js';
 import { input } from '../graph/operations/leaves.js';

@@ -5,8 +5,8 @@ import { deepestDraft, mostNewTokens } from '../core/limits.js';
 import type { SettingsOf, SettingTable } from '../core/settings.js';
 import { byteSize, decimal, integer, oneOf, yesNo } from '../core/settings.js';
 import type { Drafter } from '../draft/drafter.js';
-import { adamDefaults } from './adamw.js';
-import type { Objective } from './losses.js';
+import { adamDefaults } from './loop/adamw.js';
+import type { Objective } from './loop/losses.js';
 
 const count = integer(1);
 const share = decimal({ min: 0, max: 1 });

@@ -5,8 +5,7 @@
 import { availableParallelism } from 'node:os';
 import { resolve } from 'node:path';
 import { z } from 'zod';
-import { readVersion } from '../runs/identity.js';
-import { identifyModel, identitySchema } from '../runs/identity.js';
+import { identifyModel, identitySchema, readVersion } from '../runs/identity.js';
 import { deviceSchema } from '../runs/run-device.js';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
@@ -19,13 +18,13 @@ import { refuseAtOnce, tapConventions } from '../draft/draft-system.js';
 import { findWeightless, recogniseCheckpoint } from '../draft/systems.js';
 import type { DeviceWish } from '../runtime/device-choice.js';
 import { chooseDevice, recordDevice } from '../runtime/device-choice.js';
-import { readTemplate } from '../text/chat-template.js';
+import { readTemplate } from '../text/template/chat-template.js';
 import { hashFile } from '../runs/line-file.js';
-import type { TrainableSystem } from './new-drafter.js';
-import { trainableSystems } from './new-drafter.js';
+import type { TrainableSystem } from './systems/new-drafter.js';
+import { trainableSystems } from './systems/new-drafter.js';
 import type { TrainSettings } from './settings.js';
 import { completeSettings, defaultSettings, settingsSchema } from './settings.js';
-import { settleAnswers } from './taken-answers.js';
+import { settleAnswers } from './data/taken-answers.js';
 
 const count = z.int().positive();
 

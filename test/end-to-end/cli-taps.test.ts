@@ -7,7 +7,7 @@ import { createRequest } from '../../src/audit/create-request.js';
 import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
 import { run } from '../../src/cli/program.js';
 import { settingsSchema } from '../../src/decode/engine/engine-messages.js';
-import { inlinePrompt } from '../../src/text/prompt-set.js';
+import { inlinePrompt } from '../../src/text/prompts/prompt-set.js';
 import { createFakeTerminal } from '../support/fake-terminal.js';
 import { referenceModels } from '../support/model-folders.js';
 

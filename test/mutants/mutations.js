@@ -95,38 +95,38 @@ export const mutations = [
   // checkpoint
   {
     name: 'offsets of safetensors files are not checked',
-    file: 'src/checkpoint/safetensors.ts',
+    file: 'src/checkpoint/safetensors/safetensors.ts',
     search: 'checkCoverage(file, dataStart, tensors);',
     replace: '',
-    tests: ['src/checkpoint/safetensors.test.ts'],
+    tests: ['src/checkpoint/safetensors/safetensors.test.ts'],
   },
   {
     name: 'a pickle may name any global',
-    file: 'src/checkpoint/pickle-globals.ts',
+    file: 'src/checkpoint/torch/pickle-value.ts',
     search: 'if (known.has(name)) return name;',
     replace: "if (name !== '') return name;",
-    tests: ['src/checkpoint/torch-zip.test.ts'],
+    tests: ['src/checkpoint/torch/torch-zip.test.ts'],
   },
   {
     name: 'a pickle may use any opcode',
-    file: 'src/checkpoint/pickle.ts',
+    file: 'src/checkpoint/torch/pickle.ts',
     search: 'default:\n        throw refuse(',
     replace: 'default:\n        if (opcode === 0) throw refuse(',
-    tests: ['src/checkpoint/torch-zip.test.ts'],
+    tests: ['src/checkpoint/torch/torch-zip.test.ts'],
   },
   {
     name: 'the checksum of a download is not compared',
-    file: 'src/checkpoint/hub-blob.ts',
+    file: 'src/checkpoint/hub/hub-blob.ts',
     search: 'if (found !== file.hash)',
     replace: 'if (found.length !== file.hash.length)',
-    tests: ['src/checkpoint/hub-download.test.ts', 'src/checkpoint/hub-refusals.test.ts'],
+    tests: ['src/checkpoint/hub/hub-download.test.ts', 'src/checkpoint/hub/hub-refusals.test.ts'],
   },
   {
     name: 'the checksum of cached weights is not compared',
-    file: 'src/checkpoint/cache-check.ts',
+    file: 'src/checkpoint/cache/cache-check.ts',
     search: '=== found.sha256 ? found : undefined',
     replace: "!== '' ? found : undefined",
-    tests: ['src/checkpoint/cache-check.test.ts', 'src/checkpoint/weight-cache.test.ts'],
+    tests: ['src/checkpoint/cache/cache-check.test.ts', 'src/checkpoint/cache/weight-cache.test.ts'],
   },
   // text
   {
@@ -138,10 +138,10 @@ export const mutations = [
   },
   {
     name: 'the chat template loses the beginning-of-sequence token',
-    file: 'src/text/chat-template.ts',
+    file: 'src/text/template/chat-template.ts',
     search: '    ...template.specialTokens,\n',
     replace: '',
-    tests: ['src/text/chat-template.test.ts'],
+    tests: ['src/text/template/chat-template.test.ts'],
   },
   {
     name: 'half of a character is streamed',
@@ -251,21 +251,21 @@ export const mutations = [
     file: 'src/audit/feasibility.ts',
     search: 'Math.max(0, divergence / epsilon - 1)',
     replace: 'Math.max(0, 1 - divergence / epsilon)',
-    tests: ['src/audit/search.test.ts'],
+    tests: ['src/audit/search/search.test.ts'],
   },
   {
     name: 'the projection is skipped',
-    file: 'src/audit/projection.ts',
+    file: 'src/audit/search/projection.ts',
     search: "if (projection.kind === 'none') return degradation;",
     replace: "if (projection.kind !== 'subspace') return degradation;",
-    tests: ['src/audit/projection.test.ts'],
+    tests: ['src/audit/search/projection.test.ts'],
   },
   {
     name: 'the KL divergence has the wrong direction',
-    file: 'src/audit/objectives.ts',
+    file: 'src/audit/search/objectives.ts',
     search: "return direction === 'clean-to-suffixed'",
     replace: "return direction !== 'clean-to-suffixed'",
-    tests: ['src/audit/objectives.test.ts'],
+    tests: ['src/audit/search/objectives.test.ts'],
   },
   {
     name: 'a run is opened without its lock',
@@ -283,7 +283,7 @@ export const mutations = [
   },
   {
     name: 'the undirected control follows the gradient',
-    file: 'src/audit/prompt-audit.ts',
+    file: 'src/audit/arms/prompt-audit.ts',
     search: "  undirected: 'undirected',",
     replace: "  undirected: 'degradation',",
     tests: ['test/end-to-end/audit-ngram.test.ts'],
@@ -291,24 +291,24 @@ export const mutations = [
   // train
   {
     name: 'AdamW lacks its bias correction',
-    file: 'src/train/adamw.ts',
+    file: 'src/train/loop/adamw.ts',
     search: 'firstCorrection: scalar(1 - firstDecay ** (update + 1))',
     replace: 'firstCorrection: scalar(1)',
-    tests: ['src/train/adamw.test.ts'],
+    tests: ['src/train/loop/adamw.test.ts'],
   },
   {
     name: 'packed texts see the texts before them',
-    file: 'src/train/text-batch.ts',
+    file: 'src/train/data/text-batch.ts',
     search: 'Math.max(start, position - window + 1)',
     replace: 'Math.max(0, position - window + 1)',
-    tests: ['src/train/text-batch.test.ts'],
+    tests: ['src/train/data/text-batch.test.ts'],
   },
   {
     name: 'resumed training loses the moments of AdamW',
-    file: 'src/train/parameter-buffers.ts',
+    file: 'src/train/loop/parameter-buffers.ts',
     search: '    this.write(values);',
     replace: "    this.write(new Map([...values].filter(([key]) => key.startsWith('parameter'))));",
-    tests: ['src/train/trainer.test.ts'],
+    tests: ['src/train/loop/trainer.test.ts'],
   },
   // report
   {

@@ -9,7 +9,7 @@ import { staticTrees } from '../../src/draft/tree/tree-shapes.js';
 import type { CausalModel } from '../../src/model/causal-model.js';
 import { loadModel } from '../../src/model/causal-model.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
-import { loadTokenizer } from '../../src/text/tokenizer.js';
+import { loadTokenizer } from '../../src/text/tokenizer/tokenizer.js';
 import { writeLetterTokenizer } from '../support/tiny-checkpoints.js';
 import { randomTokens, resolveText } from '../support/tiny-pair.js';
 import type { PublishedDrafter } from './drafter-row.js';

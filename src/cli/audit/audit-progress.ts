@@ -1,6 +1,6 @@
 /** The progress of an audit: the plan, the current unit, and the time left. */
 import type { AuditEvents, AuditPlanned, UnitName } from '../../audit/audit-events.js';
-import type { TracePoint } from '../../audit/search-trace.js';
+import type { TracePoint } from '../../audit/result.js';
 import type { TimeEstimate } from '../../audit/time-left.js';
 import { createTimeEstimate } from '../../audit/time-left.js';
 import { fixed } from '../../core/number-text.js';

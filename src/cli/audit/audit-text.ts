@@ -1,6 +1,6 @@
 /** The audit in a terminal: a table with a legend, the tests, the verdict, and the path of the report. */
 import type { AuditResult, DrafterResult, TransferMatrix, UniversalResult } from '../../audit/result.js';
-import type { AuditTimings } from '../../audit/audit-timings.js';
+import type { AuditTimings } from '../../audit/arms/phase-clock.js';
 import { armLabels, findArm } from '../../report/audit/arm-names.js';
 import {
   describeCounts,

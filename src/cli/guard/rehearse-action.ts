@@ -7,7 +7,7 @@ import { loadDrafter } from '../../draft/load-drafter.js';
 import { rehearse } from '../../guard/rehearsal.js';
 import { openRuntime } from '../../runtime/create-runtime.js';
 import { chooseDevice } from '../../runtime/device-choice.js';
-import { loadPrompts } from '../../text/prompt-set.js';
+import { loadPrompts } from '../../text/prompts/prompt-set.js';
 import { cacheOf, tapsOf, templateOf } from '../common-flags.js';
 import { exitCodes } from '../failure.js';
 import { createModelFinder } from '../model-source.js';

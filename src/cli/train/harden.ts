@@ -2,7 +2,7 @@
 import type { AuditSettings } from '../../audit/settings.js';
 import { applyPreset, auditSettings } from '../../audit/settings.js';
 import { integer, oneOf, text, textOf } from '../../core/settings.js';
-import type { HardeningSettings } from '../../train/hardening-settings.js';
+import type { HardeningSettings } from '../../train/harden/hardening-settings.js';
 import {
   auditNames,
   baselineNames,
@@ -11,7 +11,7 @@ import {
   hardeningPace,
   hardeningRate,
   hardeningSettings,
-} from '../../train/hardening-settings.js';
+} from '../../train/harden/hardening-settings.js';
 import { learningSettings, objectiveSettings, textSettings } from '../../train/settings.js';
 import { auditSettingFlags, presetFlag } from '../audit/audit.js';
 import { defineCommand } from '../command.js';

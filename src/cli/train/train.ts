@@ -1,7 +1,7 @@
 /** `mistletoe train`: its flags and help. */
 import { deepestDraft } from '../../core/limits.js';
 import { integer, text } from '../../core/settings.js';
-import { trainableSystems } from '../../train/new-drafter.js';
+import { trainableSystems } from '../../train/systems/new-drafter.js';
 import type { TrainSettings } from '../../train/settings.js';
 import {
   defaultSettings,

@@ -4,7 +4,7 @@
  */
 import { MistletoeError } from '../../core/errors.js';
 import type { Drafter } from '../../draft/drafter.js';
-import { spellToken } from '../../text/token-spelling.js';
+import { spellToken } from '../../text/tokenizer/token-spelling.js';
 import type { Engine } from './engine.js';
 import type { AnswerProgress, EngineTask } from './engine-messages.js';
 import type { GuardedDrafting, GuardedRequest } from '../policies/budgeted-drafting.js';

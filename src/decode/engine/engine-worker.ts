@@ -7,7 +7,7 @@ import { Worker } from 'node:worker_threads';
 import type { z } from 'zod';
 import { MistletoeError } from '../../core/errors.js';
 import { disableTelemetry } from '../../runtime/onnx/load-onnxruntime.js';
-import type { ChatMessage } from '../../text/chat-template.js';
+import type { ChatMessage } from '../../text/template/chat-template.js';
 import type { EngineLoad } from './engine.js';
 import type {
   AnswerProgress,

@@ -1,5 +1,5 @@
 /** What one pass brings to one answer, as one message. */
-import type { TokenSpelling } from '../../text/token-spelling.js';
+import type { TokenSpelling } from '../../text/tokenizer/token-spelling.js';
 import type { StepRecord } from '../acceptance.js';
 import type { TokenEvent } from '../answer.js';
 import type { AnswerProgress, SpelledLikelihood, WorkerTokenEvent } from './engine-messages.js';

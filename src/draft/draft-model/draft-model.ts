@@ -1,6 +1,6 @@
 /** The system of plain speculative sampling: any language model with its target's vocabulary can draft. */
-import { hasTokenizer } from '../../text/tokenizer-file.js';
-import { loadTokenizer } from '../../text/tokenizer.js';
+import { hasTokenizer } from '../../text/tokenizer/tokenizer-file.js';
+import { loadTokenizer } from '../../text/tokenizer/tokenizer.js';
 import { parseConfiguration } from '../../model/configuration.js';
 import { findUnreadTensors } from '../../model/unread-tensors.js';
 import { decoderRecipes, requireLayers } from '../../model/weights.js';

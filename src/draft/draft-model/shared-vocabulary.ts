@@ -4,8 +4,8 @@
  * the smaller size stand for no token. The drafter proposes from the ids both have, renormalised over those, which
  * keeps verification lossless; ids that only the target has are never proposed.
  */
-import type { Tokenizer } from '../../text/tokenizer.js';
-import { findVocabularyDifference } from '../../text/tokenizer.js';
+import type { Tokenizer } from '../../text/tokenizer/tokenizer.js';
+import { findVocabularyDifference } from '../../text/tokenizer/tokenizer.js';
 import { misfit } from '../reading/checks.js';
 import type { Vocabularies } from '../programs/scores.js';
 

@@ -6,7 +6,7 @@
 import { MistletoeError } from '../../core/errors.js';
 import { lazily } from '../../core/lazy.js';
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
-import type { CacheOptions } from '../../checkpoint/weight-cache.js';
+import type { CacheOptions } from '../../checkpoint/cache/weight-cache.js';
 import { input } from '../../graph/operations/leaves.js';
 import { slice } from '../../graph/operations/shaping.js';
 import type { Tensor } from '../../graph/tensor.js';

@@ -2,7 +2,7 @@
  * How much to draft each step, as a user writes it: `chain:4`, `tree:mc_sim_7b_63`, `tree:my-tree.json`,
  * `dynamic:60,5,10` or `auto`.
  */
-import { readBoundedFileSync } from '../../core/bounded-file.js';
+import { readBoundedFileSync } from '../../core/files.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { deepestDraft, fileLimits, mostDraftNodes, widestDraft } from '../../core/limits.js';
 import type { ShapeLimits, StaticTreeName, TreeShape } from './tree-shapes.js';

@@ -1,5 +1,5 @@
 /** How each row looks in every chart: a colour and a shape, so that colour is never the only difference. */
-import type { ArmName } from '../../audit/arms.js';
+import type { ArmName } from '../../audit/arms/arms.js';
 import { armLabels } from './arm-names.js';
 import type { Markup } from '../markup.js';
 import { fragment } from '../markup.js';

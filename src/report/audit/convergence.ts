@@ -4,9 +4,8 @@
  */
 import * as Plot from '@observablehq/plot';
 import { largest } from '../../core/long-lists.js';
-import type { ArmName } from '../../audit/arms.js';
-import type { DrafterResult } from '../../audit/result.js';
-import type { TracePoint } from '../../audit/search-trace.js';
+import type { ArmName } from '../../audit/arms/arms.js';
+import type { DrafterResult, TracePoint } from '../../audit/result.js';
 import { armLabels, sameAnswerLength } from './arm-names.js';
 import { acceptedLengthText, divergenceText } from '../../core/number-text.js';
 import { median } from './timing-summary.js';

@@ -1,6 +1,6 @@
 /** How deep drafts survive along the clean answer: the share of steps whose accepted path reached each depth. */
 import * as Plot from '@observablehq/plot';
-import type { ArmName } from '../../audit/arms.js';
+import type { ArmName } from '../../audit/arms/arms.js';
 import type { DrafterResult } from '../../audit/result.js';
 import { armLabels, findArm } from './arm-names.js';
 import { percentText } from '../../core/number-text.js';

@@ -4,8 +4,8 @@
  */
 import * as Plot from '@observablehq/plot';
 import { largest } from '../../core/long-lists.js';
-import type { ArmName } from '../../audit/arms.js';
-import { arms } from '../../audit/arms.js';
+import type { ArmName } from '../../audit/arms/arms.js';
+import { arms } from '../../audit/arms/arms.js';
 import type { DrafterResult } from '../../audit/result.js';
 import { countedArm } from '../../audit/summary.js';
 import { armLabels, sameAnswerLength } from './arm-names.js';

@@ -1,5 +1,5 @@
 /** The tables that everything rests on: every row of every drafter, with columns that explain themselves. */
-import type { AuditTimings } from '../../audit/audit-timings.js';
+import type { AuditTimings } from '../../audit/arms/phase-clock.js';
 import type { ArmSummary, AuditResult, DrafterResult } from '../../audit/result.js';
 import { countedArm } from '../../audit/summary.js';
 import { largest } from '../../core/long-lists.js';

@@ -6,7 +6,7 @@ import { drawChart } from '../chart.js';
 import type { Markup } from '../markup.js';
 import { nothing } from '../markup.js';
 import { acceptedLengthText } from '../../core/number-text.js';
-import type { AuditComparison } from '../../train/hardening-result.js';
+import type { AuditComparison } from '../../train/harden/hardening-result.js';
 import { roleNames } from './hardening-words.js';
 
 interface Mark extends Interval {

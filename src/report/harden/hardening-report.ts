@@ -6,7 +6,7 @@ import { framePage } from '../page.js';
 import { acceptedLengthText, changeText, percentText } from '../../core/number-text.js';
 import { writeWhole } from '../audit/write-reports.js';
 import { drawAuditLengths } from './hardening-charts.js';
-import { judgeDrop } from '../../train/hardening-comparison.js';
+import { judgeDrop } from '../../train/harden/hardening-comparison.js';
 import {
   describeSubject,
   describeTimes,
@@ -14,7 +14,11 @@ import {
   listFacts,
   renderHardeningMarkdown,
 } from './hardening-markdown.js';
-import type { AuditComparison, HardenedChange, HardeningResult } from '../../train/hardening-result.js';
+import type {
+  AuditComparison,
+  HardenedChange,
+  HardeningResult,
+} from '../../train/harden/hardening-result.js';
 import {
   auditTitles,
   describeAudit,

@@ -9,8 +9,8 @@ import {
   percentText,
   pValueText,
 } from '../../core/number-text.js';
-import type { HardeningAudit } from '../../train/hardening-settings.js';
-import { judgeDrop, judgePrice } from '../../train/hardening-comparison.js';
+import type { HardeningAudit } from '../../train/harden/hardening-settings.js';
+import { judgeDrop, judgePrice } from '../../train/harden/hardening-comparison.js';
 import type {
   AuditComparison,
   DrafterRole,
@@ -19,8 +19,8 @@ import type {
   HardeningResult,
   RoundRecord,
   TrainedRole,
-} from '../../train/hardening-result.js';
-import { trainedRoles } from '../../train/hardening-result.js';
+} from '../../train/harden/hardening-result.js';
+import { trainedRoles } from '../../train/harden/hardening-result.js';
 
 export const roleNames: Readonly<Record<DrafterRole, string>> = {
   before: 'before',

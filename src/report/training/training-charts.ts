@@ -4,11 +4,11 @@ import { drawChart } from '../chart.js';
 import type { Markup } from '../markup.js';
 import { fragment } from '../markup.js';
 import { acceptedLengthText, fixed, percentText } from '../../core/number-text.js';
-import { countedUpdates } from '../../train/level-entropies.js';
+import type { MeasuredLengths } from '../../train/training-result.js';
+import { countedUpdates } from '../../train/training-result.js';
 import type { Point, Series } from './training-series.js';
 import { smoothSeries, thinSeries } from './training-series.js';
-import type { LengthLine, UpdateLine } from '../../train/training-log.js';
-import type { MeasuredLengths } from '../../train/training-result.js';
+import type { LengthLine, UpdateLine } from '../../train/loop/training-log.js';
 
 const frame = { height: 240, marginLeft: 52, marginTop: 30, marginBottom: 40, marginRight: 18 };
 const along = { x: 'update', y: 'value' } as const;

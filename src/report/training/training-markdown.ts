@@ -11,10 +11,10 @@ import {
   parameterText,
   percentText,
 } from '../../core/number-text.js';
-import { summariseLevels } from '../../train/level-entropies.js';
-import type { LengthLine } from '../../train/training-log.js';
 import type { TrainingResult } from '../../train/training-result.js';
-import { nameStart } from '../../train/training-start.js';
+import { summariseLevels } from '../../train/training-result.js';
+import type { LengthLine } from '../../train/loop/training-log.js';
+import { nameStart } from '../../train/systems/training-start.js';
 
 export function renderTrainingMarkdown(result: TrainingResult): string {
   const lines = [

@@ -13,7 +13,7 @@ import {
 } from '../../core/number-text.js';
 import { writeWhole } from '../audit/write-reports.js';
 import { drawLengthCurve, drawLevels, drawLoss, drawPlain, drawReached } from './training-charts.js';
-import type { LengthLine, UpdateLine } from '../../train/training-log.js';
+import type { LengthLine, UpdateLine } from '../../train/loop/training-log.js';
 import {
   describeEnd,
   describeOutcome,

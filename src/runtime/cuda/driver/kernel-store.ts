@@ -23,8 +23,8 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { kernelFileName } from '../../../core/default-cache-folder.js';
-import { makeFolderSync } from '../../../core/make-folder.js';
-import { makeProcessTag } from '../../../core/process-tag.js';
+import { makeFolderSync } from '../../../core/files.js';
+import { makeProcessTag } from '../../../core/processes.js';
 
 const format = 'mistletoe kernels 1';
 const hashBytes = 32;

@@ -7,11 +7,9 @@ import { countElements, multiplyDimensions } from '../../../graph/dimension.js';
 import type { Tensor, TensorOf } from '../../../graph/tensor.js';
 import type { FindOperand } from './element-code.js';
 import { axesOf } from './element-code.js';
-import type { KernelPlan } from './kernel-plan.js';
-import { writeKernel } from './kernel-plan.js';
-import type { RowWriting } from './kernel-plan.js';
+import type { KernelPlan, RowWriting } from './kernel-plan.js';
+import { overRow, writeKernel, writeMaximum } from './kernel-plan.js';
 import type { KernelOperand } from './kernel-text.js';
-import { overRow, writeMaximum } from './kernel-plan.js';
 import { writeDraw, writeKeepLikeliest } from './drawing-kernels.js';
 import { planWideMap, planWideNorm } from './wide-kernels.js';
 

@@ -103,14 +103,15 @@ const countElements = (shape: readonly number[]): number =>
 function partsOf(store: WeightStore, name: string, tensor: TensorOf<'weight'>): readonly DirectPart[] {
   if (store.kind === 'checkpoint') return store.tensors.get(name)!.parts;
   // Whole rows, because they may have to be transposed.
-  const rowBytes = ((tensor.shape.at(-1) ?? 1) as number) * bytesOf(tensor.dtype);
+  const { dtype = 'float32' } = store.tensors.get(name)!;
+  const rowBytes = ((tensor.shape.at(-1) ?? 1) as number) * bytesOf(dtype);
   const pieceBytes = Math.max(1, Math.floor(chunkBytes / rowBytes)) * rowBytes;
   const read =
     store.kind === 'file'
       ? () => readFile(store, name, pieceBytes)
       : () => cutUp(store.tensors.get(name)!.data, pieceBytes);
   const whole = { shape: tensor.shape as readonly number[], isTransposed: false };
-  return [{ ...whole, dtype: tensor.dtype as FloatType, read }];
+  return [{ ...whole, dtype, read }];
 }
 
 function* cutUp(
