@@ -231,7 +231,7 @@ async function measure({
   });
   if (flags.specBench !== undefined) await writeAnswers(flags.specBench, result, setting.target);
   if (result.records.length === 0) {
-    terminal.stderr.write('Interrupted before every system answered a prompt.\n');
+    terminal.stderr.write('Interrupted before one prompt was answered by every system.\n');
     return exitCodes.interrupted;
   }
   if (flags.format === 'markdown') stdout.write(formatBenchmark(result, setting));

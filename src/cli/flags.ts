@@ -8,6 +8,8 @@ import { listOf, toFlagName, yesNo } from '../core/settings.js';
 export interface Flag<Result = unknown> extends Setting<unknown> {
   readonly group?: string;
   readonly default?: Result;
+  /** Also accepts several words after one flag, for compatibility. */
+  readonly variadic?: boolean;
   /** Another flag of the table that cannot be combined with this one. */
   readonly conflicts?: string;
 }
@@ -21,7 +23,9 @@ export type FlagsOf<Table> = {
 /** Values that may be missing, as the commands get them. */
 export type Given<Values> = { readonly [Name in keyof Values]?: Values[Name] | undefined };
 
-type Extras = Partial<Pick<Flag, 'rare' | 'flag' | 'short' | 'was' | 'shownDefault' | 'conflicts'>>;
+type Extras = Partial<
+  Pick<Flag, 'rare' | 'flag' | 'short' | 'was' | 'shownDefault' | 'conflicts' | 'variadic'>
+>;
 
 export function flag<T>(
   help: string,
@@ -93,14 +97,16 @@ const attributeOf = (long: string): string =>
 export function addFlags(command: Command, table: FlagTable): Command {
   for (const [name, entry] of Object.entries(table)) {
     const long = longName(name, entry);
-    const value = entry.value === undefined ? '' : ` <${entry.value}>`;
+    const value = entry.value === undefined ? '' : ` <${entry.value}${entry.variadic === true ? '...' : ''}>`;
     const short = entry.short === undefined ? '' : `-${entry.short}, `;
     const option = new Option(`${short}--${long}${value}`, describe(entry));
     option.helpGroup(`${entry.group ?? 'Options'}:`);
     if (entry.rare === true) rareOptions.add(option);
     command.addOption(withParser(option, entry));
     for (const old of entry.was ?? []) {
-      command.addOption(withParser(new Option(`${old}${value}`).hideHelp(), entry));
+      // Lists under old names also accepted several words after one flag.
+      const words = entry.type.isList === true ? value.replace('>', '...>') : value;
+      command.addOption(withParser(new Option(`${old}${words}`).hideHelp(), entry));
     }
   }
   return command;

@@ -115,7 +115,7 @@ export const generate = defineCommand({
   examples: [
     ['mistletoe generate "Write a Python function that adds two numbers."', ''],
     ['mistletoe generate "What is 12 + 30?" --drafter eagle3 --show-drafts', 'with speculative decoding'],
-    ['mistletoe generate "Write a Python function to reverse a string." -d medusa --draft chain:3', ''],
+    ['mistletoe generate "Write a Python function that reverses a string." -d medusa --draft chain:3', ''],
     ['mistletoe generate --raw "def reverse(text):" --stop "def "', 'continue a text'],
     ['cat question.txt | mistletoe generate -', ''],
     ['mistletoe generate --prompts prompts.jsonl --format json > answers.jsonl', ''],

@@ -57,6 +57,7 @@ const flags = {
     prompt: flag('one prompt; {suffix} marks the place of the suffix, else it is appended', text, 'text'),
     ...promptSetFlags,
     raw: toggle('send prompts without the chat template', { rare: true }),
+    chat: toggle('apply the chat template (default)', { conflicts: 'raw', rare: true }),
     ...templateFlags,
     ...downloadFlag,
   }),
@@ -133,6 +134,7 @@ export const audit = defineCommand({
   complete: (flags) => ({
     ...flags,
     ...applyPreset(flags.preset, givenSettings(flags)),
+    chat: undefined,
     target: undefined,
     ...(flags.target === targetFlag.target.default ? {} : { target: flags.target }),
   }),

@@ -1,38 +1,44 @@
-/** Act two: an audit of two bundled drafters, small enough to watch, that ends in a report. */
-import { join, relative } from 'node:path';
+/** Part two: an audit of the draft model on code and math prompts, short enough to watch, that ends in a report. */
+import { relative } from 'node:path';
 import type { ArmName } from '../../audit/arms/arms.js';
 import { createRequest } from '../../audit/create-request.js';
 import type { ArmResult, AuditResult, PromptResult } from '../../audit/result.js';
 import { startAudit } from '../../audit/run-audit.js';
 import { quoteWord } from '../../core/display-paths.js';
-import { packageRoot } from '../../decode/bundled-models.js';
 import { armLabels } from '../../report/audit/arm-names.js';
 import { judge } from '../../report/audit/verdict.js';
 import { writeReports } from '../../report/audit/write-reports.js';
-import { loadPrompts } from '../../text/prompts/prompt-set.js';
 import { createAuditProgress } from '../audit/audit-progress.js';
 import { cacheOf } from '../common-flags.js';
+import { createProgress } from '../progress.js';
+import { demoPrompts } from './demo-prompts.js';
 import type { Stage } from './demo-stage.js';
 import { createWrapper, sayBars, sayHeading, stageWidth } from './demo-stage.js';
-import { createProgress } from '../progress.js';
 
-/** Code and maths: there the drafters do well, and the target's answers stand firm behind stray text. */
-const promptIds = ['code-1', 'code-2', 'maths-4'];
-const drafters = ['sps', 'eagle3'];
+/** A shorter search than the quick preset, over more prompts: enough prompts to decide, in two minutes. */
+const settings = {
+  steps: 10,
+  starts: 4,
+  candidates: 6,
+  finalists: 3,
+  randomDraws: 1,
+  maxNewTokens: 48,
+  window: 48,
+};
 
 export async function showAudit(stage: Stage, number: number): Promise<void> {
   const { say, flags, terminal, signal } = stage;
   sayHeading(stage, number, 'A few tokens that make the drafts fail');
-  say('Speed hangs on target and drafter agreeing. The audit searches, with the weights');
-  say('of both in hand, for a few tokens behind the prompt that make them disagree while');
-  say('the target gives the very same answer: two drafters, three prompts.');
+  say('The speedup depends on how often target and drafter agree. With the weights of');
+  say('both, the audit searches for a suffix that makes them disagree while the answer');
+  say(`stays the same: one drafter, ${demoPrompts.length} code and math prompts.`);
   say();
-  const all = await loadPrompts(join(packageRoot, 'examples/prompts.jsonl'));
   const cache = cacheOf(flags);
   const request = await createRequest({
-    prompts: all.filter(({ id }) => promptIds.includes(id)),
-    drafters,
+    prompts: demoPrompts,
+    drafters: ['sps'],
     preset: 'quick',
+    settings,
     threads: flags.threads,
     device: flags.device,
     dtype: flags.dtype,
@@ -47,7 +53,7 @@ export async function showAudit(stage: Stage, number: number): Promise<void> {
   });
   const { path } = outcome.folder;
   if (outcome.status === 'interrupted') {
-    say(`Go on with: mistletoe audit --resume ${quoteWord(path)}`);
+    say(`Resume with: mistletoe audit --resume ${quoteWord(path)}`);
     return;
   }
   const { result, timings } = outcome;
@@ -60,20 +66,23 @@ export async function showAudit(stage: Stage, number: number): Promise<void> {
   wrapper.add(`${stage.colors.bold(verdict.level)}: ${verdict.headline}`);
   wrapper.finish();
   say();
-  say('Three prompts and a short search show how it works. They cannot decide whether a');
-  say('drafter is fragile: that takes more prompts, and `mistletoe audit` takes them.');
+  say('The target is a 12.5 M model trained to ignore stray text; its drafter was not.');
+  say('Expect other numbers from your models.');
   say();
   say(`Report: ${stage.colors.bold(relative('.', reports.html))}`);
+  say();
+  say('Try next:');
+  say('  mistletoe audit --target ./my-model --drafter ./my-drafter   audit your own pair');
+  say('  mistletoe doctor localhost:8000        what draft metrics does my server expose?');
+  say('  mistletoe bench --drafter sps          accepted length and speed, without attack');
 }
 
 const shown: readonly ArmName[] = ['clean', 'random', 'fluent', 'undirected', 'attack'];
 
 function sayLengths(stage: Stage, { drafters: results }: AuditResult): void {
   const { say, colors } = stage;
-  say('Tokens that a pass of the target brings, along the same answers');
-  for (const { drafter, summary } of results) {
-    say();
-    say(drafter);
+  say('Mean accepted length along the same answers, in tokens per target pass');
+  for (const { summary } of results) {
     const rows = summary.arms.filter(({ arm }) => shown.includes(arm));
     if (rows.length === 0) say('  no prompt could be audited');
     else
@@ -90,22 +99,19 @@ function sayLengths(stage: Stage, { drafters: results }: AuditResult): void {
 }
 
 interface Example {
-  readonly drafter: string;
   readonly prompt: PromptResult;
   readonly clean: ArmResult;
   readonly attack: ArmResult;
 }
 
-/** The identical answer that lost most. */
+/** The identical answer with the largest slowdown. */
 function findExample({ drafters: results }: AuditResult): Example | undefined {
-  const all = results.flatMap(({ drafter, prompts }) =>
+  const all = results.flatMap(({ prompts }) =>
     prompts.flatMap((prompt): Example[] => {
       const clean = prompt.arms.find(({ arm }) => arm === 'clean');
       const attack = prompt.arms.find(({ arm }) => arm === 'attack');
       const isSame = attack?.preservation.kept === 'identical' && attack.suffixIds.length > 0;
-      return clean !== undefined && attack !== undefined && isSame
-        ? [{ drafter, prompt, clean, attack }]
-        : [];
+      return clean !== undefined && attack !== undefined && isSame ? [{ prompt, clean, attack }] : [];
     }),
   );
   const lossOf = ({ clean, attack }: Example): number => attack.sameAnswer.steps / clean.sameAnswer.steps;
@@ -116,14 +122,17 @@ function sayOneAnswer(stage: Stage, result: AuditResult): void {
   const { say, colors } = stage;
   const example = findExample(result);
   if (example === undefined) return;
-  const { drafter, prompt, clean, attack } = example;
+  const { prompt, clean, attack } = example;
+  const wrapped = (text: string): void => {
+    const wrapper = createWrapper(stage.write, '  ', stageWidth - 2);
+    wrapper.add(text);
+    wrapper.finish();
+  };
   say();
-  say(
-    `One of them, ${drafter}, ${attack.answer.tokenIds.length} tokens that are the same with and without the suffix:`,
-  );
-  const wrapper = createWrapper(stage.write, '  ', stageWidth - 2);
-  wrapper.add(`${prompt.prompt}${colors.cyan(attack.suffix)}`);
-  wrapper.finish();
+  say('One of the prompts, with the suffix that the search found:');
+  wrapped(`${prompt.prompt}${colors.cyan(attack.suffix)}`);
+  say(`The answer, ${attack.answer.tokenIds.length} tokens, is the same with and without the suffix:`);
+  wrapped(attack.answer.text.trim());
   for (const [name, { sameAnswer }] of [
     ['without', clean],
     ['with', attack],
@@ -131,8 +140,8 @@ function sayOneAnswer(stage: Stage, result: AuditResult): void {
     const marks = Array.from(sameAnswer.origins, (origin) =>
       origin === 'a' ? colors.green('▪') : colors.red('○'),
     ).join('');
-    say(`  ${name}: ${sameAnswer.steps} passes`);
+    say(`  ${name}: ${sameAnswer.steps} target passes`);
     say(`  ${marks}`);
   }
-  say(colors.dim('  ▪ accepted draft   ○ a pass of the target'));
+  say(colors.dim('  ▪ accepted draft token   ○ token of the target'));
 }

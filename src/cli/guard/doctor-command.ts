@@ -13,7 +13,9 @@ export function addDoctorCommand(program: Command, context: CommandContext): voi
         'It only reads, and generates nothing.',
     )
     .helpOption('-h, --help', 'print this help')
-    .argument('<url>', 'address of the server, as http://localhost:8000')
+    .argument('<url>', 'address of the server, as localhost:8000', (given: string) =>
+      /^[a-z][a-z0-9+.-]*:\/\//i.test(given) ? given : `http://${given}`,
+    )
     .option('--key-env <name>', 'environment variable that holds the key of the server')
     .addOption(
       new Option('--timeout <seconds>', 'longest wait for one answer')
@@ -34,7 +36,7 @@ export function addDoctorCommand(program: Command, context: CommandContext): voi
 
 const examples = `
 Examples:
-  mistletoe doctor http://localhost:8000
+  mistletoe doctor localhost:8000
   mistletoe doctor https://llm.example.com/v1 --key-env LLM_KEY
   mistletoe doctor http://localhost:30000 --format json
 

@@ -86,7 +86,7 @@ const flags = {
       'what is audited: .jsonl or .txt files, or mt-bench, humaneval, gsm8k from --prompts-dir; none may be in the data',
       text,
       'set',
-      { short: 'p', shownDefault: 'a small bundled set' },
+      { short: 'p', shownDefault: 'a small bundled set', variadic: true },
     ),
     ...promptSetFlags,
     ...tapsFlag,
