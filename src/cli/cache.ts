@@ -2,7 +2,8 @@
 import { basename } from 'node:path';
 import type { CacheContents, CheckedWeights, DescribedWeights } from '../checkpoint/cache/cache-contents.js';
 import { describeCache, verifyCache } from '../checkpoint/cache/cache-contents.js';
-import { defaultCacheFolder, readCacheLimit } from '../checkpoint/cache/cache-folder.js';
+import { readCacheLimit } from '../checkpoint/cache/cache-folder.js';
+import { defaultCacheFolder } from '../core/default-cache-folder.js';
 import type { Removal } from '../checkpoint/cache/cache-removal.js';
 import { clearCache, trimCache } from '../checkpoint/cache/cache-removal.js';
 import type { CachedWeights } from '../checkpoint/cache/cache-removal.js';
