@@ -1,4 +1,4 @@
-/** What the acts of the demo share: a target, and ways to write that look well in 80 columns with and without colour. */
+/** Shared by the parts of the demo: the target, and output for 80 columns with and without color. */
 import { stripVTControlCharacters } from 'node:util';
 import type { Target } from '../../decode/target.js';
 import type { DemoFlags } from './demo.js';
@@ -12,7 +12,7 @@ export interface Stage {
   readonly target: Target;
   readonly flags: DemoFlags;
   readonly signal: AbortSignal;
-  /** True once nobody watches any more. */
+  /** True after Ctrl-C, or if output can no longer be written. */
   readonly isOver: () => boolean;
   readonly colors: Colors;
   /** One line, or an empty one. */
@@ -20,7 +20,7 @@ export interface Stage {
   readonly write: (text: string) => void;
 }
 
-/** `number` is the act's place in the demo, for its heading. */
+/** `number` is shown in the heading. */
 export type Act = (stage: Stage, number: number) => Promise<void>;
 
 export function createStage(parts: Pick<Stage, 'terminal' | 'target' | 'flags' | 'signal'>): Stage {
@@ -45,7 +45,7 @@ export function sayHeading({ colors, say }: Stage, number: number, title: string
   say(colors.dim('─'.repeat(stageWidth)));
 }
 
-/** Names at the left, figures in the middle, a bar whose longest is `width`. */
+/** A name, a number, and a bar of up to `width` columns. */
 export interface BarLine {
   readonly name: string;
   readonly figure: string;
@@ -72,28 +72,28 @@ export interface Wrapper {
 }
 
 /**
- * Wraps a text that arrives in pieces of words behind a gutter. A word is held until a blank ends it. Colours take no
- * room; they colour letters alone and end before the text's own line breaks.
+ * Wraps streamed text behind a gutter. A word is held until a space ends it. Colors have no width; they cover only
+ * letters and end before the text's own line breaks.
  */
 export function createWrapper(write: (text: string) => void, gutter: string, width: number): Wrapper {
   let column = 0;
-  let blanks = '';
+  let spaces = '';
   let word = '';
   let isFresh = true;
   const flush = (): void => {
     const length = stripVTControlCharacters(word).length;
     if (length > 0) {
-      if (column > 0 && column + blanks.length + length > width) {
+      if (column > 0 && column + spaces.length + length > width) {
         write('\n');
         isFresh = true;
         column = 0;
-        blanks = '';
+        spaces = '';
       }
       if (isFresh) write(gutter);
       isFresh = false;
-      write(blanks);
-      column += blanks.length + length;
-      blanks = '';
+      write(spaces);
+      column += spaces.length + length;
+      spaces = '';
     }
     write(word);
     word = '';
@@ -104,10 +104,10 @@ export function createWrapper(write: (text: string) => void, gutter: string, wid
         if (character === '\n') {
           flush();
           write(isFresh ? `${gutter}\n` : '\n');
-          [column, blanks, isFresh] = [0, '', true];
+          [column, spaces, isFresh] = [0, '', true];
         } else if (character === ' ' || character === '\t') {
           if (word !== '') flush();
-          blanks += character === '\t' ? '    ' : ' ';
+          spaces += character === '\t' ? '    ' : ' ';
         } else word += character;
       }
     },

@@ -13,7 +13,7 @@ import { exitCodes } from '../failure.js';
 import { createNotice } from '../terminal.js';
 import type { Terminal } from '../terminal.js';
 
-/** Played in this order; each opens with a heading of its own. */
+/** The parts of the demo, in order; each prints its own heading. */
 const acts: readonly Act[] = [showSpeculation, showAudit];
 
 export async function runDemo(flags: DemoFlags, terminal: Terminal): Promise<number> {
@@ -25,7 +25,7 @@ export async function runDemo(flags: DemoFlags, terminal: Terminal): Promise<num
   try {
     const loading = { onNotice, ...cacheOf(flags) };
     const target = await openTarget(bundledTarget, { runtime, ...loading });
-    // From here on Ctrl-C ends the demo at the next token; while loading it ends it at once.
+    // From here on Ctrl-C ends the demo at the next token; while loading, it kills the process.
     const stopListening = terminal.onInterrupt(() => {
       abort.abort();
     });

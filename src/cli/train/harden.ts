@@ -81,7 +81,8 @@ const flags = {
   ...group('What to harden', {
     ...targetFlag,
     drafter: flag('a folder, a hub name or a bundled name', text, 'model', { short: 'd' }),
-    ...conversationFlags,
+    data: conversationFlags.data,
+    answers: { ...conversationFlags.answers, rare: true },
     prompts: list(
       'what is audited: .jsonl or .txt files, or mt-bench, humaneval, gsm8k from --prompts-dir; none may be in the data',
       text,
@@ -114,7 +115,7 @@ const flags = {
       },
     ),
     strongerPrompts: flag('prompts of the stronger audit', integer(1), 'count', { default: 4, rare: true }),
-    auditSteps: flag('steps of the audits’ searches', auditSettings.steps.type, 'count'),
+    auditSteps: flag('steps of the audits’ searches', auditSettings.steps.type, 'count', { rare: true }),
     auditObjective: flag('what they maximize', auditSettings.objective.type, 'name', {
       rare: true,
       shownDefault: 'margin; paper: surprisal',

@@ -124,7 +124,9 @@ export const train = defineCommand({
     const system = trainableSystems.find((name) => name === flags.system) ?? 'speculative-sampling';
     const maximumDepth = flags.heads ?? Infinity;
     const { generate: _, ...defaults } = defaultSettings({ system, maximumDepth });
-    const settings = { ...defaults, ...givenTraining({ ...flags, noGenerate: undefined }) };
+    const given = givenTraining({ ...flags, noGenerate: undefined });
+    const warmupSteps = Math.ceil((given.steps ?? defaults.steps) / 20);
+    const settings = { ...defaults, warmupSteps, ...given };
     const finite = Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== Infinity));
     const target = flags.target === targetFlag.target.default ? undefined : flags.target;
     return { ...flags, ...finite, target };

@@ -25,7 +25,7 @@ export const hardeningSettings = {
     help: 'other questions that each suffix is appended to',
     rare: true,
   },
-  searchSteps: { type: count, value: 'count', help: 'steps of each search in the first round' },
+  searchSteps: { type: count, value: 'count', help: 'steps of each search in the first round', rare: true },
   searchGrowth: {
     type: decimal({ min: 1 }),
     value: 'factor',
