@@ -14,7 +14,7 @@ const flagsWith = (changes: Partial<Subjects>): Subjects => ({
   ...changes,
 });
 
-const plan = (changes: Partial<BenchFlags>) =>
+const plan = (changes: Partial<Subjects>) =>
   planDrafters(flagsWith(changes)).map(({ name, policies }) => [name, ...policies.map(formatDraftPolicy)]);
 
 describe('the systems of a benchmark', () => {

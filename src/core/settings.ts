@@ -136,6 +136,15 @@ export function listOf<T>(type: ValueType<T>): ValueType<readonly T[]> {
   };
 }
 
+/** Flags accept only `typed`; files and the library accept all of `type`. */
+export const stricterFlag = <T>(type: ValueType<T>, typed: ValueType<T>): ValueType<T> => ({
+  ...type,
+  expected: typed.expected,
+  read: (text) => typed.read(text),
+});
+
+export const seedType = stricterFlag(integer(Number.MIN_SAFE_INTEGER), integer(0));
+
 /** suffixLength -> suffix-length */
 export const toFlagName = (name: string): string =>
   name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);

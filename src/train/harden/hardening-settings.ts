@@ -5,7 +5,7 @@ import { presets, schemaOf } from '../../audit/settings.js';
 import type { AuditSettings } from '../../audit/settings.js';
 import { MistletoeError } from '../../core/errors.js';
 import type { SettingsOf, SettingTable } from '../../core/settings.js';
-import { decimal, integer, listOf, oneOf } from '../../core/settings.js';
+import { decimal, integer, listOf, oneOf, seedType } from '../../core/settings.js';
 
 const count = integer(1);
 
@@ -61,7 +61,7 @@ export const hardeningSettings = {
     help: 'rounds whose suffixes stay in the training data',
     rare: true,
   },
-  seed: { type: integer(Number.MIN_SAFE_INTEGER), value: 'number', help: 'random seed' },
+  seed: { type: seedType, value: 'number', help: 'random seed' },
 } as const satisfies SettingTable;
 
 export type HardeningSettings = SettingsOf<typeof hardeningSettings>;
