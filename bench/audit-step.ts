@@ -4,10 +4,10 @@
  * Options: [CANDIDATES]
  */
 import { resolve } from 'node:path';
-import { drawRandomSuffix, listAllowedTokens } from '../src/audit/arms/controls.js';
 import type { AuditPrompt } from '../src/audit/arms/audit-prompt.js';
 import { preparePrompt } from '../src/audit/arms/audit-prompt.js';
 import { proposeCandidates } from '../src/audit/search/candidates.js';
+import { drawRandomSuffix, listAllowedTokens } from '../src/audit/arms/controls.js';
 import { createObjective } from '../src/audit/search/objectives.js';
 import { readPromptState } from '../src/audit/search/prompt-state.js';
 import { Scorer } from '../src/audit/search/scoring.js';

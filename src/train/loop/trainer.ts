@@ -12,6 +12,7 @@ import type { MixedValues, NamedTensors, Program, TensorValue } from '../../runt
 import { float32, floatsOf, int32, integersOf } from '../../runtime/program.js';
 import type { AdamOptions } from './adamw.js';
 import { buildUpdate, updateInputs } from './adamw.js';
+import { shareFrozenProducts } from './frozen-products.js';
 import type { Objective } from './losses.js';
 import { buildChoices, buildLoss, labelInputs } from './losses.js';
 import { allSlots, countValues, keptSlots, ParameterBuffers, slotName } from './parameter-buffers.js';
@@ -78,10 +79,11 @@ export class Trainer {
     const ties = new Map(names.map((name) => [name, tied.get(name)!]));
     const own = [...new Set(ties.values())];
     const shapes = new Map(own.map((name) => [name, values.get(name)!.shape]));
-    const outputs = {
-      ...{ loss, ...nameLevels('level', levels), ...nameLevels('rows', rows) },
-      ...sumGradients(loss, ties),
-    };
+    const losses = shareFrozenProducts(
+      { loss, ...nameLevels('level', levels), ...nameLevels('rows', rows) },
+      new Set(names),
+    );
+    const outputs = { ...losses, ...sumGradients(losses.loss!, ties) };
     const trainer = new Trainer(
       pair,
       options,
