@@ -32,8 +32,8 @@ import { createProgress } from '../progress.js';
 import { asOneLine } from '../safe-text.js';
 import type { Output, Terminal } from '../terminal.js';
 import { colorsFor, createNotice } from '../terminal.js';
-import type { AuditFlags } from './audit.js';
-import { givenSettings } from './audit.js';
+import type { AuditFlags } from './audit-flags.js';
+import { givenSettings } from './audit-flags.js';
 import { createAuditProgress } from './audit-progress.js';
 import { formatAudit } from './audit-text.js';
 

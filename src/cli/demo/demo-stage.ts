@@ -1,11 +1,16 @@
 /** Shared by the parts of the demo: the target, and output for 80 columns with and without color. */
 import { stripVTControlCharacters } from 'node:util';
 import type { Target } from '../../decode/target.js';
-import type { DemoFlags } from './demo.js';
+import type { MachineFlags } from '../common-flags.js';
 import type { Colors, Terminal } from '../terminal.js';
 import { colorsFor } from '../terminal.js';
 
 export const stageWidth = 80;
+
+export interface DemoFlags extends MachineFlags {
+  readonly act: '1' | '2' | undefined;
+  readonly out: string | undefined;
+}
 
 export interface Stage {
   readonly terminal: Terminal;

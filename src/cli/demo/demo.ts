@@ -2,7 +2,6 @@
 import { oneOf, text } from '../../core/settings.js';
 import { defineCommand } from '../command.js';
 import { machineFlags } from '../common-flags.js';
-import type { FlagsOf } from '../flags.js';
 import { flag } from '../flags.js';
 
 const flags = {
@@ -10,7 +9,6 @@ const flags = {
   out: flag('run folder of the audit', text, 'dir', { shownDefault: 'a new one in runs/' }),
   ...machineFlags,
 };
-export type DemoFlags = FlagsOf<typeof flags>;
 
 export const demo = defineCommand({
   name: 'demo',

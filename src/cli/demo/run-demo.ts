@@ -4,7 +4,7 @@ import { settleDevice } from '../../decode/gpu-fit.js';
 import { openRuntime } from '../../runtime/create-runtime.js';
 import { chooseDevice } from '../../runtime/device-choice.js';
 import { cacheOf } from '../common-flags.js';
-import type { DemoFlags } from './demo.js';
+import type { DemoFlags } from './demo-stage.js';
 import { showAudit } from './demo-audit.js';
 import { showSpeculation } from './demo-speculation.js';
 import type { Act } from './demo-stage.js';

@@ -24,8 +24,8 @@ import { createModelFinder } from '../model-source.js';
 import { createProgress } from '../progress.js';
 import type { Terminal } from '../terminal.js';
 import { colorsFor } from '../terminal.js';
-import type { HardenFlags } from './harden.js';
-import { givenAudit, givenHardening, givenHardenTraining } from './harden.js';
+import type { HardenFlags } from './harden-flags.js';
+import { givenAudit, givenHardening, givenHardenTraining } from './harden-flags.js';
 import { createHardenProgress } from './harden-progress.js';
 import { formatHardening } from './harden-text.js';
 

@@ -16,8 +16,8 @@ import { createModelFinder } from '../model-source.js';
 import { createProgress } from '../progress.js';
 import type { Terminal } from '../terminal.js';
 import { colorsFor } from '../terminal.js';
-import type { TrainFlags } from './train.js';
-import { givenShape, givenTraining } from './train.js';
+import type { TrainFlags } from './train-flags.js';
+import { givenShape, givenTraining } from './train-flags.js';
 import { createTrainProgress } from './train-progress.js';
 import { formatTraining } from './train-text.js';
 
