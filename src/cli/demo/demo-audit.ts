@@ -17,7 +17,7 @@ import { createWrapper, sayBars, sayHeading, stageWidth } from './demo-stage.js'
 
 /** A shorter search than the quick preset, over more prompts: enough prompts to decide, in two minutes. */
 const settings = {
-  steps: 10,
+  steps: 8,
   starts: 4,
   candidates: 6,
   finalists: 3,

@@ -9,8 +9,6 @@ const texts = {
   factorial: 'Write a Python function that computes the factorial of a number.',
   palindrome: 'Write a Python function that checks if a string is a palindrome.',
   fibonacci: 'Write a Python function that returns the n-th Fibonacci number.',
-  stickers:
-    'Lily has 20 stickers. She gives 6 to her brother and then buys 10 more. How many stickers does she have now?',
   apples:
     'Tom has 12 apples. He gives 5 to his sister and then buys 8 more. How many apples does he have now?',
 } as const;
