@@ -99,7 +99,11 @@ async function createStep(prompt: AuditPrompt): Promise<() => Promise<StepTimes>
   const base = await drawRandomSuffix(target, prompt, allowed, suffixLength, random);
   return async () => {
     const start = performance.now();
-    const { promising } = await scorer.rankTokens(base, { kind: 'up', weight: 2 }, { allowed, count: 256 });
+    const { promising } = await scorer.rankTokens(
+      base,
+      { kind: 'degrade', weight: 2 },
+      { allowed, count: 256 },
+    );
     const differentiated = performance.now();
     const proposed = proposeCandidates(base, promising, { candidates, changes: [1] }, random);
     await scorer.keepRoundTrips(proposed.map(({ suffixIds }) => suffixIds));

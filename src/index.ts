@@ -69,7 +69,11 @@ export type { EngineCounts, EngineLoad, EngineOptions, SequenceOptions } from '.
 export { sequenceBytes } from './decode/engine/sequence-bytes.js';
 export type { Meeting } from './model/lanes/pass-scheduler.js';
 export { createEngineWorker } from './decode/engine/engine-worker.js';
-export type { EngineWorker, EngineWorkerOptions, WorkerGenerateOptions } from './decode/engine/engine-worker.js';
+export type {
+  EngineWorker,
+  EngineWorkerOptions,
+  WorkerGenerateOptions,
+} from './decode/engine/engine-worker.js';
 
 /**
  * Answering over HTTP, with OpenAI's interface.
@@ -154,13 +158,14 @@ export type { Removal } from './checkpoint/cache/cache-removal.js';
  * const outcome = await runAudit('runs/first', { prompts: [inlinePrompt('Why is the sky blue?')], preset: 'quick' });
  * if (outcome.status === 'complete') judge(outcome.result, { failIfDrop: 0.3 }).headline;
  */
-export { runAudit } from './audit/run-plan.js';
+export { runAudit } from './audit/run-audit.js';
 export { createRequest } from './audit/create-request.js';
 export type { AuditPlan } from './audit/create-request.js';
 export type { AuditRequest } from './audit/audit-request.js';
 export { planAudit, resumeAudit, startAudit } from './audit/run-audit.js';
 export type { Effort } from './audit/effort.js';
-export type { AuditOptions, AuditOutcome, RunPlace } from './audit/run-audit.js';
+export type { AuditOptions, AuditOutcome } from './audit/run-audit.js';
+export type { RunPlace } from './runs/run-place.js';
 export type { AuditEvents, UnitName } from './audit/audit-events.js';
 export { presets } from './audit/settings.js';
 export type { AuditSettings, PresetName } from './audit/settings.js';

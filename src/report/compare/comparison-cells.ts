@@ -1,5 +1,5 @@
 /** How the parts of a comparison read, the same in a terminal and in Markdown. */
-import type { Interval } from '../../audit/result.js';
+import type { Interval } from '../../measure/bootstrap.js';
 import { armLabels } from '../audit/arm-names.js';
 import type {
   Comparison,

@@ -1,7 +1,7 @@
 /** Each drafter of an audit: its accepted length without a suffix and under attack, with the intervals of both. */
 import * as Plot from '@observablehq/plot';
 import { largest } from '../../core/long-lists.js';
-import type { Interval } from '../../audit/result.js';
+import type { Interval } from '../../measure/bootstrap.js';
 import { drawChart } from '../chart.js';
 import type { Markup } from '../markup.js';
 import { nothing } from '../markup.js';

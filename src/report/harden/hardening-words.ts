@@ -1,5 +1,5 @@
 /** What a hardening run brought, in sentences and cells that hold for every outcome: for terminal, Markdown and page. */
-import type { Interval } from '../../audit/result.js';
+import type { Interval } from '../../measure/bootstrap.js';
 import {
   acceptedLengthText,
   changeText,

@@ -1,6 +1,6 @@
 /**
- * A drafter that learns, batch by batch: the target reads the texts, one program adds the gradients of a batch to their
- * sums, another updates all parameters in place. Nothing but losses comes back to the host.
+ * Trains a drafter batch by batch: the target reads the texts, one program accumulates the gradients of a batch, and
+ * another updates all parameters in place. Only losses are copied to the host.
  */
 import { createRandom } from '../../core/random.js';
 import { add } from '../../graph/operations/elementwise.js';
@@ -37,7 +37,7 @@ export interface TrainerOptions {
 }
 
 export interface BatchLoss {
-  /** Tokens that were learnt from. */
+  /** Tokens in the loss. */
   readonly count: number;
   /** The objective, of all of them together. */
   readonly loss: number;
@@ -125,7 +125,7 @@ export class Trainer {
     };
   }
 
-  /** Updates all parameters by the sums, which begin anew. The length of the mean gradient, before clipping. */
+  /** Updates all parameters and clears the gradients. Returns the norm of the mean gradient before clipping. */
   async update(update: number, rate: number): Promise<number> {
     const scalars = updateInputs({ rate, update, count: Math.max(1, this.learnt) }, this.options.adam);
     const inputs = { ...scalars, ...this.buffers.residents(allSlots) };
@@ -188,7 +188,7 @@ export class Trainer {
   }
 }
 
-/** Heads borrow the target's embeddings; where one has a copy of its own, it stays as it is, as its authors do it. */
+/** Heads use the target's embeddings. If a head has its own copy, it is frozen, as its authors do. */
 function isFrozen(name: string, { drafter }: Pair, { freezeVocabulary = false }: TrainerOptions): boolean {
   const isEmbedding = name.endsWith('embed_tokens.weight');
   if (freezeVocabulary && (isEmbedding || name.endsWith('lm_head.weight'))) return true;
@@ -222,7 +222,7 @@ const levelNames = (what: string, depth: number): string[] =>
 const nameLevels = (what: string, tensors: readonly Tensor[]): NamedTensors =>
   Object.fromEntries(tensors.map((tensor, level) => [`${what}${level}`, tensor]));
 
-/** A drafter need not read everything that a batch has. */
+/** A drafter may not use all inputs of a batch. */
 function pickInputs(program: Program, given: MixedValues): MixedValues {
   return Object.fromEntries(program.inputs.map(({ name }) => [name, given[name]!]));
 }
