@@ -21,15 +21,9 @@ import { describeTimes } from '../src/report/harden/hardening-markdown.js';
 import { writeHardeningReports } from '../src/report/harden/hardening-report.js';
 import type { HardeningResult } from '../src/train/hardening-result.js';
 import { auditNames, hardeningDefaults, hardeningRate } from '../src/train/hardening-settings.js';
-import {
-  describeComparison,
-  listRounds,
-  listRows,
-  resultColumns,
-  roundColumns,
-} from '../src/report/harden/hardening-words.js';
+import { auditTable, describeComparison, roundTable } from '../src/report/harden/hardening-words.js';
+import { tableMarkdown } from '../src/report/table.js';
 import { choosePrompts } from './saved-audit.js';
-import { printTable } from './stopwatch.js';
 
 const count = (value: number) => ({ type: 'string', default: String(value) }) as const;
 const { values: given } = parseArgs({
@@ -139,14 +133,11 @@ function interleave<Item>(lists: readonly (readonly Item[])[]): readonly Item[] 
 
 function printResult(drafter: string, result: HardeningResult): void {
   console.log(`### ${drafter}\n`);
-  printTable([
-    ['audit', ...resultColumns],
-    ...result.audits.flatMap((audit) => listRows(audit).map((row) => [audit.audit, ...row])),
-  ]);
+  for (const audit of result.audits) console.log([audit.audit, '', ...tableMarkdown(auditTable(audit)), ''].join('\n'));
   console.log('');
   for (const audit of result.audits)
     for (const sentence of describeComparison(audit)) console.log(`- ${audit.audit}: ${sentence}`);
   console.log('');
-  printTable([roundColumns, ...listRounds(result)]);
+  console.log(tableMarkdown(roundTable(result)).join('\n'));
   console.log(`\n${describeTimes(result)}\n`);
 }

@@ -5,8 +5,8 @@ import { bootstrapInterval } from '../../src/measure/bootstrap.js';
 import { compareAudit } from '../../src/train/hardening-comparison.js';
 import type { AuditComparison, DrafterRole } from '../../src/train/hardening-result.js';
 import type { HardeningAudit } from '../../src/train/hardening-settings.js';
-import { describeComparison, listRows, resultColumns } from '../../src/report/harden/hardening-words.js';
-import { printTable } from '../stopwatch.js';
+import { tableMarkdown } from '../../src/report/table.js';
+import { auditTable, describeComparison } from '../../src/report/harden/hardening-words.js';
 import type { Candidate, CleanLength } from './jobs.js';
 
 /** Those that there was time for. */
@@ -22,7 +22,7 @@ export function compareDrafters(
 
 export function printComparison(title: string, comparison: AuditComparison): void {
   console.log(`\n### ${title}, ${comparison.audit}\n`);
-  printTable([[...resultColumns], ...listRows(comparison).map((row) => [...row])]);
+  console.log(tableMarkdown(auditTable(comparison)).join('\n'));
   for (const sentence of describeComparison(comparison)) console.log(`- ${sentence}`);
 }
 

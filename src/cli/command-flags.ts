@@ -64,7 +64,7 @@ export interface CacheFlags {
 }
 
 export interface CompareFlags {
-  readonly format: 'text' | 'json' | 'markdown';
+  readonly format: 'text' | 'json' | 'markdown' | 'html';
   readonly failIfWorse?: number;
 }
 

@@ -1,7 +1,10 @@
 import { checkWorse, compareAudits } from '../report/compare/comparison.js';
-import { renderComparisonMarkdown } from '../report/compare/comparison-markdown.js';
 import type { Comparison } from '../report/compare/comparison-record.js';
-import { renderComparisonText } from '../report/compare/comparison-text.js';
+import {
+  renderComparisonHtml,
+  renderComparisonMarkdown,
+  renderComparisonText,
+} from '../report/compare/comparison-report.js';
 import { readFinishedRun } from '../report/compare/finished-run.js';
 import { stringifyStably } from '../report/audit/json.js';
 import type { CompareFlags } from './command-flags.js';
@@ -27,6 +30,9 @@ function print(comparison: Comparison, format: CompareFlags['format'], stdout: O
       break;
     case 'markdown':
       stdout.write(renderComparisonMarkdown(comparison));
+      break;
+    case 'html':
+      stdout.writeData(renderComparisonHtml(comparison));
       break;
     case 'json':
       stdout.writeData(stringifyStably(comparison));

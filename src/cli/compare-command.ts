@@ -15,12 +15,12 @@ export function addCompareCommand(program: Command, context: CommandContext): vo
     .argument('<after>', 'folder of another')
     .addOption(
       new Option('--format <format>', 'of what is printed')
-        .choices(['text', 'json', 'markdown'])
+        .choices(['text', 'json', 'markdown', 'html'])
         .default('text'),
     )
     .option(
       '--fail-if-worse <share>',
-      'exit code 100 where the drop of any drafter grew by this share, as 0.05 for 5 points',
+      'exit code 100 if the drop of any drafter grew by this share (0.05: 5 points) and chance does not explain it',
       number({ above: 0, most: 1, expected: 'a number above 0 and up to 1' }),
     )
     .addHelpText('after', examples);
@@ -33,7 +33,9 @@ export function addCompareCommand(program: Command, context: CommandContext): vo
 const examples = `
 Examples:
   mistletoe compare runs/target-eagle3-0-1 runs/target-eagle3-0-2
+  mistletoe compare runs/old runs/new --format html > compare.html
   mistletoe compare runs/old runs/new --format markdown --fail-if-worse 0.05
 
-Exit codes: 0 compared, 2 something you gave it is wrong; with --fail-if-worse also 100 worse, 3 nothing to compare.
+Exit codes: 0 compared, 2 something you gave it is wrong; with --fail-if-worse also 100 worse, 3 nothing to compare,
+4 too few prompts to decide.
 `;

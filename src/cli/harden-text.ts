@@ -2,17 +2,17 @@
 import { describeTimes } from '../report/harden/hardening-markdown.js';
 import type { AuditComparison, HardeningResult } from '../train/hardening-result.js';
 import {
+  auditTable,
   auditTitles,
   describeAudit,
   describeComparison,
   describeOutcome,
-  listRows,
-  resultColumns,
   resultLegend,
 } from '../report/harden/hardening-words.js';
+import { tableText } from '../report/table.js';
 import type { Colors } from './colors.js';
 import { typedPath } from './train-text.js';
-import { alignRows, describeNext } from './long-runs.js';
+import { describeNext } from './long-runs.js';
 
 export interface HardenTextOptions {
   /** Folder of the hardened drafter. */
@@ -31,7 +31,8 @@ export function formatHardening(
     ...result.audits.flatMap((comparison) => drawAudit(comparison, colors)),
     ...resultLegend.map((line) => colors.dim(line)),
     '',
-    `${colors.bold(describeOutcome(result))}, after ${describeTimes(result)}.`,
+    colors.bold(describeOutcome(result)),
+    `It took ${describeTimes(result)}.`,
     '',
     `${colors.bold('hardened')}  ${typedPath(hardened)}`,
     '',
@@ -43,7 +44,7 @@ export function formatHardening(
 }
 
 function drawAudit(comparison: AuditComparison, colors: Colors): string[] {
-  const [heading = '', ...rows] = alignRows([resultColumns, ...listRows(comparison)]);
+  const [heading = '', ...rows] = tableText(auditTable(comparison));
   return [
     `${colors.bold(auditTitles[comparison.audit])}: ${describeAudit(comparison)}`,
     ...[colors.dim(heading), ...rows, ...describeComparison(comparison), ''],

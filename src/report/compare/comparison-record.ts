@@ -123,7 +123,7 @@ export type SetupValue = string | number | boolean | null;
 
 export interface WorseGate {
   readonly failIfWorse: number;
-  /** 0 passes, 3 says that a drafter could not be compared, 100 that a drop grew too far. */
-  readonly exitCode: 0 | 3 | 100;
+  /** 0: passed, 3: a drafter could not be compared, 4: too few prompts to decide, 100: a drop grew too far. */
+  readonly exitCode: 0 | 3 | 4 | 100;
   readonly failures: readonly string[];
 }
