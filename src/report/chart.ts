@@ -62,7 +62,13 @@ export function drawChart({ description, height, x, y, series, levels = [], key 
   const across = (value: number): string => percent((value - x.domain[0]) / (x.domain[1] - x.domain[0]));
   const down = (value: number): string => percent(1 - (value - y.domain[0]) / (y.domain[1] - y.domain[0]));
   const [xTicks, yTicks] = [x.ticks ?? roundTicks(x.domain), y.ticks ?? roundTicks(y.domain)];
-  const left = 14 + 7.2 * largest(yTicks.map(({ text }) => Array.from(text).length), 2);
+  const left =
+    14 +
+    7.2 *
+      largest(
+        yTicks.map(({ text }) => Array.from(text).length),
+        2,
+      );
   return fragment`${key === undefined ? null : drawKey(key)}${y.label === undefined ? null : fragment`<p class="axis">${y.label}</p>`}
 <svg class="plot" role="img" aria-label="${description}" style="height:${height}px;--left:${left.toFixed(0)}px">
 ${yTicks.map(({ at, text }) => fragment`<line class="grid" x1="0" x2="100%" y1="${down(at)}" y2="${down(at)}"/><text class="tick" x="-8" y="${down(at)}" dy=".34em" text-anchor="end">${text}</text>`)}

@@ -50,8 +50,9 @@ export function cellText({ value, interval }: Cell): string {
 /** Lines with aligned columns, the names first. */
 export function tableText(table: Table): string[] {
   const names = table.columns.map((column) => asColumn(column).name);
-  return alignLines([names, ...table.rows.map(({ cells }) => cells.map((cell) => cellText(asCell(cell))))], (index) =>
-    isLeft(table, index),
+  return alignLines(
+    [names, ...table.rows.map(({ cells }) => cells.map((cell) => cellText(asCell(cell))))],
+    (index) => isLeft(table, index),
   );
 }
 
@@ -59,7 +60,9 @@ function alignLines(lines: readonly (readonly string[])[], isLeftAt: (column: nu
   const widths = (lines[0] ?? []).map((_, column) => largest(lines.map((line) => line[column]!.length)));
   return lines.map((line) =>
     line
-      .map((text, column) => (isLeftAt(column) ? text.padEnd(widths[column]!) : text.padStart(widths[column]!)))
+      .map((text, column) =>
+        isLeftAt(column) ? text.padEnd(widths[column]!) : text.padStart(widths[column]!),
+      )
       .join('  ')
       .trimEnd(),
   );

@@ -38,7 +38,9 @@ export function renderMarkdown(result: AuditResult, timings: AuditTimings, verdi
     ...describeFailures(verdict),
     ...tableMarkdown({
       columns: [{ name: 'drafter' }, { name: 'row', align: 'left' }, ...columns],
-      rows: shown.flatMap((drafter) => listRows(drafter, timings, result.drafters.length > mostDraftersInFull)),
+      rows: shown.flatMap((drafter) =>
+        listRows(drafter, timings, result.drafters.length > mostDraftersInFull),
+      ),
     }),
     '',
     describeColumns(),

@@ -87,7 +87,12 @@ export function drawConvergence(result: DrafterResult, options: ConvergenceOptio
     ...armStyle(arm),
     lines: [medianTrace(tracesOf(result, arm, quantity))],
   }));
-  const single = { ...armStyle('attack'), lines: tracesOf(result, 'attack', quantity), width: 1, opacity: 0.28 };
+  const single = {
+    ...armStyle('attack'),
+    lines: tracesOf(result, 'attack', quantity),
+    width: 1,
+    opacity: 0.28,
+  };
   const last = medians[0]?.lines[0]?.at(-1)?.y ?? NaN;
   return drawChart({
     description: `${name} on ${result.drafter} over the search; median of the attack at the end: ${text(last)}.`,

@@ -20,7 +20,10 @@ export function drawDepthAcceptance({ drafter, summary }: DrafterResult, deepest
   return drawDepths(
     `Share of steps that accept each draft depth of ${drafter}.`,
     deepest,
-    depthArms.map((arm) => ({ style: armStyle(arm), shares: findArm(summary, arm)?.acceptanceByDepth ?? [] })),
+    depthArms.map((arm) => ({
+      style: armStyle(arm),
+      shares: findArm(summary, arm)?.acceptanceByDepth ?? [],
+    })),
   );
 }
 

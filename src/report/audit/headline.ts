@@ -50,7 +50,9 @@ export function describeDrafter(result: DrafterResult, verdict: Judged): string 
 /** What happened to the worst drafter, in about 20 words. */
 export function summarizeVerdict(
   result: AuditResult,
-  { drafters }: { readonly drafters: readonly (Judged & { readonly drafter: string; readonly audited: boolean })[] },
+  {
+    drafters,
+  }: { readonly drafters: readonly (Judged & { readonly drafter: string; readonly audited: boolean })[] },
 ): string {
   const audited = drafters.filter((drafter) => drafter.audited);
   const worst = [...audited].sort(
@@ -63,7 +65,8 @@ export function summarizeVerdict(
   const { drafter, summary } = found;
   const { drop, promptsAudited } = summary;
   const prompts = countText(promptsAudited, 'prompt');
-  const interval = drop.n < 2 ? '' : ` (95 % interval ${fixed(100 * drop.low, 0)} to ${percentText(drop.high)})`;
+  const interval =
+    drop.n < 2 ? '' : ` (95 % interval ${fixed(100 * drop.low, 0)} to ${percentText(drop.high)})`;
   const lost = `${percentText(Math.abs(drop.estimate))} ${drop.estimate < 0 ? 'more' : 'fewer'} tokens per step`;
   if (promptsAudited < fewestPrompts())
     return `${prompts} ${promptsAudited === 1 ? 'is' : 'are'} too few to be sure: on the same answers, ${drafter} accepted ${lost} with the suffix.`;

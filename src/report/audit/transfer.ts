@@ -40,7 +40,9 @@ were audited on all drafters. Off the diagonal, the attacker did not need that d
       columns: ['found on ↓ measured on →', ...drafters],
       rows: [
         { cells: ['no suffix', ...clean.map(acceptedLengthText)] },
-        ...drafters.map((drafter, row) => ({ cells: [drafter, ...drafters.map((_, column) => cell(row, column))] })),
+        ...drafters.map((drafter, row) => ({
+          cells: [drafter, ...drafters.map((_, column) => cell(row, column))],
+        })),
       ],
     },
     'Transfer matrix',

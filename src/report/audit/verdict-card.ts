@@ -45,7 +45,12 @@ export function describeOpening(result: AuditResult, verdict: Verdict): Opening 
     warnings,
     picture: drawIntervals(audited.map(listIntervals)),
     details: fragment`<p class="meaning">${audited.length === 0 ? nothingMeaning : meanings[level](describeAnswers(audited))}</p>
-${audited.map((drafter) => drawFigures(drafter, verdict.drafters.find((entry) => entry.drafter === drafter.drafter)!))}
+${audited.map((drafter) =>
+  drawFigures(
+    drafter,
+    verdict.drafters.find((entry) => entry.drafter === drafter.drafter)!,
+  ),
+)}
 ${drawGate(verdict)}
 <p class="headline small soft">${keepTogether(headline)}</p>`,
   };
@@ -107,4 +112,3 @@ ${checks.map(({ passed, message }) => fragment`<li><span class="tag ${passed ? '
 ${missing.map((failure) => fragment`<li><span class="tag fail">incomplete</span> ${failure}</li>`)}
 </ul>`;
 }
-

@@ -164,7 +164,15 @@ function drawFigures(drafter: DrafterComparison): Content {
   return fragment`<div class="figures" role="group" aria-label="${nameDrafter(drafter)}">
 <div><b>${nameDrafter(drafter)}</b><span>${prompts.shared} prompts in both</span></div>
 ${drawFigure(`${signed(growth.estimate)} points`, `drop under attack: ${percentText(drop.before)} to ${percentText(drop.after)}`, range(growth, signed))}
-${clean === undefined ? null : drawFigure(changeText(clean.estimate, 1), 'accepted length without a suffix', range(clean, (value) => changeText(value, 1)))}
+${
+  clean === undefined
+    ? null
+    : drawFigure(
+        changeText(clean.estimate, 1),
+        'accepted length without a suffix',
+        range(clean, (value) => changeText(value, 1)),
+      )
+}
 </div>`;
 }
 

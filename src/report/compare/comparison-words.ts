@@ -136,7 +136,9 @@ export function describeDrafter(drafter: DrafterComparison): string[] {
         `${growth.n < 2 ? '' : `, ${pValueText(pValue)}`}; ${countText(growth.n, 'prompt')}.`,
     );
     if (growth.n < minPrompts)
-      sentences.push(`${countText(growth.n, 'prompt')} ${growth.n === 1 ? 'is' : 'are'} too few to rule out chance.`);
+      sentences.push(
+        `${countText(growth.n, 'prompt')} ${growth.n === 1 ? 'is' : 'are'} too few to rule out chance.`,
+      );
     sentences.push(
       `Answers before: ${describeKept(row.kept.before)}; after: ${describeKept(row.kept.after)}.`,
     );

@@ -244,7 +244,8 @@ describe('what was set up differently', () => {
 });
 
 describe('the gate', () => {
-  const prompts = (lengths: readonly number[]) => lengths.map((length, index) => attacked(String(index), length));
+  const prompts = (lengths: readonly number[]) =>
+    lengths.map((length, index) => attacked(String(index), length));
   const many = (before: number, after: number, count = 12) =>
     compareAudits(
       run({ d: prompts(Array.from({ length: count }, () => before)) }),
@@ -299,7 +300,9 @@ describe('the gate', () => {
     });
 
     it('fails 20 of 20 pairs whose drop grew by 15 points', () => {
-      const failed = trials.filter((trial) => simulate(trial, { shift: 0.15, noise: 0.05, count: 16 }) === 100);
+      const failed = trials.filter(
+        (trial) => simulate(trial, { shift: 0.15, noise: 0.05, count: 16 }) === 100,
+      );
       expect(failed).toHaveLength(20);
     });
   });
@@ -326,7 +329,9 @@ describe('a comparison in words', () => {
   it('shows in a terminal what is in both, row by row', () => {
     const text = renderComparisonText(comparison);
     const lines = text.split('\n');
-    expect(lines[0]).toMatch(/^eagle3 got worse: .* \(95 % interval \+\d+\.\d to \+\d+\.\d points\), over \d+ prompts\.$/);
+    expect(lines[0]).toMatch(
+      /^eagle3 got worse: .* \(95 % interval \+\d+\.\d to \+\d+\.\d points\), over \d+ prompts\.$/,
+    );
     expect(lines[2]).toMatch(/^before {2}runs\/a, target reference\/target, Mistletoe \d/);
     expect(text).toContain('Both runs have the same setup.');
     const { rows, counted, prompts } = comparison.drafters[0]!;

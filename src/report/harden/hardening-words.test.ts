@@ -58,7 +58,11 @@ describe('a drop that is smaller', () => {
 
   it('has a row for each drafter', () => {
     const rows = textsOf(auditTable(better.audits[0]!));
-    expect(auditTable(better.audits[0]!).rows.map(({ tone }) => tone)).toEqual([undefined, 'good', undefined]);
+    expect(auditTable(better.audits[0]!).rows.map(({ tone }) => tone)).toEqual([
+      undefined,
+      'good',
+      undefined,
+    ]);
     expect(rows.map(([name]) => name)).toEqual(['before', 'hardened', 'random suffixes']);
     expect(rows[0]!.slice(4)).toEqual(['–', '–', '–', '12']);
     expect(rows[1]![6]).toBe('< 0.001');

@@ -40,7 +40,10 @@ const accent = { name: '', color: 'var(--accent)' };
 function drawAlongUpdates(
   description: string,
   label: string,
-  lines: readonly { readonly style: Pick<Series, 'name' | 'color' | 'dash'>; readonly points: readonly Point[] }[],
+  lines: readonly {
+    readonly style: Pick<Series, 'name' | 'color' | 'dash'>;
+    readonly points: readonly Point[];
+  }[],
 ): Markup {
   const smooth = lines.map(({ points }) => smoothPoints(points));
   const raw = lines.flatMap(({ points }) => points);
@@ -59,7 +62,13 @@ function drawAlongUpdates(
     y: { label, domain: [bottom, high > bottom ? high + 0.04 * (high - bottom) : bottom + 1] },
     ...(lines.length > 1 ? { key: lines.map(({ style }) => style) } : {}),
     series: lines.flatMap(({ style, points }, index) => [
-      { ...style, dash: 'none', lines: [thinPoints(points)], width: 1, opacity: lines.length > 1 ? 0.14 : 0.35 },
+      {
+        ...style,
+        dash: 'none',
+        lines: [thinPoints(points)],
+        width: 1,
+        opacity: lines.length > 1 ? 0.14 : 0.35,
+      },
       { ...style, lines: [thinPoints(smooth[index]!)] },
     ]),
   });

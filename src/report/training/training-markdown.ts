@@ -78,7 +78,9 @@ export function describeTexts({ data }: TrainingResult): string {
   return [
     `${countText(training.examples, 'text')} with ${groupThousands(training.learntTokens)} tokens to learn, ${heldOut.examples} held out`,
     ...(training.cut === 0 ? [] : [`${training.cut} cut to the max length`]),
-    ...(training.withoutLearnt === 0 ? [] : [`${training.withoutLearnt} left out because they have nothing to learn`]),
+    ...(training.withoutLearnt === 0
+      ? []
+      : [`${training.withoutLearnt} left out because they have nothing to learn`]),
     ...(cutConversations === 0
       ? []
       : [`${countText(cutConversations, 'conversation')} longer than the target’s context`]),

@@ -66,7 +66,9 @@ describe('the report of a training run', () => {
     const result = makeResult(makeLog(30, [1.1, 1.6, 2.2, 2.1]));
     const { html, markdown } = await writeTrainingReports(temporary.path, result);
     const page = readFileSync(html, 'utf8');
-    expect(page).toContain('<h1>The accepted length rose from 1.10 to 2.20 tokens per step on 10 held-out texts, after 20 updates.</h1>');
+    expect(page).toContain(
+      '<h1>The accepted length rose from 1.10 to 2.20 tokens per step on 10 held-out texts, after 20 updates.</h1>',
+    );
     expect(page).toContain('class="verdict robust"');
     expect(page).toContain('Later updates did not help');
     expect(page.match(/role="img"/g)).toHaveLength(6);
