@@ -2,7 +2,7 @@ import { defineConfig } from 'vitest/config';
 
 // Three projects. `quick` needs nothing but this repository and is what `npm test` runs; `full` adds `*.full.test.ts` and
 // the other half of `*.tiers.test.ts`; `shared` reads ../shared (golden values, prompt sets) and skips where it is absent.
-const everywhere = ['src/**/*.test.ts', 'test/**/*.test.ts'];
+const everywhere = ['src/**/*.test.ts', 'test/**/*.test.ts', 'bench/**/*.test.ts'];
 const full = '**/*.full.test.ts';
 const tiers = '**/*.tiers.test.ts';
 const shared = 'test/shared/**';

@@ -7,21 +7,21 @@
  */
 import { deepStrictEqual } from 'node:assert';
 import { parseArgs } from 'node:util';
-import { createAdaptivePolicy } from '../src/decode/adaptive-policy.js';
+import { createAdaptivePolicy } from '../src/decode/policies/adaptive-policy.js';
 import { bundledTarget } from '../src/decode/bundled-models.js';
-import { Engine } from '../src/decode/engine.js';
+import { Engine } from '../src/decode/engine/engine.js';
 import { findDrafter } from '../src/decode/find-drafter.js';
 import type { GenerationRequest } from '../src/decode/plain.js';
 import { decodePlain } from '../src/decode/plain.js';
-import type { PolicyChooser } from '../src/decode/policy-chooser.js';
-import { always } from '../src/decode/policy-chooser.js';
+import type { PolicyChooser } from '../src/decode/policies/policy-chooser.js';
+import { always } from '../src/decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../src/decode/speculative.js';
 import { encodePrompt, openTarget } from '../src/decode/target.js';
 import type { Drafter } from '../src/draft/drafter.js';
 import { loadDrafter } from '../src/draft/load-drafter.js';
-import { describeMachine } from '../src/measure/machine.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
-import { loadPrompts } from '../src/text/prompt-set.js';
+import { loadPrompts } from '../src/text/prompts/prompt-set.js';
+import { printNote, printTable } from './stopwatch.js';
 
 const { values: options } = parseArgs({
   options: {
@@ -107,10 +107,6 @@ async function decodeBatch(
   return answers.map(({ tokenIds }) => tokenIds);
 }
 
-const printRow = (cells: readonly string[]): void => {
-  console.log(`| ${cells.join(' | ')} |`);
-};
-
 const speedOf = ({ tokens, ms }: Contender): number => tokens / (ms / 1000);
 
 async function compare(drafter: Drafter, requests: readonly GenerationRequest[], sequences: number) {
@@ -137,13 +133,19 @@ async function compare(drafter: Drafter, requests: readonly GenerationRequest[],
   return contenders;
 }
 
-const { processor, architecture, nodeVersion } = describeMachine();
-console.log(
-  `${processor} (${architecture}), ${threads} threads, Node ${nodeVersion}; ${options.prompts} prompts of each set, ${maxNewTokens} new tokens, ${rounds} rounds. Speeds over plain decoding; every answer equals plain decoding's.\n`,
-);
 const columns = lengths.map((length) => `chain:${length}`);
-printRow(['sequences', 'drafter', 'prompts', 'plain, tokens/s', ...columns, 'auto', 'auto / best fixed', 'auto drafts in']); // prettier-ignore
-printRow(Array.from({ length: 7 + columns.length }, () => '---'));
+const rows = [
+  [
+    'sequences',
+    'drafter',
+    'prompts',
+    'plain, tokens/s',
+    ...columns,
+    'auto',
+    'auto / best fixed',
+    'auto drafts in',
+  ],
+];
 const ratios: number[] = [];
 for (const sequences of options.sequences.split(',').map(Number)) {
   for (const name of options.drafters.split(',')) {
@@ -159,7 +161,7 @@ for (const sequences of options.sequences.split(',').map(Number)) {
         const found = fixed.find((contender) => contender.name === column);
         return found === undefined ? '–' : `${(speedOf(found) / plain).toFixed(2)}x`;
       });
-      printRow([
+      rows.push([
         ...[String(sequences), name, set, plain.toFixed(0), ...cells],
         ...[`${(speedOf(auto) / plain).toFixed(2)}x`, `${(100 * ratio).toFixed(0)} %`],
         `${((100 * auto.drafted) / auto.steps).toFixed(0)} % of steps`,
@@ -167,5 +169,11 @@ for (const sequences of options.sequences.split(',').map(Number)) {
     }
   }
 }
-console.log(`\nLowest share of the best fixed policy: ${(100 * Math.min(...ratios)).toFixed(0)} %.`);
+printTable(
+  rows,
+  `${options.prompts} prompts of each set, ${maxNewTokens} new tokens, ${rounds} rounds, ${threads} threads; speeds over plain decoding`,
+);
+printNote(
+  `Every answer equals plain decoding's. Lowest share of the best fixed policy: ${(100 * Math.min(...ratios)).toFixed(0)} %.`,
+);
 await runtime.dispose();

@@ -1,11 +1,11 @@
-/** Two engines side by side: the same tokens through both, answers compared, passes timed by turns. */
+/** Two engines side by side: the same tokens through both, answers compared, passes timed in turns. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { prefill } from '../src/decode/prefill.js';
 import type { CausalModel } from '../src/model/causal-model.js';
-import type { KvCache } from '../src/model/kv-cache.js';
-import { median, printTable } from './stopwatch.js';
+import type { KvCache } from '../src/model/cache/kv-cache.js';
+import { median, printNote, printTable } from './stopwatch.js';
 
-/** One sequence of an engine: it runs tokens behind its cache, tells the best next one, and can forget again. */
+/** One sequence of an engine: it runs tokens behind its cache, gives the best next one, and can be truncated. */
 export interface Contender {
   run(tokens: readonly number[], scores: 'all' | 'last'): Promise<void>;
   chooseGreedily(): Promise<number>;
@@ -99,12 +99,11 @@ export async function compareAnswers(
   }
   for (const [name, found] of partings) {
     const where = found.length === 0 ? '' : `; they part in ${found.join(', ')}`;
-    console.log(
+    printNote(
       `Greedy answers of ${newTokens} tokens equal to Mistletoe's: ${name} ${promptIds.length - found.length} of ${promptIds.length}${where}.`,
     );
   }
   if (partings.get(others.at(-1)![0])!.length > 0) process.exitCode = 1;
-  console.log();
 }
 
 export interface Measurement {

@@ -1,49 +1,41 @@
 /**
- * What a GPU computes against the processor: the runtime's conformance cases in float32, attention on tensor cores, the
- * answers of the bundled target with its drafters in float32 and bfloat16, and the audit's gradients in bfloat16 against
- * float32 (cosine, and how many of the best tokens of a position are the same), and answers above temperature 0, drawn by
- * programs and by the host.
- * Run: npm run bench:gpu-agreement [-- PARTS]
+ * A GPU against the CPU: the runtime's conformance cases in float32, greedy answers of the bundled target with its
+ * drafters, and the audit's gradients (cosine, and the share of the best tokens of a position that are the same), in
+ * float32 and bfloat16.
  */
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { createObjective } from '../src/audit/objectives.js';
-import { cosine } from '../src/audit/projection.js';
-import { readPromptState } from '../src/audit/prompt-state.js';
-import { Scorer } from '../src/audit/scoring.js';
-import { compileSearch } from '../src/audit/search-programs.js';
-import type { SuffixGradients } from '../src/audit/suffix-score.js';
+import { createObjective } from '../src/audit/search/objectives.js';
+import { cosine } from '../src/audit/search/projection.js';
+import { readPromptState } from '../src/audit/search/prompt-state.js';
+import { Scorer } from '../src/audit/search/scoring.js';
+import { compileSearch } from '../src/audit/search/search-programs.js';
+import type { SuffixGradients } from '../src/audit/search/search-problem.js';
 import { describeCause } from '../src/core/errors.js';
 import { createRandom } from '../src/core/random.js';
 import { topIndices } from '../src/core/vector.js';
 import { bundledTarget } from '../src/decode/bundled-models.js';
 import { decodePlain } from '../src/decode/plain.js';
-import { always } from '../src/decode/policy-chooser.js';
+import { always } from '../src/decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../src/decode/speculative.js';
-import { resolvePolicy } from '../src/draft/grow-tree.js';
+import { resolvePolicy } from '../src/draft/tree/grow-tree.js';
 import { loadDrafter } from '../src/draft/load-drafter.js';
-import { parseDraftPolicy } from '../src/draft/policy.js';
-import { addDimensions, symbol } from '../src/graph/dimension.js';
-import { attention } from '../src/graph/operations/attention.js';
-import { add } from '../src/graph/operations/elementwise.js';
-import { input } from '../src/graph/operations/leaves.js';
+import { parseDraftPolicy } from '../src/draft/tree/policy.js';
 import { loadModel } from '../src/model/causal-model.js';
 import { createCudaRuntime } from '../src/runtime/cuda/cuda-runtime.js';
-import { CudaDevice } from '../src/runtime/cuda/cuda-device.js';
-import type { FloatType } from '../src/runtime/cuda/device.js';
-import { findDevices } from '../src/runtime/cuda/find-devices.js';
+import { CudaDevice } from '../src/runtime/cuda/driver/cuda-device.js';
+import type { FloatType } from '../src/runtime/cuda/driver/device.js';
+import { findDevices } from '../src/runtime/cuda/driver/find-devices.js';
 import { createInterpreter } from '../src/runtime/interpreter/interpreter.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
-import type { NamedTensors, NamedValues, Program, Runtime } from '../src/runtime/program.js';
+import type { NamedValues, Program, Runtime } from '../src/runtime/program.js';
 import { drawValues, runtimeCases } from '../test/conformance/runtime-cases.js';
-import type { DrawingPlace } from './gpu-draws.js';
-import { compareDraws } from './gpu-draws.js';
 import { makeRandomPrompt } from './gpu-models.js';
-import { printTable } from './stopwatch.js';
+import { printNote, printTable } from './stopwatch.js';
 
 const openGpu = (productType: FloatType): Runtime => createCudaRuntime(CudaDevice.open(), { productType });
 
-/** The largest difference by what is allowed: 1 is just so. */
+/** The largest difference over its tolerance: up to 1 is allowed. */
 function compareOutputs(found: NamedValues, wanted: NamedValues, relative: number, absolute: number): number {
   let worst = 0;
   for (const [name, { data }] of Object.entries(wanted)) {
@@ -72,60 +64,17 @@ async function checkCases(): Promise<void> {
           const ratio = compareOutputs(await program.run(inputs), await expected.run(inputs), 1e-4, 1e-5);
           if (ratio <= 1) continue;
           wrong += 1;
-          console.log(`WRONG ${name} ${JSON.stringify(size)}: ${ratio} times what is allowed`);
+          printNote(`WRONG ${name} ${JSON.stringify(size)}: ${ratio} times the tolerance`);
         }
       }
       for (const program of programs) await program.dispose();
     } catch (cause) {
       wrong += 1;
-      console.log(`WRONG ${name}: ${describeCause(cause)}`);
+      printNote(`WRONG ${name}: ${describeCause(cause)}`);
     }
   }
-  console.log(`${runtimeCases.length} cases in float32, ${wrong} wrong`);
+  printNote(`${runtimeCases.length} conformance cases in float32, ${wrong} wrong.`);
   await gpu.dispose();
-}
-
-/** With heads of all sizes, in several numbers of rows. */
-async function checkTiles(): Promise<void> {
-  const [batch, position, past] = [symbol('batch'), symbol('position'), symbol('past')];
-  const oracle = createInterpreter();
-  const table = [['attention', 'batch', 'rows', 'past', 'largest difference']];
-  for (const [heads, keyValueHeads, size] of [
-    [2, 2, 128],
-    [4, 2, 128],
-    [3, 3, 64],
-    [6, 2, 32],
-  ] as const) {
-    const both = (kind: 'shared' | 'own', shape: readonly (typeof batch | number)[]) => ({
-      ...{ kind, keys: input(`${kind}Keys`, shape), values: input(`${kind}Values`, shape) },
-    });
-    const mixed = attention(
-      input('queries', [batch, position, heads, size]),
-      [both('shared', [past, keyValueHeads, size]), both('own', [batch, position, keyValueHeads, size])],
-      input('mask', [position, addDimensions(past, position)]),
-      { heads, keyValueHeads, scale: 1 / Math.sqrt(size) },
-    );
-    const outputs: NamedTensors = { mixed, known: add(input('known', [batch, position]), 1) };
-    const gpu = openGpu('bfloat16');
-    const expected = await oracle.compile(outputs);
-    for (const packed of [true, false]) {
-      const program = await gpu.compile(outputs, [], { packed });
-      const all = packed
-        ? [[1, 5, 33], [1, 64, 200], [1, 17, 400]] // prettier-ignore
-        : [[6, 46, 65], [3, 26, 84]]; // prettier-ignore
-      for (const [batches, rows, length] of all as [number, number, number][]) {
-        const inputs = drawValues(outputs, { batch: batches, position: rows, past: length }, {}, 'tiles');
-        // Ten bits behind the point, or the seven of bfloat16.
-        const allowed = packed ? 2e-3 : 1e-2;
-        const ratio = compareOutputs(await program.run(inputs), await expected.run(inputs), allowed, allowed);
-        const verdict = `${ratio <= 1 ? '' : 'WRONG '}${(ratio * allowed).toExponential(1)}`;
-        table.push([`${heads}/${keyValueHeads} x ${size}`, ...[batches, rows, length].map(String), verdict]);
-      }
-      await program.dispose();
-    }
-    await gpu.dispose();
-  }
-  printTable(table);
 }
 
 const openers: Readonly<Record<string, () => Runtime>> = {
@@ -136,7 +85,7 @@ const openers: Readonly<Record<string, () => Runtime>> = {
 
 function policyOf(text: string) {
   const policy = parseDraftPolicy(text);
-  if (policy.kind === 'auto') throw new Error(`${text} is no policy of its own.`);
+  if (policy.kind === 'auto') throw new Error(`${text} is not a fixed policy.`);
   return policy;
 }
 
@@ -233,34 +182,13 @@ function overlaps(own: Float32Array, wanted: Float32Array, count: number): numbe
   });
 }
 
-const drawingPlaces: readonly DrawingPlace[] = [
-  { name: 'on the CPU', open: openers['the CPU']!, drawsInPrograms: false },
-  {
-    ...{ name: 'by programs, float32', open: openers['float32 on the GPU']!, drawsInPrograms: true },
-    like: 'on the CPU',
-  },
-  { name: 'by the host, bfloat16', open: openers['bfloat16 on the GPU']!, drawsInPrograms: false },
-  {
-    ...{ name: 'by programs, bfloat16', open: openers['bfloat16 on the GPU']!, drawsInPrograms: true },
-    like: 'by the host, bfloat16',
-  },
-];
-
-const parts = {
-  ...{ cases: checkCases, tiles: checkTiles, answers: compareAnswers, gradients: compareGradients },
-  draws: () => compareDraws(drawingPlaces),
-};
-const chosen = process.argv[2]?.split(',') ?? Object.keys(parts);
-
-if (findDevices().devices.length === 0) console.log('There is no GPU.');
-else
-  for (const [name, run] of Object.entries(parts)) {
-    if (!chosen.includes(name)) continue;
-    const start = performance.now();
-    try {
-      await run();
-    } catch (cause) {
-      console.log(`WRONG ${name} failed: ${describeCause(cause)}`);
-    }
-    console.log(`${name}: ${((performance.now() - start) / 1000).toFixed(1)} s\n`);
+/** Prints what differs between the GPU and the CPU. */
+export async function checkAgreement(): Promise<void> {
+  if (findDevices().devices.length === 0) {
+    printNote('There is no GPU: agreement was not checked.');
+    return;
   }
+  await checkCases();
+  await compareAnswers();
+  await compareGradients();
+}

@@ -2,20 +2,28 @@
  * Random models in the shapes that people serve, for measurements on a GPU: the target in memory, its EAGLE-3 head in a
  * folder. `tiny` is for trying a benchmark where there is no GPU.
  */
-import type { AuditPrompt } from '../src/audit/audit-prompt.js';
+import { closeSync, mkdirSync, openSync, writeFileSync, writeSync } from 'node:fs';
+import { join } from 'node:path';
+import type { AuditPrompt } from '../src/audit/arms/audit-prompt.js';
 import type { Random } from '../src/core/random.js';
 import type { Target } from '../src/decode/target.js';
+import { matmul } from '../src/graph/operations/contraction.js';
+import { multiply } from '../src/graph/operations/elementwise.js';
+import { input, weight } from '../src/graph/operations/leaves.js';
+import { sum } from '../src/graph/operations/reductions.js';
 import { CausalModel } from '../src/model/causal-model.js';
 import type { ModelConfiguration } from '../src/model/configuration.js';
 import { parseConfiguration } from '../src/model/configuration.js';
 import { decoderRecipes } from '../src/model/weights.js';
 import { createCudaRuntime } from '../src/runtime/cuda/cuda-runtime.js';
-import { CudaDevice } from '../src/runtime/cuda/cuda-device.js';
-import type { Device } from '../src/runtime/cuda/device.js';
-import { findDevices } from '../src/runtime/cuda/find-devices.js';
+import { CudaDevice } from '../src/runtime/cuda/driver/cuda-device.js';
+import type { Device } from '../src/runtime/cuda/driver/device.js';
+import { findDevices } from '../src/runtime/cuda/driver/find-devices.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
 import type { Runtime } from '../src/runtime/program.js';
+import { float32 } from '../src/runtime/program.js';
 import type { MemoryWeights, WeightValues } from '../src/runtime/weights.js';
+import { time } from './stopwatch.js';
 
 export interface Shape {
   readonly hidden_size: number;
@@ -34,21 +42,15 @@ export type ShapeName = keyof typeof shapes;
 
 function shape(hidden: number, inner: number, layers: number, heads: number, vocabulary: number): Shape {
   return {
-    ...{ hidden_size: hidden, intermediate_size: inner, num_hidden_layers: layers },
-    ...{ num_attention_heads: heads, vocab_size: vocabulary },
+    hidden_size: hidden,
+    intermediate_size: inner,
+    num_hidden_layers: layers,
+    num_attention_heads: heads,
+    vocab_size: vocabulary,
   };
 }
 
-/** The shapes named on the command line, or these. */
-export function chooseShapes(usual: readonly ShapeName[]): readonly ShapeName[] {
-  const named = process.argv[2]?.split(',') ?? usual;
-  const unknown = named.find((name) => !(name in shapes));
-  if (unknown !== undefined)
-    throw new Error(`There is no shape ${unknown}; there are ${Object.keys(shapes).join(', ')}.`);
-  return named as ShapeName[];
-}
-
-export function configOf({ ...sizes }: Shape): Readonly<Record<string, unknown>> {
+function configOf(sizes: Shape): Readonly<Record<string, unknown>> {
   return {
     ...{ architectures: ['LlamaForCausalLM'], model_type: 'llama', hidden_act: 'silu', ...sizes },
     ...{ max_position_embeddings: 4096, rms_norm_eps: 1e-5, rope_theta: 10_000, tie_word_embeddings: false },
@@ -93,6 +95,21 @@ function createRandomModel(name: string, configuration: ModelConfiguration, runt
   return new CausalModel({ name, configuration, scope, weights, runtime });
 }
 
+/** GFLOP/s of one large product of two weights, in the type that the runtime multiplies in. */
+export async function measureProduct(runtime: Runtime): Promise<number> {
+  const size = runtime.name === 'onnx' ? 1024 : 8192;
+  const weights = drawWeights(new Map(['left', 'right'].map((name) => [name, [size, size]])));
+  // The scale is an input, so that nothing can be computed ahead of the run.
+  const left = multiply(weight('left', [size, size]), input('scale', []));
+  const program = await runtime.compile({ total: sum(matmul(left, weight('right', [size, size])), [0, 1]) }, [
+    weights,
+  ]);
+  const inputs = { scale: float32(Float32Array.of(1), []) };
+  const { bestMs } = await time(() => program.run(inputs), 12);
+  await program.dispose();
+  return (2 * size ** 3) / bestMs / 1e6;
+}
+
 /** A prompt and an answer of random tokens. */
 export async function makeRandomPrompt(
   model: CausalModel,
@@ -117,7 +134,7 @@ export async function makeRandomPrompt(
   };
 }
 
-export const countElements = (sizes: readonly number[]): number =>
+const countElements = (sizes: readonly number[]): number =>
   sizes.reduce((product, size) => product * size, 1);
 
 /** A prime, so that no two rows of a matrix are alike. */
@@ -137,4 +154,87 @@ function drawWeights(sizes: ReadonlyMap<string, readonly number[]>): MemoryWeigh
     ]),
   );
   return { kind: 'memory', tensors };
+}
+
+type NamedShapes = readonly (readonly [name: string, shape: readonly number[]])[];
+
+const elementBytes = 2;
+const one = 0x3f80;
+
+/** A head with the target's whole vocabulary and three taps. */
+export function writeRandomEagle3(folder: string, shape: Shape): string {
+  const { hidden_size: hidden, vocab_size: vocabulary } = shape;
+  const tensors: NamedShapes = [
+    ['fc.weight', [hidden, 3 * hidden]],
+    ...layerTensors('midlayer', shape, 2 * hidden),
+    ['midlayer.hidden_norm.weight', [hidden]],
+    ['norm.weight', [hidden]],
+    ['lm_head.weight', [vocabulary, hidden]],
+  ];
+  mkdirSync(folder, { recursive: true });
+  writeTensors(join(folder, 'model.safetensors'), tensors);
+  const config = { ...configOf({ ...shape, num_hidden_layers: 1 }), draft_vocab_size: vocabulary };
+  writeFileSync(join(folder, 'config.json'), JSON.stringify(config));
+  return folder;
+}
+
+function layerTensors(name: string, shape: Shape, inputSize = shape.hidden_size): NamedShapes {
+  const { hidden_size: hidden, intermediate_size: inner } = shape;
+  return [
+    [`${name}.input_layernorm.weight`, [hidden]],
+    ...['q_proj', 'k_proj', 'v_proj'].map(
+      (part) => [`${name}.self_attn.${part}.weight`, [hidden, inputSize]] as const,
+    ),
+    [`${name}.self_attn.o_proj.weight`, [hidden, hidden]],
+    [`${name}.post_attention_layernorm.weight`, [hidden]],
+    [`${name}.mlp.gate_proj.weight`, [inner, hidden]],
+    [`${name}.mlp.up_proj.weight`, [inner, hidden]],
+    [`${name}.mlp.down_proj.weight`, [hidden, inner]],
+  ];
+}
+
+function writeTensors(path: string, tensors: NamedShapes): void {
+  const header: Record<string, unknown> = {};
+  let offset = 0;
+  for (const [name, shape] of tensors) {
+    const end = offset + elementBytes * countElements(shape);
+    header[name] = { dtype: 'BF16', shape, data_offsets: [offset, end] };
+    offset = end;
+  }
+  const json = Buffer.from(JSON.stringify(header));
+  const length = Buffer.alloc(8);
+  length.writeBigUInt64LE(BigInt(json.length));
+  const file = openSync(path, 'w');
+  try {
+    writeSync(file, length);
+    writeSync(file, json);
+    for (const [, shape] of tensors) {
+      const count = countElements(shape);
+      if (shape.length === 1) writeSync(file, new Uint16Array(count).fill(one));
+      else for (let rest = count; rest > 0;) rest -= writeSync(file, nextValues(rest)) / elementBytes;
+    }
+  } finally {
+    closeSync(file);
+  }
+}
+
+/** Small values of both signs, used over and over; their number is a prime, so that no two rows of a matrix are alike. */
+const block = drawValues(16_777_213);
+let used = 0;
+
+function nextValues(most: number): Uint16Array {
+  const values = block.subarray(used, used + most);
+  used = (used + values.length) % block.length;
+  return values;
+}
+
+/** Exponents around 2^-6, the rest of the bits by a linear congruence. */
+function drawValues(count: number): Uint16Array {
+  const values = new Uint16Array(count);
+  let state = 1;
+  for (let index = 0; index < count; index++) {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    values[index] = ((state >>> 16) & 0x80ff) | 0x3c00;
+  }
+  return values;
 }

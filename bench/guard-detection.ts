@@ -4,7 +4,7 @@
  * the held-out half and the attacked prompts are shown to it. Steps are kept under out/guard-traces, so that a second run takes seconds.
  * Run: npm run bench:guard-detection [-- TRAINING_QUESTIONS]
  */
-import { bundledDrafters } from '../src/decode/bundled-drafters.js';
+import { bundledDrafters } from '../src/decode/bundled-models.js';
 import type { Scored } from './guard-scores.js';
 import {
   areaUnderRoc,

@@ -5,8 +5,7 @@
  * Run: npm run bench:guard-prompt-tails
  */
 import { logSumExp } from '../src/core/vector.js';
-import { bundledDrafters } from '../src/decode/bundled-drafters.js';
-import { bundledTarget } from '../src/decode/bundled-models.js';
+import { bundledDrafters, bundledTarget } from '../src/decode/bundled-models.js';
 import type { Target } from '../src/decode/target.js';
 import { encodePrompt, openTarget } from '../src/decode/target.js';
 import { PromptTails } from '../src/guard/prompt-tail.js';

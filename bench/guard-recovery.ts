@@ -14,11 +14,11 @@
  *
  * Run: npm run bench:guard-recovery [-- PROMPTS [DRAFTER,... [REQUESTS_TO_LEARN_FROM [TRAINING_QUESTIONS]]]]
  */
-import type { BundledDrafter } from '../src/decode/bundled-drafters.js';
+import type { BundledDrafter } from '../src/decode/bundled-models.js';
 import { bundledTarget } from '../src/decode/bundled-models.js';
-import type { EngineWorker, WorkerGenerateOptions } from '../src/decode/engine-worker.js';
-import { createEngineWorker } from '../src/decode/engine-worker.js';
-import type { DrafterSwitch } from '../src/decode/guarding.js';
+import type { EngineWorker, WorkerGenerateOptions } from '../src/decode/engine/engine-worker.js';
+import { createEngineWorker } from '../src/decode/engine/engine-worker.js';
+import type { DrafterSwitch } from '../src/decode/policies/drafter-switches.js';
 import { isSpeculative } from '../src/decode/speculative-text.js';
 import { describeMachine } from '../src/measure/machine.js';
 import { calibrate, score } from './guard-scores.js';

@@ -10,19 +10,23 @@
 import { existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { appendFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { BundledDrafter } from '../src/decode/bundled-drafters.js';
-import { bundledDrafterFolder } from '../src/decode/bundled-drafters.js';
-import { bundledPrompts, bundledTarget, packageRoot } from '../src/decode/bundled-models.js';
-import { Engine } from '../src/decode/engine.js';
-import { always } from '../src/decode/policy-chooser.js';
+import type { BundledDrafter } from '../src/decode/bundled-models.js';
+import {
+  bundledDrafterFolder,
+  bundledPrompts,
+  bundledTarget,
+  packageRoot,
+} from '../src/decode/bundled-models.js';
+import { Engine } from '../src/decode/engine/engine.js';
+import { always } from '../src/decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../src/decode/speculative.js';
 import type { Target } from '../src/decode/target.js';
 import { openTarget, requestFor } from '../src/decode/target.js';
-import { resolvePolicy } from '../src/draft/grow-tree.js';
+import { resolvePolicy } from '../src/draft/tree/grow-tree.js';
 import { loadDrafter } from '../src/draft/load-drafter.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
-import { loadPrompts } from '../src/text/prompt-set.js';
-import { promptSets } from './saved-audit.js';
+import { loadPrompts } from '../src/text/prompts/prompt-set.js';
+import { promptSets } from './prompt-sets.js';
 
 export const draftLength = 4;
 export const newTokens = 128;

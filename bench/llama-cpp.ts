@@ -1,9 +1,7 @@
 /**
- * Mistletoe beside llama.cpp on the same weights in float32, by turns in one run: the bundled target's decoding, prefill
- * and passes over four rows, and with `large` those of a random Llama of 1.1 B parameters. Greedy answers are compared
- * first: two engines that answer differently are not worth timing. llama.cpp runs with its defaults (flash attention,
- * keys and values in float16), and once more with what Mistletoe does (plain attention, keys and values in float32).
- * Run: npm run bench:llama-cpp [-- large]   (large: about 16 GB of disk, better read from memory)
+ * Mistletoe beside llama.cpp on the same weights in float32, taking turns in one process. Greedy answers are compared
+ * first: timing means nothing between engines that answer differently. llama.cpp runs with its defaults (flash attention,
+ * keys and values in float16), and once more the way Mistletoe does (plain attention, keys and values in float32).
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { loadavg, tmpdir } from 'node:os';
@@ -11,7 +9,6 @@ import { join } from 'node:path';
 import { openCheckpoint } from '../src/checkpoint/open-checkpoint.js';
 import { bundledTarget } from '../src/decode/bundled-models.js';
 import { encodePrompt, openTarget } from '../src/decode/target.js';
-import { describeMachine } from '../src/measure/machine.js';
 import type { CausalModel } from '../src/model/causal-model.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
 import type { Contenders, Task } from './contenders.js';
@@ -20,6 +17,7 @@ import { writeGguf } from './gguf.js';
 import type { LlamaCpp } from './llama-addon.js';
 import { findLlamaCpp, float32Cache, howToInstall } from './llama-addon.js';
 import { writeRandomCheckpoint } from './random-checkpoint.js';
+import { printNote, recording } from './stopwatch.js';
 
 const threads = 2;
 const contextSize = 2048;
@@ -43,29 +41,27 @@ const decoding = (context: number): Task => ({
 const fourRows: Task = { name: '4 rows, context 200', context: 200, rows: 4, scores: 'all' };
 const reading: Task = { name: 'prefill, 512 tokens', context: 0, rows: 512, scores: 'last' };
 
-const llama = await findLlamaCpp(process.env.MISTLETOE_LLAMA_CPP);
-if (llama === undefined) console.log(howToInstall);
-else await compare(llama);
-
-async function compare(llamaCpp: LlamaCpp): Promise<void> {
-  const { processor, architecture, nodeVersion, mistletoeVersion } = describeMachine();
-  console.log(
-    `${processor} (${architecture}), ${threads} threads, Node ${nodeVersion}, Mistletoe ${mistletoeVersion}, ${llamaCpp.description}\n`,
-  );
-  const [load] = loadavg();
-  if (load! > 0.5) {
-    console.log(
-      `The machine was busy before the run (load ${load!.toFixed(1)}). Threads of llama.cpp spin while they wait for each other, so it suffers more than Mistletoe: measure again on a quiet machine.\n`,
-    );
+/** Does nothing but note how to install it where llama.cpp is missing. */
+export async function compareWithLlamaCpp(isLargeIncluded: boolean): Promise<void> {
+  const llamaCpp = await findLlamaCpp(process.env.MISTLETOE_LLAMA_CPP);
+  if (llamaCpp === undefined) {
+    printNote(howToInstall);
+    return;
   }
+  recording.versions['llama.cpp'] = llamaCpp.description;
+  const [load] = loadavg();
+  if (load! > 0.5)
+    printNote(
+      `The machine was busy before the run (load ${load!.toFixed(1)}). Threads of llama.cpp spin while they wait for each other, so it loses more than Mistletoe: measure again on a quiet machine.`,
+    );
   const folder = mkdtempSync(join(tmpdir(), 'mistletoe-llama-cpp-'));
-  process.on('exit', () => {
+  try {
+    await compareBundled(llamaCpp, folder);
+    if (isLargeIncluded) await compareLarge(llamaCpp, folder);
+  } finally {
     rmSync(folder, { recursive: true, force: true });
-  });
-  for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => process.exit(1));
-  await compareBundled(llamaCpp, folder);
-  if (process.argv.includes('large')) await compareLarge(llamaCpp, folder);
-  await llamaCpp.dispose();
+    await llamaCpp.dispose();
+  }
 }
 
 async function compareBundled(llamaCpp: LlamaCpp, folder: string): Promise<void> {
@@ -90,7 +86,6 @@ async function compareLarge(llamaCpp: LlamaCpp, folder: string): Promise<void> {
     Array.from({ length: 16 }, (_, index) => (7919 * prompt + 104729 * index) % 32000),
   );
   await withContenders(llamaCpp, model, { checkpoint: folder, folder }, async (contenders) => {
-    console.log();
     await compareAnswers(contenders, promptIds, 8);
     const rows = await measureAll(contenders, [decoding(200), fourRows], {
       turns: 5,

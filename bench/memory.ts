@@ -1,20 +1,18 @@
 /**
- * A thousand generations in one process: resident memory every hundred of them, for plain and speculative decoding,
- * alone and eight at a time through an engine. Flat is the aim; what is printed at the end is the growth from the
- * second hundred, when everything has been compiled and pools have grown, to the last.
- * Run: npm run bench:memory [-- GENERATIONS [NEW_TOKENS [DRAFTER]]]
+ * Resident memory over 1,000 generations in one process, for plain and speculative decoding, one and eight at a time. The
+ * last column is the growth from the second tenth, when programs are compiled and pools have grown, to the last.
+ * Options: [GENERATIONS [NEW_TOKENS [DRAFTER]]]
  */
 import { bundledPrompts, bundledTarget } from '../src/decode/bundled-models.js';
-import { Engine } from '../src/decode/engine.js';
+import { Engine } from '../src/decode/engine/engine.js';
 import { findDrafter } from '../src/decode/find-drafter.js';
 import { generateSpeculatively } from '../src/decode/speculative-text.js';
 import { generateText, openTarget } from '../src/decode/target.js';
 import { loadDrafter } from '../src/draft/load-drafter.js';
-import { describeMachine } from '../src/measure/machine.js';
-import type { Meeting } from '../src/model/meeting.js';
-import { alone } from '../src/model/meeting.js';
+import type { Meeting } from '../src/model/lanes/pass-scheduler.js';
+import { alone } from '../src/model/lanes/pass-scheduler.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
-import { loadPrompts } from '../src/text/prompt-set.js';
+import { loadPrompts } from '../src/text/prompts/prompt-set.js';
 import { printTable } from './stopwatch.js';
 
 const [given = '1000', newTokens = '8', drafterName = 'eagle3'] = process.argv.slice(2);
@@ -22,11 +20,6 @@ const generations = Number(given);
 const maxNewTokens = Number(newTokens);
 const every = Math.max(1, Math.floor(generations / 10));
 const concurrency = 8;
-const { processor, architecture, nodeVersion } = describeMachine();
-console.log(
-  `${processor} (${architecture}), Node ${nodeVersion}: ${generations} generations of ${maxNewTokens} tokens each\n`,
-);
-
 const runtime = createOnnxRuntime({ threads: 2 });
 const target = await openTarget(bundledTarget, { runtime });
 const drafter = await loadDrafter(findDrafter(drafterName), { target: target.model });
@@ -81,6 +74,5 @@ for (const [name, run, answer] of ways) {
     `${(seen.at(-1)! - seen[1]!).toFixed(1)} MiB`,
   ]);
 }
-console.log('Resident memory in MiB after so many generations:\n');
-printTable(table);
+printTable(table, `resident memory in MiB by number of generations of ${maxNewTokens} tokens`);
 await runtime.dispose();

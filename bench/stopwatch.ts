@@ -1,4 +1,4 @@
-/** Timing for benchmarks: the best and the median of several runs, because the machines are noisy. */
+/** Timing and tables for benchmarks. Tables are printed as they are ready and collected for the result file. */
 export interface Timing {
   readonly bestMs: number;
   readonly medianMs: number;
@@ -19,14 +19,34 @@ export function median(values: readonly number[]): number {
   return [...values].sort((left, right) => left - right)[Math.floor(values.length / 2)]!;
 }
 
-export function printTable(rows: readonly (readonly string[])[]): void {
-  const [header, ...body] = rows;
-  printRow(header!);
-  printRow(header!.map(() => '---'));
-  for (const row of body) printRow(row);
+export interface RecordedTable {
+  readonly title: string;
+  readonly columns: readonly string[];
+  readonly rows: readonly (readonly string[])[];
 }
 
-/** A further one of a table, for benches that may be ended before their last. */
-export function printRow(cells: readonly string[]): void {
-  console.log(`| ${cells.join(' | ')} |`);
+export interface Recording {
+  readonly tables: RecordedTable[];
+  readonly notes: string[];
+  readonly versions: Record<string, string>;
+}
+
+/** What the running case has reported so far. */
+export const recording: Recording = { tables: [], notes: [], versions: {} };
+
+/** The first row is the header. */
+export function printTable(rows: readonly (readonly string[])[], title = ''): void {
+  const [columns = [], ...body] = rows;
+  recording.tables.push({ title, columns, rows: body });
+  console.log(`${formatTable({ title, columns, rows: body })}\n`);
+}
+
+export function printNote(note: string): void {
+  recording.notes.push(note);
+  console.log(`${note}\n`);
+}
+
+export function formatTable({ title, columns, rows }: RecordedTable): string {
+  const lines = [columns, columns.map(() => '---'), ...rows].map((cells) => `| ${cells.join(' | ')} |`);
+  return [...(title === '' ? [] : [`${title}\n`]), ...lines].join('\n');
 }

@@ -1,22 +1,28 @@
 /**
- * Losses, gradients and updates of all systems beside PyTorch's, on two short texts: questions of the bundled prompts with
- * the target's own answers. Every difference is to be below 1e-3.
- * Run: npm run bench:training-gradients [-- --write]   (--write keeps PyTorch's values in test/golden/training.json)
+ * Losses, gradients and updates of all drafting systems against PyTorch's, on two short texts: questions of the bundled
+ * prompts with the target's own answers. Every difference must stay below 1e-3.
+ * Options: [--write]   writes PyTorch's values to test/golden/training.json
  */
 import { spawnSync } from 'node:child_process';
-import { existsSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { bundledDrafterFolder, bundledDrafters } from '../src/decode/bundled-drafters.js';
-import { bundledPrompts, bundledTarget, packageRoot } from '../src/decode/bundled-models.js';
+import {
+  bundledDrafterFolder,
+  bundledDrafters,
+  bundledPrompts,
+  bundledTarget,
+  packageRoot,
+} from '../src/decode/bundled-models.js';
 import type { Target } from '../src/decode/target.js';
 import { generateText, openTarget } from '../src/decode/target.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
-import { adamDefaults } from '../src/train/adamw.js';
-import { readConversations } from '../src/train/conversations.js';
+import { adamDefaults } from '../src/train/loop/adamw.js';
+import { readConversations } from '../src/train/data/conversations.js';
 import { defaultSettings, objectiveOf } from '../src/train/settings.js';
 import type { StepRecord, StepSettings } from '../test/support/training-steps.js';
 import { compareSteps, loadApprentice, recordSteps, wholeRows } from '../test/support/training-steps.js';
 import { printTable } from './stopwatch.js';
+import { python } from './torch-process.js';
 
 const threads = 2;
 /** Tokens of the texts: the shorter one is padded. */
@@ -46,9 +52,6 @@ const batch = {
   ...{ shape, texts: wholeRows(shape) },
 };
 
-console.log(
-  `${threads} threads, PyTorch ${torch.version}; largest relative differences, allowed ${allowed}\n`,
-);
 const rows = [['system', 'loss', "PyTorch's", 'levels', 'norms', 'gradients', 'updated weights']];
 let isWithin = true;
 for (const [name, apprentice] of apprentices) {
@@ -60,7 +63,7 @@ for (const [name, apprentice] of apprentices) {
   const shown = [levels, norms, entries, weights].map((difference) => difference.toExponential(1));
   rows.push([name, own.loss.toFixed(4), expected.loss.toFixed(4), ...shown]);
 }
-printTable(rows);
+printTable(rows, `PyTorch ${torch.version}; largest relative differences, allowed ${allowed}`);
 await runtime.dispose();
 if (!isWithin) process.exitCode = 1;
 else if (process.argv.includes('--write')) writeGolden();
@@ -97,7 +100,6 @@ interface TorchResult {
 
 function runTorch(): TorchResult {
   const script = join(packageRoot, 'bench/torch/training_gradients.py');
-  const python = existsSync('/usr/bin/python3') ? '/usr/bin/python3' : 'python3';
   const input = JSON.stringify({ models: dirname(bundledTarget), threads, ...texts, systems: settings });
   const { status, stdout, stderr } = spawnSync(python, [script], { encoding: 'utf8', input });
   if (status !== 0)

@@ -38,21 +38,21 @@ export {
   isSpeculative,
 } from './decode/speculative-text.js';
 export type { SpeculativeOptions } from './decode/speculative-text.js';
-export { bundledDrafterFolder, bundledDrafters } from './decode/bundled-drafters.js';
+export { bundledDrafterFolder, bundledDrafters } from './decode/bundled-models.js';
 export { findDrafter } from './decode/find-drafter.js';
-export type { BundledDrafter } from './decode/bundled-drafters.js';
-export { always } from './decode/policy-chooser.js';
+export type { BundledDrafter } from './decode/bundled-models.js';
+export { always } from './decode/policies/policy-chooser.js';
 export { decodeSpeculative } from './decode/speculative.js';
-export type { PolicyChooser, StepOutcome } from './decode/policy-chooser.js';
+export type { PolicyChooser, StepOutcome } from './decode/policies/policy-chooser.js';
 export type { SpeculativeGeneration, SpeculativeRequest } from './decode/speculative.js';
 export type { AcceptanceRecord } from './decode/acceptance.js';
-export { verificationRules } from './decode/verification.js';
-export type { VerificationRule } from './decode/verification.js';
+export { verificationRules } from './decode/verification/verification.js';
+export type { VerificationRule } from './decode/verification/verification.js';
 export { loadDrafter } from './draft/load-drafter.js';
 export type { DrafterOptions, DraftSystem } from './draft/draft-system.js';
 export type { Drafter } from './draft/drafter.js';
-export { formatDraftPolicy, parseDraftPolicy } from './draft/policy.js';
-export type { DraftPolicy } from './draft/policy.js';
+export { formatDraftPolicy, parseDraftPolicy } from './draft/tree/policy.js';
+export type { DraftPolicy } from './draft/tree/policy.js';
 export type { FinishReason, TokenEvent, TokenOrigin } from './decode/answer.js';
 export type { SamplingOptions } from './core/sampling.js';
 
@@ -64,12 +64,12 @@ export type { SamplingOptions } from './core/sampling.js';
  *   prompts.map((prompt) => engine.run((meeting) => generateText(target, prompt, { meeting }))),
  * );
  */
-export { Engine } from './decode/engine.js';
-export type { EngineCounts, EngineLoad, EngineOptions, SequenceOptions } from './decode/engine.js';
-export { sequenceBytes } from './decode/sequence-bytes.js';
-export type { Meeting } from './model/meeting.js';
-export { createEngineWorker } from './decode/engine-worker.js';
-export type { EngineWorker, EngineWorkerOptions, WorkerGenerateOptions } from './decode/engine-worker.js';
+export { Engine } from './decode/engine/engine.js';
+export type { EngineCounts, EngineLoad, EngineOptions, SequenceOptions } from './decode/engine/engine.js';
+export { sequenceBytes } from './decode/engine/sequence-bytes.js';
+export type { Meeting } from './model/lanes/pass-scheduler.js';
+export { createEngineWorker } from './decode/engine/engine-worker.js';
+export type { EngineWorker, EngineWorkerOptions, WorkerGenerateOptions } from './decode/engine/engine-worker.js';
 
 /**
  * Answering over HTTP, with OpenAI's interface.
@@ -118,8 +118,8 @@ export { findProblems, openCheckpoint } from './checkpoint/open-checkpoint.js';
 export type { Problem } from './checkpoint/open-checkpoint.js';
 export type { Checkpoint, StoredTensor } from './checkpoint/stored-tensor.js';
 export { readFloat32, readIntegers } from './checkpoint/read-tensor.js';
-export { prepareWeights } from './checkpoint/weight-cache.js';
-export type { CacheOptions } from './checkpoint/weight-cache.js';
+export { prepareWeights } from './checkpoint/cache/weight-cache.js';
+export type { CacheOptions } from './checkpoint/cache/weight-cache.js';
 
 /**
  * Models by their names on the Hugging Face hub: from its cache, or fetched into it.
@@ -127,13 +127,13 @@ export type { CacheOptions } from './checkpoint/weight-cache.js';
  * const folder = await downloadModel(parseHubId('lmsys/vicuna-7b-v1.5')!);
  * const target = await openTarget(folder, { runtime });
  */
-export { findCachedModel } from './checkpoint/hub-cache.js';
-export { downloadModel } from './checkpoint/hub-download.js';
-export type { DownloadOptions, DownloadProgress } from './checkpoint/hub-download.js';
-export { parseHubId } from './checkpoint/hub-id.js';
-export type { HubId } from './checkpoint/hub-id.js';
-export { readHubSettings } from './checkpoint/hub-settings.js';
-export type { HubSettings } from './checkpoint/hub-settings.js';
+export { findCachedModel } from './checkpoint/hub/hub-cache.js';
+export { downloadModel } from './checkpoint/hub/hub-download.js';
+export type { DownloadOptions, DownloadProgress } from './checkpoint/hub/hub-download.js';
+export { parseHubId } from './checkpoint/hub/hub-settings.js';
+export type { HubId } from './checkpoint/hub/hub-settings.js';
+export { readHubSettings } from './checkpoint/hub/hub-settings.js';
+export type { HubSettings } from './checkpoint/hub/hub-settings.js';
 
 /**
  * The cache of converted weights: what `mistletoe cache` does.
@@ -142,11 +142,11 @@ export type { HubSettings } from './checkpoint/hub-settings.js';
  * const { weights, totalBytes } = await describeCache(folder);
  * await trimCache(folder, 20e9);
  */
-export { defaultCacheFolder } from './checkpoint/cache-folder.js';
-export { describeCache, verifyCache } from './checkpoint/cache-contents.js';
-export type { CacheContents, CheckedWeights } from './checkpoint/cache-contents.js';
-export { clearCache, trimCache } from './checkpoint/cache-removal.js';
-export type { Removal } from './checkpoint/cache-removal.js';
+export { defaultCacheFolder } from './checkpoint/cache/cache-folder.js';
+export { describeCache, verifyCache } from './checkpoint/cache/cache-contents.js';
+export type { CacheContents, CheckedWeights } from './checkpoint/cache/cache-contents.js';
+export { clearCache, trimCache } from './checkpoint/cache/cache-removal.js';
+export type { Removal } from './checkpoint/cache/cache-removal.js';
 
 /**
  * Auditing a drafter: does a suffix slow it down while the answer stays the same?
@@ -164,13 +164,13 @@ export type { AuditOptions, AuditOutcome, RunPlace } from './audit/run-audit.js'
 export type { AuditEvents, UnitName } from './audit/audit-events.js';
 export { presets } from './audit/settings.js';
 export type { AuditSettings, PresetName } from './audit/settings.js';
-export type { AuditTimings } from './audit/audit-timings.js';
+export type { AuditTimings } from './audit/arms/phase-clock.js';
 export type { AuditResult } from './audit/result.js';
 export { judge } from './report/audit/verdict.js';
 export type { Gate, Verdict } from './report/audit/verdict.js';
 export { writeReports } from './report/audit/write-reports.js';
-export { parseSuffixes } from './text/suffix-list.js';
-export type { GivenSuffix } from './text/suffix-list.js';
+export { parseSuffixes } from './text/prompts/suffix-list.js';
+export type { GivenSuffix } from './text/prompts/suffix-list.js';
 
 /**
  * Two finished audits side by side.
@@ -197,12 +197,12 @@ export { createTrainRequest } from './train/train-request.js';
 export type { DrafterShape, TrainPlan, TrainRequest } from './train/train-request.js';
 export { resumeTraining, startTraining } from './train/train-run.js';
 export type { StartedTraining, TrainEvents, TrainOptions, TrainOutcome } from './train/train-run.js';
-export { trainableSystems } from './train/new-drafter.js';
-export type { TrainableSystem } from './train/new-drafter.js';
+export { trainableSystems } from './train/systems/new-drafter.js';
+export type { TrainableSystem } from './train/systems/new-drafter.js';
 export { defaultSettings as defaultTrainSettings } from './train/settings.js';
 export type { TrainSettings } from './train/settings.js';
-export type { AnswersProgress } from './train/answers.js';
-export type { LogLine } from './train/training-log.js';
+export type { AnswersProgress } from './train/data/answers.js';
+export type { LogLine } from './train/loop/training-log.js';
 export type { TrainingResult } from './train/training-result.js';
 export { writeTrainingReports } from './report/training/training-report.js';
 export type { TrainingReports } from './report/training/training-report.js';
@@ -214,13 +214,13 @@ export type { TrainingReports } from './report/training/training-report.js';
  * const outcome = await startHardening('runs/hard', request);
  * if (outcome.status === 'complete') await writeHardeningReports(outcome.folder, outcome.result);
  */
-export { createHardenRequest } from './train/harden-request.js';
-export type { HardenPlan, HardenRequest } from './train/harden-request.js';
-export { resumeHardening, startHardening } from './train/harden-run.js';
-export type { HardenEvents, HardenOptions, HardenOutcome } from './train/harden-run.js';
-export { hardeningDefaults } from './train/hardening-settings.js';
-export type { Baseline, HardeningAudit, HardeningSettings } from './train/hardening-settings.js';
-export type { AuditComparison, HardenedChange, HardeningResult } from './train/hardening-result.js';
+export { createHardenRequest } from './train/harden/harden-request.js';
+export type { HardenPlan, HardenRequest } from './train/harden/harden-request.js';
+export { resumeHardening, startHardening } from './train/harden/harden-run.js';
+export type { HardenEvents, HardenOptions, HardenOutcome } from './train/harden/harden-run.js';
+export { hardeningDefaults } from './train/harden/hardening-settings.js';
+export type { Baseline, HardeningAudit, HardeningSettings } from './train/harden/hardening-settings.js';
+export type { AuditComparison, HardenedChange, HardeningResult } from './train/harden/hardening-result.js';
 export { writeHardeningReports } from './report/harden/hardening-report.js';
 export type { HardeningReports } from './report/harden/hardening-report.js';
 
@@ -283,7 +283,7 @@ export type { LoadOptions } from './model/causal-model.js';
 export type { ForwardRequest, ForwardResult } from './model/forward.js';
 export { parseConfiguration } from './model/configuration.js';
 export type { ModelConfiguration } from './model/configuration.js';
-export { KvCache } from './model/kv-cache.js';
+export { KvCache } from './model/cache/kv-cache.js';
 
 /**
  * Text to tokens and back.
@@ -291,12 +291,17 @@ export { KvCache } from './model/kv-cache.js';
  * const tokenizer = await loadTokenizer(bundledTarget);
  * tokenizer.decode(await tokenizer.encode('Hello')); // 'Hello'
  */
-export { loadTokenizer } from './text/tokenizer.js';
-export type { Tokenizer } from './text/tokenizer.js';
-export { encodeChat, loadChatTemplate, renderChat, requireChatTemplate } from './text/chat-template.js';
-export type { ChatMessage, ChatTemplate, TemplateOptions } from './text/chat-template.js';
-export { inlinePrompt, loadPrompts } from './text/prompt-set.js';
-export type { Prompt } from './text/prompt-set.js';
+export { loadTokenizer } from './text/tokenizer/tokenizer.js';
+export type { Tokenizer } from './text/tokenizer/tokenizer.js';
+export {
+  encodeChat,
+  loadChatTemplate,
+  renderChat,
+  requireChatTemplate,
+} from './text/template/chat-template.js';
+export type { ChatMessage, ChatTemplate, TemplateOptions } from './text/template/chat-template.js';
+export { inlinePrompt, loadPrompts } from './text/prompts/prompt-set.js';
+export type { Prompt } from './text/prompts/prompt-set.js';
 
 /**
  * Graphs: build, differentiate, compile, run.
@@ -342,9 +347,9 @@ export { broadcast, concatenate, pad, reshape, slice, transpose } from './graph/
 export { createRuntime } from './runtime/create-runtime.js';
 export type { RuntimeOptions } from './runtime/create-runtime.js';
 export type { ComputeType, DeviceWish, RecordedDevice } from './runtime/device-choice.js';
-export { countGpuBytes } from './decode/gpu-room.js';
-export { estimateGpuMemory } from './model/gpu-memory.js';
-export type { GpuMemory } from './model/gpu-memory.js';
+export { countGpuBytes } from './decode/gpu-fit.js';
+export { estimateGpuMemory } from './decode/gpu-fit.js';
+export type { GpuMemory } from './decode/gpu-fit.js';
 export { createOnnxRuntime } from './runtime/onnx/onnx-runtime.js';
 export type { OnnxRuntimeOptions } from './runtime/onnx/onnx-runtime.js';
 export { bufferOf, float32, floatsOf, int32, integersOf, resident } from './runtime/program.js';

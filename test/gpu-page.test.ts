@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { formatBytes } from '../src/core/byte-size.js';
 import { parseConfiguration } from '../src/model/configuration.js';
-import { countFittingTokens, estimateGpuMemory } from '../src/model/gpu-memory.js';
+import { countFittingTokens, estimateGpuMemory } from '../src/decode/gpu-fit.js';
 
 const page = readFileSync(join(import.meta.dirname, '../docs/gpu.md'), 'utf8');
 const cards = [16, 24, 48, 80, 141];

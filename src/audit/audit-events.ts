@@ -1,5 +1,5 @@
 /** What an audit tells whoever watches it. */
-import type { TracePoint } from './search-trace.js';
+import type { TracePoint } from './result.js';
 
 /** One unit of work: one row of one prompt on one drafter, or the universal search, or one suffix carried over. */
 export interface UnitName {

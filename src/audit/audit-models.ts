@@ -1,14 +1,14 @@
 /** The models of an audit, opened as its request names them. */
-import type { CacheOptions } from '../checkpoint/weight-cache.js';
+import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
 import { MistletoeError } from '../core/errors.js';
 import type { Target } from '../decode/target.js';
 import { openTarget } from '../decode/target.js';
-import { resolvePolicy } from '../draft/grow-tree.js';
+import { resolvePolicy } from '../draft/tree/grow-tree.js';
 import { loadDrafter } from '../draft/load-drafter.js';
-import { parseDraftPolicy } from '../draft/policy.js';
+import { parseDraftPolicy } from '../draft/tree/policy.js';
 import type { Runtime } from '../runtime/program.js';
 import type { AuditRequest } from './audit-request.js';
-import type { LoadedDrafter } from './beyond-one-prompt.js';
+import type { LoadedDrafter } from './arms/transfer.js';
 
 export interface Models {
   readonly target: Target;

@@ -1,7 +1,7 @@
 /** What an audit is asked to do, as it is kept in the run's config.json: a resumed run reads this and nothing else. */
 import { z } from 'zod';
 import { MistletoeError } from '../core/errors.js';
-import { tapConventions } from '../draft/tap-convention.js';
+import { tapConventions } from '../draft/draft-system.js';
 import { identitySchema } from '../runs/identity.js';
 import { deviceSchema } from '../runs/run-device.js';
 import { settingsSchema } from './settings.js';

@@ -1,25 +1,24 @@
 /** From what a user asks for to a whole request: every default is written out, every model is identified. */
 import { availableParallelism } from 'node:os';
 import { resolve } from 'node:path';
-import { nameModel } from '../checkpoint/hub-cache.js';
+import { nameModel } from '../checkpoint/hub/hub-cache.js';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import { MistletoeError } from '../core/errors.js';
-import { shortenPath } from '../core/shown-words.js';
-import { mostThreads } from '../core/limits.js';
-import { bundledDrafterFolder } from '../decode/bundled-drafters.js';
-import { bundledTarget } from '../decode/bundled-models.js';
+import { shortenPath } from '../core/display-paths.js';
+import { maxThreads } from '../core/limits.js';
+import { bundledDrafterFolder, bundledTarget } from '../decode/bundled-models.js';
 import { findDrafter } from '../decode/find-drafter.js';
-import { settleDevice } from '../decode/gpu-room.js';
-import { formatDraftPolicy, parseDraftPolicy } from '../draft/policy.js';
+import { settleDevice } from '../decode/gpu-fit.js';
+import { formatDraftPolicy, parseDraftPolicy } from '../draft/tree/policy.js';
 import { findWeightless, recogniseCheckpoint } from '../draft/systems.js';
-import type { TapConvention } from '../draft/tap-convention.js';
+import type { TapConvention } from '../draft/draft-system.js';
 import type { DeviceWish } from '../runtime/device-choice.js';
 import { chooseDevice, recordDevice } from '../runtime/device-choice.js';
-import { parseDay, today } from '../text/calendar-day.js';
-import type { TemplateText } from '../text/chat-template.js';
-import { loadChatTemplate, readTemplate } from '../text/chat-template.js';
-import type { Prompt } from '../text/prompt-set.js';
-import type { GivenSuffix } from '../text/suffix-list.js';
+import { parseDay, today } from '../text/template/calendar-day.js';
+import type { TemplateText } from '../text/template/chat-template.js';
+import { loadChatTemplate, readTemplate } from '../text/template/chat-template.js';
+import type { Prompt } from '../text/prompts/prompt-set.js';
+import type { GivenSuffix } from '../text/prompts/suffix-list.js';
 import type { AuditRequest } from './audit-request.js';
 import { identifyModel, readVersion } from '../runs/identity.js';
 import type { AuditSettings } from './settings.js';
@@ -105,7 +104,7 @@ export async function createRequest(plan: AuditPlan): Promise<AuditRequest> {
     preset,
     settings,
     seed,
-    threads: plan.threads ?? Math.min(availableParallelism(), mostThreads),
+    threads: plan.threads ?? Math.min(availableParallelism(), maxThreads),
     device: recordDevice(device),
     targetFolder,
     target: await identifyModel(targetFolder, plan.cacheFolder),

@@ -4,13 +4,111 @@
  * scored, and answers may be shorter than they are allowed to be.
  */
 import type { Target } from '../decode/target.js';
-import { countParameters } from '../draft/checks.js';
-import { levelsOf } from '../draft/grow-tree.js';
+import { countParameters } from '../draft/reading/checks.js';
+import type { Drafter } from '../draft/drafter.js';
+import { levelsOf } from '../draft/tree/grow-tree.js';
+import type { CausalModel } from '../model/causal-model.js';
+import { defaultPackedWeightLimit } from '../runtime/onnx/onnx-runtime.js';
+import type { FileWeights, MemoryWeights, WeightStore } from '../runtime/weights.js';
 import type { AuditRequest } from './audit-request.js';
-import type { LoadedDrafter } from './beyond-one-prompt.js';
-import { armKeys } from './drafter-units.js';
-import type { MemoryEstimate } from './memory-estimate.js';
-import { estimateMemory } from './memory-estimate.js';
+import type { LoadedDrafter } from './arms/transfer.js';
+import { armKeys } from './arms/drafter-units.js';
+import { rowsPerBatch } from './search/pass-rows.js';
+import type { AuditSettings } from './settings.js';
+
+/**
+ * How much memory an audit will take: what the process keeps for itself, and apart from it the weights that are mapped
+ * from the cache, which any number of programs share and the system may drop and read again. A rough sum: audits with
+ * the bundled drafters, and of a model of 0.9 GB, took for themselves what it says, up to a third more or less.
+ */
+interface MemoryEstimate {
+  /** Of the process itself. */
+  readonly memoryBytes: number;
+  /** Weights in the cache's files. */
+  readonly mappedBytes: number;
+}
+
+export interface MemoryUsers {
+  readonly target: Pick<CausalModel, 'weights' | 'configuration'>;
+  readonly drafters: readonly DrafterMemory[];
+  /** Undefined where nothing is searched. */
+  readonly search: SearchSizes | undefined;
+}
+
+interface DrafterMemory {
+  readonly drafter: Pick<Drafter, 'graph' | 'taps' | 'parameterCount'>;
+  readonly levels: number;
+}
+
+export type SearchSizes = Pick<AuditSettings, 'search' | 'candidates' | 'starts' | 'suffixLength' | 'window'>;
+
+const floatBytes = 4;
+/** Node, ONNX Runtime, tokenizers, and what decoding leaves for the next collection. */
+const processBytes = 128 * 2 ** 20;
+/** A drafter's programs for trees and for chains. */
+const programsPerDrafter = 2;
+/** Tensors as wide as the vocabulary that the target's part of a scoring pass has at once; each level adds one. */
+const targetScores = 3;
+/** Values that backward passes keep of each row and layer: so many as wide as a layer, and as its inner half. */
+const keptWidths = { hidden: 8, inner: 4 };
+/** Forward values, and their gradients. */
+const directions = 2;
+
+export function estimateMemory({ target, drafters, search }: MemoryUsers): MemoryEstimate {
+  const total = { memoryBytes: processBytes, mappedBytes: 0 };
+  const add = (store: WeightStore, programs: number): void => {
+    // These go to the memory of the runtime's own device, through a few pieces at a time.
+    if (store.kind === 'checkpoint') return;
+    const plainBytes = countBytes(store);
+    const packedBytes = floatBytes * countProducts(store);
+    total[store.kind === 'file' ? 'mappedBytes' : 'memoryBytes'] += plainBytes;
+    // Packed copies of larger models are in the cache.
+    if (packedBytes <= defaultPackedWeightLimit) total.memoryBytes += programs * packedBytes;
+    else if (store.kind === 'file') total.mappedBytes += packedBytes;
+  };
+  // Passes with taps are a program of their own.
+  add(target.weights, drafters.some(({ drafter }) => drafter.taps.length > 0) ? 2 : 1);
+  for (const { drafter } of drafters) {
+    const own = (drafter.graph?.weights ?? []).filter((store) => store !== target.weights);
+    for (const store of own) add(store, programsPerDrafter);
+  }
+  if (search !== undefined) total.memoryBytes += estimateSearch(target, drafters, search);
+  return total;
+}
+
+function countBytes(store: FileWeights | MemoryWeights): number {
+  if (store.kind === 'memory') return floatBytes * countParameters(store);
+  let bytes = 0;
+  for (const { sizeBytes } of store.tensors.values()) bytes += sizeBytes;
+  return bytes;
+}
+
+/** Tables that are only looked up are no products, and count all the same: they are the smaller part of any model. */
+function countProducts({ tensors }: WeightStore): number {
+  let count = 0;
+  for (const { shape } of tensors.values())
+    if (shape.length > 1) count += shape.reduce((product, size) => product * size, 1);
+  return count;
+}
+
+/** Drafters are searched one after the other, and each gives back what its search has taken. */
+function estimateSearch(
+  { configuration, weights }: MemoryUsers['target'],
+  drafters: readonly DrafterMemory[],
+  { search, candidates, starts, suffixLength, window }: SearchSizes,
+): number {
+  const { vocabularySize, hiddenSize, intermediateSize, layerCount } = configuration;
+  const rowsOfOne = suffixLength + window;
+  const rows = Math.min(rowsPerBatch, Math.max(candidates, starts) * rowsOfOne);
+  const layerWidth = keptWidths.hidden * hiddenSize + keptWidths.inner * intermediateSize;
+  const needs = drafters.map(({ drafter, levels }) => {
+    const wide = vocabularySize * (targetScores + (drafter.graph === undefined ? 0 : levels));
+    const share = 1 + (levels * drafter.parameterCount) / countParameters(weights);
+    const kept = search === 'random' ? 0 : directions * rowsOfOne * (wide + layerCount * layerWidth * share);
+    return floatBytes * (rows * wide + kept);
+  });
+  return Math.max(0, ...needs);
+}
 
 export interface Effort extends MemoryEstimate {
   readonly searches: number;

@@ -2,8 +2,8 @@ import { describe, expect, it } from 'vitest';
 import type { DraftGraph } from '../draft/drafter.js';
 import type { ModelConfiguration } from '../model/configuration.js';
 import type { WeightStore } from '../runtime/weights.js';
-import type { MemoryUsers, SearchSizes } from './memory-estimate.js';
-import { estimateMemory } from './memory-estimate.js';
+import type { MemoryUsers, SearchSizes } from './effort.js';
+import { estimateMemory } from './effort.js';
 
 const mebibyte = 2 ** 20;
 const search: SearchSizes = { search: 'gradient', candidates: 8, starts: 8, suffixLength: 20, window: 64 };

@@ -2,14 +2,14 @@
 import { basename } from 'node:path';
 import type { RecordedDevice } from '../runtime/device-choice.js';
 import type { AuditRequest } from './audit-request.js';
-import { collectTransfer } from './beyond-one-prompt.js';
-import { collectPrompt } from './drafter-units.js';
+import { collectTransfer } from './arms/transfer.js';
+import { collectPrompt } from './arms/drafter-units.js';
 import type { AuditResult, DrafterResult } from './result.js';
 import { resultSchema } from './result.js';
 import { universalSchema } from './result-schema.js';
 import type { UnitSource } from '../runs/run-units.js';
 import { summariseDrafter } from './summary.js';
-import { universalKey } from './universal.js';
+import { universalKey } from './arms/universal.js';
 
 export function rebuildResult(request: AuditRequest, units: UnitSource): AuditResult {
   const drafters = request.drafters.map(({ id }): DrafterResult => {

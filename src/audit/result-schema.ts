@@ -1,10 +1,9 @@
 /** The lines of a run as they are read back: a file on disk is somebody's, so it is parsed before it is trusted. */
 import { z } from 'zod';
 import { keptClasses } from '../measure/kept-class.js';
-import { arms } from './arms.js';
-import type { ArmTiming } from './audit-timings.js';
-import type { ArmResult, UniversalResult } from './result.js';
-import type { SearchTrace } from './search-trace.js';
+import { arms } from './arms/arms.js';
+import type { ArmTiming } from './arms/phase-clock.js';
+import type { ArmResult, SearchTrace, UniversalResult } from './result.js';
 
 const number = z.number();
 const ids = z.array(z.number().int()).readonly();

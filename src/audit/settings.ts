@@ -1,50 +1,153 @@
-/** The settings of an audit: presets, every field of which can be overridden. */
+/** The settings of an audit: one table, and presets, every field of which can be overridden. */
 import { z } from 'zod';
 import { MistletoeError } from '../core/errors.js';
 import { deepestDraft } from '../core/limits.js';
+import type { SettingsOf, SettingTable } from '../core/settings.js';
+import { decimal, integer, oneOf, toFlagName, yesNo } from '../core/settings.js';
 import { keepRules } from '../measure/kept-class.js';
-import { defaultObjective, objectiveNames } from './objectives.js';
-import { projectionKinds } from './projection.js';
-import type { Drive } from './search-problem.js';
+import { defaultObjective, objectiveNames } from './search/objectives.js';
+import { projectionKinds } from './search/projection.js';
+import type { Drive } from './search/search-problem.js';
 
-/** Far beyond any search that ends; what is larger would run out of memory, or never begin. */
-const upTo = (most: number) => z.number().int().positive().max(most);
+/** The maxima are far beyond any useful search; larger values would run out of memory, or never finish. */
+export const auditSettings = {
+  suffixLength: { type: integer(1, 1024), value: 'tokens', help: 'length of the suffix' },
+  window: {
+    type: integer(1, 16_384),
+    value: 'tokens',
+    help: 'max answer positions that the search scores',
+    rare: true,
+  },
+  shortestAnswer: {
+    type: integer(1, 16_384),
+    value: 'tokens',
+    help: 'skip prompts whose clean answer is shorter',
+    rare: true,
+  },
+  maxNewTokens: {
+    type: integer(1, 16_384),
+    value: 'count',
+    short: 'n',
+    help: 'max length of the measured answers',
+    rare: true,
+  },
+  temperature: {
+    type: decimal({ min: 0 }),
+    value: 'number',
+    help: 'of target and drafter; 0 is greedy',
+    rare: true,
+  },
+  search: {
+    type: oneOf(['gradient', 'random']),
+    value: 'kind',
+    help: 'follow gradients, or try random changes (for drafters without gradients)',
+    rare: true,
+  },
+  epsilon: {
+    type: decimal({ above: 0 }),
+    value: 'nats',
+    help: 'veto: max mean divergence of the target’s distribution',
+    rare: true,
+  },
+  keep: {
+    type: oneOf(keepRules),
+    value: 'class',
+    help: 'what the answer must keep; similar means identical or edit similarity of at least 0.9',
+  },
+  divergence: {
+    type: oneOf(['clean-to-suffixed', 'suffixed-to-clean']),
+    value: 'direction',
+    help: 'direction of the KL divergence in the veto',
+    rare: true,
+  },
+  objective: {
+    type: oneOf(objectiveNames),
+    value: 'name',
+    help: 'what the search maximizes',
+    shownDefault: 'margin; total-variation above temperature 0; paper: surprisal',
+    rare: true,
+  },
+  draftDepth: {
+    type: integer(1, deepestDraft),
+    value: 'levels',
+    help: 'levels that margin and expected-length look ahead',
+    rare: true,
+  },
+  projection: {
+    type: oneOf(projectionKinds),
+    value: 'kind',
+    help: 'what is removed from the gradient',
+    rare: true,
+  },
+  lambda: {
+    type: decimal({ min: 0 }),
+    value: 'weight',
+    help: 'weight of the direction projection',
+    rare: true,
+  },
+  steps: { type: integer(1, 1_000_000), value: 'count', help: 'steps of each search' },
+  candidates: { type: integer(1, 16_384), value: 'count', help: 'suffixes scored in each step', rare: true },
+  topTokens: {
+    type: integer(1, 16_384),
+    value: 'count',
+    help: 'tokens considered at each position',
+    rare: true,
+  },
+  moves: { type: integer(1, 1024), value: 'count', help: 'max tokens that a candidate changes', rare: true },
+  merges: {
+    type: integer(1, 1024),
+    value: 'count',
+    help: 'max edits merged in a step; 1 merges none',
+    rare: true,
+  },
+  starts: { type: integer(1, 16_384), value: 'count', help: 'random suffixes to start from', rare: true },
+  finalists: {
+    type: integer(1, 16_384),
+    value: 'count',
+    help: 'suffixes decoded at the end of a search',
+    rare: true,
+  },
+  patience: {
+    type: integer(1, 1_000_000),
+    value: 'steps',
+    help: 'steps without improvement before the next start',
+    rare: true,
+  },
+  repeats: {
+    type: integer(1, 1000),
+    value: 'seeds',
+    help: 'searches on each prompt, each with its own seed',
+    rare: true,
+  },
+  randomDraws: {
+    type: integer(1, 1000),
+    value: 'count',
+    help: 'random suffixes measured on each prompt',
+    rare: true,
+  },
+  controlSearches: {
+    type: yesNo,
+    help: 'also search for preservation alone, and without projection',
+    rare: true,
+  },
+  allowNonAscii: { type: yesNo, help: 'allow any printable text in suffixes', rare: true },
+  chat: { type: yesNo, help: 'apply the chat template' },
+} as const satisfies SettingTable;
 
-/** How the attack finds its way: along gradients, or by trying changes at random. */
-export const searchKinds = ['gradient', 'random'] as const;
+export type AuditSettings = SettingsOf<typeof auditSettings>;
 
-export const settingsSchema = z
-  .object({
-    suffixLength: upTo(1024),
-    window: upTo(16_384),
-    shortestAnswer: upTo(16_384),
-    maxNewTokens: upTo(16_384),
-    temperature: z.number().nonnegative(),
-    search: z.enum(searchKinds),
-    epsilon: z.number().positive(),
-    keep: z.enum(keepRules),
-    divergence: z.enum(['clean-to-suffixed', 'suffixed-to-clean']),
-    objective: z.enum(objectiveNames as [string, ...string[]]),
-    draftDepth: upTo(deepestDraft),
-    projection: z.enum(projectionKinds),
-    lambda: z.number().nonnegative(),
-    steps: upTo(1_000_000),
-    candidates: upTo(16_384),
-    topTokens: upTo(16_384),
-    moves: upTo(1024),
-    merges: upTo(1024),
-    starts: upTo(16_384),
-    finalists: upTo(16_384),
-    patience: upTo(1_000_000),
-    repeats: upTo(1000),
-    randomDraws: upTo(1000),
-    controlSearches: z.boolean(),
-    allowNonAscii: z.boolean(),
-    chat: z.boolean(),
-  })
-  .strict();
+/** Checks a whole table of settings, as run folders store it. */
+export function schemaOf<Table extends SettingTable>(table: Table): z.ZodType<SettingsOf<Table>> {
+  const shape = Object.fromEntries(
+    Object.entries(table).map(([name, { type }]) => [
+      name,
+      z.custom((value) => type.check(value) !== undefined, `${type.expected} was expected`),
+    ]),
+  );
+  return z.strictObject(shape) as unknown as z.ZodType<SettingsOf<Table>>;
+}
 
-export type AuditSettings = Readonly<z.infer<typeof settingsSchema>>;
+export const settingsSchema = schemaOf(auditSettings);
 
 const standard: AuditSettings = {
   suffixLength: 20,
@@ -76,8 +179,8 @@ const standard: AuditSettings = {
 };
 
 /**
- * `quick` is a demonstration and `thorough` a night; `paper` has what is known of the paper's setting: surprisal of the
- * drafter's tokens, 20 answer positions, lambda 2, single-token moves.
+ * `quick` is a demonstration and `thorough` takes a night. `paper` follows the published setting as far as it is known:
+ * surprisal of the drafter's tokens, 20 answer positions, lambda 2, single-token moves.
  */
 export const presets = {
   quick: { ...standard, steps: 24, topTokens: 12, starts: 8, finalists: 4, randomDraws: 2 },
@@ -117,10 +220,12 @@ export function applyPreset(name: string, changes: Partial<AuditSettings>): Audi
   const parsed = settingsSchema.safeParse({ ...preset, objective, controlSearches, ...changes });
   if (!parsed.success) {
     const [issue] = parsed.error.issues;
+    const name = issue?.path.join('.') ?? '';
+    const value = (changes as Readonly<Record<string, unknown>>)[name];
     throw new MistletoeError(
       'usage',
-      `The audit's setting "${issue?.path.join('.') ?? ''}" is wrong: ${issue?.message ?? ''}.`,
-      { hint: '`mistletoe audit --help` shows what each preset has.' },
+      `The audit setting "${name}" is ${JSON.stringify(value)}; ${issue?.message ?? 'it is not valid'}.`,
+      { hint: `\`mistletoe audit --help-all\` shows --${toFlagName(name)} and what each preset has.` },
     );
   }
   refuseContradictions(parsed.data);

@@ -6,8 +6,8 @@ import { poolHistograms } from '../decode/acceptance.js';
 import { bootstrapInterval, pooledAcceptedLengthInterval } from '../measure/bootstrap.js';
 import { keptClasses, type KeptClass } from '../measure/kept-class.js';
 import { testSignedRanks } from '../measure/wilcoxon.js';
-import type { ArmName, ControlName } from './arms.js';
-import { arms, controls } from './arms.js';
+import type { ArmName, ControlName } from './arms/arms.js';
+import { arms, controls } from './arms/arms.js';
 import type {
   AcceptanceSummary,
   ArmResult,
@@ -17,8 +17,8 @@ import type {
   PairedTest,
   PromptResult,
 } from './result.js';
-import type { StepCounts } from './same-answer.js';
-import { acceptedLengthOf, poolCounts } from './same-answer.js';
+import type { StepCounts } from './search/same-answer.js';
+import { acceptedLengthOf, poolCounts } from './search/same-answer.js';
 
 const find = (prompt: PromptResult, arm: ArmName): ArmResult[] =>
   prompt.arms.filter((entry) => entry.arm === arm);

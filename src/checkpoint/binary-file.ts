@@ -12,7 +12,7 @@ export interface BinaryFile {
   readonly handle: FileHandle;
 }
 
-/** Opens a regular file: a pipe or a device would block for ever. What `use` throws passes unchanged. */
+/** Opens a regular file; a pipe or device could block forever. Errors of `use` are not wrapped. */
 export async function withFile<Result>(
   path: string,
   use: (file: BinaryFile) => Promise<Result>,
@@ -25,7 +25,7 @@ export async function withFile<Result>(
   }
 }
 
-/** As `withFile` does, for whoever closes the handle by itself. */
+/** Like `withFile`, for callers that close the handle themselves. */
 export async function openFile(path: string): Promise<BinaryFile> {
   try {
     // Checked before opening, because opening a pipe without a writer already blocks.
@@ -46,7 +46,7 @@ export function asCheckpointError(path: string, cause: unknown): MistletoeError 
   if (code === 'ENOENT') {
     return refuse(`${path} does not exist`, 'Check the path, or download the missing file.', cause);
   }
-  if (code === undefined) throw cause; // a bug of ours keeps its own name and stack
+  if (code === undefined) throw cause; // a bug, not a failure of the file
   return refuse(
     `${path} cannot be read: ${describeCause(cause)}`,
     'Check that it is a file you may read.',
@@ -59,7 +59,7 @@ export function errnoOf(cause: unknown): string | undefined {
   return typeof code === 'string' ? code : undefined;
 }
 
-/** Fills `target` from `position`; a file that ends sooner is an error. */
+/** Fills `target` from `position`. Throws if the file ends before. */
 export async function readExactly(file: BinaryFile, position: number, target: Uint8Array): Promise<void> {
   let filled = 0;
   while (filled < target.byteLength) {
@@ -96,7 +96,7 @@ export async function readBytes(file: BinaryFile, position: number, sizeBytes: n
   return bytes;
 }
 
-/** A repository cloned without its large files holds three-line text files in their place. */
+/** A repository cloned without Git LFS has small text files in place of large ones. */
 export function refuseGitPointer(file: BinaryFile, opening: Uint8Array): void {
   if (Buffer.from(opening).toString('latin1').startsWith('version https://git-lfs')) {
     throw refuse(

@@ -1,4 +1,4 @@
-/** Which files of a folder are its weights, and what its JSON files say. Every failure is a checkpoint error. */
+/** Finds the weight files of a folder and reads its JSON files. Every failure is a checkpoint error. */
 import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { MistletoeError } from '../core/errors.js';
@@ -10,7 +10,7 @@ import { quote, refuse } from './stored-tensor.js';
 export type WeightLayout =
   { readonly kind: 'sharded'; readonly index: string } | { readonly kind: 'single'; readonly file: string };
 
-// Safetensors first: of two forms of the same weights it is the one that needs no pickle.
+// Safetensors before pickles, if a folder has both.
 const knownLayouts: readonly WeightLayout[] = [
   { kind: 'sharded', index: 'model.safetensors.index.json' },
   { kind: 'single', file: 'model.safetensors' },
@@ -61,7 +61,7 @@ export function chooseLayout(folder: string, names: readonly string[]): WeightLa
 
 const isGguf = (name: string): boolean => name.toLowerCase().endsWith('.gguf');
 
-/** Whether chooseLayout finds something to choose, or to refuse for what it is. */
+/** Whether chooseLayout would choose this file, or refuse it by its format. */
 export function isWeightName(name: string): boolean {
   const isKnown = knownLayouts.some(
     (layout) => name === (layout.kind === 'sharded' ? layout.index : layout.file),
@@ -103,12 +103,12 @@ export async function readShardIndex(path: string): Promise<Map<string, string>>
   return shards;
 }
 
-/** Of most file systems, for one name. */
-const longestShardName = 255;
+/** The limit of most file systems. */
+const maxShardName = 255;
 
-/** The name is data from a stranger: it may not lead out of the folder, on any platform. */
+/** The name is untrusted: it must not lead out of the folder on any platform. */
 function checkShardName(index: string, shard: string): void {
-  if (shard.length > longestShardName) {
+  if (shard.length > maxShardName) {
     throw refuse(
       `${index} names a file of ${shard.length} characters, ${quote(shard.slice(0, 60))}...`,
       'Download the index again.',
@@ -131,11 +131,11 @@ function checkShardName(index: string, shard: string): void {
   }
 }
 
-function readJsonObject(path: string, mostBytes: number): Promise<Record<string, unknown>> {
+function readJsonObject(path: string, maxBytes: number): Promise<Record<string, unknown>> {
   return withFile(path, async (file) => {
-    if (file.sizeBytes > mostBytes) {
+    if (file.sizeBytes > maxBytes) {
       throw refuse(
-        `${path} has ${file.sizeBytes} bytes, at most ${mostBytes} are read`,
+        `${path} has ${file.sizeBytes} bytes, at most ${maxBytes} are read`,
         'Check that it is the right file.',
       );
     }

@@ -4,13 +4,13 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { MistletoeError } from '../core/errors.js';
 import { readFloat32, readIntegers } from './read-tensor.js';
-import { readSafetensorsHeader } from './safetensors.js';
+import { readSafetensorsHeader } from './safetensors/safetensors.js';
 import type { StoredTensor } from './stored-tensor.js';
 import { isFloatDType } from './stored-tensor.js';
 import { makeTemporaryFolder } from '../../test/support/checkpoint/temporary-folder.js';
 import { encodeSafetensors } from '../../test/support/checkpoint/write-safetensors.js';
 import { encodeTorchFile } from '../../test/support/checkpoint/write-torch-file.js';
-import { readTorchHeader } from './torch-zip.js';
+import { readTorchHeader } from './torch/torch-zip.js';
 
 const folder = makeTemporaryFolder();
 afterAll(folder.remove);

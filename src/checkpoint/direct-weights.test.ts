@@ -9,7 +9,7 @@ import { openCheckpoint } from './open-checkpoint.js';
 import type { StoredTensor } from './stored-tensor.js';
 import { CachedModel } from '../../test/support/checkpoint/cached-model.js';
 import { mixedRecipes, mixedTensors } from '../../test/support/checkpoint/mixed-recipes.js';
-import { prepareWeights } from './weight-cache.js';
+import { prepareWeights } from './cache/weight-cache.js';
 import { resolveRecipes } from './weight-recipe.js';
 
 const model = new CachedModel(mixedRecipes, mixedTensors);

@@ -1,13 +1,12 @@
 /**
- * Weights straight from the checkpoint's files, for runtimes that convert and place them by themselves: nothing is
- * written to the disk, and the host holds a few pieces at a time. What conversion refuses is refused here too: shapes and
- * types that do not fit, files that are too short, files that change between opening and reading. NaN and infinite values
- * were never looked for in the weights; the model's check of its scores finds them.
+ * Weights read directly from the checkpoint's files, for runtimes that convert them themselves. Nothing is written to disk,
+ * and the host holds a few pieces at a time. The checks are those of the conversion: shapes, types, file sizes, and files
+ * that change while they are read. NaN and infinite weights are found by the model's check of its logits.
  */
 import type { HalfType } from '../core/half-floats.js';
 import type { CheckpointWeights, DirectPart, DirectWeight } from '../runtime/weights.js';
 import { openFile, readExactly, withFile } from './binary-file.js';
-import { identifyFile, requireSameFiles } from './content-hash.js';
+import { identifyFile, requireSameFiles } from './cache/content-hash.js';
 import { requireLittleEndian } from './element-decoding.js';
 import { readFloat32, requireWithin } from './read-tensor.js';
 import type { StoredDType, StoredTensor } from './stored-tensor.js';
@@ -15,7 +14,7 @@ import { bytesPerElement, countElements } from './stored-tensor.js';
 import type { ResolvedPart, ResolvedRecipe } from './weight-recipe.js';
 
 export interface DirectOptions {
-  /** What a piece takes at most, unless a row is larger; lowered in tests. */
+  /** Max bytes of a piece, unless one row is larger; lowered in tests. */
   readonly pieceBytes?: number;
 }
 
@@ -25,7 +24,7 @@ const directTypes: Partial<Record<StoredDType, 'float32' | HalfType>> = {
   BF16: 'bfloat16',
 };
 
-/** One is used while the others are read. */
+/** One piece is used while the others are read. */
 const piecesInMemory = 4;
 
 export async function createDirectWeights(
@@ -61,13 +60,13 @@ function describePart({ tensor, transpose }: ResolvedPart, identity: string, pie
     isTransposed,
     async *read() {
       yield* pieces(stored, pieceBytes);
-      // Afterwards, so that what was read before a change counts as little as what was read after it.
+      // After reading: bytes read before a change are as unusable as those read after it.
       await requireSameFiles([stored.file], [identity]);
     },
   };
 }
 
-/** A matrix of which torch stored the transpose: that one lies there whole, row by row. */
+/** A matrix that torch stored transposed: the file holds the contiguous transpose. */
 function isTransposedView({ shape, strides }: StoredTensor): boolean {
   return shape.length === 2 && strides?.[0] === 1 && strides[1] === shape[0];
 }
@@ -76,7 +75,7 @@ function turnBack({ name, dtype, shape, file, offsetBytes, sizeBytes }: StoredTe
   return { name, dtype, shape: shape.toReversed(), file, offsetBytes, sizeBytes };
 }
 
-/** Bytes as they lie in the file; some pieces are read ahead of the one that is asked for. */
+/** The bytes of the file in order, with some pieces read ahead. */
 async function* readRaw(tensor: StoredTensor, pieceBytes: number): AsyncGenerator<Uint8Array> {
   const totalBytes = countElements(tensor.shape)! * bytesPerElement(tensor.dtype);
   if (totalBytes === 0) return;
@@ -98,7 +97,7 @@ async function* readRaw(tensor: StoredTensor, pieceBytes: number): AsyncGenerato
     for (let piece = 0, begun = 0; piece < pieceCount; piece += 1) {
       for (; begun < Math.min(pieceCount, piece + buffers.length); begun += 1) {
         const reading = begin(begun);
-        // Told when its turn comes; until then it is no unhandled failure.
+        // The error is thrown when this piece is awaited; until then it must not count as unhandled.
         reading.catch(() => undefined);
         pending.push(reading);
       }
@@ -111,7 +110,7 @@ async function* readRaw(tensor: StoredTensor, pieceBytes: number): AsyncGenerato
   }
 }
 
-/** Of tensors that were read, for the next ones: clearing fresh memory costs as much as reading into it. */
+/** Reused buffers: zeroing new memory costs as much as reading into it. */
 let spareBuffers: WeakRef<Uint8Array>[] = [];
 
 function takeBuffer(bytes: number): Uint8Array {
@@ -122,7 +121,7 @@ function takeBuffer(bytes: number): Uint8Array {
   return taken;
 }
 
-/** float32 values of what lies in the file in another order, or in a type that no device is given. */
+/** float32 values of strided tensors, and of types that no device reads. */
 async function* readDecoded(tensor: StoredTensor, pieceBytes: number): AsyncGenerator<Uint8Array> {
   if (countElements(tensor.shape) === 0) return;
   const [blocks, ...inner] = tensor.shape.length > 1 ? tensor.shape : [1, ...tensor.shape];

@@ -6,10 +6,10 @@ import { join, resolve } from 'node:path';
 import { MistletoeError } from '../core/errors.js';
 import { chooseLayout, listFolder, readConfig, readShardIndex } from './checkpoint-folder.js';
 import type { WeightLayout } from './checkpoint-folder.js';
-import { readSafetensorsHeader } from './safetensors.js';
+import { readSafetensorsHeader } from './safetensors/safetensors.js';
 import type { Checkpoint, StoredTensor } from './stored-tensor.js';
 import { quote, refuse } from './stored-tensor.js';
-import { readTorchHeader } from './torch-zip.js';
+import { readTorchHeader } from './torch/torch-zip.js';
 
 export interface Problem {
   readonly problem: string;

@@ -2,58 +2,175 @@
 import type { BinaryFile } from './binary-file.js';
 import { readExactly, withFile } from './binary-file.js';
 import type { Decode } from './element-decoding.js';
-import { floatDecoder, integerDecoder } from './element-decoding.js';
+import { floatDecoder, halfDecoder, integerDecoder } from './element-decoding.js';
 import type { StoredTensor } from './stored-tensor.js';
 import { bytesPerElement, countElements, quote, refuse } from './stored-tensor.js';
-import { fillStrided } from './strided-read.js';
+
+/**
+ * A strided tensor (a torch view: transposed, sliced) is cut in halves along its widest axis until each piece spans at
+ * most one chunk of the file; each piece is read once and scattered to its row-major place.
+ */
+interface StridedRead<Target> {
+  readonly tensor: StoredTensor;
+  readonly strides: readonly number[];
+  readonly chunkBytes: number;
+  readonly target: Target;
+  readonly decode: Decode<Target>;
+  readonly allocateScratch: (count: number) => Target;
+}
+
+/** A box of the tensor: per axis the first index and how many. */
+interface Region {
+  readonly starts: readonly number[];
+  readonly sizes: readonly number[];
+}
+
+async function fillStrided<Target extends Float32Array | Int32Array | Uint16Array>(
+  file: BinaryFile,
+  read: StridedRead<Target>,
+): Promise<void> {
+  const { tensor, strides, chunkBytes } = read;
+  const itemBytes = bytesPerElement(tensor.dtype);
+  const capacity = Math.min(chunkBytes, tensor.sizeBytes) / itemBytes;
+  const raw = new Uint8Array(capacity * itemBytes);
+  const values = read.allocateScratch(capacity);
+  const pending: Region[] = [{ starts: tensor.shape.map(() => 0), sizes: tensor.shape }];
+  for (let region = pending.pop(); region !== undefined; region = pending.pop()) {
+    const { starts, sizes } = region;
+    const extents = sizes.map((size, axis) => (size - 1) * strides[axis]!);
+    const span = extents.reduce((sum, extent) => sum + extent, 1);
+    if (span > capacity) {
+      pending.push(...halve(region, extents.indexOf(Math.max(...extents))));
+      continue;
+    }
+    const first = starts.reduce((sum, start, axis) => sum + start * strides[axis]!, 0);
+    await readExactly(file, tensor.offsetBytes + first * itemBytes, raw.subarray(0, span * itemBytes));
+    read.decode(raw, values, 0, span);
+    scatter(read, region, values);
+  }
+}
+
+function halve({ starts, sizes }: Region, axis: number): [Region, Region] {
+  const size = sizes[axis]!;
+  const half = Math.floor(size / 2);
+  return [
+    { starts: starts.with(axis, starts[axis]! + half), sizes: sizes.with(axis, size - half) },
+    { starts, sizes: sizes.with(axis, half) },
+  ];
+}
+
+/** Copies a region from its span of the file, where steps are `strides`, to its row-major place in the target. */
+function scatter<Target extends Float32Array | Int32Array | Uint16Array>(
+  { tensor, strides, target }: StridedRead<Target>,
+  { starts, sizes }: Region,
+  values: Target,
+): void {
+  const rank = sizes.length;
+  const targetStrides = new Array<number>(rank).fill(1);
+  for (let axis = rank - 2; axis >= 0; axis -= 1) {
+    targetStrides[axis] = targetStrides[axis + 1]! * tensor.shape[axis + 1]!;
+  }
+  const walk = (axis: number, from: number, to: number): void => {
+    const size = sizes[axis]!;
+    const fromStep = strides[axis]!;
+    const toStep = targetStrides[axis]!;
+    if (axis === rank - 1) {
+      for (let index = 0; index < size; index += 1) target[to + index] = values[from + index * fromStep]!;
+      return;
+    }
+    for (let index = 0; index < size; index += 1)
+      walk(axis + 1, from + index * fromStep, to + index * toStep);
+  };
+  walk(
+    0,
+    0,
+    starts.reduce((sum, start, axis) => sum + start * targetStrides[axis]!, 0),
+  );
+}
 
 const chunkBytes = 4 * 1024 * 1024;
 
+type Values = Float32Array | Int32Array | Uint16Array;
+
+/** How raw elements become values. */
+interface Reader<Target extends Values> {
+  readonly decode: Decode<Target>;
+  readonly allocate: (count: number) => Target;
+}
+
+const floats = (tensor: StoredTensor): Reader<Float32Array> => ({
+  decode: floatDecoder(tensor),
+  allocate: (count) => new Float32Array(count),
+});
+
+const halves = (): Reader<Uint16Array> => ({
+  decode: halfDecoder(),
+  allocate: (count) => new Uint16Array(count),
+});
+
 export async function readFloat32(tensor: StoredTensor): Promise<Float32Array> {
-  const decode = floatDecoder(tensor);
-  const target = allocate(tensor, (count) => new Float32Array(count));
-  await fill(tensor, target, decode, (count) => new Float32Array(count));
-  return target;
+  return await readValues(tensor, floats(tensor));
 }
 
 export async function readIntegers(tensor: StoredTensor): Promise<Int32Array> {
-  const decode = integerDecoder(tensor);
-  const target = allocate(tensor, (count) => new Int32Array(count));
-  await fill(tensor, target, decode, (count) => new Int32Array(count));
+  return await readValues(tensor, {
+    decode: integerDecoder(tensor),
+    allocate: (count) => new Int32Array(count),
+  });
+}
+
+async function readValues<Target extends Values>(
+  tensor: StoredTensor,
+  reader: Reader<Target>,
+): Promise<Target> {
+  const target = allocate(tensor, reader.allocate);
+  await fill(tensor, target, reader);
   return target;
 }
 
 /** Consecutive whole rows; `values` is scratch and only valid until the visitor's promise is done. */
-export interface RowBlock {
-  readonly values: Float32Array; // [rowCount, columns]
+export interface RowBlock<Target = Float32Array> {
+  readonly values: Target; // [rowCount, columns]
   readonly firstRow: number;
   readonly rowCount: number;
 }
 
+type Visit<Target> = (block: RowBlock<Target>) => Promise<void> | void;
+
 /** The tensor as [rows, columns] with columns = its last axis, in blocks of rows from the first to the last. */
-export async function visitRows(
+export async function visitRows(tensor: StoredTensor, visit: Visit<Float32Array>): Promise<void> {
+  await visitBlocks(tensor, floats(tensor), visit);
+}
+
+/** The same for the bits of float16 and bfloat16. */
+export function visitHalfRows(tensor: StoredTensor, visit: Visit<Uint16Array>): Promise<void> {
+  return visitBlocks(tensor, halves(), visit);
+}
+
+async function visitBlocks<Target extends Values>(
   tensor: StoredTensor,
-  visit: (block: RowBlock) => Promise<void> | void,
+  reader: Reader<Target>,
+  visit: Visit<Target>,
 ): Promise<void> {
   const count = elementCount(tensor);
   if (count === 0) return;
   const columns = tensor.shape.at(-1) ?? 1;
   const rows = count / columns;
   const rowsPerBlock = Math.min(rows, Math.max(1, Math.floor(chunkBytes / 4 / columns)));
+  const cut = (values: Target, from: number, to: number): Target => values.subarray(from, to) as Target;
   if (tensor.strides !== undefined) {
-    const values = await readFloat32(tensor);
+    const values = await readValues(tensor, reader);
     for (let firstRow = 0; firstRow < rows; firstRow += rowsPerBlock) {
       const rowCount = Math.min(rowsPerBlock, rows - firstRow);
-      const block = values.subarray(firstRow * columns, (firstRow + rowCount) * columns);
+      const block = cut(values, firstRow * columns, (firstRow + rowCount) * columns);
       await visit({ values: block, firstRow, rowCount });
     }
     return;
   }
-  const decode = floatDecoder(tensor);
   const itemBytes = bytesPerElement(tensor.dtype);
   await withFile(tensor.file, async (file) => {
     const raw = allocate(tensor, () => new Uint8Array(rowsPerBlock * columns * itemBytes));
-    const scratch = allocate(tensor, () => new Float32Array(rowsPerBlock * columns));
+    const scratch = allocate(tensor, () => reader.allocate(rowsPerBlock * columns));
     for (let firstRow = 0; firstRow < rows; firstRow += rowsPerBlock) {
       const rowCount = Math.min(rowsPerBlock, rows - firstRow);
       const elements = rowCount * columns;
@@ -62,17 +179,16 @@ export async function visitRows(
         tensor.offsetBytes + firstRow * columns * itemBytes,
         raw.subarray(0, elements * itemBytes),
       );
-      decode(raw, scratch, 0, elements);
-      await visit({ values: scratch.subarray(0, elements), firstRow, rowCount });
+      reader.decode(raw, scratch, 0, elements);
+      await visit({ values: cut(scratch, 0, elements), firstRow, rowCount });
     }
   });
 }
 
-function fill<Target extends Float32Array | Int32Array>(
+function fill<Target extends Values>(
   tensor: StoredTensor,
   target: Target,
-  decode: Decode<Target>,
-  allocateScratch: (count: number) => Target,
+  { decode, allocate: allocateScratch }: Reader<Target>,
 ): Promise<void> {
   return withFile(tensor.file, async (file) => {
     if (target.length === 0) return;
@@ -98,7 +214,7 @@ export function requireWithin({ name, offsetBytes, sizeBytes }: StoredTensor, fi
   );
 }
 
-async function fillContiguous<Target extends Float32Array | Int32Array>(
+async function fillContiguous<Target extends Values>(
   file: BinaryFile,
   tensor: StoredTensor,
   target: Target,

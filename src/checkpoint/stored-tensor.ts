@@ -7,7 +7,7 @@ export interface StoredTensor {
   readonly dtype: StoredDType;
   readonly shape: readonly number[];
   readonly file: string;
-  /** Where the first element lies in `file`. */
+  /** Position of the first element in `file`. */
   readonly offsetBytes: number;
   /** From the first element to the end of the last one in the file; for strided tensors more than the elements need. */
   readonly sizeBytes: number;
@@ -51,7 +51,7 @@ export function isFloatDType(dtype: StoredDType): boolean {
   return dtype === 'F32' || dtype === 'F16' || dtype === 'BF16' || dtype === 'F64';
 }
 
-/** Product of the dimensions, or undefined if the shape is no shape or the product leaves the exact integers. */
+/** Product of the dimensions; undefined if the shape is invalid or the product is not a safe integer. */
 export function countElements(shape: readonly unknown[]): number | undefined {
   if (shape.length > maximumRank) return undefined;
   let count = 1;
@@ -72,13 +72,13 @@ export function formatShape(shape: readonly unknown[]): string {
   return `[${shown.join(', ')}${shape.length > maximumRank ? ', ...' : ''}]`;
 }
 
-/** Names come from files; a hostile one must not flood or repaint the terminal. */
+/** Names come from files: shortens them and escapes control characters for the terminal. */
 export function quote(name: string): string {
   const short = name.length > 200 ? `${name.slice(0, 200)}...` : name;
   return JSON.stringify(short).replace(/[\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g, '?');
 }
 
-/** A failure of a checkpoint always comes with what to do about it. */
+/** A checkpoint error with a hint. */
 export function refuse(problem: string, remedy: string, cause?: unknown): MistletoeError {
   return new MistletoeError('checkpoint', problem, {
     hint: remedy,

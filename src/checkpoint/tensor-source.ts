@@ -1,4 +1,4 @@
-/** Tensors on their way into a file: what they are called and are, and their bytes when they are asked for. */
+/** Tensors to be written to a file. Their bytes are produced on demand. */
 import { MistletoeError } from '../core/errors.js';
 import type { HalfType } from '../core/half-floats.js';
 import { encodeHalves } from '../core/half-floats.js';
@@ -12,17 +12,17 @@ export interface TensorSource {
   readonly name: string;
   readonly dtype: StoredDType;
   readonly shape: readonly number[];
-  /** All elements in order, little-endian; a piece is good until the next is asked for. */
+  /** All elements in order, little-endian. A piece is valid until the next one is requested. */
   readonly read: () => AsyncIterable<Uint8Array>;
 }
 
-/** Types that values of weights are written in. */
+/** Types for writing weights. */
 export type WrittenFloat = 'F32' | 'F16' | 'BF16';
 
 const halfTypes: Readonly<Record<'F16' | 'BF16', HalfType>> = { F16: 'float16', BF16: 'bfloat16' };
 const pieceElements = 1024 * 1024;
 
-/** `make` is called when the tensor's turn comes, so that only one has to be in memory. */
+/** `make` is called when the tensor is written, so only one is in memory at a time. */
 export function floatSource(
   { name, shape, dtype }: Pick<TensorSource, 'name' | 'shape'> & { readonly dtype: WrittenFloat },
   make: () => Promise<Float32Array> | Float32Array,
@@ -62,7 +62,7 @@ export function integerSource(name: string, dtype: 'I64' | 'BOOL', values: Int32
   };
 }
 
-/** The tensor as it lies in its file; rows that torch stored in another order are put in order. */
+/** A tensor of another file; strided ones are made contiguous. */
 export function storedSource(tensor: StoredTensor): TensorSource {
   const { name, shape, dtype } = tensor;
   if (tensor.strides === undefined) return { name, dtype, shape, read: () => readBytesOf(tensor) };
@@ -102,10 +102,10 @@ function requireCount(name: string, shape: readonly number[], count: number): vo
   );
 }
 
-/** From here on a half float is infinite. */
+/** Larger values overflow float16. */
 const beyondHalf = 65520;
 
-/** A file with one NaN in it looks like any other, and everything that is computed from it is NaN. */
+/** A checkpoint with NaN must never be written. */
 function requireFinite(name: string, values: Float32Array, dtype: WrittenFloat): void {
   const largest = dtype === 'F16' ? beyondHalf : Infinity;
   const wrong = values.find((value) => !(Math.abs(value) < largest));

@@ -1,4 +1,4 @@
-/** The way back from a program's weight to the tensors it was made of, and the joining of parts that are in memory. */
+/** Splits a program's weight into the checkpoint's tensors, and joins parts in memory. */
 import type { WeightRecipe } from './weight-recipe.js';
 
 /** One of a weight's parts, as values. */
@@ -26,7 +26,7 @@ export function joinParts(parts: readonly PartValues[], shape: readonly number[]
   return weight;
 }
 
-/** The tensor that a part of a recipe names, cut out of the weight's values. */
+/** The tensor of one part of a recipe, cut out of the weight. */
 export function cutPart(weight: Float32Array, { shape, parts }: WeightRecipe, place: number): Float32Array {
   const part = parts[place]!;
   const width = shape.at(-1) ?? 1;

@@ -3,8 +3,10 @@
  * and the parts are joined along the last axis (q, k and v projections become one matrix, for instance).
  */
 import { MistletoeError } from '../core/errors.js';
+import type { HalfType } from '../core/half-floats.js';
 import { findNearNames } from './near-names.js';
-import { readFloat32, visitRows } from './read-tensor.js';
+import type { RowBlock } from './read-tensor.js';
+import { readFloat32, visitHalfRows, visitRows } from './read-tensor.js';
 import type { Checkpoint, StoredTensor } from './stored-tensor.js';
 import { countElements, formatShape, isFloatDType, quote, refuse } from './stored-tensor.js';
 
@@ -21,11 +23,13 @@ export interface WeightPart {
   readonly transpose?: boolean;
 }
 
-/** A recipe whose tensors were found and fit. */
+/** A recipe with its tensors. */
 export interface ResolvedRecipe {
   readonly name: string;
   readonly shape: readonly number[];
   readonly parts: readonly ResolvedPart[];
+  /** The type it is kept in, if not float32. All parts are stored in it. */
+  readonly dtype?: HalfType;
 }
 
 export interface ResolvedPart {
@@ -38,7 +42,7 @@ export function listRead(recipes: readonly WeightRecipe[]): ReadonlySet<string> 
   return new Set(recipes.flatMap(({ parts }) => parts.map(({ tensor }) => tensor)));
 }
 
-/** Looking for near names takes a while where many are missing: a caller that shows only some asks for only these. */
+/** Searching for near names is slow if many are missing, so callers limit it to those they show. */
 export interface ResolveOptions {
   readonly nearNames?: boolean;
 }
@@ -61,30 +65,52 @@ export function resolveRecipes(
   });
 }
 
-/** Gives the weight's values in order, in pieces where they can be had without holding the whole. */
+/** Keeps matrices in 16 bits if all their parts are stored so. Vectors are small and become float32. */
+export function keepHalves(recipes: readonly ResolvedRecipe[]): readonly ResolvedRecipe[] {
+  return recipes.map((recipe) => {
+    const [first, ...others] = recipe.parts.map(({ tensor }) => tensor.dtype);
+    const dtype = first === 'F16' ? 'float16' : first === 'BF16' ? 'bfloat16' : undefined;
+    const isKept = dtype !== undefined && recipe.shape.length > 1 && others.every((other) => other === first);
+    return isKept ? { ...recipe, dtype } : recipe;
+  });
+}
+
+/** Writes the weight's values in order, in pieces if possible. */
 export async function streamWeight(
   recipe: ResolvedRecipe,
-  write: (values: Float32Array) => Promise<void>,
+  write: (values: Float32Array | Uint16Array) => Promise<void>,
 ): Promise<void> {
-  const [first] = recipe.parts;
-  if (first !== undefined && recipe.parts.length === 1 && !first.transpose) {
-    await visitRows(first.tensor, ({ values }) => write(values));
+  const { dtype, parts } = recipe;
+  const [first] = parts;
+  if (first !== undefined && parts.length === 1 && !first.transpose) {
+    if (dtype === undefined) await visitRows(first.tensor, ({ values }) => write(values));
+    else await visitHalfRows(first.tensor, ({ values }) => write(values));
   } else {
-    await write(await assembleWeight(recipe));
+    await write(dtype === undefined ? await assembleWeight(recipe) : await assembleHalves(recipe));
   }
 }
 
 export async function assembleWeight(recipe: ResolvedRecipe): Promise<Float32Array> {
   const [first] = recipe.parts;
   if (first !== undefined && recipe.parts.length === 1 && !first.transpose) return readFloat32(first.tensor);
+  return assemble(recipe, new Float32Array(countElements(recipe.shape) ?? 0), visitRows);
+}
 
-  const weight = new Float32Array(countElements(recipe.shape) ?? 0);
+function assembleHalves(recipe: ResolvedRecipe): Promise<Uint16Array> {
+  return assemble(recipe, new Uint16Array(countElements(recipe.shape) ?? 0), visitHalfRows);
+}
+
+async function assemble<Values extends Float32Array | Uint16Array>(
+  recipe: ResolvedRecipe,
+  weight: Values,
+  visit: (tensor: StoredTensor, place: (block: RowBlock<Values>) => void) => Promise<void>,
+): Promise<Values> {
   const width = recipe.shape.at(-1) ?? 1;
   let firstColumn = 0;
   for (const { tensor, transpose } of recipe.parts) {
     const columns = tensor.shape.at(-1) ?? 1;
     const placeRows = transpose ? placeTransposed : placeStraight;
-    await visitRows(tensor, ({ values, firstRow, rowCount }) => {
+    await visit(tensor, ({ values, firstRow, rowCount }) => {
       placeRows({ values, firstRow, rowCount, columns, weight, width, firstColumn });
     });
     firstColumn += transpose ? tensor.shape[0]! : columns;
@@ -93,11 +119,11 @@ export async function assembleWeight(recipe: ResolvedRecipe): Promise<Float32Arr
 }
 
 interface Placement {
-  readonly values: Float32Array; // [rowCount, columns]
+  readonly values: Float32Array | Uint16Array; // [rowCount, columns]
   readonly firstRow: number;
   readonly rowCount: number;
   readonly columns: number;
-  readonly weight: Float32Array; // [rows, width]
+  readonly weight: Float32Array | Uint16Array; // [rows, width]
   readonly width: number;
   readonly firstColumn: number;
 }

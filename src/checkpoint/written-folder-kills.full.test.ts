@@ -28,7 +28,7 @@ for (const name of ['mkdir', 'open', 'rename', 'rm']) {
   };
 }
 syncBuiltinESMExports();
-const { writeWholeFile } = await import('./src/checkpoint/written-file.js');
+const { writeWholeFile } = await import('./src/checkpoint/written-folder.js');
 const { writeWholeFolder } = await import('./src/checkpoint/written-folder.js');
 await writeWholeFolder(${JSON.stringify(place)}, async (folder) => {
   for (const name of ${JSON.stringify(names)})

@@ -3,7 +3,7 @@ import { mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from
 import { basename, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { MistletoeError } from '../core/errors.js';
-import { hostTag } from '../core/process-tag.js';
+import { hostTag } from '../core/processes.js';
 import { makeTemporaryFolder } from '../../test/support/checkpoint/temporary-folder.js';
 import { restoreFolder, writeWholeFolder } from './written-folder.js';
 

@@ -1,25 +1,116 @@
 /**
- * A checkpoint's folder that is replaced as a whole. It is written beside the old one, NAME.PID.HOST.RANDOM.new, and put
- * in its place by two renames, because no file system that is at hand swaps folders in one: the old one steps aside as
- * .old, the new one steps in. A process that is killed between the two leaves an .old that `restoreFolder` puts back;
- * at any other moment the folder is there, old or new. What dead processes left is removed at the next write.
+ * Replaces a checkpoint's folder as a whole. The new one is written beside it as NAME.PID.HOST.RANDOM.new. Then two renames
+ * follow, because Node cannot exchange two folders: the old one becomes .old, the new one takes its place. If the process
+ * is killed between the two, `restoreFolder` puts the .old back; at any other time the old or the new folder is there.
+ * The next write removes leftovers of dead processes.
  */
-import { mkdir, readdir, realpath, rename, rm, stat } from 'node:fs/promises';
+import { mkdir, open, readdir, realpath, rename, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
-import { MistletoeError } from '../core/errors.js';
-import { makeFolderSync } from '../core/make-folder.js';
-import { hostTag, isRunning, makeProcessTag } from '../core/process-tag.js';
-import { describingNames } from './hub-files.js';
+import { describeCause, MistletoeError } from '../core/errors.js';
+import { makeFolderSync } from '../core/files.js';
+import { hostTag, isRunning, makeProcessTag } from '../core/processes.js';
+import { errnoOf } from './binary-file.js';
+import { describingNames } from './hub/hub-files.js';
 import { quote } from './stored-tensor.js';
-import { explainWriting, syncFolder } from './written-file.js';
 
-/** Of this process, by what their names begin with: its own id says nothing where it is always the same. */
+/**
+ * Files are written under a temporary name, synced and renamed, so they are complete or absent.
+ */
+
+/** The file being written; replaced in tests that need a full disk. */
+export interface FileOutput {
+  write(bytes: Uint8Array): Promise<void>;
+  /** Syncs and closes the file. */
+  finish(): Promise<void>;
+  /** Closes the file; must not throw. */
+  abandon(): Promise<void>;
+}
+
+export interface WriteOptions {
+  /** Opens a file that does not exist yet; replaced in tests. */
+  readonly openOutput?: (path: string) => Promise<FileOutput>;
+}
+
+export type Append = (bytes: Uint8Array) => Promise<void>;
+
+export async function writeWholeFile(
+  path: string,
+  fill: (append: Append) => Promise<void>,
+  { openOutput = openFileOutput }: WriteOptions = {},
+): Promise<void> {
+  const temporary = `${path}.${makeProcessTag()}.tmp`;
+  try {
+    const output = await explainWriting(path, () => openOutput(temporary));
+    try {
+      await fill((bytes) => explainWriting(path, () => output.write(bytes)));
+      await explainWriting(path, () => output.finish());
+    } catch (failure) {
+      await output.abandon();
+      throw failure;
+    }
+    await explainWriting(path, () => rename(temporary, path));
+  } catch (failure) {
+    await rm(temporary, { force: true }).catch(() => undefined);
+    throw failure;
+  }
+  await syncFolder(dirname(path));
+}
+
+export async function openFileOutput(path: string): Promise<FileOutput> {
+  const handle = await open(path, 'wx');
+  return {
+    write: (bytes) => handle.appendFile(bytes),
+    async finish() {
+      await handle.sync();
+      await handle.close();
+    },
+    async abandon() {
+      await handle.close().catch(() => undefined);
+    },
+  };
+}
+
+/** Syncs the folder, so that the new name survives a power failure. Not every system supports that. */
+export async function syncFolder(path: string): Promise<void> {
+  const folder = await open(path, 'r').catch(() => undefined);
+  await folder?.sync().catch(() => undefined);
+  await folder?.close();
+}
+
+const remedies: Readonly<Record<string, string>> = {
+  ENOSPC: 'Make room on the disk, or write to another one.',
+  EDQUOT: 'Make room in your quota, or write to another disk.',
+  EFBIG: 'The file system takes no file of that size: write to another disk.',
+  EACCES: 'Make the folder writable, or choose another one.',
+  EPERM: 'Make the folder writable, or choose another one.',
+  EROFS: 'The disk is read-only: choose a folder on another one.',
+  ENOENT: 'The folder is gone: make it again, or choose another one.',
+  ENOTDIR: 'A file stands where a folder is needed: choose another folder.',
+  EEXIST: 'A file stands where a folder is needed: choose another folder.',
+};
+
+/** Turns errors of the disk into one sentence; other errors are not wrapped. */
+export async function explainWriting<Result>(path: string, write: () => Promise<Result>): Promise<Result> {
+  try {
+    return await write();
+  } catch (cause) {
+    const code = errnoOf(cause);
+    if (code === undefined || cause instanceof MistletoeError) throw cause;
+    throw new MistletoeError(
+      'runtime',
+      `${basename(path)} could not be written to ${dirname(path)}: ${describeCause(cause)}.`,
+      { hint: remedies[code] ?? 'Choose another folder, or mend that and try again.', cause },
+    );
+  }
+}
+
+/** Name prefixes in use by this process. Its own pid does not tell: in a container it may be the same at every start. */
 const beingWritten = new Set<string>();
 
-/** Refuses a folder that holds anything else than a checkpoint: it would be lost. */
+/** Throws if the folder holds other files: they would be lost. */
 export async function writeWholeFolder(path: string, fill: (folder: string) => Promise<void>): Promise<void> {
   const given = resolve(path);
-  const place = await realpath(given).catch(() => given); // a link stays, what it leads to is replaced
+  const place = await realpath(given).catch(() => given); // a link is kept and its target replaced
   await restoreFolder(place);
   await requireReplaceable(place);
   const tagged = `${place}.${makeProcessTag()}`;
@@ -40,11 +131,11 @@ export async function writeWholeFolder(path: string, fill: (folder: string) => P
     beingWritten.delete(tagged);
   }
   await syncFolder(dirname(place));
-  // Only room is lost where this fails.
+  // A failure here only wastes disk space.
   await rm(aside, { recursive: true, force: true }).catch(() => undefined);
 }
 
-/** Whoever reads a failure knows the folder by the name that it was given. */
+/** Messages show the path that the user gave. */
 function inWordsOf(place: string, fresh: string, failure: unknown): unknown {
   if (!(failure instanceof MistletoeError) || !failure.message.includes(fresh)) return failure;
   const { code, message, hint, cause } = failure;
@@ -70,7 +161,7 @@ async function stepIn(place: string, fresh: string, aside: string): Promise<void
   }
 }
 
-/** Puts back what a process that was killed had moved aside, and removes what it left unfinished. */
+/** Restores the folder that a killed process had moved aside, and removes its unfinished one. */
 export async function restoreFolder(path: string): Promise<void> {
   const place = resolve(path);
   for (const { remains, kind, isForeign } of await listRemains(place)) {
@@ -82,11 +173,11 @@ export async function restoreFolder(path: string): Promise<void> {
 interface Remains {
   readonly remains: string;
   readonly kind: 'old' | 'new';
-  /** Of another host, whose processes cannot be asked. */
+  /** Written on another host, whose processes are unknown. */
   readonly isForeign: boolean;
 }
 
-/** Without those of processes that are known to run. */
+/** Without those of running processes. */
 async function listRemains(place: string): Promise<readonly Remains[]> {
   const names = await readdir(dirname(place)).catch(() => []);
   const opening = `${basename(place)}.`;

@@ -7,21 +7,21 @@ import type { Effort } from '../audit/effort.js';
 import type { AuditOptions, AuditOutcome } from '../audit/run-audit.js';
 import { planAudit, resumeAudit, startAudit } from '../audit/run-audit.js';
 import type { AuditSettings } from '../audit/settings.js';
-import { settingsSchema } from '../audit/settings.js';
+import { auditSettings } from '../audit/settings.js';
 import { MistletoeError } from '../core/errors.js';
-import { quoteWord } from '../core/shown-words.js';
+import { quoteWord } from '../core/display-paths.js';
 import { pushAll } from '../core/long-lists.js';
-import { countGpuBytes } from '../decode/gpu-room.js';
+import { countGpuBytes } from '../decode/gpu-fit.js';
 import { nameDevice } from '../runtime/device-choice.js';
 import { renderJson } from '../report/audit/json.js';
 import { renderMarkdown } from '../report/audit/audit-markdown.js';
 import { countText, durationText } from '../core/number-text.js';
 import { judge } from '../report/audit/verdict.js';
 import { writeReports } from '../report/audit/write-reports.js';
-import type { Prompt } from '../text/prompt-set.js';
-import { inlinePrompt, loadPrompts, promptSetFiles } from '../text/prompt-set.js';
-import type { GivenSuffix } from '../text/suffix-list.js';
-import { dropRepeated, parseSuffixes } from '../text/suffix-list.js';
+import type { Prompt } from '../text/prompts/prompt-set.js';
+import { inlinePrompt, loadPrompts, promptSetFiles } from '../text/prompts/prompt-set.js';
+import type { GivenSuffix } from '../text/prompts/suffix-list.js';
+import { dropRepeated, parseSuffixes } from '../text/prompts/suffix-list.js';
 import type { AuditFlags } from './command-flags.js';
 import { createAuditProgress } from './audit-progress.js';
 import { formatAudit } from './audit-text.js';
@@ -194,7 +194,7 @@ async function readPrompts(flags: AuditFlags): Promise<readonly Prompt[]> {
 }
 
 function pickSettings(flags: AuditFlags): Partial<AuditSettings> {
-  const names = Object.keys(settingsSchema.shape) as (keyof AuditSettings)[];
+  const names = Object.keys(auditSettings) as (keyof AuditSettings)[];
   const given = names.filter((name) => flags[name] !== undefined);
   return Object.fromEntries(given.map((name) => [name, flags[name]]));
 }

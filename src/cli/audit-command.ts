@@ -1,7 +1,7 @@
 import { type Command, Option } from 'commander';
 import type { AuditSettings } from '../audit/settings.js';
 import { MistletoeError } from '../core/errors.js';
-import { quoteWord, shortenPath } from '../core/shown-words.js';
+import { quoteWord, shortenPath } from '../core/display-paths.js';
 import { addSettings } from './audit-settings.js';
 import {
   addDownload,

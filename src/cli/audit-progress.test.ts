@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { UnitName } from '../audit/audit-events.js';
-import type { TracePoint } from '../audit/search-trace.js';
+import type { TracePoint } from '../audit/result.js';
 import { createAuditProgress, roughDuration } from './audit-progress.js';
 import type { ProgressMode } from './progress.js';
 import { createProgress } from './progress.js';

@@ -1,6 +1,6 @@
 /** An audit's events as progress: what is about to run, which unit of how many, and how long the rest will take. */
 import type { AuditEvents, AuditPlanned, UnitName } from '../audit/audit-events.js';
-import type { TracePoint } from '../audit/search-trace.js';
+import type { TracePoint } from '../audit/result.js';
 import type { TimeEstimate } from '../audit/time-left.js';
 import { createTimeEstimate } from '../audit/time-left.js';
 import { fixed } from '../core/number-text.js';

@@ -1,9 +1,9 @@
 /** The options that change a preset, each with the values that the presets give it. */
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { objectiveNames } from '../audit/objectives.js';
-import { projectionKinds } from '../audit/projection.js';
+import { objectiveNames } from '../audit/search/objectives.js';
+import { projectionKinds } from '../audit/search/projection.js';
 import type { AuditSettings, PresetName } from '../audit/settings.js';
-import { presets, searchKinds } from '../audit/settings.js';
+import { presets } from '../audit/settings.js';
 import type { KeepRule } from '../measure/kept-class.js';
 import { keepRules } from '../measure/kept-class.js';
 import { number, wholeNumber } from './option-values.js';
@@ -61,7 +61,7 @@ export function addSettings(command: Command): void {
           'how the attack finds its way: along gradients, or random changes, for drafters without any',
           'search',
         ),
-      ).choices(searchKinds),
+      ).choices(['gradient', 'random']),
     )
     .addOption(
       new Option(

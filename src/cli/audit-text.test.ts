@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { ArmTiming } from '../audit/audit-timings.js';
+import type { ArmTiming } from '../audit/arms/phase-clock.js';
 import type { AuditResult } from '../audit/result.js';
 import type { SampleOptions } from '../../test/support/report/sample-audit.js';
 import { createSampleAudit } from '../../test/support/report/sample-audit.js';

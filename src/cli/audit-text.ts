@@ -1,7 +1,7 @@
 /** The audit in a terminal: one table that explains its columns, the tests, the verdict, and where the report is. */
 import { largest } from '../core/long-lists.js';
 import type { AuditResult, DrafterResult, TransferMatrix, UniversalResult } from '../audit/result.js';
-import type { AuditTimings } from '../audit/audit-timings.js';
+import type { AuditTimings } from '../audit/arms/phase-clock.js';
 import { armLabels, findArm } from '../report/audit/arm-names.js';
 import {
   describeCounts,

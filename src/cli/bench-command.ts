@@ -1,6 +1,6 @@
 import { type Command, Option } from 'commander';
 import { mostNewTokens } from '../core/limits.js';
-import { bundledDrafters } from '../decode/bundled-drafters.js';
+import { bundledDrafters } from '../decode/bundled-models.js';
 import {
   addDownload,
   addLimit,

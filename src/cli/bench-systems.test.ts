@@ -1,8 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { bundledDrafterFolder, bundledDrafters } from '../decode/bundled-drafters.js';
-import { bundledTarget } from '../decode/bundled-models.js';
+import { bundledDrafterFolder, bundledDrafters, bundledTarget } from '../decode/bundled-models.js';
 import { defaultDraftPolicy } from '../decode/speculative-text.js';
-import { formatDraftPolicy } from '../draft/policy.js';
+import { formatDraftPolicy } from '../draft/tree/policy.js';
 import type { BenchFlags } from './command-flags.js';
 import { planDrafters, planPromptSets } from './bench-systems.js';
 

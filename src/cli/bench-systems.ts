@@ -1,14 +1,13 @@
 /** From --drafter, --draft and --prompts to what is measured: names that are unique, policies that are understood. */
 import { basename, extname, resolve } from 'node:path';
-import { nameModel } from '../checkpoint/hub-cache.js';
+import { nameModel } from '../checkpoint/hub/hub-cache.js';
 import { MistletoeError } from '../core/errors.js';
-import { bundledDrafters } from '../decode/bundled-drafters.js';
-import { bundledPrompts, bundledTarget } from '../decode/bundled-models.js';
+import { bundledDrafters, bundledPrompts, bundledTarget } from '../decode/bundled-models.js';
 import { findDrafter } from '../decode/find-drafter.js';
-import type { DraftPolicy } from '../draft/policy.js';
-import { parseDraftPolicy } from '../draft/policy.js';
+import type { DraftPolicy } from '../draft/tree/policy.js';
+import { parseDraftPolicy } from '../draft/tree/policy.js';
 import { findWeightless } from '../draft/systems.js';
-import { promptSetFiles } from '../text/prompt-set.js';
+import { promptSetFiles } from '../text/prompts/prompt-set.js';
 import type { BenchFlags } from './command-flags.js';
 
 export interface DrafterPlan {

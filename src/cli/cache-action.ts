@@ -1,9 +1,8 @@
-import type { CheckedWeights } from '../checkpoint/cache-contents.js';
-import { describeCache, verifyCache } from '../checkpoint/cache-contents.js';
-import { defaultCacheFolder, readCacheLimit } from '../checkpoint/cache-folder.js';
-import type { Removal } from '../checkpoint/cache-removal.js';
-import { clearCache, trimCache } from '../checkpoint/cache-removal.js';
-import type { CachedWeights } from '../checkpoint/cache-survey.js';
+import type { CheckedWeights } from '../checkpoint/cache/cache-contents.js';
+import { describeCache, verifyCache } from '../checkpoint/cache/cache-contents.js';
+import { defaultCacheFolder, readCacheLimit } from '../checkpoint/cache/cache-folder.js';
+import type { CachedWeights, Removal } from '../checkpoint/cache/cache-removal.js';
+import { clearCache, trimCache } from '../checkpoint/cache/cache-removal.js';
 import type { CacheFlags, CacheTask } from './command-flags.js';
 import { contentsLines, removalLines, verificationLine, verificationSummary } from './cache-text.js';
 import { exitCodes } from './failure.js';

@@ -1,8 +1,7 @@
 /** The cache in words. */
 import { basename } from 'node:path';
-import type { CacheContents, CheckedWeights, DescribedWeights } from '../checkpoint/cache-contents.js';
-import type { Removal } from '../checkpoint/cache-removal.js';
-import type { CachedWeights } from '../checkpoint/cache-survey.js';
+import type { CacheContents, CheckedWeights, DescribedWeights } from '../checkpoint/cache/cache-contents.js';
+import type { CachedWeights, Removal } from '../checkpoint/cache/cache-removal.js';
 import { formatBytes } from '../core/byte-size.js';
 import { asOneLine } from './clean-text.js';
 

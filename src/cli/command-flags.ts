@@ -1,6 +1,6 @@
 /** The options of every command as commander hands them over. */
 import type { AuditSettings } from '../audit/settings.js';
-import type { VerificationRule } from '../decode/verification.js';
+import type { VerificationRule } from '../decode/verification/verification.js';
 import type {
   DeviceFlags,
   DownloadFlags,

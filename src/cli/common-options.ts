@@ -1,18 +1,17 @@
 /** Options that several commands have, declared once: they mean the same everywhere. */
 import type { Command } from 'commander';
 import { Option } from 'commander';
-import { mostThreads } from '../core/limits.js';
-import type { CacheOptions } from '../checkpoint/weight-cache.js';
+import { maxThreads } from '../core/limits.js';
+import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
 import type { SamplingOptions } from '../core/sampling.js';
 import { bundledTarget } from '../decode/bundled-models.js';
-import type { ReadingOptions } from '../draft/draft-system.js';
-import type { TapConvention } from '../draft/tap-convention.js';
-import { tapConventions } from '../draft/tap-convention.js';
+import type { ReadingOptions, TapConvention } from '../draft/draft-system.js';
+import { tapConventions } from '../draft/draft-system.js';
 import type { ComputeType } from '../runtime/device-choice.js';
 import { computeTypes } from '../runtime/device-choice.js';
-import { builtInTemplateNames } from '../text/built-in-templates.js';
-import { parseDay } from '../text/calendar-day.js';
-import type { TemplateOptions } from '../text/chat-template.js';
+import { builtInTemplateNames } from '../text/template/built-in-templates.js';
+import { parseDay } from '../text/template/calendar-day.js';
+import type { TemplateOptions } from '../text/template/chat-template.js';
 import { deviceName, number, wholeNumber } from './option-values.js';
 import type { ProgressMode } from './progress.js';
 
@@ -160,7 +159,7 @@ export function addMachine(command: Command): Command {
     addDevice(command).option(
       '--threads <count>',
       'processor threads (default: all)',
-      wholeNumber(1, mostThreads),
+      wholeNumber(1, maxThreads),
     ),
   ).option(
     '--verify-cache',

@@ -1,6 +1,6 @@
 import { openTarget } from '../decode/target.js';
 import { bundledTarget } from '../decode/bundled-models.js';
-import { settleDevice } from '../decode/gpu-room.js';
+import { settleDevice } from '../decode/gpu-fit.js';
 import { openRuntime } from '../runtime/create-runtime.js';
 import { chooseDevice } from '../runtime/device-choice.js';
 import { cacheOf } from './common-options.js';

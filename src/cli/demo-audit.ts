@@ -1,15 +1,15 @@
 /** Act two: an audit of two bundled drafters, small enough to watch, that ends in a report. */
 import { join, relative } from 'node:path';
-import type { ArmName } from '../audit/arms.js';
+import type { ArmName } from '../audit/arms/arms.js';
 import { createRequest } from '../audit/create-request.js';
 import type { ArmResult, AuditResult, PromptResult } from '../audit/result.js';
 import { startAudit } from '../audit/run-audit.js';
-import { quoteWord } from '../core/shown-words.js';
+import { quoteWord } from '../core/display-paths.js';
 import { packageRoot } from '../decode/bundled-models.js';
 import { armLabels } from '../report/audit/arm-names.js';
 import { judge } from '../report/audit/verdict.js';
 import { writeReports } from '../report/audit/write-reports.js';
-import { loadPrompts } from '../text/prompt-set.js';
+import { loadPrompts } from '../text/prompts/prompt-set.js';
 import { createAuditProgress } from './audit-progress.js';
 import { cacheOf } from './common-options.js';
 import type { Stage } from './demo-stage.js';

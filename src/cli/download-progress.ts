@@ -1,6 +1,6 @@
 /** A download as progress: how much of how much, how long the rest will take, how fast it is, which file. */
 import { formatBytes } from '../core/byte-size.js';
-import type { DownloadOptions } from '../checkpoint/hub-download.js';
+import type { DownloadOptions } from '../checkpoint/hub/hub-download.js';
 import type { ProgressClock } from './audit-progress.js';
 import { roughDuration } from './audit-progress.js';
 import type { Progress } from './progress.js';

@@ -1,12 +1,12 @@
 import { MistletoeError } from '../core/errors.js';
-import { settleDevice } from '../decode/gpu-room.js';
+import { settleDevice } from '../decode/gpu-fit.js';
 import { generateSpeculatively } from '../decode/speculative-text.js';
 import type { GenerateOptions, Target } from '../decode/target.js';
 import { generateText, openTarget } from '../decode/target.js';
 import { openRuntime } from '../runtime/create-runtime.js';
 import { chooseDevice } from '../runtime/device-choice.js';
-import type { Prompt } from '../text/prompt-set.js';
-import { inlinePrompt, loadPrompts } from '../text/prompt-set.js';
+import type { Prompt } from '../text/prompts/prompt-set.js';
+import { inlinePrompt, loadPrompts } from '../text/prompts/prompt-set.js';
 import { decodeText } from '../text/text-file.js';
 import { cacheOf, samplingOf, tapsOf, templateOf } from './common-options.js';
 import { exitCodes } from './failure.js';

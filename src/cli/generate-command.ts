@@ -1,7 +1,7 @@
 import { type Command, Option } from 'commander';
 import { mostNewTokens } from '../core/limits.js';
-import { bundledDrafters } from '../decode/bundled-drafters.js';
-import { verificationRules } from '../decode/verification.js';
+import { bundledDrafters } from '../decode/bundled-models.js';
+import { verificationRules } from '../decode/verification/verification.js';
 import {
   addDownload,
   addMachine,

@@ -2,16 +2,16 @@
 import { MistletoeError } from '../core/errors.js';
 import type { SamplingOptions } from '../core/sampling.js';
 import { findDrafter } from '../decode/find-drafter.js';
-import type { PolicyChooser } from '../decode/policy-chooser.js';
-import { checkRule } from '../decode/verifier.js';
+import type { PolicyChooser } from '../decode/policies/policy-chooser.js';
+import { checkRule } from '../decode/verification/verifier.js';
 import { createPolicy, defaultDraftPolicy } from '../decode/speculative-text.js';
 import type { Target } from '../decode/target.js';
-import type { VerificationRule } from '../decode/verification.js';
+import type { VerificationRule } from '../decode/verification/verification.js';
 import type { ReadingOptions } from '../draft/draft-system.js';
 import type { Drafter } from '../draft/drafter.js';
 import { loadDrafter } from '../draft/load-drafter.js';
-import type { DraftPolicy } from '../draft/policy.js';
-import { parseDraftPolicy } from '../draft/policy.js';
+import type { DraftPolicy } from '../draft/tree/policy.js';
+import { parseDraftPolicy } from '../draft/tree/policy.js';
 import type { GenerateFlags } from './command-flags.js';
 
 /** What was asked for, understood but not loaded. */

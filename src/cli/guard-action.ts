@@ -1,4 +1,4 @@
-import { readBoundedFile } from '../core/bounded-file.js';
+import { readBoundedFile } from '../core/files.js';
 import { MistletoeError } from '../core/errors.js';
 import { pageHandler } from '../dashboard/page-handler.js';
 import { readConfiguration, writeConfiguration } from '../guard/config-file.js';

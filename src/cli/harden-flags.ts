@@ -1,15 +1,15 @@
 /** The options of `harden`: its own, and those that it shares with `train` and `audit`, under the same names. */
 import { Command, InvalidArgumentError, Option } from 'commander';
-import { objectiveNames } from '../audit/objectives.js';
+import { objectiveNames } from '../audit/search/objectives.js';
 import type { AuditSettings } from '../audit/settings.js';
-import type { Baseline, HardeningAudit, HardeningSettings } from '../train/hardening-settings.js';
+import type { Baseline, HardeningAudit, HardeningSettings } from '../train/harden/hardening-settings.js';
 import {
   auditNames,
   baselineNames,
   hardeningDefaults,
   hardeningPace,
   hardeningRate,
-} from '../train/hardening-settings.js';
+} from '../train/harden/hardening-settings.js';
 import { addSettings } from './audit-settings.js';
 import type { DownloadFlags, DrafterFlags, MachineFlags, TemplateFlags } from './common-options.js';
 import { isGiven } from './long-runs.js';

@@ -1,8 +1,8 @@
 /** A hardening run's events as progress: answers, then searches and training round by round, then audits. */
 import { smallest } from '../core/long-lists.js';
 import { acceptedLengthText, countText, fixed } from '../core/number-text.js';
-import type { HardenEvents } from '../train/harden-run.js';
-import type { RoundPlace } from '../train/hardening-rounds.js';
+import type { HardenEvents } from '../train/harden/harden-run.js';
+import type { RoundPlace } from '../train/harden/hardening-rounds.js';
 import { auditTitles, roleNames } from '../report/harden/hardening-words.js';
 import type { ProgressClock } from './audit-progress.js';
 import { createAuditProgress } from './audit-progress.js';

@@ -1,6 +1,6 @@
 /** A finished hardening run in a terminal: a table for each audit, what it means, and what to do with the drafter. */
 import { describeTimes } from '../report/harden/hardening-markdown.js';
-import type { AuditComparison, HardeningResult } from '../train/hardening-result.js';
+import type { AuditComparison, HardeningResult } from '../train/harden/hardening-result.js';
 import {
   auditTable,
   auditTitles,

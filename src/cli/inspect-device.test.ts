@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { parseConfiguration } from '../model/configuration.js';
-import { estimateGpuMemory, passBytes } from '../model/gpu-memory.js';
+import { estimateGpuMemory, passBytes } from '../decode/gpu-fit.js';
 import type { GpuHost } from '../runtime/device-choice.js';
 import { describeFit, fitLines } from './inspect-device.js';
 

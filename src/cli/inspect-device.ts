@@ -1,8 +1,7 @@
 /** Where a model would run, and whether it has room there. */
 import { formatBytes } from '../core/byte-size.js';
 import type { ModelConfiguration } from '../model/configuration.js';
-import { countFittingTokens, estimateGpuMemory, passBytes } from '../model/gpu-memory.js';
-import { expectedTokens } from '../decode/gpu-room.js';
+import { countFittingTokens, estimateGpuMemory, expectedTokens, passBytes } from '../decode/gpu-fit.js';
 import type { DeviceWish, GpuHost, RecordedDevice } from '../runtime/device-choice.js';
 import { chooseDevice, keepIfRoom, nameDevice, recordDevice, thisMachine } from '../runtime/device-choice.js';
 import type { Line } from './inspection-lines.js';

@@ -1,7 +1,7 @@
 /** An inspection in words: a label and a value for each line. */
 import { basename } from 'node:path';
 import { formatBytes } from '../core/byte-size.js';
-import type { DrafterFacts } from '../draft/drafter-facts.js';
+import type { DrafterFacts } from '../draft/reading/drafter-facts.js';
 import type { Inspection, MemoryFacts, TokenizerFacts, WeightFacts } from '../draft/inspection.js';
 import type { ModelConfiguration } from '../model/configuration.js';
 

@@ -2,7 +2,7 @@
 import type { Command } from 'commander';
 import { Option } from 'commander';
 import { MistletoeError } from '../core/errors.js';
-import { quoteWord } from '../core/shown-words.js';
+import { quoteWord } from '../core/display-paths.js';
 import { largest } from '../core/long-lists.js';
 import type { Progress } from './progress.js';
 import type { Terminal } from './terminal.js';

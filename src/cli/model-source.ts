@@ -1,10 +1,9 @@
 /** From what a user writes for a model or a drafter to its folder: a path, or a name on the Hugging Face hub. */
 import { existsSync } from 'node:fs';
 import { homedir } from 'node:os';
-import { findCachedModel } from '../checkpoint/hub-cache.js';
-import { downloadModel } from '../checkpoint/hub-download.js';
-import { formatHubId, hubIdForm, parseHubId } from '../checkpoint/hub-id.js';
-import { readHubSettings } from '../checkpoint/hub-settings.js';
+import { findCachedModel } from '../checkpoint/hub/hub-cache.js';
+import { downloadModel } from '../checkpoint/hub/hub-download.js';
+import { formatHubId, hubIdForm, parseHubId, readHubSettings } from '../checkpoint/hub/hub-settings.js';
 import { MistletoeError } from '../core/errors.js';
 import { findWeightless } from '../draft/systems.js';
 import type { DownloadFlags } from './common-options.js';

@@ -1,13 +1,13 @@
 import { MistletoeError } from '../core/errors.js';
 import { bundledPrompts } from '../decode/bundled-models.js';
 import { findDrafter } from '../decode/find-drafter.js';
-import { settleDevice } from '../decode/gpu-room.js';
+import { settleDevice } from '../decode/gpu-fit.js';
 import { encodePrompt, openTarget } from '../decode/target.js';
 import { loadDrafter } from '../draft/load-drafter.js';
 import { rehearse } from '../guard/rehearsal.js';
 import { openRuntime } from '../runtime/create-runtime.js';
 import { chooseDevice } from '../runtime/device-choice.js';
-import { loadPrompts } from '../text/prompt-set.js';
+import { loadPrompts } from '../text/prompts/prompt-set.js';
 import { cacheOf, tapsOf, templateOf } from './common-options.js';
 import { exitCodes } from './failure.js';
 import { createModelFinder } from './model-source.js';

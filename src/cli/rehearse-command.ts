@@ -1,5 +1,5 @@
 import { type Command, Option } from 'commander';
-import { bundledDrafters } from '../decode/bundled-drafters.js';
+import { bundledDrafters } from '../decode/bundled-models.js';
 import type { CommandContext } from './command-context.js';
 import { addDownload, addMachine, addTaps, addTemplate, createTargetOption } from './common-options.js';
 import { number, wholeNumber } from './option-values.js';

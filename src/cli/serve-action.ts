@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs';
-import { nameModel } from '../checkpoint/hub-cache.js';
-import { parseHubId } from '../checkpoint/hub-id.js';
+import { nameModel } from '../checkpoint/hub/hub-cache.js';
+import { parseHubId } from '../checkpoint/hub/hub-settings.js';
 import { MistletoeError } from '../core/errors.js';
 import { findDrafter } from '../decode/find-drafter.js';
 import { pageHandler } from '../dashboard/page-handler.js';

@@ -1,6 +1,6 @@
 import { type Command, Option } from 'commander';
 import { mostNewTokens } from '../core/limits.js';
-import { bundledDrafters } from '../decode/bundled-drafters.js';
+import { bundledDrafters } from '../decode/bundled-models.js';
 import type { CommandContext } from './command-context.js';
 import { addDownload, addMachine, addTaps, addTemplate, createTargetOption } from './common-options.js';
 import { byteSize, collect, number, wholeNumber } from './option-values.js';

@@ -1,6 +1,6 @@
 /** Where a command reads and writes: the process in earnest, buffers in tests. */
 import { isatty } from 'node:tty';
-import { mostTextBytes } from '../core/bounded-file.js';
+import { maxTextBytes } from '../core/files.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { cleanForReaders, isCursorSequence, openColors } from './clean-text.js';
 import type { Colors } from './colors.js';
@@ -166,8 +166,8 @@ async function readStdin(): Promise<Uint8Array> {
   for await (const chunk of process.stdin) {
     chunks.push(chunk as Buffer);
     size += (chunk as Buffer).length;
-    if (size <= mostTextBytes) continue;
-    throw new MistletoeError('text', `stdin has more than ${mostTextBytes} bytes, the most that is read.`, {
+    if (size <= maxTextBytes) continue;
+    throw new MistletoeError('text', `stdin has more than ${maxTextBytes} bytes, the most that is read.`, {
       hint: 'Send the prompt alone.',
     });
   }

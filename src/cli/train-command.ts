@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { trainableSystems } from '../train/new-drafter.js';
+import { trainableSystems } from '../train/systems/new-drafter.js';
 import type { CommandContext } from './command-context.js';
 import {
   addDownload,

@@ -5,7 +5,7 @@ import { deepestDraft, mostNewTokens } from '../core/limits.js';
 import type { TrainSettings } from '../train/settings.js';
 import { defaultSettings } from '../train/settings.js';
 import type { DrafterShape } from '../train/train-request.js';
-import { trainableSystems } from '../train/new-drafter.js';
+import { trainableSystems } from '../train/systems/new-drafter.js';
 import type { DownloadFlags, DrafterFlags, MachineFlags, TemplateFlags } from './common-options.js';
 import { isGiven } from './long-runs.js';
 import { byteSize, number, wholeNumber } from './option-values.js';

@@ -1,7 +1,7 @@
 /** A training run's events as progress: first the answers that the target writes, then the updates. */
 import { countText, fixed, groupThousands, parameterText } from '../core/number-text.js';
 import type { StartedTraining, TrainEvents } from '../train/train-run.js';
-import { nameStart } from '../train/training-start.js';
+import { nameStart } from '../train/systems/training-start.js';
 import type { ProgressClock } from './audit-progress.js';
 import { roughDuration } from './audit-progress.js';
 import type { Progress } from './progress.js';

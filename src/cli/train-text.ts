@@ -1,6 +1,5 @@
 /** A finished training run in a terminal: what it brought, where the drafters lie, and what to do with them. */
-import { relative, isAbsolute } from 'node:path';
-import { join } from 'node:path';
+import { isAbsolute, join, relative } from 'node:path';
 import { acceptedLengthText, changeText, durationText, groupThousands } from '../core/number-text.js';
 import { describeEnd, describeTexts } from '../report/training/training-markdown.js';
 import type { TrainingResult } from '../train/training-result.js';

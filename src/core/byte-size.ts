@@ -1,7 +1,7 @@
-/** Sizes in bytes as people write them: GB is 1000 to the third, GiB 1024 to the third. */
+/** Sizes in bytes with units: GB is 1000^3, GiB is 1024^3. */
 const units = ['B', 'KB', 'MB', 'GB', 'TB'] as const;
 
-/** Undefined where the text is no size. A bare number is none: 50 might mean 50 bytes or 50 GB. */
+/** Undefined if the text is not a size. A unit is required: 50 could mean bytes or GB. */
 export function parseBytes(text: string): number | undefined {
   const [, digits, prefix, binary] = /^\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B\s*$/i.exec(text) ?? [];
   if (digits === undefined || prefix === undefined) return undefined;

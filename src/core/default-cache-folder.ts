@@ -1,4 +1,4 @@
-/** Where everything lies that Mistletoe keeps for later starts and could make anew. */
+/** The folder for files that Mistletoe can make again. */
 import { homedir } from 'node:os';
 import { isAbsolute, join } from 'node:path';
 
@@ -8,7 +8,7 @@ export interface Surroundings {
   readonly home: string;
 }
 
-/** $MISTLETOE_CACHE, else the platform's place for caches. */
+/** $MISTLETOE_CACHE, else the platform's cache folder. */
 export function defaultCacheFolder(
   { environment, platform, home }: Surroundings = {
     environment: process.env,
@@ -19,7 +19,7 @@ export function defaultCacheFolder(
   const own = environment.MISTLETOE_CACHE;
   if (own !== undefined && own !== '') return own;
   const shared = environment.XDG_CACHE_HOME;
-  if (shared !== undefined && isAbsolute(shared)) return join(shared, 'mistletoe'); // the standard says: ignore relative ones
+  if (shared !== undefined && isAbsolute(shared)) return join(shared, 'mistletoe'); // the XDG standard ignores relative paths
   if (platform === 'win32') {
     return join(environment.LOCALAPPDATA ?? join(home, 'AppData', 'Local'), 'mistletoe', 'cache');
   }
@@ -28,6 +28,6 @@ export function defaultCacheFolder(
     : join(home, '.cache', 'mistletoe');
 }
 
-/** Compiled kernels lie in a folder of their own, under names of their own. */
+/** Compiled kernels have their own folder and names. */
 export const kernelsFolder = 'kernels';
 export const kernelFileName = /^[0-9a-f]{64}\.cubin$/;

@@ -1,6 +1,6 @@
 /**
- * Every failure a user can cause or meet is a MistletoeError: one sentence that says what happened, the value seen
- * and what was expected, and a hint that says what to do next. Anything else that escapes is a bug of ours.
+ * Every failure a user can cause is a MistletoeError: one sentence with what happened, the value seen and what was
+ * expected, and a hint what to do next. Any other uncaught error is a bug.
  */
 export type ErrorCode =
   | 'usage' // an option or argument is wrong
@@ -10,7 +10,7 @@ export type ErrorCode =
   | 'context' // the sequence does not fit the model's context
   | 'drafter' // a drafter does not fit its target, or misbehaves
   | 'incomplete' // the run ended without a usable result
-  | 'network' // a server cannot be reached, or sent something else than it promised
+  | 'network' // a server cannot be reached, or sent something unexpected
   | 'runtime'; // the numeric runtime failed
 
 export interface ErrorDetails {
@@ -30,7 +30,7 @@ export class MistletoeError extends Error {
   }
 }
 
-/** The error's own sentence, for messages that wrap another failure. */
+/** The message of an error, to include in another one. */
 export function describeCause(cause: unknown): string {
   return cause instanceof Error ? cause.message : String(cause);
 }

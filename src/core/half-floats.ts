@@ -1,6 +1,5 @@
 /**
- * bfloat16 and float16 as their bits. Both round to the nearest value, at a tie to the one whose last bit is 0, as
- * processors and checkpoints do; they are for keeping numbers, not for adding them up.
+ * bfloat16 and float16 as bits, rounded to nearest even. For storage only; sums are in float32.
  */
 export type HalfType = 'bfloat16' | 'float16';
 
@@ -9,7 +8,7 @@ export const isHalf = (type: string): type is HalfType => type === 'bfloat16' ||
 const single = new Float32Array(1);
 const singleBits = new Uint32Array(single.buffer);
 
-/** The value as if it were stored and read again. It becomes a float32 first, which is what is stored. */
+/** The value after storing and reading it. It is rounded to float32 first. */
 export function roundToHalf(value: number, type: HalfType): number {
   return widen(narrow(value, type), type);
 }

@@ -1,16 +1,16 @@
 import { describe, expect, it } from 'vitest';
-import { deepestJson, parseJsonText, showValue } from './json-text.js';
+import { maxJsonDepth, parseJsonText, showValue } from './json-text.js';
 
 const nest = (depth: number): string => '['.repeat(depth) + ']'.repeat(depth);
 
 describe('parseJsonText', () => {
   it('reads what JSON.parse reads, up to a depth that can be written again', () => {
     expect(parseJsonText('{"a":["[[[\\"",1]}')).toEqual({ a: ['[[["', 1] });
-    expect(JSON.stringify(parseJsonText(nest(deepestJson)))).toBe(nest(deepestJson));
-    expect(parseJsonText(JSON.stringify('['.repeat(deepestJson + 1)))).toHaveLength(deepestJson + 1);
+    expect(JSON.stringify(parseJsonText(nest(maxJsonDepth)))).toBe(nest(maxJsonDepth));
+    expect(parseJsonText(JSON.stringify('['.repeat(maxJsonDepth + 1)))).toHaveLength(maxJsonDepth + 1);
   });
 
-  it.each([nest(deepestJson + 1), nest(100_000), `${'{"a":'.repeat(600)}1${'}'.repeat(600)}`])(
+  it.each([nest(maxJsonDepth + 1), nest(100_000), `${'{"a":'.repeat(600)}1${'}'.repeat(600)}`])(
     'refuses what nests deeper: %.20s',
     (text) => {
       expect(() => parseJsonText(text)).toThrow('it nests more than 500 lists');

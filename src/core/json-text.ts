@@ -1,15 +1,14 @@
 /**
- * JSON from outside. JSON.parse builds values of any depth; JSON.stringify, comparing and joining them walk by recursion
- * and end the stack at some thousand levels. Honest files have a dozen, so the depth is bounded once, where text becomes
- * a value.
+ * Untrusted JSON. JSON.parse builds values of any depth, but JSON.stringify and other recursive functions overflow the
+ * stack at a few thousand levels. So the depth is limited when text is parsed.
  */
-export const deepestJson = 500;
+export const maxJsonDepth = 500;
 
-/** Like JSON.parse, and throws like it. */
+/** Like JSON.parse, with a depth limit. */
 export function parseJsonText(text: string): unknown {
   const value: unknown = JSON.parse(text);
-  if (measureDepth(text) > deepestJson)
-    throw new SyntaxError(`it nests more than ${deepestJson} lists and objects into each other`);
+  if (measureDepth(text) > maxJsonDepth)
+    throw new SyntaxError(`it nests more than ${maxJsonDepth} lists and objects into each other`);
   return value;
 }
 
@@ -26,7 +25,7 @@ function measureDepth(text: string): number {
   return deepest;
 }
 
-/** Members of objects and lists in lists, counted before anything is built; the text need not be valid JSON. */
+/** Counts object members and nested lists without parsing. The text need not be valid JSON. */
 export function countEntries(text: string): number {
   let count = 0;
   visitPunctuation(text, (character) => {
@@ -45,10 +44,10 @@ function visitPunctuation(text: string, visit: (character: string) => void): voi
   }
 }
 
-const longestShown = 120;
+const maxShownLength = 120;
 
-/** A value of a stranger's file in a sentence: as it stands there, and not at any length. */
+/** An untrusted value for a message, shortened. */
 export function showValue(value: unknown): string {
   const text = value === undefined ? 'nothing' : JSON.stringify(value);
-  return text.length > longestShown ? `${text.slice(0, longestShown)}...` : text;
+  return text.length > maxShownLength ? `${text.slice(0, maxShownLength)}...` : text;
 }

@@ -1,6 +1,6 @@
 /**
- * Values that are made when they are first asked for and then kept, unless making them failed: a failure is told to
- * everybody who waits for it, and the next one who asks tries again.
+ * Values that are made on first use and kept. If making one fails, all current callers get the error, and the next caller
+ * tries again.
  */
 
 /** @example const compile = lazily(() => runtime.compile(outputs)); */

@@ -1,11 +1,10 @@
 /**
- * Every bound on the size of what comes from outside, in one list, so that none is forgotten; docs/limits.md shows it.
- * Each is several times what honest files and options need. Bounds that belong to one algorithm stand with it: those of
- * chat templates in text/bounded-interpreter.ts, of pickles in checkpoint/, of an audit's settings in audit/settings.ts.
+ * Limits on the size of untrusted input, listed in docs/limits.md. Each is several times what real files and options need.
+ * Limits of one algorithm are beside it: chat templates in text/template/template-budget.ts, pickles in checkpoint/torch/.
  */
 const mebibyte = 2 ** 20;
 
-/** The most bytes that are read of a file, by what it is. */
+/** Max bytes of a file, by its kind. */
 export const fileLimits = {
   /** config.json and generation_config.json; the longest published ones have some 100 kB. */
   configuration: 4 * mebibyte,
@@ -35,17 +34,17 @@ export const fileLimits = {
   tree: mebibyte,
 } as const;
 
-/** Threads of the runtime. Beyond the processors of a machine they only wait for each other. */
-export const mostThreads = 512;
+/** Threads of the runtime. More threads than CPUs only wait for each other. */
+export const maxThreads = 512;
 
 /** Levels of a draft: each is one pass of the drafter, and greedy chains are compiled level by level. */
 export const deepestDraft = 64;
-/** Nodes of a draft, its root included: the target scores the whole vocabulary behind each of them in one pass. */
+/** Nodes of a draft, including its root: the target computes logits for each in one pass. */
 export const mostDraftNodes = 1024;
 /** Nodes expanded in each round of a dynamic tree, and children of each. */
 export const widestDraft = 64;
 
-/** Tokens of an answer. Contexts end sooner. */
+/** Tokens of an answer. Contexts are shorter. */
 export const mostNewTokens = 10_000_000;
 
 /** Tokens of a tokenizer whose model is not known; the largest published vocabularies have some 260,000. */

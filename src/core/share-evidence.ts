@@ -1,5 +1,5 @@
 /**
- * Evidence that values in [0, 1] have a mean below a floor, as a factor that may be looked at after every value.
+ * Evidence that values in [0, 1] have a mean below a floor, as a factor that may be read after every value.
  *
  * For any alternative a below the floor m, each value x multiplies the factor by
  *
@@ -16,24 +16,24 @@
  */
 import { MistletoeError } from './errors.js';
 
-/** Alternatives as parts of the floor: from nearly nothing to a moderate loss. */
+/** Alternatives as fractions of the floor. */
 const alternatives = [0.05, 0.25, 0.5, 0.75];
-/** Beyond these a floor says nothing, or everything at once. */
-const leastFloor = 1e-6;
-const mostFloor = 1 - 1e-6;
+/** Keeps the logarithms finite. */
+const minFloor = 1e-6;
+const maxFloor = 1 - 1e-6;
 
 export class ShareEvidence {
   /** What a value adds to the logarithm: [alternative] for x = 0, and what x = 1 adds beyond that. */
   private readonly base: readonly number[];
   private readonly slope: readonly number[];
 
-  /** A floor of 0 can never be broken; the evidence against it is 1 for ever. */
+  /** No mean is below a floor of 0, so the evidence stays 1. */
   constructor(readonly floor: number) {
     if (!(floor >= 0 && floor <= 1)) {
       throw new MistletoeError('usage', `The floor of a share is ${floor}; 0 to 1 was expected.`);
     }
-    const mean = Math.min(floor, mostFloor);
-    const parts = floor < leastFloor ? [] : alternatives;
+    const mean = Math.min(floor, maxFloor);
+    const parts = floor < minFloor ? [] : alternatives;
     this.base = parts.map((part) => Math.log((1 - part * mean) / (1 - mean)));
     this.slope = parts.map((part, index) => Math.log(part) - this.base[index]!);
   }
@@ -43,7 +43,7 @@ export class ShareEvidence {
     if (this.base.length === 0) return 1;
     let sum = 0;
     for (let index = 0; index < this.base.length; index++)
-      sum += Math.exp(Math.min(count * this.base[index]! + total * this.slope[index]!, largestLog));
+      sum += Math.exp(Math.min(count * this.base[index]! + total * this.slope[index]!, maxLog));
     return sum / this.base.length;
   }
 
@@ -55,5 +55,5 @@ export class ShareEvidence {
   }
 }
 
-/** Keeps sums of factors finite; nobody needs to be surer than this. */
-const largestLog = 600;
+/** Keeps sums of factors finite. */
+const maxLog = 600;

@@ -5,7 +5,7 @@
  */
 import { createStopScanner } from '../text/stop-strings.js';
 import { createTextStream } from '../text/text-stream.js';
-import type { Tokenizer } from '../text/tokenizer.js';
+import type { Tokenizer } from '../text/tokenizer/tokenizer.js';
 import type { TokenLikelihood } from './token-likelihood.js';
 
 /** Where a token came from: the target alone, an accepted draft, or the target's own token behind a draft. */

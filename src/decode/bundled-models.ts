@@ -11,6 +11,14 @@ export const bundledTarget = join(packageRoot, 'models/reference/target');
 /** The small prompt set that comes with it. */
 export const bundledPrompts = join(packageRoot, 'examples/prompts.jsonl');
 
+/** The drafters that come with the package, by name; they belong to the bundled target. */
+export const bundledDrafters = ['sps', 'medusa', 'hydra', 'eagle', 'eagle3'] as const;
+export type BundledDrafter = (typeof bundledDrafters)[number];
+
+export function bundledDrafterFolder(name: BundledDrafter): string {
+  return join(packageRoot, 'models/reference', name);
+}
+
 function findPackageRoot(start: string): string {
   let folder = start;
   while (!existsSync(join(folder, 'package.json'))) {

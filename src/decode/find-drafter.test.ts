@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { bundledDrafterFolder, bundledDrafters } from './bundled-drafters.js';
+import { bundledDrafterFolder, bundledDrafters } from './bundled-models.js';
 import { findDrafter } from './find-drafter.js';
 
 describe('finding a drafter', () => {

@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { findNearNames } from '../checkpoint/near-names.js';
 import { MistletoeError } from '../core/errors.js';
 import { findWeightless, systems, weightlessForms } from '../draft/systems.js';
-import { bundledDrafterFolder, bundledDrafters } from './bundled-drafters.js';
+import { bundledDrafterFolder, bundledDrafters } from './bundled-models.js';
 
 /**
  * Where a drafter comes from, given by its folder, by a bundled name, or by a system without weights such as

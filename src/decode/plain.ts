@@ -5,13 +5,13 @@ import type { SamplingOptions } from '../core/sampling.js';
 import { checkSamplingOptions, toDistribution } from '../core/sampling.js';
 import type { CausalModel } from '../model/causal-model.js';
 import type { ForwardResult } from '../model/forward.js';
-import type { KvCache } from '../model/kv-cache.js';
-import type { Meeting } from '../model/meeting.js';
+import type { KvCache } from '../model/cache/kv-cache.js';
+import type { Meeting } from '../model/lanes/pass-scheduler.js';
 import type { AnswerOptions, FinishReason, TokenOrigin } from './answer.js';
 import { Answer } from './answer.js';
 import { prefill } from './prefill.js';
-import type { LogitsOnDevice } from './score-place.js';
-import { placeScores } from './score-place.js';
+import type { LogitsOnDevice } from './logits-location.js';
+import { placeScores } from './logits-location.js';
 import type { ReadPrefix } from './prefix.js';
 import { createLikelihoodReader } from './token-likelihood.js';
 

@@ -3,8 +3,8 @@ import { MistletoeError } from '../core/errors.js';
 import type { CausalModel } from '../model/causal-model.js';
 import type { ForwardOutput, ForwardResult } from '../model/forward.js';
 import { contextError } from '../model/forward.js';
-import type { KvCache } from '../model/kv-cache.js';
-import type { Meeting } from '../model/meeting.js';
+import type { KvCache } from '../model/cache/kv-cache.js';
+import type { Meeting } from '../model/lanes/pass-scheduler.js';
 
 export const prefillChunk = 256;
 

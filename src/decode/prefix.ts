@@ -1,10 +1,10 @@
 /**
  * The beginning that several prompts have in common, read once: answers to all of them go on from there, and those that
- * are decoded together read its rows in place (model/stem.ts).
+ * are decoded together read its rows in place (model/cache/shared-prefix.ts).
  */
 import type { Drafter } from '../draft/drafter.js';
 import type { CausalModel } from '../model/causal-model.js';
-import type { KvCache } from '../model/kv-cache.js';
+import type { KvCache } from '../model/cache/kv-cache.js';
 import type { RowBuffer } from '../runtime/row-buffer.js';
 import type { PrefillOptions } from './prefill.js';
 import { prefill } from './prefill.js';

@@ -4,9 +4,8 @@ import { makeTemporaryFolder } from '../../test/support/checkpoint/temporary-fol
 import type { Drafter } from '../draft/drafter.js';
 import { loadDrafter } from '../draft/load-drafter.js';
 import { createOnnxRuntime } from '../runtime/onnx/onnx-runtime.js';
-import { bundledDrafterFolder } from './bundled-drafters.js';
-import { bundledTarget } from './bundled-models.js';
-import type { PolicyChooser } from './policy-chooser.js';
+import { bundledDrafterFolder, bundledTarget } from './bundled-models.js';
+import type { PolicyChooser } from './policies/policy-chooser.js';
 import {
   createPolicy,
   defaultDraftPolicy,

@@ -1,19 +1,19 @@
 /** Answering prompts by speculative decoding: generateText with a drafter beside the target. */
 import type { SamplingOptions } from '../core/sampling.js';
 import type { Drafter } from '../draft/drafter.js';
-import { resolvePolicy } from '../draft/grow-tree.js';
-import type { DraftPolicy } from '../draft/policy.js';
-import { parseDraftPolicy } from '../draft/policy.js';
-import type { ChatMessage } from '../text/chat-template.js';
-import { createAdaptivePolicy } from './adaptive-policy.js';
+import { resolvePolicy } from '../draft/tree/grow-tree.js';
+import type { DraftPolicy } from '../draft/tree/policy.js';
+import { parseDraftPolicy } from '../draft/tree/policy.js';
+import type { ChatMessage } from '../text/template/chat-template.js';
+import { createAdaptivePolicy } from './policies/adaptive-policy.js';
 import type { Generation } from './plain.js';
-import type { PolicyChooser } from './policy-chooser.js';
+import type { PolicyChooser } from './policies/policy-chooser.js';
 import type { SpeculativeGeneration } from './speculative.js';
-import { always } from './policy-chooser.js';
+import { always } from './policies/policy-chooser.js';
 import { decodeSpeculative } from './speculative.js';
 import type { GenerateOptions, Target } from './target.js';
 import { requestFor } from './target.js';
-import type { VerificationRule } from './verification.js';
+import type { VerificationRule } from './verification/verification.js';
 
 export interface SpeculativeOptions extends GenerateOptions {
   /**

@@ -10,22 +10,22 @@ import { recogniseCheckpoint } from '../draft/systems.js';
 import type { CausalModel, LoadOptions } from '../model/causal-model.js';
 import { createModel, withRuntime } from '../model/causal-model.js';
 import { parseConfiguration } from '../model/configuration.js';
-import type { Meeting } from '../model/meeting.js';
+import type { Meeting } from '../model/lanes/pass-scheduler.js';
 import { createRuntime } from '../runtime/create-runtime.js';
 import type { Runtime } from '../runtime/program.js';
-import type { ChatMessage, ChatTemplate, TemplateOptions } from '../text/chat-template.js';
+import type { ChatMessage, ChatTemplate, TemplateOptions } from '../text/template/chat-template.js';
 import {
   encodeRaw,
   encodeRendered,
   loadChatTemplate,
   renderChat,
   requireChatTemplate,
-} from '../text/chat-template.js';
+} from '../text/template/chat-template.js';
 import { parseJson, readTextFile } from '../text/text-file.js';
-import type { Tokenizer } from '../text/tokenizer.js';
-import { loadTokenizer } from '../text/tokenizer.js';
+import type { Tokenizer } from '../text/tokenizer/tokenizer.js';
+import { loadTokenizer } from '../text/tokenizer/tokenizer.js';
 import type { AnswerOptions } from './answer.js';
-import { countGpuBytes } from './gpu-room.js';
+import { countGpuBytes } from './gpu-fit.js';
 import type { Generation, GenerationRequest } from './plain.js';
 import { decodePlain } from './plain.js';
 
@@ -154,7 +154,7 @@ async function encodeText(
 
 /** What cannot fit the context is refused by its size, before it is tokenised; what may fit passes. */
 export function refuseLongText(target: Target, text: string, name: string): void {
-  const fewest = target.tokenizer.fewestTokens(text);
+  const fewest = target.tokenizer.minTokens(text);
   if (fewest <= target.model.configuration.contextLength) return;
   throw tooLong(target, `${name} has ${Buffer.byteLength(text)} bytes, which are ${fewest} tokens or more`);
 }

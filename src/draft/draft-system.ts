@@ -4,16 +4,19 @@
  * without weights is written by name where a folder could stand. A new system is one file and one line in systems.ts.
  */
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
-import type { CacheOptions } from '../checkpoint/weight-cache.js';
-import { prepareWeights } from '../checkpoint/weight-cache.js';
+import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
+import { prepareWeights } from '../checkpoint/cache/weight-cache.js';
 import type { WeightRecipe } from '../checkpoint/weight-recipe.js';
 import type { MistletoeError } from '../core/errors.js';
 import type { CausalModel } from '../model/causal-model.js';
 import type { WeightStore } from '../runtime/weights.js';
-import type { Tokenizer } from '../text/tokenizer.js';
+import type { Tokenizer } from '../text/tokenizer/tokenizer.js';
 import type { Drafter } from './drafter.js';
-import type { DrafterFacts } from './drafter-facts.js';
-import type { TapConvention } from './tap-convention.js';
+import type { DrafterFacts } from './reading/drafter-facts.js';
+
+/** What the layer ids of an EAGLE-3 head can mean: the inputs of these layers or their outputs (taps.ts). */
+export const tapConventions = ['inputs', 'outputs'] as const;
+export type TapConvention = (typeof tapConventions)[number];
 
 export type DraftSystem = WeightedSystem | WeightlessSystem;
 

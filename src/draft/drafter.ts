@@ -9,12 +9,18 @@ import type { Tensor } from '../graph/tensor.js';
 import type { RowBuffer } from '../runtime/row-buffer.js';
 import type { WeightStore } from '../runtime/weights.js';
 import type { AttentionContext, KeyValueRows } from '../model/decoder-layer.js';
-import type { CacheSizes } from '../model/cache-pool.js';
-import type { KvCache } from '../model/kv-cache.js';
-import type { Meeting } from '../model/meeting.js';
-import type { RotaryTable } from '../model/rotary.js';
-import type { DrawnChain, PreparedDrafts, SiblingDrawer, TreeLevel, TreeSize } from './program-drafts.js';
-import type { DraftScores, ScoreDetail } from './scores.js';
+import type { CacheSizes } from '../model/cache/cache-pool.js';
+import type { KvCache } from '../model/cache/kv-cache.js';
+import type { Meeting } from '../model/lanes/pass-scheduler.js';
+import type { RotaryTable } from '../model/rotary/rotary.js';
+import type {
+  DrawnChain,
+  PreparedDrafts,
+  SiblingDrawer,
+  TreeLevel,
+  TreeSize,
+} from './programs/program-drafts.js';
+import type { DraftScores, ScoreDetail } from './programs/scores.js';
 
 export interface Drafter {
   /** The name of its DraftSystem. */

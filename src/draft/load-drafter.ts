@@ -1,6 +1,6 @@
 /** From a folder, or the name of a system without weights, to a drafter that is checked against its target. */
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
-import { misfit } from './checks.js';
+import { misfit } from './reading/checks.js';
 import type { DrafterOptions } from './draft-system.js';
 import type { Drafter } from './drafter.js';
 import { findWeightless, recogniseCheckpoint, systemTitles } from './systems.js';

@@ -1,13 +1,13 @@
 /** Every drafting system there is. */
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
-import { draftModel } from './draft-model.js';
+import { draftModel } from './draft-model/draft-model.js';
 import type { DraftSystem, WeightedSystem, WeightlessSystem } from './draft-system.js';
 import { namesOf } from './draft-system.js';
-import { eagle } from './eagle.js';
-import { eagle3 } from './eagle3.js';
-import { hydra } from './hydra.js';
-import { medusa } from './medusa.js';
-import { ngram } from './ngram.js';
+import { eagle } from './eagle/eagle.js';
+import { eagle3 } from './eagle/eagle3.js';
+import { hydra } from './hydra/hydra.js';
+import { medusa } from './medusa/medusa.js';
+import { ngram } from './ngram/ngram.js';
 
 /** The first one that knows a folder's tensors has it: the more particular stand before the more general. */
 export const systems: readonly DraftSystem[] = [medusa, hydra, eagle3, eagle, draftModel, ngram];

@@ -1,5 +1,5 @@
 /** What the guard keeps on disk: records, their index, and what the monitor has learnt. */
-import { makeFolder } from '../core/make-folder.js';
+import { makeFolder } from '../core/files.js';
 import type { GuardConfiguration } from './guard-config.js';
 import type { Monitor } from './monitor.js';
 import { restoreMonitor, saveMonitor } from './monitor-file.js';

@@ -1,7 +1,7 @@
 /** What the monitor has learnt, over a restart: one file, replaced as a whole. */
 import { readFile, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { isMissing } from '../core/bounded-file.js';
+import { isMissing } from '../core/files.js';
 import { describeCause } from '../core/errors.js';
 import type { Monitor } from './monitor.js';
 

@@ -8,7 +8,7 @@ import type { FileHandle } from 'node:fs/promises';
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describeCause } from '../core/errors.js';
-import { makeFolder } from '../core/make-folder.js';
+import { makeFolder } from '../core/files.js';
 import type { LogEntry } from './record-entry.js';
 import { removeOldSegments } from './record-retention.js';
 import { segmentName } from './record-segments.js';

@@ -2,7 +2,7 @@
 import { createReadStream } from 'node:fs';
 import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { isMissing } from '../core/bounded-file.js';
+import { isMissing } from '../core/files.js';
 import type { LogEntry } from './record-entry.js';
 
 export interface SegmentFile {

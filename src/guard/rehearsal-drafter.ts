@@ -2,7 +2,7 @@
 import { MistletoeError } from '../core/errors.js';
 import type { Random } from '../core/random.js';
 import type { Drafter, DraftSession } from '../draft/drafter.js';
-import type { PreparedDrafts } from '../draft/program-drafts.js';
+import type { PreparedDrafts } from '../draft/programs/program-drafts.js';
 
 export interface SpoiledDrafter extends Drafter {
   /** The share of draft tokens that are replaced by others; may be changed between steps. */

@@ -3,7 +3,7 @@
  * they say into these words, and everything behind them (baselines, tests, metrics, the page) reads nothing else.
  * The accepted length of a step includes the bonus token: 1 + accepted / steps.
  */
-import type { DrafterSwitch } from '../decode/guarding.js';
+import type { DrafterSwitch } from '../decode/policies/drafter-switches.js';
 
 export const engineNames = [
   'vllm',

@@ -29,7 +29,7 @@ export interface StreamEstimator {
   estimate(completionTokens: number | null): StreamEstimate | null;
 }
 
-const mostKept = 8192;
+const maxKept = 8192;
 const fewestChunks = 4;
 const fewestGaps = 16;
 /** Tokens for each chunk above which a chunk is not a token: a special token at the end has no chunk of its own. */
@@ -48,8 +48,8 @@ export function createStreamEstimator(): StreamEstimator {
     add(chunk) {
       if (chunk.tokens === 0 || (chunk.tokens === null && chunk.characters === 0)) return;
       if (chunk.tokens === null) isCounted = false;
-      else if (isCounted && tokens.length < mostKept) tokens.push(chunk.tokens);
-      if (chunks > 0 && gaps.length < mostKept) gaps.push(chunk.atMs - lastMs);
+      else if (isCounted && tokens.length < maxKept) tokens.push(chunk.tokens);
+      if (chunks > 0 && gaps.length < maxKept) gaps.push(chunk.atMs - lastMs);
       lastMs = chunk.atMs;
       chunks++;
     },

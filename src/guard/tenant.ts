@@ -6,7 +6,7 @@
 import { hash, randomBytes } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { isMissing } from '../core/bounded-file.js';
+import { isMissing } from '../core/files.js';
 import { valuesOf, type RawHeaders } from './message-headers.js';
 
 export type TenantRule =

@@ -3,7 +3,7 @@ import type { AcceptanceRecord } from '../decode/acceptance.js';
 import type { FinishReason } from '../decode/answer.js';
 import type { Generation } from '../decode/plain.js';
 import type { SpeculativeGeneration } from '../decode/speculative.js';
-import type { Prompt } from '../text/prompt-set.js';
+import type { Prompt } from '../text/prompts/prompt-set.js';
 
 /** The name and policy that plain decoding goes by. */
 export const plainSystem = { system: 'plain', policy: 'none' } as const;

@@ -7,16 +7,16 @@
  */
 import { MistletoeError } from '../core/errors.js';
 import type { SamplingOptions } from '../core/sampling.js';
-import { Engine } from '../decode/engine.js';
+import { Engine } from '../decode/engine/engine.js';
 import type { Generation, GenerationRequest } from '../decode/plain.js';
 import { decodePlain } from '../decode/plain.js';
-import type { PolicyChooser } from '../decode/policy-chooser.js';
+import type { PolicyChooser } from '../decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../decode/speculative.js';
 import type { Target } from '../decode/target.js';
 import { encodePrompt } from '../decode/target.js';
 import type { Drafter } from '../draft/drafter.js';
-import type { Meeting } from '../model/meeting.js';
-import type { Prompt } from '../text/prompt-set.js';
+import type { Meeting } from '../model/lanes/pass-scheduler.js';
+import type { Prompt } from '../text/prompts/prompt-set.js';
 import type { RequestRecord } from './benchmark-record.js';
 import { plainSystem, recordAnswer } from './benchmark-record.js';
 import type { SystemSummary } from './benchmark-summary.js';

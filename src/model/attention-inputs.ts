@@ -6,7 +6,7 @@
  */
 import type { NamedValues } from '../runtime/program.js';
 import { float32 } from '../runtime/program.js';
-import type { RotaryTable } from './rotary.js';
+import type { RotaryTable } from './rotary/rotary.js';
 
 /** Added to a blocked score: far below any real one, and finite, so that no row turns into NaN. */
 export const blocked = -1e30;

@@ -2,8 +2,8 @@
 import { basename } from 'node:path';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
-import type { CacheOptions } from '../checkpoint/weight-cache.js';
-import { prepareWeights } from '../checkpoint/weight-cache.js';
+import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
+import { prepareWeights } from '../checkpoint/cache/weight-cache.js';
 import { MistletoeError } from '../core/errors.js';
 import { argmax } from '../graph/operations/indexing.js';
 import { input } from '../graph/operations/leaves.js';
@@ -20,8 +20,8 @@ import { parseConfiguration } from './configuration.js';
 import { embedTokens, projectToVocabulary, runDecoder } from './decoder.js';
 import type { ForwardRequest, ForwardResult, KeptScores } from './forward.js';
 import { contextError, requireNumbers } from './forward.js';
-import { KvCache } from './kv-cache.js';
-import type { LaneProgram } from './lane-program.js';
+import { KvCache } from './cache/kv-cache.js';
+import type { LaneProgram } from './lanes/lane-program.js';
 import {
   declareAttention,
   declarePast,
@@ -33,13 +33,13 @@ import {
   selectRows,
   stackRows,
   stem,
-} from './lane-graph.js';
-import { compileLanes } from './lane-program.js';
-import { alone } from './meeting.js';
-import type { RotaryTable } from './rotary.js';
-import { createRotary } from './rotary.js';
+} from './lanes/lane-graph.js';
+import { compileLanes } from './lanes/lane-program.js';
+import { alone } from './lanes/pass-scheduler.js';
+import type { RotaryTable } from './rotary/rotary.js';
+import { createRotary } from './rotary/rotary.js';
 import { requireTiedOutput } from './tied-output.js';
-import { TokenDraws } from './token-draws.js';
+import { TokenDraws } from './lanes/token-draws.js';
 import { describeUnknownTensors, findUnreadTensors } from './unread-tensors.js';
 import { decoderRecipes, requireLayers } from './weights.js';
 

@@ -6,7 +6,7 @@
  * one pass: there the context ends at the window, inside which such a model is an ordinary one. The same is done where
  * longer sequences would need cached keys turned anew (rotary-frequencies.ts).
  */
-import type { RotaryScaling } from './rotary-frequencies.js';
+import type { RotaryScaling } from './rotary/rotary-frequencies.js';
 
 export interface ContextFields {
   readonly num_hidden_layers: number;

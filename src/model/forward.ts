@@ -2,8 +2,8 @@
 import { MistletoeError } from '../core/errors.js';
 import type { RowBuffer } from '../runtime/row-buffer.js';
 import type { ModelConfiguration } from './configuration.js';
-import type { KvCache } from './kv-cache.js';
-import type { Meeting } from './meeting.js';
+import type { KvCache } from './cache/kv-cache.js';
+import type { Meeting } from './lanes/pass-scheduler.js';
 
 /** `scores` are logits that stay with the runtime. */
 export type ForwardOutput = 'logits' | 'scores' | 'argmax' | 'features' | 'taps';

@@ -4,11 +4,11 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join, relative, resolve } from 'node:path';
 import { z } from 'zod';
 import { readExactly, withFile } from '../checkpoint/binary-file.js';
-import { defaultCacheFolder } from '../checkpoint/cache-folder.js';
-import { hashFile } from '../checkpoint/content-hash.js';
-import { nameModel } from '../checkpoint/hub-cache.js';
+import { defaultCacheFolder } from '../checkpoint/cache/cache-folder.js';
+import { hashFile } from '../checkpoint/cache/content-hash.js';
+import { nameModel } from '../checkpoint/hub/hub-cache.js';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
-import { makeFolder } from '../core/make-folder.js';
+import { makeFolder } from '../core/files.js';
 import { findWeightless } from '../draft/systems.js';
 import { packageRoot } from '../decode/bundled-models.js';
 

@@ -3,7 +3,7 @@
  * UTF-8 decodes to a replacement character of three bytes, and a cut computed from that lands in the wrong place.
  */
 import { existsSync, statSync, truncateSync } from 'node:fs';
-import { readBoundedFileSync } from '../core/bounded-file.js';
+import { readBoundedFileSync } from '../core/files.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { fileLimits } from '../core/limits.js';
 import { parseJsonText } from '../core/json-text.js';

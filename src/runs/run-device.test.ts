@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { MistletoeError } from '../core/errors.js';
-import type { DeviceSearch } from '../runtime/cuda/find-devices.js';
+import type { DeviceSearch } from '../runtime/cuda/driver/find-devices.js';
 import type { GpuHost, RecordedDevice } from '../runtime/device-choice.js';
 import { deviceOf, deviceSchema, findSameDevice, requireSameKind } from './run-device.js';
 

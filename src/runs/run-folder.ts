@@ -8,7 +8,7 @@ import type { Hash } from 'node:crypto';
 import { createHash } from 'node:crypto';
 import { dirname, join } from 'node:path';
 import { z } from 'zod';
-import { makeFolderSync } from '../core/make-folder.js';
+import { makeFolderSync } from '../core/files.js';
 import { cutToLines, parseLine, readLines } from './json-lines.js';
 import type { RunLock } from './run-lock.js';
 import { lockName, lockRun } from './run-lock.js';

@@ -2,7 +2,7 @@
 import { existsSync, mkdirSync, readdirSync, rmdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { describeCause, MistletoeError } from '../core/errors.js';
-import { quoteWord } from '../core/shown-words.js';
+import { quoteWord } from '../core/display-paths.js';
 import { isLockFile } from './run-lock.js';
 import { configFile } from './run-units.js';
 import type { RunCommand } from './run-writes.js';

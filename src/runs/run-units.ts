@@ -6,7 +6,7 @@
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { readBoundedFileSync } from '../core/bounded-file.js';
+import { readBoundedFileSync } from '../core/files.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { fileLimits } from '../core/limits.js';
 import { parseLine, readLines } from './json-lines.js';

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { MistletoeError } from '../core/errors.js';
 import { createRuntime } from './create-runtime.js';
-import type { DeviceSearch, FoundDevice } from './cuda/find-devices.js';
+import type { DeviceSearch, FoundDevice } from './cuda/driver/find-devices.js';
 import type { DeviceChoice, DeviceWish, GpuHost } from './device-choice.js';
 import { chooseDevice, keepIfRoom, nameDevice, recordDevice } from './device-choice.js';
 

@@ -5,7 +5,7 @@
 import { existsSync } from 'node:fs';
 import { formatBytes } from '../core/byte-size.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
-import type { DeviceSearch, FoundDevice } from './cuda/find-devices.js';
+import type { DeviceSearch, FoundDevice } from './cuda/driver/find-devices.js';
 import { waitingDevice } from './waiting-device.js';
 
 /** In which type products are computed. */
@@ -60,7 +60,7 @@ export const thisMachine: GpuHost = {
   },
   hasDriver: () => driverMarks.some((path) => existsSync(path)),
   async find() {
-    const { findDevices } = await import('./cuda/find-devices.js');
+    const { findDevices } = await import('./cuda/driver/find-devices.js');
     return findDevices();
   },
   freeBytes: (ordinal) => waitingDevice.freeBytes(ordinal),

@@ -4,12 +4,19 @@ import { formatShape } from '../graph/dimension.js';
 import type { TensorOf } from '../graph/tensor.js';
 import type { DirectWeight, WeightLocation, WeightStore, WeightValues } from './weights.js';
 
-/** The store that holds what the graph reads, in the shape and type that it expects. */
-export function findWeight(weights: readonly WeightStore[], tensor: TensorOf<'weight'>) {
+/**
+ * The store that holds what the graph reads, in the shape and type that it expects.
+ * @param isFactor read by a matrix product, for which alone some stores are good
+ */
+export function findWeight(
+  weights: readonly WeightStore[],
+  tensor: TensorOf<'weight'>,
+  isFactor = false,
+): WeightStore {
   const { name } = tensor.attributes;
   for (const store of weights) {
     const entry = store.tensors.get(name);
-    if (entry === undefined) continue;
+    if (entry === undefined || ('isForProducts' in store && !isFactor)) continue;
     const expected = formatShape(tensor.shape);
     const found = formatShape(entry.shape);
     if (found !== expected) {
@@ -19,7 +26,8 @@ export function findWeight(weights: readonly WeightStore[], tensor: TensorOf<'we
       );
     }
     const { dtype = 'float32' } = 'parts' in entry ? {} : entry;
-    if (dtype !== tensor.dtype) {
+    // Widening loses nothing.
+    if (dtype !== tensor.dtype && !(isHalf(dtype) && tensor.dtype === 'float32')) {
       throw new MistletoeError(
         'checkpoint',
         `Weight "${name}" is stored as ${dtype}, the graph expects ${tensor.dtype}.`,

@@ -52,6 +52,11 @@ export interface Runtime {
   readonly name: string;
   /** It takes weights as checkpoints hold them (CheckpointWeights), so that nobody converts them first. */
   readonly readsCheckpoints?: boolean;
+  /**
+   * Bytes of float32 weights above which it takes matrices in 16 bits where a checkpoint has them so: it keeps a copy for
+   * its kernels on the disk besides, and reads the others rarely.
+   */
+  readonly keepsHalvesAbove?: number;
   /** Rows that a pass over many sequences should have, where fewer would leave part of a device idle. */
   readonly rowsPerPass?: number;
   /** Tokens are better drawn by a program where their scores lie than by the host, which would have to fetch whole rows. */

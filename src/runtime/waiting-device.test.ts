@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { MistletoeError } from '../core/errors.js';
-import type { Device } from './cuda/device.js';
+import type { Device } from './cuda/driver/device.js';
 import { WaitingDevice } from './waiting-device.js';
 
 beforeEach(() => {

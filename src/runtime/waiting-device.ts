@@ -2,7 +2,7 @@
  * A GPU that was opened to ask how much of its memory is free waits here for whoever is about to compute on it, because
  * opening one takes a good part of a second. Where nobody comes, it is closed again.
  */
-import type { Device } from './cuda/device.js';
+import type { Device } from './cuda/driver/device.js';
 
 const patienceMs = 5000;
 
@@ -46,6 +46,6 @@ export class WaitingDevice {
 
 /** Of this thread, which has a driver of its own. */
 export const waitingDevice = new WaitingDevice(async (ordinal) => {
-  const { CudaDevice } = await import('./cuda/cuda-device.js');
+  const { CudaDevice } = await import('./cuda/driver/cuda-device.js');
   return CudaDevice.open(ordinal);
 });

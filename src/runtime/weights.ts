@@ -1,5 +1,6 @@
 /**
- * Where a program finds its weights: little-endian, row-major, float32 unless another type is named. A file is
+ * Where a program finds its weights: little-endian, row-major, float32 unless another type is named. Programs that read
+ * float32 widen 16 bits themselves. A file is
  * memory-mapped by the runtime, so any number of programs share one copy; the memory form serves small checkpoints and
  * disks without room for a cache; the checkpoint form serves runtimes that keep weights in a memory of their own.
  */
@@ -13,6 +14,8 @@ export interface FileWeights {
   readonly tensors: ReadonlyMap<string, WeightLocation>;
   /** Where files that a runtime makes of these weights can be kept beside them. */
   readonly derived?: DerivedFiles;
+  /** Good for the matrix products of a runtime's own kernels alone: what lies at a tensor's place is not its values. */
+  readonly isForProducts?: true;
 }
 
 export interface WeightLocation {

@@ -1,6 +1,5 @@
 /**
- * Who may ask. Keys are kept as hashes, and a key that is shown is compared with all of them, whichever matches, in a
- * time that does not depend on how much of it is right.
+ * API keys. They are kept as hashes; a given key is compared with all of them in constant time.
  */
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { MistletoeError } from '../core/errors.js';
@@ -8,21 +7,21 @@ import { readTextFile } from '../text/text-file.js';
 import { ApiError } from './api-error.js';
 
 export interface Access {
-  /** False where anybody may ask. */
+  /** False if no key is needed. */
   readonly isKeyed: boolean;
-  /** The name of the key that the header shows; a refusal where it shows none that counts. */
+  /** The name of the key in the header. Throws if there is none or it is unknown. */
   admit(authorization: string | null): string;
 }
 
 export interface NamedKey {
-  /** What logs call it. */
+  /** For logs. */
   readonly name: string;
   readonly key: string;
 }
 
 const anybody = 'anonymous';
-const shortestKey = 8;
-const mostFileBytes = 2 ** 20;
+const minKeyLength = 8;
+const maxFileBytes = 2 ** 20;
 
 export function createAccess(keys: readonly NamedKey[]): Access {
   const known = keys.map(({ name, key }) => ({ name, hash: hashOf(key) }));
@@ -45,7 +44,7 @@ export function createAccess(keys: readonly NamedKey[]): Access {
   };
 }
 
-/** One key a line, or a name and a key; lines that begin with # are for readers. */
+/** One key per line, or a name and a key; lines that begin with # are comments. */
 export function parseKeys(text: string, place: string): readonly NamedKey[] {
   const lines = text
     .split(/\r?\n/)
@@ -54,10 +53,10 @@ export function parseKeys(text: string, place: string): readonly NamedKey[] {
   const keys = lines.map((line, index) => {
     const words = line.split(/\s+/);
     const [name, key] = words.length === 1 ? [`key-${index + 1}`, words[0]!] : [words[0]!, words[1]!];
-    if (words.length > 2 || key.length < shortestKey) {
+    if (words.length > 2 || key.length < minKeyLength) {
       throw new MistletoeError(
         'usage',
-        `Key ${index + 1} of ${place} ${words.length > 2 ? `has ${words.length} words` : `has ${key.length} characters`}; a key of ${shortestKey} characters or more, alone or behind a name, was expected.`,
+        `Key ${index + 1} of ${place} ${words.length > 2 ? `has ${words.length} words` : `has ${key.length} characters`}; a key of ${minKeyLength} characters or more, alone or behind a name, was expected.`,
         { hint: 'Make one with: openssl rand -hex 24' },
       );
     }
@@ -70,7 +69,7 @@ export function parseKeys(text: string, place: string): readonly NamedKey[] {
 }
 
 export async function readKeys(path: string): Promise<readonly NamedKey[]> {
-  const text = await readTextFile(path, mostFileBytes);
+  const text = await readTextFile(path, maxFileBytes);
   if (text !== undefined) return parseKeys(text, path);
   throw new MistletoeError('usage', `The file of keys ${path} is not there.`, {
     hint: 'Give a file with one key a line.',

@@ -1,11 +1,12 @@
-/** What a client asks for, in the engine's words: both routes become this. */
+/** Requests of both routes, as the engine takes them. */
 import { MistletoeError } from '../core/errors.js';
 import type { SamplingOptions } from '../core/sampling.js';
-import type { DraftPolicy } from '../draft/policy.js';
-import { parseDraftPolicy } from '../draft/policy.js';
-import type { ChatMessage } from '../text/chat-template.js';
+import type { DraftPolicy } from '../draft/tree/policy.js';
+import { parseDraftPolicy } from '../draft/tree/policy.js';
+import type { ChatMessage } from '../text/template/chat-template.js';
 import { badRequest } from './api-error.js';
 import type { ChatFields, CompletionFields, MetricsLevel } from './request-schema.js';
+import { chatSchema, completionSchema, readFields } from './request-schema.js';
 
 export type RouteKind = 'chat' | 'completion';
 
@@ -16,7 +17,7 @@ export interface AnswerRequest {
   readonly prompts: readonly (string | readonly ChatMessage[] | readonly number[])[];
   /** Answers to each prompt. */
   readonly choices: number;
-  /** As many as there is room for where it is undefined. */
+  /** Undefined: up to the end of the context. */
   readonly maxNewTokens: number | undefined;
   readonly sampling: SamplingOptions;
   readonly seed: number | undefined;
@@ -24,7 +25,7 @@ export interface AnswerRequest {
   readonly topLikelihoods: number | undefined;
   readonly isStream: boolean;
   readonly includesUsage: boolean;
-  /** In place of the server's own. */
+  /** Overrides the server's own. */
   readonly drafter: string | undefined;
   readonly draft: string | undefined;
   readonly guarded: boolean | undefined;
@@ -54,7 +55,7 @@ export function readCommon(fields: Omit<CommonFields, 'logprobs'>): Omit<AnswerR
   };
 }
 
-/** OpenAI's default is to draw at temperature 1; Mistletoe's commands are greedy by default, this server is not. */
+/** As with OpenAI, the default is temperature 1; Mistletoe's commands are greedy by default. */
 function readSampling({
   temperature,
   top_p: topP,
@@ -67,7 +68,7 @@ function readSampling({
   };
 }
 
-/** A policy that names a file would have a stranger read files of this machine. */
+/** A policy that names a file would let clients read files of this machine. */
 function checkDraft(draft: string): void {
   let policy: DraftPolicy;
   try {
@@ -78,4 +79,57 @@ function checkDraft(draft: string): void {
   }
   if (policy.kind === 'tree' && policy.source.kind === 'file')
     throw badRequest('Requests may name a tree, not a file that has one.', 'mistletoe.draft');
+}
+
+/** /v1/chat/completions: a conversation for the chat template. */
+export function readChatRequest(body: unknown): AnswerRequest {
+  const fields = readFields(chatSchema, body);
+  const { max_tokens: older, max_completion_tokens: newer } = fields;
+  if (older != null && newer != null && older !== newer)
+    throw badRequest('max_tokens and max_completion_tokens contradict each other.', 'max_tokens');
+  return {
+    ...readCommon(fields),
+    kind: 'chat',
+    prompts: [fields.messages.map(readMessage)],
+    maxNewTokens: newer ?? older ?? undefined,
+    topLikelihoods: readLikelihoods(fields),
+  };
+}
+
+function readMessage({ role, content, name }: ChatFields['messages'][number]): ChatMessage {
+  return {
+    role: role === 'developer' ? 'system' : role, // templates know the older name
+    content: typeof content === 'string' ? content : (content ?? []).map((part) => part.text).join('\n'),
+    ...(name == null ? {} : { name }),
+  };
+}
+
+function readLikelihoods({ logprobs, top_logprobs: top }: ChatFields): number | undefined {
+  if (logprobs === true) return top ?? 0;
+  if (top != null && top > 0) throw badRequest('top_logprobs was given without logprobs.', 'top_logprobs');
+  return undefined;
+}
+
+/** /v1/completions: texts, or token ids, that are continued as they are. */
+/** OpenAI's default for /v1/completions. */
+const defaultMaxTokens = 16;
+
+export function readCompletionRequest(body: unknown): AnswerRequest {
+  const fields = readFields(completionSchema, body);
+  return {
+    ...readCommon(fields),
+    kind: 'completion',
+    prompts: readPrompts(fields.prompt),
+    maxNewTokens: fields.max_tokens ?? defaultMaxTokens,
+    topLikelihoods: fields.logprobs ?? undefined,
+  };
+}
+
+function readPrompts(prompt: CompletionFields['prompt']): AnswerRequest['prompts'] {
+  if (typeof prompt === 'string') return [prompt];
+  return isTokenIds(prompt) ? [prompt] : prompt;
+}
+
+function isTokenIds(prompt: Exclude<CompletionFields['prompt'], string>): prompt is number[] {
+  return typeof prompt[0] === 'number';
 }

@@ -1,11 +1,11 @@
-/** A refusal as clients of OpenAI's interface know it. Nothing else that goes wrong is shown to them. */
+/** Errors in OpenAI's format. Clients see no other failure. */
 import { MistletoeError } from '../core/errors.js';
 
 export interface ApiErrorDetails {
   readonly status: number;
-  /** A word that programs can tell it by. */
+  /** For programs. */
   readonly code: string;
-  /** The field of the request that it is about. */
+  /** The request field at fault. */
   readonly param?: string | undefined;
   readonly headers?: Readonly<Record<string, string>>;
   readonly cause?: unknown;
@@ -42,7 +42,7 @@ export function badRequest(message: string, param?: string, code = 'invalid_valu
   return new ApiError(message, { status: 400, code, param });
 }
 
-/** What the engine refuses is the client's affair; what fails in it is ours, and told to the log alone. */
+/** Requests that the engine refuses are client errors; its own failures appear in the log only. */
 export function apiErrorOf(cause: unknown): ApiError {
   if (cause instanceof ApiError) return cause;
   if (cause instanceof MistletoeError) {

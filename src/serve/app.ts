@@ -1,13 +1,12 @@
-/** The routes. Whatever goes wrong has OpenAI's shape of an error; a stack is shown to nobody. */
+/** The routes. Every error has OpenAI's format; stack traces are never sent. */
 import { Hono } from 'hono';
 import type { Context, MiddlewareHandler } from 'hono';
 import type { Logger } from 'pino';
 import type { RequestRecord } from '../guard/request-record.js';
 import type { Access } from './access.js';
 import type { AnswerRequest } from './answer-request.js';
+import { readChatRequest, readCompletionRequest } from './answer-request.js';
 import { ApiError, apiErrorOf } from './api-error.js';
-import { readChatRequest } from './chat-request.js';
-import { readCompletionRequest } from './completion-request.js';
 import { respond } from './completions.js';
 import type { EngineHost } from './engine-host.js';
 import { Exchange } from './exchange.js';
@@ -15,10 +14,10 @@ import { checkAgainst, readJsonBody } from './limits.js';
 import type { MetricsLevel } from './request-schema.js';
 import type { ServeMetrics } from './serve-metrics.js';
 
-/** What the page is told of requests later than a time, where so many run now. */
+/** The page's data: requests after a time, and how many are running. */
 export type ReadPageState = (sinceMs: number | undefined, running: number) => unknown;
 
-/** A page beside the interface, from whoever has one. */
+/** Serves an HTML page beside the API. */
 export type PageHandler = (
   path: string,
   method: string,
@@ -35,14 +34,14 @@ export interface AppOptions {
   readonly metricsLevel: MetricsLevel;
   readonly logsPrompts: boolean;
   /**
-   * Names by which browsers may call this server, or undefined for any. A server that anybody on this machine may ask
-   * must not be asked by a web page whose name was made to point here.
+   * Allowed Host headers, or undefined for any. A local server without keys must refuse web pages whose host name
+   * resolves to this machine (DNS rebinding).
    */
   readonly hostNames: readonly string[] | undefined;
   readonly onRecord?: ((record: RequestRecord) => void) | undefined;
-  /** At /mistletoe; holds no data, so that it needs no key. */
+  /** At /mistletoe; it contains no data and needs no key. */
   readonly page?: PageHandler | undefined;
-  /** What the page asks for, at /mistletoe/api/state. */
+  /** The page's data, at /mistletoe/api/state. */
   readonly pageState?: ReadPageState | undefined;
 }
 
@@ -58,7 +57,7 @@ export function createApp(options: AppOptions): Hono<Variables> {
   const app = new Hono<Variables>();
   const createdSeconds = Math.floor(Date.now() / 1000);
 
-  app.use(signEveryAnswer(options));
+  app.use(trackRequests(options));
   app.use('/v1/*', requireKey(options.access));
   app.use('/mistletoe/api/*', requireKey(options.access));
 
@@ -119,11 +118,11 @@ export function createApp(options: AppOptions): Hono<Variables> {
   return app;
 }
 
-/** First of all: every answer has a number and says who gave it, and every request is logged once. */
-function signEveryAnswer(options: AppOptions): MiddlewareHandler<Variables> {
+/** Gives every response an id and the server's version, and logs every request once. */
+function trackRequests(options: AppOptions): MiddlewareHandler<Variables> {
   const { log, metrics, version, logsPrompts, onRecord, hostNames, host } = options;
   const context = { log, metrics, model: host.model.name, logsPrompts, onRecord };
-  return async function signAnswer(request, next) {
+  return async function trackRequest(request, next) {
     const exchange = new Exchange(context, request.req.path);
     request.set('exchange', exchange);
     if (hostNames !== undefined && !hostNames.includes(hostNameOf(request.req.header('host'))))
@@ -160,7 +159,7 @@ function describeModel({ model }: EngineHost, metrics: MetricsLevel, created: nu
   return {
     ...{ id: name, object: 'model', created, owned_by: 'mistletoe', root: name },
     max_model_len: contextLength,
-    // What answers tell unasked is said here, so that nobody has to generate something to find out.
+    // Clients learn the defaults without generating anything.
     mistletoe: { drafters, draft: draft ?? null, guarded, metrics },
   };
 }

@@ -1,8 +1,7 @@
 /** Answering one request: as a whole, or as a stream that begins with its first token. */
-import type { SpelledLikelihood } from '../decode/engine-messages.js';
-import type { AnswerHead } from './answer-body.js';
-import { answerBody } from './answer-body.js';
-import { createAnswerEvents } from './answer-events.js';
+import type { SpelledLikelihood } from '../decode/engine/engine-messages.js';
+import type { AnswerHead } from './answer-format.js';
+import { answerBody, createAnswerEvents } from './answer-format.js';
 import type { AnswerRequest } from './answer-request.js';
 import { apiErrorOf } from './api-error.js';
 import type { EngineHost, HostedAnswer } from './engine-host.js';
@@ -18,7 +17,7 @@ export interface CompletionContext {
   /** Aborted when the client leaves. */
   readonly signal: AbortSignal;
   readonly fingerprint: string;
-  /** Where the request does not say. */
+  /** Default for requests that do not set it. */
   readonly metricsLevel: MetricsLevel;
 }
 
@@ -55,7 +54,7 @@ const streamHeaders = {
   'x-accel-buffering': 'no',
 };
 
-/** What fails before the first token is an error with its own status; later, the status has been sent. */
+/** A failure before the first token has its own status; later the status has already been sent. */
 async function respondStreaming(context: CompletionContext): Promise<Response> {
   const { host, exchange, request, signal } = context;
   const events = createAnswerEvents(headOf(context), request);
@@ -74,14 +73,14 @@ async function respondStreaming(context: CompletionContext): Promise<Response> {
     if (text !== '' && !left.signal.aborted) controller?.enqueue(encoder.encode(text));
   };
   let hasBegun = false;
-  let tellStart: (failure?: { readonly cause: unknown }) => void = () => undefined;
+  let reportStart: (failure?: { readonly cause: unknown }) => void = () => undefined;
   const started = new Promise<{ readonly cause: unknown } | undefined>((resolve) => {
-    tellStart = resolve;
+    reportStart = resolve;
   });
   const begin = (): void => {
     if (!hasBegun) send(events.begin());
     hasBegun = true;
-    tellStart();
+    reportStart();
   };
   const answering = host.answer(request, {
     signal: AbortSignal.any([signal, left.signal]),
@@ -99,7 +98,7 @@ async function respondStreaming(context: CompletionContext): Promise<Response> {
     },
     (cause: unknown) => {
       if (!hasBegun) {
-        tellStart({ cause });
+        reportStart({ cause });
         return;
       }
       const error = apiErrorOf(cause);

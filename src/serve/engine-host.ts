@@ -1,12 +1,12 @@
 /**
- * The engine as the server uses it: answers requests within the limits, ends them when their client leaves, when their
- * time is over or when the server shuts down, and knows how many there are.
+ * The engine behind the server: admits requests within the limits and aborts them when the client disconnects, when
+ * their time is over or when the server shuts down.
  */
 import { randomInt } from 'node:crypto';
 import { MistletoeError } from '../core/errors.js';
-import type { EngineLoad } from '../decode/engine.js';
-import type { AnswerProgress } from '../decode/engine-messages.js';
-import type { EngineWorker } from '../decode/engine-worker.js';
+import type { EngineLoad } from '../decode/engine/engine.js';
+import type { AnswerProgress } from '../decode/engine/engine-messages.js';
+import type { EngineWorker } from '../decode/engine/engine-worker.js';
 import type { Generation } from '../decode/plain.js';
 import type { AnswerRequest } from './answer-request.js';
 import { ApiError, badRequest } from './api-error.js';
@@ -17,11 +17,11 @@ import type { Drafting } from './speculation-report.js';
 export interface ServedModel {
   readonly name: string;
   readonly contextLength: number;
-  /** By the names that requests use; the first is the default. */
+  /** Names; the first is the default. */
   readonly drafters: readonly string[];
-  /** How much to draft where a request does not say. */
+  /** Default draft policy. */
   readonly draft: string | undefined;
-  /** Whether other drafters take over where drafts do not pay, where a request does not say. */
+  /** By default, whether other drafters take over when drafts do not pay. */
   readonly guarded: boolean;
 }
 
@@ -30,15 +30,15 @@ export interface HostOptions {
   readonly model: ServedModel;
   readonly limits: ServerLimits;
   readonly concurrency: number;
-  /** Folders of this machine, which refusals shall not name. */
+  /** Folders of this machine that error messages must not contain. */
   readonly hiddenPaths: readonly string[];
 }
 
-/** Why an answer ended before its time. */
+/** Why an answer was aborted. */
 export type Cut = 'client' | 'time' | 'shutdown';
 
 export interface HostedAnswer {
-  /** Prompt by prompt, and for each prompt choice by choice. */
+  /** [prompt * choices + choice] */
   readonly generations: readonly Generation[];
   readonly cut: Cut | undefined;
 }
@@ -61,8 +61,8 @@ export class EngineHost {
   private readonly idleListeners = new Set<() => void>();
   private isDraining = false;
   private fault: Error | undefined;
-  /** Decaying mean of what an answer took. */
-  private usualSeconds = 1;
+  /** Decaying mean of the duration of an answer. */
+  private meanSeconds = 1;
 
   constructor(private readonly options: HostOptions) {
     this.model = options.model;
@@ -77,7 +77,7 @@ export class EngineHost {
     return this.isDraining ? 'draining' : 'ready';
   }
 
-  /** Answers that were asked for and have not ended. */
+  /** Answers that have not ended. */
   get sequences(): number {
     let total = 0;
     for (const { sequences } of this.running) total += sequences;
@@ -88,17 +88,17 @@ export class EngineHost {
     return this.options.worker.load();
   }
 
-  /** The drafter that a request means, or undefined for plain decoding. Refuses what is not there. */
+  /** The drafter of a request, or undefined for plain decoding. Throws for an unknown drafter. */
   draftingFor(request: Pick<AnswerRequest, 'drafter' | 'draft' | 'guarded'>): Drafting | undefined {
     const { drafter, draft, guarded } = request;
-    const { drafters, draft: usualDraft } = this.model;
+    const { drafters, draft: defaultDraft } = this.model;
     const name = drafter === 'none' ? undefined : (drafter ?? drafters[0]);
     if (name !== undefined && !drafters.includes(name)) {
       const known = [...drafters, 'none'].join(', ');
       throw badRequest(`There is no drafter of that name; there are ${known}.`, 'mistletoe.drafter');
     }
     if (name !== undefined)
-      return { drafter: name, draft: draft ?? usualDraft, isGuarded: guarded ?? this.model.guarded };
+      return { drafter: name, draft: draft ?? defaultDraft, isGuarded: guarded ?? this.model.guarded };
     if (draft !== undefined)
       throw badRequest('mistletoe.draft was given without a drafter.', 'mistletoe.draft');
     if (guarded === true)
@@ -132,17 +132,17 @@ export class EngineHost {
       const generations = await this.ask(request, drafting, controller, options.onProgress);
       if (cut === 'time' && generations.every(({ tokenIds }) => tokenIds.length === 0))
         throw new ApiError('The time for a request ended before there was room for it.', overTime);
-      this.usualSeconds += 0.1 * ((performance.now() - startMs) / 1000 - this.usualSeconds);
+      this.meanSeconds += 0.1 * ((performance.now() - startMs) / 1000 - this.meanSeconds);
       return { generations, cut };
     } finally {
       clearTimeout(timer);
       options.signal.removeEventListener('abort', leave);
       this.running.delete(running);
-      if (this.running.size === 0) for (const tell of this.idleListeners) tell();
+      if (this.running.size === 0) for (const notify of this.idleListeners) notify();
     }
   }
 
-  /** Takes nothing any more, lets what runs finish within the time, and ends the rest with what it has. */
+  /** Refuses new requests, waits for running ones for `graceMs`, then ends the rest with what they have. */
   async close(graceMs: number): Promise<void> {
     this.isDraining = true;
     const timer = setTimeout(() => {
@@ -175,7 +175,7 @@ export class EngineHost {
     const asked = request.prompts.length * request.choices;
     if (sequences === 0 || sequences + asked <= concurrency + this.limits.queue) return;
     const waiting = Math.max(0, sequences - concurrency);
-    throw tooBusy(waiting, (this.usualSeconds * waiting) / concurrency);
+    throw tooBusy(waiting, (this.meanSeconds * waiting) / concurrency);
   }
 
   private async ask(

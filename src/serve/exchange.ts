@@ -1,15 +1,15 @@
-/** One request from its arrival to its end: what the log, the metrics and the guard's records are told of it, once. */
+/** One request from arrival to end. Writes the log, the metrics and the guard's record once. */
 import { randomUUID } from 'node:crypto';
 import type { Logger } from 'pino';
 import type { StepRecord } from '../decode/acceptance.js';
-import type { AnswerProgress } from '../decode/engine-messages.js';
-import type { DrafterSwitch } from '../decode/guarding.js';
+import type { AnswerProgress } from '../decode/engine/engine-messages.js';
+import type { DrafterSwitch } from '../decode/policies/drafter-switches.js';
 import type { Generation } from '../decode/plain.js';
 import { isSpeculative } from '../decode/speculative-text.js';
 import type { RequestRecord, Speculation } from '../guard/request-record.js';
 import { meanAcceptedLength } from '../guard/request-record.js';
 import type { AnswerRequest } from './answer-request.js';
-import { finishedReasonOf, usageOf } from './answer-choice.js';
+import { finishedReasonOf, usageOf } from './answer-format.js';
 import type { ApiError } from './api-error.js';
 import type { HostedAnswer } from './engine-host.js';
 import type { ServeMetrics } from './serve-metrics.js';
@@ -24,12 +24,12 @@ export interface ExchangeContext {
   readonly onRecord: ((record: RequestRecord) => void) | undefined;
 }
 
-/** The status that servers write down for a client that left; nobody receives it. */
+/** The usual log status for a client that disconnected; it is never sent. */
 const clientLeft = 499;
 
 export class Exchange {
   readonly id: string;
-  /** The name of the key that was shown. */
+  /** Name of the API key. */
   caller = 'anonymous';
   request: AnswerRequest | undefined;
   drafter: string | undefined;
@@ -63,8 +63,8 @@ export class Exchange {
     const { metrics, logsPrompts, log } = this.context;
     const { generations, cut } = answer;
     const usage = usageOf(generations, this.request?.choices ?? 1);
-    const isLeft = cut === 'client';
-    const status = isLeft ? clientLeft : 200;
+    const hasLeft = cut === 'client';
+    const status = hasLeft ? clientLeft : 200;
     const finishes = [...new Set(generations.map(({ finishReason }) => finishReason))];
     const switches = generations.flatMap((generation) => switchesOf(generation));
     const { speculation } = this.speculation();
@@ -94,23 +94,23 @@ export class Exchange {
         ? { prompts: this.request?.prompts, answers: generations.map(({ text }) => text) }
         : {}),
     });
-    this.record(status, isLeft ? 'client-left' : 'complete', totalMs, usage, switches);
+    this.record(status, hasLeft ? 'client-left' : 'complete', totalMs, usage, switches);
   }
 
-  /** `status` as the client got it: a stream that fails had begun with 200. */
+  /** @param status as sent to the client: 200 for a stream that failed after it began */
   failed(error: ApiError, status = error.status): void {
     if (!this.begin()) return;
     const { log, metrics } = this.context;
     metrics.refused(error.status);
     const entry = { ...this.entry(status), error: error.code, ...fieldOf(error) };
-    // A refusal may quote what was sent; a failure of ours has to be told.
+    // The message of a client error may quote the request, so it is not logged.
     if (error.status >= 500) log.error({ ...entry, cause: describe(error.cause ?? error) });
     else log.info(entry);
     const totalMs = performance.now() - this.startMs;
     this.record(error.status, error.status >= 500 ? 'upstream-failed' : 'refused', totalMs, undefined);
   }
 
-  /** Of a route that generates nothing. */
+  /** For routes that generate nothing. */
   plain(status: number): void {
     if (this.begin()) this.context.log.info(this.entry(status));
   }
@@ -134,12 +134,12 @@ export class Exchange {
     return countByDrafter(generation.guarding?.ladder ?? [this.drafter], generation.steps);
   }
 
-  /** All answers of the request pooled, and each of several: [choice]. */
+  /** All answers pooled, and each alone if there are several: [choice]. */
   private speculation(): Pick<RequestRecord, 'speculation' | 'choiceSpeculation'> {
     const choices = [...this.steps].sort(([left], [right]) => left - right).map(([, steps]) => steps);
     return {
-      speculation: summariseSteps(choices.flat()),
-      ...(choices.length > 1 ? { choiceSpeculation: choices.map(summariseSteps) } : {}),
+      speculation: summarizeSteps(choices.flat()),
+      ...(choices.length > 1 ? { choiceSpeculation: choices.map(summarizeSteps) } : {}),
     };
   }
 
@@ -174,8 +174,8 @@ export class Exchange {
   }
 }
 
-/** Counts only steps of the request's own drafter: what others drafted in its place is not comparable with what it does. */
-function summariseSteps(drafted: readonly StepRecord[]): Speculation | null {
+/** Counts only steps of the request's own drafter; those of its stand-ins are not comparable. */
+function summarizeSteps(drafted: readonly StepRecord[]): Speculation | null {
   const steps = drafted.filter(({ drafter = 0 }) => drafter === 0);
   if (steps.length === 0) return null;
   const histogram: number[] = [];
@@ -201,7 +201,7 @@ function switchesOf(generation: Generation): readonly DrafterSwitch[] {
   return isSpeculative(generation) ? (generation.guarding?.switches ?? []) : [];
 }
 
-/** The field at the top: what stands below it, and fields that nobody knows, may be words of the client's. */
+/** The top-level field. Nested and unknown names may be the client's text, so they are not logged. */
 function fieldOf({ param, code }: ApiError): { readonly param?: string } {
   return param === null || code === 'unknown_field' ? {} : { param: param.split('.')[0]! };
 }

@@ -1,22 +1,22 @@
-/** How much one client, and all of them together, may ask for. */
+/** Limits for one client and for all together. */
 import { parseJsonText } from '../core/json-text.js';
 import { ApiError, badRequest } from './api-error.js';
 import type { AnswerRequest } from './answer-request.js';
 
 export interface ServerLimits {
   readonly bodyBytes: number;
-  /** The model's context where it is undefined. */
+  /** Default: the model's context. */
   readonly promptTokens: number | undefined;
   readonly newTokens: number | undefined;
   /** Answers to one request: its prompts times `n`. */
   readonly choices: number;
-  /** Answers that wait for others to end. */
+  /** Waiting answers. */
   readonly queue: number;
-  /** From the arrival of a request; an answer that is not finished then ends with what it has. */
+  /** Since the request arrived; an unfinished answer then ends with what it has. */
   readonly seconds: number;
 }
 
-export const usualLimits: ServerLimits = {
+export const defaultLimits: ServerLimits = {
   bodyBytes: 4 * 2 ** 20,
   promptTokens: undefined,
   newTokens: undefined,
@@ -25,14 +25,14 @@ export const usualLimits: ServerLimits = {
   seconds: 600,
 };
 
-/** `contextLength` of the model: as in vLLM, no answer can be asked to be longer. */
+/** @param contextLength of the model: as in vLLM, the largest max_tokens */
 export function checkAgainst(limits: ServerLimits, contextLength: number, request: AnswerRequest): void {
   const { maxNewTokens = 1, prompts } = request;
-  const most = Math.min(limits.newTokens ?? Infinity, contextLength);
-  if (maxNewTokens > most) {
-    const reason = most === contextLength ? 'the context length of the model' : 'the limit of this server';
+  const max = Math.min(limits.newTokens ?? Infinity, contextLength);
+  if (maxNewTokens > max) {
+    const reason = max === contextLength ? 'the context length of the model' : 'the limit of this server';
     throw badRequest(
-      `max_tokens is ${maxNewTokens}; at most ${most} are allowed, which is ${reason}.`,
+      `max_tokens is ${maxNewTokens}; at most ${max} are allowed, which is ${reason}.`,
       'max_tokens',
     );
   }
@@ -51,13 +51,13 @@ export function tooBusy(waiting: number, seconds: number): ApiError {
   });
 }
 
-/** The body as JSON; refused by its size before it is read, and as soon as it turns out larger than it said. */
+/** The body as JSON. Too large a body is refused by its declared length, or while it is read. */
 export async function readJsonBody(
   request: Request,
   { bodyBytes }: Pick<ServerLimits, 'bodyBytes'>,
 ): Promise<unknown> {
   const type = request.headers.get('content-type') ?? '';
-  // A page in a browser cannot send this to another origin without being asked for leave.
+  // Browsers send this type to another origin only after a CORS preflight.
   if (!/^application\/json\s*(;|$)/i.test(type))
     throw new ApiError('The content type is not application/json.', {
       status: 415,
@@ -77,17 +77,17 @@ export async function readJsonBody(
   }
 }
 
-async function readBytes(request: Request, most: number): Promise<Uint8Array> {
+async function readBytes(request: Request, maxBytes: number): Promise<Uint8Array> {
   const tooLarge = (): ApiError =>
-    new ApiError(`The body has more than ${most} bytes.`, {
+    new ApiError(`The body has more than ${maxBytes} bytes.`, {
       ...{ status: 413, code: 'body_too_large', headers: { connection: 'close' } },
     });
-  if (Number(request.headers.get('content-length') ?? 0) > most) throw tooLarge();
+  if (Number(request.headers.get('content-length') ?? 0) > maxBytes) throw tooLarge();
   const chunks: Uint8Array[] = [];
   let size = 0;
   for await (const chunk of (request.body ?? []) as AsyncIterable<Uint8Array>) {
     size += chunk.length;
-    if (size > most) throw tooLarge();
+    if (size > maxBytes) throw tooLarge();
     chunks.push(chunk);
   }
   return Buffer.concat(chunks);

@@ -1,9 +1,8 @@
 /**
- * Fields that clients of OpenAI and vLLM send although they ask for nothing: each is accepted with the value that means the
- * same as leaving it out, and refused by its name with any other. Defaults are those of vLLM's request schemas.
+ * Unsupported fields that clients of OpenAI and vLLM send with their default value. The default is accepted; any other
+ * value is refused by the field's name. Defaults are those of vLLM's request schemas.
  */
 import { z } from 'zod';
-import { isSame } from './field-values.js';
 
 /** Accepts the field if it is absent, null, or one of these values. */
 export function neutral(...allowed: readonly unknown[]) {
@@ -16,7 +15,7 @@ export function neutral(...allowed: readonly unknown[]) {
   return z.unknown().refine(isAllowed, { error }).optional();
 }
 
-/** Sampling: what changes the distribution, or when an answer ends. */
+/** Sampling and stopping. */
 const sampling = {
   frequency_penalty: neutral(0),
   presence_penalty: neutral(0),
@@ -57,7 +56,7 @@ const text = {
   stream_interval: neutral(1),
 };
 
-/** How a request is scheduled and passed on inside an engine. */
+/** Scheduling inside an engine. */
 const engine = {
   priority: neutral(0),
   request_id: neutral(),
@@ -99,7 +98,7 @@ export const neutralCompletionFields = {
   prompt_embeds: neutral(),
 };
 
-/** What clients send back of an answer they got, empty where there was nothing. */
+/** Fields of earlier answers that clients send back, empty if unused. */
 export const neutralAnswerFields = {
   refusal: neutral(),
   audio: neutral(),
@@ -109,3 +108,17 @@ export const neutralAnswerFields = {
   reasoning: neutral(),
   reasoning_content: neutral(),
 };
+
+/** Compares a value with an allowed one, no deeper than the allowed one goes. */
+function isSame(allowed: unknown, given: unknown): boolean {
+  if (typeof allowed !== 'object' || allowed === null) return allowed === given;
+  if (typeof given !== 'object' || given === null || Array.isArray(given) !== Array.isArray(allowed))
+    return false;
+  const entries = Object.entries(allowed);
+  return (
+    entries.length === Object.keys(given).length &&
+    entries.every(
+      ([key, value]) => Object.hasOwn(given, key) && isSame(value, given[key as keyof typeof given]),
+    )
+  );
+}

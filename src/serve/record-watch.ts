@@ -1,9 +1,8 @@
 /**
- * The server's own requests, watched as the guard watches those of other engines: each is judged against what this server's
- * traffic has taught, alarms are told, and the page shows all of it. What is done within guarded requests is shown as the
- * actions that it is; about an alarm nothing is done here.
+ * Runs the guard's monitor over the server's own requests: each is judged against this server's traffic, alarms are
+ * reported, and the page shows them. Drafter switches within guarded requests appear as actions. Alarms cause no action.
  */
-import type { DrafterSwitch } from '../decode/guarding.js';
+import type { DrafterSwitch } from '../decode/policies/drafter-switches.js';
 import type { ActionEvent, Alarm } from '../guard/alarm.js';
 import { GuardMemory } from '../guard/guard-memory.js';
 import { Monitor } from '../guard/monitor.js';
@@ -37,7 +36,7 @@ const reasons: Partial<Readonly<Record<DrafterSwitch['reason'], string>>> = {
   account: 'drafts cost more than they brought',
 };
 
-/** What was left; a long request probes many times, which would crowd everything else out. */
+/** Switches away from a drafter. Probes are left out: a long request makes many. */
 function actionsOf({ id, model, tenant, endedMs, switches = [] }: RequestRecord): readonly ActionEvent[] {
   return switches.flatMap(({ from, to, step, reason }): ActionEvent[] => {
     const why = reasons[reason];

@@ -1,11 +1,9 @@
 /**
- * The fields of a request. Every field of OpenAI's and vLLM's interfaces is honoured, known to change nothing, or refused
- * by its name; what is asked for is never left out in silence.
+ * The fields of a request. Every field of OpenAI's and vLLM's APIs is honored, known to have no effect, or refused by
+ * name. None is ignored silently.
  */
 import { z } from 'zod';
 import { badRequest } from './api-error.js';
-import type { Content, Prompt } from './field-values.js';
-import { isContent, isMetadata, isPrompt, isStop, isText, mostStops } from './field-values.js';
 import {
   neutral,
   neutralAnswerFields,
@@ -14,12 +12,71 @@ import {
   neutralFields,
 } from './neutral-fields.js';
 
+/*
+ * Lists and texts of a request may have a hundred thousand items. They are checked up to the first fault; a zod schema
+ * would collect every fault and block other requests meanwhile.
+ */
+
+/** Halves of a character cannot be encoded, and no text of a model matches them. */
+function isText(value: unknown): value is string {
+  return typeof value === 'string' && !/\p{Surrogate}/u.test(value);
+}
+
+const isFilled = (value: unknown): value is string => isText(value) && value !== '';
+
+const isToken = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0;
+
+type Prompt = string | number[] | string[] | number[][];
+
+/** A text, token ids, or a list of either, none of them empty. */
+function isPrompt(value: unknown): value is Prompt {
+  if (typeof value === 'string') return isFilled(value);
+  if (!Array.isArray(value) || value.length === 0) return false;
+  const [first] = value as readonly unknown[];
+  if (typeof first === 'string') return value.every(isFilled);
+  return Array.isArray(first) ? value.every(isTokenList) : isTokenList(value);
+}
+
+function isTokenList(value: unknown): value is number[] {
+  return Array.isArray(value) && value.length > 0 && value.every(isToken);
+}
+
+interface TextPart {
+  readonly type: 'text';
+  readonly text: string;
+}
+type Content = string | readonly TextPart[];
+
+/** A text, or a list of parts that are texts. */
+function isContent(value: unknown): value is Content {
+  return isText(value) || (Array.isArray(value) && value.length > 0 && value.every(isTextPart));
+}
+
+function isTextPart(value: unknown): value is TextPart {
+  if (typeof value !== 'object' || value === null || Object.keys(value).length !== 2) return false;
+  return 'type' in value && value.type === 'text' && 'text' in value && isText(value.text);
+}
+
+const maxStops = 4;
+const maxStopLength = 1000;
+
+/** A text that ends answers, or a list of them. */
+function isStop(value: unknown): value is string | string[] {
+  const isOne = (each: unknown): boolean => isFilled(each) && each.length <= maxStopLength;
+  return Array.isArray(value) ? value.length <= maxStops && value.every(isOne) : isOne(value);
+}
+
+function isMetadata(value: unknown): value is Readonly<Record<string, string>> {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return false;
+  return Object.values(value).every((each) => typeof each === 'string');
+}
+
 export const metricsLevels = ['none', 'summary', 'detailed'] as const;
 export type MetricsLevel = (typeof metricsLevels)[number];
 
 const count = z.number().int().positive();
 
-/** They tell the operator of a service something, and change no answer. */
+/** For the operator of a service; they change no answer. */
 const harmless = {
   user: z.string().nullish(),
   metadata: z.custom<Readonly<Record<string, string>>>(isMetadata, 'expected names with texts').nullish(),
@@ -33,7 +90,7 @@ const harmless = {
   store: neutral(false),
 };
 
-/** What this server has beyond OpenAI's interface. */
+/** Extensions of this server. */
 const own = z.strictObject({
   drafter: z.string().max(200).optional(),
   draft: z.string().max(64).optional(),
@@ -51,7 +108,7 @@ const common = {
   n: count.nullish(),
   seed: z.number().int().nullish(),
   stop: z
-    .custom<string | string[]>(isStop, `expected a text, or a list of up to ${mostStops} texts, none empty`)
+    .custom<string | string[]>(isStop, `expected a text, or a list of up to ${maxStops} texts, none empty`)
     .nullish(),
   stream: z.boolean().nullish(),
   stream_options: z
@@ -81,14 +138,14 @@ const message = z.discriminatedUnion('role', [
   }),
 ]);
 
-const mostMessages = 2048;
+const maxMessages = 2048;
 
 export const chatSchema = z.strictObject({
   ...common,
   messages: z
     .array(z.unknown())
     .min(1, 'expected at least one message')
-    .max(mostMessages, `expected at most ${mostMessages} messages`)
+    .max(maxMessages, `expected at most ${maxMessages} messages`)
     .pipe(z.array(message)),
   max_completion_tokens: count.nullish(),
   logprobs: z.boolean().nullish(),
@@ -106,9 +163,9 @@ export const completionSchema = z.strictObject({
 });
 export type CompletionFields = z.infer<typeof completionSchema>;
 
-const longestName = 64;
+const maxNameLength = 64;
 
-/** The fields, or a refusal that names the first one that is wrong. */
+/** Throws an error that names the first wrong field. */
 export function readFields<Schema extends z.ZodType>(schema: Schema, body: unknown): z.infer<Schema> {
   const parsed = schema.safeParse(body);
   if (parsed.success) return parsed.data;
@@ -124,5 +181,5 @@ export function readFields<Schema extends z.ZodType>(schema: Schema, body: unkno
 }
 
 function cut(name: string): string {
-  return name.length > longestName ? `${name.slice(0, longestName)}…` : name;
+  return name.length > maxNameLength ? `${name.slice(0, maxNameLength)}…` : name;
 }

@@ -1,23 +1,23 @@
-/** Prometheus metrics under vLLM's names, so that dashboards and tools for vLLM read them; and accepted lengths. */
+/** Prometheus metrics under vLLM's names, for dashboards made for vLLM, and accepted lengths. */
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
-import type { AnswerProgress } from '../decode/engine-messages.js';
-import type { EngineLoad } from '../decode/engine.js';
-import type { DrafterSwitch } from '../decode/guarding.js';
-import { switchReasons } from '../decode/guarding.js';
-import type { FinishedReason } from './answer-choice.js';
-import { finishedReasons } from './answer-choice.js';
+import type { AnswerProgress } from '../decode/engine/engine-messages.js';
+import type { EngineLoad } from '../decode/engine/engine.js';
+import type { DrafterSwitch } from '../decode/policies/drafter-switches.js';
+import { switchReasons } from '../decode/policies/drafter-switches.js';
+import type { FinishedReason } from './answer-format.js';
+import { finishedReasons } from './answer-format.js';
 import type { DrafterCounts } from './speculation-report.js';
 
-/** What a request came to, once it has ended. */
+/** A finished request. */
 export interface EndedRequest {
   readonly promptTokens: number;
   readonly completionTokens: number;
   /** [answer] */
   readonly finishedReasons: readonly FinishedReason[];
   readonly totalMs: number;
-  /** From its arrival; undefined where no token came. */
+  /** Since its arrival; undefined if it produced no token. */
   readonly firstTokenMs: number | undefined;
-  /** Of its own drafter; undefined where that drafted nothing. */
+  /** With its own drafter; undefined if that drafted nothing. */
   readonly acceptedLength: number | undefined;
   /** [answer] By drafter. */
   readonly drafts?: readonly Readonly<Record<string, DrafterCounts>>[];
@@ -25,7 +25,7 @@ export interface EndedRequest {
 }
 
 export interface ServeMetrics {
-  /** What a pass brought, and how long after the one before of the same answer. */
+  /** The result of one pass, and the time since the previous pass of the same answer. */
   progress(progress: AnswerProgress, gapMs: number | undefined): void;
   ended(request: EndedRequest): void;
   refused(status: number): void;

@@ -1,18 +1,18 @@
-/** The server: models in a thread, routes in front of it, one address. */
+/** The HTTP server in front of an engine in a worker thread. */
 import type { Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { isAbsolute, resolve } from 'node:path';
 import { createAdaptorServer } from '@hono/node-server';
 import { pino } from 'pino';
-import { nameModel } from '../checkpoint/hub-cache.js';
+import { nameModel } from '../checkpoint/hub/hub-cache.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { isLoopback } from '../core/loopback.js';
 import { bundledTarget } from '../decode/bundled-models.js';
-import type { EngineLoad } from '../decode/engine.js';
-import { usualConcurrency } from '../decode/engine.js';
-import type { EngineWorkerOptions } from '../decode/engine-worker.js';
-import { createEngineWorker } from '../decode/engine-worker.js';
-import { parseDraftPolicy } from '../draft/policy.js';
+import type { EngineLoad } from '../decode/engine/engine.js';
+import { usualConcurrency } from '../decode/engine/engine.js';
+import type { EngineWorkerOptions } from '../decode/engine/engine-worker.js';
+import { createEngineWorker } from '../decode/engine/engine-worker.js';
+import { parseDraftPolicy } from '../draft/tree/policy.js';
 import type { RequestRecord } from '../guard/request-record.js';
 import { describeMachine } from '../measure/machine.js';
 import type { NamedKey } from './access.js';
@@ -21,7 +21,7 @@ import type { PageHandler, ReadPageState } from './app.js';
 import { createApp } from './app.js';
 import { EngineHost } from './engine-host.js';
 import type { ServerLimits } from './limits.js';
-import { usualLimits } from './limits.js';
+import { defaultLimits } from './limits.js';
 import type { MetricsLevel } from './request-schema.js';
 import { createServeMetrics } from './serve-metrics.js';
 
@@ -30,24 +30,24 @@ export interface ServeOptions extends EngineWorkerOptions {
   readonly host?: string;
   /** Default 8000; 0 takes any that is free. */
   readonly port?: number;
-  /** How much to draft where a request does not say: `chain:4` and so on. */
+  /** Default draft policy, for example `chain:4`. */
   readonly draft?: string;
-  /** Whether other drafters, and plain steps, take over where drafts do not pay, where a request does not say. */
+  /** By default, whether other drafters or plain steps take over when drafts do not pay. */
   readonly guarded?: boolean;
-  /** What requests call the model; default the name of its folder, `mistletoe-reference` for the bundled one. */
+  /** The model's name in the API; default the name of its folder, `mistletoe-reference` for the bundled one. */
   readonly modelName?: string;
-  /** Whoever shows none of them is refused; without any, anybody may ask. */
+  /** API keys; without any, no key is needed. */
   readonly keys?: readonly NamedKey[];
   /** Serves other machines without keys. */
   readonly allowAnonymous?: boolean;
   readonly limits?: Partial<ServerLimits>;
-  /** Whether answers tell how drafts were accepted, where a request does not say; default none. */
+  /** Default level of draft metrics in answers; default none. */
   readonly metricsLevel?: MetricsLevel;
-  /** One line of JSON a request, as it ends. */
+  /** Called with one line of JSON per request, when it ends. */
   readonly onLog?: (line: string) => void;
   /** Lets the log hold prompts and answers. */
   readonly logPrompts?: boolean;
-  /** Hears of every request that ended, in the guard's words. */
+  /** Called with the guard's record of every finished request. */
   readonly onRecord?: (record: RequestRecord) => void;
   readonly page?: PageHandler;
   readonly pageState?: ReadPageState;
@@ -61,14 +61,14 @@ export interface RunningServer {
   load(): Promise<EngineLoad>;
   /** Settles when the engine has ended, with the reason unless the server was closed. */
   readonly ended: Promise<Error | undefined>;
-  /** Takes nothing any more, lets answers finish for so long (10 s unless told), and ends the rest with what they have. */
+  /** Refuses new requests, waits for running ones (10 s by default), then ends the rest with what they have. */
   close(options?: { readonly graceMs?: number }): Promise<void>;
 }
 
-/** Its folder is only called `target`. */
+/** Of the bundled target, whose folder is called `target`. */
 const bundledName = 'mistletoe-reference';
-const usualGraceMs = 10_000;
-/** For what has been answered to reach clients that still read. */
+const defaultGraceMs = 10_000;
+/** Time for clients to receive finished answers. */
 const flushMs = 2000;
 const requestTimeoutMs = 60_000;
 
@@ -79,10 +79,23 @@ const requestTimeoutMs = 60_000;
  * await server.close();
  */
 export async function startServer(options: ServeOptions): Promise<RunningServer> {
-  const { host: hostname = '127.0.0.1', port = 8000, keys = [], draft, modelName, limits, ...rest } = options;
-  const { guarded = false, ...settings } = rest;
-  const { allowAnonymous = false, metricsLevel = 'none', logPrompts = false, ...more } = settings;
-  const { onLog, onRecord, page, pageState, ...given } = more;
+  const {
+    host: hostname = '127.0.0.1',
+    port = 8000,
+    keys = [],
+    draft,
+    modelName,
+    limits,
+    guarded = false,
+    allowAnonymous = false,
+    metricsLevel = 'none',
+    logPrompts = false,
+    onLog,
+    onRecord,
+    page,
+    pageState,
+    ...given
+  } = options;
   const engine = guarded ? { ...given, guarding: given.guarding ?? {} } : given;
   if (draft !== undefined) parseDraftPolicy(draft);
   if (guarded && Object.keys(engine.drafters ?? {}).length === 0)
@@ -100,7 +113,7 @@ export async function startServer(options: ServeOptions): Promise<RunningServer>
   };
   const { concurrency = usualConcurrency } = engine;
   const engineHost = new EngineHost({
-    ...{ worker, model, limits: { ...usualLimits, ...limits }, concurrency },
+    ...{ worker, model, limits: { ...defaultLimits, ...limits }, concurrency },
     hiddenPaths: pathsOf(engine),
   });
   const isLocal = isLoopback(hostname) && keys.length === 0;
@@ -129,7 +142,7 @@ export async function startServer(options: ServeOptions): Promise<RunningServer>
     url: urlOf(hostname, (server.address() as AddressInfo).port),
     ...{ modelName: model.name, device: worker.device, ended: worker.ended },
     load: () => engineHost.load(),
-    close: ({ graceMs = usualGraceMs } = {}) => (closing ??= closeServer(server, engineHost, graceMs)),
+    close: ({ graceMs = defaultGraceMs } = {}) => (closing ??= closeServer(server, engineHost, graceMs)),
   };
 }
 

@@ -1,35 +1,35 @@
 /**
- * What drafts came to in one request, in vLLM's shape (`metrics.speculative_decoding`), so that tools for vLLM read it.
- * Steps without a draft, which `auto` makes where drafting does not pay, are no steps there.
+ * Draft metrics of one request, in vLLM's format (`metrics.speculative_decoding`). As there, steps without a draft, which
+ * `auto` makes when drafting does not pay, do not count.
  */
 import type { StepRecord } from '../decode/acceptance.js';
 import type { Generation } from '../decode/plain.js';
 import type { SpeculativeGeneration } from '../decode/speculative.js';
 import { isSpeculative } from '../decode/speculative-text.js';
-import { parseDraftPolicy } from '../draft/policy.js';
+import { parseDraftPolicy } from '../draft/tree/policy.js';
 import type { MetricsLevel } from './request-schema.js';
 
-/** With which drafter, and how much it was to draft where that was said. */
+/** The drafter of a request and its policy. */
 export interface Drafting {
   readonly drafter: string;
   readonly draft: string | undefined;
-  /** Whether other drafters take over where its drafts do not pay. */
+  /** Whether other drafters take over when its drafts do not pay. */
   readonly isGuarded: boolean;
 }
 
 export interface AnswersReport {
-  /** Null where nothing was drafted. */
+  /** Null if nothing was drafted. */
   readonly speculative_decoding: Readonly<Record<string, number | boolean | readonly number[]>> | null;
   readonly mistletoe: Readonly<Record<string, unknown>> | null;
 }
 
-/** Of several answers the steps are pooled, and each answer is also listed alone. */
+/** Pools the steps of several answers and also lists each answer. */
 export interface SpeculationReport extends AnswersReport {
   readonly engine: 'mistletoe';
   readonly choices?: readonly ({ readonly index: number } & AnswersReport)[];
 }
 
-/** Undefined where nobody asked. */
+/** Undefined at level `none`. */
 export function reportSpeculation(
   generations: readonly Generation[],
   drafting: Drafting | undefined,
@@ -56,10 +56,10 @@ function reportAnswers(
   if (drafting === undefined || answers.length === 0) return { speculative_decoding: null, mistletoe: null };
   const steps = answers.flatMap((answer) => answer.steps);
   const drafted = steps.filter(({ proposed }) => proposed > 0);
-  const summary = drafted.length === 0 ? null : summarise(drafted, drafting);
+  const summary = drafted.length === 0 ? null : summarize(drafted, drafting);
   const isDetailed = level === 'detailed' && summary !== null;
-  const longest = (milliseconds: (answer: SpeculativeGeneration) => number): number =>
-    Math.round(answers.reduce((most, answer) => Math.max(most, milliseconds(answer)), 0));
+  const maxMs = (milliseconds: (answer: SpeculativeGeneration) => number): number =>
+    Math.round(answers.reduce((max, answer) => Math.max(max, milliseconds(answer)), 0));
   return {
     speculative_decoding: isDetailed
       ? {
@@ -73,9 +73,9 @@ function reportAnswers(
       draft: drafting.draft ?? null,
       plain_steps: steps.length - drafted.length,
       drafter_failed: answers.some(({ drafterFailed }) => drafterFailed),
-      // Answers to one request are decoded at the same time: the longest is the closest to what the client waited.
-      prefill_ms: longest(({ prefillMs }) => prefillMs),
-      decode_ms: longest(({ decodeMs }) => decodeMs),
+      // Answers to one request are decoded at the same time: the maximum is closest to the client's waiting time.
+      prefill_ms: maxMs(({ prefillMs }) => prefillMs),
+      decode_ms: maxMs(({ decodeMs }) => decodeMs),
       ...reportGuarding(answers, isDetailed),
     },
   };
@@ -101,7 +101,7 @@ export interface DrafterCounts {
   num_draft_tokens: number;
 }
 
-/** `names`: of the rungs of a guarded request, or of the one drafter. */
+/** @param names of the drafters on the ladder of a guarded request, or of the one drafter */
 export function countByDrafter(
   names: readonly string[],
   steps: readonly StepRecord[],
@@ -121,7 +121,7 @@ export function countByDrafter(
   return Object.fromEntries(counts);
 }
 
-function summarise(
+function summarize(
   drafted: readonly StepRecord[],
   { draft }: Drafting,
 ): NonNullable<SpeculationReport['speculative_decoding']> {
@@ -130,8 +130,8 @@ function summarise(
   const accepted = total((step) => step.accepted);
   const proposed = total((step) => step.proposed);
   const policy = draft === undefined ? undefined : parseDraftPolicy(draft);
-  const least = policy?.kind === 'chain' ? policy.length : 0;
-  const levels = drafted.reduce((deepest, { depth }) => Math.max(deepest, depth), least);
+  const minLevels = policy?.kind === 'chain' ? policy.length : 0;
+  const levels = drafted.reduce((deepest, { depth }) => Math.max(deepest, depth), minLevels);
   const histogram = Array.from({ length: levels + 1 }, () => 0);
   for (const step of drafted) histogram[step.accepted]! += 1;
   return {

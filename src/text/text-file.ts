@@ -1,12 +1,12 @@
-import { isMissing, readBoundedFile } from '../core/bounded-file.js';
+import { isMissing, readBoundedFile } from '../core/files.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { parseJsonText } from '../core/json-text.js';
 
 /** The file's text without a byte order mark, or undefined when there is no such file. */
-export async function readTextFile(path: string, mostBytes: number): Promise<string | undefined> {
+export async function readTextFile(path: string, maxBytes: number): Promise<string | undefined> {
   let bytes: Buffer;
   try {
-    bytes = await readBoundedFile(path, mostBytes);
+    bytes = await readBoundedFile(path, maxBytes);
   } catch (cause) {
     if (isMissing(cause)) return undefined;
     throw new MistletoeError('text', `${path} cannot be read: ${describeCause(cause)}.`, {

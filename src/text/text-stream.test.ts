@@ -7,7 +7,7 @@ import {
   metaspaceTokenizer,
   writeFolder,
 } from '../../test/support/text/sample-folders.js';
-import { loadTokenizer, type Tokenizer } from './tokenizer.js';
+import { loadTokenizer, type Tokenizer } from './tokenizer/tokenizer.js';
 
 const texts = fc.oneof(
   fc.string({ unit: 'grapheme' }),

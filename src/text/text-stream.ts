@@ -8,7 +8,7 @@
  * Decoding sees a window of the last tokens. Both decodings of a comparison start at the same token, so what decoders do
  * to the beginning of a text (stripping a space) falls on tokens that were emitted before and cancels.
  */
-import type { Tokenizer } from './tokenizer.js';
+import type { Tokenizer } from './tokenizer/tokenizer.js';
 
 export interface TextStream {
   /** The text that became certain with this token, often empty. */

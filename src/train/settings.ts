@@ -1,86 +1,162 @@
-/** What a training run is set to: one schema for flags, for callers and for the run's own record. */
-import { z } from 'zod';
+/** The settings of a training run: one table for flags, config files, callers and the run's own record. */
+import { schemaOf } from '../audit/settings.js';
 import { MistletoeError } from '../core/errors.js';
-import { mostNewTokens } from '../core/limits.js';
+import { deepestDraft, mostNewTokens } from '../core/limits.js';
+import type { SettingsOf, SettingTable } from '../core/settings.js';
+import { byteSize, decimal, integer, oneOf, yesNo } from '../core/settings.js';
 import type { Drafter } from '../draft/drafter.js';
-import { adamDefaults } from './adamw.js';
-import type { Objective } from './losses.js';
+import { adamDefaults } from './loop/adamw.js';
+import type { Objective } from './loop/losses.js';
 
-const count = z.int().positive();
-const share = z.number().min(0).max(1);
+const count = integer(1);
+const share = decimal({ min: 0, max: 1 });
+const weight = decimal({ min: 0 });
 
-export const settingsSchema = z.strictObject({
-  /** Updates of the parameters. */
-  steps: count,
-  /** Tokens of a batch, padding among them. */
-  batchTokens: count,
-  /** Whether a row of a batch has one text and padding behind it, or as many texts as fit it. */
-  rows: z.enum(['padded', 'packed']),
-  /** Batches whose gradients make one update. */
-  accumulation: count,
-  /** The learning rate's peak, the steps until it is reached, and what is left of it at the end. */
-  rate: z.number().positive(),
-  warmupSteps: z.int().min(0),
-  rateFloor: share,
-  weightDecay: z.number().min(0),
-  /** Longest gradient, all parameters together. */
-  clip: z.number().positive(),
-  /** Levels of a draft that are trained. */
-  depth: count,
-  labels: z.enum(['soft', 'tokens']),
-  /** What a level counts beside the one before it. */
-  decay: share,
-  featureWeight: z.number().min(0),
-  labelWeight: z.number().min(0),
-  noise: z.number().min(0),
-  /** Tokens that are foreseen: those of the answers, or those of the prompts as well. */
-  learn: z.enum(['answers', 'all']),
-  /** What stays as it is besides the target: nothing, or what has a row for each token: embeddings and output. */
-  freeze: z.enum(['none', 'vocabulary']),
-  /** Longer texts are cut. */
-  maxTokens: count,
-  /** Of each answer that the target writes. */
-  maxNewTokens: count.max(mostNewTokens),
-  /** Of the target's answers; 0 is greedy. */
-  temperature: z.number().min(0),
-  /** Whether the target writes the answers; without it, the data must have them. */
-  generate: z.boolean(),
-  /** Share of the texts that is held out, and how many of those are looked at most. */
-  validation: share,
-  validationTexts: count,
-  /** Length of the drafts whose accepted length is measured on them. */
-  chain: count,
-  /** Updates between two such measurements, and between two saved states. */
-  validateEvery: count,
-  saveEvery: count,
-  /** Bytes on the disk for the target's states, which are then computed once; 0: for every batch. */
-  keepStates: z.int().min(0),
-  /** Measurements without a better one after which the run ends; 0: never. */
-  patience: z.int().min(0),
-  seed: z.int(),
-});
-export type TrainSettings = z.infer<typeof settingsSchema>;
+export const learningSettings = {
+  steps: { type: count, value: 'count', help: 'weight updates' },
+  batchTokens: { type: count, value: 'count', help: 'tokens in a batch, padding included' },
+  rows: {
+    type: oneOf(['padded', 'packed']),
+    value: 'layout',
+    help: 'batch layout: padded or packed',
+    rare: true,
+  },
+  accumulation: { type: count, value: 'count', help: 'batches per weight update', rare: true },
+  rate: {
+    type: decimal({ above: 0 }),
+    value: 'number',
+    flag: 'learning-rate',
+    help: 'peak learning rate',
+  },
+  warmupSteps: {
+    type: integer(0),
+    value: 'updates',
+    was: ['--warmup'],
+    help: 'updates until the peak learning rate',
+    shownDefault: 'a twentieth of the steps',
+    rare: true,
+  },
+  rateFloor: { type: share, value: 'share', help: 'share of the peak that is left at the end', rare: true },
+  weightDecay: { type: weight, value: 'number', help: 'AdamW weight decay', rare: true },
+  clip: { type: decimal({ above: 0 }), value: 'norm', help: 'maximum gradient norm', rare: true },
+} as const satisfies SettingTable;
+
+export const objectiveSettings = {
+  depth: {
+    type: integer(1, deepestDraft),
+    value: 'levels',
+    help: 'draft levels that are trained',
+    shownDefault: '1; medusa and hydra: one per head; eagle3: 4',
+    rare: true,
+  },
+  labels: {
+    type: oneOf(['soft', 'tokens']),
+    value: 'kind',
+    help: 'learn the target’s distribution, or the tokens of the text only',
+    rare: true,
+  },
+  decay: { type: share, value: 'factor', help: 'weight of a level relative to the previous one', rare: true },
+  featureWeight: {
+    type: weight,
+    value: 'number',
+    help: 'weight of the distance to the target’s features; eagle only',
+    rare: true,
+  },
+  labelWeight: { type: weight, value: 'number', help: 'weight of the label loss', rare: true },
+  noise: {
+    type: weight,
+    value: 'width',
+    help: 'width of the uniform noise added to the input features',
+    rare: true,
+  },
+  learn: {
+    type: oneOf(['answers', 'all']),
+    value: 'tokens',
+    help: 'tokens to predict: those of the answers, or of the prompts too',
+    rare: true,
+  },
+  freeze: {
+    type: oneOf(['none', 'vocabulary']),
+    value: 'part',
+    help: 'weights that are not trained: none, or embeddings and output',
+    rare: true,
+  },
+} as const satisfies SettingTable;
+
+export const textSettings = {
+  maxTokens: { type: integer(1), value: 'count', help: 'longer texts are cut', rare: true },
+  maxNewTokens: {
+    type: integer(1, mostNewTokens),
+    value: 'count',
+    short: 'n',
+    help: 'max length of the answers that the target generates',
+  },
+  temperature: { type: weight, value: 'number', help: 'of those answers; 0 is greedy', rare: true },
+  generate: { type: yesNo, help: 'let the target generate all answers', rare: true },
+  validation: { type: share, value: 'share', help: 'conversations held out; 0 holds out none' },
+  validationTexts: { type: count, value: 'count', help: 'max held-out texts to measure', rare: true },
+  chain: {
+    type: integer(1, deepestDraft),
+    value: 'tokens',
+    help: 'draft length in these measurements',
+    shownDefault: '4, or the number of heads if lower',
+    rare: true,
+  },
+  validateEvery: { type: count, value: 'updates', help: 'updates between measurements', rare: true },
+  saveEvery: { type: count, value: 'updates', help: 'updates between saved states', rare: true },
+  keepStates: {
+    type: byteSize(0),
+    value: 'size',
+    help: 'cache the target’s hidden states on disk for later epochs, up to this size, as 20GB',
+    shownDefault: 'none',
+    rare: true,
+  },
+  patience: {
+    type: integer(0),
+    value: 'count',
+    help: 'stop after this many measurements without improvement; 0: never',
+    rare: true,
+  },
+  seed: { type: integer(Number.MIN_SAFE_INTEGER), value: 'number', help: 'random seed' },
+} as const satisfies SettingTable;
+
+export const trainSettings = { ...learningSettings, ...objectiveSettings, ...textSettings };
+export type TrainSettings = SettingsOf<typeof trainSettings>;
+export const settingsSchema = schemaOf(trainSettings);
 
 const common = {
-  ...{
-    steps: 2000,
-    batchTokens: 2048,
-    rows: 'padded',
-    accumulation: 1,
-    rate: 1e-3,
-    warmupSteps: 100,
-    rateFloor: 0.05,
-  },
-  ...{ weightDecay: adamDefaults.weightDecay, clip: adamDefaults.clip },
-  ...{ depth: 1, labels: 'soft', decay: 1, featureWeight: 0, labelWeight: 1, noise: 0 },
-  ...{ learn: 'answers', freeze: 'none' },
-  ...{ maxTokens: 512, maxNewTokens: 192, temperature: 0, generate: true },
-  ...{ validation: 0.02, validationTexts: 64, chain: 4, validateEvery: 200, saveEvery: 100, patience: 0 },
+  steps: 2000,
+  batchTokens: 2048,
+  rows: 'padded',
+  accumulation: 1,
+  rate: 1e-3,
+  warmupSteps: 100,
+  rateFloor: 0.05,
+  weightDecay: adamDefaults.weightDecay,
+  clip: adamDefaults.clip,
+  depth: 1,
+  labels: 'soft',
+  decay: 1,
+  featureWeight: 0,
+  labelWeight: 1,
+  noise: 0,
+  learn: 'answers',
+  freeze: 'none',
+  maxTokens: 512,
+  maxNewTokens: 192,
+  temperature: 0,
+  generate: true,
+  validation: 0.02,
+  validationTexts: 64,
+  chain: 4,
+  validateEvery: 200,
+  saveEvery: 100,
+  patience: 0,
   keepStates: 0,
   seed: 0,
 } as const satisfies TrainSettings;
 
-/** Each system as its authors train it, but for batches and rates, which are for one machine. */
+/** Each system as its authors train it, except for batch sizes and learning rates, which suit one machine. */
 export function defaultSettings({
   system,
   maximumDepth,
@@ -96,7 +172,7 @@ export function defaultSettings({
     case 'eagle3':
       return { ...common, depth: 4, decay: 0.8 };
     case 'speculative-sampling':
-      // It has a language to learn, of which prompts are a good part; heads borrow that from their target.
+      // A draft model learns the language itself, so prompts help too; heads get it from their target.
       return { ...common, learn: 'all' };
     default:
       return common;

@@ -2,8 +2,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { z } from 'zod';
-import { readVersion } from '../runs/identity.js';
-import { identifyModel } from '../runs/identity.js';
+import { identifyModel, readVersion } from '../runs/identity.js';
 import type { RunPlace } from '../audit/run-audit.js';
 import type { RunLock } from '../runs/run-lock.js';
 import { lockRun } from '../runs/run-lock.js';
@@ -20,8 +19,8 @@ import {
 } from '../runs/run-writes.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { parseJsonText } from '../core/json-text.js';
-import { makeFolderSync } from '../core/make-folder.js';
-import { quoteWord } from '../core/shown-words.js';
+import { makeFolderSync } from '../core/files.js';
+import { quoteWord } from '../core/display-paths.js';
 import { hashData } from './train-request.js';
 
 /** What all such runs record: the models and the data that they were begun with. */

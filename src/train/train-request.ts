@@ -5,28 +5,26 @@
 import { availableParallelism } from 'node:os';
 import { resolve } from 'node:path';
 import { z } from 'zod';
-import { readVersion } from '../runs/identity.js';
-import { identifyModel, identitySchema } from '../runs/identity.js';
+import { identifyModel, identitySchema, readVersion } from '../runs/identity.js';
 import { deviceSchema } from '../runs/run-device.js';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
-import { mostThreads } from '../core/limits.js';
+import { maxThreads } from '../core/limits.js';
 import { bundledTarget } from '../decode/bundled-models.js';
 import { findDrafter } from '../decode/find-drafter.js';
-import { settleDevice } from '../decode/gpu-room.js';
-import { refuseAtOnce } from '../draft/draft-system.js';
+import { settleDevice } from '../decode/gpu-fit.js';
+import type { TapConvention } from '../draft/draft-system.js';
+import { refuseAtOnce, tapConventions } from '../draft/draft-system.js';
 import { findWeightless, recogniseCheckpoint } from '../draft/systems.js';
-import type { TapConvention } from '../draft/tap-convention.js';
-import { tapConventions } from '../draft/tap-convention.js';
 import type { DeviceWish } from '../runtime/device-choice.js';
 import { chooseDevice, recordDevice } from '../runtime/device-choice.js';
-import { readTemplate } from '../text/chat-template.js';
+import { readTemplate } from '../text/template/chat-template.js';
 import { hashFile } from '../runs/line-file.js';
-import type { TrainableSystem } from './new-drafter.js';
-import { trainableSystems } from './new-drafter.js';
+import type { TrainableSystem } from './systems/new-drafter.js';
+import { trainableSystems } from './systems/new-drafter.js';
 import type { TrainSettings } from './settings.js';
 import { completeSettings, defaultSettings, settingsSchema } from './settings.js';
-import { settleAnswers } from './taken-answers.js';
+import { settleAnswers } from './data/taken-answers.js';
 
 const count = z.int().positive();
 
@@ -141,7 +139,7 @@ export async function createTrainRequest(plan: TrainPlan): Promise<TrainRequest>
     ...(plan.limit === undefined ? {} : { limit: plan.limit }),
     ...settleAnswers(plan, { target, ...template }),
     ...{ ...template, settings, device: recordDevice(device) },
-    threads: plan.threads ?? Math.min(availableParallelism(), mostThreads),
+    threads: plan.threads ?? Math.min(availableParallelism(), maxThreads),
   };
 }
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { CudaDevice } from '../../src/runtime/cuda/cuda-device.js';
-import { findDevices } from '../../src/runtime/cuda/find-devices.js';
+import { CudaDevice } from '../../src/runtime/cuda/driver/cuda-device.js';
+import { findDevices } from '../../src/runtime/cuda/driver/find-devices.js';
 import { deviceChecks } from '../support/runtime/cuda/device-checks.js';
 
 const { devices, reason } = findDevices();

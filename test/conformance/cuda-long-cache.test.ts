@@ -1,7 +1,7 @@
 /** Keys and values of 32 layers and 8,192 positions are moved on a device: half a million rows in one copy. */
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { gatherCaches } from '../../src/model/cache-pool.js';
-import { KvCache } from '../../src/model/kv-cache.js';
+import { gatherCaches } from '../../src/model/cache/cache-pool.js';
+import { KvCache } from '../../src/model/cache/kv-cache.js';
 import { createCudaRuntime } from '../../src/runtime/cuda/cuda-runtime.js';
 import type { Runtime } from '../../src/runtime/program.js';
 import { createEmulatedDevice } from '../support/emulated-device.js';

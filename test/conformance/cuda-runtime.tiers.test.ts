@@ -4,7 +4,7 @@
  */
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { decodePlain } from '../../src/decode/plain.js';
-import { always } from '../../src/decode/policy-chooser.js';
+import { always } from '../../src/decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../../src/decode/speculative.js';
 import { createCudaRuntime } from '../../src/runtime/cuda/cuda-runtime.js';
 import { createInterpreter } from '../../src/runtime/interpreter/interpreter.js';

@@ -4,12 +4,12 @@
  */
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { createCudaRuntime } from '../../src/runtime/cuda/cuda-runtime.js';
-import { adamDefaults } from '../../src/train/adamw.js';
-import type { Objective } from '../../src/train/losses.js';
-import { allSlots, slotName } from '../../src/train/parameter-buffers.js';
-import { readParameters } from '../../src/train/parameters.js';
-import { Trainer } from '../../src/train/trainer.js';
-import type { TextBatch } from '../../src/train/text-batch.js';
+import { adamDefaults } from '../../src/train/loop/adamw.js';
+import type { Objective } from '../../src/train/loop/losses.js';
+import { allSlots, slotName } from '../../src/train/loop/parameter-buffers.js';
+import { readParameters } from '../../src/train/loop/parameters.js';
+import { Trainer } from '../../src/train/loop/trainer.js';
+import type { TextBatch } from '../../src/train/data/text-batch.js';
 import { createEmulatedDevice } from '../support/emulated-device.js';
 import { describeEmulated } from '../support/emulated-suite.js';
 import { casesOfTier } from '../support/tier.js';

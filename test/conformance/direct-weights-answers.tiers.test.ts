@@ -5,7 +5,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { WritableDType, WritableTensors } from '../support/checkpoint/encode-values.js';
 import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
 import { decodePlain } from '../../src/decode/plain.js';
-import { always } from '../../src/decode/policy-chooser.js';
+import { always } from '../../src/decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../../src/decode/speculative.js';
 import { loadDrafter } from '../../src/draft/load-drafter.js';
 import { loadModel } from '../../src/model/causal-model.js';

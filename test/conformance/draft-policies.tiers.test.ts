@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { FinishReason } from '../../src/decode/answer.js';
 import type { Generation, GenerationRequest } from '../../src/decode/plain.js';
 import { decodePlain } from '../../src/decode/plain.js';
-import { always } from '../../src/decode/policy-chooser.js';
+import { always } from '../../src/decode/policies/policy-chooser.js';
 import type { SpeculativeGeneration } from '../../src/decode/speculative.js';
 import { decodeSpeculative } from '../../src/decode/speculative.js';
 import { byTier } from '../support/tier.js';

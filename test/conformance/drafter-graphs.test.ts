@@ -3,8 +3,8 @@
  * drafter, at every depth: along known tokens the graph's logits are those that the session gives.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { buildForcedPass, embedIds } from '../../src/audit/forced-pass.js';
-import { passInputs, readPromptState } from '../../src/audit/prompt-state.js';
+import { buildForcedPass, embedIds } from '../../src/audit/search/forced-pass.js';
+import { passInputs, readPromptState } from '../../src/audit/search/prompt-state.js';
 import { prefill } from '../../src/decode/prefill.js';
 import { floatsOf, int32 } from '../../src/runtime/program.js';
 import { tiny } from '../support/tiny-checkpoints.js';

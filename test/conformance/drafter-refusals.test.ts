@@ -4,10 +4,10 @@ import { afterAll, describe, expect, it } from 'vitest';
 import type { WritableTensors } from '../support/checkpoint/encode-values.js';
 import { createRandom } from '../../src/core/random.js';
 import { decodePlain } from '../../src/decode/plain.js';
-import { always } from '../../src/decode/policy-chooser.js';
+import { always } from '../../src/decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../../src/decode/speculative.js';
 import { loadDrafter } from '../../src/draft/load-drafter.js';
-import type { TapConvention } from '../../src/draft/tap-convention.js';
+import type { TapConvention } from '../../src/draft/draft-system.js';
 import type { TinySizes } from '../support/tiny-checkpoints.js';
 import {
   decoderTensors,

@@ -4,13 +4,13 @@
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { SamplingOptions } from '../../src/core/sampling.js';
-import { Engine } from '../../src/decode/engine.js';
+import { Engine } from '../../src/decode/engine/engine.js';
 import type { GenerationRequest } from '../../src/decode/plain.js';
 import { decodePlain } from '../../src/decode/plain.js';
-import { always } from '../../src/decode/policy-chooser.js';
+import { always } from '../../src/decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../../src/decode/speculative.js';
-import { alone } from '../../src/model/meeting.js';
-import { TokenDraws } from '../../src/model/token-draws.js';
+import { alone } from '../../src/model/lanes/pass-scheduler.js';
+import { TokenDraws } from '../../src/model/lanes/token-draws.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import type { Destination, MixedValues, Program, Runtime } from '../../src/runtime/program.js';
 import { byTier, casesOfTier } from '../support/tier.js';

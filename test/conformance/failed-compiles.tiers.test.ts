@@ -2,7 +2,7 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import { MistletoeError } from '../../src/core/errors.js';
 import { decodePlain } from '../../src/decode/plain.js';
-import { always } from '../../src/decode/policy-chooser.js';
+import { always } from '../../src/decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../../src/decode/speculative.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import type { Runtime } from '../../src/runtime/program.js';

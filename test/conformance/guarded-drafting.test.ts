@@ -2,14 +2,14 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createRandom } from '../../src/core/random.js';
 import { toDistribution } from '../../src/core/sampling.js';
-import { Engine } from '../../src/decode/engine.js';
-import { GuardedDrafting } from '../../src/decode/guarded-drafting.js';
+import { Engine } from '../../src/decode/engine/engine.js';
+import { GuardedDrafting } from '../../src/decode/policies/budgeted-drafting.js';
 import { decodePlain } from '../../src/decode/plain.js';
 import { prefill } from '../../src/decode/prefill.js';
 import { decodeSpeculative } from '../../src/decode/speculative.js';
 import type { Drafter } from '../../src/draft/drafter.js';
 import { spoilDrafter } from '../../src/guard/rehearsal-drafter.js';
-import type { Meeting } from '../../src/model/meeting.js';
+import type { Meeting } from '../../src/model/lanes/pass-scheduler.js';
 import type { CausalModel } from '../../src/model/causal-model.js';
 import { chiSquareExcess } from '../chi-square.js';
 import { tiniest, tiny, writeDecoder, writeLetterTokenizer } from '../support/tiny-checkpoints.js';

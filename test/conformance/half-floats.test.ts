@@ -6,7 +6,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { decodeFloats } from '../../src/checkpoint/float-decoding.js';
+import { decodeFloats } from '../../src/checkpoint/element-decoding.js';
 import { decodeHalves } from '../../src/core/half-floats.js';
 import { cast } from '../../src/graph/operations/elementwise.js';
 import { input, weight } from '../../src/graph/operations/leaves.js';

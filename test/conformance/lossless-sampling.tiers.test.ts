@@ -9,7 +9,7 @@ import type { AcceptanceRecord } from '../../src/decode/acceptance.js';
 import { poolAcceptance } from '../../src/decode/acceptance.js';
 import { decodePlain } from '../../src/decode/plain.js';
 import { prefill } from '../../src/decode/prefill.js';
-import { always } from '../../src/decode/policy-chooser.js';
+import { always } from '../../src/decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../../src/decode/speculative.js';
 import type { CausalModel } from '../../src/model/causal-model.js';
 import { chiSquareExcess } from '../chi-square.js';

@@ -3,15 +3,15 @@
  * accepted length, to rounding.
  */
 import { afterAll, describe, expect, it } from 'vitest';
-import { adamDefaults } from '../../src/train/adamw.js';
-import { planBatches } from '../../src/train/batches.js';
-import type { Example } from '../../src/train/examples.js';
-import type { HeldOutLength } from '../../src/train/held-out-length.js';
-import { measureLength } from '../../src/train/held-out-length.js';
-import type { Objective } from '../../src/train/losses.js';
-import { readParameters } from '../../src/train/parameters.js';
-import { Trainer } from '../../src/train/trainer.js';
-import type { Pair } from '../../src/train/training-graph.js';
+import { adamDefaults } from '../../src/train/loop/adamw.js';
+import { planBatches } from '../../src/train/data/batches.js';
+import type { Example } from '../../src/train/data/examples.js';
+import type { HeldOutLength } from '../../src/train/loop/held-out-length.js';
+import { measureLength } from '../../src/train/loop/held-out-length.js';
+import type { Objective } from '../../src/train/loop/losses.js';
+import { readParameters } from '../../src/train/loop/parameters.js';
+import { Trainer } from '../../src/train/loop/trainer.js';
+import type { Pair } from '../../src/train/loop/training-graph.js';
 import { byTier, casesOfTier } from '../support/tier.js';
 import { decoderTensors, llamaConfig, tiny, writeCheckpoint } from '../support/tiny-checkpoints.js';
 import { drafterVariants } from '../support/tiny-drafters.js';

@@ -1,9 +1,8 @@
-import { readdirSync } from 'node:fs';
+import { readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
-import { bundledDrafterFolder } from '../../src/decode/bundled-drafters.js';
-import { bundledTarget } from '../../src/decode/bundled-models.js';
+import { bundledDrafterFolder, bundledTarget } from '../../src/decode/bundled-models.js';
 import { generateSpeculatively } from '../../src/decode/speculative-text.js';
 import { generateText, openTarget } from '../../src/decode/target.js';
 import { loadDrafter } from '../../src/draft/load-drafter.js';
@@ -65,5 +64,21 @@ describe('weights packed in the cache', () => {
       dispose: () => runtime.dispose(),
     });
     expect(mapped).toEqual(plain);
+  });
+
+  it('and the plain ones take at most three times the size of a 16-bit checkpoint', async () => {
+    const folder = join(temporary.path, 'sizes');
+    const runtime = createOnnxRuntime({ threads: 1, packedWeightLimitBytes: 0 });
+    try {
+      const target = await openTarget(bundledTarget, { runtime, cacheFolder: folder });
+      await generateText(target, prompts[0]!, { maxNewTokens: 2 });
+    } finally {
+      await runtime.dispose();
+    }
+    const sizeOf = (path: string, ending: string): number =>
+      readdirSync(path)
+        .filter((name) => name.endsWith(ending))
+        .reduce((sum, name) => sum + statSync(join(path, name)).size, 0);
+    expect(sizeOf(folder, '.weights')).toBeLessThan(3 * sizeOf(bundledTarget, '.safetensors'));
   });
 });

@@ -3,21 +3,21 @@
  * have, and the answer is the target's own. The drafter's padding shouts, so that it would be proposed if it could be.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { buildForcedPass, embedIds, embedOneHotSuffix } from '../../src/audit/forced-pass.js';
-import { passInputs, readPromptState } from '../../src/audit/prompt-state.js';
+import { buildForcedPass, embedIds, embedOneHotSuffix } from '../../src/audit/search/forced-pass.js';
+import { passInputs, readPromptState } from '../../src/audit/search/prompt-state.js';
 import type { WritableTensor, WritableTensors } from '../support/checkpoint/encode-values.js';
 import { createRandom } from '../../src/core/random.js';
 import { toDistribution } from '../../src/core/sampling.js';
 import { decodePlain } from '../../src/decode/plain.js';
 import { prefill } from '../../src/decode/prefill.js';
-import { always } from '../../src/decode/policy-chooser.js';
+import { always } from '../../src/decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../../src/decode/speculative.js';
 import type { Drafter } from '../../src/draft/drafter.js';
 import { input } from '../../src/graph/operations/leaves.js';
 import type { CausalModel } from '../../src/model/causal-model.js';
 import type { NamedValues, Program } from '../../src/runtime/program.js';
 import { float32, floatsOf, int32 } from '../../src/runtime/program.js';
-import { loadTokenizer } from '../../src/text/tokenizer.js';
+import { loadTokenizer } from '../../src/text/tokenizer/tokenizer.js';
 import { chiSquareExcess } from '../chi-square.js';
 import type { TinySizes } from '../support/tiny-checkpoints.js';
 import {

@@ -1,7 +1,7 @@
 /** Drafters that take turns within a request: whoever drafts, the answer is the target's own. */
 import { afterAll, describe, expect, it } from 'vitest';
 import { decodePlain } from '../../src/decode/plain.js';
-import type { PolicyChooser } from '../../src/decode/policy-chooser.js';
+import type { PolicyChooser } from '../../src/decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../../src/decode/speculative.js';
 import { rotateDrafters } from '../../src/draft/rotating-drafter.js';
 import { tiny } from '../support/tiny-checkpoints.js';

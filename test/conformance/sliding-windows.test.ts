@@ -1,8 +1,8 @@
 /** A target that looks back through a window, with drafters beside it: the answer stays its own, far beyond the window. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { passInputs, readPromptState } from '../../src/audit/prompt-state.js';
+import { passInputs, readPromptState } from '../../src/audit/search/prompt-state.js';
 import { decodePlain } from '../../src/decode/plain.js';
-import { always } from '../../src/decode/policy-chooser.js';
+import { always } from '../../src/decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../../src/decode/speculative.js';
 import type { CausalModel } from '../../src/model/causal-model.js';
 import {

@@ -5,12 +5,12 @@
  * over many candidates buys them nothing.
  */
 import { afterAll, expect, it } from 'vitest';
-import { listAllowedTokens } from '../../src/audit/allowed-tokens.js';
-import type { ArmName } from '../../src/audit/arms.js';
-import { randomSuffix } from '../../src/audit/candidates.js';
+import { listAllowedTokens } from '../../src/audit/arms/controls.js';
+import type { ArmName } from '../../src/audit/arms/arms.js';
+import { randomSuffix } from '../../src/audit/search/candidates.js';
 import type { ArmResult, AuditResult, PromptResult } from '../../src/audit/result.js';
-import { searchSuffix } from '../../src/audit/search.js';
-import type { Scored } from '../../src/audit/suffix-score.js';
+import { searchSuffix } from '../../src/audit/search/search.js';
+import type { Scored } from '../../src/audit/search/search-problem.js';
 import { summariseDrafter } from '../../src/audit/summary.js';
 import { createRandom } from '../../src/core/random.js';
 import { createSampleAudit } from '../support/report/sample-audit.js';

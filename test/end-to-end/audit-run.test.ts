@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { AuditPlan } from '../../src/audit/create-request.js';
 import { createRequest } from '../../src/audit/create-request.js';
 import type { AuditEvents } from '../../src/audit/audit-events.js';
-import type { PhaseTimes } from '../../src/audit/phase-clock.js';
+import type { PhaseTimes } from '../../src/audit/arms/phase-clock.js';
 import type { AuditResult } from '../../src/audit/result.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import { rebuildResult } from '../../src/audit/rebuild-result.js';

@@ -2,7 +2,7 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { HardeningResult } from '../../src/train/hardening-result.js';
+import type { HardeningResult } from '../../src/train/harden/hardening-result.js';
 import { runProcess } from '../support/killed-runs.js';
 import { tiny } from '../support/tiny-checkpoints.js';
 import { transpileForTests } from '../support/transpiled-sources.js';

@@ -2,7 +2,7 @@
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { HardeningResult } from '../../src/train/hardening-result.js';
+import type { HardeningResult } from '../../src/train/harden/hardening-result.js';
 import { TinyAudits } from '../support/tiny-audit.js';
 import { shallow } from '../support/tiny-checkpoints.js';
 import type { HardenOutcome } from './harden-commands.js';

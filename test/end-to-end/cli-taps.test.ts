@@ -6,8 +6,8 @@ import { parseRequest } from '../../src/audit/audit-request.js';
 import { createRequest } from '../../src/audit/create-request.js';
 import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
 import { run } from '../../src/cli/program.js';
-import { settingsSchema } from '../../src/decode/engine-messages.js';
-import { inlinePrompt } from '../../src/text/prompt-set.js';
+import { settingsSchema } from '../../src/decode/engine/engine-messages.js';
+import { inlinePrompt } from '../../src/text/prompts/prompt-set.js';
 import { createFakeTerminal } from '../support/fake-terminal.js';
 import { referenceModels } from '../support/model-folders.js';
 

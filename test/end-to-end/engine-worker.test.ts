@@ -3,8 +3,8 @@ import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { WorkerTokenEvent } from '../../src/decode/engine-messages.js';
-import type * as engineWorker from '../../src/decode/engine-worker.js';
+import type { WorkerTokenEvent } from '../../src/decode/engine/engine-messages.js';
+import type * as engineWorker from '../../src/decode/engine/engine-worker.js';
 import { bundledTarget } from '../../src/decode/bundled-models.js';
 import { findDrafter } from '../../src/decode/find-drafter.js';
 import { generateSpeculatively } from '../../src/decode/speculative-text.js';
@@ -24,7 +24,7 @@ let target: Target;
 const drafters = new Map<string, Drafter>();
 
 beforeAll(async () => {
-  const module: unknown = await import(pathToFileURL(join(build, 'src/decode/engine-worker.js')).href);
+  const module: unknown = await import(pathToFileURL(join(build, 'src/decode/engine/engine-worker.js')).href);
   ({ createEngineWorker } = module as typeof engineWorker);
   worker = await createEngineWorker({
     ...{ target: bundledTarget, drafters: { small: 'sps', head: 'eagle3' }, threads: 1, concurrency: 4 },

@@ -2,7 +2,7 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'vitest';
-import type { HardeningResult } from '../../src/train/hardening-result.js';
+import type { HardeningResult } from '../../src/train/harden/hardening-result.js';
 import type { CommandRunner, Outcome } from '../support/run-command.js';
 import { createRunner } from '../support/run-command.js';
 import { TinyAudits } from '../support/tiny-audit.js';

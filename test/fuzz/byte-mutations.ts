@@ -3,7 +3,7 @@ import type { Random } from '../../src/core/random.js';
 
 /** Lengths and counts at which readers go wrong. */
 const lies = [0n, 1n, 0x7fn, 0xffn, 0x7fffffffn, 0xffffffffn, 2n ** 53n, 2n ** 63n, 2n ** 64n - 1n];
-const mostBytes = 1_000_000;
+const maxBytes = 1_000_000;
 
 export function pick<Item>(random: Random, items: readonly Item[]): Item {
   return items[random.nextInteger(items.length)]!;
@@ -62,5 +62,5 @@ export function mutateBytes(original: Uint8Array, random: Random): Buffer {
   for (let round = 0; round < rounds && bytes.length > 0; round++) {
     bytes = Buffer.from(pick(random, mutations)(bytes, random));
   }
-  return bytes.subarray(0, mostBytes);
+  return bytes.subarray(0, maxBytes);
 }

@@ -1,6 +1,6 @@
 /** A process and those that it started: their CPU time and resident memory, and an end to all of them. */
 import { readFileSync } from 'node:fs';
-import { readProcessUsage } from '../../src/core/process-usage.js';
+import { readProcessUsage } from '../../src/core/processes.js';
 
 const watchMs = 20;
 

@@ -39,7 +39,7 @@ const byteLevel: Writer = (random) => ({
   use_regex: flag(random),
 });
 const metaspace: Writer = (random) => ({
-  ...{ type: 'Metaspace', replacement: pick(random, ['▁', '▁', 'a', '', 'ab']) },
+  ...{ type: 'Metaspace', replacement: pick(random, ['▁', '▁', '▁', 'a', 'ab']) },
   ...{ prepend_scheme: pick(random, ['always', 'first', 'never']), split: flag(random) },
 });
 
@@ -56,6 +56,7 @@ const normalizers: readonly Writer[] = [
 ];
 
 const splitters: readonly Writer[] = [
+  byteLevel,
   byteLevel,
   byteLevel,
   metaspace,
@@ -99,9 +100,8 @@ const wrappers: readonly Writer[] = [
 ];
 
 const decoders: readonly Writer[] = [
-  byteLevel,
-  metaspace,
-  () => ({ type: 'Fuse' }),
+  ...[byteLevel, byteLevel, byteLevel, metaspace, metaspace],
+  ...[() => ({ type: 'Fuse' }), () => ({ type: 'Fuse' })],
   () => ({ type: 'ByteFallback' }),
   (random) => ({ type: 'Replace', pattern: pattern(random), content: text(random) }),
   (random) => ({
@@ -126,7 +126,7 @@ function writeModel(random: Random): Json {
   const vocab = writeVocabulary(random);
   const pieces = Object.keys(vocab);
   const unknown = pick(random, [null, null, 'a', '<unk>']);
-  switch (random.nextInteger(8)) {
+  switch (random.nextInteger(12)) {
     case 0:
       return { type: 'WordLevel', vocab, unk_token: unknown ?? 'a' };
     case 1:
@@ -141,9 +141,10 @@ function writeModel(random: Random): Json {
       };
     default: {
       const merge = (): string[] => [pick(random, pieces), pick(random, ['a', 'b', 'c'])];
+      const leadsOut = random.nextInteger(6) === 0;
       const merges = Array.from({ length: random.nextInteger(4) }, merge);
       return {
-        ...{ type: 'BPE', vocab, merges: merges.filter(([a, b]) => flag(random) || `${a}${b}` in vocab) },
+        ...{ type: 'BPE', vocab, merges: merges.filter(([a, b]) => leadsOut || `${a}${b}` in vocab) },
         ...{ unk_token: unknown, fuse_unk: flag(random), byte_fallback: flag(random) },
         ...(random.nextInteger(6) === 0 ? { dropout: pick(random, [0, 0.5, 1, 2]) } : {}),
         ...(random.nextInteger(6) === 0 ? { continuing_subword_prefix: text(random) } : {}),
@@ -154,10 +155,9 @@ function writeModel(random: Random): Json {
 }
 
 /** One part, or several in order. */
-function writeSlot(random: Random, listKey: string, writers: readonly Writer[]): Json | null {
-  if (random.nextInteger(3) === 0) return null;
+function writeSlot(random: Random, listKey: string, writers: readonly Writer[]): Json {
   if (flag(random)) return pick(random, writers)(random);
-  const parts = Array.from({ length: random.nextInteger(4) }, () => pick(random, writers)(random));
+  const parts = Array.from({ length: 1 + random.nextInteger(3) }, () => pick(random, writers)(random));
   return { type: 'Sequence', [listKey]: parts };
 }
 
@@ -173,6 +173,11 @@ function writeAddedTokens(random: Random): Json[] {
   }));
 }
 
+/** How seldom a slot is written anew. Most decoders are refused, and odd models and tokens by the library. */
+const rarity: Readonly<Record<string, number>> = {
+  ...{ normalizer: 2, pre_tokenizer: 2, post_processor: 2, decoder: 5, added_tokens: 5, model: 3 },
+};
+
 /** A tokenizer.json, whole. `published` gives the slots that are left as a family published them. */
 export function writeTokenizer(random: Random, published: Json): Json {
   const slots: Json = {
@@ -184,7 +189,8 @@ export function writeTokenizer(random: Random, published: Json): Json {
     model: writeModel(random),
   };
   const base: Json = { version: '1.0', truncation: null, padding: null, decoder: { type: 'Fuse' } };
-  const kept = flag(random) ? published : { added_tokens: [], ...slots, decoder: base.decoder };
-  const own = Object.keys(slots).filter(() => random.nextInteger(3) > 0);
+  const plain = { added_tokens: [], model: { type: 'BPE', vocab: writeVocabulary(random), merges: [] } };
+  const kept = random.nextInteger(3) === 0 ? published : plain;
+  const own = Object.keys(slots).filter((key) => random.nextInteger(rarity[key]!) === 0);
   return { ...base, ...kept, ...Object.fromEntries(own.map((key) => [key, slots[key]])) };
 }

@@ -1,10 +1,10 @@
 import { resolve } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { always } from '../../src/decode/policy-chooser.js';
+import { always } from '../../src/decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../../src/decode/speculative.js';
-import { resolvePolicy } from '../../src/draft/grow-tree.js';
+import { resolvePolicy } from '../../src/draft/tree/grow-tree.js';
 import { loadDrafter } from '../../src/draft/load-drafter.js';
-import { parseDraftPolicy } from '../../src/draft/policy.js';
+import { parseDraftPolicy } from '../../src/draft/tree/policy.js';
 import { loadModel } from '../../src/model/causal-model.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import type { DrafterName } from '../support/golden.js';

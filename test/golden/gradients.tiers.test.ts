@@ -1,7 +1,7 @@
 import { resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { buildForcedPass, embedOneHotSuffix } from '../../src/audit/forced-pass.js';
-import { passInputs, readPromptState } from '../../src/audit/prompt-state.js';
+import { buildForcedPass, embedOneHotSuffix } from '../../src/audit/search/forced-pass.js';
+import { passInputs, readPromptState } from '../../src/audit/search/prompt-state.js';
 import type { Drafter } from '../../src/draft/drafter.js';
 import { loadDrafter } from '../../src/draft/load-drafter.js';
 import { gradient } from '../../src/graph/gradient.js';

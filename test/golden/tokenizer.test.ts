@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { encodeChat, requireChatTemplate } from '../../src/text/chat-template.js';
+import { encodeChat, requireChatTemplate } from '../../src/text/template/chat-template.js';
 import { createTextStream } from '../../src/text/text-stream.js';
-import { loadTokenizer } from '../../src/text/tokenizer.js';
+import { loadTokenizer } from '../../src/text/tokenizer/tokenizer.js';
 import { readGoldenPrompts } from '../support/golden.js';
 import { referenceTarget } from '../support/model-folders.js';
 

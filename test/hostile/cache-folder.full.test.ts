@@ -2,7 +2,7 @@
 import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
-import { verifyCache } from '../../src/checkpoint/cache-contents.js';
+import { verifyCache } from '../../src/checkpoint/cache/cache-contents.js';
 import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
 import { run } from '../../src/cli/program.js';
 import { loadModel } from '../../src/model/causal-model.js';

@@ -14,7 +14,7 @@ import {
 import { join, relative } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
-import type { CacheOptions } from '../../src/checkpoint/weight-cache.js';
+import type { CacheOptions } from '../../src/checkpoint/cache/weight-cache.js';
 import { decodePlain } from '../../src/decode/plain.js';
 import { loadModel } from '../../src/model/causal-model.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';

@@ -1,7 +1,7 @@
 /** Numbers in a stranger's file are checked against the tensors that exist before anything is built by them. */
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { asSizes } from '../../src/checkpoint/pickle-value.js';
+import { asSizes } from '../../src/checkpoint/torch/pickle-value.js';
 import type { WritableTensors } from '../support/checkpoint/encode-values.js';
 import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
 import { inspectCheckpoint } from '../../src/draft/inspection.js';

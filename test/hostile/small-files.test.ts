@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
 import { MistletoeError } from '../../src/core/errors.js';
-import { findVocabularyDifference, loadTokenizer } from '../../src/text/tokenizer.js';
+import { findVocabularyDifference, loadTokenizer } from '../../src/text/tokenizer/tokenizer.js';
 import { hostileTokenizers, hugeIdTokenizer, letterTokenizer } from '../fuzz/corpus/small-files.js';
 
 const temporary = makeTemporaryFolder();

@@ -3,7 +3,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
 import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
-import { loadTokenizer } from '../../src/text/tokenizer.js';
+import { loadTokenizer } from '../../src/text/tokenizer/tokenizer.js';
 import { plainTokenizer } from '../support/tiny-checkpoints.js';
 
 const temporary = makeTemporaryFolder();

@@ -1,11 +1,11 @@
 /** A tokenizer.json that panics, hangs or grows costs one refusal: this very process runs on. */
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { afterAll, afterEach, describe, expect, it, vi } from 'vitest';
 import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
-import { loadTokenizer } from '../../src/text/tokenizer.js';
+import { loadTokenizer } from '../../src/text/tokenizer/tokenizer.js';
 import { plainTokenizer } from '../support/tiny-checkpoints.js';
 
 const temporary = makeTemporaryFolder();
@@ -134,6 +134,24 @@ describe('a process that encodes', () => {
     for (const child of children) process.kill(child, 'SIGKILL');
     while (!children.every(hasEnded)) await nextTurn();
     expect(await tokenizer.encode('cab')).toEqual([2, 0, 1]);
+  });
+});
+
+describe.skipIf(process.platform !== 'linux')('the environment of a sandboxed process', () => {
+  afterEach(() => {
+    vi.unstubAllEnvs();
+  });
+
+  it('has no secrets', async () => {
+    vi.stubEnv('HF_TOKEN', 'hf_do_not_pass_on');
+    vi.stubEnv('AWS_SECRET_ACCESS_KEY', 'do_not_pass_on');
+    const before = new Set(childrenOfThisProcess());
+    const tokenizer = await loadTokenizer(write({ pre_tokenizer: backtracking }));
+    expect(await tokenizer.encode('abc')).toEqual([0, 1, 2]);
+    const [child] = childrenOfThisProcess().filter((each) => !before.has(each));
+    const environment = readFileSync(`/proc/${child!}/environ`, 'latin1');
+    expect(environment).toContain('PATH=');
+    expect(environment).not.toContain('do_not_pass_on');
   });
 });
 

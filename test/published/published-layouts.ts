@@ -5,8 +5,7 @@
  */
 import type { WritableTensor, WritableTensors } from '../support/checkpoint/encode-values.js';
 import type { Random } from '../../src/core/random.js';
-import { writeCheckpoint } from '../support/tiny-checkpoints.js';
-import { noise, normWeight } from '../support/tiny-checkpoints.js';
+import { noise, normWeight, writeCheckpoint } from '../support/tiny-checkpoints.js';
 
 export type Config = Readonly<Record<string, unknown>>;
 

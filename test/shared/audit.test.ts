@@ -4,7 +4,7 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { createRequest } from '../../src/audit/create-request.js';
 import { startAudit } from '../../src/audit/run-audit.js';
 import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
-import { loadPrompts } from '../../src/text/prompt-set.js';
+import { loadPrompts } from '../../src/text/prompts/prompt-set.js';
 import { hasShared, sharedFolder } from '../support/shared.js';
 
 const temporary = makeTemporaryFolder();

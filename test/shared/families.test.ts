@@ -1,7 +1,7 @@
 import { resolve } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { CausalModel, loadModel } from '../../src/model/causal-model.js';
-import { rotaryFrequencies, RotaryTable } from '../../src/model/rotary.js';
+import { rotaryFrequencies, RotaryTable } from '../../src/model/rotary/rotary.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import { relativeError } from '../support/golden.js';
 import { hasShared, readShared, sharedFolder } from '../support/shared.js';

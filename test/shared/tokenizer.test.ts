@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { loadPrompts, promptSetFiles } from '../../src/text/prompt-set.js';
-import { loadTokenizer } from '../../src/text/tokenizer.js';
+import { loadPrompts, promptSetFiles } from '../../src/text/prompts/prompt-set.js';
+import { loadTokenizer } from '../../src/text/tokenizer/tokenizer.js';
 import { referenceTarget } from '../support/model-folders.js';
 import { hasShared, sharedFolder } from '../support/shared.js';
 

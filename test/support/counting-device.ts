@@ -1,5 +1,5 @@
 /** A device that says what it was asked to launch. */
-import type { Device } from '../../src/runtime/cuda/device.js';
+import type { Device } from '../../src/runtime/cuda/driver/device.js';
 
 export interface LaunchCounts {
   kernels: number;

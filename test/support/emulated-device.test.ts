@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Launch } from '../../src/runtime/cuda/device.js';
+import type { Launch } from '../../src/runtime/cuda/driver/device.js';
 import { createEmulatedDevice } from './emulated-device.js';
 import { describeEmulated } from './emulated-suite.js';
 

@@ -5,7 +5,7 @@
  */
 import koffi from 'koffi';
 import { MistletoeError } from '../../src/core/errors.js';
-import type { Device, Recording } from '../../src/runtime/cuda/device.js';
+import type { Device, Recording } from '../../src/runtime/cuda/driver/device.js';
 import { buildDeviceLibrary } from './emulated-compiler.js';
 import { createEmulatedKernels } from './emulated-kernels.js';
 import { createEmulatedMemory } from './emulated-memory.js';

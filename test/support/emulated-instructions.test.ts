@@ -2,7 +2,7 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import type { HalfType } from '../../src/core/half-floats.js';
 import { encodeHalves } from '../../src/core/half-floats.js';
-import { kernelPrelude } from '../../src/runtime/cuda/kernel-plan.js';
+import { kernelPrelude } from '../../src/runtime/cuda/kernels/kernel-plan.js';
 import { createEmulatedDevice, findCompiler } from './emulated-device.js';
 import { floats } from './emulated-suite.js';
 

@@ -1,7 +1,7 @@
 /** Kernels of the emulated device: from CUDA C++ to functions of a library, and what a launch is held to. */
 import koffi from 'koffi';
 import { MistletoeError } from '../../src/core/errors.js';
-import type { Kernel, KernelModule, Launch } from '../../src/runtime/cuda/device.js';
+import type { Kernel, KernelModule, Launch } from '../../src/runtime/cuda/driver/device.js';
 import type { CompiledKernel, KernelTarget } from './emulated-compiler.js';
 import { buildKernels } from './emulated-compiler.js';
 import type { Allocation, EmulatedMemory } from './emulated-memory.js';
@@ -24,7 +24,7 @@ interface LoadedKernel {
   readonly run: LaunchFunction;
 }
 
-const mostSharedBytes = 48 * 1024;
+const maxSharedBytes = 48 * 1024;
 const loaded = new Map<string, LoadedKernel>(); // by key, for all devices of the process
 
 export interface EmulatedKernels {
@@ -107,7 +107,7 @@ function run(kernel: LoadedKernel, launch: Launch, memory: EmulatedMemory): void
   checkRange(purpose, 'grid y', grid[1], 1, 65535);
   checkRange(purpose, 'grid z', grid[2], 1, 65535);
   checkRange(purpose, 'threads of a block', block, 1, 1024);
-  checkRange(purpose, 'bytes of shared memory', sharedBytes, 0, mostSharedBytes);
+  checkRange(purpose, 'bytes of shared memory', sharedBytes, 0, maxSharedBytes);
   const { packed, allocations } = packArguments(purpose, kernel, launch.arguments, memory);
   const problem = kernel.run(...grid, block, sharedBytes, packed);
   if (problem !== null) throw failure(`${purpose}: ${problem}`);

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import type { HalfType } from '../../src/core/half-floats.js';
 import { decodeHalves, encodeHalves, isHalf, roundToHalf } from '../../src/core/half-floats.js';
-import type { ElementType, MatrixOperand, Product } from '../../src/runtime/cuda/device.js';
+import type { ElementType, MatrixOperand, Product } from '../../src/runtime/cuda/driver/device.js';
 import { describeEmulated, floats } from './emulated-suite.js';
 
 type FloatType = 'float32' | HalfType;

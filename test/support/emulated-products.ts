@@ -3,7 +3,7 @@ import type { LibraryHandle } from 'koffi';
 import koffi from 'koffi';
 import { MistletoeError } from '../../src/core/errors.js';
 import { isHalf } from '../../src/core/half-floats.js';
-import type { ElementType, MatrixOperand, Product } from '../../src/runtime/cuda/device.js';
+import type { ElementType, MatrixOperand, Product } from '../../src/runtime/cuda/driver/device.js';
 import type { Allocation, EmulatedMemory } from './emulated-memory.js';
 import { describeAddress } from './emulated-memory.js';
 

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, describe } from 'vitest';
 import type { CudaRuntimeOptions } from '../../src/runtime/cuda/cuda-runtime.js';
 import { createCudaRuntime } from '../../src/runtime/cuda/cuda-runtime.js';
-import type { Address, Launch } from '../../src/runtime/cuda/device.js';
+import type { Address, Launch } from '../../src/runtime/cuda/driver/device.js';
 import type { Runtime } from '../../src/runtime/program.js';
 import type { LaunchCounts } from './counting-device.js';
 import { countLaunches } from './counting-device.js';

@@ -30,7 +30,7 @@ uint64_t blockSerial = 0;
 namespace {
 
 constexpr std::size_t stackBytes = 128 * 1024;
-constexpr unsigned mostThreads = 1024;
+constexpr unsigned maxThreads = 1024;
 constexpr unsigned char sharedGuard = 0xa5;
 
 const char* const deadlock = "some of its threads wait at a barrier or a shuffle that others never reach";
@@ -65,8 +65,8 @@ struct Block {
   unsigned size = 0;
   unsigned next = 0;  // the first thread that has not begun
   unsigned turn = 0;  // the thread that runs, once all have begun
-  Thread threads[mostThreads];
-  Warp warps[mostThreads / warpSize];
+  Thread threads[maxThreads];
+  Warp warps[maxThreads / warpSize];
 
   Thread* begin() { return threads; }
   Thread* end() { return threads + size; }
@@ -74,7 +74,7 @@ struct Block {
 
 // Each thread of a block may need a fiber of its own.
 struct FiberList {
-  Fiber* fibers[mostThreads];
+  Fiber* fibers[maxThreads];
   unsigned size = 0;
 
   void add(Fiber* fiber) { fibers[size++] = fiber; }

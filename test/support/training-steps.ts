@@ -11,13 +11,13 @@ import type { Drafter } from '../../src/draft/drafter.js';
 import { loadDrafter } from '../../src/draft/load-drafter.js';
 import { recogniseCheckpoint } from '../../src/draft/systems.js';
 import type { CausalModel } from '../../src/model/causal-model.js';
-import type { AdamOptions } from '../../src/train/adamw.js';
-import type { Objective } from '../../src/train/losses.js';
-import type { ParameterSlot } from '../../src/train/parameter-buffers.js';
-import { slotName } from '../../src/train/parameter-buffers.js';
-import { readParameters } from '../../src/train/parameters.js';
-import { Trainer } from '../../src/train/trainer.js';
-import type { TextBatch, TextPlace } from '../../src/train/text-batch.js';
+import type { AdamOptions } from '../../src/train/loop/adamw.js';
+import type { Objective } from '../../src/train/loop/losses.js';
+import type { ParameterSlot } from '../../src/train/loop/parameter-buffers.js';
+import { slotName } from '../../src/train/loop/parameter-buffers.js';
+import { readParameters } from '../../src/train/loop/parameters.js';
+import { Trainer } from '../../src/train/loop/trainer.js';
+import type { TextBatch, TextPlace } from '../../src/train/data/text-batch.js';
 
 export interface StepSettings {
   readonly objective: Objective;

@@ -1,5 +1,5 @@
 /**
- * Attention as one operation, so that a lowering can fuse it; `spellOutAttention` says it in the others. Rows look at
+ * Attention as one operation, so that a lowering can fuse it; `decomposeAttention` says it in the others. Rows look at
  * segments of keys and values, and one softmax goes over all that they see:
  *
  *   common    [seen, keyValueHead, size]                    one copy for all lanes too, such as a common beginning
@@ -87,7 +87,7 @@ export function attention(
 }
 
 /** The same in contractions and a softmax, for runtimes without a kernel of their own. */
-export function spellOutAttention(tensor: Tensor): Tensor | undefined {
+export function decomposeAttention(tensor: Tensor): Tensor | undefined {
   if (tensor.operation !== 'attention') return undefined;
   const view = viewAttention(tensor);
   const weights = partWeights(weigh(tensor, view), view);

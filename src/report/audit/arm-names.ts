@@ -1,5 +1,5 @@
 /** What each row of an audit is called, why it is there, and how one is found. */
-import type { ArmName, ControlName } from '../../audit/arms.js';
+import type { ArmName, ControlName } from '../../audit/arms/arms.js';
 import type {
   ArmResult,
   ArmSummary,
@@ -7,7 +7,7 @@ import type {
   DrafterSummary,
   PromptResult,
 } from '../../audit/result.js';
-import { acceptedLengthOf, poolCounts } from '../../audit/same-answer.js';
+import { acceptedLengthOf, poolCounts } from '../../audit/search/same-answer.js';
 import { countedArm } from '../../audit/summary.js';
 
 export const armLabels: Readonly<Record<ArmName, string>> = {

@@ -1,6 +1,6 @@
 /** The three chapters of charts, one card for each drafter, all drafters of a chapter on one scale. */
-import type { ArmName } from '../../audit/arms.js';
-import { arms } from '../../audit/arms.js';
+import type { ArmName } from '../../audit/arms/arms.js';
+import { arms } from '../../audit/arms/arms.js';
 import type { AuditResult, AuditSetup, DrafterResult } from '../../audit/result.js';
 import { findArm } from './arm-names.js';
 import { drawKey } from '../chart.js';

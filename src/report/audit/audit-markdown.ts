@@ -1,6 +1,6 @@
 /** The audit as a comment for a pull request: the verdict, one table, and how to run it again. Under 60 lines. */
-import type { ArmName } from '../../audit/arms.js';
-import type { AuditTimings } from '../../audit/audit-timings.js';
+import type { ArmName } from '../../audit/arms/arms.js';
+import type { AuditTimings } from '../../audit/arms/phase-clock.js';
 import type { AuditResult, DrafterResult } from '../../audit/result.js';
 import { countedArm } from '../../audit/summary.js';
 import { armLabels } from './arm-names.js';

@@ -1,5 +1,5 @@
 /** The report of an audit as one HTML file. */
-import type { AuditTimings } from '../../audit/audit-timings.js';
+import type { AuditTimings } from '../../audit/arms/phase-clock.js';
 import type { AuditResult } from '../../audit/result.js';
 import type { Verdict } from './verdict.js';
 import { framePage } from '../page.js';

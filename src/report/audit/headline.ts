@@ -1,5 +1,5 @@
 /** The sentence of a verdict: every number in it stands in the table too, and every doubt is named. */
-import type { ControlName } from '../../audit/arms.js';
+import type { ControlName } from '../../audit/arms/arms.js';
 import type { AuditResult, DrafterResult, DrafterSummary } from '../../audit/result.js';
 import {
   acceptedLengthText,

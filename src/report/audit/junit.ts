@@ -2,10 +2,9 @@
  * The audit for test dashboards: a suite for each drafter; in it, a case that says whether anything was audited, one
  * for each gate and one for each prompt. Only gates fail: a single prompt is evidence, not a test.
  */
-import type { ArmName } from '../../audit/arms.js';
-import type { AuditTimings } from '../../audit/audit-timings.js';
-import type { ArmResult, AuditResult } from '../../audit/result.js';
-import type { ArmSummary, DrafterResult, PromptResult } from '../../audit/result.js';
+import type { ArmName } from '../../audit/arms/arms.js';
+import type { AuditTimings } from '../../audit/arms/phase-clock.js';
+import type { ArmResult, ArmSummary, AuditResult, DrafterResult, PromptResult } from '../../audit/result.js';
 import { countClasses, countedArm } from '../../audit/summary.js';
 import { findArm, findCounted, findPromptArms, promptChange, sameAnswerLength } from './arm-names.js';
 import { escapeXml } from '../escape.js';

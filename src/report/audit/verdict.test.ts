@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import type { ControlName } from '../../audit/arms.js';
-import { controls } from '../../audit/arms.js';
+import type { ControlName } from '../../audit/arms/arms.js';
+import { controls } from '../../audit/arms/arms.js';
 import type { AuditResult, DrafterSummary } from '../../audit/result.js';
 import { createSampleAudit } from '../../../test/support/report/sample-audit.js';
 import { judge } from './verdict.js';

@@ -12,7 +12,7 @@ import { rebuildResult } from '../../audit/rebuild-result.js';
 import type { AuditResult } from '../../audit/result.js';
 import type { UnitSource } from '../../runs/run-units.js';
 import { configFile, readRunConfig, verifyRun } from '../../runs/run-units.js';
-import { isMissing, readBoundedFile } from '../../core/bounded-file.js';
+import { isMissing, readBoundedFile } from '../../core/files.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { fileLimits } from '../../core/limits.js';
 import { renderResult, renderSuffixes } from './json.js';

@@ -2,7 +2,7 @@
 import { rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describeCause, MistletoeError } from '../../core/errors.js';
-import type { AuditTimings } from '../../audit/audit-timings.js';
+import type { AuditTimings } from '../../audit/arms/phase-clock.js';
 import type { AuditResult } from '../../audit/result.js';
 import { renderHtml } from './audit-page.js';
 import { renderResult, renderSuffixes } from './json.js';

@@ -1,5 +1,5 @@
 /** What a comparison of two audits reads and what it finds, as plain data. */
-import type { ArmName } from '../../audit/arms.js';
+import type { ArmName } from '../../audit/arms/arms.js';
 import type { AuditSetup, Interval } from '../../audit/result.js';
 import type { KeptClass } from '../../measure/kept-class.js';
 

@@ -3,8 +3,8 @@
  * out. A row is judged by its accepted length against the clean row of its own run: a faster drafter of which the
  * attack takes away the same share has not become more fragile. The difference of two shares is in percentage points.
  */
-import type { ArmName } from '../../audit/arms.js';
-import { acceptedLengthOf, poolCounts } from '../../audit/same-answer.js';
+import type { ArmName } from '../../audit/arms/arms.js';
+import { acceptedLengthOf, poolCounts } from '../../audit/search/same-answer.js';
 import { bootstrapInterval } from '../../measure/bootstrap.js';
 import type { KeptClass } from '../../measure/kept-class.js';
 import { keptClasses } from '../../measure/kept-class.js';

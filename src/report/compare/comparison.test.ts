@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { ArmName } from '../../audit/arms.js';
+import type { ArmName } from '../../audit/arms/arms.js';
 import type { KeptClass } from '../../measure/kept-class.js';
 import { checkWorse, compareAudits } from './comparison.js';
 import { renderComparisonHtml, renderComparisonMarkdown, renderComparisonText } from './comparison-report.js';

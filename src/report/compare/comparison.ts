@@ -2,7 +2,7 @@
  * Two finished audits side by side. What is compared is what both measured: the prompts that both audited, with the same
  * id and the same text (comparison-rows.ts has the statistics).
  */
-import { arms } from '../../audit/arms.js';
+import { arms } from '../../audit/arms/arms.js';
 import type { AuditSetup } from '../../audit/result.js';
 import { countText, fixed, percentText } from '../../core/number-text.js';
 import type {

@@ -2,13 +2,13 @@
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { arms } from '../../audit/arms.js';
+import { arms } from '../../audit/arms/arms.js';
 import { resultSchema } from '../../audit/result.js';
-import { isMissing, readBoundedFile } from '../../core/bounded-file.js';
+import { isMissing, readBoundedFile } from '../../core/files.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { parseJsonText } from '../../core/json-text.js';
 import { fileLimits } from '../../core/limits.js';
-import { quoteWord } from '../../core/shown-words.js';
+import { quoteWord } from '../../core/display-paths.js';
 import { keptClasses } from '../../measure/kept-class.js';
 import type { ComparableResult, ComparedRun, Comparison } from './comparison-record.js';
 import { compareAudits } from './comparison.js';

@@ -4,7 +4,7 @@ import { MistletoeError } from '../../core/errors.js';
 import { encodeHalves, isHalf } from '../../core/half-floats.js';
 import { planContraction } from '../../graph/contraction-plan.js';
 import { cutEarly } from '../../graph/cut-early.js';
-import { spellOutAttention } from '../../graph/operations/attention.js';
+import { decomposeAttention } from '../../graph/operations/attention.js';
 import { pick, topIndices } from '../../graph/operations/indexing.js';
 import { broadcast, reshape } from '../../graph/operations/shaping.js';
 import type { RewriteRule } from '../../graph/rewrite.js';
@@ -16,22 +16,21 @@ import { listInputs } from '../program-inputs.js';
 import type { CompileOptions, NamedTensors, Program, Runtime } from '../program.js';
 import type { RowBuffer } from '../row-buffer.js';
 import type { WeightStore } from '../weights.js';
-import { isAttentionFusable } from './attention-kernel.js';
-import { CudaProgram } from './cuda-program.js';
-import { DeviceMemory } from './device-memory.js';
-import type { Allocation } from './device-rows.js';
-import { allocateRows } from './device-rows.js';
-import { DeviceWeights } from './device-weights.js';
-import type { Address, Device, ElementType, Kernel, KernelModule } from './device.js';
-import type { KernelPlan } from './kernel-plan.js';
-import { kernelPrelude } from './kernel-plan.js';
-import { rootOf } from './memory-root.js';
-import { RecordingShelf } from './recording-shelf.js';
-import type { ProductType, Schedule } from './schedule.js';
-import { scheduleGraph } from './schedule.js';
-import type { Place } from './step.js';
-import { plansOf } from './step.js';
-import { isTileable } from './tile-attention-kernel.js';
+import { isAttentionFusable } from './kernels/attention-kernel.js';
+import { CudaProgram } from './programs/cuda-program.js';
+import { DeviceMemory } from './driver/device-memory.js';
+import type { Allocation } from './driver/device-rows.js';
+import { allocateRows } from './driver/device-rows.js';
+import { DeviceWeights } from './programs/device-weights.js';
+import type { Address, Device, ElementType, Kernel, KernelModule } from './driver/device.js';
+import type { KernelPlan } from './kernels/kernel-plan.js';
+import { kernelPrelude } from './kernels/kernel-plan.js';
+import type { Place } from './programs/step.js';
+import { plansOf, rootOf } from './programs/step.js';
+import { RecordingShelf } from './programs/recording-shelf.js';
+import type { ProductType, Schedule } from './programs/schedule.js';
+import { scheduleGraph } from './programs/schedule.js';
+import { isTileable } from './kernels/tile-attention-kernel.js';
 
 /** Products over so many rows keep all of a large GPU busy; more of them would share less of what lies before an edit. */
 const rowsPerPass = 2048;
@@ -78,41 +77,48 @@ class CudaRuntime implements Runtime {
   ): Promise<Program> {
     if (this.isDisposed)
       throw new MistletoeError('runtime', 'The runtime was asked for a program after it was disposed of.');
-    const fewRows = options.packed === true;
+    const smallBatches = options.packed === true;
     const tensorCores = this.productType !== 'float32' && this.device.computeCapability[0] >= 8;
     const keepsAttention = (attention: TensorOf<'attention'>): boolean =>
-      fewRows ? isAttentionFusable(attention) : tensorCores && isTileable(attention);
-    const isKept = fewRows || !needsWeights(outputs) ? keepsAttention : () => false;
+      smallBatches ? isAttentionFusable(attention) : tensorCores && isTileable(attention);
+    const isKept = smallBatches || !needsWeights(outputs) ? keepsAttention : () => false;
     const spellOutOthers: RewriteRule = (tensor) =>
-      tensor.operation === 'attention' && isKept(tensor) ? undefined : spellOutAttention(tensor);
+      tensor.operation === 'attention' && isKept(tensor) ? undefined : decomposeAttention(tensor);
     // What is computed twice may be wanted in two ways: it becomes one before it is cut.
     const graph = simplify(cutEarly(simplify(outputs)), [spellOutOthers, planContraction, gatherTop]);
-    const schedule = scheduleGraph(graph, { productType: this.productType, fewRows, tensorCores });
+    const schedule = scheduleGraph(graph, { productType: this.productType, smallBatches, tensorCores });
     // The compiler holds up the thread for seconds: whoever was told to end meanwhile hears of it before the next one.
     await setImmediate();
     const kernels = this.compileKernels(schedule);
-    const brought = new Map<object, Address>();
+    const constantAddresses = new Map<object, Address>();
     const tables: Allocation[] = [];
     for (const place of schedule.places) {
       const { tensor } = place;
       if (tensor.operation === 'weight' && place.origin === 'weight')
-        brought.set(place.key, await this.weights.find(stores, tensor, place.type, place.isTurned));
+        constantAddresses.set(
+          place.key,
+          await this.weights.find(stores, tensor, place.type, place.isTransposed),
+        );
       else if (tensor.operation === 'constant' && place.origin === 'constant')
-        tables.push(this.bringTable(place, tensor.attributes.values, brought));
+        tables.push(this.uploadTable(place, tensor.attributes.values, constantAddresses));
     }
     return new CudaProgram(this.memory, {
-      ...{ inputs: listInputs(outputs), schedule, kernels, brought, recordings: this.recordings },
+      ...{ inputs: listInputs(outputs), schedule, kernels, constantAddresses, recordings: this.recordings },
       dispose: () => {
         for (const table of tables) table.free();
       },
     });
   }
 
-  private bringTable(place: Place, values: readonly number[], brought: Map<object, Address>): Allocation {
+  private uploadTable(
+    place: Place,
+    values: readonly number[],
+    constantAddresses: Map<object, Address>,
+  ): Allocation {
     const data = encodeTable(place.type, values);
     const table = this.memory.take(data.byteLength);
     this.device.upload(table.address, data);
-    brought.set(place.key, table.address);
+    constantAddresses.set(place.key, table.address);
     return table;
   }
 

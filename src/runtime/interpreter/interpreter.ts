@@ -114,11 +114,16 @@ async function loadWeights(outputs: NamedTensors, stores: readonly WeightStore[]
   for (const tensor of sortTopologically(Object.values(outputs))) {
     if (tensor.operation !== 'weight') continue;
     const { name } = tensor.attributes;
-    const data = await readWeight(findWeight(stores, tensor), name, tensor.dtype);
-    loaded[name] = widen({ shape: tensor.shape as readonly number[], data }, tensor.dtype);
+    const store = findWeight(stores, tensor);
+    const dtype = storedType(store, name);
+    const data = await readWeight(store, name, dtype);
+    loaded[name] = widen({ shape: tensor.shape as readonly number[], data }, dtype);
   }
   return loaded;
 }
+
+const storedType = (store: WeightStore, name: string): DType =>
+  store.kind === 'checkpoint' ? 'float32' : (store.tensors.get(name)!.dtype ?? 'float32');
 
 async function readWeight(store: WeightStore, name: string, dtype: DType): Promise<TensorValue['data']> {
   if (store.kind === 'memory') return store.tensors.get(name)!.data;

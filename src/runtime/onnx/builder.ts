@@ -72,6 +72,13 @@ export class OnnxBuilder {
     return this.nodeOutputs(operator, inputs, options)[0]!;
   }
 
+  /** One more, although there may be an equal one: its result is not kept from the first to the last use. */
+  freshNode(operator: string, inputs: readonly string[], options: NodeOptions = {}): string {
+    const output = `t${this.count++}`;
+    this.nodes.push(writeNode(operator, inputs, [output], options));
+    return output;
+  }
+
   nodeOutputs(operator: string, inputs: readonly string[], options: NodeOptions = {}): readonly string[] {
     const key = JSON.stringify([operator, inputs, options]);
     const known = this.memo.get(key);
@@ -101,8 +108,14 @@ export class OnnxBuilder {
   }
 
   /** A weight by its place in a file, or by its bytes as part of the model. */
-  weight({ attributes, shape, dtype }: TensorOf<'weight'>, source: ExternalWeight | Uint8Array): string {
-    const name = weightName(attributes.name);
+  weight(
+    { attributes, shape }: TensorOf<'weight'>,
+    dtype: DType,
+    source: ExternalWeight | Uint8Array,
+  ): string {
+    // A table that is looked up, and packed for a product besides, has two.
+    const isPacked = 'copies' in source && source.copies !== undefined;
+    const name = weightName(isPacked ? `${attributes.name} packed` : attributes.name);
     const tensor = new MessageWriter()
       .integers(1, shape as readonly number[])
       .integer(2, elementTypes[dtype])

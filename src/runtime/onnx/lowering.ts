@@ -135,6 +135,8 @@ export interface LoweredModel {
   readonly folder: string | undefined; // where the model must lie while it is loaded
   readonly externalFiles: readonly ExternalFile[];
   readonly nodeCount: number;
+  /** It reads weights in 16 bits and computes with them in float32. */
+  readonly widensWeights: boolean;
 }
 
 export function lowerToOnnx(outputs: NamedTensors, weights: readonly WeightStore[]): LoweredModel {
@@ -148,23 +150,36 @@ export function lowerToOnnx(outputs: NamedTensors, weights: readonly WeightStore
   const tensors = sortTopologically(Object.values(graph));
   const placement = new WeightPlacement(tensors, weights);
 
+  let widensWeights = false;
+  const widen = (value: string): string => {
+    widensWeights = true;
+    return builder.freshNode('Cast', [value], { attributes: { to: elementTypes.float32 } });
+  };
+  /** A weight where it is read. One in 16 bits is widened there, each time, so that its float32 values are not kept. */
+  const readWeight = (weight: TensorOf<'weight'>, reader?: Tensor): string => {
+    const { name, dtype } = placement.place(builder, weight, reader);
+    return dtype === weight.dtype ? name : widen(name);
+  };
   for (const tensor of tensors) {
-    if (tensor.operation === 'input') {
-      names.set(tensor, inputNames.get(tensor.attributes.name)!);
-    } else if (tensor.operation === 'weight') {
-      names.set(tensor, placement.place(builder, tensor));
-    } else {
-      const lowering = lowerings[tensor.operation as keyof typeof lowerings] as Lowering<OperationName>;
-      const lowered = lowering(
-        builder,
-        tensor,
-        tensor.inputs.map((input) => names.get(input)!),
-      );
-      names.set(tensor, lowered);
+    if (tensor.operation === 'input') names.set(tensor, inputNames.get(tensor.attributes.name)!);
+    if (tensor.operation === 'input' || tensor.operation === 'weight') continue;
+    const lowering = lowerings[tensor.operation as keyof typeof lowerings] as Lowering<OperationName>;
+    const [table] = tensor.inputs;
+    // Of a table only the rows that are looked up.
+    if (tensor.operation === 'gatherRows' && table?.operation === 'weight') {
+      const { name, dtype } = placement.place(builder, table, tensor);
+      const rows = lowering(builder, tensor, [name, names.get(tensor.inputs[1]!)!]);
+      names.set(tensor, dtype === tensor.dtype ? rows : widen(rows));
+      continue;
     }
+    const inputs = tensor.inputs.map((input) =>
+      input.operation === 'weight' ? readWeight(input, tensor) : names.get(input)!,
+    );
+    names.set(tensor, lowering(builder, tensor, inputs));
   }
   for (const [name, tensor] of Object.entries(graph)) {
-    builder.output(name, names.get(tensor)!, tensor.shape, tensor.dtype);
+    const value = tensor.operation === 'weight' ? readWeight(tensor) : names.get(tensor)!;
+    builder.output(name, value, tensor.shape, tensor.dtype);
   }
   const bytes = builder.finish();
   return {
@@ -174,5 +189,6 @@ export function lowerToOnnx(outputs: NamedTensors, weights: readonly WeightStore
     folder: placement.folder,
     externalFiles: placement.externalFiles,
     nodeCount: builder.nodeCount,
+    widensWeights,
   };
 }

@@ -2,7 +2,7 @@
 import { isHalf } from '../../core/half-floats.js';
 import { planContraction } from '../../graph/contraction-plan.js';
 import { countElements, multiplyDimensions } from '../../graph/dimension.js';
-import { spellOutAttention } from '../../graph/operations/attention.js';
+import { decomposeAttention } from '../../graph/operations/attention.js';
 import { cast, select } from '../../graph/operations/elementwise.js';
 import { scatterAddRows } from '../../graph/operations/indexing.js';
 import { rotate } from '../../graph/operations/rotation.js';
@@ -51,7 +51,7 @@ const widenMoves: RewriteRule = (tensor) => {
 };
 
 export const onnxForms: readonly RewriteRule[] = [
-  spellOutAttention,
+  decomposeAttention,
   planContraction,
   flattenRotation,
   flattenScatter,

@@ -10,11 +10,13 @@ import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import type ort from 'onnxruntime-node';
 import { describeCause, MistletoeError } from '../../core/errors.js';
-import { mostThreads } from '../../core/limits.js';
-import { makeProcessTag } from '../../core/process-tag.js';
+import { maxThreads } from '../../core/limits.js';
+import { makeProcessTag } from '../../core/processes.js';
 import type { CompileOptions, NamedTensors, Program, Runtime } from '../program.js';
 import { allocateHostRows } from '../row-buffer.js';
 import type { WeightStore } from '../weights.js';
+import { outputName } from './builder.js';
+import { CheckedSession } from './checked-session.js';
 import type { LoweredModel } from './lowering.js';
 import { lowerToOnnx } from './lowering.js';
 import { OnnxProgram } from './onnx-program.js';
@@ -48,6 +50,7 @@ interface SharedSession {
 class OnnxRuntime implements Runtime {
   readonly name = 'onnx';
   readonly allocate = allocateHostRows;
+  readonly keepsHalvesAbove: number;
   private readonly threads: number;
   private readonly packedWeightLimit: number;
   private readonly packedWeights = new PackedWeights();
@@ -56,8 +59,9 @@ class OnnxRuntime implements Runtime {
   private isDisposed = false;
 
   constructor(options: OnnxRuntimeOptions) {
-    this.threads = checkThreads(options.threads ?? Math.min(availableParallelism(), mostThreads));
+    this.threads = checkThreads(options.threads ?? Math.min(availableParallelism(), maxThreads));
     this.packedWeightLimit = options.packedWeightLimitBytes ?? defaultPackedWeightLimit;
+    this.keepsHalvesAbove = this.packedWeightLimit;
   }
 
   async compile(
@@ -70,7 +74,11 @@ class OnnxRuntime implements Runtime {
     this.refuseWhenDisposed();
     const model = lowerToOnnx(outputs, stores);
     const key = identify(model, packed);
-    const shared = this.sessions.get(key) ?? { model, loading: this.load(model, packed), holders: 0 };
+    const load = (): Promise<Session> =>
+      stores === weights
+        ? this.load(model, packed)
+        : this.loadChecked(model, () => lowerToOnnx(outputs, weights));
+    const shared = this.sessions.get(key) ?? { model, loading: load(), holders: 0 };
     this.sessions.set(key, shared);
     // Counted before anything is waited for: nobody else's dispose may end what is still awaited here.
     shared.holders += 1;
@@ -110,6 +118,11 @@ class OnnxRuntime implements Runtime {
     return { stores: [...stores, ...weights], packed: true };
   }
 
+  private async loadChecked(model: LoweredModel, lowerPlain: () => LoweredModel): Promise<Session> {
+    const names = [...model.outputs.keys()].map(outputName);
+    return new CheckedSession(await this.load(model, true), names, () => this.load(lowerPlain(), true));
+  }
+
   private async load(model: LoweredModel, packed: boolean): Promise<Session> {
     const options: ort.InferenceSession.SessionOptions = {
       intraOpNumThreads: this.threads,
@@ -122,6 +135,14 @@ class OnnxRuntime implements Runtime {
           force_spinning_stop: '1',
           ...(packed ? {} : { disable_prepacking: '1' }),
         },
+        // Without packing, weights would be kept in float32 from the moment of loading, or from their first use to the last.
+        ...(model.widensWeights && !packed
+          ? {
+              optimization: {
+                disable_specified_optimizers: 'ConstantFolding;CommonSubexpressionElimination',
+              },
+            }
+          : {}),
       },
     };
     try {
@@ -171,10 +192,10 @@ class OnnxRuntime implements Runtime {
 }
 
 function checkThreads(threads: number): number {
-  if (Number.isInteger(threads) && threads >= 1 && threads <= mostThreads) return threads;
+  if (Number.isInteger(threads) && threads >= 1 && threads <= maxThreads) return threads;
   throw new MistletoeError(
     'usage',
-    `${threads} threads were asked for; a whole number from 1 to ${mostThreads} was expected.`,
+    `${threads} threads were asked for; a whole number from 1 to ${maxThreads} was expected.`,
     { hint: 'Leave the number out to use every processor of this machine.' },
   );
 }

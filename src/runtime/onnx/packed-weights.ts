@@ -4,10 +4,15 @@
  * without packing such a model decodes several times slower.
  *
  * ONNX Runtime can save packed weights beside the plain ones (session.save_external_prepacked_constant_initializers).
- * When a model is loaded it packs every weight again, one at a time, and hashes the result; a weight that names a
- * saved copy of that hash in its own file is then read from the mapped copy, and what was packed is dropped. So a copy
- * from another processor or version costs memory, never a wrong product; they are part of the file's purpose all the
- * same. The hash is not compared with the copy's bytes: that they are right is the cache's promise.
+ * When a model is loaded it packs every weight again, one at a time, and hashes the result. A weight that names a saved
+ * copy of that hash in its own file is then read from the mapped copy, and what was packed is dropped. The hash is not
+ * compared with the copy's bytes, and nothing else reads the plain weight. So the file need not hold it: the plain
+ * weight is a stand-in, a page of NaN followed by the packed copy itself, and the copy is named by the hash of the packed
+ * stand-in. Each page of NaN is different, and so is each hash.
+ *
+ * A copy made for another processor or version of ONNX Runtime would not be found: both are part of the file's purpose.
+ * If one is not found all the same, because a product was turned into another operation, the products are NaN, which
+ * checked-session.ts notices.
  *
  * The copies are made by saving programs of one product each, which needs memory for one weight at a time. Every
  * program over the same weights then shares the file, and the system's pages of it.
@@ -18,13 +23,15 @@ import { access, constants, readFile, rm, writeFile } from 'node:fs/promises';
 import { cpus } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { z } from 'zod';
-import { makeProcessTag } from '../../core/process-tag.js';
-import type { Tensor } from '../../graph/tensor.js';
+import { makeProcessTag } from '../../core/processes.js';
+import type { Tensor, TensorOf } from '../../graph/tensor.js';
 import type { NamedTensors } from '../program.js';
 import { findWeight } from '../find-weight.js';
-import type { FileWeights, PlacePiece, WeightStore } from '../weights.js';
+import type { FileWeights, PlacePiece, WeightLocation, WeightStore } from '../weights.js';
 import { loadOnnxRuntime } from './load-onnxruntime.js';
 import { lowerToOnnx } from './lowering.js';
+import type { SavedCopy } from './saved-copies.js';
+import { findCopies } from './saved-copies.js';
 import { createSession } from './session.js';
 import type { WeightProduct } from './weight-products.js';
 import { listProducts } from './weight-products.js';
@@ -36,24 +43,32 @@ export interface PackedStores {
   readonly unpackedBytes: number;
 }
 
+/** A file that was made of these weights; it holds those that kernels pack. */
+interface PackedFile {
+  readonly names: ReadonlySet<string>;
+  readonly store: FileWeights;
+}
+
 export class PackedWeights {
   /** By the path of the plain weights; each waits for the one before it. */
-  private readonly known = new Map<string, Promise<readonly FileWeights[]>>();
+  private readonly known = new Map<string, Promise<readonly PackedFile[]>>();
   /** Paths of weights for which the cache has no room: asked once, told once. */
   private readonly refused = new Set<string>();
 
   async find(outputs: NamedTensors, weights: readonly WeightStore[]): Promise<PackedStores> {
     const groups = new Map<WeightStore, WeightProduct[]>();
+    let unpackedBytes = 0;
     for (const product of listProducts(outputs).values()) {
       const store = findWeight(weights, product.weight);
-      groups.set(store, [...(groups.get(store) ?? []), product]);
+      if (isReadAlike(product)) groups.set(store, [...(groups.get(store) ?? []), product]);
+      else unpackedBytes += product.sizeBytes;
     }
     const stores: FileWeights[] = [];
-    let unpackedBytes = 0;
     for (const [store, products] of groups) {
       const packed = store.kind === 'file' ? await this.findFor(store, products) : undefined;
-      if (packed === undefined) unpackedBytes += products.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
-      else stores.push(packed);
+      if (packed !== undefined) stores.push(packed);
+      for (const { weight, sizeBytes } of products)
+        if (packed?.tensors.has(weight.attributes.name) !== true) unpackedBytes += sizeBytes;
     }
     return { stores, unpackedBytes };
   }
@@ -62,26 +77,32 @@ export class PackedWeights {
     store: FileWeights,
     products: readonly WeightProduct[],
   ): Promise<FileWeights | undefined> {
-    const holds = ({ tensors }: FileWeights): boolean =>
-      products.every(({ weight }) => tensors.has(weight.attributes.name));
+    const wanted = products.map(({ weight }) => weight.attributes.name);
+    const holds = ({ names }: PackedFile): boolean => wanted.every((name) => names.has(name));
     const before = this.known.get(store.path) ?? Promise.resolve([]);
     const now = before.then(async (files) => {
       if (files.some(holds) || this.refused.has(store.path)) return files;
       const made = await obtain(store, products);
       if (made === undefined) this.refused.add(store.path);
-      return made === undefined ? files : [...files, made];
+      return made === undefined ? files : [...files, { names: new Set(wanted), store: made }];
     });
     this.known.set(
       store.path,
       now.catch(() => before),
     );
-    return (await now).find(holds);
+    return (await now).find(holds)?.store;
   }
+}
+
+/** Whether one packed copy serves all products of the weight. */
+function isReadAlike({ weight, alone, others }: WeightProduct): boolean {
+  return others.every((other) => hashProgram(other, weight) === hashProgram(alone, weight));
 }
 
 const tableSchema = z.array(
   z.object({ name: z.string(), offsetBytes: z.number(), copies: z.array(z.string()) }),
 );
+type Table = z.infer<typeof tableSchema>;
 
 async function obtain(
   store: FileWeights,
@@ -95,55 +116,126 @@ async function obtain(
   if (!isWritable || store.derived === undefined) return undefined;
   const file = await store.derived.keep({
     purpose: JSON.stringify({
-      packed: 1,
+      packed: 2,
       onnxruntime: loadOnnxRuntime().env.versions.node,
       processor: await describeProcessor(),
-      weights: products.map(({ weight, alone }) => [weight.attributes.name, hashProgram(alone, store)]),
+      weights: products.map(({ weight, alone }) => [weight.attributes.name, hashProgram(alone, weight)]),
     }),
     sizeBytes: products.reduce((sum, product) => sum + boundSize(product), 0),
     write: (place) => packAll(store, products, place),
   });
   if (file === undefined) return undefined;
   const tensors = tableSchema.parse(file.table).map(({ name, offsetBytes, copies }) => {
-    const { shape, sizeBytes } = store.tensors.get(name)!;
-    return [name, { shape, sizeBytes, offsetBytes, copies }] as const;
+    const { shape } = store.tensors.get(name)!;
+    return [name, { shape, sizeBytes: floatBytes(shape), offsetBytes, copies }] as const;
   });
-  return { kind: 'file', path: file.path, tensors: new Map(tensors) };
+  return { kind: 'file', path: file.path, tensors: new Map(tensors), isForProducts: true };
 }
 
-/** Changes whenever a product comes to read its weight in another way. */
-function hashProgram(alone: Tensor, store: FileWeights): string {
+const floatBytes = (shape: readonly number[]): number => shape.reduce((product, size) => product * size, 4);
+
+/** Changes whenever a product comes to read its weight in another way, wherever the weight lies. */
+function hashProgram(alone: Tensor, { attributes, shape: dimensions }: TensorOf<'weight'>): string {
+  const shape = dimensions as readonly number[];
+  const place: WeightLocation = { shape, offsetBytes: 0, sizeBytes: floatBytes(shape) };
+  const store: FileWeights = { kind: 'file', path: '/weights', tensors: new Map([[attributes.name, place]]) };
   return createHash('sha256')
     .update(lowerToOnnx({ alone }, [store]).bytes)
     .digest('hex');
 }
 
-/** Plain and packed; kernels fill both sides of a packed matrix up to whole blocks. */
-function boundSize({ weight, sizeBytes }: WeightProduct): number {
+/** Of NaN before each copy. */
+const pageBytes = 4096;
+
+/** Kernels fill both sides of a packed matrix up to whole blocks. */
+function boundSize({ weight }: WeightProduct): number {
   const packed = weight.shape.reduce<number>((product, size) => product * ((size as number) + 64), 4);
-  return sizeBytes + packed + 2 * 4096;
+  return packed + 2 * pageBytes;
 }
 
 async function packAll(
   store: FileWeights,
   products: readonly WeightProduct[],
   place: PlacePiece,
-): Promise<z.infer<typeof tableSchema>> {
-  const table: z.infer<typeof tableSchema> = [];
+): Promise<Table> {
+  const table: Table = [];
+  const hashes = new Set<string>();
   for (const product of products) {
-    const { name } = product.weight.attributes;
-    const { offsetBytes, sizeBytes } = store.tensors.get(name)!;
-    const plain = await place(readPart(store.path, offsetBytes, sizeBytes));
-    table.push({ name, offsetBytes: plain, copies: await packOne(store, product, place) });
+    const packed = await packOne(store, product, place);
+    if (packed === undefined) continue;
+    // One hash for two weights would give one of them the other's values.
+    if (hashes.has(packed.hash)) throw new Error(`two stand-ins have the hash ${packed.hash}`);
+    hashes.add(packed.hash);
+    table.push({ name: product.weight.attributes.name, ...packed.location });
   }
   return table;
 }
 
-/** Saves the product alone with its packed weight, and takes that from what was saved. */
-async function packOne(store: FileWeights, { alone }: WeightProduct, place: PlacePiece): Promise<string[]> {
+interface PackedWeight {
+  readonly hash: string;
+  readonly location: Pick<WeightLocation, 'offsetBytes'> & { readonly copies: string[] };
+}
+
+/** Undefined where the kernel does not pack the weight, or in a way that no stand-in serves. */
+async function packOne(
+  store: FileWeights,
+  { weight, alone }: WeightProduct,
+  place: PlacePiece,
+): Promise<PackedWeight | undefined> {
+  const { name } = weight.attributes;
+  const shape = weight.shape as readonly number[];
   const folder = dirname(store.path);
-  const model = join(folder, `program.${makeProcessTag()}.onnx`);
-  const saved = join(folder, `program.${makeProcessTag()}.onnx`);
+  const standIn = join(folder, `program.${makeProcessTag()}.packed`);
+  try {
+    const sizeBytes = floatBytes(shape);
+    const page = makePage(`${store.path} ${name}`, Math.min(pageBytes, sizeBytes));
+    const first = await saveProduct(alone, store, async (copies, data) => {
+      const piece = onlyPiece(copies);
+      if (piece === undefined || piece.sizeBytes + page.length < sizeBytes) return undefined;
+      await writeFile(standIn, joinParts(page, data, piece, sizeBytes - page.length));
+      const offsetBytes = await place(single(page));
+      const copyBytes = await place(readPart(data, piece.offsetBytes, piece.sizeBytes));
+      return { offsetBytes, copy: `${copyBytes};${piece.sizeBytes};0` };
+    });
+    if (first === undefined) return undefined;
+    const location = { shape, offsetBytes: 0, sizeBytes };
+    const window: FileWeights = { kind: 'file', path: standIn, tensors: new Map([[name, location]]) };
+    const hash = await saveProduct(alone, window, (copies) => Promise.resolve(copies[0]?.hash));
+    if (hash === undefined) throw new Error(`the stand-in of "${name}" was not packed`);
+    // The same order serves all of these, and fusion may turn one into another.
+    const copies = ['MatMul', 'FusedMatMul', 'Gemm'].map((operator) => `${operator}+${hash}|${first.copy}`);
+    return { hash, location: { offsetBytes: first.offsetBytes, copies } };
+  } finally {
+    await rm(standIn, { force: true });
+  }
+}
+
+function onlyPiece(copies: readonly SavedCopy[]): SavedCopy['pieces'][number] | undefined {
+  const [copy, ...others] = copies;
+  return others.length === 0 && copy?.pieces.length === 1 ? copy.pieces[0] : undefined;
+}
+
+/** NaN in float32, with bits that no other weight has. */
+function makePage(identity: string, sizeBytes: number): Uint8Array {
+  const digest = createHash('sha256').update(identity).digest();
+  const words = Array.from({ length: digest.byteLength / 4 }, (_, word) => digest.readUInt32LE(4 * word));
+  const bits = Uint32Array.from({ length: sizeBytes / 4 }, (_, at) => {
+    return 0x7fc00000 | (words[at % words.length]! & 0x3fffff);
+  });
+  return new Uint8Array(bits.buffer);
+}
+
+/** Saves the product alone with its packed weight, and hands over what was saved. */
+async function saveProduct<Result>(
+  alone: Tensor,
+  store: FileWeights,
+  take: (copies: readonly SavedCopy[], data: string) => Promise<Result>,
+): Promise<Result> {
+  const folder = dirname(store.path);
+  const [model, saved] = [1, 2].map(() => join(folder, `program.${makeProcessTag()}.onnx`)) as [
+    string,
+    string,
+  ];
   const data = join(folder, `program.${makeProcessTag()}.packed`);
   try {
     await writeFile(model, lowerToOnnx({ alone }, [store]).bytes);
@@ -160,39 +252,24 @@ async function packOne(store: FileWeights, { alone }: WeightProduct, place: Plac
       },
     });
     await session.release();
-    const copies: string[] = [];
-    for (const { hash, pieces } of findCopies((await readFile(saved)).toString('latin1'))) {
-      const places: string[] = [];
-      for (const { offsetBytes, sizeBytes } of pieces)
-        places.push(`${await place(readPart(data, offsetBytes, sizeBytes))};${sizeBytes};0`);
-      // The same order serves all of these, and fusion may turn one into another.
-      for (const operator of ['MatMul', 'FusedMatMul', 'Gemm'])
-        copies.push(`${operator}+${hash}|${places.join('|')}`);
-    }
-    return copies;
+    return await take(findCopies((await readFile(saved)).toString('latin1')), data);
   } finally {
     for (const path of [model, saved, data]) await rm(path, { force: true });
   }
 }
 
-interface SavedCopy {
-  readonly hash: string;
-  readonly pieces: readonly { readonly offsetBytes: number; readonly sizeBytes: number }[];
+async function* single(bytes: Uint8Array): AsyncIterable<Uint8Array> {
+  yield await Promise.resolve(bytes);
 }
 
-/** A copy is named OPERATOR+HASH|OFFSET;LENGTH;CHECKSUM|... as text in the saved model. */
-function findCopies(model: string): readonly SavedCopy[] {
-  const names = model.matchAll(/(?:MatMul|Gemm)\+(\d+)((?:\|\d+;\d+;\d+)+)/g);
-  return [...names].map(([, hash, places]) => ({
-    hash: hash!,
-    pieces: places!
-      .slice(1)
-      .split('|')
-      .map((piece) => {
-        const [offsetBytes, sizeBytes] = piece.split(';').map(Number);
-        return { offsetBytes: offsetBytes!, sizeBytes: sizeBytes! };
-      }),
-  }));
+async function* joinParts(
+  page: Uint8Array,
+  path: string,
+  { offsetBytes }: SavedCopy['pieces'][number],
+  sizeBytes: number,
+): AsyncIterable<Uint8Array> {
+  yield page;
+  if (sizeBytes > 0) yield* readPart(path, offsetBytes, sizeBytes);
 }
 
 /** Ends with an error if the file is shorter: a full disk cuts files without a word. */

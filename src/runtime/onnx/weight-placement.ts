@@ -5,7 +5,7 @@
  */
 import { dirname, isAbsolute, relative, sep } from 'node:path';
 import { MistletoeError } from '../../core/errors.js';
-import type { Tensor, TensorOf } from '../../graph/tensor.js';
+import type { DType, Tensor, TensorOf } from '../../graph/tensor.js';
 import { findWeight } from '../find-weight.js';
 import type { WeightStore } from '../weights.js';
 import type { OnnxBuilder } from './builder.js';
@@ -15,19 +15,30 @@ export interface ExternalFile {
   readonly source: string | Uint8Array;
 }
 
+/** A weight as an initializer of the model, in the type that it is stored in. */
+export interface PlacedWeight {
+  readonly name: string;
+  readonly dtype: DType;
+}
+
 export class WeightPlacement {
   /** Where the model must lie while it is loaded; undefined if it maps nothing. */
   readonly folder: string | undefined;
-  private readonly stores = new Map<string, WeightStore>();
-  private readonly names = new Map<string, string>();
+  private readonly placed = new Map<WeightStore, Map<string, PlacedWeight>>();
   private readonly files = new Map<string, ExternalFile>();
 
-  constructor(tensors: readonly Tensor[], weights: readonly WeightStore[]) {
+  constructor(
+    tensors: readonly Tensor[],
+    private readonly weights: readonly WeightStore[],
+  ) {
+    const stores = new Set<WeightStore>();
     for (const tensor of tensors) {
-      if (tensor.operation === 'weight') this.stores.set(tensor.attributes.name, findWeight(weights, tensor));
+      if (tensor.operation === 'weight') stores.add(this.find(tensor, false));
+      for (const input of tensor.inputs)
+        if (input.operation === 'weight') stores.add(this.find(input, isProduct(tensor)));
     }
     this.folder = findCommonFolder(
-      [...this.stores.values()].flatMap((store) => (store.kind === 'file' ? [store.path] : [])),
+      [...stores].flatMap((store) => (store.kind === 'file' ? [store.path] : [])),
     );
   }
 
@@ -35,22 +46,30 @@ export class WeightPlacement {
     return [...this.files.values()];
   }
 
-  place(builder: OnnxBuilder, tensor: TensorOf<'weight'>): string {
+  /** @param reader undefined where the weight itself is asked for */
+  place(builder: OnnxBuilder, tensor: TensorOf<'weight'>, reader?: Tensor): PlacedWeight {
     const { name } = tensor.attributes;
-    const known = this.names.get(name);
+    const store = this.find(tensor, reader !== undefined && isProduct(reader));
+    const ofStore = this.placed.get(store) ?? new Map<string, PlacedWeight>();
+    this.placed.set(store, ofStore);
+    const known = ofStore.get(name);
     if (known !== undefined) return known;
-    const placed = this.placeNew(builder, tensor);
-    this.names.set(name, placed);
+    const placed = this.placeNew(builder, tensor, store);
+    ofStore.set(name, placed);
     return placed;
   }
 
-  private placeNew(builder: OnnxBuilder, tensor: TensorOf<'weight'>): string {
+  private find(tensor: TensorOf<'weight'>, isFactor: boolean): WeightStore {
+    return findWeight(this.weights, tensor, isFactor);
+  }
+
+  private placeNew(builder: OnnxBuilder, tensor: TensorOf<'weight'>, store: WeightStore): PlacedWeight {
     const { name } = tensor.attributes;
-    const store = this.stores.get(name)!;
     if (store.kind === 'file') {
       const location = relative(this.folder!, store.path).split(sep).join('/');
       this.files.set(location, { location, source: store.path });
-      return builder.weight(tensor, { location, ...store.tensors.get(name)! });
+      const { dtype = 'float32', ...place } = store.tensors.get(name)!;
+      return { name: builder.weight(tensor, dtype, { location, ...place }), dtype };
     }
     if (store.kind === 'checkpoint') {
       throw new MistletoeError(
@@ -59,14 +78,17 @@ export class WeightPlacement {
         { hint: 'Prepare the weights for the runtime that runs them.' },
       );
     }
-    const { data } = store.tensors.get(name)!;
+    const { data, dtype = 'float32' } = store.tensors.get(name)!;
     const source = new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
-    if (this.folder !== undefined) return builder.weight(tensor, source);
+    if (this.folder !== undefined) return { name: builder.weight(tensor, dtype, source), dtype };
     const location = `memory${this.files.size}`;
     this.files.set(location, { location, source });
-    return builder.weight(tensor, { location, offsetBytes: 0, sizeBytes: source.length });
+    const place = { location, offsetBytes: 0, sizeBytes: source.length };
+    return { name: builder.weight(tensor, dtype, place), dtype };
   }
 }
+
+const isProduct = ({ operation }: Tensor): boolean => operation === 'contract';
 
 function findCommonFolder(paths: readonly string[]): string | undefined {
   const [first] = paths;

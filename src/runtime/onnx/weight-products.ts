@@ -1,5 +1,5 @@
 /** Which weights the matrix products of a graph read. Tables that are only looked up are none. */
-import { countElements, symbol } from '../../graph/dimension.js';
+import { countElements, formatDimension, symbol } from '../../graph/dimension.js';
 import { contract } from '../../graph/operations/contraction.js';
 import { input } from '../../graph/operations/leaves.js';
 import type { Tensor, TensorOf } from '../../graph/tensor.js';
@@ -11,35 +11,48 @@ export interface WeightProduct {
   readonly sizeBytes: number;
   /** The product alone, with any value for its other side: how the kernel reads the weight shows in it. */
   readonly alone: Tensor;
+  /** Further products of the weight, as far as they differ from that one. */
+  readonly others: readonly Tensor[];
 }
 
-/** The first product of each weight, by the weight's name. */
+/** By the weight's name. */
 export function listProducts(outputs: NamedTensors): ReadonlyMap<string, WeightProduct> {
-  const products = new Map<string, WeightProduct>();
+  const found = new Map<
+    string,
+    { readonly weight: TensorOf<'weight'>; readonly forms: Map<string, Tensor> }
+  >();
   for (const tensor of sortTopologically(Object.values(outputs))) {
     if (tensor.operation !== 'contract') continue;
     for (const [side, weight] of tensor.inputs.entries()) {
-      if (weight.operation !== 'weight' || products.has(weight.attributes.name)) continue;
-      products.set(weight.attributes.name, describeProduct(tensor, weight, side));
+      if (weight.operation !== 'weight') continue;
+      const { name } = weight.attributes;
+      const { forms } = found.get(name) ?? { forms: new Map<string, Tensor>() };
+      found.set(name, { weight, forms });
+      addForm(forms, tensor, weight, side);
     }
   }
-  return products;
+  return new Map(
+    [...found].map(([name, { weight, forms }]) => {
+      const [alone, ...others] = forms.values();
+      const sizeBytes = 4 * (countElements(weight.shape) as number);
+      return [name, { weight, sizeBytes, alone: alone!, others }];
+    }),
+  );
 }
 
-function describeProduct(
+function addForm(
+  forms: Map<string, Tensor>,
   { inputs, attributes }: TensorOf<'contract'>,
   weight: TensorOf<'weight'>,
   side: number,
-): WeightProduct {
+): void {
   const equation = `${attributes.left.join(' ')}, ${attributes.right.join(' ')} -> ${attributes.output.join(' ')}`;
   const shape = inputs[1 - side]!.shape.map((size, axis) =>
     typeof size === 'number' ? size : symbol(`size${axis}`),
   );
+  const key = JSON.stringify([side, equation, attributes.scale, shape.map(formatDimension)]);
+  if (forms.has(key)) return;
   const other = input('other', shape);
   const [left, right] = side === 0 ? [weight, other] : [other, weight];
-  return {
-    weight,
-    sizeBytes: 4 * (countElements(weight.shape) as number),
-    alone: contract(left, right, equation, attributes.scale),
-  };
+  forms.set(key, contract(left, right, equation, attributes.scale));
 }

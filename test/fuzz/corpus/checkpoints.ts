@@ -1,7 +1,7 @@
 /** Weight files, configurations and indexes that announce what is not there, or hide what is. */
 import { join } from 'node:path';
 import { encodeSafetensors, joinSafetensors } from '../../support/checkpoint/write-safetensors.js';
-import { encodePickle, pickleGlobal, pickleTuple } from '../../../src/checkpoint/write-pickle.js';
+import { encodePickle, pickleGlobal, pickleTuple } from '../../../src/checkpoint/torch/write-torch-file.js';
 import { joinTorchFile } from '../../support/checkpoint/write-torch-file.js';
 import { encodeZip } from '../../support/checkpoint/write-zip.js';
 import { llamaConfig, tiny, writeCheckpoint } from '../../support/tiny-checkpoints.js';

@@ -2,7 +2,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { readFloat32, readIntegers } from '../../../src/checkpoint/read-tensor.js';
-import { readSafetensorsHeader } from '../../../src/checkpoint/safetensors.js';
+import { readSafetensorsHeader } from '../../../src/checkpoint/safetensors/safetensors.js';
 import type { StoredTensor } from '../../../src/checkpoint/stored-tensor.js';
 import { isFloatDType } from '../../../src/checkpoint/stored-tensor.js';
 import { encodeSafetensors, joinSafetensors } from '../../support/checkpoint/write-safetensors.js';

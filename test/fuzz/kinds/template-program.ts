@@ -6,7 +6,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Random } from '../../../src/core/random.js';
 import { createRandom } from '../../../src/core/random.js';
-import { loadChatTemplate, renderChat } from '../../../src/text/chat-template.js';
+import { loadChatTemplate, renderChat } from '../../../src/text/template/chat-template.js';
 import { pick } from '../byte-mutations.js';
 import type { FuzzKind } from '../kind.js';
 import { ensure } from '../kind.js';
@@ -14,7 +14,10 @@ import { ensure } from '../kind.js';
 const longestOutput = 2_000_000;
 
 const texts = ['n.t', 'messages[0].content', '"ab"', 'n.t[:9]', '(n.t ~ "b")', 'n.t | upper'];
-const lists = ['n.l', '[n.l]', 'range(9)', 'n.l[:5]', 'messages', 'n.t.split("a")', '(n.l, n.t)'];
+const lists = [
+  ...['n.l', 'n.l', 'n.l', 'n.l'], // most often the list that grows
+  ...['[n.l]', 'range(9)', 'n.l[:5]', 'messages', 'n.t.split("a")', '(n.l, n.t)'],
+];
 const objects = ['n.o', 'n', 'loop', 'messages[0]', '{"a": n.o}'];
 const numbers = ['0', '2', '-1', '9', '1000', '100000', '100000000', '9007199254740992'];
 
@@ -22,7 +25,7 @@ const numbers = ['0', '2', '-1', '9', '1000', '100000', '100000000', '9007199254
 function writeGrowth(random: Random): string {
   const text = pick(random, texts);
   return pick(random, [
-    '{% set n.l = [n.l, n.l] %}',
+    ...Array.from({ length: 4 }, () => '{% set n.l = [n.l, n.l] %}'),
     '{% set n.l = n.l + n.l %}',
     '{% set n.l = [n.l, n.l | reverse | first] %}',
     `{% set n.l = [n.l, ${text}] %}`,
@@ -47,8 +50,9 @@ function writeSink(random: Random): string {
   const list = pick(random, lists);
   const value = pick(random, [text, list, list, pick(random, objects)]);
   const number = pick(random, numbers);
+  if (random.nextInteger(3) === 0) return value;
   return pick(random, [
-    ...[value, value, value, `${value} ~ ${text}`, `${text} + ${value}`, `${value} == ${text}`],
+    ...[`${value} ~ ${text}`, `${value} ~ ${text}`, `${text} + ${value}`, `${value} == ${text}`],
     ...[`${text} in ${value}`, `${text} not in (${other} ~ ${other})`, `${value} | tojson`],
     ...[`${value} | tojson(indent=${number})`, `${value} | tojson(separators=(${text}, ${other}))`],
     ...[`${value} | string`, `${list} | join`, `${list} | join(${text})`, `${list} | sort | length`],
@@ -68,20 +72,21 @@ function writeSink(random: Random): string {
 
 function writeStatement(random: Random, depth: number): string {
   const inside = (): string => (depth > 2 ? writeGrowth(random) : writeProgram(random, depth + 1));
-  switch (random.nextInteger(9)) {
+  switch (random.nextInteger(10)) {
     case 0:
     case 1:
-    case 2: {
-      const count = pick(random, [3, 12, 24, 60, 60, 5000]);
+    case 2:
+    case 3: {
+      const count = pick(random, [12, 24, 60, 60, 60, 5000]);
       return `{% for i in range(${count}) %}${writeGrowth(random)}${pick(random, ['', '', inside()])}{% endfor %}`;
     }
-    case 3:
-      return `{% for x in ${pick(random, lists)} %}${inside()}{% endfor %}`;
     case 4:
-      return `{% macro m(x) %}${inside()}{{ ${pick(random, ['x', 'm(x)', 'm([x, x])'])} }}{% endmacro %}`;
+      return `{% for x in ${pick(random, lists)} %}${inside()}{% endfor %}`;
     case 5:
-      return `{% set n.t %}${inside()}{% endset %}{% filter upper %}{{ ${writeSink(random)} }}{% endfilter %}`;
+      return `{% macro m(x) %}${inside()}{{ ${pick(random, ['x', 'm(x)', 'm([x, x])'])} }}{% endmacro %}`;
     case 6:
+      return `{% set n.t %}${inside()}{% endset %}{% filter upper %}{{ ${writeSink(random)} }}{% endfilter %}`;
+    case 7:
       return pick(random, [' ', '\n', ' \t'])
         .repeat(pick(random, [1, 30, 499, 999]))
         .concat('x')

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import type { Random } from '../../../src/core/random.js';
 import { createRandom } from '../../../src/core/random.js';
 import { packageRoot } from '../../../src/decode/bundled-models.js';
-import { loadChatTemplate, renderChat } from '../../../src/text/chat-template.js';
+import { loadChatTemplate, renderChat } from '../../../src/text/template/chat-template.js';
 import { mutateBytes, pick } from '../byte-mutations.js';
 import type { FuzzKind } from '../kind.js';
 import { ensure } from '../kind.js';

@@ -6,7 +6,7 @@ import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { join } from 'node:path';
 import { createRandom } from '../../../src/core/random.js';
 import { packageRoot } from '../../../src/decode/bundled-models.js';
-import { findVocabularyDifference, loadTokenizer } from '../../../src/text/tokenizer.js';
+import { findVocabularyDifference, loadTokenizer } from '../../../src/text/tokenizer/tokenizer.js';
 import { pick } from '../byte-mutations.js';
 import type { FuzzKind } from '../kind.js';
 import { ensure } from '../kind.js';

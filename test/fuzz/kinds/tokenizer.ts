@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import type { Random } from '../../../src/core/random.js';
 import { createRandom } from '../../../src/core/random.js';
 import { packageRoot } from '../../../src/decode/bundled-models.js';
-import { loadTokenizer } from '../../../src/text/tokenizer.js';
+import { loadTokenizer } from '../../../src/text/tokenizer/tokenizer.js';
 import { plainTokenizer } from '../../support/tiny-checkpoints.js';
 import { mutateBytes, pick } from '../byte-mutations.js';
 import { mutateJson } from '../json-mutations.js';

@@ -5,10 +5,9 @@ import { readFloat32, readIntegers } from '../../../src/checkpoint/read-tensor.j
 import { countElements, isFloatDType } from '../../../src/checkpoint/stored-tensor.js';
 import { encodeValues } from '../../support/checkpoint/encode-values.js';
 import { encodeTorchFile, joinTorchFile } from '../../support/checkpoint/write-torch-file.js';
-import { readTorchHeader } from '../../../src/checkpoint/torch-zip.js';
-import type { Picklable } from '../../../src/checkpoint/write-pickle.js';
-import { encodePickle } from '../../../src/checkpoint/write-pickle.js';
-import { pickleTensor } from '../../../src/checkpoint/write-torch-file.js';
+import { readTorchHeader } from '../../../src/checkpoint/torch/torch-zip.js';
+import type { Picklable } from '../../../src/checkpoint/torch/write-torch-file.js';
+import { encodePickle, pickleTensor } from '../../../src/checkpoint/torch/write-torch-file.js';
 import type { Random } from '../../../src/core/random.js';
 import { createRandom } from '../../../src/core/random.js';
 import { mutateBytes, pick } from '../byte-mutations.js';

@@ -3,7 +3,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Random } from '../../../src/core/random.js';
 import { createRandom } from '../../../src/core/random.js';
-import { loadTreeShape, parseDraftPolicy } from '../../../src/draft/policy.js';
+import { loadTreeShape, parseDraftPolicy } from '../../../src/draft/tree/policy.js';
 import { mutateBytes, pick } from '../byte-mutations.js';
 import { mutateJson } from '../json-mutations.js';
 import type { FuzzKind } from '../kind.js';

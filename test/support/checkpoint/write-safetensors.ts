@@ -1,5 +1,5 @@
 import { writeFileSync } from 'node:fs';
-import { layOutSafetensors } from '../../../src/checkpoint/write-safetensors.js';
+import { layOutSafetensors } from '../../../src/checkpoint/safetensors/write-safetensors.js';
 import { encodeValues } from './encode-values.js';
 import type { WritableTensors } from './encode-values.js';
 

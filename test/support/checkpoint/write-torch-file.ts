@@ -1,7 +1,6 @@
 import { writeFileSync } from 'node:fs';
-import type { Picklable } from '../../../src/checkpoint/write-pickle.js';
-import { encodePickle } from '../../../src/checkpoint/write-pickle.js';
-import { nameRoot, pickleTensor } from '../../../src/checkpoint/write-torch-file.js';
+import type { Picklable } from '../../../src/checkpoint/torch/write-torch-file.js';
+import { encodePickle, nameRoot, pickleTensor } from '../../../src/checkpoint/torch/write-torch-file.js';
 import { encodeValues } from './encode-values.js';
 import type { WritableTensors } from './encode-values.js';
 import { encodeZip } from './write-zip.js';

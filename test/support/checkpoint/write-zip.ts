@@ -1,5 +1,5 @@
-import type { PlacedEntry } from '../../../src/checkpoint/write-zip.js';
-import { checksumOf, encodeDirectory, encodeLocalHeader } from '../../../src/checkpoint/write-zip.js';
+import type { PlacedEntry } from '../../../src/checkpoint/torch/write-zip.js';
+import { checksumOf, encodeDirectory, encodeLocalHeader } from '../../../src/checkpoint/torch/write-zip.js';
 
 /** A zip of anything, in memory. */
 export function encodeZip(

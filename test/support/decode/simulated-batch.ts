@@ -3,7 +3,7 @@
  * sequences, padded to the longest draft. Times are exact, so policies can be compared.
  */
 import type { Random } from '../../../src/core/random.js';
-import type { DraftChoice, PolicyChooser } from '../../../src/decode/policy-chooser.js';
+import type { DraftChoice, PolicyChooser } from '../../../src/decode/policies/policy-chooser.js';
 
 export interface BatchWorld {
   readonly lanes: number;

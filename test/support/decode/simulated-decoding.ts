@@ -3,7 +3,7 @@
  * wants it to be. Times are known exactly, so that what a policy promises can be held against every single step.
  */
 import type { Random } from '../../../src/core/random.js';
-import type { PolicyChooser } from '../../../src/decode/policy-chooser.js';
+import type { PolicyChooser } from '../../../src/decode/policies/policy-chooser.js';
 
 export interface SimulatedWorld {
   /** A plain step at this step, in milliseconds, without chance. */

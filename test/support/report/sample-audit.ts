@@ -5,11 +5,10 @@
  */
 import type { Random } from '../../../src/core/random.js';
 import { createRandom } from '../../../src/core/random.js';
-import type { ArmName } from '../../../src/audit/arms.js';
-import { arms } from '../../../src/audit/arms.js';
-import type { AuditTimings } from '../../../src/audit/audit-timings.js';
-import { countArm } from '../../../src/audit/counted-arms.js';
-import type { PhaseTimes } from '../../../src/audit/phase-clock.js';
+import type { ArmName } from '../../../src/audit/arms/arms.js';
+import { arms } from '../../../src/audit/arms/arms.js';
+import type { AuditTimings, PhaseTimes } from '../../../src/audit/arms/phase-clock.js';
+import { countArm } from '../../../src/audit/arms/drafter-units.js';
 import type { ArmResult, AuditResult, DrafterResult, PromptResult } from '../../../src/audit/result.js';
 import { resultSchema } from '../../../src/audit/result.js';
 import { summariseDrafter } from '../../../src/audit/summary.js';

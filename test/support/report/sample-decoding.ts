@@ -1,7 +1,6 @@
 /** Speculative decoding and a search as a biased coin would have them. */
-import type { ArmName } from '../../../src/audit/arms.js';
-import type { AcceptanceSummary } from '../../../src/audit/result.js';
-import type { SearchTrace } from '../../../src/audit/search-trace.js';
+import type { ArmName } from '../../../src/audit/arms/arms.js';
+import type { AcceptanceSummary, SearchTrace } from '../../../src/audit/result.js';
 import type { Random } from '../../../src/core/random.js';
 
 const draftDepth = 4;

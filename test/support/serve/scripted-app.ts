@@ -7,7 +7,7 @@ import { createApp } from '../../../src/serve/app.js';
 import type { HostOptions } from '../../../src/serve/engine-host.js';
 import { EngineHost } from '../../../src/serve/engine-host.js';
 import type { ServerLimits } from '../../../src/serve/limits.js';
-import { usualLimits } from '../../../src/serve/limits.js';
+import { defaultLimits } from '../../../src/serve/limits.js';
 import { createServeMetrics } from '../../../src/serve/serve-metrics.js';
 import type { Script, ScriptedWorker } from './scripted-worker.js';
 import { createScriptedWorker } from './scripted-worker.js';
@@ -37,7 +37,7 @@ export function createScriptedApp(options: ScriptedAppOptions = {}): ScriptedApp
   const host = new EngineHost({
     worker: scripted.worker,
     model: { name: 'tiny', contextLength: 2048, drafters, draft: 'chain:4', guarded: false },
-    limits: { ...usualLimits, ...limits },
+    limits: { ...defaultLimits, ...limits },
     concurrency,
     hiddenPaths: ['/home/operator/tiny'],
     ...options.host,

@@ -1,6 +1,6 @@
 /** An engine whose answers are written by the test, so that routes can be tried by the thousand without a model. */
-import type { AnswerProgress } from '../../../src/decode/engine-messages.js';
-import type { EngineWorker, WorkerGenerateOptions } from '../../../src/decode/engine-worker.js';
+import type { AnswerProgress } from '../../../src/decode/engine/engine-messages.js';
+import type { EngineWorker, WorkerGenerateOptions } from '../../../src/decode/engine/engine-worker.js';
 import type { Generation } from '../../../src/decode/plain.js';
 import type { SpeculativeGeneration } from '../../../src/decode/speculative.js';
 import { summariseAcceptance } from '../../../src/decode/acceptance.js';

@@ -9,7 +9,7 @@ import { resolveRecipes } from '../../../src/checkpoint/weight-recipe.js';
 import type { Drafter } from '../../../src/draft/drafter.js';
 import { refuseAtOnce } from '../../../src/draft/draft-system.js';
 import { recogniseCheckpoint } from '../../../src/draft/systems.js';
-import { readParameters, readStore } from '../../../src/train/parameters.js';
+import { readParameters, readStore } from '../../../src/train/loop/parameters.js';
 
 export type Values = Map<string, Float32Array>;
 

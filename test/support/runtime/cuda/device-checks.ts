@@ -1,7 +1,7 @@
 /** What a device has to do, each check as a function that says what differs; empty where nothing does. */
 import { MistletoeError } from '../../../../src/core/errors.js';
 import { decodeHalves, encodeHalves } from '../../../../src/core/half-floats.js';
-import type { Address, Device, FloatType } from '../../../../src/runtime/cuda/device.js';
+import type { Address, Device, FloatType } from '../../../../src/runtime/cuda/driver/device.js';
 import type { ProductCase } from './product-cases.js';
 import { elementSize, naiveProduct, productAt, productCases, sampleValues } from './product-cases.js';
 

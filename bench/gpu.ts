@@ -1,0 +1,147 @@
+/**
+ * On an NVIDIA GPU: one pass over 1 to 64 rows, one step of the audit's search beside PyTorch, both with random weights in
+ * the 7B and 13B shapes in bfloat16, and the agreement of the bundled models with the CPU.
+ * Options: [decoding,audit-step,agreement [SHAPE,...]]   (the shape `tiny` also runs on the CPU)
+ */
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Candidate } from '../src/audit/search/candidates.js';
+import { createObjective } from '../src/audit/search/objectives.js';
+import { readPromptState } from '../src/audit/search/prompt-state.js';
+import { Scorer } from '../src/audit/search/scoring.js';
+import { compileSearch } from '../src/audit/search/search-programs.js';
+import { createRandom } from '../src/core/random.js';
+import { packageRoot } from '../src/decode/bundled-models.js';
+import type { Target } from '../src/decode/target.js';
+import { loadDrafter } from '../src/draft/load-drafter.js';
+import { describeProducts, formatSpeedup } from './comparison.js';
+import { checkAgreement } from './gpu-agreement.js';
+import type { ShapeName } from './gpu-models.js';
+import {
+  makeRandomPrompt,
+  measureProduct,
+  openBenchDevice,
+  openRandomTarget,
+  shapes,
+  writeRandomEagle3,
+} from './gpu-models.js';
+import { printNote, printTable, recording, time } from './stopwatch.js';
+
+const [parts = 'decoding,audit-step,agreement', chosen = '7B,13B'] = process.argv.slice(2);
+const lengths = { prompt: 64, suffix: 20, tail: 6, window: 20 };
+const contexts = [64, 512];
+const rowCounts = [1, 4, 16, 64];
+for (const name of chosen.split(',') as ShapeName[]) {
+  if (parts.includes('decoding')) await measureDecoding(name);
+  if (parts.includes('audit-step')) await compareAuditStep(name);
+}
+if (parts.includes('agreement')) await checkAgreement();
+
+async function measureDecoding(name: ShapeName): Promise<void> {
+  const { runtime, name: deviceName } = openBenchDevice(name);
+  const { model } = openRandomTarget(name, runtime);
+  await model.prepare();
+  const cache = model.createCache();
+  const pass = (rows: number) =>
+    model.forward({
+      tokens: new Int32Array(rows).fill(7),
+      cache,
+      want: ['argmax'],
+      select: Int32Array.of(rows - 1),
+    });
+  const table = [['context', ...rowCounts.map((rows) => `${rows} rows, median (best)`)]];
+  for (const context of contexts) {
+    while (cache.length < context) cache.appendAll((await pass(64)).rows, 64);
+    const cells: string[] = [];
+    for (const rows of rowCounts) {
+      const { medianMs, bestMs } = await time(() => pass(rows), 31, 3);
+      cells.push(`${medianMs.toFixed(2)} (${bestMs.toFixed(2)}) ms`);
+    }
+    table.push([String(context), ...cells]);
+  }
+  printTable(table, `${deviceName}, ${name} shape, one pass`);
+  await runtime.dispose();
+}
+
+interface TorchStep {
+  readonly version: string;
+  readonly gigaflops: number;
+  readonly gradientMs: number;
+  readonly scoringMs: number;
+}
+
+async function compareAuditStep(name: ShapeName): Promise<void> {
+  const count = name === 'tiny' ? 12 : 512;
+  const folder = mkdtempSync(join(tmpdir(), 'mistletoe-step-'));
+  const { runtime, name: deviceName } = openBenchDevice(name);
+  try {
+    const own = { name: 'Mistletoe', gigaflops: await measureProduct(runtime) };
+    const target = openRandomTarget(name, runtime);
+    const head = writeRandomEagle3(join(folder, 'head'), shapes[name]);
+    const drafter = await loadDrafter(head, { target: target.model, cacheFolder: join(folder, 'cache') });
+    const models = { target: target.model, drafter };
+    const prompt = await makeRandomPrompt(target.model, lengths, createRandom(1, 'prompt'));
+    const programs = compileSearch(models, createObjective('total-variation', 1), {
+      suffixLength: lengths.suffix,
+      divergence: 'clean-to-suffixed',
+      temperature: 0,
+      draftLevels: 1,
+    });
+    const state = await readPromptState(models, prompt.beforeIds);
+    const scorer = new Scorer(target, models, programs, prompt, state);
+    const gradient = await time(() => scorer.differentiate(drawSuffix(target)), 15, 4);
+    const scoring = await time(() => {
+      const base = drawSuffix(target);
+      return scorer.score(base, drawEdits(target, base, count));
+    }, 5);
+    await programs.dispose();
+    const rows = [['part, median', 'Mistletoe', 'PyTorch', 'speed against PyTorch']];
+    const torch = runTorch(name, count);
+    const addRow = (part: string, ms: number, otherMs: number | undefined): void => {
+      const ratio = torch === undefined ? '' : formatSpeedup(own, ms, torch, otherMs!);
+      rows.push([part, inSeconds(ms), otherMs === undefined ? '' : inSeconds(otherMs), ratio]);
+    };
+    addRow('gradient', gradient.medianMs, torch?.gradientMs);
+    addRow('scoring', scoring.medianMs, torch?.scoringMs);
+    addRow('step', gradient.medianMs + scoring.medianMs, torch && torch.gradientMs + torch.scoringMs);
+    printTable(rows, `${deviceName}, ${name} shape, audit step with ${count} candidates`);
+    if (torch !== undefined) printNote(describeProducts(own, torch));
+  } finally {
+    await runtime.dispose();
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** In a process of its own after Mistletoe's part: two large models may not fit on the GPU at once. */
+function runTorch(name: ShapeName, candidates: number): (TorchStep & { readonly name: string }) | undefined {
+  const script = join(packageRoot, 'bench/torch/gpu_audit_step.py');
+  const settings = JSON.stringify({ ...shapes[name], ...lengths, candidates });
+  const { status, stdout, stderr } = spawnSync('python3', [script, settings], { encoding: 'utf8' });
+  if (status !== 0) {
+    printNote(`PyTorch was not measured: ${stderr.trim().split('\n').slice(-3).join(' | ')}`);
+    return undefined;
+  }
+  const torch = JSON.parse(stdout.trim().split('\n').at(-1)!) as TorchStep;
+  recording.versions.PyTorch = torch.version;
+  return { ...torch, name: `PyTorch ${torch.version}` };
+}
+
+function drawSuffix({ model }: Target): number[] {
+  return Array.from({ length: lengths.suffix }, () =>
+    Math.floor(Math.random() * model.configuration.vocabularySize),
+  );
+}
+
+/** Candidates that differ from the suffix in one token. */
+function drawEdits(target: Target, base: readonly number[], count: number): Candidate[] {
+  return Array.from({ length: count }, () => {
+    const first = Math.floor(Math.random() * base.length);
+    return { suffixIds: base.with(first, drawSuffix(target)[0]!), first };
+  });
+}
+
+function inSeconds(ms: number): string {
+  return `${(ms / 1000).toFixed(3)} s`;
+}

@@ -1,0 +1,134 @@
+/**
+ * The benchmarks: `npm run bench -- NAME [OPTIONS]` runs one case and writes bench/results/NAME.json, `npm run bench`
+ * lists the cases, and `npm run bench -- --tables [NAME ...]` prints result files as Markdown for the docs.
+ */
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { join } from 'node:path';
+import { packageRoot } from '../src/decode/bundled-models.js';
+import type { Machine } from '../src/measure/machine.js';
+import { describeMachine } from '../src/measure/machine.js';
+import type { Recording } from './stopwatch.js';
+import { formatTable, recording } from './stopwatch.js';
+
+interface BenchCase {
+  readonly summary: string;
+  /** Runs the case: each is a module that measures when it is imported. */
+  readonly load: () => Promise<unknown>;
+}
+
+const cases: Readonly<Record<string, BenchCase>> = {
+  engine: {
+    summary: 'decoding and prefill of the bundled target; beside llama.cpp if MISTLETOE_LLAMA_CPP names it',
+    load: () => import('./engine.js'),
+  },
+  'forward-backward': {
+    summary: 'a batch of 64 x 64 tokens forward and backward, beside PyTorch',
+    load: () => import('./forward-backward.js'),
+  },
+  speculative: {
+    summary: 'accepted length and speedup of every drafter on every prompt set',
+    load: () => import('./speculative.js'),
+  },
+  'auto-policy': {
+    summary: 'the adaptive policy against fixed ones, with one sequence and with eight',
+    load: () => import('./auto-policy.js'),
+  },
+  'audit-step': {
+    summary: "one step of the audit's search, beside PyTorch with a prefix cache",
+    load: () => import('./audit-step.js'),
+  },
+  'training-step': {
+    summary: 'one training step of EAGLE-3 and of a draft model, beside PyTorch',
+    load: () => import('./training-step.js'),
+  },
+  'training-gradients': {
+    summary: "training gradients against PyTorch's; --write updates test/golden/training.json",
+    load: () => import('./training-gradients.js'),
+  },
+  memory: {
+    summary: 'resident memory over 1,000 generations',
+    load: () => import('./memory.js'),
+  },
+  loading: {
+    summary: 'first token and peak memory of a 1.1 B checkpoint, cold and warm (npm run build first)',
+    load: () => import('./loading.js'),
+  },
+  gpu: {
+    summary: 'on an NVIDIA GPU: decoding, audit step, and agreement with the CPU',
+    load: () => import('./gpu.js'),
+  },
+  'guard-detection': {
+    summary: 'what the guard detects, on audited attacks and benign prompts',
+    load: () => import('./guard-detection.js'),
+  },
+  'guard-cost': {
+    summary: 'latency, throughput, and memory of the guard on loopback',
+    load: () => import('./guard-cost.js'),
+  },
+};
+
+export interface BenchResult extends Recording {
+  readonly name: string;
+  readonly options: readonly string[];
+  readonly date: string;
+  readonly machine: Machine;
+}
+
+const folder = join(packageRoot, 'bench/results');
+const [name, ...options] = process.argv.slice(2);
+if (name === undefined) listCases();
+else if (name === '--tables') printResults(options);
+else await runCase(name, options);
+
+function listCases(): void {
+  console.log('npm run bench -- NAME [OPTIONS]\n');
+  for (const [each, { summary }] of Object.entries(cases)) console.log(`  ${each.padEnd(20)}${summary}`);
+  console.log('\nnpm run bench -- --tables [NAME ...]  prints bench/results as Markdown');
+}
+
+async function runCase(caseName: string, caseOptions: readonly string[]): Promise<void> {
+  const chosen = cases[caseName];
+  if (chosen === undefined) {
+    listCases();
+    throw new Error(`Unknown benchmark ${caseName}. Expected one of ${Object.keys(cases).join(', ')}.`);
+  }
+  // Cases read their options where a script of its own would find them.
+  process.argv.splice(2, process.argv.length, ...caseOptions);
+  const machine = describeMachine();
+  const { version } = createRequire(import.meta.url)('onnxruntime-node/package.json') as { version: string };
+  recording.versions['onnxruntime-node'] = version;
+  console.log(`${describe(machine)}\n`);
+  await chosen.load();
+  const result: BenchResult = {
+    name: caseName,
+    options: caseOptions,
+    date: new Date().toISOString().slice(0, 10),
+    machine,
+    versions: recording.versions,
+    tables: recording.tables,
+    notes: recording.notes,
+  };
+  mkdirSync(folder, { recursive: true });
+  const file = join(folder, `${caseName}.json`);
+  writeFileSync(file, `${JSON.stringify(result, undefined, 2)}\n`);
+  console.log(`written: ${file}`);
+}
+
+function printResults(names: readonly string[]): void {
+  const stored = readdirSync(folder).filter((file) => file.endsWith('.json'));
+  for (const file of stored.sort()) {
+    const result = JSON.parse(readFileSync(join(folder, file), 'utf8')) as BenchResult;
+    if (names.length > 0 && !names.includes(result.name)) continue;
+    const versions = Object.entries(result.versions).map(([what, version]) => `${what} ${version}`);
+    const command = ['npm run bench --', result.name, ...result.options].join(' ');
+    console.log(`## ${result.name}\n`);
+    console.log(`\`${command}\`, ${result.date}: ${[describe(result.machine), ...versions].join(', ')}\n`);
+    for (const table of result.tables) console.log(`${formatTable(table)}\n`);
+    for (const note of result.notes) console.log(`${note}\n`);
+  }
+}
+
+function describe({ processor, architecture, cores, nodeVersion, mistletoeVersion }: Machine): string {
+  return `${processor} (${architecture}), ${cores} cores, Node ${nodeVersion}, Mistletoe ${mistletoeVersion}`;
+}

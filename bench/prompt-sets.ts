@@ -1,0 +1,7 @@
+import { join } from 'node:path';
+import { packageRoot } from '../src/decode/bundled-models.js';
+
+export const promptSets = ['humaneval', 'gsm8k', 'mt-bench'] as const;
+
+/** Where the prompt sets are. */
+export const promptFolder = join(packageRoot, '../shared/data');

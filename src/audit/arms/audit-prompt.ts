@@ -1,0 +1,200 @@
+/**
+ * One prompt as the audit sees it: token ids before the suffix, after it, and the target's clean answer. A suffix
+ * counts only if its text survives: the whole prompt with the suffix written into it, encoded as any user's prompt
+ * is, must give the very ids that were audited.
+ */
+import { MistletoeError } from '../../core/errors.js';
+import { perplexityOf } from '../../measure/perplexity.js';
+import type { Generation } from '../../decode/plain.js';
+import { decodePlain } from '../../decode/plain.js';
+import type { Target } from '../../decode/target.js';
+import { refuseLongText } from '../../decode/target.js';
+import { encodeRaw, encodeRendered } from '../../text/template/chat-template.js';
+import type { Prompt } from '../../text/prompts/prompt-set.js';
+import { splitAroundSuffix, splitChatAroundSuffix } from '../../text/prompts/suffix-place.js';
+
+export interface AuditPrompt {
+  readonly id: string;
+  readonly category: string | null;
+  readonly text: string;
+  readonly reference: string | null;
+  readonly beforeIds: readonly number[];
+  readonly afterIds: readonly number[];
+  /** The same as text, template included, and how that text is encoded. */
+  readonly rendered: RenderedPrompt;
+  /** The greedy answer without a suffix. */
+  readonly answer: Generation;
+  readonly answerPerplexity: number;
+  /** The answer's first tokens, which every suffix is searched and measured along. */
+  readonly windowIds: readonly number[];
+  /** The target's logits for these tokens, divided by the temperature where there is one. [window, vocabulary] */
+  readonly cleanLogits: Float32Array;
+}
+
+export interface RenderedPrompt {
+  readonly before: string;
+  readonly after: string;
+  readonly addSpecialTokens: boolean;
+  /** Chat templates trim what a user writes: a suffix must not end in white space. */
+  readonly isTrimmed: boolean;
+}
+
+export interface PromptOptions {
+  /** Most answer tokens that are looked at. */
+  readonly window: number;
+  /** A prompt whose clean answer has fewer tokens is passed over. */
+  readonly shortestAnswer: number;
+  readonly suffixLength: number;
+  readonly maxNewTokens: number;
+  readonly temperature: number;
+  readonly chat: boolean;
+  /** Of the clean answer, where it is drawn. */
+  readonly seed: number;
+}
+
+/** Throws a MistletoeError that says why a prompt cannot be audited. */
+export async function preparePrompt(
+  target: Target,
+  prompt: Prompt,
+  options: PromptOptions,
+): Promise<AuditPrompt> {
+  const { model, tokenizer, template, stopIds } = target;
+  const { window, shortestAnswer, suffixLength, maxNewTokens, temperature } = options;
+  const useChat = options.chat && template !== undefined;
+  const place = useChat ? splitChatAroundSuffix(template, prompt.text) : splitAroundSuffix(prompt.text);
+  const whole = place.before + place.after;
+  const encode = (text: string): Promise<number[]> =>
+    useChat ? encodeRendered(tokenizer, template, text) : encodeRaw(tokenizer, text);
+  refuseLongText(target, whole, 'The prompt');
+  const wholeIds = await encode(whole);
+  const plainIds = await tokenizer.encode(whole);
+  const beforeIds = await encode(place.before);
+  const shared = countShared(beforeIds, wholeIds);
+  if (shared === 0) {
+    throw new MistletoeError('text', 'Nothing stands before the place of the suffix.', {
+      hint: 'Move {suffix} behind the first word of the prompt.',
+    });
+  }
+  const { contextLength, vocabularySize } = model.configuration;
+  const needed = wholeIds.length + suffixLength + maxNewTokens;
+  if (needed > contextLength) {
+    throw new MistletoeError(
+      'context',
+      `There is no room for the suffix: ${needed} positions are needed, the context has ${contextLength}.`,
+      {
+        hint: 'Shorten the prompt, the suffix or the answer.',
+      },
+    );
+  }
+  const answer = await decodePlain(model, {
+    promptIds: wholeIds,
+    maxNewTokens,
+    sampling: { temperature },
+    seed: options.seed,
+    stopIds,
+    tokenizer,
+  });
+  if (answer.tokenIds.length < shortestAnswer) {
+    throw new MistletoeError(
+      'incomplete',
+      `The clean answer has ${answer.tokenIds.length} tokens; an audit needs ${shortestAnswer}.`,
+      {
+        hint: 'Choose prompts with longer answers, or lower --shortest-answer.',
+      },
+    );
+  }
+  const tokens = Int32Array.from([...wholeIds, ...answer.tokenIds.slice(0, -1)]);
+  const select = Int32Array.from(answer.tokenIds, (_, row) => wholeIds.length - 1 + row);
+  const { logits } = await model.forward({ tokens, cache: model.createCache(), select, want: ['logits'] });
+  const windowIds = answer.tokenIds.slice(0, window);
+  const cleanLogits = logits!.slice(0, windowIds.length * vocabularySize);
+  return {
+    id: prompt.id,
+    category: prompt.category ?? null,
+    text: prompt.text,
+    reference: prompt.reference ?? null,
+    beforeIds: wholeIds.slice(0, shared),
+    afterIds: wholeIds.slice(shared),
+    rendered: {
+      ...(shared === beforeIds.length ? place : moveToToken(target, whole, wholeIds.slice(shared))),
+      addSpecialTokens: useChat ? template.addSpecialTokens : plainIds.length === wholeIds.length,
+      isTrimmed: useChat,
+    },
+    answer,
+    answerPerplexity: perplexityOf(logits!, answer.tokenIds),
+    windowIds,
+    cleanLogits: temperature === 0 ? cleanLogits : cleanLogits.map((logit) => logit / temperature),
+  };
+}
+
+function countShared(left: readonly number[], right: readonly number[]): number {
+  let shared = 0;
+  while (shared < left.length && left[shared] === right[shared]) shared += 1;
+  return shared;
+}
+
+/** Where a token straddles the place of the suffix, the place moves to the token's beginning. */
+function moveToToken(
+  { tokenizer }: Target,
+  whole: string,
+  afterIds: readonly number[],
+): Pick<RenderedPrompt, 'before' | 'after'> {
+  const after = tokenizer.decode(afterIds, { skipSpecialTokens: false });
+  if (whole.endsWith(after)) return { before: whole.slice(0, whole.length - after.length), after };
+  throw new MistletoeError('text', 'The place of the suffix lies inside a token that cannot be cut.', {
+    hint: 'Put {suffix} at the end of a word.',
+  });
+}
+
+/** The whole prompt with a suffix, as ids. */
+export function joinPrompt({ beforeIds, afterIds }: AuditPrompt, suffixIds: readonly number[]): number[] {
+  return [...beforeIds, ...suffixIds, ...afterIds];
+}
+
+/** The suffix as a person would paste it. */
+export function suffixText(
+  { tokenizer }: Target,
+  { beforeIds }: AuditPrompt,
+  suffixIds: readonly number[],
+): string {
+  return tokenizer.decode([...beforeIds, ...suffixIds]).slice(tokenizer.decode(beforeIds).length);
+}
+
+/** The ids of a suffix that a user gave, in this prompt; refused where it runs into the text around it. */
+export async function encodeSuffix(
+  target: Target,
+  prompt: AuditPrompt,
+  text: string,
+  place: string,
+): Promise<readonly number[]> {
+  const { before, after, addSpecialTokens } = prompt.rendered;
+  const { beforeIds, afterIds } = prompt;
+  const whole = await target.tokenizer.encode(before + text + after, { addSpecialTokens });
+  const suffixIds = whole.slice(beforeIds.length, whole.length - afterIds.length);
+  const [survives] = suffixIds.length === 0 ? [false] : await keepRoundTrips(target, prompt, [suffixIds]);
+  if (survives === true && suffixText(target, prompt, suffixIds) === text) return suffixIds;
+  throw new MistletoeError(
+    'text',
+    `The suffix of ${place} does not survive in this prompt: encoded behind it, it is not the same text any more.`,
+    { hint: 'Begin it with a space, and do not end it with one; or put {suffix} elsewhere in the prompt.' },
+  );
+}
+
+/** Which suffixes survive as text: written into the whole prompt and encoded again, they give the same ids. */
+export async function keepRoundTrips(
+  target: Target,
+  prompt: AuditPrompt,
+  suffixes: readonly (readonly number[])[],
+): Promise<boolean[]> {
+  const { before, after, addSpecialTokens, isTrimmed } = prompt.rendered;
+  const texts = suffixes.map((suffix) => suffixText(target, prompt, suffix));
+  const encoded = await target.tokenizer.encodeBatch(
+    texts.map((text) => before + text + after),
+    { addSpecialTokens },
+  );
+  return encoded.map((again, index) => {
+    if (isTrimmed && texts[index]!.trimEnd() !== texts[index]) return false;
+    const wanted = joinPrompt(prompt, suffixes[index]!);
+    return again.length === wanted.length && again.every((id, place) => id === wanted[place]);
+  });
+}

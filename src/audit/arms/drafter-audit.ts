@@ -1,0 +1,205 @@
+/** One drafter over all prompts, unit by unit: what is already in the run's folder is not done again. */
+import { MistletoeError } from '../../core/errors.js';
+import { lazily } from '../../core/lazy.js';
+import type { PolicyChooser } from '../../decode/policies/policy-chooser.js';
+import type { Target } from '../../decode/target.js';
+import type { Drafter } from '../../draft/drafter.js';
+import type { Prompt } from '../../text/prompts/prompt-set.js';
+import type { AuditEvents } from '../audit-events.js';
+import type { AuditPrompt } from './audit-prompt.js';
+import { encodeSuffix, preparePrompt } from './audit-prompt.js';
+import type { AuditRequest } from '../audit-request.js';
+import type { ArmTiming } from './phase-clock.js';
+import { PhaseClock } from './phase-clock.js';
+import type { RequestPrompt } from './drafter-units.js';
+import { armKeys, collectPrompt, givenFor, nameUnit, skipAll, skipOf, unitKey } from './drafter-units.js';
+import type { ArmKey } from './measure-arm.js';
+import { decodeFreely } from './measure-arm.js';
+import { createObjective, parseObjective } from '../search/objectives.js';
+import type { PassRows } from '../search/pass-rows.js';
+import type { PromptAudit } from './prompt-audit.js';
+import { runArm } from './prompt-audit.js';
+import { readPromptState } from '../search/prompt-state.js';
+import type { PromptResult } from '../result.js';
+import type { UnitData } from '../result-schema.js';
+import { unitSchema } from '../result-schema.js';
+import type { RunFolder } from '../../runs/run-folder.js';
+import { Scorer } from '../search/scoring.js';
+import type { SearchPrograms } from '../search/search-programs.js';
+import { compileSearch } from '../search/search-programs.js';
+
+export interface DrafterAudit {
+  readonly request: AuditRequest;
+  readonly folder: RunFolder;
+  readonly target: Target;
+  readonly id: string;
+  readonly drafter: Drafter;
+  readonly policy: PolicyChooser;
+  /** How deep the policy drafts. */
+  readonly draftLevels: number;
+  readonly allowed: Int32Array;
+  readonly events: AuditEvents;
+  readonly signal?: AbortSignal | undefined;
+  /** Units of the whole run. */
+  readonly count: { done: number; readonly total: number };
+  readonly passRows: PassRows;
+}
+
+type TimedAudit = PromptAudit & { readonly clock: PhaseClock };
+
+/** Below this a drafter has nothing to lose. */
+const leastCleanLength = 1.05;
+
+export async function auditDrafter(audit: DrafterAudit): Promise<PromptResult[]> {
+  const results: PromptResult[] = [];
+  const compiled: { programs?: SearchPrograms } = {};
+  try {
+    for (const prompt of audit.request.prompts) results.push(await auditPrompt(audit, prompt, compiled));
+    return results;
+  } finally {
+    await compiled.programs?.dispose();
+  }
+}
+
+async function auditPrompt(
+  audit: DrafterAudit,
+  prompt: RequestPrompt,
+  compiled: { programs?: SearchPrograms },
+): Promise<PromptResult> {
+  const { folder, id, request } = audit;
+  const keys = armKeys(request, id, prompt.id);
+  let prepared: TimedAudit | undefined;
+  let skipped = skipAll(keys);
+  for (const key of keys) {
+    const unit = unitKey(id, prompt.id, key);
+    const name = nameUnit(id, prompt.id, key);
+    if (skipped === null && !folder.has(unit)) {
+      audit.signal?.throwIfAborted();
+      audit.events.onUnitStart?.(name, audit.count.done, audit.count.total);
+      const data = await runUnit(
+        audit,
+        prompt,
+        key,
+        async () => (prepared ??= await preparePromptAudit(audit, prompt, compiled)),
+      );
+      folder.complete(unit, data);
+      const length = 'result' in data ? data.result.sameAnswer.meanAcceptedLength : undefined;
+      audit.events.onUnitEnd?.(name, length);
+    }
+    skipped ??= skipOf(key, folder.get(unit, unitSchema));
+    audit.count.done += 1;
+  }
+  return collectPrompt(folder, request, id, prompt);
+}
+
+async function runUnit(
+  audit: DrafterAudit,
+  prompt: RequestPrompt,
+  key: ArmKey,
+  prepare: () => Promise<TimedAudit>,
+): Promise<UnitData> {
+  try {
+    const prepared = await prepare();
+    const { value: outcome, times } = await prepared.clock.measure(() => runArm(prepared, key));
+    if (outcome === undefined)
+      return { skipped: `No ${key.arm} suffix of that length survives in this prompt.` };
+    const timing: ArmTiming = { drafter: audit.id, ...outcome.timing, phases: times };
+    audit.folder.appendTiming(unitKey(audit.id, prompt.id, key), timing);
+    const { meanAcceptedLength } = outcome.result.sameAnswer;
+    if (key.arm === 'clean' && meanAcceptedLength < leastCleanLength) {
+      return {
+        skipped: `The drafter accepts almost nothing already (mean accepted length ${meanAcceptedLength.toFixed(2)}).`,
+      };
+    }
+    return { result: outcome.result, trace: outcome.trace };
+  } catch (cause) {
+    const isExpected =
+      cause instanceof MistletoeError && ['incomplete', 'context', 'text'].includes(cause.code);
+    if (!isExpected) throw nameDrafter(cause, audit.id);
+    audit.events.onNotice?.(
+      `${prompt.id}: ${cause.message}${cause.hint === undefined ? '' : ` ${cause.hint}`}`,
+    );
+    return { skipped: withoutFolders(cause.message, audit.request) };
+  }
+}
+
+/** What stands in a report names models, not where they lie on the machine of its author. */
+function withoutFolders(sentence: string, { target, targetFolder, drafters }: AuditRequest): string {
+  const named = [{ name: target.name, folder: targetFolder }, ...drafters];
+  return named.reduce((text, { name, folder }) => text.replaceAll(folder, name), sentence);
+}
+
+/** A drafter whose scores are no numbers does not know what it is called here. */
+function nameDrafter(cause: unknown, id: string): unknown {
+  if (!(cause instanceof MistletoeError) || cause.code !== 'drafter') return cause;
+  const { code, message, hint } = cause;
+  return new MistletoeError(code, `${id}: ${message}`, { cause, ...(hint === undefined ? {} : { hint }) });
+}
+
+/** A drafter that runs out of context stops drafting, which would look like a collapse. */
+function requireRoom(
+  { drafter, id, target, request: { settings } }: DrafterAudit,
+  prompt: AuditPrompt,
+): void {
+  const { contextLength } = target.model.configuration;
+  const prompted = prompt.beforeIds.length + settings.suffixLength + prompt.afterIds.length;
+  const needed = Math.min(prompted + settings.maxNewTokens, contextLength);
+  // The last token of an answer is never read.
+  const session = drafter.startSession();
+  const available = session.room + 1;
+  session.close();
+  if (needed <= available) return;
+  throw new MistletoeError(
+    'context',
+    `The prompt with its suffix and answer needs ${needed} positions; the drafter ${id} has ${available}.`,
+    { hint: 'Behind them it would not draft: lower --max-new-tokens, or take shorter prompts.' },
+  );
+}
+
+async function preparePromptAudit(
+  audit: DrafterAudit,
+  prompt: RequestPrompt,
+  compiled: { programs?: SearchPrograms },
+): Promise<TimedAudit> {
+  const { request, target, drafter, id, folder, policy } = audit;
+  const { settings, seed } = request;
+  const models = { target: target.model, drafter };
+  const auditPrompt = await preparePrompt(target, prompt as Prompt, { ...settings, seed });
+  requireRoom(audit, auditPrompt);
+  compiled.programs ??= compileSearch(
+    models,
+    createObjective(parseObjective(settings.objective), Math.min(settings.draftDepth, drafter.maximumDepth)),
+    { ...settings, draftLevels: audit.draftLevels },
+  );
+  const given: (readonly number[])[] = [];
+  for (const { text, place } of givenFor(request.suffixes, id, prompt.id))
+    given.push(await encodeSuffix(target, auditPrompt, text, place));
+  const state = await readPromptState(models, auditPrompt.beforeIds);
+  const scorer = new Scorer(target, models, compiled.programs, auditPrompt, state, audit.passRows);
+  const setup = {
+    target,
+    drafter,
+    policy,
+    prompt: auditPrompt,
+    maxNewTokens: settings.maxNewTokens,
+    temperature: settings.temperature,
+    seed,
+    clock: new PhaseClock(),
+  };
+  return {
+    ...setup,
+    scorer,
+    bounds: settings,
+    clean: lazily(() => decodeFreely(setup, [])),
+    settings,
+    allowed: audit.allowed,
+    unit: `${id}/${prompt.id}`,
+    given,
+    onStep: (key, point) => {
+      const name = nameUnit(id, prompt.id, key);
+      folder.appendStep({ drafter: id, promptId: prompt.id, arm: name.arm, ...point });
+      audit.events.onStep?.(name, point, settings.steps);
+    },
+    signal: audit.signal,
+  };
+}

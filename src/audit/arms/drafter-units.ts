@@ -1,0 +1,127 @@
+/** The units of one drafter: which rows each prompt has, in which order, under which names, and what they add up to. */
+import type { KeepRule } from '../../measure/kept-class.js';
+import { satisfies } from '../../measure/kept-class.js';
+import type { UnitSource } from '../../runs/run-units.js';
+import type { ArmName } from './arms.js';
+import { isSearched } from './arms.js';
+import type { UnitName } from '../audit-events.js';
+import type { AuditRequest } from '../audit-request.js';
+import type { ArmKey } from './measure-arm.js';
+import type { UnitData } from '../result-schema.js';
+import { unitSchema } from '../result-schema.js';
+import type { ArmResult, PromptResult } from '../result.js';
+
+export type RequestPrompt = AuditRequest['prompts'][number];
+
+/** The rows of one prompt on one drafter, in the order in which they run. */
+export function armKeys(
+  { settings, suffixes }: AuditRequest,
+  drafterId: string,
+  promptId: string,
+): readonly ArmKey[] {
+  const times = (arm: ArmName, count: number): ArmKey[] =>
+    Array.from({ length: count }, (_, index) => ({ arm, repeat: index + 1 }));
+  const controls = [
+    ...times('clean', 1),
+    ...times('clean-again', 1),
+    ...times('random', settings.randomDraws),
+    ...times('fluent', 1),
+  ];
+  if (suffixes.length > 0)
+    return [...controls, ...times('given', givenFor(suffixes, drafterId, promptId).length)];
+  return [
+    ...controls,
+    ...times('undirected', settings.repeats),
+    ...(settings.controlSearches ? [...times('preservation-only', 1), ...times('unprojected', 1)] : []),
+    ...times('attack', settings.repeats),
+  ];
+}
+
+/** Suffixes may be meant for one prompt or one drafter alone. */
+export function givenFor(
+  suffixes: AuditRequest['suffixes'],
+  drafterId: string,
+  promptId: string,
+): AuditRequest['suffixes'] {
+  return suffixes.filter(
+    (given) => (given.promptId ?? promptId) === promptId && (given.drafterId ?? drafterId) === drafterId,
+  );
+}
+
+const formatArm = ({ arm, repeat }: ArmKey): string => (repeat === 1 ? arm : `${arm}#${repeat}`);
+
+export const nameUnit = (drafter: string, prompt: string, key: ArmKey): UnitName => ({
+  drafter,
+  prompt,
+  arm: formatArm(key),
+});
+
+/** Under which a unit lies in the run's folder. */
+export const unitKey = (id: string, prompt: string, arm: ArmKey): string =>
+  `${id}/${prompt}/${formatArm(arm)}`;
+
+export function unitsOf(request: AuditRequest, drafterId: string): UnitName[] {
+  return request.prompts.flatMap(({ id }) =>
+    armKeys(request, drafterId, id).map((key) => nameUnit(drafterId, id, key)),
+  );
+}
+
+/** Why a prompt is left out as a whole, before any of its rows has run. */
+export function skipAll(keys: readonly ArmKey[]): string | null {
+  return keys.some(isCounted) ? null : 'No suffix was given for this prompt.';
+}
+
+/** Without a clean row there is nothing to compare with, without an attack nothing to report. */
+export function skipOf(key: ArmKey, data: UnitData | undefined): string | null {
+  const isNeeded = key.arm === 'clean' || isCounted(key);
+  return isNeeded && data !== undefined && 'skipped' in data ? data.skipped : null;
+}
+
+const isCounted = ({ arm }: ArmKey): boolean => arm === 'attack' || arm === 'given';
+
+/** What the finished units of one prompt on one drafter add up to. */
+export function collectPrompt(
+  source: UnitSource,
+  request: AuditRequest,
+  id: string,
+  prompt: RequestPrompt,
+): PromptResult {
+  const keys = armKeys(request, id, prompt.id);
+  let skipped = skipAll(keys);
+  const units = keys.flatMap((key) => {
+    const data = source.get(unitKey(id, prompt.id, key), unitSchema);
+    skipped ??= skipOf(key, data);
+    return data !== undefined && 'result' in data ? [data] : [];
+  });
+  const { keep } = request.settings;
+  const clean = units.find(({ result }) => result.arm === 'clean')?.result;
+  return {
+    promptId: prompt.id,
+    category: prompt.category ?? null,
+    prompt: prompt.text,
+    skipped,
+    arms: units.map(({ result }) => (clean === undefined ? result : countArm(result, clean, keep))),
+    traces: units.flatMap(({ trace }) => trace ?? []),
+  };
+}
+
+/**
+ * Arms as they count. A search hands on only suffixes behind which the target keeps its answer, but it decodes them in a
+ * batch, and in 16 bits a batch and a single sequence can round to different tokens. So the measured answer decides: where
+ * it breaks the --keep rule, the arm counts as the prompt without a suffix. An arm without a suffix takes over the clean
+ * arm's measurements, so its drop is exactly 0 even where measuring twice gives two results.
+ */
+export function countArm(measured: ArmResult, clean: ArmResult, keep: KeepRule): ArmResult {
+  if (!isSearched(measured.arm)) return measured;
+  const { arm, repeat, slowOther, suffix, answer, compared, preservation } = measured;
+  const { kept, editSimilarity: similarity } = preservation;
+  if (measured.withoutSuffix !== null)
+    return { ...clean, arm, repeat, withoutSuffix: measured.withoutSuffix, slowOther };
+  if (satisfies(keep, kept, similarity)) return measured;
+  return {
+    ...clean,
+    ...{ arm, repeat, slowOther },
+    withoutSuffix: `The suffix kept the answer during the search but not when it was measured (--keep ${keep}; the answer is ${kept}).`,
+    notKept: { suffix, answer: answer.text, similarity, compared },
+  };
+}

@@ -1,0 +1,188 @@
+/**
+ * One arm of one prompt, measured for real, twice: held to the clean answer, which is what the audit compares, and
+ * freely, which is what a user would get.
+ */
+import type { AcceptanceRecord } from '../../decode/acceptance.js';
+import type { TokenOrigin } from '../../decode/answer.js';
+import { decodePlain } from '../../decode/plain.js';
+import type { ReadPrefix } from '../../decode/prefix.js';
+import type { PolicyChooser } from '../../decode/policies/policy-chooser.js';
+import type { SpeculativeGeneration } from '../../decode/speculative.js';
+import { decodeSpeculative } from '../../decode/speculative.js';
+import type { Target } from '../../decode/target.js';
+import type { Drafter } from '../../draft/drafter.js';
+import type { Meeting } from '../../model/lanes/pass-scheduler.js';
+import { countSteps } from '../../measure/equal-length.js';
+import { createTextStream } from '../../text/text-stream.js';
+import type { ArmName } from './arms.js';
+import type { AuditPrompt } from './audit-prompt.js';
+import { joinPrompt, suffixText } from './audit-prompt.js';
+import type { ArmTiming } from './phase-clock.js';
+import { PhaseClock } from './phase-clock.js';
+import type { KeepBounds } from '../search/search-problem.js';
+import { measurePreservation } from './preservation.js';
+import type { AcceptanceSummary, AnswerRecord, ArmResult, EqualLengths, HeldRecord } from '../result.js';
+import type { Scorer } from '../search/scoring.js';
+
+export interface ArmMeasure {
+  readonly result: ArmResult;
+  readonly timing: Omit<ArmTiming, 'drafter'>;
+}
+
+/** What a decoding of the prompt needs, with any suffix. */
+export interface DecodeSetup {
+  readonly target: Target;
+  readonly drafter: Drafter;
+  readonly policy: PolicyChooser;
+  readonly prompt: AuditPrompt;
+  readonly maxNewTokens: number;
+  readonly temperature: number;
+  /** Of everything that is drawn while decoding. */
+  readonly seed: number;
+  readonly clock?: PhaseClock | undefined;
+}
+
+export interface ArmSetup extends DecodeSetup {
+  readonly scorer: Scorer;
+  readonly bounds: KeepBounds;
+  /** The clean prompt decoded freely: what other arms are compared with. */
+  readonly clean: () => Promise<SpeculativeGeneration>;
+}
+
+export interface ArmKey {
+  readonly arm: ArmName;
+  readonly repeat: number;
+}
+
+/** Rows whose speed is compared with plain decoding; the others would only repeat it. */
+const timedArms: readonly ArmName[] = ['clean', 'clean-again', 'attack', 'given'];
+
+export async function measureArm(
+  setup: ArmSetup,
+  { arm, repeat }: ArmKey,
+  suffixIds: readonly number[],
+): Promise<ArmMeasure> {
+  const { target, prompt, scorer, bounds } = setup;
+  // A/A above temperature 0 is another draw from the same distribution.
+  const seeded = arm === 'clean-again' ? { ...setup, seed: setup.seed + 1 } : setup;
+  const held = await decodeHeld(seeded, suffixIds);
+  const free = arm === 'clean' ? await setup.clean() : await decodeFreely(seeded, suffixIds);
+  const plainTokensPerSecond = timedArms.includes(arm) ? await timePlain(setup, suffixIds, free) : null;
+  return {
+    result: {
+      arm,
+      repeat,
+      suffix: suffixText(target, prompt, suffixIds),
+      suffixIds,
+      withoutSuffix: null,
+      sameAnswer: recordHeld(held),
+      answer: recordAnswer(target, free),
+      freeRunning: summarise(free.acceptance),
+      compared: compareLengths(free, await setup.clean()),
+      preservation: await measurePreservation(target, prompt, scorer, suffixIds, free, bounds),
+      slowOther: null,
+    },
+    timing: {
+      promptId: prompt.id,
+      arm,
+      repeat,
+      prefillMs: free.prefillMs,
+      decodeMs: free.decodeMs,
+      draftMs: free.draftMs,
+      verifyMs: free.verifyMs,
+      tokensPerSecond: free.tokensPerSecond,
+      plainTokensPerSecond,
+      speedup: plainTokensPerSecond === null ? null : free.tokensPerSecond / plainTokensPerSecond,
+    },
+  };
+}
+
+/** Drafts behind the suffixed prompt along the clean answer. */
+export function decodeHeld(
+  setup: DecodeSetup,
+  suffixIds: readonly number[],
+  company: Company = {},
+): Promise<SpeculativeGeneration> {
+  return decode(setup, suffixIds, { held: setup.prompt.answer.tokenIds, ...company });
+}
+
+export function decodeFreely(
+  setup: DecodeSetup,
+  suffixIds: readonly number[],
+  company: Company = {},
+): Promise<SpeculativeGeneration> {
+  return decode(setup, suffixIds, company);
+}
+
+/** What a decoding shares with others of the same prompt: the part before the suffix, and its passes. */
+export interface Company {
+  readonly prefix?: ReadPrefix;
+  readonly meeting?: Meeting;
+}
+
+function decode(
+  { target, drafter, policy, prompt, maxNewTokens, temperature, seed, clock = new PhaseClock() }: DecodeSetup,
+  suffixIds: readonly number[],
+  options: Company & { readonly held?: readonly number[] },
+): Promise<SpeculativeGeneration> {
+  return clock.during(options.held === undefined ? 'decoding' : 'exactLengths', () =>
+    decodeSpeculative(target.model, drafter, {
+      ...options,
+      promptIds: joinPrompt(prompt, suffixIds),
+      maxNewTokens,
+      sampling: { temperature },
+      seed,
+      stopIds: target.stopIds,
+      tokenizer: target.tokenizer,
+      policy,
+      mustDraft: true,
+    }),
+  );
+}
+
+/** Plain decoding of the same prompt to the same length: the other side of the speedup. */
+async function timePlain(
+  { target, prompt, temperature, seed, clock = new PhaseClock() }: ArmSetup,
+  suffixIds: readonly number[],
+  { tokenIds }: SpeculativeGeneration,
+): Promise<number | null> {
+  const { tokensPerSecond } = await clock.during('decoding', () =>
+    decodePlain(target.model, {
+      promptIds: joinPrompt(prompt, suffixIds),
+      maxNewTokens: tokenIds.length,
+      sampling: { temperature },
+      seed,
+      stopIds: target.stopIds,
+    }),
+  );
+  return tokensPerSecond > 0 ? tokensPerSecond : null;
+}
+
+export function compareLengths(free: SpeculativeGeneration, clean: SpeculativeGeneration): EqualLengths {
+  const tokens = Math.min(free.tokenIds.length, clean.tokenIds.length);
+  const passesOf = ({ acceptance }: SpeculativeGeneration): number =>
+    countSteps(acceptance.acceptedLengths, tokens).passes;
+  return { tokens, passes: passesOf(free), cleanPasses: passesOf(clean) };
+}
+
+function summarise(acceptance: AcceptanceRecord): AcceptanceSummary {
+  const { steps, proposed, accepted, emitted, meanAcceptedLength, acceptanceByDepth, histogram } = acceptance;
+  return { steps, proposed, accepted, emitted, meanAcceptedLength, acceptanceByDepth, histogram };
+}
+
+function recordHeld({ acceptance, origins }: SpeculativeGeneration): HeldRecord {
+  return { ...summarise(acceptance), origins: spellOrigins(origins) };
+}
+
+const spellOrigins = (origins: readonly TokenOrigin[]): string =>
+  origins.map((origin) => (origin === 'accepted' ? 'a' : 'b')).join('');
+
+function recordAnswer(
+  { tokenizer }: Target,
+  { promptTokenIds, tokenIds, text, origins, finishReason }: SpeculativeGeneration,
+): AnswerRecord {
+  const stream = createTextStream(tokenizer, promptTokenIds);
+  const pieces = tokenIds.map((id) => stream.push(id));
+  if (pieces.length > 0) pieces.push(`${pieces.pop() ?? ''}${stream.finish()}`);
+  return { text, tokenIds, pieces, origins: spellOrigins(origins), finishReason };
+}

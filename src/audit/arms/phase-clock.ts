@@ -1,0 +1,113 @@
+/**
+ * Where the time of a unit goes. Work of several phases may run at once (suffixes that a search hands on are decoded
+ * together): each moment is then divided among what runs, so that phases never add up to more than the wall time.
+ */
+import type { ArmName } from './arms.js';
+import type { SuffixScorer } from '../search/search-problem.js';
+
+/** Measured times, which are another each time and so never part of AuditResult. */
+/** One entry for each arm of each prompt. */
+export interface ArmTiming {
+  readonly drafter: string;
+  readonly promptId: string;
+  readonly arm: ArmName;
+  readonly repeat: number;
+  readonly prefillMs: number;
+  readonly decodeMs: number;
+  readonly draftMs: number;
+  readonly verifyMs: number;
+  readonly tokensPerSecond: number;
+  /** Plain decoding of the same prompt to the same length, in the same process; null where it was not run. */
+  readonly plainTokensPerSecond: number | null;
+  /** tokensPerSecond / plainTokensPerSecond */
+  readonly speedup: number | null;
+  /** Where the time of this row went, its search included; absent in runs up to version 0.2. */
+  readonly phases?: PhaseTimes;
+}
+
+export type TimedArm = ArmTiming & Required<Pick<ArmTiming, 'phases'>>;
+
+export const isTimedArm = (timing: ArmTiming): timing is TimedArm => timing.phases !== undefined;
+
+export interface AuditTimings {
+  readonly machine: string;
+  readonly arms: readonly ArmTiming[];
+  /** The whole run, from its first start to its end, time before a resume included and time in between not. */
+  readonly totalMs: number;
+}
+
+export const phases = ['gradient', 'scoring', 'exactLengths', 'decoding'] as const;
+/**
+ * `gradient`: gradients and the ranking of tokens by them. `scoring`: candidates, including whether their texts survive.
+ * `exactLengths`: decoding along the clean answer. `decoding`: free decoding, speculative and plain.
+ */
+export type Phase = (typeof phases)[number];
+
+/** In milliseconds; `totalMs` also has what belongs to no phase. */
+export type PhaseTimes = Readonly<Record<`${Phase}Ms` | 'totalMs', number>>;
+
+type Times = Record<Phase, number>;
+const zeros = (): Times => ({ gradient: 0, scoring: 0, exactLengths: 0, decoding: 0 });
+
+export class PhaseClock {
+  private readonly spent = zeros();
+  /** Tasks of each phase that run now. */
+  private readonly running = zeros();
+  private lastMs = 0;
+
+  constructor(private readonly now: () => number = () => performance.now()) {}
+
+  async during<Result>(phase: Phase, work: () => Promise<Result>): Promise<Result> {
+    this.advance();
+    this.running[phase] += 1;
+    try {
+      return await work();
+    } finally {
+      this.advance();
+      this.running[phase] -= 1;
+    }
+  }
+
+  /** What is spent while some work runs; one such work at a time. */
+  async measure<Result>(work: () => Promise<Result>): Promise<{ value: Result; times: PhaseTimes }> {
+    const before = { ...this.spent };
+    const startMs = this.now();
+    const value = await work();
+    const since = (phase: Phase): number => round(this.spent[phase] - before[phase]);
+    return {
+      value,
+      times: {
+        gradientMs: since('gradient'),
+        scoringMs: since('scoring'),
+        exactLengthsMs: since('exactLengths'),
+        decodingMs: since('decoding'),
+        totalMs: round(this.now() - startMs),
+      },
+    };
+  }
+
+  private advance(): void {
+    const now = this.now();
+    const tasks = phases.reduce((sum, phase) => sum + this.running[phase], 0);
+    if (tasks > 0) {
+      for (const phase of phases) this.spent[phase] += ((now - this.lastMs) * this.running[phase]) / tasks;
+    }
+    this.lastMs = now;
+  }
+}
+
+const round = (milliseconds: number): number => Math.round(milliseconds * 100) / 100;
+
+/** The same scorer, its work entered in the clock. */
+export function timeScorer(scorer: SuffixScorer, clock: PhaseClock | undefined): SuffixScorer {
+  if (clock === undefined) return scorer;
+  return {
+    answerLength: scorer.answerLength,
+    score: (...given) => clock.during('scoring', () => scorer.score(...given)),
+    keepRoundTrips: (...given) => clock.during('scoring', () => scorer.keepRoundTrips(...given)),
+    rankTokens: (...given) => clock.during('gradient', () => scorer.rankTokens(...given)),
+    differentiate: (...given) => clock.during('gradient', () => scorer.differentiate(...given)),
+    differentiatePositions: (...given) =>
+      clock.during('gradient', () => scorer.differentiatePositions(...given)),
+  };
+}

@@ -1,0 +1,185 @@
+/**
+ * The audit of one prompt on one drafter: the controls, the searches, and for each search the few suffixes that it hands
+ * on, decoded for real. Of those that keep the answer the one with the lowest accepted length along the clean answer
+ * is the search's result. Where none keeps it the search has failed, and the prompt counts as it is without a suffix.
+ */
+import { createRandom } from '../../core/random.js';
+import { Engine } from '../../decode/engine/engine.js';
+import { readPrefix } from '../../decode/prefix.js';
+import type { SpeculativeGeneration } from '../../decode/speculative.js';
+import { isSearched, type SearchedArm } from './arms.js';
+import { suffixText } from './audit-prompt.js';
+import { drawRandomSuffix, fluentSuffix } from './controls.js';
+import type { ArmKey, ArmMeasure, ArmSetup } from './measure-arm.js';
+import { compareLengths, decodeFreely, decodeHeld, measureArm } from './measure-arm.js';
+import { timeScorer } from './phase-clock.js';
+import { judgeAnswer } from './preservation.js';
+import { formatProjection, parseProjection } from '../search/projection.js';
+import type { OtherAnswer, SearchTrace, TracePoint } from '../result.js';
+import { searchSuffix } from '../search/search.js';
+import type { Drive, SearchOutcome } from '../search/search-problem.js';
+import type { AuditSettings } from '../settings.js';
+import { driveOf } from '../settings.js';
+
+export interface PromptAudit extends ArmSetup {
+  readonly settings: AuditSettings;
+  readonly allowed: Int32Array;
+  /** Names the drafter and the prompt, so that every unit draws from streams of its own. */
+  readonly unit: string;
+  /** The suffixes that the user gave for this prompt, as ids. */
+  readonly given: readonly (readonly number[])[];
+  readonly onStep?: (key: ArmKey, point: TracePoint) => void;
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface ArmOutcome extends ArmMeasure {
+  readonly trace: SearchTrace | null;
+}
+
+/** A search was stopped by the user: nothing of the unit counts. */
+export class Interrupted extends Error {}
+
+/** Of a search that follows gradients; without them the attack is unguided. */
+const drives = {
+  attack: 'degradation',
+  unprojected: 'degradation',
+  'preservation-only': 'preservation',
+  undirected: 'undirected',
+} as const satisfies Readonly<Record<SearchedArm, Drive>>;
+
+/** Undefined where the prompt has no such arm. */
+export async function runArm(audit: PromptAudit, key: ArmKey): Promise<ArmOutcome | undefined> {
+  if (isSearched(key.arm)) return searchArm(audit, { ...key, arm: key.arm });
+  const suffixIds = await chooseSuffix(audit, key);
+  return suffixIds === undefined ? undefined : { ...(await measureArm(audit, key, suffixIds)), trace: null };
+}
+
+function chooseSuffix(
+  audit: PromptAudit,
+  { arm, repeat }: ArmKey,
+): Promise<readonly number[] | undefined> | readonly number[] | undefined {
+  switch (arm) {
+    case 'random':
+      return drawRandom(audit, createRandom(audit.seed, 'random-control', audit.unit, String(repeat)));
+    case 'fluent':
+      return fluentSuffix(audit.target, audit.prompt, audit.settings.suffixLength);
+    case 'given':
+      return audit.given[repeat - 1];
+    default:
+      return [];
+  }
+}
+
+function drawRandom(
+  { target, prompt, allowed, settings }: PromptAudit,
+  random: ReturnType<typeof createRandom>,
+): Promise<readonly number[]> {
+  return drawRandomSuffix(target, prompt, allowed, settings.suffixLength, random);
+}
+
+async function searchArm(
+  audit: PromptAudit,
+  key: ArmKey & { readonly arm: SearchedArm },
+): Promise<ArmOutcome> {
+  const { settings, seed, unit, allowed, scorer, clock } = audit;
+  const drive = key.arm === 'attack' ? driveOf(settings) : drives[key.arm];
+  const projection =
+    key.arm === 'unprojected'
+      ? parseProjection('none', 0)
+      : parseProjection(settings.projection, settings.lambda);
+  // Directed and undirected searches begin at the same suffixes: what differs is the way they take.
+  const starting = createRandom(seed, 'starts', unit, String(key.repeat));
+  const starts: (readonly number[])[] = [];
+  const fluent = await fluentSuffix(audit.target, audit.prompt, settings.suffixLength);
+  if (fluent !== undefined) starts.push(fluent);
+  while (starts.length < settings.starts) starts.push(await drawRandom(audit, starting));
+  const outcome = await searchSuffix(
+    {
+      scorer: timeScorer(scorer, clock),
+      allowed,
+      starts,
+      random: createRandom(seed, 'search', unit, key.arm, String(key.repeat)),
+      onStep: (point) => audit.onStep?.(key, point),
+      ...(audit.signal === undefined ? {} : { signal: audit.signal }),
+    },
+    { ...settings, projection, drive },
+  );
+  if (outcome.interrupted) throw new Interrupted('The search was interrupted.');
+  const { suffixIds, withoutSuffix, slowOther } = await chooseFinalist(audit, outcome);
+  const { result, timing } = await measureArm(audit, key, suffixIds);
+  return {
+    result: { ...result, withoutSuffix, slowOther },
+    timing,
+    trace: {
+      arm: key.arm,
+      repeat: key.repeat,
+      objective: nameObjective(audit, drive),
+      projection: formatProjection(projection),
+      scoredCandidates: outcome.scoredCandidates,
+      decodedSuffixes: outcome.finalists.length,
+      steps: outcome.trace,
+    },
+  };
+}
+
+/** Without graph a drafter is judged by what it is accepted, and by nothing else. */
+function nameObjective({ settings, drafter }: PromptAudit, drive: Drive): string {
+  if (drive === 'unguided' && drafter.graph === undefined) return 'accepted-length';
+  return drive === 'degradation' || drive === 'unguided' ? settings.objective : drive;
+}
+
+interface Choice {
+  readonly suffixIds: readonly number[];
+  readonly withoutSuffix: string | null;
+  readonly slowOther: OtherAnswer | null;
+}
+
+async function chooseFinalist(
+  audit: PromptAudit,
+  { finalists, leastDivergence }: SearchOutcome,
+): Promise<Choice> {
+  const { target, drafter, prompt, bounds } = audit;
+  if (finalists.length === 0) {
+    const why = `No suffix inside the bounds was found: the smallest divergence is ${leastDivergence.toFixed(3)}, the bound ${bounds.epsilon}.`;
+    return { suffixIds: [], withoutSuffix: why, slowOther: null };
+  }
+  // Without its last token: where nothing follows the suffix, the clean prompt is this and that token.
+  const prefix = await readPrefix(target.model, drafter, prompt.beforeIds.slice(0, -1));
+  const engine = new Engine({ concurrency: finalists.length + 1 });
+  const hold = (suffixIds: readonly number[]): Promise<SpeculativeGeneration> =>
+    engine.run((meeting) => decodeHeld(audit, suffixIds, { prefix, meeting }));
+  const decodeAll = finalists.map(async ({ suffixIds }) => {
+    const free = await engine.run((meeting) => decodeFreely(audit, suffixIds, { prefix, meeting }));
+    const judged = judgeAnswer(prompt, free, bounds);
+    return { suffixIds, free, judged, held: judged.accepted ? await hold(suffixIds) : undefined };
+  });
+  const [clean, ...decoded] = await Promise.all([hold([]), ...decodeAll]);
+  let best = { suffixIds: [] as readonly number[], length: clean.acceptance.meanAcceptedLength };
+  let slowOther: OtherAnswer | null = null;
+  for (const { suffixIds, free, judged, held } of decoded) {
+    if (held !== undefined) {
+      const length = held.acceptance.meanAcceptedLength;
+      if (length < best.length) best = { suffixIds, length };
+    } else if (judged.keptClass === 'different') {
+      const other = {
+        suffix: suffixText(target, prompt, suffixIds),
+        answer: free.text,
+        similarity: judged.similarity,
+        compared: compareLengths(free, await audit.clean()),
+      };
+      slowOther = slowerOf(slowOther, other);
+    }
+  }
+  if (best.suffixIds.length > 0) return { suffixIds: best.suffixIds, withoutSuffix: null, slowOther };
+  const why = decoded.some(({ held }) => held !== undefined)
+    ? `None of the ${finalists.length} suffixes that were decoded makes a step accept less than without one.`
+    : `None of the ${finalists.length} suffixes that were decoded keeps the answer (--keep ${bounds.keep}).`;
+  return { suffixIds: [], withoutSuffix: why, slowOther };
+}
+
+/** Only what really needs more passes over as many tokens is slower. */
+function slowerOf(known: OtherAnswer | null, other: OtherAnswer): OtherAnswer | null {
+  const ratioOf = ({ compared }: OtherAnswer): number => compared.passes / Math.max(1, compared.cleanPasses);
+  if (ratioOf(other) <= 1) return known;
+  return known === null || ratioOf(other) > ratioOf(known) ? other : known;
+}

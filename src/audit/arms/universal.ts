@@ -1,0 +1,246 @@
+/**
+ * One suffix for many prompts: scores and gradients are averages, a candidate must survive in every prompt that it is
+ * searched on, and what it does is measured there and on prompts that the search never saw.
+ */
+import { createRandom } from '../../core/random.js';
+import { Engine } from '../../decode/engine/engine.js';
+import { always } from '../../decode/policies/policy-chooser.js';
+import type { KeptClass } from '../../measure/kept-class.js';
+import { testSignedRanks } from '../../measure/wilcoxon.js';
+import type { Prompt } from '../../text/prompts/prompt-set.js';
+import type { AuditPrompt } from './audit-prompt.js';
+import { keepRoundTrips, preparePrompt } from './audit-prompt.js';
+import type { LoadedDrafter } from './transfer.js';
+import { countAlongAnswer, poolLengths, splitPrompts } from './transfer.js';
+import type { Candidate } from '../search/candidates.js';
+import { drawRandomSuffix } from './controls.js';
+import type { DrafterAudit } from './drafter-audit.js';
+import { decodeFreely } from './measure-arm.js';
+import { createObjective, parseObjective } from '../search/objectives.js';
+import { judgeAnswer } from './preservation.js';
+import { cosine, parseProjection, projectGradient } from '../search/projection.js';
+import { Interrupted } from './prompt-audit.js';
+import { readPromptState } from '../search/prompt-state.js';
+import type { UniversalResult, UniversalSplit } from '../result.js';
+import { universalSchema } from '../result-schema.js';
+import type { StepCounts } from '../search/same-answer.js';
+import { Scorer } from '../search/scoring.js';
+import type { SearchPrograms } from '../search/search-programs.js';
+import { compileSearch } from '../search/search-programs.js';
+import { searchSuffix } from '../search/search.js';
+import type { Scored, SuffixGradients, SuffixScorer } from '../search/search-problem.js';
+import type { RankedTokens } from '../search/steepest-tokens.js';
+import { rankTokens } from '../search/steepest-tokens.js';
+import { driveOf } from '../settings.js';
+import { countClasses } from '../summary.js';
+
+export const universalKey = (drafter: string): string => `${drafter}/universal`;
+
+export async function searchUniversal(
+  audit: DrafterAudit,
+  policy: LoadedDrafter['policy'],
+): Promise<UniversalResult | undefined> {
+  const key = universalKey(audit.id);
+  if (!audit.folder.has(key)) audit.folder.complete(key, (await runUniversal(audit, policy)) ?? null);
+  return audit.folder.get(key, universalSchema) ?? undefined;
+}
+
+interface PreparedPrompt {
+  readonly prompt: AuditPrompt;
+  readonly scorer: Scorer;
+}
+
+async function runUniversal(
+  audit: DrafterAudit,
+  policy: LoadedDrafter['policy'],
+): Promise<UniversalResult | undefined> {
+  const { target, drafter, request, draftLevels } = audit;
+  const { settings } = request;
+  const depth = Math.min(settings.draftDepth, drafter.maximumDepth);
+  const objective = createObjective(parseObjective(settings.objective), depth);
+  const programs = compileSearch({ target: target.model, drafter }, objective, { ...settings, draftLevels });
+  try {
+    return await searchWith(audit, policy, programs);
+  } finally {
+    await programs.dispose();
+  }
+}
+
+async function searchWith(
+  audit: DrafterAudit,
+  policy: LoadedDrafter['policy'],
+  programs: SearchPrograms,
+): Promise<UniversalResult | undefined> {
+  const { target, request, allowed, id } = audit;
+  const { settings, seed } = request;
+  const { trained, heldOut } = splitPrompts(await prepareAll(audit, programs), seed);
+  const [first] = trained;
+  if (first === undefined) return undefined;
+  const random = createRandom(seed, 'universal', id);
+  const start = await drawRandomSuffix(target, first.prompt, allowed, settings.suffixLength, random);
+  const outcome = await searchSuffix(
+    {
+      scorer: combineScorers(trained.map(({ scorer }) => scorer)),
+      allowed,
+      starts: [start],
+      random,
+      onStep: (point) => {
+        audit.folder.appendStep({ drafter: id, promptId: 'universal', arm: 'attack', ...point });
+        audit.events.onStep?.({ drafter: id, prompt: 'all', arm: 'universal' }, point, settings.steps);
+      },
+      ...(audit.signal === undefined ? {} : { signal: audit.signal }),
+    },
+    {
+      ...settings,
+      projection: parseProjection(settings.projection, settings.lambda),
+      drive: driveOf(settings),
+    },
+  );
+  if (outcome.interrupted) throw new Interrupted('The search was interrupted.');
+  const [winner] = outcome.finalists;
+  if (winner === undefined) return undefined;
+  return {
+    drafter: id,
+    suffix: target.tokenizer.decode(winner.suffixIds),
+    trained: await measureSplit(audit, policy, trained, winner.suffixIds),
+    heldOut: heldOut.length === 0 ? null : await measureSplit(audit, policy, heldOut, winner.suffixIds),
+  };
+}
+
+async function prepareAll(
+  { target, drafter, request, folder, id, passRows }: DrafterAudit,
+  programs: SearchPrograms,
+): Promise<PreparedPrompt[]> {
+  const { settings, seed } = request;
+  const models = { target: target.model, drafter };
+  const prepared: PreparedPrompt[] = [];
+  for (const given of request.prompts) {
+    // What the prompt's own audit passed over, for reasons that it has said, has no place here either.
+    if (!folder.has(`${id}/${given.id}/attack`)) continue;
+    const prompt = await preparePrompt(target, given as Prompt, { ...settings, seed });
+    const state = await readPromptState(models, prompt.beforeIds);
+    prepared.push({ prompt, scorer: new Scorer(target, models, programs, prompt, state, passRows) });
+  }
+  return prepared;
+}
+
+interface MeasuredPrompt {
+  readonly clean: StepCounts;
+  readonly attacked: StepCounts;
+  readonly divergence: number;
+  readonly kept: KeptClass;
+}
+
+async function measureSplit(
+  { target, drafter, request }: DrafterAudit,
+  policy: LoadedDrafter['policy'],
+  prompts: readonly PreparedPrompt[],
+  suffixIds: readonly number[],
+): Promise<UniversalSplit> {
+  const { settings, seed } = request;
+  const survivors: { readonly prompt: AuditPrompt; readonly divergence: number }[] = [];
+  for (const { prompt, scorer } of prompts) {
+    const [survives] = await keepRoundTrips(target, prompt, [suffixIds]);
+    if (survives !== true) continue;
+    const [score] = await scorer.score(suffixIds, [{ suffixIds, first: 0 }]);
+    survivors.push({ prompt, divergence: score!.divergence });
+  }
+  const engine = new Engine();
+  const countAlong = (prompt: AuditPrompt, ids: readonly number[]): Promise<StepCounts> =>
+    engine.run((meeting) => countAlongAnswer(target, { drafter, policy }, request, prompt, ids, meeting));
+  const measure = async ({ prompt, divergence }: (typeof survivors)[number]): Promise<MeasuredPrompt> => {
+    const setup = { target, drafter, policy: always(policy), prompt, ...settings, seed };
+    const [free, clean, attacked] = await Promise.all([
+      engine.run((meeting) => decodeFreely(setup, suffixIds, { meeting })),
+      countAlong(prompt, []),
+      countAlong(prompt, suffixIds),
+    ]);
+    return { clean, attacked, divergence, kept: judgeAnswer(prompt, free, settings).keptClass };
+  };
+  const measured = await Promise.all(survivors.map(measure));
+  const lengths = (side: 'clean' | 'attacked'): number[] =>
+    measured.map((entry) => poolLengths([entry[side]]));
+  return {
+    n: measured.length,
+    lostInText: prompts.length - measured.length,
+    cleanAcceptedLength: poolLengths(measured.map(({ clean }) => clean)),
+    attackedAcceptedLength: poolLengths(measured.map(({ attacked }) => attacked)),
+    divergence: measured.reduce((total, entry) => total + entry.divergence, 0) / Math.max(1, measured.length),
+    kept: countClasses(measured.map(({ kept }) => kept)),
+    pValue: testSignedRanks(lengths('attacked'), lengths('clean'), 'less').pValue,
+  };
+}
+
+export function combineScorers(scorers: readonly Scorer[]): SuffixScorer {
+  const count = scorers.length;
+  return {
+    answerLength: 1,
+    async score(base: readonly number[], candidates: readonly Candidate[]): Promise<Scored[]> {
+      const order = new Map(candidates.map((candidate, index) => [candidate.suffixIds, index]));
+      const totals = candidates.map((candidate) => ({
+        ...candidate,
+        ...{ degradation: 0, divergence: 0, length: 0, followed: 0, leaving: 0 },
+      }));
+      for (const scorer of scorers) {
+        for (const scored of await scorer.score(base, candidates)) {
+          const total = totals[order.get(scored.suffixIds)!]!;
+          total.degradation += scored.degradation / count;
+          total.divergence += scored.divergence / count;
+          total.length += scored.length / count;
+          total.leaving += scored.leaving / count;
+          // As a share of each prompt's own answer.
+          total.followed += scored.followed / scorer.answerLength / count;
+        }
+      }
+      return totals;
+    },
+    async differentiate(suffixIds: readonly number[]): Promise<SuffixGradients> {
+      const all: SuffixGradients[] = [];
+      for (const scorer of scorers) all.push(await scorer.differentiate(suffixIds));
+      return {
+        degradation: all.reduce((total, { degradation }) => total + degradation / count, 0),
+        divergence: all.reduce((total, { divergence }) => total + divergence / count, 0),
+        degradationGradient: average(all.map(({ degradationGradient }) => degradationGradient)),
+        divergenceGradient: average(all.map(({ divergenceGradient }) => divergenceGradient)),
+      };
+    },
+    async rankTokens(suffixIds, heading, ranking): Promise<RankedTokens> {
+      if (heading.kind === 'return') {
+        const all: Float32Array[] = [];
+        for (const scorer of scorers) all.push(await scorer.differentiateLeaving(suffixIds));
+        const promising = rankTokens(suffixIds, negate(average(all)), ranking);
+        return { promising, before: 0, after: 0 };
+      }
+      const { degradationGradient, divergenceGradient } = await this.differentiate(suffixIds);
+      const direction =
+        heading.kind === 'back'
+          ? negate(divergenceGradient)
+          : projectGradient(degradationGradient, [divergenceGradient], { ...heading, kind: 'direction' });
+      return {
+        promising: rankTokens(suffixIds, direction, ranking),
+        before: cosine(degradationGradient, divergenceGradient),
+        after: cosine(direction, divergenceGradient),
+      };
+    },
+    async differentiatePositions(suffixIds: readonly number[]): Promise<Float32Array[]> {
+      const all: Float32Array[] = [];
+      for (const scorer of scorers) all.push(...(await scorer.differentiatePositions(suffixIds)));
+      return all;
+    },
+    async keepRoundTrips(suffixes: readonly (readonly number[])[]): Promise<boolean[]> {
+      const kept = suffixes.map(() => true);
+      for (const scorer of scorers) {
+        (await scorer.keepRoundTrips(suffixes)).forEach((survives, index) => (kept[index] &&= survives));
+      }
+      return kept;
+    },
+  };
+}
+
+const negate = (vector: Float32Array): Float32Array => vector.map((value) => -value);
+
+function average(vectors: readonly Float32Array[]): Float32Array {
+  const total = new Float32Array(vectors[0]!.length);
+  for (const vector of vectors) vector.forEach((value, index) => (total[index]! += value / vectors.length));
+  return total;
+}

@@ -1,0 +1,47 @@
+/**
+ * Drafts along a given answer by a drafter that reads nothing but text: its drafts follow from the prompt and the answer
+ * alone, so that no pass of the target is needed to know which of them are accepted. At temperature 0 a draft is
+ * accepted where it is the answer's token; above it too, since what is certain to be proposed is accepted with
+ * min(1, 1 / p) = 1 where that token comes out.
+ */
+import { requireGraph } from '../../draft/reading/checks.js';
+import type { Drafter } from '../../draft/drafter.js';
+import type { StepCounts } from './same-answer.js';
+
+/** `levels`: the length of the chains that are drafted. */
+export async function countDraftsAlong(
+  drafter: Drafter,
+  promptIds: readonly number[],
+  answerIds: readonly number[],
+  levels: number,
+): Promise<StepCounts> {
+  const session = drafter.startSession();
+  const read = (tokens: readonly number[], next: number): void => {
+    session.observe({ tokens: Int32Array.from(tokens), states: undefined, next });
+  };
+  let root = 0; // its place in the answer
+  let [steps, accepted] = [0, 0];
+  try {
+    read(promptIds, answerIds[0]!);
+    while (root < answerIds.length - 1) {
+      const drafted = (await session.draftChain?.(levels)) ?? requireChain(drafter);
+      const ahead = answerIds.slice(root + 1, root + 1 + drafted.length);
+      const wrong = ahead.findIndex((token, level) => token !== drafted[level]);
+      const kept = wrong < 0 ? ahead.length : wrong;
+      const next = root + kept + 1;
+      read(answerIds.slice(root, next), answerIds[next] ?? answerIds.at(-1)!);
+      root = next;
+      steps += 1;
+      accepted += kept;
+    }
+  } finally {
+    session.close();
+  }
+  return { steps, accepted };
+}
+
+/** A drafter has a graph, or chains that follow from the text: one of the two is how it is scored. */
+function requireChain(drafter: Drafter): never {
+  requireGraph(drafter);
+  throw new Error(`${drafter.name} drafts no chains.`);
+}

@@ -1,0 +1,147 @@
+/**
+ * The answer that target and drafter are held to, as inputs of a graph, and what becomes of drafts along it. A draft
+ * token is accepted along an answer x with probability
+ *
+ *   greedy    1 if it is x, else 0: every draft that was accepted before it has been x too, so the drafter sees x
+ *   sampling  P(drafted and accepted | x comes out) = min(p(x), q(x)) / p(x) = min(1, q(x) / p(x))
+ *
+ * The second follows from speculative sampling (Leviathan et al., arXiv 2211.17192): x comes out with probability p(x),
+ * and through an accepted draft with q(x) min(1, p(x) / q(x)) = min(p(x), q(x)). Its mean over answers drawn from the
+ * target is the acceptance rate 1 - total variation, as it should be.
+ */
+import type { Dimension } from '../../graph/dimension.js';
+import { symbol } from '../../graph/dimension.js';
+import type { Tensor } from '../../graph/tensor.js';
+import {
+  cast,
+  equal,
+  exponential,
+  greater,
+  minimum,
+  select,
+  subtract,
+} from '../../graph/operations/elementwise.js';
+import { pick } from '../../graph/operations/indexing.js';
+import { input } from '../../graph/operations/leaves.js';
+import { logSoftmax, reduceMaximum } from '../../graph/operations/reductions.js';
+import { broadcast, reshape, slice } from '../../graph/operations/shaping.js';
+import type { NamedValues } from '../../runtime/program.js';
+import { float32, int32 } from '../../runtime/program.js';
+import type { ForcedPass } from './forced-pass.js';
+
+/** Answer positions that are looked at: as many as the prompt's clean answer has, up to the window. */
+export const window: Dimension = symbol('window');
+
+export interface HeldAnswer {
+  readonly tokens: Tensor; // [window]
+  /** The same in the draft vocabulary, 0 where the drafter cannot propose the token. [window] */
+  readonly draftTokens: Tensor;
+  /** 1 where the drafter can propose the token, else 0. [window, 1] */
+  readonly draftable: Tensor;
+  /** What a position weighs in means. [window, 1] */
+  readonly weights: Tensor;
+  /** Target token of each draft token; undefined where the vocabularies are one. */
+  readonly targetTokens: Int32Array | undefined;
+}
+
+export function declareAnswer(targetTokens: Int32Array | undefined, length: Dimension = window): HeldAnswer {
+  return {
+    tokens: input('answer', [length], 'int32'),
+    draftTokens: input('answerInDraft', [length], 'int32'),
+    draftable: input('draftable', [length, 1]),
+    weights: input('weights', [length, 1]),
+    targetTokens,
+  };
+}
+
+export function answerInputs(
+  answerIds: readonly number[],
+  targetTokens: Int32Array | undefined,
+): NamedValues {
+  const places =
+    targetTokens === undefined ? undefined : new Map(Array.from(targetTokens, (id, at) => [id, at]));
+  const drafted = answerIds.map((id) => (places === undefined ? id : places.get(id)));
+  const column = [answerIds.length, 1] as const;
+  return {
+    answer: int32(answerIds),
+    answerInDraft: int32(drafted.map((id) => id ?? 0)),
+    draftable: float32(
+      Float32Array.from(drafted, (id) => Number(id !== undefined)),
+      column,
+    ),
+    weights: float32(new Float32Array(answerIds.length).fill(1), column),
+  };
+}
+
+/** Weights of the rows whose tokens begin at answer position `first`. [window - first, 1] */
+export function answerRows({ weights }: HeldAnswer, first: number): Tensor {
+  return first === 0 ? weights : slice(weights, 0, first);
+}
+
+export interface DraftedScores {
+  /** The drafter's score of the answer's token. [batch, row, 1] */
+  readonly scores: Tensor;
+  /** Whether the drafter can propose it. [row, 1] */
+  readonly draftable: Tensor;
+}
+
+/** Row j of depth d belongs to answer token j + 1 + d. */
+export function draftedScores(pass: ForcedPass, depth: number, answer: HeldAnswer): DraftedScores {
+  const logits = pass.draftLogits[depth]!;
+  return {
+    scores: pickTokens(logits, slice(answer.draftTokens, 0, 1 + depth)),
+    draftable: greater(slice(answer.draftable, 0, 1 + depth), 0.5),
+  };
+}
+
+/** The target's score of the answer's tokens. [batch, window, 1] */
+export function targetScores({ targetLogits }: Pick<ForcedPass, 'targetLogits'>, answer: HeldAnswer): Tensor {
+  return pickTokens(targetLogits, answer.tokens);
+}
+
+/** x [batch, row, token], tokens [row] -> [batch, row, 1] */
+function pickTokens(x: Tensor, tokens: Tensor): Tensor {
+  const [batch, row] = x.shape as [Dimension, Dimension];
+  const indices = broadcast(reshape(tokens, [1, row]), [batch, row]);
+  return reshape(pick(x, indices), [batch, row, 1]);
+}
+
+/** Probability that the draft token of each row is accepted along the answer. [batch, window - 1 - depth] */
+export function acceptanceAlong(
+  pass: ForcedPass,
+  depth: number,
+  answer: HeldAnswer,
+  temperature: number,
+): Tensor {
+  const logits = pass.draftLogits[depth]!;
+  const { scores, draftable } = draftedScores(pass, depth, answer);
+  const accepted =
+    temperature === 0
+      ? cast(equal(scores, reduceMaximum(logits)), 'float32')
+      : minimum(
+          1,
+          exponential(
+            subtract(draftLogProbability(logits, depth, answer), targetLogProbability(pass, depth, answer)),
+          ),
+        );
+  const [batch, row] = logits.shape as [Dimension, Dimension];
+  return reshape(select(draftable, accepted, 0), [batch, row]);
+}
+
+/** log q of the answer's tokens. [batch, row, 1] */
+function draftLogProbability(logits: Tensor, depth: number, { draftTokens }: HeldAnswer): Tensor {
+  return pickTokens(logSoftmax(logits), slice(draftTokens, 0, 1 + depth));
+}
+
+/** log p of the answer's tokens. [batch, row, 1] */
+function targetLogProbability({ targetLogits }: ForcedPass, depth: number, { tokens }: HeldAnswer): Tensor {
+  return pickTokens(slice(logSoftmax(targetLogits), 1, 1 + depth), slice(tokens, 0, 1 + depth));
+}
+
+/** 1 where the answer's token is the target's most likely one. [batch, window] */
+export function followsAnswer(pass: Pick<ForcedPass, 'targetLogits'>, answer: HeldAnswer): Tensor {
+  const { targetLogits } = pass;
+  const [batch, row] = targetLogits.shape as [Dimension, Dimension];
+  const isBest = equal(targetScores(pass, answer), reduceMaximum(targetLogits));
+  return reshape(cast(isBest, 'float32'), [batch, row]);
+}

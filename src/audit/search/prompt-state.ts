@@ -1,0 +1,116 @@
+/**
+ * What target and drafter keep of a prompt up to the place of the suffix, and of a suffix up to an edited position:
+ * computed once, shared by every candidate that begins the same way.
+ */
+import { MistletoeError } from '../../core/errors.js';
+import { prefill } from '../../decode/prefill.js';
+import type { Drafter } from '../../draft/drafter.js';
+import { attentionInputs } from '../../model/attention-inputs.js';
+import type { CausalModel } from '../../model/causal-model.js';
+import { KvCache } from '../../model/cache/kv-cache.js';
+import type { MixedValues } from '../../runtime/program.js';
+import type { SearchModels } from './search-programs.js';
+
+export interface PromptState {
+  /** The newest token that is not in the caches: the one before the first row of a pass. */
+  readonly lastToken: number;
+  readonly targetCache: KvCache;
+  readonly draftCache: KvCache | undefined;
+}
+
+export async function readPromptState(
+  models: SearchModels,
+  promptIds: readonly number[],
+): Promise<PromptState> {
+  const { target, drafter } = models;
+  const attention = drafter.graph?.attention;
+  const empty: PromptState = {
+    lastToken: promptIds[0]!,
+    targetCache: target.createCache(),
+    draftCache: attention === undefined ? undefined : new KvCache(attention.sizes, target.runtime),
+  };
+  await readOn(models, empty, promptIds);
+  return { ...empty, lastToken: promptIds.at(-1)! };
+}
+
+/**
+ * The same state with more tokens read, in caches of its own: those of an earlier extension of it, where that is given
+ * up. Then nothing is copied or allocated, and passes find what they read where it was before.
+ */
+export async function extendState(
+  models: SearchModels,
+  state: PromptState,
+  tokens: readonly number[],
+  earlier?: PromptState,
+): Promise<PromptState> {
+  const extended = {
+    targetCache: earlier?.targetCache ?? state.targetCache.fork(),
+    draftCache: earlier?.draftCache ?? state.draftCache?.fork(),
+  };
+  extended.targetCache.truncate(state.targetCache.length);
+  if (state.draftCache !== undefined) extended.draftCache?.truncate(state.draftCache.length);
+  await readOn(models, { ...state, ...extended }, [state.lastToken, ...tokens]);
+  return { ...extended, lastToken: tokens.at(-1) ?? state.lastToken };
+}
+
+/** Reads all but the last token, which the state then waits with. */
+async function readOn(
+  { target, drafter }: SearchModels,
+  state: PromptState,
+  tokens: readonly number[],
+): Promise<void> {
+  if (tokens.length < 2) return;
+  const reads = drafter.reads === 'tokens' ? undefined : drafter.reads;
+  let read = 0;
+  await prefill(target, state.targetCache, tokens.slice(0, -1), {
+    want: reads === undefined ? [] : [reads],
+    taps: drafter.taps,
+    async onChunk(chunk, result) {
+      read += chunk.length;
+      const states = reads === undefined ? undefined : result[reads]!;
+      const verified = { tokens: chunk, states, next: tokens[read]! };
+      if (state.draftCache !== undefined)
+        await drafter.graph!.attention!.readPrefix(verified, state.draftCache);
+    },
+  });
+}
+
+/** The inputs of a forced pass behind the first `pastLength` rows of the caches: past, angles and mask. */
+export function passInputs(
+  state: PromptState,
+  { target, drafter }: { readonly target: CausalModel; readonly drafter: Drafter | undefined },
+  rows: number,
+  pastLength = state.targetCache.pastLength,
+): MixedValues {
+  const shape = { count: rows, pastLength };
+  requireNoWindow(shape, target.configuration.slidingWindow, drafter?.graph?.attention?.window);
+  const inputs: Record<string, MixedValues[string]> = { ...attentionInputs(shape, target.rotary) };
+  const addViews = (name: string, cache: KvCache): void => {
+    for (let slot = 0; slot < 2 * cache.sizes.layerCount; slot++)
+      inputs[`${name}${slot}`] = cache.view(slot, pastLength);
+  };
+  addViews('past', state.targetCache);
+  const attention = drafter?.graph?.attention;
+  if (attention !== undefined && state.draftCache !== undefined) {
+    const { cosine, sine } = attentionInputs(shape, attention.rotary);
+    inputs['draft.cosine'] = cosine!;
+    inputs['draft.sine'] = sine!;
+    addViews('draftPast', state.draftCache);
+  }
+  return inputs;
+}
+
+/** One mask serves target and drafter, and it has no window: inside the shorter one there is none to draw. */
+function requireNoWindow(
+  { count, pastLength }: { readonly count: number; readonly pastLength: number },
+  ...windows: readonly (number | undefined)[]
+): void {
+  const reach = Math.min(...windows.map((window) => window ?? Infinity));
+  const needed = pastLength - 1 + count; // without the cache's dummy
+  if (needed <= reach) return;
+  throw new MistletoeError(
+    'context',
+    `The audit needs ${needed} positions; target and drafter see ${reach} at a time, through a sliding window.`,
+    { hint: `Shorten prompt, suffix and answer to ${reach} tokens together.` },
+  );
+}

@@ -1,0 +1,246 @@
+/**
+ * Scores of many suffixes. All share the prompt's caches; candidates that first differ from the base at the same
+ * position also share the base's rows up to there, so only what follows the edit is computed.
+ */
+import { runWithLimit } from '../../core/run-with-limit.js';
+import type { NamedValues } from '../../runtime/program.js';
+import { bufferOf, float32, floatsOf, int32 } from '../../runtime/program.js';
+import type { Target } from '../../decode/target.js';
+import type { AuditPrompt } from '../arms/audit-prompt.js';
+import { joinPrompt, keepRoundTrips } from '../arms/audit-prompt.js';
+import type { Candidate } from './candidates.js';
+import { keyOf } from './candidates.js';
+import type { SizeGroup } from './pass-rows.js';
+import { fillPasses, groupByBeginning, PassRows, processorGroups, roundCopies } from './pass-rows.js';
+import { countDraftsAlong } from './drafts-along.js';
+import { answerInputs } from './held-answer.js';
+import type { PromptState } from './prompt-state.js';
+import { extendState, passInputs } from './prompt-state.js';
+import type { SearchModels, SearchPrograms } from './search-programs.js';
+import { declaredOf, runDeclared } from './search-programs.js';
+import { acceptedLengthOf, walkAnswer } from './same-answer.js';
+import type { AnswerScore, Scored, SuffixGradients, SuffixScorer } from './search-problem.js';
+import type { Heading, RankedTokens, TokenRanking } from './steepest-tokens.js';
+import { rankingInputs, readRanking } from './steepest-tokens.js';
+
+export class Scorer implements SuffixScorer {
+  readonly answerLength: number;
+  private readonly answer: NamedValues;
+  private readonly isOnDevice: boolean;
+  private newest: { readonly key: string; readonly state: PromptState } | undefined;
+
+  constructor(
+    private readonly target: Target,
+    private readonly models: SearchModels,
+    private readonly programs: SearchPrograms,
+    private readonly prompt: AuditPrompt,
+    private readonly state: PromptState,
+    private readonly passRows = new PassRows(models.target.runtime),
+  ) {
+    this.answerLength = prompt.windowIds.length;
+    this.answer = answerInputs(prompt.windowIds, models.drafter.graph?.targetTokens);
+    this.isOnDevice = models.target.runtime.rowsPerPass !== undefined;
+  }
+
+  keepRoundTrips(suffixes: readonly (readonly number[])[]): Promise<boolean[]> {
+    return keepRoundTrips(this.target, this.prompt, suffixes);
+  }
+
+  async score(base: readonly number[], candidates: readonly Candidate[]): Promise<Scored[]> {
+    if (candidates.length === 0) return [];
+    const groups = groupByBeginning(candidates, this.groupSize(base.length));
+    // Reading the base costs as many rows as it has: it pays only where the groups save more.
+    const saved = groups.reduce((total, group) => total + group.length * group[0]!.first, 0);
+    const isShared = saved > base.length;
+    const shared = isShared ? await this.readBase(base) : this.state;
+    const passes = groups.map((group) => () => {
+      const first = isShared ? group[0]!.first : 0;
+      const rows = this.rowsBehind(first, base.length);
+      const score = (some: readonly Candidate[]) => this.scoreGroup(shared, base, first, some);
+      return this.passRows.runAll(group, rows, score);
+    });
+    // A device goes on with the next pass while the host reads what it made of the last one.
+    const mayOverlap = this.isOnDevice && this.models.drafter.graph !== undefined;
+    return (await runWithLimit(passes, mayOverlap ? 2 : 1)).flat();
+  }
+
+  private groupSize(suffixLength: number): SizeGroup {
+    if (!this.isOnDevice) return processorGroups;
+    return fillPasses((first) => this.passRows.countCopies(this.rowsBehind(first, suffixLength)));
+  }
+
+  /** A step scores single edits and then merged ones on the same base; the next step's takes the place of this one's. */
+  private async readBase(base: readonly number[]): Promise<PromptState> {
+    const key = keyOf(base);
+    const earlier = this.newest;
+    if (earlier?.key === key) return earlier.state;
+    this.newest = undefined;
+    const state = await extendState(this.models, this.state, base, earlier?.state);
+    this.newest = { key, state };
+    return state;
+  }
+
+  /** What stands behind the suffix. */
+  private restIds(): number[] {
+    return [...this.prompt.afterIds, ...this.prompt.windowIds.slice(0, -1)];
+  }
+
+  private rowsBehind(first: number, suffixLength: number): number {
+    return suffixLength - first + this.prompt.afterIds.length + this.prompt.windowIds.length;
+  }
+
+  private async scoreGroup(
+    shared: PromptState,
+    base: readonly number[],
+    first: number,
+    group: readonly Candidate[],
+  ): Promise<Scored[]> {
+    const before = first === 0 ? this.state.lastToken : base[first - 1]!;
+    const rest = this.restIds();
+    const rows = this.rowsBehind(first, base.length);
+    const copies = this.isOnDevice ? roundCopies(group.length) : group.length;
+    const tokens = new Int32Array(copies * rows);
+    group.forEach(({ suffixIds }, index) => {
+      tokens.set([before, ...suffixIds.slice(first), ...rest], index * rows);
+    });
+    const pastLength = this.state.targetCache.pastLength + first;
+    const outputs = await runDeclared(await this.programs.scores(), {
+      tokens: int32(tokens, [copies, rows]),
+      ...this.answerInputs(),
+      ...passInputs(shared, this.models, rows, pastLength),
+    });
+    const divergence = floatsOf(outputs, 'divergence');
+    const scored: Scored[] = [];
+    for (const [index, candidate] of group.entries()) {
+      const drafts = await this.readDrafts(outputs, index, candidate);
+      const answer = this.readAnswer(outputs, index);
+      scored.push({ ...candidate, divergence: divergence[index]!, ...drafts, ...answer });
+    }
+    return scored;
+  }
+
+  /** What a drafter without graph does is told by drafting; its objective is the share of a token that a pass gives. */
+  private async readDrafts(
+    outputs: NamedValues,
+    index: number,
+    { suffixIds }: Candidate,
+  ): Promise<Pick<Scored, 'degradation' | 'length'>> {
+    const { prompt, models } = this;
+    const { draftLevels } = this.programs.settings;
+    const { length } = prompt.windowIds;
+    if (models.drafter.graph === undefined) {
+      const promptIds = joinPrompt(prompt, suffixIds);
+      const counts = await countDraftsAlong(models.drafter, promptIds, prompt.windowIds, draftLevels);
+      const accepted = acceptedLengthOf(counts);
+      return { degradation: 1 / accepted, length: accepted };
+    }
+    const table = Array.from({ length: draftLevels }, (_, level) =>
+      rowOf(outputs, `accepted${level}`, index, length - 1 - level),
+    );
+    return {
+      degradation: floatsOf(outputs, 'degradation')[index]!,
+      length: acceptedLengthOf(walkAnswer(table, length)),
+    };
+  }
+
+  private readAnswer(outputs: NamedValues, index: number): Pick<AnswerScore, 'followed' | 'leaving'> {
+    const { length } = this.prompt.windowIds;
+    const left = rowOf(outputs, 'follows', index, length).indexOf(0);
+    return {
+      followed: left < 0 ? length : left,
+      leaving: floatsOf(outputs, 'leaving')[index]!,
+    };
+  }
+
+  private answerInputs(): NamedValues {
+    const { windowIds, cleanLogits } = this.prompt;
+    const { vocabularySize } = this.models.target.configuration;
+    return { clean: float32(cleanLogits, [1, windowIds.length, vocabularySize]), ...this.answer };
+  }
+
+  /** Losses of one suffix and their gradients with respect to its one-hot rows. */
+  async differentiate(suffixIds: readonly number[]): Promise<SuffixGradients> {
+    const outputs = await runDeclared(await this.programs.gradients(), this.gradientInputs(suffixIds));
+    return {
+      degradation: floatsOf(outputs, 'degradation')[0]!,
+      divergence: floatsOf(outputs, 'divergence')[0]!,
+      degradationGradient: floatsOf(outputs, 'degradationGradient'),
+      divergenceGradient: floatsOf(outputs, 'divergenceGradient'),
+    };
+  }
+
+  async differentiateLeaving(suffixIds: readonly number[]): Promise<Float32Array> {
+    const outputs = await runDeclared(await this.programs.leavingGradient(), this.gradientInputs(suffixIds));
+    return floatsOf(outputs, 'leavingGradient');
+  }
+
+  async rankTokens(
+    suffixIds: readonly number[],
+    heading: Heading,
+    { allowed, count }: TokenRanking,
+  ): Promise<RankedTokens> {
+    const { programs, models } = this;
+    const isReturn = heading.kind === 'return';
+    const inputs = this.gradientInputs(suffixIds);
+    const program = await (isReturn ? programs.leavingGradient() : programs.gradients());
+    const [up, stay] = isReturn
+      ? (['leavingGradient', 'leavingGradient'] as const)
+      : (['degradationGradient', 'divergenceGradient'] as const);
+    const gradients = await program.run(declaredOf(program, inputs), { [up]: 'runtime', [stay]: 'runtime' });
+    const { vocabularySize } = models.target.configuration;
+    const ranking = await programs.ranking(Math.min(count, vocabularySize));
+    const outputs = await ranking.run({
+      up: gradients[up]!,
+      stay: gradients[stay]!,
+      oneHot: inputs.oneHot!,
+      ...rankingInputs(heading, allowed, vocabularySize),
+    });
+    for (const name of new Set([up, stay])) bufferOf(gradients, name).free();
+    const ranked = readRanking(outputs, suffixIds.length);
+    return isReturn ? { ...ranked, before: 0, after: 0 } : ranked;
+  }
+
+  /** The preservation gradient of every answer position: a copy of the sequence for each, some copies at a time. */
+  async differentiatePositions(suffixIds: readonly number[]): Promise<Float32Array[]> {
+    const program = await this.programs.positionGradients();
+    const { vocabularySize, hiddenSize } = this.models.target.configuration;
+    const window = this.prompt.windowIds.length;
+    const rows = this.rowsBehind(0, suffixIds.length);
+    const inputs = {
+      tokens: int32([this.state.lastToken, ...suffixIds, ...this.restIds()]),
+      ...this.answerInputs(),
+      ...passInputs(this.state, this.models, rows),
+    };
+    const width = suffixIds.length * vocabularySize;
+    const positions = Array.from({ length: window }, (_, position) => position);
+    return this.passRows.runAll(positions, rows, async (some) => {
+      const copies = some.length;
+      const chosen = new Float32Array(copies * window);
+      some.forEach((position, copy) => (chosen[copy * window + position] = 1));
+      const outputs = await runDeclared(program, {
+        ...inputs,
+        position: float32(chosen, [copies, window, 1]),
+        shift: float32(new Float32Array(copies * rows * hiddenSize), [copies, rows, hiddenSize]),
+      });
+      const all = floatsOf(outputs, 'divergenceGradient');
+      return some.map((_, copy) => all.subarray(copy * width, (copy + 1) * width));
+    });
+  }
+
+  private gradientInputs(suffixIds: readonly number[]): NamedValues {
+    const { vocabularySize } = this.models.target.configuration;
+    const oneHot = new Float32Array(suffixIds.length * vocabularySize);
+    suffixIds.forEach((token, row) => (oneHot[row * vocabularySize + token] = 1));
+    return {
+      oneHot: float32(oneHot, [suffixIds.length, vocabularySize]),
+      first: int32([this.state.lastToken]),
+      rest: int32(this.restIds()),
+      ...this.answerInputs(),
+      ...passInputs(this.state, this.models, this.rowsBehind(0, suffixIds.length)),
+    };
+  }
+}
+
+function rowOf(outputs: NamedValues, name: string, index: number, width: number): Float32Array {
+  return floatsOf(outputs, name).subarray(index * width, (index + 1) * width);
+}

@@ -1,0 +1,157 @@
+/** The compiled passes of a search: one for the gradients of a suffix, one for the scores of many candidates. */
+import { lazily } from '../../core/lazy.js';
+import { symbol } from '../../graph/dimension.js';
+import { gradient } from '../../graph/gradient.js';
+import type { Tensor } from '../../graph/tensor.js';
+import { matmul } from '../../graph/operations/contraction.js';
+import { multiply } from '../../graph/operations/elementwise.js';
+import { input } from '../../graph/operations/leaves.js';
+import { sum } from '../../graph/operations/reductions.js';
+import { reshape, slice, transpose } from '../../graph/operations/shaping.js';
+import { requireGraph } from '../../draft/reading/checks.js';
+import type { Drafter } from '../../draft/drafter.js';
+import type { CausalModel } from '../../model/causal-model.js';
+import { embeddingTable } from '../../model/decoder.js';
+import type { NamedTensors, NamedValues, Program } from '../../runtime/program.js';
+import { buildForcedPass, embedCopies, embedIds, embedOneHotSuffix, row } from './forced-pass.js';
+import { acceptanceAlong, declareAnswer, followsAnswer, window } from './held-answer.js';
+import type { DivergenceDirection, Objective } from './objectives.js';
+import { leavingAnswer, meanDivergence, positionDivergence, toScalar } from './objectives.js';
+import { buildRanking } from './steepest-tokens.js';
+
+export interface SearchModels {
+  readonly target: CausalModel;
+  readonly drafter: Drafter;
+}
+
+export interface PassSettings {
+  readonly suffixLength: number;
+  readonly divergence: DivergenceDirection;
+  readonly temperature: number;
+  /** Levels of a draft along the answer: those of the policy that decodes. */
+  readonly draftLevels: number;
+}
+
+export interface SearchPrograms {
+  readonly objective: Objective;
+  readonly settings: PassSettings;
+  /** oneHot [suffix, vocabulary] -> degradation, divergence and their gradients [suffix, vocabulary] */
+  readonly gradients: () => Promise<Program>;
+  /** oneHot -> leavingGradient [suffix, vocabulary]: the way back to the answer, for the target alone */
+  readonly leavingGradient: () => Promise<Program>;
+  /**
+   * tokens [batch, row] -> degradation, divergence and leaving [batch], follows [batch, window], and for each draft
+   * level d accepted<d> [batch, window - 1 - d]; of a drafter without graph nothing but what the target says
+   */
+  readonly scores: () => Promise<Program>;
+  /**
+   * tokens [row], position [batch, window, 1] (which answer position each copy of the sequence is about) and shift
+   * [batch, row, hidden] of zeros -> divergenceGradient [batch, suffix, vocabulary]
+   */
+  readonly positionGradients: () => Promise<Program>;
+  /** The tokens of largest gain, of gradients that stayed with the runtime (steepest-tokens.ts). */
+  readonly ranking: (count: number) => Promise<Program>;
+  /** Gives back what was compiled. Nothing may be asked any more. */
+  dispose(): Promise<void>;
+}
+
+/** The programs are compiled when they are first asked for: measuring given suffixes needs no gradient. */
+export function compileSearch(
+  { target, drafter }: SearchModels,
+  objective: Objective,
+  settings: PassSettings,
+): SearchPrograms {
+  const { runtime, configuration } = target;
+  const { graph } = drafter;
+  const stores = [target.weights, ...(graph?.weights ?? []).filter((store) => store !== target.weights)];
+  const { suffixLength, divergence: direction, temperature, draftLevels } = settings;
+  const clean = input('clean', [1, window, configuration.vocabularySize]);
+  const answer = declareAnswer(graph?.targetTokens);
+  const parts = { target, drafter, window, temperature };
+
+  const oneHot = input('oneHot', [suffixLength, configuration.vocabularySize]);
+  const pass = buildForcedPass({ ...parts, depth: objective.depth, embedWith: embedOneHotSuffix(oneHot) });
+  const positions = positionDivergence(pass, clean, direction);
+  const gradientOf = (loss: Tensor): Tensor => gradient(loss, [oneHot])[0]!;
+  const buildGradients = (): NamedTensors => {
+    requireGraph(drafter);
+    const degradation = toScalar(objective.degradation(pass, answer));
+    const divergence = toScalar(meanDivergence(positions, answer));
+    return {
+      degradation,
+      divergence,
+      degradationGradient: gradientOf(degradation),
+      divergenceGradient: gradientOf(divergence),
+    };
+  };
+
+  const depth = Math.max(objective.depth, draftLevels);
+  const batchPass = buildForcedPass({ ...parts, depth, embedWith: embedIds() });
+  const batch = symbol('batch');
+  const scoreOutputs: NamedTensors = {
+    ...(graph === undefined
+      ? {}
+      : { degradation: reshape(objective.degradation(batchPass, answer), [batch]) }),
+    divergence: meanDivergence(positionDivergence(batchPass, clean, direction), answer),
+    leaving: leavingAnswer(batchPass, answer),
+    follows: followsAnswer(batchPass, answer),
+    ...Object.fromEntries(
+      Array.from({ length: graph === undefined ? 0 : draftLevels }, (_, level) => [
+        `accepted${level}`,
+        acceptanceAlong(batchPass, level, answer, temperature),
+      ]),
+    ),
+  };
+  const buildPositionGradients = (): NamedTensors => {
+    const shift = input('shift', [batch, row, configuration.hiddenSize]);
+    const copies = buildForcedPass({ target, window, temperature, depth: 0, embedWith: embedCopies(shift) });
+    const chosen = input('position', [batch, window, 1]);
+    const loss = sum(multiply(positionDivergence(copies, clean, direction), chosen), [0, 1]);
+    const ofRows = gradient(toScalar(reshape(loss, [1])), [shift])[0]!;
+    const table = embeddingTable(configuration, target.scope);
+    // A one-hot row picks a row of the table, so the gradient of the one is the other's, against every row of it.
+    return { divergenceGradient: matmul(slice(ofRows, 1, 1, 1 + suffixLength), transpose(table, [1, 0])) };
+  };
+  const compiled = new Set<Program>();
+  const compileOnce = (outputs: () => NamedTensors): (() => Promise<Program>) =>
+    lazily(async () => {
+      const program = await runtime.compile(outputs(), stores);
+      compiled.add(program);
+      return program;
+    });
+  const rankings = new Map<number, () => Promise<Program>>();
+  return {
+    objective,
+    settings,
+    gradients: compileOnce(buildGradients),
+    leavingGradient: compileOnce(() => ({
+      leavingGradient: gradientOf(toScalar(leavingAnswer(pass, answer))),
+    })),
+    scores: compileOnce(() => scoreOutputs),
+    positionGradients: compileOnce(buildPositionGradients),
+    ranking(count) {
+      const known = rankings.get(count);
+      if (known !== undefined) return known();
+      const fresh = compileOnce(() => buildRanking(suffixLength, configuration.vocabularySize, count));
+      rankings.set(count, fresh);
+      return fresh();
+    },
+    async dispose() {
+      await Promise.all([...compiled].map((program) => program.dispose()));
+    },
+  };
+}
+
+/** A program refuses nothing but reads only what it declared: drafters without attention leave inputs unused. */
+export function runDeclared(program: Program, values: NamedValues): Promise<NamedValues> {
+  return program.run(declaredOf(program, values));
+}
+
+export function declaredOf(program: Program, values: NamedValues): NamedValues {
+  const declared: Record<string, NamedValues[string]> = {};
+  for (const { name } of program.inputs) {
+    const value = values[name];
+    if (value !== undefined) declared[name] = value;
+  }
+  return declared;
+}

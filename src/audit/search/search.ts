@@ -1,0 +1,131 @@
+/**
+ * The search for a suffix (Mistletoe, arXiv 2605.14005, on GCG's coordinate steps): follow the gradient of the
+ * degradation with the directions of the target's own distribution projected out, try the most promising changes of one
+ * and of two tokens for real, discard those that move the target by more than the bound allows, go on from the best.
+ * A suffix outside the bound first returns inside. One pass scores a candidate: objective, divergence, whether the
+ * target still follows the clean answer, and the accepted length along it; so nothing is decoded on the way, and the
+ * few suffixes that are, at the end, are those with the lowest accepted length along the same answer.
+ *
+ * `unguided` goes without gradients: changes are drawn at random, and the objective alone says which of them to keep. It is
+ * what can be searched on a drafter that has none. `undirected` is the same search with random numbers in place of gradient and objective: as many candidates scored, as
+ * many suffixes handed on, by the same rule. What it reaches is what trying and choosing alone reach.
+ */
+import type { Candidate } from './candidates.js';
+import { mergeEdits, planChanges, proposeCandidates } from './candidates.js';
+import type { Scored, SearchOutcome, SearchProblem, SearchSettings } from './search-problem.js';
+import { isInside } from './search-problem.js';
+import { cosine, projectGradient } from './projection.js';
+import type { TracePoint } from '../result.js';
+import { SuffixBuffer } from './suffix-buffer.js';
+import type { Heading, RankedTokens } from './steepest-tokens.js';
+import { rankTokens } from './steepest-tokens.js';
+
+export async function searchSuffix(problem: SearchProblem, settings: SearchSettings): Promise<SearchOutcome> {
+  const { scorer, random } = problem;
+  const buffer = new SuffixBuffer(settings, scorer.answerLength, random.fork('blind'));
+  const trace: TracePoint[] = [];
+  let current = await tryStarts(problem, buffer);
+  let stalled = 0;
+  let ranked: (RankedTokens & { readonly from: Scored }) | undefined;
+
+  for (let step = 1; step <= settings.steps; step++) {
+    if (problem.signal?.aborted === true) return { ...buffer.outcome(), trace, interrupted: true };
+    if (stalled >= settings.patience) {
+      current = buffer.takeNext() ?? current;
+      stalled = 0;
+    }
+    // 1. Which way is up, without moving the target's distribution? Where the last step gained nothing, it is known.
+    if (ranked?.from !== current)
+      ranked = { from: current, ...(await chooseTokens(problem, settings, current)) };
+    const { promising, before, after } = ranked;
+    // 2. The most promising changes that survive as text.
+    const changes = planChanges(step, settings.steps, settings.moves);
+    const proposed = proposeCandidates(current.suffixIds, promising, { ...settings, changes }, random);
+    const scored = await tryCandidates(problem, buffer, current, proposed);
+    // 3. Several good changes at once are often better still.
+    const improving = buffer.rank(scored, current).filter((candidate) => buffer.isGain(candidate, current));
+    const merged = mergeEdits(current.suffixIds, improving, settings.merges);
+    const all = [...scored, ...(await tryCandidates(problem, buffer, current, merged))];
+    // 4. Go on from the best, if it is better.
+    const [best] = buffer.rank(all, current);
+    const isBetter = best !== undefined && buffer.isGain(best, current);
+    stalled = isBetter ? 0 : stalled + 1;
+    if (isBetter) current = buffer.take(best);
+    const shortest = buffer.outcome().finalists[0];
+    const point = {
+      step,
+      degradation: current.degradation,
+      divergence: current.divergence,
+      acceptedLength: shortest?.length ?? null,
+      cosineBefore: before,
+      cosineAfter: after,
+      candidates: all.length,
+      vetoed: all.filter((candidate) => !isInside(candidate, settings, scorer.answerLength)).length,
+    };
+    trace.push(point);
+    problem.onStep?.(point);
+  }
+  return { ...buffer.outcome(), trace, interrupted: false };
+}
+
+async function tryStarts(problem: SearchProblem, buffer: SuffixBuffer): Promise<Scored> {
+  const starts = buffer.unseen(problem.starts.map((suffixIds) => ({ suffixIds, first: 0 })));
+  buffer.offer(await problem.scorer.score(problem.starts[0]!, starts));
+  return buffer.takeNext()!;
+}
+
+/** Scores what has not been seen before and survives as text. */
+async function tryCandidates(
+  { scorer }: SearchProblem,
+  buffer: SuffixBuffer,
+  base: Scored,
+  candidates: readonly Candidate[],
+): Promise<Scored[]> {
+  const fresh = buffer.unseen(candidates);
+  if (fresh.length === 0) return [];
+  const survives = await scorer.keepRoundTrips(fresh.map(({ suffixIds }) => suffixIds));
+  const scored = await scorer.score(
+    base.suffixIds,
+    fresh.filter((_, index) => survives[index]),
+  );
+  buffer.offer(scored);
+  return scored;
+}
+
+/** Inside the bounds up the projected degradation; outside them down what keeps the suffix there. */
+async function chooseTokens(
+  { scorer, allowed, random }: SearchProblem,
+  settings: SearchSettings,
+  current: Scored,
+): Promise<RankedTokens> {
+  const { projection, drive } = settings;
+  const { suffixIds } = current;
+  const ranking = { allowed, count: settings.topTokens };
+  if (drive === 'undirected' || drive === 'unguided') {
+    const width = allowed.reduce((largest, token) => Math.max(largest, token), 0) + 1;
+    const direction = Float32Array.from({ length: suffixIds.length * width }, () => random.next());
+    return { promising: rankTokens(suffixIds, direction, ranking), before: 0, after: 0 };
+  }
+  const heading = chooseHeading(settings, current, scorer.answerLength);
+  if (heading.kind !== 'up' || projection.kind !== 'subspace')
+    return scorer.rankTokens(suffixIds, heading, ranking);
+  const { degradationGradient, divergenceGradient } = await scorer.differentiate(suffixIds);
+  const positions = await scorer.differentiatePositions(suffixIds);
+  const direction = projectGradient(degradationGradient, positions, projection);
+  return {
+    promising: rankTokens(suffixIds, direction, ranking),
+    before: cosine(degradationGradient, divergenceGradient),
+    after: cosine(direction, divergenceGradient),
+  };
+}
+
+function chooseHeading(
+  { projection, drive, ...bounds }: SearchSettings,
+  current: Scored,
+  answerLength: number,
+): Heading {
+  const isOutside = !isInside(current, bounds, answerLength);
+  if (isOutside && current.divergence <= bounds.epsilon) return { kind: 'return' };
+  if (drive === 'preservation' || isOutside) return { kind: 'back' };
+  return { kind: 'up', weight: projection.kind === 'direction' ? projection.weight : 0 };
+}

@@ -1,0 +1,215 @@
+/**
+ * Lists and removes cache files. Files are unlinked one at a time: a process that has mapped one keeps it, and a killed
+ * removal leaves a smaller, valid cache. Files that a running process uses stay.
+ */
+import { lstat, readdir, rm } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
+import { kernelFileName, kernelsFolder } from '../../core/default-cache-folder.js';
+import { describeCause, MistletoeError } from '../../core/errors.js';
+import { hostTag, isRunning } from '../../core/processes.js';
+import { errnoOf } from '../binary-file.js';
+import { notePath, readLastUse } from './cache-check.js';
+import type { CacheName } from './cache-folder.js';
+import { classifyName } from './cache-folder.js';
+import { isInUse, listKeysInUse } from './cache-use.js';
+
+export interface CachedWeights {
+  readonly key: string;
+  readonly path: string;
+  readonly sizeBytes: number;
+  readonly lastUsed: Date;
+  /** By a running process. */
+  readonly isInUse: boolean;
+}
+
+/** Notes, hashes and temporary files. */
+interface SmallFile {
+  readonly name: CacheName;
+  readonly path: string;
+  readonly sizeBytes: number;
+  readonly changedMs: number;
+}
+
+interface CacheSurvey {
+  readonly folder: string;
+  /** The least recently used first. */
+  readonly weights: readonly CachedWeights[];
+  readonly small: readonly SmallFile[];
+  readonly foreignCount: number;
+}
+
+/** The files of a cache folder by name and stat; their content is not read. A missing folder counts as empty. */
+export async function surveyCache(givenFolder: string): Promise<CacheSurvey> {
+  const folder = resolve(givenFolder);
+  const inUse = await listKeysInUse(folder);
+  const weights: CachedWeights[] = [];
+  const small: SmallFile[] = [];
+  let foreignCount = 0;
+  await visitAll(await listNames(folder), async (entry) => {
+    const name = classifyName(entry);
+    if (name.kind === 'marks' || name.kind === 'kernels') return;
+    const path = join(folder, entry);
+    const status = name.kind === 'foreign' ? undefined : await lstat(path).catch(() => undefined);
+    if (status?.isFile() !== true) {
+      foreignCount += 1; // also folders and links with the name of a cache file
+    } else if (name.kind === 'weights') {
+      const lastUsed = (await readLastUse(path)) ?? status.mtime;
+      weights.push({
+        ...{ key: name.key, path, sizeBytes: status.size, lastUsed },
+        isInUse: inUse.has(name.key),
+      });
+    } else {
+      small.push({ name, path, sizeBytes: status.size, changedMs: status.mtimeMs });
+    }
+  });
+  weights.sort(
+    (left, right) => left.lastUsed.getTime() - right.lastUsed.getTime() || (left.key < right.key ? -1 : 1),
+  );
+  return { folder, weights, small, foreignCount };
+}
+
+/** The size that counts towards the limit: finished and unfinished weights. Notes and hashes are too small to count. */
+export function countBytes({ weights, small }: Pick<CacheSurvey, 'weights' | 'small'>): number {
+  const files = [...weights, ...small.filter(({ name }) => name.kind === 'temporary')];
+  return files.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
+}
+
+async function listNames(folder: string): Promise<readonly string[]> {
+  try {
+    return await readdir(folder);
+  } catch (cause) {
+    if (errnoOf(cause) === 'ENOENT') return [];
+    throw new MistletoeError('usage', `The cache folder ${folder} cannot be read: ${describeCause(cause)}`, {
+      hint: 'Give --cache-dir or set MISTLETOE_CACHE to a folder that you may read.',
+      cause,
+    });
+  }
+}
+
+const atOnce = 64;
+
+/** A folder may hold a hundred thousand files. */
+async function visitAll(names: readonly string[], visit: (name: string) => Promise<void>): Promise<void> {
+  for (let start = 0; start < names.length; start += atOnce) {
+    await Promise.all(names.slice(start, start + atOnce).map(visit));
+  }
+}
+
+export interface Removal {
+  readonly removed: readonly CachedWeights[];
+  /** Kept only because a running process uses them. */
+  readonly inUse: readonly CachedWeights[];
+  readonly failures: readonly { readonly path: string; readonly reason: string }[];
+  readonly leftBytes: number;
+}
+
+/** Removes the least recently used files until the rest takes at most `maxBytes`. */
+export async function trimCache(folder: string, maxBytes: number): Promise<Removal> {
+  const survey = await surveyCache(folder);
+  return remove(survey, findAbandoned(survey), maxBytes);
+}
+
+/** Removes all files except those in use, those being written, and those of other programs. */
+export async function clearCache(folder: string): Promise<Removal> {
+  const survey = await surveyCache(folder);
+  const hashes = survey.small.filter(({ name }) => name.kind === 'hash');
+  await removeKernels(join(folder, kernelsFolder));
+  return remove(survey, [...hashes, ...findAbandoned(survey)], -1);
+}
+
+/** Small files that are compiled again when needed; they do not count towards the limit. */
+async function removeKernels(folder: string): Promise<void> {
+  for (const name of await readdir(folder).catch(() => []))
+    if (kernelFileName.test(name)) await rm(join(folder, name), { force: true }).catch(() => undefined);
+}
+
+export interface RoomRequest {
+  /** Key of the new file; it replaces an old file of the same key. */
+  readonly key: string;
+  readonly sizeBytes: number;
+  readonly limitBytes: number;
+}
+
+/** Makes room for a file and returns whether it fits. If it cannot fit, nothing is removed. */
+export async function makeRoom(
+  folder: string,
+  { key, sizeBytes, limitBytes }: RoomRequest,
+): Promise<boolean> {
+  const survey = await surveyCache(folder);
+  const abandoned = new Set(findAbandoned(survey));
+  const weights = survey.weights.filter((each) => each.key !== key);
+  const stays = {
+    weights: weights.filter((each) => each.isInUse),
+    small: survey.small.filter((file) => !abandoned.has(file)),
+  };
+  const maxBytes = limitBytes - sizeBytes;
+  const canFit = countBytes(stays) <= maxBytes;
+  const { leftBytes } = await remove({ ...survey, weights }, [...abandoned], canFit ? maxBytes : Infinity);
+  return leftBytes <= maxBytes;
+}
+
+const restMs = 60 * 60 * 1000;
+
+/**
+ * Removes temporary files of killed processes of this host. It only looks at names, so every start can do it. Other
+ * leftovers are removed when room is made.
+ */
+export async function removeRemains(folder: string): Promise<void> {
+  for (const name of await readdir(folder).catch(() => [])) {
+    if (isRemains(classifyName(name))) await rm(join(folder, name), { force: true }).catch(() => undefined);
+  }
+}
+
+function isRemains(name: CacheName): boolean {
+  if (name.kind !== 'temporary' || name.writer?.host !== hostTag()) return false;
+  return !isRunning(name.writer.pid);
+}
+
+/**
+ * Files left by killed processes. If the writer's state is unknown, an hour without a write means that it is dead.
+ */
+function findAbandoned({ weights, small }: CacheSurvey): readonly SmallFile[] {
+  const keys = new Set(weights.map(({ key }) => key));
+  const oldestMs = Date.now() - restMs;
+  return small.filter(
+    ({ name, changedMs }) =>
+      isRemains(name) ||
+      (changedMs < oldestMs && (name.kind === 'temporary' || (name.kind === 'note' && !keys.has(name.key)))),
+  );
+}
+
+async function remove(
+  { folder, ...survey }: CacheSurvey,
+  small: readonly SmallFile[],
+  maxBytes: number,
+): Promise<Removal> {
+  const removed: CachedWeights[] = [];
+  const inUse: CachedWeights[] = [];
+  const failures: { path: string; reason: string }[] = [];
+  let leftBytes = countBytes(survey);
+  const unlink = async (path: string): Promise<boolean> => {
+    try {
+      await rm(path, { force: true });
+      return true;
+    } catch (cause) {
+      failures.push({ path, reason: describeCause(cause) });
+      return false;
+    }
+  };
+  for (const file of small) {
+    if (await unlink(file.path)) leftBytes -= countBytes({ weights: [], small: [file] });
+  }
+  for (const each of survey.weights) {
+    if (leftBytes <= maxBytes) break;
+    // Checked again: another process may have started to use it since the survey.
+    if (each.isInUse || (await isInUse(folder, each.key))) {
+      inUse.push(each);
+    } else if (await unlink(each.path)) {
+      // The weights first: if this process is killed in between, the note that remains is harmless.
+      await unlink(notePath(each.path));
+      removed.push(each);
+      leftBytes -= each.sizeBytes;
+    }
+  }
+  return { removed, inUse, failures, leftBytes };
+}

@@ -1,0 +1,223 @@
+/**
+ * Downloads one file into the hub's cache: into a partial file, resuming an earlier attempt, hashed while it arrives, and
+ * renamed once size and hash are correct. The name is the hash, so a file with that name is always complete, and two
+ * processes that download it write the same bytes.
+ */
+import type { Hash } from 'node:crypto';
+import { createHash } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import type { FileHandle } from 'node:fs/promises';
+import { open, readdir, rename, rm, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { MistletoeError } from '../../core/errors.js';
+import { hostTag, isRunning, makeProcessTag } from '../../core/processes.js';
+import type { HubBody, HubFile } from './hub-client.js';
+import { keptRemains } from './hub-client.js';
+
+/**
+ * Partial downloads are named HASH.PID.HOST.RANDOM.incomplete; each has one writer. A process resumes the download of a
+ * dead one by renaming its file, which succeeds only once. Partial files of other libraries (HASH.incomplete) are left.
+ */
+
+/** Paths that this process writes. Its own pid does not tell: in a container it may be the same at every start. */
+const beingWritten = new Set<string>();
+
+/** A running download writes every few seconds; fetch gives up after five silent minutes. */
+const maxSilenceMs = 15 * 60 * 1000;
+
+interface Remains {
+  readonly path: string;
+  readonly sizeBytes: number;
+}
+
+/** Partial files without a writer, the largest first. */
+export async function listRemains(folder: string, hash: string): Promise<readonly Remains[]> {
+  const form = new RegExp(`^${hash}\\.(\\d+)\\.([0-9a-f]{16})\\.[0-9a-f]{16}\\.incomplete$`);
+  const found: Remains[] = [];
+  for (const name of await readdir(folder).catch(() => [])) {
+    const [, pid, host] = form.exec(name) ?? [];
+    if (pid === undefined) continue;
+    const path = join(folder, name);
+    const status = await stat(path).catch(() => undefined);
+    if (status?.isFile() !== true) continue;
+    const isSilent = Date.now() - status.mtimeMs > maxSilenceMs;
+    if (isSilent || (host === hostTag() && !isWriting(Number(pid), path)))
+      found.push({ path, sizeBytes: status.size });
+  }
+  return found.sort((left, right) => right.sizeBytes - left.sizeBytes);
+}
+
+function isWriting(pid: number, path: string): boolean {
+  return pid === process.pid ? beingWritten.has(path) : isRunning(pid);
+}
+
+/** Takes over the largest partial file and removes the others; undefined if there are none. */
+async function claimRemains(folder: string, hash: string): Promise<string | undefined> {
+  let own: string | undefined;
+  for (const { path } of await listRemains(folder, hash)) {
+    if (own !== undefined) {
+      await rm(path, { force: true }).catch(() => undefined);
+      continue;
+    }
+    const taken = claimNew(folder, hash);
+    const isTaken = await rename(path, taken).then(
+      () => true,
+      () => false, // another process was quicker
+    );
+    if (isTaken) own = taken;
+    else release(taken);
+  }
+  return own;
+}
+
+/** A name for a new partial file. */
+function claimNew(folder: string, hash: string): string {
+  const path = join(folder, `${hash}.${makeProcessTag()}.incomplete`);
+  beingWritten.add(path);
+  return path;
+}
+
+function release(path: string): void {
+  beingWritten.delete(path);
+}
+
+export interface BlobRequest {
+  readonly folder: string;
+  readonly file: HubFile;
+  /** For messages. */
+  readonly host: string;
+  readonly openBody: (firstByte: number) => Promise<HubBody>;
+  /** Called with the number of bytes received so far. */
+  readonly onBytes?: (doneBytes: number) => void;
+  /** Waits between attempts; replaced in tests. */
+  readonly pause?: (milliseconds: number) => Promise<unknown>;
+}
+
+export async function fetchBlob(request: BlobRequest): Promise<string> {
+  const { folder, file } = request;
+  const remains = await claimRemains(folder, file.hash);
+  if (remains !== undefined && (await finish(request, remains, true))) return join(folder, file.hash);
+  await finish(request, claimNew(folder, file.hash), false);
+  return join(folder, file.hash);
+}
+
+/** Returns false if the bytes of an earlier attempt were wrong; they are then removed. */
+async function finish(request: BlobRequest, path: string, isResumed: boolean): Promise<boolean> {
+  const blob = join(request.folder, request.file.hash);
+  const output = await openOutput(path, request.file, isResumed);
+  try {
+    await receiveAll(output, request);
+    checkHash(output, request);
+    await output.handle.sync();
+    await output.handle.close();
+    await rename(path, blob).catch((cause: unknown) => {
+      if (!existsSync(blob)) throw cause; // else another process took it over and finished it
+    });
+    return true;
+  } catch (failure) {
+    if (!(failure instanceof WrongFile)) throw failure;
+    await rm(path, { force: true });
+    if (isResumed) return false;
+    throw failure;
+  } finally {
+    release(path);
+    await output.handle.close();
+  }
+}
+
+function checkHash({ hash }: Output, { file, host }: BlobRequest): void {
+  const found = hash.digest('hex');
+  if (found !== file.hash)
+    throw new WrongFile(host, file, `has the hash ${found}; ${file.hash} was expected`);
+}
+
+interface Output {
+  readonly handle: FileHandle;
+  readonly hash: Hash;
+  sizeBytes: number;
+}
+
+/** Hashes the bytes that an earlier attempt left. */
+async function openOutput(path: string, file: HubFile, isResumed: boolean): Promise<Output> {
+  const handle = await open(path, isResumed ? 'r+' : 'wx');
+  const output: Output = { handle, hash: beginHash(file), sizeBytes: 0 };
+  if (!isResumed) return output;
+  const buffer = new Uint8Array(4 * 1024 * 1024);
+  for (;;) {
+    const { bytesRead } = await handle.read(buffer, 0, buffer.byteLength, output.sizeBytes);
+    if (bytesRead === 0) return output;
+    output.hash.update(buffer.subarray(0, bytesRead));
+    output.sizeBytes += bytesRead;
+  }
+}
+
+/** 64 digits are sha256; 40 digits are git's blob hash, a sha1 with the size in front. */
+function beginHash({ hash, sizeBytes }: HubFile): Hash {
+  return hash.length === 64 ? createHash('sha256') : createHash('sha1').update(`blob ${sizeBytes}\0`);
+}
+
+const maxFailures = 4;
+const firstPauseMs = 1000;
+
+/** Resumes after a broken connection, and gives up after several attempts without progress. */
+async function receiveAll(output: Output, request: BlobRequest): Promise<void> {
+  const { file, pause = sleep } = request;
+  let failures = 0;
+  while (output.sizeBytes < file.sizeBytes) {
+    const before = output.sizeBytes;
+    try {
+      await receive(output, request);
+    } catch (failure) {
+      if (!isPassing(failure)) throw failure;
+      failures = output.sizeBytes > before ? 1 : failures + 1;
+      if (failures >= maxFailures) throw failure;
+      await pause(firstPauseMs * 2 ** (failures - 1));
+    }
+  }
+}
+
+function isPassing(failure: unknown): boolean {
+  return failure instanceof MistletoeError && failure.code === 'network' && !(failure instanceof WrongFile);
+}
+
+async function receive(output: Output, { file, host, openBody, onBytes }: BlobRequest): Promise<void> {
+  onBytes?.(output.sizeBytes);
+  const { firstByte, chunks } = await openBody(output.sizeBytes);
+  let position = firstByte;
+  for await (const chunk of chunks) {
+    // A server without range support starts from the beginning: skip the bytes that are already there.
+    const fresh = chunk.subarray(Math.max(0, output.sizeBytes - position));
+    position += chunk.byteLength;
+    if (position > file.sizeBytes || position - fresh.byteLength > output.sizeBytes) {
+      throw new WrongFile(host, file, `is not the ${file.sizeBytes} bytes that it was announced with`);
+    }
+    await write(output, fresh);
+    onBytes?.(output.sizeBytes);
+  }
+  if (output.sizeBytes < file.sizeBytes) {
+    throw new MistletoeError(
+      'network',
+      `${host} ended ${file.path} at ${output.sizeBytes} of ${file.sizeBytes} bytes.`,
+      { hint: keptRemains },
+    );
+  }
+}
+
+async function write(output: Output, bytes: Uint8Array): Promise<void> {
+  for (let written = 0; written < bytes.byteLength;) {
+    const rest = bytes.subarray(written);
+    written += (await output.handle.write(rest, 0, rest.byteLength, output.sizeBytes + written)).bytesWritten;
+  }
+  output.hash.update(bytes);
+  output.sizeBytes += bytes.byteLength;
+}
+
+/** The bytes are not those announced, so they cannot be resumed. */
+class WrongFile extends MistletoeError {
+  constructor(host: string, { path }: HubFile, what: string) {
+    super('network', `${path} from ${host} ${what}; nothing of it is kept.`, {
+      hint: 'Try again; if it stays so, something between here and the hub changes files.',
+    });
+  }
+}

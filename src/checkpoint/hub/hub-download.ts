@@ -1,0 +1,178 @@
+/**
+ * Downloads a model into the cache that the hub's libraries share. First all files, named by their hashes; then the links
+ * of the snapshot, weights last; then the reference. A killed download leaves files for the next attempt, and nothing
+ * that looks like a complete model.
+ */
+import { readFile, rename, rm, stat, statfs, symlink, writeFile } from 'node:fs/promises';
+import { dirname, join, relative } from 'node:path';
+import { formatBytes } from '../../core/byte-size.js';
+import { MistletoeError } from '../../core/errors.js';
+import { makeFolderSync } from '../../core/files.js';
+import { makeProcessTag } from '../../core/processes.js';
+import { readShardIndex } from '../checkpoint-folder.js';
+import type { BlobRequest } from './hub-blob.js';
+import { fetchBlob, listRemains } from './hub-blob.js';
+import type { RepositoryFolders } from './hub-cache.js';
+import { repositoryFolders } from './hub-cache.js';
+import type { HubClient, HubFile } from './hub-client.js';
+import { createHubClient } from './hub-client.js';
+import { requireFile, selectFiles } from './hub-files.js';
+import type { HubId, HubSettings } from './hub-settings.js';
+import { formatHubId, readHubSettings } from './hub-settings.js';
+
+/** One commit in the hub's cache. */
+interface SnapshotPlace {
+  readonly folders: RepositoryFolders;
+  readonly commit: string;
+}
+
+function snapshotFolder({ folders, commit }: SnapshotPlace): string {
+  return join(folders.snapshots, commit);
+}
+
+/** The file's path in the snapshot or under its hash. A file of another size is damaged. */
+async function findFile(place: SnapshotPlace, file: HubFile): Promise<string | undefined> {
+  for (const path of [join(snapshotFolder(place), file.path), join(place.folders.blobs, file.hash)]) {
+    const status = await stat(path).catch(() => undefined);
+    if (status?.isFile() === true && status.size === file.sizeBytes) return path;
+  }
+  return undefined;
+}
+
+/** Relative links, as the hub's libraries make them, so the cache can be moved. */
+async function linkFile(place: SnapshotPlace, file: HubFile): Promise<void> {
+  const link = join(snapshotFolder(place), file.path);
+  if ((await findFile(place, file)) === link) return;
+  makeFolderSync(dirname(link));
+  const blob = join(place.folders.blobs, file.hash);
+  await replace(link, (temporary) => symlink(relative(dirname(link), blob), temporary));
+}
+
+/** Not written if it is already correct: the cache may be read-only. */
+async function writeReference(path: string, commit: string): Promise<void> {
+  if ((await readFile(path, 'utf8').catch(() => undefined)) === commit) return;
+  makeFolderSync(dirname(path));
+  await replace(path, (temporary) => writeFile(temporary, commit));
+}
+
+/** By renaming: other processes see the old file or the new one. */
+async function replace(path: string, make: (temporary: string) => Promise<void>): Promise<void> {
+  const temporary = `${path}.${makeProcessTag()}.tmp`;
+  try {
+    await make(temporary);
+    await rename(temporary, path);
+  } catch (failure) {
+    await rm(temporary, { force: true });
+    throw failure;
+  }
+}
+
+export interface DownloadProgress {
+  readonly file: string;
+  readonly doneBytes: number;
+}
+
+export interface DownloadOptions extends Pick<BlobRequest, 'pause'> {
+  /** Called before the first download; not called if nothing is missing. */
+  readonly onStart?: (totalBytes: number) => void;
+  readonly onProgress?: (progress: DownloadProgress) => void;
+  /** Free bytes of the disk under a folder; replaced in tests. */
+  readonly measureRoom?: (folder: string) => Promise<number>;
+}
+
+/**
+ * Returns the model's folder. Files that are in the cache are not fetched again.
+ * @example const folder = await downloadModel(parseHubId('lmsys/vicuna-7b-v1.5')!);
+ */
+export async function downloadModel(
+  id: HubId,
+  settings: HubSettings = readHubSettings(),
+  options: DownloadOptions = {},
+): Promise<string> {
+  if (settings.isOffline) {
+    throw new MistletoeError('usage', `${formatHubId(id)} is not fetched while HF_HUB_OFFLINE is set.`, {
+      hint: 'Unset it, or use what is in the cache.',
+    });
+  }
+  const client = createHubClient({ endpoint: settings.endpoint, token: await settings.readToken() });
+  const commit = await client.findCommit(id);
+  const place: Place = { id, client, commit, folders: repositoryFolders(settings.cacheFolder, id) };
+  const files = await chooseFiles(place, options);
+  await fetchMissing(place, files, options);
+  for (const file of files) await linkFile(place, file);
+  if (id.revision !== commit) await writeReference(join(place.folders.refs, id.revision), commit);
+  return snapshotFolder(place);
+}
+
+interface Place extends SnapshotPlace {
+  readonly id: HubId;
+  readonly client: HubClient;
+}
+
+/** In the order of the links: the index comes before its shards. */
+async function chooseFiles(
+  place: Place,
+  { measureRoom, pause }: DownloadOptions,
+): Promise<readonly HubFile[]> {
+  const { id, client, commit } = place;
+  const listed = await client.listFiles(id, commit);
+  const { describing, layout } = selectFiles(id, listed);
+  if (layout.kind === 'single') return [...describing, requireFile(id, listed, layout.file)];
+  const index = requireFile(id, listed, layout.index);
+  await fetchMissing(place, [index], {
+    ...(measureRoom === undefined ? {} : { measureRoom }),
+    ...(pause === undefined ? {} : { pause }),
+  });
+  const shards = new Set((await readShardIndex((await findFile(place, index))!)).values());
+  return [...describing, index, ...[...shards].map((shard) => requireFile(id, listed, shard))];
+}
+
+async function fetchMissing(
+  place: Place,
+  files: readonly HubFile[],
+  options: DownloadOptions,
+): Promise<void> {
+  const { id, client, commit, folders } = place;
+  const missing = new Map<string, HubFile>(); // by hash: equal files are fetched once
+  for (const file of files) if ((await findFile(place, file)) === undefined) missing.set(file.hash, file);
+  if (missing.size === 0) return;
+  const totalBytes = [...missing.values()].reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
+  makeFolderSync(folders.blobs);
+  await requireRoom(place, [...missing.values()], options.measureRoom ?? measureFreeBytes);
+  options.onStart?.(totalBytes);
+  let finishedBytes = 0;
+  for (const file of missing.values()) {
+    await fetchBlob({
+      ...{ folder: folders.blobs, file, host: client.host },
+      ...(options.pause === undefined ? {} : { pause: options.pause }),
+      openBody: (firstByte) => client.openFile(id, commit, file.path, firstByte),
+      onBytes: (bytes) => options.onProgress?.({ file: file.path, doneBytes: finishedBytes + bytes }),
+    });
+    finishedBytes += file.sizeBytes;
+  }
+}
+
+async function requireRoom(
+  { id, folders }: Place,
+  missing: readonly HubFile[],
+  measureRoom: (folder: string) => Promise<number>,
+): Promise<void> {
+  let neededBytes = 0;
+  for (const { hash, sizeBytes } of missing) {
+    const [remains] = await listRemains(folders.blobs, hash);
+    neededBytes += Math.max(0, sizeBytes - (remains?.sizeBytes ?? 0));
+  }
+  const freeBytes = await measureRoom(folders.blobs);
+  if (neededBytes <= freeBytes) return;
+  throw new MistletoeError(
+    'usage',
+    `${formatHubId(id)} needs ${formatBytes(neededBytes)} more in ${folders.blobs}, where ${formatBytes(freeBytes)} are free.`,
+    { hint: 'Make room, or set HF_HUB_CACHE to a folder on another disk.' },
+  );
+}
+
+/** Free for non-root users. Some network file systems report no blocks. */
+async function measureFreeBytes(folder: string): Promise<number> {
+  const { blocks, bavail, bsize } = await statfs(folder);
+  return blocks === 0 ? Infinity : bavail * bsize;
+}

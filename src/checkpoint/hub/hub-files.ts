@@ -1,0 +1,49 @@
+/**
+ * Which files of a repository to download: config and tokenizer files by name, and one format of the weights. Other
+ * formats (GGUF, ONNX, TensorFlow, Flax, pickles beside safetensors), pictures and code are not downloaded.
+ */
+import { MistletoeError } from '../../core/errors.js';
+import { fileLimits } from '../../core/limits.js';
+import type { WeightLayout } from '../checkpoint-folder.js';
+import { chooseLayout } from '../checkpoint-folder.js';
+import type { HubFile } from './hub-client.js';
+import type { HubId } from './hub-settings.js';
+import { formatHubId } from './hub-settings.js';
+import { quote, refuse } from '../stored-tensor.js';
+
+/** Including those that only transformers and vLLM read: they share the cache. */
+export const describingNames: readonly string[] = [
+  ...['config.json', 'generation_config.json'],
+  ...['tokenizer.json', 'tokenizer.model', 'tokenizer_config.json'],
+  ...['special_tokens_map.json', 'added_tokens.json', 'vocab.json', 'merges.txt'],
+  ...['chat_template.jinja', 'chat_template.json'],
+];
+
+export interface ModelFiles {
+  readonly describing: readonly HubFile[];
+  readonly layout: WeightLayout;
+}
+
+export function selectFiles(id: HubId, files: readonly HubFile[]): ModelFiles {
+  const name = formatHubId(id);
+  const describing = files.filter(({ path }) => describingNames.includes(path));
+  const large = describing.find(({ sizeBytes }) => sizeBytes > fileLimits.tokenizer);
+  if (large !== undefined) {
+    throw refuse(
+      `${large.path} of ${name} has ${large.sizeBytes} bytes, at most ${fileLimits.tokenizer} are read`,
+      'Check that it is the right model.',
+    );
+  }
+  const names = files.map(({ path }) => path).filter((path) => !path.includes('/'));
+  return { describing, layout: chooseLayout(name, names) };
+}
+
+export function requireFile(id: HubId, files: readonly HubFile[], path: string): HubFile {
+  const file = files.find((each) => each.path === path);
+  if (file !== undefined) return file;
+  throw new MistletoeError(
+    'checkpoint',
+    `The index of ${formatHubId(id)} names the file ${quote(path)}, which the repository does not have.`,
+    { hint: 'Its upload is not whole: use another revision, or tell its author.' },
+  );
+}

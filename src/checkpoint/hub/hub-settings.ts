@@ -1,0 +1,124 @@
+/** Settings of the Hugging Face hub, from the environment variables of its own libraries. */
+import { homedir } from 'node:os';
+import { join } from 'node:path';
+import { isMissing, readBoundedFile } from '../../core/files.js';
+import { describeCause, MistletoeError } from '../../core/errors.js';
+import type { Surroundings } from '../cache/cache-folder.js';
+
+/** A model on the hub: `lmsys/vicuna-7b-v1.5`, optionally with @ and a branch, tag or commit. */
+export interface HubId {
+  /** ORG/NAME. */
+  readonly repository: string;
+  /** A branch, tag or commit; default `main`. */
+  readonly revision: string;
+}
+
+/**
+ * The hub's own rules. Two dashes separate the parts in the cache, and two dots lead to other folders. Paths such as
+ * ./model or ../model do not match.
+ */
+const part = '(?!\\S*(?:--|\\.\\.))[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,94}[A-Za-z0-9_])?';
+const repositoryForm = new RegExp(`^${part}/${part}$`);
+const revisionForm = /^(?!.*(?:\.\.|\/\/))[A-Za-z0-9_](?:[A-Za-z0-9._/-]{0,198}[A-Za-z0-9_])?$/;
+const commitForm = /^[0-9a-f]{40}$/;
+
+export const hubIdForm = 'ORG/NAME or ORG/NAME@REVISION';
+
+/** Undefined if the text cannot be a name on the hub. */
+export function parseHubId(text: string): HubId | undefined {
+  const at = text.indexOf('@');
+  const repository = at < 0 ? text : text.slice(0, at);
+  if (!repositoryForm.test(repository)) return undefined;
+  const revision = at < 0 ? 'main' : text.slice(at + 1);
+  if (revisionForm.test(revision)) return { repository, revision };
+  throw new MistletoeError(
+    'usage',
+    `The revision of ${repository} is ${JSON.stringify(revision.slice(0, 200))}; a branch, a tag or a commit was expected.`,
+    { hint: 'Write letters, digits, dots, dashes and slashes behind the @, or leave it out for main.' },
+  );
+}
+
+export function formatHubId({ repository, revision }: HubId): string {
+  return revision === 'main' ? repository : `${repository}@${revision}`;
+}
+
+export function isCommit(revision: string): boolean {
+  return commitForm.test(revision);
+}
+
+export interface HubSettings {
+  readonly cacheFolder: string;
+  /** Without a trailing slash. */
+  readonly endpoint: string;
+  readonly isOffline: boolean;
+  /** Read only when needed and not stored, so that it cannot be printed. */
+  readonly readToken: () => Promise<string | undefined>;
+}
+
+const maxTokenBytes = 4096;
+
+/** @example const { cacheFolder } = readHubSettings(); // $HF_HUB_CACHE, else $HF_HOME/hub, ... */
+export function readHubSettings(
+  { environment, home }: Pick<Surroundings, 'environment' | 'home'> = {
+    environment: process.env,
+    home: homedir(),
+  },
+): HubSettings {
+  const read = (name: string): string | undefined => {
+    const value = environment[name];
+    return value === '' ? undefined : value;
+  };
+  const readFolder = (name: string): string | undefined => read(name)?.replace(/^~(?=$|[/\\])/, () => home);
+  const hubHome =
+    readFolder('HF_HOME') ?? join(readFolder('XDG_CACHE_HOME') ?? join(home, '.cache'), 'huggingface');
+  return {
+    cacheFolder: readFolder('HF_HUB_CACHE') ?? join(hubHome, 'hub'),
+    endpoint: checkEndpoint(read('HF_ENDPOINT') ?? 'https://huggingface.co'),
+    isOffline: /^(?:1|on|yes|true)$/i.test(read('HF_HUB_OFFLINE') ?? ''),
+    readToken: async () => {
+      const token = read('HF_TOKEN');
+      if (token !== undefined) return checkToken(token, 'HF_TOKEN');
+      const path = readFolder('HF_TOKEN_PATH') ?? join(hubHome, 'token');
+      return checkToken(await readTokenFile(path), path);
+    },
+  };
+}
+
+function checkEndpoint(text: string): string {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  const isUsable =
+    (url?.protocol === 'https:' || url?.protocol === 'http:') && url.search === '' && url.hash === '';
+  if (url?.username !== '' || url.password !== '' || !isUsable) {
+    // The value is not shown: it may contain a password.
+    throw new MistletoeError(
+      'usage',
+      'HF_ENDPOINT is no address of a hub; http:// or https://, a host and at most a path were expected.',
+      {
+        hint: 'Set it to for example https://huggingface.co, or unset it. A password belongs into HF_TOKEN.',
+      },
+    );
+  }
+  return url.href.replace(/\/+$/, '');
+}
+
+/** Headers cannot hold other characters, and fetch's error would print the token. */
+function checkToken(text: string | undefined, origin: string): string | undefined {
+  const token = text?.trim() ?? '';
+  if (token === '') return undefined;
+  if (/^[\x21-\x7e]+$/.test(token)) return token;
+  throw new MistletoeError('usage', `${origin} holds blanks or characters that no token has.`, {
+    hint: 'Set it to one token of your account on the hub, or unset it.',
+  });
+}
+
+async function readTokenFile(path: string): Promise<string | undefined> {
+  try {
+    return (await readBoundedFile(path, maxTokenBytes)).toString('utf8');
+  } catch (cause) {
+    if (isMissing(cause)) return undefined;
+    throw new MistletoeError('usage', `The token in ${path} cannot be read: ${describeCause(cause)}.`, {
+      hint: 'Set HF_TOKEN, or give yourself the right to read the file.',
+      cause,
+    });
+  }
+}

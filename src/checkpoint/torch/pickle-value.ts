@@ -1,0 +1,138 @@
+/** What a pickle may hold; see pickle.ts for the machine that builds it. */
+import type { StoredDType } from '../stored-tensor.js';
+import { formatShape, isSize, maximumRank, quote, refuse } from '../stored-tensor.js';
+
+/** The few globals that torch.save writes, and what "calling" them builds: descriptions, never objects of their own making. */
+const storageDTypes: ReadonlyMap<string, StoredDType> = new Map<string, StoredDType>([
+  ['torch.FloatStorage', 'F32'],
+  ['torch.HalfStorage', 'F16'],
+  ['torch.BFloat16Storage', 'BF16'],
+  ['torch.DoubleStorage', 'F64'],
+  ['torch.LongStorage', 'I64'],
+  ['torch.IntStorage', 'I32'],
+  ['torch.ByteStorage', 'U8'],
+  ['torch.BoolStorage', 'BOOL'],
+]);
+
+const dictGlobal = 'collections.OrderedDict';
+const tensorGlobal = 'torch._utils._rebuild_tensor_v2';
+const parameterGlobal = 'torch._utils._rebuild_parameter';
+const known: ReadonlySet<string> = new Set([
+  ...storageDTypes.keys(),
+  dictGlobal,
+  tensorGlobal,
+  parameterGlobal,
+]);
+
+/** The error for a file that torch.save has not written. */
+type Damaged = (why: string) => Error;
+
+export function requireKnownGlobal(name: string, source: string): string {
+  if (known.has(name)) return name;
+  throw refuse(
+    `${source} asks for ${quote(name).slice(1, -1)}, which is not a tensor, dict or list; nothing was run`,
+    'Do not load this file with tools that run pickles unless you trust its author. ' +
+      'A file you trust can be saved again as a plain state dict or as safetensors.',
+  );
+}
+
+export function openStorage(id: PickleValue, damaged: Damaged): PickledStorage {
+  const [kind, type, key, location, elements] = isTuple(id) ? id.items : [];
+  const dtype = isGlobal(type) ? storageDTypes.get(type.name) : undefined;
+  if (kind !== 'storage' || dtype === undefined || typeof key !== 'string' || !isSize(elements)) {
+    throw damaged('a storage reference is malformed');
+  }
+  if (typeof location !== 'string') throw damaged('a storage reference has no device');
+  return { kind: 'storage', key, dtype, elements };
+}
+
+export function callGlobal(name: string, parameters: readonly PickleValue[], damaged: Damaged): PickleValue {
+  const [first] = parameters;
+  if (name === dictGlobal && first === undefined) return new Map();
+  if (name === tensorGlobal) return rebuildTensor(parameters, damaged);
+  if (name === parameterGlobal && isTensor(first)) return first;
+  throw damaged(`it calls ${name} in a way torch.save does not`);
+}
+
+function rebuildTensor(parameters: readonly PickleValue[], damaged: Damaged): PickledTensor {
+  const [storage, offset, shape, strides, , , metadata] = parameters;
+  const dimensions = asSizes(shape);
+  const steps = asSizes(strides);
+  if (!isStorage(storage) || !isSize(offset) || dimensions?.length !== steps?.length) {
+    throw damaged('a tensor description is malformed');
+  }
+  if (dimensions === undefined || steps === undefined) {
+    const found = isTuple(shape) ? formatShape(shape.items.map((item) => typeof item)) : 'no tuple';
+    throw damaged(`a tensor has ${found} for a shape, expected sizes`);
+  }
+  if (metadata !== undefined && metadata !== null) {
+    throw damaged('a tensor carries extra metadata (conjugate or negated view)');
+  }
+  return { kind: 'tensor', storage, offset, shape: dimensions, strides: steps };
+}
+
+export interface PickledStorage {
+  readonly kind: 'storage';
+  readonly key: string;
+  readonly dtype: StoredDType;
+  readonly elements: number;
+}
+
+export interface PickledTensor {
+  readonly kind: 'tensor';
+  readonly storage: PickledStorage;
+  readonly offset: number; // in elements
+  readonly shape: readonly number[];
+  readonly strides: readonly number[]; // in elements
+}
+
+export type PickledDict = Map<string | number, PickleValue>;
+
+export interface PickledGlobal {
+  readonly kind: 'global';
+  readonly name: string;
+}
+
+export interface PickledTuple {
+  readonly kind: 'tuple';
+  readonly items: readonly PickleValue[];
+}
+
+export type PickleValue =
+  | null
+  | boolean
+  | number
+  | string
+  | PickledDict
+  | PickleValue[]
+  | PickledTuple
+  | PickledGlobal
+  | PickledStorage
+  | PickledTensor;
+
+/** Undefined too for more sizes than a tensor can have: a tuple is quoted often and should not be copied as often. */
+export function asSizes(value: PickleValue | undefined): number[] | undefined {
+  if (!isTuple(value) || value.items.length > maximumRank) return undefined;
+  const sizes = value.items.filter(isSize);
+  return sizes.length === value.items.length ? sizes : undefined;
+}
+
+function kindOf(value: PickleValue | undefined): string | undefined {
+  return typeof value === 'object' && value !== null && 'kind' in value ? value.kind : undefined;
+}
+
+export function isTensor(value: PickleValue | undefined): value is PickledTensor {
+  return kindOf(value) === 'tensor';
+}
+
+export function isTuple(value: PickleValue | undefined): value is PickledTuple {
+  return kindOf(value) === 'tuple';
+}
+
+export function isGlobal(value: PickleValue | undefined): value is PickledGlobal {
+  return kindOf(value) === 'global';
+}
+
+export function isStorage(value: PickleValue | undefined): value is PickledStorage {
+  return kindOf(value) === 'storage';
+}

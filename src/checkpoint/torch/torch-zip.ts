@@ -1,0 +1,219 @@
+/**
+ * A torch file (torch.save since 1.6) is a zip with one folder: `data.pkl` describes the tensors, `data/<key>` holds
+ * one storage each, `byteorder` says how. Several tensors may look into one storage, with offset and strides.
+ * A tensor may not have more elements than its storage, which bounds what reading it can cost.
+ */
+import type { BinaryFile } from '../binary-file.js';
+import { readBytes, refuseGitPointer, withFile } from '../binary-file.js';
+import { runPickle } from './pickle.js';
+import type { PickleValue, PickledDict, PickledTensor } from './pickle-value.js';
+import { isTensor } from './pickle-value.js';
+import type { StoredTensor } from '../stored-tensor.js';
+import {
+  bytesPerElement,
+  countElements,
+  downloadAgain,
+  formatShape,
+  quote,
+  refuse,
+} from '../stored-tensor.js';
+import type { ZipDirectory } from './zip-directory.js';
+import { locateEntry, readZipDirectory } from './zip-directory.js';
+
+const maximumPickleBytes = 16 * 1024 * 1024;
+const wrapperKeys: readonly string[] = ['state_dict', 'model_state_dict', 'model', 'module'];
+
+export function readTorchHeader(path: string): Promise<StoredTensor[]> {
+  return withFile(path, async (file) => {
+    await refuseOtherFormats(file);
+    const directory = await readZipDirectory(file);
+    const root = findRoot(file, directory);
+    await checkByteOrder(file, directory, root);
+    const pickle = await readEntry(file, directory, `${root}data.pkl`, maximumPickleBytes);
+    const dict = chooseStateDict(file, runPickle(pickle, `the pickle of ${file.path}`));
+    const storages = new Map<string, { offsetBytes: number; sizeBytes: number }>();
+    const tensors: StoredTensor[] = [];
+    for (const [name, value] of dict) {
+      if (!isTensor(value)) continue;
+      const { key } = value.storage;
+      let storage = storages.get(key);
+      if (storage === undefined) {
+        storage = await locate(file, directory, `${root}data/${key}`);
+        storages.set(key, storage);
+      }
+      tensors.push(placeTensor({ file, name: String(name), tensor: value, storage }));
+    }
+    return tensors;
+  });
+}
+
+async function refuseOtherFormats(file: BinaryFile): Promise<void> {
+  const opening = await readBytes(file, 0, Math.min(file.sizeBytes, 32));
+  refuseGitPointer(file, opening);
+  const tarMark = file.sizeBytes >= 262 ? (await readBytes(file, 257, 5)).toString('latin1') : '';
+  if ((opening[0] === 0x80 && opening[1] !== undefined && opening[1] <= 5) || tarMark === 'ustar') {
+    throw refuse(
+      `${file.path} is a torch file of the form used before torch 1.6 (no zip), which is not read`,
+      'In Python: torch.save(torch.load(path, map_location="cpu"), path), with a file you trust.',
+    );
+  }
+  if (opening.subarray(0, 2).toString('latin1') !== 'PK') {
+    throw refuse(`${file.path} is not a torch zip file: it does not begin with "PK"`, downloadAgain);
+  }
+}
+
+/** The folder inside the zip, with its slash; torch names it after the file. */
+function findRoot(file: BinaryFile, directory: ZipDirectory): string {
+  const roots: string[] = [];
+  for (const name of directory.entries.keys()) {
+    const match = /^([^/]+\/)?data\.pkl$/.exec(name);
+    if (match !== null) roots.push(match[1] ?? '');
+  }
+  const [root] = roots;
+  if (root === undefined || roots.length > 1) {
+    throw refuse(
+      `${file.path} has ${roots.length} data.pkl entries, expected one`,
+      'Save a state dict with torch.save, or use safetensors.',
+    );
+  }
+  return root;
+}
+
+async function checkByteOrder(file: BinaryFile, directory: ZipDirectory, root: string): Promise<void> {
+  if (!directory.entries.has(`${root}byteorder`)) return; // written since torch 2.1; before, always little
+  const order = (await readEntry(file, directory, `${root}byteorder`, 16)).toString('latin1');
+  if (order !== 'little') {
+    throw refuse(
+      `${file.path} has byte order ${quote(order)}, expected "little"`,
+      'Save it on a little-endian machine.',
+    );
+  }
+}
+
+async function readEntry(
+  file: BinaryFile,
+  directory: ZipDirectory,
+  name: string,
+  limitBytes: number,
+): Promise<Buffer> {
+  const { offsetBytes, sizeBytes } = await locate(file, directory, name);
+  if (sizeBytes > limitBytes) {
+    throw refuse(
+      `${quote(name)} in ${file.path} has ${sizeBytes} bytes, expected at most ${limitBytes}`,
+      'Save only the state dict.',
+    );
+  }
+  return readBytes(file, offsetBytes, sizeBytes);
+}
+
+function locate(
+  file: BinaryFile,
+  directory: ZipDirectory,
+  name: string,
+): Promise<{ offsetBytes: number; sizeBytes: number }> {
+  const entry = directory.entries.get(name);
+  if (entry === undefined) throw refuse(`${file.path} has no entry ${quote(name)}`, downloadAgain);
+  return locateEntry(file, directory, entry);
+}
+
+/** The dict that holds the tensors: the root, or the one dict under a usual wrapper key. Anything else is a guess. */
+function chooseStateDict(file: BinaryFile, root: PickleValue): PickledDict {
+  const advice = 'Save the state dict itself: torch.save(model.state_dict(), path).';
+  if (!(root instanceof Map)) throw refuse(`${file.path} does not hold a dict of tensors`, advice);
+  if (holdsTensors(root)) {
+    for (const [name, value] of root) {
+      if (typeof name !== 'string' && isTensor(value)) {
+        throw refuse(`${file.path} names a tensor ${name}, expected a string`, advice);
+      }
+      if (value instanceof Map && holdsTensors(value)) {
+        throw refuse(
+          `${file.path} holds tensors and, under ${quote(String(name))}, a dict of tensors`,
+          advice,
+        );
+      }
+    }
+    return root;
+  }
+  const wrapped: [string, PickledDict][] = [];
+  for (const key of wrapperKeys) {
+    const value = root.get(key);
+    if (value instanceof Map && holdsTensors(value)) wrapped.push([key, value]);
+  }
+  const [only] = wrapped;
+  if (only === undefined || wrapped.length > 1) {
+    const found =
+      only === undefined ? 'no dict of tensors' : wrapped.map(([key]) => quote(key)).join(' and ');
+    throw refuse(
+      `${file.path} holds ${found}, expected tensors or one dict of them under ${wrapperKeys.join(', ')}`,
+      advice,
+    );
+  }
+  for (const [name, value] of only[1]) {
+    if (typeof name !== 'string' && isTensor(value)) {
+      throw refuse(`${file.path} names a tensor ${name}, expected a string`, advice);
+    }
+  }
+  return only[1];
+}
+
+function holdsTensors(dict: PickledDict): boolean {
+  for (const value of dict.values()) if (isTensor(value)) return true;
+  return false;
+}
+
+interface Placement {
+  readonly file: BinaryFile;
+  readonly name: string;
+  readonly tensor: PickledTensor;
+  readonly storage: { readonly offsetBytes: number; readonly sizeBytes: number };
+}
+
+function placeTensor({ file, name, tensor, storage }: Placement): StoredTensor {
+  const where = `tensor ${quote(name)} in ${file.path}`;
+  const { dtype, elements } = tensor.storage;
+  const itemBytes = bytesPerElement(dtype);
+  if (elements * itemBytes !== storage.sizeBytes) {
+    throw refuse(
+      `${where} has a storage of ${storage.sizeBytes} bytes, but ${elements} elements of ${dtype} were announced`,
+      downloadAgain,
+    );
+  }
+  const count = countElements(tensor.shape);
+  if (count === undefined || count > elements) {
+    throw refuse(
+      `${where} has shape ${formatShape(tensor.shape)}, but its storage has only ${elements} elements`,
+      'Save a contiguous copy of the tensor; expanded tensors are not read.',
+    );
+  }
+  // Huge strides make this inexact, but only far beyond any storage, where the check below refuses them anyway.
+  let reach = count === 0 ? 0 : 1;
+  if (count > 0) {
+    tensor.shape.forEach((size, axis) => (reach += (size - 1) * tensor.strides[axis]!));
+  }
+  if (!Number.isSafeInteger(reach) || tensor.offset + reach > elements) {
+    throw refuse(
+      `${where} reaches element ${tensor.offset + reach} of a storage of ${elements} elements`,
+      downloadAgain,
+    );
+  }
+  return {
+    name,
+    dtype,
+    shape: tensor.shape,
+    file: file.path,
+    offsetBytes: storage.offsetBytes + tensor.offset * itemBytes,
+    sizeBytes: reach * itemBytes,
+    ...(isContiguous(tensor) ? {} : { strides: tensor.strides }),
+  };
+}
+
+/** Axes of size 1 may have any stride. */
+function isContiguous({ shape, strides }: PickledTensor): boolean {
+  let expected = 1;
+  for (let axis = shape.length - 1; axis >= 0; axis -= 1) {
+    if (shape[axis] === 0) return true;
+    if (shape[axis] !== 1 && strides[axis] !== expected) return false;
+    expected *= shape[axis]!;
+  }
+  return true;
+}

@@ -1,0 +1,51 @@
+/**
+ * Temporary files have the tag PID.HOST.RANDOM of their writer in their names, so that other processes can tell whether
+ * it is still running.
+ */
+import { createHash, randomBytes } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { hostname } from 'node:os';
+
+/** Unique for each call. */
+export function makeProcessTag(): string {
+  return `${process.pid}.${hostTag()}.${randomBytes(8).toString('hex')}`;
+}
+
+export function hostTag(): string {
+  return createHash('sha256').update(hostname()).digest('hex').slice(0, 16);
+}
+
+/** For processes of this host. */
+export function isRunning(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (cause) {
+    return cause instanceof Error && 'code' in cause && cause.code === 'EPERM'; // it runs as another user
+  }
+}
+
+/** CPU time and memory of another process. */
+interface ProcessUsage {
+  readonly cpuMs: number;
+  readonly residentBytes: number;
+}
+
+/** /proc reports CPU time in hundredths of a second. */
+const msPerTick = 10;
+const pageBytes = 4096;
+
+/** Undefined if the process has ended or the system has no /proc. */
+export function readProcessUsage(pid: number): ProcessUsage | undefined {
+  try {
+    const text = readFileSync(`/proc/${pid}/stat`, 'latin1');
+    // The second field is the program's name, which may contain blanks and parentheses; these are fields 14, 15 and 24.
+    const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
+    return {
+      cpuMs: msPerTick * (Number(fields[11]) + Number(fields[12])),
+      residentBytes: pageBytes * Number(fields[21]),
+    };
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,227 @@
+/**
+ * From tasks to answers through one engine: finds the drafter, encodes the prompt, shares its reading among several
+ * answers to it, and reports progress pass by pass.
+ */
+import { MistletoeError } from '../../core/errors.js';
+import type { Drafter } from '../../draft/drafter.js';
+import { spellToken } from '../../text/tokenizer/token-spelling.js';
+import type { Engine } from './engine.js';
+import type { AnswerProgress, EngineTask } from './engine-messages.js';
+import type { GuardedDrafting, GuardedRequest } from '../policies/budgeted-drafting.js';
+import type { Generation, GenerationRequest } from '../plain.js';
+import { decodePlain } from '../plain.js';
+import type { ReadPrefix } from '../prefix.js';
+import { readPrefix } from '../prefix.js';
+import { ProgressReport } from './progress-report.js';
+import { sequenceBytes } from './sequence-bytes.js';
+import type { PolicyChooser } from '../policies/policy-chooser.js';
+import type { SpeculativeRequest } from '../speculative.js';
+import { decodeSpeculative } from '../speculative.js';
+import { choosePolicy } from '../speculative-text.js';
+import type { Target } from '../target.js';
+import { completeRequest, requestFor } from '../target.js';
+
+export interface OpenedModels {
+  readonly target: Target;
+  readonly drafters: ReadonlyMap<string, Drafter>;
+  readonly guarding: GuardedDrafting;
+}
+
+/** One of the answers to a task. */
+export interface AnswerListener {
+  readonly signal: AbortSignal;
+  readonly onProgress: (progress: AnswerProgress) => void;
+  readonly onNotice: (text: string) => void;
+}
+
+interface Drafting {
+  readonly drafter: Drafter;
+  /** All that keep what they have read. */
+  readonly members: readonly Drafter[];
+  /** For one answer; `end` where it is guarded. */
+  readonly begin: (
+    hasSharedPrompt: boolean,
+  ) => Pick<SpeculativeRequest, 'policy'> & { readonly drafter: Drafter } & Partial<
+      Pick<GuardedRequest, 'end'>
+    >;
+}
+
+interface PreparedTask {
+  readonly request: GenerationRequest;
+  readonly drafting: Drafting | undefined;
+  readonly task: EngineTask;
+}
+
+/** Shorter prompts are read by every answer for itself: forks would copy them anyway (model/cache/shared-prefix.ts). */
+const leastShared = 33;
+/** Policies that requests choose among are remembered, but not without end. */
+const mostPolicies = 64;
+
+export class Answering {
+  /** What `auto` learns on one request helps the next. */
+  private readonly policies = new Map<string, PolicyChooser>();
+
+  constructor(
+    private readonly models: OpenedModels,
+    private readonly engine: Engine,
+  ) {}
+
+  /** One promise for each listener, in their order. */
+  start(task: EngineTask, listeners: readonly AnswerListener[]): readonly Promise<Generation>[] {
+    const prepared = this.prepare(task);
+    const prefix = listeners.length > 1 ? this.readShared(prepared, listeners) : Promise.resolve(undefined);
+    prefix.catch(() => undefined); // each answer tells of it
+    const answers = listeners.map(async (listener, index) =>
+      this.answer(await prepared, await prefix, listener, index),
+    );
+    void Promise.allSettled(answers).then(async () => {
+      const read = await prefix.catch(() => undefined);
+      read?.cache.release();
+      read?.states?.free();
+    });
+    return answers;
+  }
+
+  private async prepare(task: EngineTask): Promise<PreparedTask> {
+    const { prompt, drafter: name, policy, maxPromptTokens = Infinity, needsRoom = false, ...options } = task;
+    const { target } = this.models;
+    const drafter = name === undefined ? undefined : this.findDrafter(name);
+    const request = isTokenIds(prompt)
+      ? completeRequest(target, prompt, options)
+      : await requestFor(target, prompt, options);
+    const { length } = request.promptIds;
+    if (length > maxPromptTokens) {
+      throw new MistletoeError(
+        'context',
+        `The prompt has ${length} tokens; at most ${maxPromptTokens} are taken here.`,
+        {
+          hint: 'Shorten the prompt.',
+        },
+      );
+    }
+    const { contextLength } = target.model.configuration;
+    const { maxNewTokens } = request;
+    if (needsRoom && length + maxNewTokens > contextLength) {
+      throw new MistletoeError(
+        'context',
+        `The prompt has ${length} tokens and ${maxNewTokens} new tokens were requested; ` +
+          `the context length is ${contextLength}.`,
+        { hint: 'Shorten the prompt, or request fewer new tokens.' },
+      );
+    }
+    if (name === undefined || drafter === undefined) return { request, drafting: undefined, task };
+    if (task.guarded === true) return { request, drafting: this.guard(name, drafter, policy, request), task };
+    const chooser = this.findPolicy(name, drafter, policy, options);
+    const drafting = { drafter, members: [drafter], begin: () => ({ drafter, policy: chooser }) };
+    return { request, drafting, task };
+  }
+
+  private guard(
+    name: string,
+    drafter: Drafter,
+    policy: string | undefined,
+    { sampling }: GenerationRequest,
+  ): Drafting {
+    const { guarding } = this.models;
+    const isGreedy = sampling.temperature === 0;
+    return {
+      drafter,
+      members: guarding.membersOf(name),
+      begin: (hasSharedPrompt) => guarding.begin({ name, policy, isGreedy, hasSharedPrompt }),
+    };
+  }
+
+  /** Without the prompt's last token, whose scores each answer needs for itself. */
+  private async readShared(
+    prepared: Promise<PreparedTask>,
+    listeners: readonly AnswerListener[],
+  ): Promise<ReadPrefix | undefined> {
+    const { request, drafting } = await prepared;
+    if (request.promptIds.length < leastShared) return undefined;
+    const tokenIds = request.promptIds.slice(0, -1);
+    const signal = whenAll(listeners.map((listener) => listener.signal));
+    const { model } = this.models.target;
+    const reader = drafting?.drafter ?? { reads: 'tokens', taps: [] };
+    const bytes = sequenceBytes(
+      { promptIds: tokenIds, maxNewTokens: 0 },
+      model,
+      ...(drafting?.members ?? []),
+    );
+    const read = await this.engine.run(
+      (meeting) => readPrefix(model, reader, tokenIds, { meeting, signal }),
+      {
+        ...{ bytes, signal },
+      },
+    );
+    return read.cache.length === 0 ? undefined : read;
+  }
+
+  private async answer(
+    { request, drafting, task: { rule } }: PreparedTask,
+    prefix: ReadPrefix | undefined,
+    { signal, onProgress, onNotice }: AnswerListener,
+    index: number,
+  ): Promise<Generation> {
+    const { model, tokenizer } = this.models.target;
+    const report = new ProgressReport(onProgress, (id) => spellToken(tokenizer, id));
+    const own = {
+      ...{ ...request, seed: request.seed + index, prefix, signal },
+      onToken: report.addToken,
+    };
+    const room = { bytes: sequenceBytes(request, model, ...(drafting?.members ?? [])), signal };
+    const generation = await this.engine.run(async (meeting) => {
+      if (drafting === undefined) return decodePlain(model, { ...own, meeting });
+      const { drafter, policy, end } = drafting.begin(prefix !== undefined);
+      const drafted = await decodeSpeculative(model, drafter, {
+        ...{ ...own, meeting, policy, onNotice, onStep: report.addStep },
+        ...(rule === undefined ? {} : { rule }),
+      });
+      return end === undefined ? drafted : { ...drafted, guarding: end(drafted.steps) };
+    }, room);
+    report.flush();
+    return generation;
+  }
+
+  private findPolicy(
+    name: string,
+    drafter: Drafter,
+    policy: string | undefined,
+    options: Pick<EngineTask, 'sampling'>,
+  ): PolicyChooser {
+    const isGreedy = (options.sampling?.temperature ?? 0) === 0;
+    const key = `${name} ${policy ?? ''} ${isGreedy ? 'greedy' : 'drawn'}`;
+    const { sampling } = options;
+    const chooser =
+      this.policies.get(key) ?? choosePolicy(policy, drafter, sampling === undefined ? {} : { sampling });
+    this.policies.delete(key);
+    this.policies.set(key, chooser);
+    const [oldest] = this.policies.keys();
+    if (this.policies.size > mostPolicies) this.policies.delete(oldest!);
+    return chooser;
+  }
+
+  private findDrafter(name: string): Drafter {
+    const { drafters } = this.models;
+    const found = drafters.get(name);
+    if (found !== undefined) return found;
+    const known = drafters.size === 0 ? 'It has none.' : `It has ${[...drafters.keys()].join(', ')}.`;
+    throw new MistletoeError('usage', `The engine was opened without a drafter "${name}". ${known}`, {
+      hint: 'Name it in the drafters of createEngineWorker.',
+    });
+  }
+}
+
+function isTokenIds(prompt: EngineTask['prompt']): prompt is number[] {
+  return Array.isArray(prompt) && typeof prompt[0] === 'number';
+}
+
+/** Aborted once every one of them is. */
+function whenAll(signals: readonly AbortSignal[]): AbortSignal {
+  const controller = new AbortController();
+  const look = (): void => {
+    if (signals.every((signal) => signal.aborted)) controller.abort();
+  };
+  for (const signal of signals) signal.addEventListener('abort', look, { once: true });
+  look();
+  return controller.signal;
+}

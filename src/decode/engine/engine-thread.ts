@@ -1,0 +1,171 @@
+/**
+ * The thread's side of createEngineWorker: opens target and drafters, and answers requests through one engine. Only small
+ * messages pass; weights, caches and logits stay here.
+ */
+import type { MessagePort } from 'node:worker_threads';
+import { parentPort, workerData } from 'node:worker_threads';
+import type { Drafter } from '../../draft/drafter.js';
+import { loadDrafter } from '../../draft/load-drafter.js';
+import { openRuntime } from '../../runtime/create-runtime.js';
+import { chooseDevice, nameDevice } from '../../runtime/device-choice.js';
+import type { Runtime } from '../../runtime/program.js';
+import type { AnswerListener, OpenedModels } from './answering.js';
+import { Answering } from './answering.js';
+import { Engine } from './engine.js';
+import type { EngineAnswer, EngineSettings, EngineTask } from './engine-messages.js';
+import { describeFailure, requestSchema, settingsSchema } from './engine-messages.js';
+import { findDrafter } from '../find-drafter.js';
+import { settleDevice } from '../gpu-fit.js';
+import { GuardedDrafting } from '../policies/budgeted-drafting.js';
+import type { Generation } from '../plain.js';
+import { openTarget } from '../target.js';
+
+/** What an answer reports on its way. */
+type Reporter = (answer: EngineAnswer) => void;
+
+async function openModels(settings: EngineSettings, runtime: Runtime, post: Reporter): Promise<OpenedModels> {
+  const { target: folder, drafters: sources, taps, cacheFolder, verifyCache } = settings;
+  const { chat, chatTemplate, date } = settings;
+  const loading = {
+    ...(cacheFolder === undefined ? {} : { cacheFolder }),
+    ...(verifyCache === undefined ? {} : { verifyCache }),
+    onNotice: (text: string) => {
+      post({ kind: 'notice', text });
+    },
+  };
+  const target = await openTarget(folder, {
+    ...{ runtime, ...loading },
+    ...(chat === undefined ? {} : { chat }),
+    ...(chatTemplate === undefined ? {} : { chatTemplate }),
+    ...(date === undefined ? {} : { date }),
+  });
+  const drafters = new Map<string, Drafter>();
+  for (const [name, source] of Object.entries(sources)) {
+    const reading = taps === undefined ? {} : { taps };
+    const options = { target: target.model, tokenizer: target.tokenizer, ...loading, ...reading };
+    drafters.set(name, await loadDrafter(findDrafter(source), options));
+  }
+  const guarding = new GuardedDrafting(drafters, target.model, settings.guarding);
+  // Whoever set them up wants to know; for others a request may still ask to be guarded.
+  if (settings.guarding !== undefined) for (const text of guarding.misfits) post({ kind: 'notice', text });
+  return { target, drafters, guarding };
+}
+
+/** Who is being answered, by the ids of the requests. */
+class AnsweringThread {
+  private readonly engine: Engine;
+  private readonly answering: Answering;
+  private readonly running = new Map<number, AbortController>();
+  private readonly answers = new Set<Promise<void>>();
+
+  constructor(
+    models: OpenedModels,
+    { concurrency, memoryBytes }: EngineSettings,
+    private readonly post: Reporter,
+  ) {
+    this.engine = new Engine({
+      ...(concurrency === undefined ? {} : { concurrency }),
+      ...(memoryBytes === undefined ? {} : { memoryBytes }),
+    });
+    this.answering = new Answering(models, this.engine);
+  }
+
+  start(ids: readonly number[], task: EngineTask): void {
+    const listeners = ids.map((id) => this.listen(id));
+    for (const [index, answer] of this.answering.start(task, listeners).entries())
+      this.follow(ids[index]!, answer);
+  }
+
+  abort(id: number): void {
+    this.running.get(id)?.abort();
+  }
+
+  tellLoad(id: number): void {
+    this.post({ kind: 'load', id, load: this.engine.load });
+  }
+
+  async finish(): Promise<void> {
+    for (const controller of this.running.values()) controller.abort();
+    await Promise.all(this.answers);
+  }
+
+  private listen(id: number): AnswerListener {
+    const controller = new AbortController();
+    this.running.set(id, controller);
+    return {
+      signal: controller.signal,
+      onProgress: (progress) => {
+        this.post({ kind: 'progress', id, progress });
+      },
+      onNotice: (text) => {
+        this.post({ kind: 'notice', id, text });
+      },
+    };
+  }
+
+  private follow(id: number, answer: Promise<Generation>): void {
+    const following = answer
+      .then(
+        (generation) => {
+          this.post({ kind: 'done', id, generation });
+        },
+        (cause: unknown) => {
+          this.post({ kind: 'failed', id, failure: describeFailure(cause) });
+        },
+      )
+      .finally(() => {
+        this.running.delete(id);
+        this.answers.delete(following);
+      });
+    this.answers.add(following);
+  }
+}
+
+interface Opened {
+  readonly runtime: Runtime;
+  readonly device: string;
+}
+
+async function openSettled(settings: EngineSettings, post: Reporter): Promise<Opened> {
+  const folders = [settings.target, ...Object.values(settings.drafters).map(findDrafter)];
+  const device = await settleDevice(await chooseDevice(settings), folders, (text) => {
+    post({ kind: 'notice', text });
+  });
+  return { runtime: await openRuntime(device, settings.threads), device: nameDevice(device) };
+}
+
+async function serve(port: MessagePort): Promise<void> {
+  const post: Reporter = (answer) => {
+    port.postMessage(answer);
+  };
+  const settings = settingsSchema.parse(workerData);
+  let runtime: Runtime | undefined;
+  try {
+    const { runtime: opened, device } = await openSettled(settings, post);
+    runtime = opened;
+    const models = await openModels(settings, opened, post);
+    const thread = new AnsweringThread(models, settings, post);
+    port.on('message', (given: unknown) => {
+      const request = requestSchema.parse(given);
+      if (request.kind === 'generate') thread.start(request.ids, request.task);
+      else if (request.kind === 'abort') thread.abort(request.id);
+      else if (request.kind === 'load') thread.tellLoad(request.id);
+      else {
+        void thread.finish().then(async () => {
+          await opened.dispose();
+          port.close();
+        });
+      }
+    });
+    const { model, template } = models.target;
+    const { contextLength, vocabularySize } = model.configuration;
+    const target = { name: model.name, contextLength, vocabularySize };
+    post({ kind: 'ready', target, device, isChat: template !== undefined });
+  } catch (cause) {
+    await runtime?.dispose();
+    post({ kind: 'failed', failure: describeFailure(cause) });
+    port.close();
+  }
+}
+
+if (parentPort !== null) await serve(parentPort);

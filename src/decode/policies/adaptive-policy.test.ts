@@ -1,0 +1,175 @@
+import { describe, expect, it } from 'vitest';
+import { createRandom } from '../../core/random.js';
+import { createAdaptivePolicy } from './adaptive-policy.js';
+import type { PolicyChooser } from './policy-chooser.js';
+import { always } from './policy-chooser.js';
+import type { BatchRun, BatchWorld } from '../../../test/support/decode/simulated-batch.js';
+import { runBatch } from '../../../test/support/decode/simulated-batch.js';
+
+const drafter = { maximumDepth: Infinity, vocabularySize: 100, parameterCount: 1000 };
+const plain: PolicyChooser = {
+  chainLengths: [],
+  choose: () => ({ policy: undefined }),
+  learn: () => undefined,
+};
+const fixed = [plain, ...[1, 2, 3, 4].map((length) => always({ kind: 'chain', length }))];
+
+interface Costs {
+  readonly rate: number;
+  readonly draftMs: number; // a level
+  readonly rowMs: number; // a verified row beyond the first
+}
+
+const alone = ({ rate, draftMs, rowMs }: Costs, changes: Partial<BatchWorld> = {}): BatchWorld => ({
+  lanes: 1,
+  rate: () => rate,
+  verifyMs: (_, rows) => 1 + (rows - 1) * rowMs,
+  draftMs: (_, levels) => Math.abs(levels) * draftMs,
+  ...changes,
+});
+
+/** A CPU: a pass over several rows is cheap for one sequence and expensive for eight. */
+const measured = (lanes: number, rate: number): BatchWorld => ({
+  lanes,
+  rate: () => rate,
+  verifyMs: (count, rows) => 4.5 + 0.4 * count + 0.85 * count * rows,
+  draftMs: (count, levels) => (0.9 + 0.8 * Math.abs(levels)) * (1 + 0.35 * (count - 1)),
+});
+
+const run = (world: BatchWorld, steps: number, seed = 1, chooser = createAdaptivePolicy(drafter)): BatchRun =>
+  runBatch(chooser, world, steps, createRandom(seed, 'world'));
+
+const countDrafts = (choices: readonly number[]): number => choices.filter((levels) => levels !== 0).length;
+
+describe('the adaptive policy', () => {
+  it('drafts long where drafts are cheap and accepted', () => {
+    const { choices, speed } = run(alone({ rate: 0.9, draftMs: 0.05, rowMs: 0.01 }), 400);
+    expect(choices.slice(-50).filter((levels) => levels === 4).length).toBeGreaterThan(40);
+    expect(speed).toBeGreaterThan(2.5);
+  });
+
+  it('does not take what a drafter has missed for the cost of a draft', () => {
+    const world = alone({ rate: 0.8, draftMs: 0.1, rowMs: 0.05 }, { catchUpMs: 40 });
+    expect(
+      run(world, 600)
+        .choices.slice(-50)
+        .filter((levels) => levels > 2).length,
+    ).toBeGreaterThan(40);
+  });
+
+  it('does not mistake a growing context for a more expensive choice', () => {
+    // Requests of 50 steps, each ending at twice the cost of its beginning; drafting gains a tenth.
+    const pace = (step: number): number => 1 + (step % 50) / 50;
+    const drafts = [1, 2, 3, 4].map((seed) => {
+      const world = alone({ rate: 0.6, draftMs: 0.2, rowMs: 0.13 }, { pace });
+      return countDrafts(run(world, 3000, seed).choices.slice(-1000));
+    });
+    expect(Math.min(...drafts)).toBeGreaterThan(800);
+  });
+
+  it('turns speculation off where it does not pay, at less than 5 % cost', () => {
+    const { choices, speed } = run(alone({ rate: 0.15, draftMs: 0.2, rowMs: 0.3 }), 2000);
+    expect(countDrafts(choices.slice(-200))).toBeLessThan(10);
+    expect(speed).toBeGreaterThan(0.95);
+  });
+
+  it('comes back when the text becomes easy again', () => {
+    const world = alone(
+      { rate: 0, draftMs: 0.1, rowMs: 0.1 },
+      { rate: (_, step) => (step < 300 ? 0.05 : 0.95) },
+    );
+    const { choices } = run(world, 1500);
+    expect(countDrafts(choices.slice(200, 300))).toBeLessThan(20);
+    expect(choices.slice(-50).filter((levels) => levels > 2).length).toBeGreaterThan(40);
+  });
+
+  it('is not misled by a slow first pass', () => {
+    for (const slow of [0, 1, 3, 4]) {
+      const pace = (step: number): number => (step === slow ? 10 : 1);
+      const world = alone({ rate: 0.8, draftMs: 0.1, rowMs: 0.05 }, { pace });
+      expect(countDrafts(run(world, 400).choices.slice(-100))).toBeGreaterThan(90);
+    }
+  });
+
+  it('stays within the depth of the drafter', () => {
+    const chooser = createAdaptivePolicy({ ...drafter, maximumDepth: 2 });
+    expect(chooser.chainLengths).toEqual([1, 2]);
+    expect(chooser.trees).toEqual([]);
+    const { choices } = run(alone({ rate: 1, draftMs: 0, rowMs: 0 }), 50, 1, chooser);
+    expect(Math.max(...choices)).toBe(2);
+  });
+
+  it('has longer chains where the drafter has no weights', () => {
+    const weightless = { ...drafter, parameterCount: 0, isChainOnly: true };
+    const world = alone({ rate: 0.98, draftMs: 0, rowMs: 0.01 });
+    const { choices } = run(world, 300, 1, createAdaptivePolicy(weightless));
+    expect(choices.slice(-50).filter((levels) => levels === 8).length).toBeGreaterThan(35);
+  });
+});
+
+describe('the adaptive policy with several sequences', () => {
+  it('makes one decision for all sequences of a pass', () => {
+    const chooser = createAdaptivePolicy(drafter);
+    const outcome = { proposed: 0, accepted: 0, depth: 0, draftMs: 1, verifyMs: 9 };
+    let chosen = Array.from({ length: 8 }, () => chooser.choose());
+    for (let round = 0; round < 60; round++) {
+      expect(new Set(chosen.map(({ policy }) => policy)).size).toBe(1);
+      chosen = chosen.map((choice) => {
+        const batch = { pass: round, batchSize: 8, rows: 1, stepMs: 10 };
+        chooser.learn(choice, { ...outcome, batch });
+        return chooser.choose();
+      });
+    }
+  });
+
+  it('does not draft where drafts pay alone but not for eight', () => {
+    expect(countDrafts(run(measured(1, 0.65), 400).choices)).toBeGreaterThan(320);
+    expect(countDrafts(run(measured(8, 0.65), 400).choices)).toBeLessThan(40);
+  });
+
+  it('comes within 5 % of the best fixed policy, alone and with eight sequences', () => {
+    for (const lanes of [1, 8]) {
+      for (const rate of [0.2, 0.45, 0.6, 0.75, 0.9]) {
+        const world = measured(lanes, rate);
+        const best = Math.max(...fixed.map((policy) => run(world, 1000, 1, policy).speed));
+        const speeds = [1, 2].map((seed) => run(world, 1000, seed).speed);
+        const mean = speeds.reduce((sum, speed) => sum + speed) / speeds.length;
+        expect(mean / best, `${lanes} sequences, rate ${rate}`).toBeGreaterThan(0.95);
+      }
+    }
+  });
+
+  it('does so on a machine whose passes scatter, and with drafters that often have nothing to propose', () => {
+    for (const lanes of [1, 8]) {
+      for (const proposals of [1, 0.5]) {
+        const noise = createRandom(3, 'noise');
+        const pace = (): number => (0.85 + 0.3 * noise.next()) * (noise.next() < 0.02 ? 4 : 1);
+        const world = { ...measured(lanes, 0.7), proposals, pace };
+        const best = Math.max(...fixed.map((policy) => run(world, 1000, 1, policy).speed));
+        const speeds = [1, 2].map((seed) => run(world, 1000, seed).speed);
+        const mean = speeds.reduce((sum, speed) => sum + speed) / speeds.length;
+        expect(mean / best, `${lanes} sequences, ${proposals}`).toBeGreaterThan(0.93);
+      }
+    }
+  });
+
+  it('spends a bounded share of its steps on trials', () => {
+    for (const lanes of [1, 8]) {
+      const world = measured(lanes, 0.02);
+      const { choices, speed } = run(world, 4000);
+      expect(countDrafts(choices.slice(1000))).toBeLessThan(0.03 * 3000);
+      expect(speed / run(world, 4000, 1, plain).speed).toBeGreaterThan(0.97);
+    }
+  });
+
+  it('follows sequences that come and go', () => {
+    const chooser = createAdaptivePolicy(drafter);
+    const random = createRandom(1, 'world');
+    for (let turn = 0; turn < 3; turn++) {
+      runBatch(chooser, measured(8, 0.65), 60, random);
+      runBatch(chooser, measured(1, 0.65), 60, random);
+    }
+    expect(countDrafts(runBatch(chooser, measured(8, 0.65), 100, random).choices)).toBeLessThan(15);
+    expect(countDrafts(runBatch(chooser, measured(1, 0.65), 100, random).choices)).toBeGreaterThan(85);
+  });
+});

@@ -1,0 +1,232 @@
+/**
+ * `auto`: picks how much to draft from measured costs and recent acceptance. The merit of a choice (plain, chains of several
+ * lengths, a small tree) is the expected number of tokens per unit of time:
+ *
+ *   (1 + expected accepted draft tokens) / cost of the step
+ *
+ * Costs are those of a step of the whole batch (step-costs.ts), never the time that one sequence waited for others. Sequences
+ * that run together are padded to the longest draft, so one decision applies to all of them until the next pass of the target.
+ *
+ * Choices that are not in use are tried for a few steps at a time. The pause between two trials grows with the expected loss,
+ * so that all trials together cost about 1 % of the time.
+ *
+ * At temperature 0 tokens never depend on the clock. Above it the drawn tokens do, though not their distribution, so fixed
+ * policies are the default there.
+ */
+import type { Drafter } from '../../draft/drafter.js';
+import type { ResolvedPolicy } from '../../draft/tree/grow-tree.js';
+import { DraftAcceptance } from './draft-acceptance.js';
+import type { DraftChoice, PolicyChooser, StepOutcome } from './policy-chooser.js';
+import { StepCosts } from './step-costs.js';
+
+interface Choice {
+  readonly policy: ResolvedPolicy | undefined;
+  readonly kind: 'plain' | 'chain' | 'tree';
+  /** Draft levels, and rows that the target reads. */
+  readonly levels: number;
+  readonly rows: number;
+  lastTried: number;
+}
+
+interface Rated {
+  readonly choice: Choice;
+  /** Tokens per unit of cost. */
+  readonly merit: number;
+}
+
+interface Decision extends DraftChoice {
+  readonly choice: Choice;
+  readonly isTrial: boolean;
+  /** The drafter may have to read tokens of plain steps first, which is not part of the cost of a draft. */
+  readonly mayCatchUp: boolean;
+}
+
+const trialSteps = 3;
+/** The share of time that the trials of all choices may cost. */
+const trialShare = 0.01;
+const minTrialPause = 24;
+/** Samples after which a cost is trusted; before that, pauses are shorter. */
+const trustedSamples = 6;
+/** How much better a draft must be than a plain step, and any choice than the one in use. */
+const plainBonus = 1.02;
+const currentBonus = 1.01;
+/** Weight that recent acceptance keeps after each plain step, and at the start of a request. */
+const plainStepFade = 0.99;
+const newTextFade = 0.5;
+const treeDecay = 0.98;
+/** Expected cost of a step before any measurement, in rows: fixed work of the pass, and drafting as a share of a plain step. */
+const fixedRows = 8;
+const levelShare = 0.1;
+
+export interface AdaptiveOptions {
+  readonly chainLengths?: readonly number[];
+  /** Nodes, rounds and width of the one tree that is tried; null for none. */
+  readonly tree?: readonly [number, number, number] | null;
+}
+
+type DrafterTraits = Pick<Drafter, 'maximumDepth' | 'vocabularySize' | 'isChainOnly' | 'parameterCount'>;
+
+/** Each length is a compiled program, except for drafters without weights. */
+const defaultLengths = [1, 2, 3, 4];
+const weightlessLengths = [...defaultLengths, 6, 8];
+
+export function createAdaptivePolicy(drafter: DrafterTraits, options: AdaptiveOptions = {}): PolicyChooser {
+  return new AdaptivePolicy(listChoices(drafter, options));
+}
+
+class AdaptivePolicy implements PolicyChooser {
+  private readonly plain: Choice;
+  private readonly acceptance = new DraftAcceptance();
+  /** [batch size, rounded up to a power of two] */
+  private readonly costs = new Map<number, StepCosts>();
+  /** Draft tokens accepted from the tree and expected from a chain of the same depth, decaying. */
+  private readonly treeTokens = { accepted: 1, expected: 1 };
+  /** Cost of the last catch-up of the drafter, in plain steps. */
+  private catchUpSteps = 0;
+  private step = 0;
+  private batchSize = 1;
+  /** The pass of the target that was learned from last. */
+  private pass: number | undefined;
+  private trialLeft = 0;
+  /** For all sequences until the next pass of the target. */
+  private decision: Decision | undefined;
+  private current: Choice;
+
+  constructor(private readonly choices: readonly Choice[]) {
+    this.plain = this.current = choices[0]!;
+  }
+
+  get chainLengths(): readonly number[] {
+    return this.choices.flatMap(({ kind, levels }) => (kind === 'chain' ? [levels] : []));
+  }
+
+  get trees() {
+    return this.choices.flatMap(({ policy }) => (policy?.kind === 'dynamic' ? [policy] : []));
+  }
+
+  begin(): void {
+    this.acceptance.fade(1 - (1 - newTextFade) / this.batchSize);
+  }
+
+  choose(): Decision {
+    return (this.decision ??= this.decide());
+  }
+
+  learn(made: DraftChoice, outcome: StepOutcome): void {
+    const { choice, isTrial, mayCatchUp } = made as Decision;
+    if (choice.kind === 'chain') this.acceptance.learn(outcome);
+    else if (choice.kind === 'tree') this.learnTree(choice, outcome);
+    const { pass, batchSize, rows, stepMs } = outcome.batch ?? {
+      pass: undefined,
+      batchSize: 1,
+      rows: outcome.proposed + 1,
+      stepMs: outcome.draftMs + outcome.verifyMs,
+    };
+    // All sequences of a pass report it.
+    if (pass !== undefined && pass === this.pass) return;
+    this.pass = pass;
+    this.decision = undefined;
+    this.batchSize = batchSize;
+    const costs = this.costsOfBatch();
+    if (choice === this.plain) this.acceptance.fade(plainStepFade);
+    if (!mayCatchUp) costs.learn(rows, stepMs, isTrial);
+    else if (costs.pace !== undefined)
+      this.catchUpSteps = Math.max(0, stepMs / costs.pace - costs.costOf(rows)) / costs.costOf(1);
+  }
+
+  private learnTree({ levels }: Choice, { accepted }: StepOutcome): void {
+    const { treeTokens } = this;
+    treeTokens.accepted = treeTokens.accepted * treeDecay + accepted;
+    treeTokens.expected = treeTokens.expected * treeDecay + this.acceptance.expect(levels);
+  }
+
+  private decide(): Decision {
+    this.step += 1;
+    const previous = this.current;
+    let isTrial = this.trialLeft > 0;
+    if (isTrial) this.trialLeft -= 1;
+    else {
+      const rated = this.choices.map((choice) => ({ choice, merit: this.meritOf(choice) }));
+      const best = this.findBest(rated);
+      const trial = this.findTrial(rated, best);
+      isTrial = trial !== undefined;
+      this.trialLeft = isTrial ? trialSteps - 1 : 0;
+      this.current = trial ?? best.choice;
+    }
+    const choice = this.current;
+    choice.lastTried = this.step;
+    const mayCatchUp = this.step > 1 && previous === this.plain && choice !== this.plain;
+    return { policy: choice.policy, choice, isTrial, mayCatchUp };
+  }
+
+  private meritOf({ kind, levels, rows }: Choice): number {
+    const costs = this.costsOfBatch();
+    if (kind === 'plain') return 1 / costs.costOf(1);
+    const treeGain = kind === 'tree' ? this.treeTokens.accepted / this.treeTokens.expected : 1;
+    const tokens = 1 + this.acceptance.expect(levels) * treeGain;
+    // If one sequence has something to propose, all are padded to its rows.
+    const drafted = 1 - (1 - this.acceptance.proposalRate) ** this.batchSize;
+    return tokens / (drafted * costs.costOf(rows) + (1 - drafted) * costs.costOf(1));
+  }
+
+  private findBest(rated: readonly Rated[]): Rated {
+    const rank = ({ choice, merit }: Rated): number =>
+      merit * (choice === this.plain ? plainBonus : 1) * (choice === this.current ? currentBonus : 1);
+    return rated.reduce((best, each) => (rank(each) > rank(best) ? each : best));
+  }
+
+  /** The choice whose next trial is most overdue, if any is due. */
+  private findTrial(rated: readonly Rated[], best: Rated): Choice | undefined {
+    const costs = this.costsOfBatch();
+    // Several steps, because the first one may be slow.
+    if (costs.pace === undefined) return best.choice;
+    const share = trialShare / (this.choices.length - 1);
+    let found: Choice | undefined;
+    let mostOverdue = 1;
+    for (const { choice, merit } of rated) {
+      if (choice === best.choice) continue;
+      const gap = Math.max(0, best.merit / merit - 1);
+      const catchUp = this.current === this.plain ? this.catchUpSteps : 0;
+      const trust = Math.min(1, (1 + costs.countSamples(choice.rows)) / trustedSamples);
+      const pause = Math.max(trust * minTrialPause, (trialSteps * gap + catchUp) / share);
+      const overdue = (this.step - choice.lastTried) / pause;
+      if (overdue < mostOverdue) continue;
+      found = choice;
+      mostOverdue = overdue;
+    }
+    return found;
+  }
+
+  private costsOfBatch(): StepCosts {
+    const size = 2 ** Math.ceil(Math.log2(this.batchSize));
+    const known = this.costs.get(size);
+    if (known !== undefined) return known;
+    const expect = (rows: number): number =>
+      fixedRows + size * rows + levelShare * (rows - 1) * (fixedRows + size);
+    const costs = new StepCosts(expect);
+    this.costs.set(size, costs);
+    return costs;
+  }
+}
+
+/** The plain step comes first. */
+function listChoices(
+  { maximumDepth, vocabularySize, isChainOnly = false, parameterCount }: DrafterTraits,
+  {
+    chainLengths = parameterCount === 0 ? weightlessLengths : defaultLengths,
+    tree = [8, 2, 2],
+  }: AdaptiveOptions,
+): readonly Choice[] {
+  const plain: Choice = { policy: undefined, kind: 'plain', levels: 0, rows: 1, lastTried: -Infinity };
+  const chains = chainLengths
+    .filter((levels) => levels <= maximumDepth)
+    .map((levels): Choice => {
+      const policy = { kind: 'chain', length: levels } as const;
+      return { policy, kind: 'chain', levels, rows: levels + 1, lastTried: 0 };
+    });
+  if (isChainOnly || tree === null || chains.length === 0) return [plain, ...chains];
+  const [total, depth, topK] = tree;
+  if (depth + 1 > maximumDepth || topK > vocabularySize) return [plain, ...chains];
+  const policy = { kind: 'dynamic', total, depth, topK } as const;
+  return [plain, ...chains, { policy, kind: 'tree', levels: depth + 1, rows: total, lastTried: 0 }];
+}

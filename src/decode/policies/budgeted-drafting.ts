@@ -1,0 +1,212 @@
+/**
+ * Ladders for requests: behind a request's own drafter those of the others that fit, then a look-up, then plain steps. What does not fit
+ * is known at the start. Requests teach what is usual for each rung as they end; each has a policy of its own.
+ */
+import { MistletoeError } from '../../core/errors.js';
+import type { Drafter } from '../../draft/drafter.js';
+import type { ResolvedPolicy } from '../../draft/tree/grow-tree.js';
+import { resolvePolicy } from '../../draft/tree/grow-tree.js';
+import { parseDraftPolicy } from '../../draft/tree/policy.js';
+import type { RotatingDrafter } from '../../draft/rotating-drafter.js';
+import { rotateDrafters } from '../../draft/rotating-drafter.js';
+import { findWeightless } from '../../draft/systems.js';
+import type { CausalModel } from '../../model/causal-model.js';
+import type { StepRecord } from '../acceptance.js';
+import type { Rung } from './budgeted-policy.js';
+import { createGuardedPolicy } from './budgeted-policy.js';
+import type { DrafterSwitch, Guarding } from './drafter-switches.js';
+import type { PolicyChooser } from './policy-chooser.js';
+import { UsualShares } from './acceptance-floors.js';
+
+export interface GuardSettings {
+  /** By which part a request may be slower than plain decoding. */
+  readonly slowdown?: number;
+  /** The share of steps that accept anything, in the lowest of usual requests; learnt unless given. */
+  readonly floor?: number;
+  /** Names of drafters in the order in which they follow a request's own; those of the server unless given, then ngram. */
+  readonly ladder?: readonly string[];
+}
+
+export interface GuardedRequest {
+  readonly drafter: RotatingDrafter;
+  readonly policy: PolicyChooser;
+  /** Its steps, which teach what is usual. */
+  readonly end: (steps: readonly StepRecord[]) => Guarding;
+}
+
+interface NamedDrafter {
+  readonly name: string;
+  readonly drafter: Drafter;
+}
+
+interface ResolvedRung extends NamedDrafter {
+  readonly policy: ResolvedPolicy;
+}
+
+export interface LadderRequest {
+  /** The request's own drafter. */
+  readonly name: string;
+  /** As a user writes it; chains of up to four unless given, and for `auto`. */
+  readonly policy: string | undefined;
+  readonly isGreedy: boolean;
+  /** Whether its prompt was read for several answers at once, so that nobody knows what reading it takes. */
+  readonly hasSharedPrompt: boolean;
+}
+
+const lookUp = 'ngram';
+const usualLength = 4;
+const mostResolved = 64;
+
+export class GuardedDrafting {
+  /** What was left out of which ladder, in words. */
+  readonly misfits: readonly string[];
+  private readonly shares = new UsualShares();
+  /** [own drafter] */
+  private readonly ladders = new Map<string, readonly NamedDrafter[]>();
+  /** [own drafter and policy] */
+  private readonly resolved = new Map<string, readonly ResolvedRung[]>();
+
+  constructor(
+    drafters: ReadonlyMap<string, Drafter>,
+    private readonly target: CausalModel,
+    private readonly settings: GuardSettings = {},
+  ) {
+    const order = orderOf(drafters, target, settings.ladder);
+    const misfits: string[] = [];
+    for (const [name, drafter] of drafters) {
+      const ladder: NamedDrafter[] = [{ name, drafter }];
+      for (const other of order) {
+        if (other.name === name) continue;
+        const fault = misfitOf([...ladder.map((member) => member.drafter), other.drafter]);
+        if (fault === undefined) ladder.push(other);
+        else misfits.push(`Guarded requests of ${name} cannot go on with ${other.name}: ${fault}`);
+      }
+      this.ladders.set(name, ladder);
+    }
+    this.misfits = misfits;
+    // Settings that are no budget are refused now, and not in a request.
+    createGuardedPolicy([], optionsOf(settings));
+  }
+
+  /** The drafters of a request's ladder, all of which keep what they have read. */
+  membersOf(name: string): readonly Drafter[] {
+    return this.ladders.get(name)!.map(({ drafter }) => drafter);
+  }
+
+  begin({ name, policy, isGreedy, hasSharedPrompt }: LadderRequest): GuardedRequest {
+    const ladder = this.resolve(name, policy).filter(
+      ({ drafter }, place) => place === 0 || !hasSharedPrompt || drafter.parameterCount === 0,
+    );
+    const drafter = rotateDrafters(ladder.map((member) => member.drafter));
+    // Whether a first draft token is accepted does not depend on how many are drafted behind it.
+    const kinds = ladder.map((each) => `${each.name} ${each.policy.kind} ${isGreedy ? 'greedy' : 'drawn'}`);
+    const rungs = ladder.map((member, place): Rung => ({
+      ...{ policy: member.policy, drafter: place },
+      floor: this.settings.floor ?? this.shares.floorOf(kinds[place]!),
+      readingShare: readingShareOf(member.drafter, this.target),
+    }));
+    const nameOf = (place: number | undefined): string | null =>
+      place === undefined ? null : ladder[place]!.name;
+    const switches: DrafterSwitch[] = [];
+    const chooser = createGuardedPolicy(rungs, {
+      ...optionsOf(this.settings),
+      use: (place) => {
+        drafter.use(place);
+      },
+      onSwitch: ({ from, to, ...rest }) => switches.push({ from: nameOf(from), to: nameOf(to), ...rest }),
+    });
+    return {
+      ...{ drafter, policy: chooser },
+      end: (steps) => {
+        this.learn(kinds, ladder, switches, steps);
+        return { ladder: ladder.map((member) => member.name), switches };
+      },
+    };
+  }
+
+  /** Remembered, because a policy may have a file. */
+  private resolve(name: string, policy: string | undefined): readonly ResolvedRung[] {
+    const key = `${name} ${policy ?? ''}`;
+    const known = this.resolved.get(key);
+    if (known !== undefined) return known;
+    const resolved = this.ladders.get(name)!.map((member, place) => ({
+      ...member,
+      policy: place === 0 ? resolveOwn(policy, member.drafter) : resolveOther(policy, member.drafter),
+    }));
+    const [oldest] = this.resolved.keys();
+    if (this.resolved.size >= mostResolved) this.resolved.delete(oldest!);
+    this.resolved.set(key, resolved);
+    return resolved;
+  }
+
+  private learn(
+    kinds: readonly string[],
+    ladder: readonly NamedDrafter[],
+    switches: readonly DrafterSwitch[],
+    steps: readonly StepRecord[],
+  ): void {
+    for (const [place, { name }] of ladder.entries()) {
+      const own = steps.filter(({ drafter, proposed }) => drafter === place && proposed > 0);
+      // A probe that failed says the same as the fall before it.
+      const isFlagged = switches.some(({ from, reason }) => from === name && reason === 'evidence');
+      if (isFlagged) this.shares.flag(kinds[place]!);
+      else this.shares.learn(kinds[place]!, own.length, own.filter(({ accepted }) => accepted > 0).length);
+    }
+  }
+}
+
+function orderOf(
+  drafters: ReadonlyMap<string, Drafter>,
+  target: CausalModel,
+  given: readonly string[] | undefined,
+): readonly NamedDrafter[] {
+  const known = new Map(drafters);
+  if (!known.has(lookUp)) known.set(lookUp, findWeightless(lookUp)!.create(lookUp, target));
+  const named = [...known].map(([name, drafter]) => ({ name, drafter }));
+  const isWeighty = ({ drafter }: NamedDrafter): boolean => drafter.parameterCount > 0;
+  if (given === undefined) return [...named.filter(isWeighty), ...named.filter((each) => !isWeighty(each))];
+  return given.map((name) => {
+    const drafter = known.get(name);
+    if (drafter !== undefined) return { name, drafter };
+    throw new MistletoeError(
+      'usage',
+      `The ladder names "${name}"; ${[...known.keys()].join(', ')} were expected.`,
+      { hint: 'Name drafters that the server has, as requests do, or ngram.' },
+    );
+  });
+}
+
+/** Of the last one. */
+function misfitOf(drafters: readonly Drafter[]): string | undefined {
+  try {
+    rotateDrafters(drafters);
+    return undefined;
+  } catch (cause) {
+    if (cause instanceof MistletoeError) return cause.message;
+    throw cause;
+  }
+}
+
+const optionsOf = ({ slowdown }: GuardSettings) => (slowdown === undefined ? {} : { slowdown });
+
+function resolveOwn(text: string | undefined, drafter: Drafter): ResolvedPolicy {
+  const policy = text === undefined ? undefined : parseDraftPolicy(text);
+  if (policy !== undefined && policy.kind !== 'auto') return resolvePolicy(policy, drafter);
+  return { kind: 'chain', length: Math.min(usualLength, drafter.maximumDepth) };
+}
+
+/** What was asked of the request's own drafter may be more than another one can do. */
+function resolveOther(text: string | undefined, drafter: Drafter): ResolvedPolicy {
+  try {
+    return resolveOwn(text, drafter);
+  } catch (cause) {
+    if (cause instanceof MistletoeError && cause.code === 'usage') return resolveOwn(undefined, drafter);
+    throw cause;
+  }
+}
+
+/** By the number of weights that a token meets. */
+function readingShareOf({ parameterCount }: Drafter, { configuration }: CausalModel): number {
+  const { layerCount, hiddenSize, intermediateSize } = configuration;
+  return Math.min(1, parameterCount / (layerCount * hiddenSize * (4 * hiddenSize + 3 * intermediateSize)));
+}

@@ -1,0 +1,163 @@
+/**
+ * Verification: which part of a draft tree the target keeps, and the token it adds. Each rule is one forward loop:
+ * parents come before children, so following the accepted node means skipping every node whose parent it is not.
+ *
+ * Lossless rules emit tokens with exactly the target's distribution, whatever the drafter proposes. They expect processed
+ * distributions (temperature, top-k, top-p applied) on both sides, and never write to the distributions they are given.
+ */
+import type { Random } from '../../core/random.js';
+import { argmax } from '../../core/vector.js';
+import type { TokenTree } from '../../draft/tree/token-tree.js';
+import { pathTo } from '../../draft/tree/token-tree.js';
+import type { ChancesOf, TargetDistribution } from './node-chances.js';
+
+export interface Verification {
+  /** Accepted nodes in order, without the root. */
+  readonly path: readonly number[];
+  /** The token after the path: the bonus token, or the correction where a draft was rejected. */
+  readonly nextToken: number;
+}
+
+export const verificationRules = {
+  greedy: { lossless: true, summary: "keeps draft tokens that are the target's most likely token" },
+  rejection: { lossless: true, summary: "rejection sampling; the answer has the target's distribution" },
+  typical: {
+    lossless: false,
+    summary: "Medusa's typical acceptance; changes the distribution of the answer",
+  },
+} as const satisfies Record<string, { readonly lossless: boolean; readonly summary: string }>;
+
+export type VerificationRule = keyof typeof verificationRules;
+
+/** Temperature 0: follow the child that is the target's most likely token. */
+export function verifyGreedy(tree: TokenTree, targetArgmax: Int32Array /* [node] */): Verification {
+  const { tokens, parents } = tree;
+  const path: number[] = [];
+  let node = 0;
+  for (let child = 1; child < tokens.length; child++) {
+    if (parents[child] === node && tokens[child] === targetArgmax[node]) {
+      path.push(child);
+      node = child;
+    }
+  }
+  return { path, nextToken: targetArgmax[node]! };
+}
+
+/** The lossless rule that fits how the tree's siblings were chosen. */
+export function verifyRejection(tree: TokenTree, chancesOf: ChancesOf, random: Random): Verification {
+  return tree.origin === 'sampled'
+    ? verifySampled(tree, chancesOf, random)
+    : verifyDeterministic(tree, chancesOf, random);
+}
+
+/**
+ * Siblings drawn without replacement (EAGLE, arXiv 2401.15077; a chain is Leviathan et al., arXiv 2211.17192).
+ * Sibling x is accepted with probability min(1, p(x) / q(x)), where q is the draft distribution without the siblings already
+ * tried, renormalised; a rejection replaces p by norm(max(0, p - q)). What is left of p at the end gives the token.
+ */
+export function verifySampled(tree: TokenTree, chancesOf: ChancesOf, random: Random): Verification {
+  const { tokens, parents } = tree;
+  const path: number[] = [];
+  let node = 0;
+  let chances = chancesOf(node);
+  let untriedMass = 1; // of the draft distribution at this node
+  for (let child = 1; child < tokens.length; child++) {
+    if (parents[child] !== node) continue;
+    const token = tokens[child]!;
+    const draftProbability = chances.draftProbability(token);
+    const draftMass = Math.max(untriedMass, draftProbability);
+    if (random.next() * draftProbability < chances.targetProbability(token) * draftMass) {
+      path.push(child);
+      node = child;
+      chances = chancesOf(node);
+      untriedMass = 1;
+    } else {
+      untriedMass = chances.subtractDraft(token, draftMass);
+    }
+  }
+  return { path, nextToken: chances.draw(random) };
+}
+
+/**
+ * Siblings that are the drafter's most likely tokens (EAGLE-2, arXiv 2406.16858). The draft distribution of a token that is
+ * certain to be proposed is 1 there: accept x with probability p(x), otherwise strike x from p and renormalise.
+ */
+export function verifyDeterministic(tree: TokenTree, chancesOf: ChancesOf, random: Random): Verification {
+  const { tokens, parents } = tree;
+  const path: number[] = [];
+  let node = 0;
+  let chances = chancesOf(node);
+  let remainingMass = 1;
+  for (let child = 1; child < tokens.length; child++) {
+    if (parents[child] !== node) continue;
+    const token = tokens[child]!;
+    const targetProbability = chances.targetProbability(token);
+    if (random.next() * remainingMass < targetProbability) {
+      path.push(child);
+      node = child;
+      chances = chancesOf(node);
+      remainingMass = 1;
+    } else {
+      chances.strike(token);
+      remainingMass = Math.max(0, remainingMass - targetProbability);
+    }
+  }
+  return { path, nextToken: chances.draw(random) };
+}
+
+export interface TypicalOptions {
+  readonly epsilon?: number;
+  readonly delta?: number;
+}
+
+/**
+ * LOSSY. Typical acceptance (Medusa, arXiv 2401.10774): a token is kept if p(x) > min(epsilon, delta exp(-H(p))).
+ * The longest kept path wins, the likelier one among equals, and the next token is the most likely one.
+ */
+export function verifyTypical(
+  tree: TokenTree,
+  targetDistribution: TargetDistribution,
+  { epsilon = 0.09, delta = 0.3 }: TypicalOptions = {},
+): Verification {
+  const { tokens, parents, depths } = tree;
+  const thresholds = new Float64Array(tokens.length).fill(-1); // [node], for the node's children
+  const scores = new Float64Array(tokens.length).fill(-Infinity); // [node], summed log p; -Infinity is not kept
+  scores[0] = 0;
+  let best = 0;
+  for (let node = 1; node < tokens.length; node++) {
+    const parent = parents[node]!;
+    if (scores[parent] === -Infinity) continue;
+    const distribution = targetDistribution(parent);
+    if (thresholds[parent] === -1)
+      thresholds[parent] = Math.min(epsilon, delta * Math.exp(-entropy(distribution)));
+    const targetProbability = distribution[tokens[node]!]!;
+    if (targetProbability <= thresholds[parent]!) continue;
+    scores[node] = scores[parent]! + Math.log(targetProbability);
+    const isLonger = depths[node]! > depths[best]!;
+    if (isLonger || (depths[node] === depths[best] && scores[node]! > scores[best]!)) best = node;
+  }
+  return { path: pathTo(tree, best), nextToken: argmax(targetDistribution(best)) };
+}
+
+/** sum min(p, q) = 1 - total variation: the probability that one drawn draft token is accepted. */
+export function acceptanceProbability(
+  targetDistribution: Float32Array,
+  draftDistribution: Float32Array,
+): number {
+  const { length } = targetDistribution;
+  let overlap = 0;
+  for (let token = 0; token < length; token++)
+    overlap += Math.min(targetDistribution[token]!, draftDistribution[token]!);
+  return overlap;
+}
+
+/** With the 1e-5 that Medusa's implementation adds inside the logarithm. */
+function entropy(distribution: Float32Array): number {
+  const { length } = distribution;
+  let total = 0;
+  for (let token = 0; token < length; token++) {
+    const probability = distribution[token]!;
+    if (probability > 0) total -= probability * Math.log(probability + 1e-5);
+  }
+  return total;
+}

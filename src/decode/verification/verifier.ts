@@ -1,0 +1,136 @@
+/** A verification rule as the decoding loop uses it: what it asks of the target's pass, and its judgement of a tree. */
+import { MistletoeError } from '../../core/errors.js';
+import type { Random } from '../../core/random.js';
+import type { SamplingOptions } from '../../core/sampling.js';
+import { toDistribution } from '../../core/sampling.js';
+import type { TokenTree } from '../../draft/tree/token-tree.js';
+import type { ForwardResult } from '../../model/forward.js';
+import type { LogitsOnDevice } from '../logits-location.js';
+import type { TargetDistribution } from './node-chances.js';
+import { askAbout, hostChances, judgedChances } from './node-chances.js';
+import type { Verification, VerificationRule } from './verification.js';
+import { verifyGreedy, verifyRejection, verifyTypical } from './verification.js';
+
+/**
+ * Verification along an answer that is given beforehand. At temperature 0 a draft token counts as accepted if it is the
+ * answer's. Above it the question is how likely the token, which is known to come out, came out through an accepted
+ * draft: min(p, q) / p = min(1, q / p), where p is the target's and q the drafter's probability of it. Over answers
+ * drawn from the target both give the accepted lengths that decoding freely gives.
+ */
+/** The path whose tokens are the given ones, as far as the tree has it. */
+export function followTokens({ tokens, parents }: TokenTree, answer: readonly number[]): number[] {
+  const path: number[] = [];
+  for (let node = 1; node < tokens.length && path.length < answer.length; node++) {
+    if (parents[node] === (path.at(-1) ?? 0) && tokens[node] === answer[path.length]) path.push(node);
+  }
+  return path;
+}
+
+/** For a chain that was drafted along the answer, with the drafter's distributions. */
+export function followDrawn(
+  { tokens, draftDistributions }: TokenTree,
+  targetDistribution: TargetDistribution,
+  random: Random,
+): number[] {
+  const path: number[] = [];
+  for (let node = 1; node < tokens.length; node++) {
+    const token = tokens[node]!;
+    const targetProbability = targetDistribution(node - 1)[token]!;
+    const draftProbability = draftDistributions[node - 1]![token]!;
+    if (random.next() * targetProbability >= draftProbability) break;
+    path.push(node);
+  }
+  return path;
+}
+
+export interface Verifier {
+  readonly want: 'argmax' | 'logits' | 'scores';
+  /** `emitted` tokens of the answer are known, the tree's root being the last of them. */
+  judge(tree: TokenTree, result: ForwardResult, emitted: number): Verification | Promise<Verification>;
+}
+
+/** `kept`: where scores stay and are judged, if not with the host. */
+export function createVerifier(
+  rule: VerificationRule,
+  sampling: SamplingOptions,
+  random: Random,
+  kept?: LogitsOnDevice,
+): Verifier {
+  if (rule === 'greedy') return { want: 'argmax', judge: (tree, { argmax }) => verifyGreedy(tree, argmax!) };
+  if (rule === 'rejection' && kept !== undefined) {
+    return {
+      want: 'scores',
+      async judge(tree, { scores }) {
+        const drafted = tree.origin === 'sampled' ? kept.draftedRows(tree) : undefined;
+        const asked = { ...askAbout(tree, random), drafted };
+        const judged = await kept.draws.judge(scores!, sampling, asked, kept.meeting);
+        drafted?.free();
+        return verifyRejection(tree, judgedChances(judged), random);
+      },
+    };
+  }
+  return {
+    want: 'logits',
+    judge(tree, { logits }) {
+      const distributions = distributionsOf(tree, logits!, sampling);
+      return rule === 'typical'
+        ? verifyTypical(tree, distributions)
+        : verifyRejection(tree, hostChances(tree, distributions), random);
+    },
+  };
+}
+
+/**
+ * Holds the answer to given tokens: drafts are judged by them, whatever the target would say, so that two prompts can
+ * be compared along one and the same answer.
+ */
+export function createHeldVerifier(
+  answer: readonly number[],
+  sampling: SamplingOptions,
+  random: Random,
+): Verifier {
+  const isGreedy = sampling.temperature === 0;
+  return {
+    want: isGreedy ? 'argmax' : 'logits',
+    judge(tree, { logits }, emitted) {
+      // A draft that is certain to be proposed is accepted where it is the answer's token: min(1, q / p) with q = 1.
+      const path =
+        isGreedy || tree.origin === 'deterministic'
+          ? followTokens(tree, answer.slice(emitted))
+          : followDrawn(tree, distributionsOf(tree, logits!, sampling), random);
+      // Behind the answer's end nothing is asked for any more.
+      return { path, nextToken: answer[emitted + path.length] ?? answer.at(-1)! };
+    },
+  };
+}
+
+function distributionsOf(
+  tree: TokenTree,
+  logits: Float32Array, // [node, vocabulary]
+  sampling: SamplingOptions,
+): TargetDistribution {
+  const width = logits.length / tree.tokens.length;
+  return (node) => toDistribution(logits.subarray(node * width, (node + 1) * width), sampling);
+}
+
+/** Refuses a rule that the temperature makes no sense of. */
+export function checkRule(rule: VerificationRule, { temperature }: SamplingOptions): void {
+  if (rule === 'greedy' && temperature > 0) {
+    throw new MistletoeError(
+      'usage',
+      `Greedy verification was asked for at temperature ${temperature}; it needs 0.`,
+      {
+        hint: 'Leave --verify out, or use rejection (lossless) or typical (lossy) with a temperature.',
+      },
+    );
+  }
+  if (rule === 'typical' && temperature === 0) {
+    throw new MistletoeError(
+      'usage',
+      'Typical acceptance was asked for at temperature 0; it needs a temperature above 0.',
+      {
+        hint: 'Leave --verify out for greedy verification, or give --temperature.',
+      },
+    );
+  }
+}

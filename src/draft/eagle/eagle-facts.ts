@@ -1,0 +1,86 @@
+/** What an EAGLE head says of itself, for `inspect`: the very parts that the loader would run, in words. */
+import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
+import { MistletoeError } from '../../core/errors.js';
+import { flattenConfig } from '../reading/draft-configuration.js';
+import type { ReadingOptions, Refuse } from '../draft-system.js';
+import type { DrafterFacts } from '../reading/drafter-facts.js';
+import { sizeIn } from '../reading/drafter-facts.js';
+import type { Eagle3Parts, EagleParts } from './eagle-parts.js';
+import { describeTapRule, readTapRule, unknownTaps } from './taps.js';
+
+export function describeEagleFacts({ config }: Checkpoint, parts: EagleParts): DrafterFacts {
+  const { hiddenSize } = parts.configuration;
+  const vocabularySize = parts.ownVocabulary ?? sizeIn(flattenConfig(config), 'vocab_size');
+  return {
+    hiddenSize,
+    draftVocabularySize: vocabularySize,
+    ...describeLayer(parts),
+    expects: { hiddenSize, vocabularySize },
+  };
+}
+
+export function describeEagle3Facts(
+  checkpoint: Checkpoint,
+  parts: Eagle3Parts,
+  refuse: Refuse,
+  options: ReadingOptions = {},
+): DrafterFacts {
+  const { tensors } = checkpoint;
+  const config = flattenConfig(checkpoint.config);
+  const { hiddenSize } = parts.configuration;
+  const targetHidden = sizeIn(config, 'target_hidden_size') ?? hiddenSize;
+  const taps = parts.stateWidth / targetHidden;
+  const known = tensors.get('t2d') ?? tensors.get('model.t2d');
+  return {
+    hiddenSize,
+    draftVocabularySize: parts.draftVocabulary,
+    ...describeLayer(parts),
+    expects: {
+      hiddenSize: targetHidden,
+      vocabularySize: known?.shape[0] ?? sizeIn(config, 'vocab_size'),
+      taps: Number.isInteger(taps) ? taps : undefined,
+      tapRule: describeTaps(checkpoint, refuse, options),
+    },
+  };
+}
+
+function describeTaps(
+  checkpoint: Checkpoint,
+  refuse: Refuse,
+  { taps: given }: ReadingOptions,
+): string | undefined {
+  try {
+    const rule = readTapRule(checkpoint);
+    const { listed, convention, reason } = rule;
+    if (listed !== undefined && convention === undefined && given === undefined)
+      refuse(unknownTaps(checkpoint.folder, listed, reason));
+    return describeTapRule(rule, given);
+  } catch (fault) {
+    if (!(fault instanceof MistletoeError)) throw fault;
+    refuse(fault);
+    return undefined;
+  }
+}
+
+function describeLayer(parts: EagleParts | Eagle3Parts): Pick<DrafterFacts, 'rotary' | 'traits'> {
+  const { rotaryBase: base, rotaryOrigin: origin } = parts.configuration;
+  return { rotary: { base, origin }, traits: listTraits(parts) };
+}
+
+function listTraits(parts: EagleParts | Eagle3Parts): readonly string[] {
+  const { configuration, ownVocabulary, hasFusionBias, hasOutputBias } = parts;
+  const is3 = 'fusionNorm' in parts;
+  const traits: readonly (readonly [boolean, string])[] = [
+    [ownVocabulary !== undefined, 'embeddings of its own'],
+    [!is3 && parts.draftVocabulary !== undefined, 'an output projection of its own'],
+    [hasFusionBias, 'fc bias'],
+    [hasOutputBias, 'output bias'],
+    [configuration.queryKeyValueBias, 'attention bias'],
+    [configuration.queryKeyNorm, 'query and key norms'],
+    [is3 && parts.fusionNorm === 'joined', 'norm_before_fc'],
+    [is3 && parts.fusionNorm === 'each', 'fc_norm'],
+    [is3 && parts.normBeforeResidual, 'norm_before_residual'],
+    [is3 && parts.feedsNormed, 'norm_output'],
+  ];
+  return traits.flatMap(([has, trait]) => (has ? [trait] : []));
+}

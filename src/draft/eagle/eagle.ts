@@ -1,0 +1,83 @@
+/**
+ * EAGLE (arXiv 2401.15077) and EAGLE-2, which drafts with the same weights: one Llama layer without input norm reads
+ * fc [e(x_t+1); f_t] and predicts the target's next feature; the target's own output projection turns it into tokens.
+ */
+import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
+import { concatenate } from '../../graph/operations/shaping.js';
+import { projectToVocabulary } from '../../model/decoder.js';
+import { project, runLayer } from '../../model/decoder-layer.js';
+import { createRotary } from '../../model/rotary/rotary.js';
+import { anotherTarget, countParameters, misfit, requireSizes, requireWidth } from '../reading/checks.js';
+import type { DrafterOptions, WeightedSystem } from '../draft-system.js';
+import { prepareDrafterWeights } from '../draft-system.js';
+import type { Drafter } from '../drafter.js';
+import { createEagleDrafter, embeddingOf } from './eagle-drafter.js';
+import { describeEagleFacts } from './eagle-facts.js';
+import { describeEagle } from './eagle-parts.js';
+import type { EagleHead } from './eagle-session.js';
+import { refuseUnread } from '../reading/unread-tensors.js';
+
+const scope = 'eagle.';
+
+export const eagle: WeightedSystem = {
+  name: 'eagle',
+  title: 'EAGLE-1/-2',
+  recognise: (names) =>
+    names.some(/^(model\.)?fc\.weight$/) && names.some(/^(model\.)?layers\.0\.self_attn\.q_proj\.weight$/)
+      ? { layout: 'EAGLE-1/-2 head' }
+      : undefined,
+  describe(checkpoint, refuse) {
+    const parts = describeEagle(checkpoint, '', { refuse });
+    return { ...parts, facts: describeEagleFacts(checkpoint, parts) };
+  },
+  load: loadEagle,
+};
+
+async function loadEagle(checkpoint: Checkpoint, options: DrafterOptions): Promise<Drafter> {
+  const { target } = options;
+  requireSizes(checkpoint, target);
+  const parts = describeEagle(checkpoint, scope, { target: target.configuration });
+  const { configuration, hasFusionBias, draftVocabulary, hasOutputBias } = parts;
+  const { hiddenSize } = configuration;
+  const { vocabularySize } = target.configuration;
+  requireWidth(checkpoint, `${parts.prefix}fc.weight`, 0, target.configuration.hiddenSize);
+  requireWidth(checkpoint, `${parts.prefix}fc.weight`, 1, 2 * hiddenSize);
+  if (draftVocabulary !== undefined && draftVocabulary !== vocabularySize) {
+    throw misfit(
+      checkpoint.folder,
+      `has an lm_head of its own for ${draftVocabulary} tokens; the target has ${vocabularySize}`,
+      anotherTarget,
+    );
+  }
+  refuseUnread(checkpoint.folder, parts.unread);
+  const weights = await prepareDrafterWeights(checkpoint, parts.recipes, options);
+  const options0 = { inputNorm: false };
+  const head: EagleHead = {
+    target,
+    configuration,
+    stateWidth: hiddenSize,
+    vocabularies: { targetSize: vocabularySize, draftSize: vocabularySize },
+    rotary: createRotary(configuration),
+    embedding: embeddingOf(checkpoint, parts, scope, target),
+    fuse: (states) => states,
+    step(features, embeddings, context, memory) {
+      const joined = concatenate([embeddings, features], -1);
+      const fused = project(joined, `${scope}fc`, 2 * hiddenSize, hiddenSize, hasFusionBias);
+      const { hidden, rows } = runLayer(fused, `${scope}layer`, configuration, context, memory, options0);
+      return { features: hidden, rows };
+    },
+    score: (features) =>
+      draftVocabulary === undefined
+        ? projectToVocabulary(target.configuration, target.scope, features)
+        : project(features, `${scope}lm_head`, hiddenSize, draftVocabulary, hasOutputBias),
+  };
+  return createEagleDrafter({
+    head,
+    system: eagle.name,
+    name: 'EAGLE',
+    reads: 'features',
+    taps: [],
+    weights,
+    parameterCount: countParameters(weights),
+  });
+}

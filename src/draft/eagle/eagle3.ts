@@ -1,0 +1,124 @@
+/**
+ * EAGLE-3 (arXiv 2503.01840): residual streams of the target, fused by fc, replace the feature; one layer whose
+ * attention reads [norm(e(x_t+1)); norm(feature)]; its own norm and output projection over a draft vocabulary that
+ * may be smaller than the target's (target token = draft token + d2t). Later heads add norms before the fusion, take
+ * the normed state for the residual, or feed the normed output back ("EAGLE 3.1"): eagle-parts.ts tells which.
+ */
+import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
+import type { Tensor } from '../../graph/tensor.js';
+import { add } from '../../graph/operations/elementwise.js';
+import { concatenate, slice } from '../../graph/operations/shaping.js';
+import { attend, feedForward, normalise, project } from '../../model/decoder-layer.js';
+import { createRotary } from '../../model/rotary/rotary.js';
+import { countParameters, misfit, requireSizes, requireWidth } from '../reading/checks.js';
+import type { DrafterOptions, WeightedSystem } from '../draft-system.js';
+import { prepareDrafterWeights } from '../draft-system.js';
+import type { Drafter } from '../drafter.js';
+import { createEagleDrafter, embeddingOf } from './eagle-drafter.js';
+import { describeEagle3Facts } from './eagle-facts.js';
+import type { Eagle3Parts } from './eagle-parts.js';
+import { describeEagle3 } from './eagle-parts.js';
+import type { EagleHead } from './eagle-session.js';
+import { readTaps } from './taps.js';
+import { refuseUnread } from '../reading/unread-tensors.js';
+import { readVocabularyMap } from '../programs/vocabulary-map.js';
+
+const scope = 'eagle3.';
+
+export const eagle3: WeightedSystem = {
+  name: 'eagle3',
+  title: 'EAGLE-3',
+  recognise(names) {
+    if (!names.some(/^(model\.)?fc\.weight$/)) return undefined;
+    if (names.some(/^(model\.)?midlayer\./)) return { layout: 'EAGLE-3 head' };
+    const isRenamed = names.some(/^(model\.)?layers\.0\.hidden_norm\.weight$/);
+    return isRenamed ? { layout: 'EAGLE-3 head, layers.0 naming' } : undefined;
+  },
+  describe(checkpoint, refuse, options) {
+    const parts = describeEagle3(checkpoint, '', { refuse });
+    return { ...parts, facts: describeEagle3Facts(checkpoint, parts, refuse, options) };
+  },
+  load: loadEagle3,
+};
+
+async function loadEagle3(checkpoint: Checkpoint, options: DrafterOptions): Promise<Drafter> {
+  const { target } = options;
+  requireSizes(checkpoint, target);
+  const parts = describeEagle3(checkpoint, scope, { target: target.configuration });
+  const { configuration, stateWidth, normBeforeResidual, feedsNormed } = parts;
+  const { hiddenSize } = configuration;
+  const draftSize = parts.draftVocabulary!;
+  const { vocabularySize, layerCount } = target.configuration;
+  if (hiddenSize !== target.configuration.hiddenSize && parts.ownVocabulary === undefined) {
+    throw misfit(
+      checkpoint.folder,
+      `is ${hiddenSize} wide, its target ${target.configuration.hiddenSize}, and it has no embed_tokens of its own`,
+      'A head of another width cannot borrow the embeddings of its target: use an export that keeps its own.',
+    );
+  }
+  const { taps, notice } = readTaps(checkpoint, layerCount, options.taps);
+  if (notice !== undefined) options.onNotice?.(notice);
+  requireWidth(checkpoint, `${parts.prefix}fc.weight`, 1, taps.length * target.configuration.hiddenSize);
+  refuseUnread(checkpoint.folder, parts.unread);
+  const targetTokens = await readVocabularyMap(checkpoint, draftSize, vocabularySize);
+  const weights = await prepareDrafterWeights(checkpoint, parts.recipes, options);
+  const finish = (hidden: Tensor): Tensor => normalise(hidden, `${scope}norm`, configuration);
+  const head: EagleHead = {
+    target,
+    configuration,
+    stateWidth,
+    vocabularies: { targetSize: vocabularySize, draftSize, targetTokens },
+    rotary: createRotary(configuration),
+    embedding: embeddingOf(checkpoint, parts, scope, target),
+    fuse: (states) =>
+      project(
+        normaliseTaps(states, parts, taps.length),
+        `${scope}fc`,
+        stateWidth,
+        hiddenSize,
+        parts.hasFusionBias,
+      ),
+    step(features, embeddings, context, memory) {
+      const tokens = normalise(embeddings, `${scope}layer.input_layernorm`, configuration);
+      const states = normalise(features, `${scope}layer.hidden_norm`, configuration);
+      const joined = concatenate([tokens, states], -1);
+      const attention = attend(joined, `${scope}layer.self_attn`, configuration, context, memory);
+      const middle = add(normBeforeResidual ? states : features, attention.hidden);
+      const normed = normalise(middle, `${scope}layer.post_attention_layernorm`, configuration);
+      const hidden = add(middle, feedForward(normed, `${scope}layer.mlp`, configuration));
+      return { features: feedsNormed ? finish(hidden) : hidden, rows: attention.rows };
+    },
+    score(features) {
+      const normed = feedsNormed ? features : finish(features);
+      return project(normed, `${scope}lm_head`, hiddenSize, draftSize, parts.hasOutputBias);
+    },
+  };
+  return createEagleDrafter({
+    head,
+    system: eagle3.name,
+    name: 'EAGLE-3',
+    reads: 'taps',
+    taps,
+    weights,
+    parameterCount: countParameters(weights),
+  });
+}
+
+/** [batch, position, taps * width] */
+function normaliseTaps(
+  states: Tensor,
+  { fusionNorm, stateWidth, configuration: { normEpsilon } }: Eagle3Parts,
+  tapCount: number,
+): Tensor {
+  if (fusionNorm === 'none') return states;
+  if (fusionNorm === 'joined')
+    return normalise(states, `${scope}input_norm`, { hiddenSize: stateWidth, normEpsilon });
+  const width = stateWidth / tapCount;
+  const each = Array.from({ length: tapCount }, (_, tap) =>
+    normalise(slice(states, -1, tap * width, (tap + 1) * width), `${scope}fc_norm.${tap}`, {
+      hiddenSize: width,
+      normEpsilon,
+    }),
+  );
+  return concatenate(each, -1);
+}

@@ -1,0 +1,183 @@
+/**
+ * The layers before which an EAGLE-3 head taps its target's residual stream. Without a list they are 2, L/2 and L - 3.
+ * A list of ids means either the inputs of these layers or their outputs. The numbers do not say which; who wrote the
+ * file does. As read in vLLM 0.27.1, SGLang 0.5.18, SpecForge a6b6b02, ModelOpt a2fbac7, llama.cpp b21e4de and
+ * AngelSlim 67394ce:
+ *
+ *   inputs   the speculators format. vLLM: transformers_utils/configs/speculators/algos.py
+ *   inputs   a list outside eagle_config, or eagle_config.layer_ids. vLLM and llama.cpp alone read these, as boundaries
+ *            between layers (0 is the embedding). v1/worker/gpu_model_runner.py, models/llama.py; conversion/llama.py
+ *   outputs  a list in eagle_config with the architecture LlamaForCausalLMEagle3. SGLang adds 1 (srt/models/llama.py,
+ *            qwen2.py, qwen3.py), SpecForge captures through SGLang (tests/test_runtime/test_server_capture_gate.py),
+ *            ModelOpt hooks the layers' outputs (torch/speculative/plugins/hf_eagle.py)
+ *   outputs  aux_hidden_states_layer_ids. AngelSlim: models/target/target_model_wrapper.py
+ *   unknown  everything else, and lists that disagree
+ *
+ * In the SGLang form an id that equals the number of layers must be an input: NVIDIA's gpt-oss-120b-Eagle3-v3 lists
+ * [24, 30, 36] for 36 layers, which SGLang reads as inputs for gpt-oss only. Such a list counts as unknown here.
+ *
+ * SGLang and vLLM collect the states while the layers run, so the order of a list does not matter.
+ */
+import { z } from 'zod';
+import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
+import type { MistletoeError } from '../../core/errors.js';
+import { showValue } from '../../core/json-text.js';
+import { misfit } from '../reading/checks.js';
+import type { Config } from '../reading/draft-configuration.js';
+import { isSpeculatorsFormat } from '../reading/draft-configuration.js';
+import type { TapConvention } from '../draft-system.js';
+
+interface Meaning {
+  /** Undefined where the file does not say. */
+  readonly convention: TapConvention | undefined;
+  /** How that is known, or why it is not. */
+  readonly reason: string;
+}
+
+export interface TapRule extends Meaning {
+  /** As config.json lists them; undefined for the default of three. */
+  readonly listed: readonly number[] | undefined;
+}
+
+type Head = Pick<Checkpoint, 'config' | 'folder'>;
+
+/** What the file says by itself. */
+export function readTapRule({ config, folder }: Head): TapRule {
+  const [first, ...others] = findLists(config).map((list) => parseList(list, folder));
+  if (first === undefined)
+    return { listed: undefined, convention: 'inputs', reason: 'config.json lists no layers' };
+  const taps = tapsOf(first)?.join();
+  if (others.every((other) => taps !== undefined && tapsOf(other)?.join() === taps)) return first;
+  return { ...first, convention: undefined, reason: 'config.json has several lists of layers that disagree' };
+}
+
+interface FoundList extends Meaning {
+  readonly list: unknown;
+}
+
+const key = 'eagle_aux_hidden_state_layer_ids';
+const shortKey = 'aux_hidden_state_layer_ids';
+const angelSlimKey = 'aux_hidden_states_layer_ids';
+const listKeys: readonly string[] = [key, shortKey, angelSlimKey, 'layer_ids'];
+const sglangArchitecture = 'LlamaForCausalLMEagle3';
+
+function findLists(config: Config): readonly FoundList[] {
+  const nested = z.record(z.string(), z.unknown()).safeParse(config.eagle_config).data ?? {};
+  const onlyVllm = 'only vLLM and llama.cpp read a list there';
+  const isSpeculators = isSpeculatorsFormat(config);
+  const inputs = (reason: string): Meaning => ({ convention: 'inputs', reason });
+  const top = inputs(isSpeculators ? 'the file is in the speculators format' : onlyVllm);
+  const found: readonly FoundList[] = [
+    { list: nested[key], ...judgeNested(config) },
+    { list: config[key], ...top },
+    { list: nested.layer_ids, ...inputs('eagle_config.layer_ids is a key of vLLM') },
+    { list: config[angelSlimKey], convention: 'outputs', reason: `${angelSlimKey} is a key of AngelSlim` },
+    {
+      list: nested[shortKey] ?? config[shortKey],
+      ...(isSpeculators ? top : { convention: undefined, reason: `no known trainer writes ${shortKey}` }),
+    },
+  ];
+  return found.filter(({ list }) => list !== undefined && list !== null);
+}
+
+function judgeNested({ architectures }: Config): Meaning {
+  const names: readonly unknown[] = Array.isArray(architectures) ? architectures : [];
+  if (names.includes(sglangArchitecture)) {
+    const reason = `SpecForge, SGLang and ModelOpt put the list of ${sglangArchitecture} into eagle_config`;
+    return { convention: 'outputs', reason };
+  }
+  const seen = names.length === 0 ? 'no architecture' : `the architecture ${showValue(names[0])}`;
+  return {
+    convention: undefined,
+    reason: `engines disagree on a list in eagle_config, and ${seen} does not tell who wrote it`,
+  };
+}
+
+/** Many times what any head has. */
+const mostTaps = 256;
+const idsSchema = z.array(z.number().int().nonnegative()).min(1).max(mostTaps);
+
+function parseList({ list, ...meaning }: FoundList, folder: string): TapRule & { listed: readonly number[] } {
+  const parsed = idsSchema.safeParse(list);
+  if (parsed.success) return { listed: parsed.data, ...meaning };
+  throw badTaps(folder, list, `1 to ${mostTaps} whole numbers from 0 were expected`);
+}
+
+/** Layers before which is tapped, ascending. */
+function tapsOf({ listed, convention }: Omit<TapRule, 'reason'>): readonly number[] | undefined {
+  if (listed === undefined || convention === undefined) return undefined;
+  const taps = listed.map((layer) => (convention === 'outputs' ? layer + 1 : layer));
+  return [...new Set(taps)].sort((one, other) => one - other);
+}
+
+export interface TapReading {
+  /** Layers of the target before which its residual stream is tapped. */
+  readonly taps: readonly number[];
+  /** Where `given` goes against the file: what to tell the user. */
+  readonly notice?: string;
+}
+
+/** `given` wins over the file. */
+export function readTaps(head: Head, layerCount: number, given?: TapConvention): TapReading {
+  const { folder } = head;
+  const { listed, convention, reason } = readTapRule(head);
+  if (listed === undefined) {
+    const usual = [2, Math.floor(layerCount / 2), layerCount - 3];
+    if (layerCount >= 3) return { taps: usual };
+    throw badTaps(folder, usual, range(layerCount));
+  }
+  const isBeyond = convention === 'outputs' && listed.includes(layerCount);
+  const settled = given ?? (isBeyond ? undefined : convention);
+  const taps = tapsOf({ listed, convention: settled });
+  if (taps === undefined)
+    throw unknownTaps(
+      folder,
+      listed,
+      isBeyond ? `a target of ${layerCount} layers has no output ${layerCount}` : reason,
+    );
+  if (taps.some((layer) => layer > layerCount)) throw badTaps(folder, listed, range(layerCount));
+  if (given === undefined || convention === undefined || isBeyond || given === convention) return { taps };
+  const notice = `The taps ${showValue(listed)} of ${folder} are read as ${given} of layers because --taps says so; the file means ${convention}: ${reason}.`;
+  return { taps, notice };
+}
+
+/** config.json with the list in a form that says what it means, where its own does not, or says something else. */
+export function spellTaps(head: Head, given: TapConvention): Config {
+  const { listed, convention } = readTapRule(head);
+  if (listed === undefined || convention === given) return head.config;
+  const nested = z.record(z.string(), z.unknown()).safeParse(head.config.eagle_config).data ?? {};
+  const isKept = ([name]: [string, unknown]): boolean => !listKeys.includes(name);
+  const config = Object.fromEntries(Object.entries(head.config).filter(isKept));
+  const eagle = Object.fromEntries(Object.entries(nested).filter(isKept));
+  return given === 'inputs'
+    ? { ...config, eagle_config: eagle, [key]: listed }
+    : { ...config, architectures: [sglangArchitecture], eagle_config: { ...eagle, [key]: listed } };
+}
+
+/** One sentence for people. */
+export function describeTapRule({ listed, convention, reason }: TapRule, given?: TapConvention): string {
+  if (listed === undefined) return 'the default: before layers 2, L/2 and L - 3';
+  const settled = given ?? convention;
+  if (settled === undefined)
+    return `${listed.join(', ')}: inputs or outputs of these layers, which is not known because ${reason}`;
+  const why = given === undefined || given === convention ? reason : '--taps says so';
+  return `${listed.join(', ')}: ${settled} of these layers, because ${why}`;
+}
+
+export function unknownTaps(folder: string, listed: readonly number[], reason: string): MistletoeError {
+  return misfit(
+    folder,
+    `lists the taps ${showValue(listed)}, and whether they are inputs or outputs of layers is not known: ${reason}`,
+    'Pass --taps outputs (taps: "outputs" in the library) if it was trained with SpecForge, SGLang or ModelOpt, --taps inputs if it was trained for vLLM.',
+  );
+}
+
+const range = (layerCount: number): string => `layers from 0 to ${layerCount} were expected`;
+
+function badTaps(folder: string, given: unknown, expected: string): MistletoeError {
+  return misfit(
+    folder,
+    `asks for the taps ${showValue(given)}; ${expected}`,
+    'It was trained for a deeper target.',
+  );
+}

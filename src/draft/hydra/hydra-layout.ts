@@ -1,0 +1,205 @@
+/** How published Hydra heads lie in a checkpoint: `mlp`, and `prefix-mlp` (Hydra++) with a layer of its own. */
+import { z } from 'zod';
+import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
+import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
+import type { ModelConfiguration } from '../../model/configuration.js';
+import { layerRecipes, projectionRecipe, vectorRecipe } from '../../model/weights.js';
+import { misfit } from '../reading/checks.js';
+import type { DrafterDescription, RecognisedLayout, Refuse, TensorNames } from '../draft-system.js';
+import { holdsDecoder, refuseAtOnce } from '../draft-system.js';
+import { countHeads } from '../reading/head-counts.js';
+import { measureLayer } from '../reading/layer-sizes.js';
+import { listUnread } from '../reading/unread-tensors.js';
+
+export interface HydraSizes {
+  readonly heads: number;
+  /** Plain residual blocks behind the first one of each head. */
+  readonly extraBlocks: number;
+  readonly hasPrefix: boolean;
+}
+
+export interface HydraParts extends DrafterDescription {
+  readonly sizes: HydraSizes;
+  readonly firstOutput: string;
+}
+
+const prefixLayer = 'prefix_embeding_layer.layers.0';
+
+export function recogniseHydra(names: TensorNames): RecognisedLayout | undefined {
+  if (holdsDecoder(names) || !names.some(/^hydra_mlp\./)) return undefined;
+  return { layout: names.some(/^prefix_embeding_layer\./) ? 'Hydra++ (prefix-mlp)' : 'Hydra (mlp)' };
+}
+
+const configSchema = z.object({
+  hydra_num_heads: z.number().int().positive().default(4),
+  hydra_num_layers: z.number().int().positive().default(1),
+  hydra_head_arch: z.string().default('mlp'),
+  grounded_heads: z.boolean().default(true),
+  hidden_state_offset: z.number().default(0),
+});
+type HydraConfig = z.infer<typeof configSchema>;
+
+export interface HydraContext {
+  readonly refuse?: Refuse;
+  /** Stands in for the sizes that the tensors tell. */
+  readonly target?: ModelConfiguration;
+}
+
+export function describeHydra(
+  checkpoint: Checkpoint,
+  scope: string,
+  { refuse = refuseAtOnce, target }: HydraContext = {},
+): HydraParts {
+  const { tensors } = checkpoint;
+  const config = readConfig(checkpoint, refuse);
+  const hasPrefix = config.hydra_head_arch === 'prefix-mlp';
+  const names = nameTensors(hasPrefix);
+  const sizes = { hasPrefix, ...countBlocks(checkpoint, config, names, refuse) };
+  const sizeOf = (name: (head: number) => string, axis: number): number | undefined => {
+    const known = Array.from({ length: sizes.heads }, (_, head) => tensors.get(`${name(head)}.weight`));
+    return known.find((tensor) => tensor !== undefined)?.shape[axis];
+  };
+  const hiddenSize = sizeOf((head) => `${names.block(head, 0)}.linear`, 0) ?? sizeOf(names.output, 1);
+  const vocabularySize = sizeOf(names.output, 0);
+  const width = target?.hiddenSize ?? hiddenSize ?? 1;
+  const recipes = [
+    ...headRecipes(scope, sizes, names, [width, target?.vocabularySize ?? vocabularySize ?? 1]),
+    ...(hasPrefix
+      ? [
+          ...layerRecipes(
+            `${scope}prefix`,
+            prefixLayer,
+            target ?? measureLayer(checkpoint, prefixLayer, width),
+          ),
+          vectorRecipe(`${scope}prefix.norm.weight`, 'prefix_embeding_layer.norm.weight', width),
+        ]
+      : []),
+  ];
+  return {
+    sizes,
+    firstOutput: `${names.output(0)}.weight`,
+    recipes,
+    // The prefix layer is given embeddings; its copy of the target's table is never looked at.
+    unread: listUnread(checkpoint, recipes, [/^prefix_embeding_layer\.embed_tokens\.weight$/]),
+    facts: {
+      heads: sizes.heads,
+      hiddenSize,
+      draftVocabularySize: vocabularySize,
+      expects: { hiddenSize, vocabularySize },
+    },
+  };
+}
+
+function readConfig({ config, folder }: Checkpoint, refuse: Refuse): HydraConfig {
+  const parsed = configSchema.safeParse(config);
+  if (!parsed.success) {
+    refuse(
+      misfit(
+        folder,
+        "has a config.json that cannot be read as Hydra's",
+        'Expected hydra_num_heads and hydra_num_layers.',
+      ),
+    );
+    return configSchema.parse({});
+  }
+  const { hydra_head_arch: kind, grounded_heads: isGrounded, hidden_state_offset: offset } = parsed.data;
+  if (kind !== 'mlp' && kind !== 'prefix-mlp')
+    refuse(misfit(folder, `has heads of kind "${kind}"`, 'Supported: mlp and prefix-mlp.'));
+  if (!isGrounded || offset !== 0) {
+    refuse(
+      misfit(
+        folder,
+        'has ungrounded heads or a hidden state offset',
+        'Supported: grounded_heads true, hidden_state_offset 0.',
+      ),
+    );
+  }
+  return parsed.data;
+}
+
+interface HydraNames {
+  readonly block: (head: number, block: number) => string;
+  readonly output: (head: number) => string;
+}
+
+/** Dropout modules take the even places of prefix-mlp's lists; mlp has none. */
+function nameTensors(hasPrefix: boolean): HydraNames {
+  return {
+    block: (head, block) => `hydra_mlp.${head}.${hasPrefix ? 2 * block + 1 : block}`,
+    output: (head) => (hasPrefix ? `hydra_lm_head.${head}.1` : `hydra_lm_head.${head}`),
+  };
+}
+
+/** Counts are a stranger's: they are believed as far as there are tensors. */
+function countBlocks(
+  { tensors, folder }: Checkpoint,
+  { hydra_num_heads: heads, hydra_num_layers: layers, hydra_head_arch: kind }: HydraConfig,
+  names: HydraNames,
+  refuse: Refuse,
+): Pick<HydraSizes, 'heads' | 'extraBlocks'> {
+  const found = countHeads(tensors, (name) => {
+    const [, head, place] =
+      /^hydra_(?:mlp|lm_head)\.(\d+)\.(?:(\d+)\.(?:linear|res_connection)\.)?/.exec(name) ?? [];
+    if (head === undefined) return undefined;
+    const block = kind === 'prefix-mlp' ? (Number(place) - 1) / 2 : Number(place);
+    return { head, block: place === undefined ? undefined : String(block) };
+  });
+  const lost =
+    layers > found.blocks
+      ? names.block(0, layers - 1)
+      : heads > found.heads
+        ? names.block(found.heads, 0)
+        : undefined;
+  if (lost !== undefined) {
+    const incomplete = 'The file is incomplete: download it again.';
+    refuse(misfit(folder, `lacks the tensor ${lost}.linear.weight`, incomplete));
+  }
+  return {
+    heads: Math.max(1, Math.min(heads, found.heads)),
+    extraBlocks: Math.max(1, Math.min(layers, found.blocks)) - 1,
+  };
+}
+
+function headRecipes(
+  scope: string,
+  { heads, extraBlocks }: HydraSizes,
+  names: HydraNames,
+  [hiddenSize, vocabularySize]: readonly [number, number],
+): WeightRecipe[] {
+  const linear = (name: string, source: string, from: number, to: number): WeightRecipe[] => [
+    projectionRecipe(`${name}.weight`, `${source}.weight`, from, to),
+    vectorRecipe(`${name}.bias`, `${source}.bias`, to),
+  ];
+  return Array.from({ length: heads }, (_, head) => {
+    const name = `${scope}${head}`;
+    const first = names.block(head, 0);
+    const width = (head + 2) * hiddenSize;
+    return [
+      ...linear(`${name}.first`, `${first}.linear`, width, hiddenSize),
+      ...linear(`${name}.residual`, `${first}.res_connection`, width, hiddenSize),
+      ...Array.from({ length: extraBlocks }, (_, block) =>
+        linear(`${name}.block${block}`, `${names.block(head, block + 1)}.linear`, hiddenSize, hiddenSize),
+      ).flat(),
+      ...linear(`${name}.lm_head`, names.output(head), hiddenSize, vocabularySize),
+    ];
+  }).flat();
+}
+
+/** Heads that were trained for a target of another width, or do not see the tokens before them. */
+export function requireGroundedHeads(
+  { tensors, folder }: Checkpoint,
+  { heads, hasPrefix }: HydraSizes,
+  hiddenSize: number,
+): void {
+  const { block } = nameTensors(hasPrefix);
+  for (let head = 0; head < heads; head++) {
+    const found = tensors.get(`${block(head, 0)}.linear.weight`)?.shape[1];
+    const width = (head + 2) * hiddenSize;
+    if (found === undefined || found === width) continue;
+    throw misfit(
+      folder,
+      `has head ${head} with ${found} inputs; ${width} were expected`,
+      'It was trained for another target, or its heads are not grounded.',
+    );
+  }
+}

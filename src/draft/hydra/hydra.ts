@@ -1,0 +1,183 @@
+/**
+ * Hydra (arXiv 2402.05109): heads that also see the tokens drafted before them. Head i reads the target's feature and
+ * the embeddings of the root and of i drafted tokens, [h, e(x1), ..., e(x_i+1)], through R z + SiLU(W z + b), plain
+ * residual blocks and a projection with bias. Hydra++ first passes the features of all verified positions through a
+ * transformer layer of its own.
+ */
+import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
+import { lazily, lazilyBy } from '../../core/lazy.js';
+import type { CausalModel } from '../../model/causal-model.js';
+import { KvCache } from '../../model/cache/kv-cache.js';
+import type { LaneProgram } from '../../model/lanes/lane-program.js';
+import { compileLanes } from '../../model/lanes/lane-program.js';
+import type { Meeting } from '../../model/lanes/pass-scheduler.js';
+import { alone } from '../../model/lanes/pass-scheduler.js';
+import { bufferOf, int32, resident } from '../../runtime/program.js';
+import type { RowBuffer } from '../../runtime/row-buffer.js';
+import type { WeightStore } from '../../runtime/weights.js';
+import { chainNames, createChainCompiler, readChain } from '../programs/chain-program.js';
+import { countParameters, requireSizes, requireWidth } from '../reading/checks.js';
+import type { DrafterOptions, WeightedSystem } from '../draft-system.js';
+import { prepareDrafterWeights } from '../draft-system.js';
+import { DraftMemory } from '../programs/draft-memory.js';
+import type { Drafter, DraftGraph, DraftSession, GrowingDraft } from '../drafter.js';
+import {
+  buildHydraChain,
+  buildHydraHead,
+  buildHydraPrefix,
+  draftHydraLogits,
+  hydraScope,
+} from './hydra-graphs.js';
+import type { HydraSizes } from './hydra-layout.js';
+import { describeHydra, recogniseHydra, requireGroundedHeads } from './hydra-layout.js';
+import type { PreparedDrafts } from '../programs/program-drafts.js';
+import { createSiblingDraws } from '../programs/sibling-draws.js';
+import { readScores, scoreNames } from '../programs/scores.js';
+import { PendingStates } from '../programs/states.js';
+import { refuseUnread } from '../reading/unread-tensors.js';
+
+export const hydra: WeightedSystem = {
+  name: 'hydra',
+  title: 'Hydra',
+  recognise: recogniseHydra,
+  describe: (checkpoint, refuse) => describeHydra(checkpoint, '', { refuse }),
+  load: loadHydra,
+};
+
+async function loadHydra(checkpoint: Checkpoint, options: DrafterOptions): Promise<Drafter> {
+  const { target } = options;
+  const { hiddenSize, vocabularySize } = target.configuration;
+  requireSizes(checkpoint, target);
+  const parts = describeHydra(checkpoint, hydraScope, { target: target.configuration });
+  requireWidth(checkpoint, parts.firstOutput, 0, vocabularySize);
+  requireGroundedHeads(checkpoint, parts.sizes, hiddenSize);
+  refuseUnread(checkpoint.folder, parts.unread);
+  return new Hydra(parts.sizes, target, await prepareDrafterWeights(checkpoint, parts.recipes, options));
+}
+
+class Hydra implements Drafter {
+  readonly system = 'hydra';
+  readonly name: string;
+  readonly reads = 'features';
+  readonly taps = [];
+  readonly maximumDepth: number;
+  readonly vocabularySize: number;
+  readonly parameterCount: number;
+  readonly graph: DraftGraph;
+  private readonly cacheSizes;
+  private readonly siblings: ReturnType<typeof createSiblingDraws>;
+  private readonly compileHead: (head: number) => Promise<LaneProgram>;
+  private readonly compileChain: (length: number) => Promise<LaneProgram>;
+  private readonly compilePrefix: () => Promise<LaneProgram>;
+
+  constructor(
+    private readonly sizes: HydraSizes,
+    private readonly target: CausalModel,
+    weights: WeightStore,
+  ) {
+    const { configuration, runtime } = target;
+    this.name = sizes.hasPrefix ? 'Hydra++' : 'Hydra';
+    this.maximumDepth = sizes.heads;
+    this.vocabularySize = configuration.vocabularySize;
+    this.parameterCount = countParameters(weights);
+    const { vocabularySize } = configuration;
+    this.siblings = createSiblingDraws(runtime, { targetSize: vocabularySize, draftSize: vocabularySize });
+    this.cacheSizes = { ...configuration, layerCount: 1 };
+    const stores = [weights, target.weights];
+    const model = { sizes, target };
+    this.compileHead = lazilyBy((head) =>
+      compileLanes(runtime, 'draft', buildHydraHead(model, head), stores),
+    );
+    this.compileChain = createChainCompiler(runtime, stores, (length) => buildHydraChain(model, length));
+    this.compilePrefix = lazily(() => compileLanes(runtime, 'draft', buildHydraPrefix(model), [weights]));
+    this.graph = {
+      weights: stores,
+      targetTokens: undefined,
+      attention: sizes.hasPrefix
+        ? {
+            sizes: this.cacheSizes,
+            rotary: target.rotary,
+            readPrefix: async (verified, cache) => {
+              const memory = this.createMemory(cache, alone);
+              memory.observe(verified);
+              await memory.read(await this.compilePrefix(), ['rows']);
+            },
+          }
+        : undefined,
+      draftLogits: (teacher, depth) => draftHydraLogits(model, teacher, depth),
+    };
+  }
+
+  async prepare({ chains = [] }: PreparedDrafts = {}): Promise<void> {
+    for (const length of chains) await this.compileChain(length);
+    for (let head = 0; head < this.sizes.heads; head++) await this.compileHead(head);
+    if (this.sizes.hasPrefix) await this.compilePrefix();
+  }
+
+  /** The features that Hydra++'s layer has read; the heads read the newest. */
+  private createMemory(cache: KvCache, meeting: Meeting): DraftMemory {
+    const { configuration, rotary } = this.target;
+    const { hiddenSize } = configuration;
+    return new DraftMemory({
+      ...{ cache, rotary, stateWidth: hiddenSize, meeting },
+      inputsOf: (features) => ({ features: resident(features) }),
+    });
+  }
+
+  startSession(meeting: Meeting = alone): DraftSession {
+    const { runtime, configuration } = this.target;
+    const { hiddenSize, vocabularySize } = configuration;
+    const pending = new PendingStates(runtime, hiddenSize);
+    const memory = this.sizes.hasPrefix
+      ? this.createMemory(new KvCache(this.cacheSizes, runtime), meeting)
+      : undefined;
+    let feature: RowBuffer = runtime.allocate(1, hiddenSize);
+    let root = 0;
+    const readFeature = async (): Promise<RowBuffer> => {
+      if (memory === undefined) return pending.takeLast();
+      const outputs = await memory.read(await this.compilePrefix(), ['features', 'rows']);
+      return bufferOf(outputs, 'features');
+    };
+
+    return {
+      room: Infinity,
+      observe: (verified) => {
+        if (memory === undefined) pending.push(verified);
+        else memory.observe(verified);
+        root = verified.next;
+      },
+      catchUp: async () => {
+        if (memory !== undefined) await memory.catchUp(await this.compilePrefix());
+      },
+      expand: async (draft, nodes, want) => {
+        const depth = draft.depths[nodes[0]!]!;
+        if (depth === 0) feature = await readFeature();
+        const program = await this.compileHead(depth);
+        const paths = nodes.flatMap((node) => tokensTo(draft, node));
+        const inputs = {
+          feature: resident(feature),
+          path: int32(paths, [nodes.length, depth + 1]),
+        };
+        const outputs = await meeting.run(program, { inputs }, scoreNames(want));
+        return readScores(outputs, want, { targetSize: vocabularySize, draftSize: vocabularySize });
+      },
+      siblings: this.siblings?.(meeting),
+      draftChain: async (length) => {
+        const program = await this.compileChain(length);
+        const feature = resident(await readFeature());
+        const inputs = { feature, root: int32([root]) };
+        return readChain(await meeting.run(program, { inputs }, chainNames));
+      },
+      close() {
+        memory?.close();
+      },
+    };
+  }
+}
+
+/** Tokens from the root to a node, both included. */
+function tokensTo({ tokens, parents }: GrowingDraft, node: number): number[] {
+  const path: number[] = [];
+  for (let at = node; at >= 0; at = parents[at]!) path.unshift(tokens[at]!);
+  return path;
+}

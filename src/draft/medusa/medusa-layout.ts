@@ -1,0 +1,195 @@
+/**
+ * How published Medusa heads lie in a checkpoint. The same tensors have three names, and Medusa-2 keeps its heads among
+ * the tensors of its target.
+ */
+import { z } from 'zod';
+import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
+import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
+import type { ModelConfiguration } from '../../model/configuration.js';
+import { projectionRecipe, vectorRecipe } from '../../model/weights.js';
+import { showValue } from '../../core/json-text.js';
+import { misfit } from '../reading/checks.js';
+import type { DrafterDescription, RecognisedLayout, Refuse, TensorNames } from '../draft-system.js';
+import { holdsDecoder, namesOf, refuseAtOnce } from '../draft-system.js';
+import { countHeads } from '../reading/head-counts.js';
+import { listUnread } from '../reading/unread-tensors.js';
+
+export interface MedusaSizes {
+  readonly heads: number;
+  readonly layers: number;
+  /** Of the blocks; vLLM's own heads have none unless their config asks for it. */
+  readonly hasBias: boolean;
+  readonly hiddenSize: number;
+  readonly vocabularySize: number;
+}
+
+export interface MedusaParts extends DrafterDescription {
+  readonly sizes: MedusaSizes;
+  /** Names of the first block's weight and of the first head's output. */
+  readonly firstBlock: string;
+  readonly firstOutput: string;
+}
+
+interface Layout {
+  readonly words: string;
+  readonly prefix: string;
+  /** Finds the head that a tensor belongs to, and the layer of a block. */
+  readonly place: RegExp;
+  readonly mayLackBias: boolean;
+  readonly block: (head: number, layer: number) => string;
+  readonly output: (head: number, layers: number) => string;
+}
+
+const numbered = (prefix: string): Layout => ({
+  words: 'Medusa-1 heads',
+  mayLackBias: false,
+  prefix,
+  place: /^(\d+)\.(?:(\d+)\.linear|\d+)\.(?:weight|bias)$/,
+  block: (head, layer) => `${prefix}${head}.${layer}.linear`,
+  output: (head, layers) => `${prefix}${head}.${layers}`,
+});
+const namedByVllm = (prefix: string): Layout => ({
+  words: 'Medusa heads, vLLM naming',
+  mayLackBias: true,
+  prefix,
+  place: /^(?:blocks\.(\d+)\.layers\.(\d+)|lm_heads\.(\d+))\.(?:weight|bias)$/,
+  block: (head, layer) => `${prefix}blocks.${head}.layers.${layer}`,
+  output: (head) => `${prefix}lm_heads.${head}`,
+});
+const layouts: readonly Layout[] = [
+  numbered(''),
+  numbered('medusa_head.'),
+  numbered('medusa_heads.'),
+  namedByVllm(''),
+  namedByVllm('medusa_heads.'),
+];
+
+export function recogniseMedusa(names: TensorNames): RecognisedLayout | undefined {
+  if (holdsDecoder(names)) {
+    return names.some(/^medusa_head\.\d+\./)
+      ? { layout: 'language model with Medusa-2 heads in its shards', isTarget: true }
+      : undefined;
+  }
+  const found = layouts.find(({ prefix, place }) =>
+    names.some(new RegExp(`^${prefix.replace('.', '\\.')}${place.source.slice(1)}`)),
+  );
+  return found === undefined ? undefined : { layout: found.words };
+}
+
+export interface MedusaContext {
+  readonly refuse?: Refuse;
+  /** Stands in for the sizes that the tensors tell. */
+  readonly target?: Pick<ModelConfiguration, 'hiddenSize' | 'vocabularySize'>;
+}
+
+export function describeMedusa(
+  checkpoint: Checkpoint,
+  scope: string,
+  { refuse = refuseAtOnce, target }: MedusaContext = {},
+): MedusaParts {
+  const { tensors, folder, config } = checkpoint;
+  const { layout, heads: found, layers } = findLayout(checkpoint);
+  if (found === 0) {
+    refuse(
+      misfit(
+        folder,
+        'holds no Medusa head that is known here',
+        'Expected 0.0.linear.weight, medusa_head.0.0.linear.weight or blocks.0.layers.0.weight.',
+      ),
+    );
+  }
+  checkDeclaredHeads(checkpoint, found, refuse);
+  const { logit_scale: scale } = config;
+  if (scale !== undefined && scale !== null && scale !== 1) {
+    const fault = `scales its logits by ${showValue(scale)}`;
+    refuse(misfit(folder, fault, 'Heads without "logit_scale" are supported.'));
+  }
+  const heads = Math.max(1, found);
+  const sizeOf = (name: (head: number) => string, axis: number): number | undefined => {
+    const known = Array.from({ length: heads }, (_, head) => tensors.get(`${name(head)}.weight`));
+    return known.find((tensor) => tensor !== undefined)?.shape[axis];
+  };
+  const output = (head: number): string => layout.output(head, layers);
+  const hiddenSize = sizeOf((head) => layout.block(head, 0), 1) ?? sizeOf(output, 1);
+  const vocabularySize = sizeOf(output, 0);
+  const sizes = {
+    heads,
+    layers,
+    hasBias: !layout.mayLackBias || config.medusa_fc_bias === true || namesOf(checkpoint).some(/\.bias$/),
+    hiddenSize: target?.hiddenSize ?? hiddenSize ?? 1,
+    vocabularySize: target?.vocabularySize ?? vocabularySize ?? 1,
+  };
+  const recipes = medusaRecipes(scope, sizes, layout);
+  // In the shards of a target only the heads are this system's business.
+  const others = holdsDecoder(namesOf(checkpoint)) ? [/^(?!medusa_head)/] : [];
+  return {
+    sizes,
+    firstBlock: `${layout.block(0, 0)}.weight`,
+    firstOutput: `${output(0)}.weight`,
+    recipes,
+    unread: listUnread(checkpoint, recipes, others),
+    facts: {
+      heads,
+      hiddenSize,
+      draftVocabularySize: vocabularySize,
+      expects: { hiddenSize, vocabularySize },
+    },
+  };
+}
+
+interface FoundLayout {
+  readonly layout: Layout;
+  readonly heads: number;
+  readonly layers: number;
+}
+
+function findLayout({ tensors }: Checkpoint): FoundLayout {
+  const found = layouts.map((layout) => {
+    const counts = countHeads(tensors, (name) => {
+      const place = name.startsWith(layout.prefix) && layout.place.exec(name.slice(layout.prefix.length));
+      return place ? { head: place[1] ?? place[3]!, block: place[2] } : undefined;
+    });
+    return { layout, heads: counts.heads, layers: Math.max(1, counts.blocks), isSeen: counts.isSeen };
+  });
+  return found.find(({ heads }) => heads > 0) ?? found.find(({ isSeen }) => isSeen) ?? found[0]!;
+}
+
+/** Published configs are known to say 2 where the file holds 5 heads: more than declared is fine, fewer is damage. */
+function checkDeclaredHeads({ config, folder }: Checkpoint, found: number, refuse: Refuse): void {
+  const declared = z
+    .number()
+    .int()
+    .positive()
+    .safeParse(config.medusa_num_heads ?? config.num_heads);
+  if (declared.success && declared.data > found && found > 0) {
+    refuse(
+      misfit(
+        folder,
+        `declares ${declared.data} heads and holds ${found}`,
+        'The file is incomplete: download it again.',
+      ),
+    );
+  }
+}
+
+function medusaRecipes(
+  scope: string,
+  { heads, layers, hasBias, hiddenSize, vocabularySize }: MedusaSizes,
+  layout: Layout,
+): WeightRecipe[] {
+  return Array.from({ length: heads }, (_, head) => [
+    ...Array.from({ length: layers }, (_, layer) => {
+      const [name, source] = [`${scope}${head}.${layer}`, layout.block(head, layer)];
+      return [
+        projectionRecipe(`${name}.weight`, `${source}.weight`, hiddenSize, hiddenSize),
+        ...(hasBias ? [vectorRecipe(`${name}.bias`, `${source}.bias`, hiddenSize)] : []),
+      ];
+    }).flat(),
+    projectionRecipe(
+      `${scope}${head}.lm_head.weight`,
+      `${layout.output(head, layers)}.weight`,
+      hiddenSize,
+      vocabularySize,
+    ),
+  ]).flat();
+}

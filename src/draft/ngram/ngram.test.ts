@@ -1,0 +1,104 @@
+import { describe, expect, it } from 'vitest';
+import { createRandom } from '../../core/random.js';
+import { growTree, resolvePolicy } from '../tree/grow-tree.js';
+import type { NgramLengths } from './ngram.js';
+import { lookUp, ngram, parseNgram } from './ngram.js';
+import type { CausalModel } from '../../model/causal-model.js';
+
+const lengths = (shortest: number, longest: number): NgramLengths => ({ shortest, longest });
+
+describe('lookUp', () => {
+  it.each([
+    ['nothing stood there before', [1, 2, 3, 4], lengths(1, 3), []],
+    ['what followed the last tokens before', [1, 2, 3, 4, 1, 2], lengths(2, 4), [3, 4, 1]],
+    ['the latest of two occurrences', [1, 2, 3, 1, 2, 4, 1, 2], lengths(2, 2), [4, 1, 2]],
+    [
+      'the longer match, though a shorter one is later',
+      [9, 1, 2, 7, 8, 1, 2, 5, 9, 1, 2],
+      lengths(1, 3),
+      [7, 8, 1],
+    ],
+    ['no more than the longest is asked for', [9, 1, 2, 7, 8, 1, 2, 5, 9, 1, 2], lengths(1, 2), [5, 9, 1]],
+    ['too short a match', [1, 2, 3, 9, 2], lengths(2, 4), []],
+    ['the beginning of the text', [1, 2, 1], lengths(1, 4), [2, 1, 2]],
+    ['a match at the beginning that is longer than the text before it', [1, 1], lengths(2, 4), []],
+    ['a text that repeats one token', [5, 5, 5], lengths(2, 4), [5, 5, 5]],
+    ['a text that repeats itself goes on', [1, 2, 1, 2, 1, 2], lengths(2, 4), [1, 2, 1]],
+    ['one token', [1], lengths(1, 4), []],
+  ])('%s', (_, text, lengths, expected) => {
+    expect(lookUp(text, lengths, 3)).toEqual(expected);
+  });
+
+  it('finds what looking at every place finds', () => {
+    const random = createRandom(5, 'lookup');
+    for (let round = 0; round < 300; round++) {
+      const text = Array.from({ length: 2 + random.nextInteger(24) }, () => random.nextInteger(4));
+      const shortest = 1 + random.nextInteger(3);
+      const longest = shortest + random.nextInteger(3);
+      expect(lookUp(text, { shortest, longest }, 1)).toEqual(findPlainly(text, shortest, longest));
+    }
+  });
+
+  /** The definition, word by word. */
+  function findPlainly(text: readonly number[], shortest: number, longest: number): number[] {
+    for (let length = longest; length >= shortest; length--) {
+      for (let start = text.length - length - 1; start >= 0; start--) {
+        const run = text.slice(start, start + length);
+        if (run.join() === text.slice(-length).join()) return [text[start + length]!];
+      }
+    }
+    return [];
+  }
+});
+
+describe('ngram', () => {
+  const drafter = ngram.create('ngram:1,2', { configuration: { vocabularySize: 8 } } as CausalModel);
+
+  it('has nothing that could be trained, followed or drawn as a tree', () => {
+    expect(drafter).toMatchObject({
+      system: 'ngram',
+      name: 'ngram:1,2',
+      parameterCount: 0,
+      graph: undefined,
+    });
+    expect(() => resolvePolicy({ kind: 'dynamic', total: 8, depth: 2, topK: 2 }, drafter)).toThrow(
+      'The draft policy is dynamic:8,2,2; ngram:1,2 has one token to propose at a time',
+    );
+  });
+
+  it('is written in one way', () => {
+    expect(ngram.normalise('ngram')).toBe('ngram:1,4');
+    expect(parseNgram('ngram:1,64')).toEqual({ shortest: 1, longest: 64 });
+  });
+
+  it.each([0, 0.8])(
+    'drafts the same chain at temperature %s, as far as it knows one',
+    async (temperature) => {
+      const session = drafter.startSession();
+      const request = {
+        policy: { kind: 'chain', length: 4 } as const,
+        ...{ root: 3, sampling: { temperature }, random: createRandom(1), depthLimit: 2 },
+      };
+      const read = (tokens: number[], next: number) => {
+        session.observe({ tokens: Int32Array.from(tokens), states: undefined, next });
+      };
+      read([1, 2, 3, 4, 5], 3);
+      expect([...(await growTree(session, request)).tokens]).toEqual([3, 4, 5]);
+      read([3, 4], 7);
+      const empty = await growTree(session, { ...request, root: 7 });
+      expect([...empty.tokens]).toEqual([7]);
+      expect(empty.origin).toBe('deterministic');
+    },
+  );
+
+  it('scores one token, or none', async () => {
+    const session = drafter.startSession();
+    session.observe({ tokens: Int32Array.of(1, 2), states: undefined, next: 1 });
+    const draft = { tokens: [1], parents: [-1], depths: [0] };
+    const scores = await session.expand(draft, [0], 'logits');
+    expect(scores.top(0, 5).tokens).toEqual([2]);
+    expect([...scores.logits(0)].filter(Number.isFinite)).toEqual([0]);
+    session.observe({ tokens: Int32Array.of(1), states: undefined, next: 6 });
+    expect((await session.expand({ ...draft, tokens: [6] }, [0], 'top')).top(0, 5).tokens).toEqual([]);
+  });
+});

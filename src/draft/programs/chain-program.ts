@@ -1,0 +1,164 @@
+/**
+ * A chain drafted inside one program. Each level looks up the token that the level before chose: the most likely one, or
+ * one that was drawn. A step then costs one call instead of one for each level; on a CPU the calls are a good part of what
+ * a small drafter costs.
+ */
+import { lazilyBy } from '../../core/lazy.js';
+import type { SamplingOptions } from '../../core/sampling.js';
+import type { Tensor } from '../../graph/tensor.js';
+import { draw } from '../../graph/operations/drawing.js';
+import { argmax, gatherRows } from '../../graph/operations/indexing.js';
+import { constant, input } from '../../graph/operations/leaves.js';
+import { sum } from '../../graph/operations/reductions.js';
+import { broadcast, concatenate, reshape, slice } from '../../graph/operations/shaping.js';
+import type { AttentionContext } from '../../model/decoder-layer.js';
+import type { RotaryTable } from '../../model/rotary/rotary.js';
+import type { LaneProgram } from '../../model/lanes/lane-program.js';
+import { lanes } from '../../model/lanes/lane-graph.js';
+import { compileLanes } from '../../model/lanes/lane-program.js';
+import { declareSampling, distributionOf, samplingInputs } from '../../model/lanes/sampling-graph.js';
+import type { MixedValues, NamedTensors, Runtime } from '../../runtime/program.js';
+import { bufferOf, float32, floatsOf, int32, integersOf } from '../../runtime/program.js';
+import type { WeightStore } from '../../runtime/weights.js';
+import type { DrawnChain } from './program-drafts.js';
+import type { Vocabularies } from './scores.js';
+import { requireScore } from './scores.js';
+import { spreadTokens } from './vocabulary-map.js';
+
+/** What one level says: its token as the target knows it, [1, lanes], and the sum of its scores, which shows a broken drafter. */
+interface ChosenToken {
+  readonly token: Tensor;
+  readonly score: Tensor;
+  /** What it was drawn from, if it was drawn. [1, lanes, vocabulary] */
+  readonly distribution?: Tensor;
+}
+
+/** How the levels of a chain come to their tokens, each in its turn. logits [1, lanes, draft vocabulary] */
+export type TokenChooser = (logits: Tensor) => ChosenToken;
+
+// Not the maximum: the runtime's skips what is no number.
+const sumOf = (logits: Tensor): Tensor => reshape(sum(logits, [-1]), logits.shape.slice(0, -1));
+
+export const chooseBest =
+  (targetTokens: Int32Array | undefined): TokenChooser =>
+  (logits) => {
+    const best = argmax(logits);
+    if (targetTokens === undefined) return { token: best, score: sumOf(logits) };
+    const table = constant(Array.from(targetTokens), [targetTokens.length], 'int32');
+    return { token: gatherRows(table, best), score: sumOf(logits) };
+  };
+
+/** Draws from the drafter's processed distribution over the target's vocabulary. */
+export function drawTokens(length: number, vocabularies: Vocabularies): TokenChooser {
+  const sampling = declareSampling();
+  const uniforms = input('uniforms', [length, lanes]);
+  let level = 0;
+  return (logits) => {
+    const distribution = distributionOf(spreadTokens(logits, vocabularies), sampling);
+    const uniform = slice(uniforms, 0, level, level + 1);
+    level += 1;
+    return { token: draw(distribution, uniform), score: sumOf(logits), distribution };
+  };
+}
+
+/** The context of level 1, 2, ...: one row of each lane, at its own position, that sees what the last verified row saw. */
+export function declareChainContexts(
+  context: AttentionContext,
+  levels: number,
+  headSize: number,
+): AttentionContext[] {
+  if (levels === 0) return [];
+  const mask = input('chainMask', [lanes, 1, 1, context.mask.shape.at(-1)!]);
+  const angles = (name: string) => {
+    const all = input(name, [levels, lanes, headSize / 2]);
+    return (level: number): Tensor => reshape(slice(all, 0, level, level + 1), [lanes, headSize / 2]);
+  };
+  const [cosine, sine] = [angles('chainCosine'), angles('chainSine')];
+  return Array.from({ length: levels }, (_, level) => ({
+    cosine: cosine(level),
+    sine: sine(level),
+    // One more column for every level before: drafted rows see them all.
+    mask: concatenate([mask, broadcast(constant(0), [lanes, 1, 1, level + 1])], -1),
+    lanes,
+  }));
+}
+
+/** The inputs of a chain behind verified rows, which stand at the positions before `start`. */
+export function chainInputs(
+  verified: MixedValues,
+  rotary: RotaryTable,
+  start: number,
+  length: number,
+): MixedValues {
+  const mask = floatsOf(verified, 'mask');
+  const [rows, width] = verified.mask!.shape as [number, number];
+  const levels = length - 1;
+  const inputs = { ...verified, select: int32([rows - 1]) };
+  if (levels === 0) return inputs;
+  const { cosine, sine } = rotary.anglesAt(Int32Array.from({ length: levels }, (_, level) => start + level));
+  const shape = [levels, cosine.length / levels];
+  return {
+    ...inputs,
+    chainCosine: float32(cosine, shape),
+    chainSine: float32(sine, shape),
+    chainMask: float32(mask.subarray((rows - 1) * width), [1, width]),
+  };
+}
+
+/** `rows` are what the verified states leave in the drafter's cache, where it has one. */
+export function chainOutputs(chosen: readonly ChosenToken[], rows?: Tensor): NamedTensors {
+  return {
+    chain: concatenate(
+      chosen.map(({ token }) => token),
+      0,
+    ),
+    chainScores: concatenate(
+      chosen.map(({ score }) => score),
+      0,
+    ),
+    ...(rows === undefined ? {} : { rows }),
+    ...drawnOutputs(chosen),
+  };
+}
+
+/** A row for each node of the chain: the last has no children. */
+function drawnOutputs(chosen: readonly ChosenToken[]): NamedTensors {
+  const distributions = chosen.flatMap(({ distribution }) => distribution ?? []);
+  const [first] = distributions;
+  if (first === undefined) return {};
+  return { distributions: concatenate([...distributions, broadcast(constant(0), first.shape)], 0) };
+}
+
+/** What a chain that is drawn reads besides. */
+export function drawnInputs(
+  uniforms: readonly number[],
+  sampling: SamplingOptions,
+  { targetSize }: Vocabularies,
+): MixedValues {
+  return {
+    uniforms: float32(Float32Array.from(uniforms), [uniforms.length]),
+    ...samplingInputs(sampling, targetSize),
+  };
+}
+
+/** The program of each length, compiled when it is first asked for. */
+export function createChainCompiler(
+  runtime: Runtime,
+  weights: readonly WeightStore[],
+  build: (length: number) => NamedTensors,
+): (length: number) => Promise<LaneProgram> {
+  return lazilyBy((length) => compileLanes(runtime, 'draft', build(length), weights));
+}
+
+export const chainNames: readonly string[] = ['chain', 'chainScores'];
+
+export const drawnNames: readonly string[] = [...chainNames, 'distributions'];
+
+export function readDrawnChain(outputs: MixedValues): DrawnChain {
+  return { tokens: readChain(outputs), distributions: bufferOf(outputs, 'distributions') };
+}
+
+export function readChain(outputs: MixedValues): readonly number[] {
+  floatsOf(outputs, 'chainScores').forEach(requireScore);
+  return Array.from(integersOf(outputs, 'chain'));
+}

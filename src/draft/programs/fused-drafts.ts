@@ -1,0 +1,119 @@
+/**
+ * Drafts that one program makes as a whole, of drafters that remember what they have read: chains, chains that are drawn,
+ * dynamic trees. The same run reads what was verified since the last draft, and drafts behind it.
+ */
+import type { LaneProgram } from '../../model/lanes/lane-program.js';
+import type { Meeting } from '../../model/lanes/pass-scheduler.js';
+import type { RotaryTable } from '../../model/rotary/rotary.js';
+import type { MixedValues, NamedTensors, Runtime } from '../../runtime/program.js';
+import type { WeightStore } from '../../runtime/weights.js';
+import type { TokenChooser } from './chain-program.js';
+import {
+  chainInputs,
+  chainNames,
+  createChainCompiler,
+  drawnInputs,
+  drawnNames,
+  drawTokens,
+  readChain,
+  readDrawnChain,
+} from './chain-program.js';
+import type { DraftMemory } from './draft-memory.js';
+import type { DraftSession } from '../drafter.js';
+import type { PreparedDrafts, TreeSize } from './program-drafts.js';
+import type { Vocabularies } from './scores.js';
+import { createSiblingDraws } from './sibling-draws.js';
+import { createTreeCompiler, readTree, treeInputs, treeNames } from './tree-program.js';
+
+/** Each compiled when it is first asked for. */
+export interface WholePrograms {
+  readonly runtime: Runtime;
+  readonly vocabularies: Vocabularies;
+  readonly chain: (length: number) => Promise<LaneProgram>;
+  readonly drawnChain: (length: number) => Promise<LaneProgram>;
+  readonly tree: (size: TreeSize) => Promise<LaneProgram>;
+  readonly siblings: ReturnType<typeof createSiblingDraws>;
+}
+
+/** A drafter's own graphs; a chain takes the best tokens unless it is told how to choose. */
+export interface WholeGraphs {
+  chain(length: number, choose?: TokenChooser): NamedTensors;
+  tree(size: TreeSize): NamedTensors;
+}
+
+export function createWholePrograms(
+  runtime: Runtime,
+  weights: readonly WeightStore[],
+  vocabularies: Vocabularies,
+  graphs: WholeGraphs,
+): WholePrograms {
+  return {
+    ...{ runtime, vocabularies },
+    chain: createChainCompiler(runtime, weights, (length) => graphs.chain(length)),
+    drawnChain: createChainCompiler(runtime, weights, (length) =>
+      graphs.chain(length, drawTokens(length, vocabularies)),
+    ),
+    tree: createTreeCompiler(runtime, weights, (size) => graphs.tree(size)),
+    siblings: createSiblingDraws(runtime, vocabularies),
+  };
+}
+
+export async function prepareWholes(
+  { runtime, chain, drawnChain, tree }: WholePrograms,
+  { chains = [], drawnChains = [], trees = [] }: PreparedDrafts = {},
+): Promise<void> {
+  const drawn = runtime.drawsInPrograms === true ? drawnChains : [];
+  await Promise.all([
+    ...chains.map((length) => chain(length)),
+    ...drawn.map((length) => drawnChain(length)),
+    ...trees.map((size) => tree(size)),
+  ]);
+}
+
+export interface WholeDrafting {
+  readonly memory: DraftMemory;
+  readonly rotary: RotaryTable;
+  readonly meeting: Meeting;
+  /** The program that reads all but the last piece of a long text. */
+  readonly reader: () => Promise<LaneProgram>;
+}
+
+export function draftWholes(
+  programs: WholePrograms,
+  { memory, rotary, meeting, reader }: WholeDrafting,
+): Pick<DraftSession, 'siblings' | 'draftChain' | 'drawChain' | 'draftTree'> {
+  const { runtime, vocabularies } = programs;
+  const draft = async (
+    program: LaneProgram,
+    names: readonly string[],
+    inputsBehind: (inputs: MixedValues, start: number) => MixedValues,
+  ): Promise<MixedValues> =>
+    memory.read(await reader(), [], (inputs, count) => {
+      const start = memory.attention.verifiedLength + count;
+      return memory.run(program, inputsBehind(inputs, start), [...names, 'rows']);
+    });
+
+  return {
+    siblings: programs.siblings?.(meeting),
+    async draftChain(length) {
+      const behind = (inputs: MixedValues, start: number) => chainInputs(inputs, rotary, start, length);
+      return readChain(await draft(await programs.chain(length), chainNames, behind));
+    },
+    ...(runtime.drawsInPrograms === true
+      ? {
+          async drawChain(uniforms, sampling) {
+            const { length } = uniforms;
+            const behind = (inputs: MixedValues, start: number) => ({
+              ...chainInputs(inputs, rotary, start, length),
+              ...drawnInputs(uniforms, sampling, vocabularies),
+            });
+            return readDrawnChain(await draft(await programs.drawnChain(length), drawnNames, behind));
+          },
+        }
+      : {}),
+    async draftTree(size) {
+      const behind = (inputs: MixedValues, start: number) => treeInputs(inputs, rotary, start, size);
+      return readTree(await draft(await programs.tree(size), treeNames(size), behind), size);
+    },
+  };
+}

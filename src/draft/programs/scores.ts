@@ -1,0 +1,143 @@
+/** What a drafter says about the next token of each frontier node, over the target's vocabulary. */
+import { MistletoeError } from '../../core/errors.js';
+import { logSumExp, topIndices as findTop } from '../../core/vector.js';
+import type { Tensor } from '../../graph/tensor.js';
+import { topIndices, topValues } from '../../graph/operations/indexing.js';
+import { logSoftmax } from '../../graph/operations/reductions.js';
+import type { MixedValues, NamedTensors, Runtime } from '../../runtime/program.js';
+import { bufferOf, floatsOf, integersOf, pickRows } from '../../runtime/program.js';
+import type { RowBuffer } from '../../runtime/row-buffer.js';
+
+/** `top` gives the best few of each row, `logits` the whole vocabulary as well; `kept` leaves whole rows with the runtime. */
+export type ScoreDetail = 'top' | 'logits' | 'kept';
+
+export interface TopTokens {
+  readonly tokens: ArrayLike<number>; // [count] descending
+  readonly logProbabilities: ArrayLike<number>; // [count]
+}
+
+export interface DraftScores {
+  /** The best `count` tokens of a row; fewer if the draft vocabulary is smaller. */
+  top(row: number, count: number): TopTokens;
+  /** Scores over the target's vocabulary, -Infinity where the drafter cannot propose. Needs detail 'logits'. */
+  logits(row: number): Float32Array; // [vocabulary]
+  /** Rows over the draft vocabulary, one for each node. Needs detail 'kept'. */
+  kept?(nodes: number): RowBuffer; // [node, draft vocabulary]
+}
+
+/** Enough for every published tree (ranks 0 to 9) without reading whole rows back. */
+const rankedInGraph = 10;
+
+/** The outputs that readScores reads; rows can stay where the runtime draws by them. logits [row, draft vocabulary] */
+export function scoreOutputs(
+  logits: Tensor,
+  { drawsInPrograms = false }: Pick<Runtime, 'drawsInPrograms'> = {},
+): NamedTensors {
+  const count = Math.min(rankedInGraph, logits.shape.at(-1) as number);
+  const scores = logSoftmax(logits);
+  return {
+    ...{ logits, topScores: topValues(scores, count), topTokens: topIndices(scores, count) },
+    ...(drawsInPrograms ? { scores: logits } : {}),
+  };
+}
+
+export function scoreNames(want: ScoreDetail): readonly string[] {
+  if (want === 'kept') return ['scores'];
+  return want === 'logits' ? ['topScores', 'topTokens', 'logits'] : ['topScores', 'topTokens'];
+}
+
+export interface Vocabularies {
+  readonly targetSize: number;
+  readonly draftSize: number;
+  readonly targetTokens?: Int32Array | undefined; // [draft token]
+}
+
+export function readScores(outputs: MixedValues, want: ScoreDetail, vocabularies: Vocabularies): DraftScores {
+  const { draftSize, targetSize, targetTokens } = vocabularies;
+  if (want === 'kept') return keptScores(bufferOf(outputs, 'scores').withWidth(draftSize));
+  const tokens = integersOf(outputs, 'topTokens');
+  const scores = floatsOf(outputs, 'topScores');
+  const width = outputs.topTokens!.shape.at(-1)!;
+  for (let best = 0; best < scores.length; best += width) {
+    requireScore(scores[best]!);
+  }
+  const toTarget = (token: number): number => (targetTokens === undefined ? token : targetTokens[token]!);
+  const rowOf = (row: number): Float32Array => {
+    if (want !== 'logits') throw new Error('Whole rows were not asked for.');
+    return floatsOf(outputs, 'logits').subarray(row * draftSize, (row + 1) * draftSize);
+  };
+  return {
+    top(row, count) {
+      if (count > width && width < draftSize) return rankRow(rowOf(row), count, toTarget);
+      const start = row * width;
+      const end = start + Math.min(count, width);
+      return {
+        tokens: Array.from(tokens.subarray(start, end), toTarget),
+        logProbabilities: scores.subarray(start, end),
+      };
+    },
+    logits(row) {
+      const drafted = rowOf(row);
+      if (targetTokens === undefined) return drafted;
+      const whole = new Float32Array(targetSize).fill(-Infinity);
+      drafted.forEach((logit, token) => (whole[targetTokens[token]!] = logit));
+      return whole;
+    },
+  };
+}
+
+function keptScores(rows: RowBuffer): DraftScores {
+  const refuse = (): never => {
+    throw new Error('The scores stayed with the runtime.');
+  };
+  return { top: refuse, logits: refuse, kept: () => rows };
+}
+
+/** One row's scores for several nodes that share it. */
+export function repeatRow(scores: DraftScores, row: number, runtime: Runtime): DraftScores {
+  const kept = (nodes: number): RowBuffer =>
+    pickRows(runtime, scores.kept!(nodes), new Int32Array(nodes).fill(row));
+  return { top: (_, count) => scores.top(row, count), logits: () => scores.logits(row), kept };
+}
+
+/** Scores that leave no choice: all on one token, or on none where there is nothing to propose. */
+export function certainScores(token: number | undefined, vocabularySize: number): DraftScores {
+  const chosen = token === undefined ? [] : [token];
+  return {
+    top: () => ({ tokens: chosen, logProbabilities: chosen.map(() => 0) }),
+    logits() {
+      const whole = new Float32Array(vocabularySize).fill(-Infinity);
+      for (const only of chosen) whole[only] = 0;
+      return whole;
+    },
+  };
+}
+
+/** Whether a policy that asks for this many ranks needs whole rows. */
+export function detailFor(ranks: number): ScoreDetail {
+  return ranks > rankedInGraph ? 'logits' : 'top';
+}
+
+function rankRow(logits: Float32Array, count: number, toTarget: (token: number) => number): TopTokens {
+  const best = findTop(logits, count);
+  const total = logSumExp(logits);
+  return {
+    tokens: Array.from(best, toTarget),
+    logProbabilities: Array.from(best, (token) => logits[token]! - total),
+  };
+}
+
+/** Refuses the best score of a drafter that has gone wrong. */
+export function requireScore(value: number): void {
+  if (!Number.isFinite(value)) throw notANumber(value);
+}
+
+function notANumber(value: number): MistletoeError {
+  return new MistletoeError(
+    'drafter',
+    `The drafter gives scores that are no numbers (${value}); finite ones were expected.`,
+    {
+      hint: 'Its weights hold NaN or infinite values: the checkpoint is damaged, or overflowed when it was written as float16. Download it again, or take it in bfloat16 or float32.',
+    },
+  );
+}

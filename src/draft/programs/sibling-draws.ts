@@ -1,0 +1,121 @@
+/**
+ * Siblings drawn by a program from scores that stayed with the runtime, one after the other without replacement, by the
+ * host's random numbers. Tokens come back; the distributions that they were drawn from stay.
+ */
+import { lazilyBy } from '../../core/lazy.js';
+import type { Random } from '../../core/random.js';
+import { drawWithoutReplacement } from '../../core/random.js';
+import { draw } from '../../graph/operations/drawing.js';
+import { cast, greater, select } from '../../graph/operations/elementwise.js';
+import { oneHot } from '../../graph/operations/indexing.js';
+import { input } from '../../graph/operations/leaves.js';
+import { sum } from '../../graph/operations/reductions.js';
+import { concatenate, reshape, slice } from '../../graph/operations/shaping.js';
+import type { Tensor } from '../../graph/tensor.js';
+import { lanes, row } from '../../model/lanes/lane-graph.js';
+import type { LaneProgram } from '../../model/lanes/lane-program.js';
+import { compileLanes } from '../../model/lanes/lane-program.js';
+import type { Meeting } from '../../model/lanes/pass-scheduler.js';
+import { declareSampling, distributionOf, samplingInputs } from '../../model/lanes/sampling-graph.js';
+import type { NamedTensors, Runtime } from '../../runtime/program.js';
+import { bufferOf, float32, floatsOf, integersOf, resident } from '../../runtime/program.js';
+import type { RowBuffer } from '../../runtime/row-buffer.js';
+import type { DrawnSiblings, SiblingDrawer } from './program-drafts.js';
+import type { Vocabularies } from './scores.js';
+import { requireScore } from './scores.js';
+import { spreadTokens } from './vocabulary-map.js';
+
+/** One for each drafter, so that sessions draw together. Undefined where the runtime does not draw in programs. */
+export function createSiblingDraws(
+  runtime: Runtime,
+  vocabularies: Vocabularies,
+): ((meeting: Meeting) => SiblingDrawer) | undefined {
+  if (runtime.drawsInPrograms !== true) return undefined;
+  const compile = lazilyBy((most: number) =>
+    compileLanes(runtime, 'draw', buildDraws(most, vocabularies), []),
+  );
+  const { targetSize } = vocabularies;
+  return (meeting) => ({
+    newRows: (count) => runtime.allocate(count, targetSize),
+    async draw(scores, counts, sampling, random) {
+      const most = 2 ** Math.ceil(Math.log2(Math.max(...counts)));
+      const before = random.state();
+      const uniforms = new Float32Array(counts.length * most);
+      counts.forEach((count, node) => {
+        for (let place = 0; place < count; place++) uniforms[node * most + place] = random.next();
+      });
+      const drawn = await runDraws(await compile(most), meeting, {
+        ...{ scores: resident(scores), uniforms: float32(uniforms, [counts.length, most]) },
+        ...samplingInputs(sampling, targetSize),
+      });
+      const tokens = counts.map((count, node) => readTokens(drawn, node * most, count));
+      if (tokens.every(({ length }, node) => length === counts[node])) return { ...drawn, tokens };
+      // Fewer were possible than asked for, and took fewer random numbers: nobody knows that beforehand.
+      random.restore(before);
+      return { ...drawn, tokens: await drawOnHost(drawn.distributions, counts, random) };
+    },
+  });
+}
+
+interface DrawnRows {
+  readonly places: Int32Array; // [node, most]
+  /** Whether anything was left to draw. [node, most] */
+  readonly possible: Int32Array;
+  readonly distributions: RowBuffer; // [node, vocabulary]
+}
+
+async function runDraws(
+  program: LaneProgram,
+  meeting: Meeting,
+  inputs: Parameters<Meeting['run']>[1]['inputs'],
+): Promise<DrawnRows> {
+  const outputs = await meeting.run(program, { inputs }, ['siblings', 'possible', 'total', 'distributions']);
+  floatsOf(outputs, 'total').forEach(requireScore);
+  return {
+    places: integersOf(outputs, 'siblings'),
+    possible: integersOf(outputs, 'possible'),
+    distributions: bufferOf(outputs, 'distributions'),
+  };
+}
+
+function readTokens({ places, possible }: DrawnRows, start: number, count: number): number[] {
+  const tokens: number[] = [];
+  for (let place = start; place < start + count && possible[place] === 1; place++)
+    tokens.push(places[place]!);
+  return tokens;
+}
+
+async function drawOnHost(
+  distributions: RowBuffer,
+  counts: readonly number[],
+  random: Random,
+): Promise<DrawnSiblings['tokens']> {
+  const values = await distributions.read();
+  const { width } = distributions;
+  return counts.map((count, node) =>
+    drawWithoutReplacement(values.subarray(node * width, (node + 1) * width), count, random),
+  );
+}
+
+function buildDraws(most: number, vocabularies: Vocabularies): NamedTensors {
+  const scores = input('scores', [row, lanes, vocabularies.draftSize]);
+  const uniforms = input('uniforms', [row, lanes, most]);
+  const whole = distributionOf(spreadTokens(scores, vocabularies), declareSampling());
+  let left = whole;
+  const drawn: Tensor[] = [];
+  const possible: Tensor[] = [];
+  for (let place = 0; place < most; place++) {
+    const isPossible = greater(sum(left, [-1]), 0);
+    const uniform = reshape(slice(uniforms, -1, place, place + 1), [row, lanes]);
+    const token = draw(select(isPossible, left, whole), uniform);
+    drawn.push(reshape(token, [row, lanes, 1]));
+    possible.push(cast(isPossible, 'int32'));
+    left = select(greater(oneHot(token, vocabularies.targetSize), 0), 0, left);
+  }
+  return {
+    siblings: concatenate(drawn, -1),
+    possible: concatenate(possible, -1),
+    total: sum(scores, [-1]),
+    distributions: whole,
+  };
+}

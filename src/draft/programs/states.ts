@@ -1,0 +1,82 @@
+/** Verified tokens that a drafter has heard of and not yet read, in a buffer that grows by doubling. */
+import type { Dimension } from '../../graph/dimension.js';
+import { subtractDimensions } from '../../graph/dimension.js';
+import { slice } from '../../graph/operations/shaping.js';
+import type { Tensor } from '../../graph/tensor.js';
+import type { Runtime } from '../../runtime/program.js';
+import { pickRows } from '../../runtime/program.js';
+import type { RowBuffer } from '../../runtime/row-buffer.js';
+import type { VerifiedTokens } from '../drafter.js';
+
+/** Shifts along the position axis [batch, position, ...], by which drafted tokens are paired with what they see. */
+export function dropFirst(x: Tensor, count: Dimension): Tensor {
+  return count === 0 ? x : slice(x, 1, count);
+}
+
+export function dropLast(x: Tensor, count: number): Tensor {
+  return count === 0 ? x : slice(x, 1, 0, subtractDimensions(x.shape[1]!, count));
+}
+
+export class PendingStates {
+  private states: RowBuffer;
+  /** The row of the oldest. */
+  private first = 0;
+  private nextTokens: number[] = [];
+
+  /** `width` of a state; 0 where there are only tokens. */
+  constructor(
+    private readonly runtime: Runtime,
+    private readonly width: number,
+  ) {
+    this.states = runtime.allocate(0, width);
+  }
+
+  get count(): number {
+    return this.nextTokens.length;
+  }
+
+  push({ tokens, states, next }: VerifiedTokens): void {
+    if (tokens.length === 0) return;
+    if (states !== undefined && this.width > 0) {
+      this.reserve(tokens.length);
+      this.states.write(states.rows(0, tokens.length), this.first + this.count);
+    }
+    for (let row = 1; row < tokens.length; row++) this.nextTokens.push(tokens[row]!);
+    this.nextTokens.push(next);
+  }
+
+  /** Hands the rows over in chunks, oldest first, and forgets them; the newest `leave` rows stay. */
+  async drain(
+    chunk: number,
+    visit: (states: RowBuffer, nextTokens: Int32Array) => Promise<void>,
+    leave = 0,
+  ): Promise<void> {
+    const drained = this.count - leave;
+    for (let start = 0; start < drained; start += chunk) {
+      const end = Math.min(drained, start + chunk);
+      const states = this.width === 0 ? this.states : this.states.rows(this.first + start, end - start);
+      await visit(states, Int32Array.from(this.nextTokens.slice(start, end)));
+    }
+    if (drained <= 0) return;
+    this.nextTokens = this.nextTokens.slice(drained);
+    this.first = this.count === 0 ? 0 : this.first + drained;
+  }
+
+  /** A copy of the newest row alone, for heads that look no further back. */
+  takeLast(): RowBuffer {
+    const last = pickRows(this.runtime, this.states, [this.first + this.count - 1]);
+    this.nextTokens = [];
+    this.first = 0;
+    return last;
+  }
+
+  private reserve(rows: number): void {
+    const needed = this.count + rows;
+    if (this.first + needed <= this.states.rowCount) return;
+    const old = this.states;
+    this.states = this.runtime.allocate(Math.max(needed, 2 * this.count), this.width);
+    if (this.count > 0) this.states.write(old.rows(this.first, this.count));
+    this.first = 0;
+    old.free();
+  }
+}

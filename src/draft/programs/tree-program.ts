@@ -1,0 +1,191 @@
+/**
+ * A dynamic tree drafted inside one program. Each round expands `topK` nodes of every lane: the best children of the
+ * round before, by the drafter's log-probability of the whole path. Which nodes those are is decided where the scores
+ * lie, so that a tree costs one call instead of one for each level; tokens, scores and choices come back.
+ */
+import { lazilyBy } from '../../core/lazy.js';
+import { constant, input } from '../../graph/operations/leaves.js';
+import { add, divide } from '../../graph/operations/elementwise.js';
+import { gatherRows, pick, topIndices, topValues } from '../../graph/operations/indexing.js';
+import { logSoftmax } from '../../graph/operations/reductions.js';
+import { broadcast, concatenate, reshape, slice, transpose } from '../../graph/operations/shaping.js';
+import type { Tensor } from '../../graph/tensor.js';
+import { multiplyDimensions } from '../../graph/dimension.js';
+import { blocked } from '../../model/attention-inputs.js';
+import type { AttentionContext } from '../../model/decoder-layer.js';
+import { lanes } from '../../model/lanes/lane-graph.js';
+import type { LaneProgram } from '../../model/lanes/lane-program.js';
+import { compileLanes } from '../../model/lanes/lane-program.js';
+import type { RotaryTable } from '../../model/rotary/rotary.js';
+import type { MixedValues, NamedTensors, Runtime } from '../../runtime/program.js';
+import { floatsOf, int32, integersOf } from '../../runtime/program.js';
+import type { WeightStore } from '../../runtime/weights.js';
+import { chainInputs } from './chain-program.js';
+import type { TreeLevel, TreeSize } from './program-drafts.js';
+import { requireScore } from './scores.js';
+
+/** The nodes that one round expands. */
+export interface TreeRound {
+  readonly tokens: Tensor; // [topK, lanes] as the target knows them
+  readonly context: AttentionContext;
+  /** Rows of the round before, each at the place of its children: [topK, lanes, width] -> the same. */
+  fromParents(rows: Tensor): Tensor;
+}
+
+/** The children of expanded nodes: their target tokens and the scores of the paths to them. */
+interface Children {
+  readonly tokens: Tensor; // [row, lanes, topK]
+  readonly scores: Tensor; // [row, lanes, topK]
+}
+
+/**
+ * @param rootLogits [1, lanes, draft vocabulary]
+ * @param expand gives the logits of a round's nodes: [topK, lanes, draft vocabulary]
+ */
+export function buildTree(
+  { depth, topK }: TreeSize,
+  { context, headSize, targetTokens }: TreeSetting,
+  rootLogits: Tensor,
+  expand: (round: TreeRound) => Tensor,
+): NamedTensors {
+  const scoreChildren = (logits: Tensor, parents?: Tensor): Children => {
+    const probabilities = logSoftmax(logits);
+    const best = topIndices(probabilities, topK);
+    const values = topValues(probabilities, topK);
+    return {
+      tokens: targetTokens === undefined ? best : gatherRows(tableOf(targetTokens), best),
+      scores: parents === undefined ? values : add(reshape(parents, [topK, lanes, 1]), values),
+    };
+  };
+  const rounds = declareRounds(context, { depth, topK }, headSize);
+  const levels = [scoreChildren(rootLogits)];
+  const choices: Tensor[] = []; // [topK, lanes] among the children of the level before, flat
+  // The root's best children, best first, are the first round.
+  let tokens = transpose(reshape(levels[0]!.tokens, [lanes, topK]), [1, 0]);
+  let scores = transpose(reshape(levels[0]!.scores, [lanes, topK]), [1, 0]);
+  let parents: Tensor | undefined;
+  for (let round = 0; round < depth; round++) {
+    const logits = expand({ ...rounds.next(parents), tokens });
+    const children = scoreChildren(logits, scores);
+    levels.push(children);
+    if (round === depth - 1) break;
+    const flat = (x: Tensor): Tensor => reshape(transpose(x, [1, 0, 2]), [lanes, topK * topK]);
+    const flatScores = flat(children.scores);
+    const chosen = transpose(topIndices(flatScores, topK), [1, 0]);
+    choices.push(chosen);
+    scores = transpose(topValues(flatScores, topK), [1, 0]);
+    tokens = pickFrom(flat(children.tokens), chosen, topK);
+    parents = divide(chosen, constant(topK, [], 'int32'));
+  }
+  return {
+    treeTokens: concatenate(
+      levels.map((level) => level.tokens),
+      0,
+    ),
+    treeScores: concatenate(
+      levels.map((level) => level.scores),
+      0,
+    ),
+    ...(choices.length === 0 ? {} : { treeChoices: concatenate(choices, 0) }),
+  };
+}
+
+export interface TreeSetting {
+  /** Of the verified rows. */
+  readonly context: AttentionContext;
+  readonly headSize: number;
+  readonly targetTokens: Int32Array | undefined; // [draft token]
+}
+
+const tableOf = (tokens: Int32Array): Tensor => constant(Array.from(tokens), [tokens.length], 'int32');
+
+/** values [lanes, n] at indices [topK, lanes] */
+function pickFrom(values: Tensor, indices: Tensor, topK: number): Tensor {
+  return pick(broadcast(values, [topK, ...values.shape]), indices);
+}
+
+/** What each round's rows see: all that the last verified row saw, the expanded nodes above them, and themselves. */
+function declareRounds(context: AttentionContext, { depth, topK }: TreeSize, headSize: number) {
+  const verified = input('chainMask', [lanes, 1, 1, context.mask.shape.at(-1)!]);
+  const places = input('treePlaces', [topK, lanes], 'int32');
+  const rows = multiplyDimensions(topK, lanes);
+  const angles = (name: string) => {
+    const all = input(name, [depth, lanes, headSize / 2]);
+    return (round: number): Tensor => {
+      const own = broadcast(slice(all, 0, round, round + 1), [topK, lanes, headSize / 2]);
+      return reshape(own, [rows, headSize / 2]);
+    };
+  };
+  const [cosine, sine] = [angles('chainCosine'), angles('chainSine')];
+  const itself = broadcast(reshape(diagonal(topK), [topK, 1, topK]), [topK, lanes, topK]);
+  let seen: Tensor | undefined; // [topK, lanes, topK * rounds]
+  let round = 0;
+  return {
+    /** `parents` [topK, lanes] are rows of the round before; there are none before the first. */
+    next(parents: Tensor | undefined): Omit<TreeRound, 'tokens'> {
+      const index = parents && pickFrom(transpose(places, [1, 0]), parents, topK);
+      const fromParents = (x: Tensor): Tensor =>
+        index === undefined ? x : gatherRows(reshape(x, [rows, x.shape.at(-1)!]), index);
+      seen = seen === undefined ? itself : concatenate([fromParents(seen), itself], -1);
+      const drafted = reshape(transpose(seen, [1, 0, 2]), [lanes, 1, topK, seen.shape.at(-1)!]);
+      const before = broadcast(verified, [lanes, 1, topK, verified.shape.at(-1)!]);
+      const mask = concatenate([before, drafted], -1);
+      const own = { cosine: cosine(round), sine: sine(round), mask, lanes };
+      round += 1;
+      return { context: own, fromParents };
+    },
+  };
+}
+
+/** Zeros on the diagonal, everything else blocked. */
+function diagonal(size: number): Tensor {
+  const values = Array.from({ length: size * size }, (_, at) => (at % (size + 1) === 0 ? 0 : blocked));
+  return constant(values, [size, size]);
+}
+
+/** The inputs of a tree behind verified rows, which stand at the positions before `start`. */
+export function treeInputs(
+  verified: MixedValues,
+  rotary: RotaryTable,
+  start: number,
+  { depth, topK }: TreeSize,
+): MixedValues {
+  const treePlaces = int32(Array.from({ length: topK }, (_, place) => place));
+  return { ...chainInputs(verified, rotary, start, depth + 1), treePlaces };
+}
+
+/** The program of each size, compiled when it is first asked for. */
+export function createTreeCompiler(
+  runtime: Runtime,
+  weights: readonly WeightStore[],
+  build: (size: TreeSize) => NamedTensors,
+): (size: TreeSize) => Promise<LaneProgram> {
+  const compile = lazilyBy((key: string) => {
+    const [depth, topK] = key.split(' ').map(Number) as [number, number];
+    return compileLanes(runtime, 'draft', build({ depth, topK }), weights);
+  });
+  return ({ depth, topK }) => compile(`${depth} ${topK}`);
+}
+
+export const treeNames = ({ depth }: TreeSize): readonly string[] => [
+  'treeTokens',
+  'treeScores',
+  ...(depth > 1 ? ['treeChoices'] : []),
+];
+
+export function readTree(outputs: MixedValues, { depth, topK }: TreeSize): readonly TreeLevel[] {
+  const tokens = integersOf(outputs, 'treeTokens');
+  const scores = floatsOf(outputs, 'treeScores');
+  for (let row = 0; row < scores.length; row += topK) requireScore(scores[row]!);
+  const choices = depth > 1 ? integersOf(outputs, 'treeChoices') : new Int32Array(0);
+  let start = 0;
+  return Array.from({ length: depth + 1 }, (_, level) => {
+    const end = start + (level === 0 ? topK : topK * topK);
+    const own = { tokens: tokens.subarray(start, end), scores: scores.subarray(start, end) };
+    start = end;
+    const isLast = level === depth;
+    const first = Int32Array.from({ length: topK }, (__, child) => child);
+    const later = choices.subarray((level - 1) * topK, level * topK);
+    return { ...own, chosen: isLast ? [] : level === 0 ? first : later };
+  });
+}

@@ -1,0 +1,74 @@
+/** Which tokens of the target an EAGLE-3 head drafts over. */
+import { readIntegers } from '../../checkpoint/read-tensor.js';
+import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
+import { countElements } from '../../graph/dimension.js';
+import { gatherRows } from '../../graph/operations/indexing.js';
+import { constant } from '../../graph/operations/leaves.js';
+import { broadcast, concatenate, reshape, transpose } from '../../graph/operations/shaping.js';
+import type { Tensor } from '../../graph/tensor.js';
+import { misfit } from '../reading/checks.js';
+import type { Vocabularies } from './scores.js';
+
+/** Logits over the target's vocabulary, -Infinity where the drafter cannot propose. [..., draft] -> [..., target] */
+export function spreadTokens(logits: Tensor, { targetSize, draftSize, targetTokens }: Vocabularies): Tensor {
+  if (targetTokens === undefined) return logits;
+  const places = new Array<number>(targetSize).fill(draftSize);
+  targetTokens.forEach((token, place) => (places[token] = place));
+  const leading = logits.shape.slice(0, -1);
+  const rows = countElements(leading);
+  const columns = transpose(reshape(logits, [rows, draftSize]), [1, 0]);
+  const nothing = broadcast(constant(-Infinity), [1, rows]);
+  const table = constant(places, [targetSize], 'int32');
+  const spread = gatherRows(concatenate([columns, nothing], 0), table);
+  return reshape(transpose(spread, [1, 0]), [...leading, targetSize]);
+}
+
+/** d2t as target tokens; undefined where the draft vocabulary is the target's. */
+export async function readVocabularyMap(
+  checkpoint: Checkpoint,
+  draftSize: number,
+  targetSize: number,
+): Promise<Int32Array | undefined> {
+  const { tensors, folder } = checkpoint;
+  const offsets = tensors.get('d2t') ?? tensors.get('model.d2t');
+  if (offsets === undefined) {
+    if (draftSize === targetSize) return undefined;
+    throw misfit(
+      folder,
+      `drafts over ${draftSize} of ${targetSize} tokens and lacks d2t`,
+      'The file is incomplete: download it again.',
+    );
+  }
+  const values = await readIntegers(offsets);
+  const targetTokens = values.map((offset, token) => token + offset);
+  const hint = `Expected ${draftSize} distinct tokens below ${targetSize}: the drafter belongs to another target or is damaged.`;
+  const outside = targetTokens.findIndex((token) => token < 0 || token >= targetSize);
+  if (outside >= 0) {
+    const found = targetTokens[outside]!;
+    throw misfit(
+      folder,
+      `has a d2t that maps draft token ${outside} to ${found}; the target has ${targetSize} tokens`,
+      hint,
+    );
+  }
+  const distinct = new Set(targetTokens).size;
+  if (targetTokens.length !== draftSize || distinct !== draftSize) {
+    throw misfit(
+      folder,
+      `has a d2t that maps ${targetTokens.length} draft tokens to ${distinct} target tokens; the drafter has ${draftSize}`,
+      hint,
+    );
+  }
+  const mask = tensors.get('t2d') ?? tensors.get('model.t2d');
+  if (mask !== undefined) {
+    const known = await readIntegers(mask);
+    const wrong = targetTokens.find((token) => known[token] !== 1);
+    if (wrong !== undefined)
+      throw misfit(
+        folder,
+        `has d2t and t2d that disagree on target token ${wrong}`,
+        'The file is damaged: download it again.',
+      );
+  }
+  return targetTokens;
+}

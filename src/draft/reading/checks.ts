@@ -1,0 +1,63 @@
+/** Whether a drafter belongs to a target: refused here, in words, rather than by a shape deep in a graph. */
+import { MistletoeError } from '../../core/errors.js';
+import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
+import type { CausalModel } from '../../model/causal-model.js';
+import { flattenConfig } from './draft-configuration.js';
+import type { WeightStore } from '../../runtime/weights.js';
+import type { Drafter, DraftGraph } from '../drafter.js';
+
+export function misfit(folder: string, fault: string, hint: string): MistletoeError {
+  return new MistletoeError('drafter', `The drafter in ${folder} ${fault}.`, { hint });
+}
+
+export const anotherTarget = 'It was trained for another target: use it with the one it belongs to.';
+
+/** Compares the sizes that a drafter's config declares with the target's; absent ones are checked by tensor shapes. */
+export function requireSizes(checkpoint: Checkpoint, { configuration }: CausalModel): void {
+  const { folder } = checkpoint;
+  const config = flattenConfig(checkpoint.config);
+  const expected = [
+    ['hidden size', config.target_hidden_size ?? config.hidden_size, configuration.hiddenSize],
+    ['vocabulary size', config.vocab_size, configuration.vocabularySize],
+  ] as const;
+  for (const [what, declared, wanted] of expected) {
+    if (typeof declared === 'number' && declared !== wanted) {
+      throw misfit(folder, `has ${what} ${declared}; the target's is ${wanted}`, anotherTarget);
+    }
+  }
+}
+
+/** The shape of a tensor that must be there. */
+export function shapeOf({ tensors, folder }: Checkpoint, name: string): readonly number[] {
+  const tensor = tensors.get(name);
+  if (tensor === undefined)
+    throw misfit(folder, `lacks the tensor ${name}`, 'The file is incomplete: download it again.');
+  return tensor.shape;
+}
+
+/** `axis` 0 is what a layer gives, 1 what it reads. */
+export function requireWidth(checkpoint: Checkpoint, name: string, axis: 0 | 1, wanted: number): void {
+  const found = shapeOf(checkpoint, name)[axis];
+  if (found !== wanted) {
+    throw misfit(
+      checkpoint.folder,
+      `has ${name} with ${found ?? 'no'} ${axis === 0 ? 'rows' : 'columns'}; the target asks for ${wanted}`,
+      anotherTarget,
+    );
+  }
+}
+
+/** For whoever needs gradients, or scores of many candidates at once. */
+export function requireGraph({ name, graph }: Pick<Drafter, 'name' | 'graph'>): DraftGraph {
+  if (graph !== undefined) return graph;
+  throw new MistletoeError('drafter', `The drafter ${name} has no weights, and so no gradient.`, {
+    hint: 'Use a drafter that has: a draft model, or heads of Medusa, Hydra, EAGLE or EAGLE-3.',
+  });
+}
+
+export function countParameters(weights: WeightStore): number {
+  let total = 0;
+  for (const { shape } of weights.tensors.values())
+    total += shape.reduce((product, size) => product * size, 1);
+  return total;
+}

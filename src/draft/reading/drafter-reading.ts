@@ -1,0 +1,110 @@
+/** What `inspect` says of a drafter: its description, and every recipe of it that its tensors do not fit. */
+import type { Problem } from '../../checkpoint/open-checkpoint.js';
+import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
+import { quote } from '../../checkpoint/stored-tensor.js';
+import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
+import { resolveRecipes } from '../../checkpoint/weight-recipe.js';
+import { MistletoeError } from '../../core/errors.js';
+import type { ModelConfiguration } from '../../model/configuration.js';
+import type { UnreadTensors } from '../../model/unread-tensors.js';
+import { describeUnknownTensors, findUnreadTensors } from '../../model/unread-tensors.js';
+import { decoderRecipes, requireLayers } from '../../model/weights.js';
+import type { ReadingOptions, WeightedSystem } from '../draft-system.js';
+import type { DrafterFacts } from './drafter-facts.js';
+import { findDisagreements } from './drafter-facts.js';
+import { unreadProblems } from './unread-tensors.js';
+
+/** What `inspect` says of a decoder's tensors: missing, misshapen, unread, and not needed. */
+interface TensorReading {
+  readonly problems: readonly Problem[];
+  readonly notes: readonly string[];
+}
+
+/** Throws where config.json names more layers than there are. */
+export function readDecoderTensors(checkpoint: Checkpoint, model: ModelConfiguration): TensorReading {
+  requireLayers(checkpoint, model.layerCount);
+  const recipes = decoderRecipes(model, '');
+  const unread = findUnreadTensors(checkpoint.tensors.keys(), recipes, model);
+  const refusal = describeUnknownTensors('The checkpoint', unread, model);
+  return {
+    problems: [
+      ...findTensorProblems(checkpoint, recipes),
+      ...(refusal === undefined ? [] : [toProblem(refusal)]),
+    ],
+    notes: unneededNotes(unread),
+  };
+}
+
+/** Problems that a reader will look at; the rest of a long list does without guesses. */
+const guessedNames = 12;
+
+/** Every tensor that is missing or misshapen, not only the first. */
+function findTensorProblems(checkpoint: Checkpoint, recipes: readonly WeightRecipe[]): readonly Problem[] {
+  const problems: Problem[] = [];
+  for (const recipe of recipes) {
+    try {
+      resolveRecipes(checkpoint, [recipe], { nearNames: problems.length < guessedNames });
+    } catch (failure) {
+      problems.push(toProblem(failure));
+    }
+  }
+  return problems;
+}
+
+/** One line for each reason, however many tensors it has. */
+function unneededNotes({ unneeded }: UnreadTensors): readonly string[] {
+  const byReason = new Map<string, string[]>();
+  for (const { name, reason } of unneeded) byReason.set(reason, [...(byReason.get(reason) ?? []), name]);
+  return [...byReason].map(([reason, [first = '', ...others]]) => {
+    const more = others.length === 0 ? '' : ` and ${others.length} more`;
+    return `Not read, because it is not needed: ${quote(first)}${more} (${reason}).`;
+  });
+}
+
+/** What a MistletoeError says, for a list; anything else is a bug and keeps its way. */
+export function toProblem(failure: unknown): Problem {
+  if (!(failure instanceof MistletoeError)) throw failure;
+  return { problem: failure.message, remedy: failure.hint ?? 'Take the file from its origin again.' };
+}
+
+export interface DrafterReading {
+  readonly facts: DrafterFacts;
+  readonly problems: readonly Problem[];
+}
+
+export function readDrafter(
+  system: Pick<WeightedSystem, 'describe'>,
+  checkpoint: Checkpoint,
+  options: ReadingOptions = {},
+): DrafterReading {
+  const refused: Problem[] = [];
+  const note = (fault: MistletoeError): void => {
+    refused.push(toProblem(fault));
+  };
+  const { facts, recipes, unread } = system.describe(checkpoint, note, options);
+  return {
+    facts,
+    problems: [
+      ...recipes.flatMap((recipe) => problemsOf(recipe, checkpoint)),
+      ...findDisagreements(facts, checkpoint),
+      ...refused,
+      ...unreadProblems(unread),
+    ],
+  };
+}
+
+function problemsOf(recipe: WeightRecipe, checkpoint: Checkpoint): readonly Problem[] {
+  const missing = recipe.parts.filter(({ tensor }) => !checkpoint.tensors.has(tensor));
+  if (missing.length > 0) {
+    return missing.map(({ tensor }) => ({
+      problem: `The drafter has no tensor ${tensor}.`,
+      remedy: 'Download the drafter again, or export it with all of its layers.',
+    }));
+  }
+  try {
+    resolveRecipes(checkpoint, [recipe]);
+    return [];
+  } catch (failure) {
+    return [toProblem(failure)];
+  }
+}

@@ -1,0 +1,40 @@
+/** The sizes of a transformer layer as its tensors tell them, for where neither a config nor a target does. */
+import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
+import type { LayerSizes } from '../../model/decoder-layer.js';
+
+/**
+ * Nothing tells how wide a head is but the norms of queries and keys, where there are any: without them it is as wide
+ * as fits, which is all that shapes depend on.
+ */
+export function measureLayer(
+  { tensors }: Pick<Checkpoint, 'tensors'>,
+  layer: string,
+  hiddenSize: number,
+): LayerSizes {
+  const size = (part: string, axis: number): number | undefined =>
+    tensors.get(`${layer}.${part}`)?.shape[axis];
+  const queryWidth = size('self_attn.q_proj.weight', 0) ?? size('self_attn.o_proj.weight', 1) ?? 2;
+  const keyWidth = size('self_attn.k_proj.weight', 0) ?? size('self_attn.v_proj.weight', 0) ?? queryWidth;
+  const norm = size('self_attn.q_norm.weight', 0) ?? size('self_attn.k_norm.weight', 0);
+  const headSize = Math.max(1, norm ?? commonDivisor(queryWidth, keyWidth));
+  const has = (part: string): boolean => tensors.has(`${layer}.self_attn.${part}`);
+  return {
+    hiddenSize,
+    intermediateSize:
+      size('mlp.gate_proj.weight', 0) ??
+      size('mlp.up_proj.weight', 0) ??
+      size('mlp.down_proj.weight', 1) ??
+      1,
+    headCount: Math.max(1, Math.floor(queryWidth / headSize)),
+    keyValueHeadCount: Math.max(1, Math.floor(keyWidth / headSize)),
+    headSize,
+    normEpsilon: 1e-6, // no shape depends on it
+    queryKeyValueBias: has('q_proj.bias'),
+    outputBias: has('o_proj.bias'),
+    queryKeyNorm: has('q_norm.weight'),
+  };
+}
+
+function commonDivisor(left: number, right: number): number {
+  return right === 0 ? left : commonDivisor(right, left % right);
+}

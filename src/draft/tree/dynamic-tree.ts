@@ -1,0 +1,68 @@
+/**
+ * Dynamic trees (EAGLE-2, arXiv 2406.16858, section 4): each level expands the nodes that the drafter itself thinks most
+ * likely, and in the end the best of all nodes are kept.
+ */
+import { topIndices } from '../../core/vector.js';
+import type { TokenTree } from './token-tree.js';
+import { Draft, finishTree } from './token-tree.js';
+import type { DraftSession } from '../drafter.js';
+import type { DynamicPolicy } from './policy.js';
+import { detailFor } from '../programs/scores.js';
+import type { TreeLevel, TreeSize } from '../programs/program-drafts.js';
+
+/** Whether one program grows it, where the drafter has such: with more rounds, programs become too large. */
+export const isGrownAtOnce = ({ depth }: TreeSize): boolean => depth <= 12;
+
+export interface DynamicStart {
+  readonly root: number;
+  /** Levels that fit the contexts of target and drafter. */
+  readonly depthLimit: number;
+}
+
+export async function growDynamicTree(
+  session: DraftSession,
+  { total, depth, topK }: DynamicPolicy,
+  { root, depthLimit }: DynamicStart,
+): Promise<TokenTree> {
+  const draft = new Draft(root);
+  const scores: number[] = [0]; // [node] the drafter's log-probability of the whole path
+  let frontier = [0];
+  const isAtOnce = isGrownAtOnce({ depth, topK }) && depthLimit > 0;
+  const levels = isAtOnce ? await session.draftTree?.({ depth, topK }) : undefined;
+  for (let level = 0; level <= depth && level < depthLimit; level++) {
+    const { tokens, scores: reached, chosen } = levels?.[level] ?? (await expandLevel());
+    const first = draft.tokens.length;
+    const width = tokens.length / frontier.length;
+    tokens.forEach((token, child) => {
+      draft.add(token, frontier[Math.floor(child / width)]!);
+      scores.push(reached[child]!);
+    });
+    frontier = Array.from(chosen, (child) => first + child);
+  }
+
+  async function expandLevel(): Promise<TreeLevel> {
+    const expanded = await session.expand(draft, frontier, detailFor(topK));
+    const best = frontier.map((_, row) => expanded.top(row, topK));
+    const tokens = best.flatMap((own) => Array.from(own.tokens));
+    const reached = best.flatMap(({ logProbabilities }, row) =>
+      Array.from(logProbabilities, (logProbability) => scores[frontier[row]!]! + logProbability),
+    );
+    // As float32, in which programs add them up.
+    const rounded = Float32Array.from(reached);
+    return { tokens: Int32Array.from(tokens), scores: rounded, chosen: topIndices(rounded, topK) };
+  }
+
+  // A child never scores above its parent and comes after it, so the best nodes, ties to the earlier, are connected.
+  const candidates = Float64Array.from(scores.slice(1));
+  const kept = Array.from(
+    topIndices(candidates, Math.min(total - 1, candidates.length)),
+    (index) => index + 1,
+  );
+  kept.sort((left, right) => left - right);
+  const selected = new Draft(root);
+  const placed = new Map<number, number>([[0, 0]]);
+  for (const node of kept) {
+    placed.set(node, selected.add(draft.tokens[node]!, placed.get(draft.parents[node]!)!));
+  }
+  return finishTree(selected, undefined);
+}

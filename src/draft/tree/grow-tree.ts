@@ -1,0 +1,207 @@
+/**
+ * Policies: how scores become a tree. A chain takes one token a level; a static tree fills a fixed shape by rank; a
+ * dynamic tree follows the drafter's own confidence (dynamic-tree.ts). At temperature 0 tokens are the drafter's best;
+ * above it chains and static trees draw without replacement from the drafter's processed distribution, which
+ * verification then needs.
+ */
+import { MistletoeError } from '../../core/errors.js';
+import type { Random } from '../../core/random.js';
+import type { SamplingOptions } from '../../core/sampling.js';
+import { toDistribution } from '../../core/sampling.js';
+import type { TokenTree } from './token-tree.js';
+import { chainTree, Draft, finishTree } from './token-tree.js';
+import type { DraftSession } from '../drafter.js';
+import { growDynamicTree } from './dynamic-tree.js';
+import type { DraftPolicy, DynamicPolicy } from './policy.js';
+import { formatDraftPolicy, loadTreeShape } from './policy.js';
+import { drawSiblings, rankSiblings } from './sibling-choices.js';
+import type { TreeShape } from './tree-shapes.js';
+
+/** A policy whose files are read and which is known to fit its drafter. */
+export type ResolvedPolicy =
+  | { readonly kind: 'chain'; readonly length: number }
+  | { readonly kind: 'tree'; readonly shape: TreeShape }
+  | DynamicPolicy;
+
+export interface DrafterLimits {
+  readonly name: string;
+  readonly maximumDepth: number;
+  readonly vocabularySize: number;
+  readonly isChainOnly?: boolean;
+}
+
+export function resolvePolicy(
+  policy: Exclude<DraftPolicy, { kind: 'auto' }>,
+  drafter: DrafterLimits,
+): ResolvedPolicy {
+  const { name, maximumDepth, vocabularySize, isChainOnly = false } = drafter;
+  if (isChainOnly && policy.kind !== 'chain') {
+    throw new MistletoeError(
+      'usage',
+      `The draft policy is ${formatDraftPolicy(policy)}; ${name} has one token to propose at a time, which makes chains.`,
+      { hint: 'Use for example chain:4.' },
+    );
+  }
+  const levels = policy.kind === 'chain' ? policy.length : policy.kind === 'dynamic' ? policy.depth + 1 : 0;
+  if (levels > maximumDepth) {
+    throw new MistletoeError(
+      'usage',
+      `The draft policy asks for ${levels} levels; ${name} has ${maximumDepth} heads.`,
+      {
+        hint: `Use a policy of at most ${maximumDepth} levels, for example chain:${maximumDepth}.`,
+      },
+    );
+  }
+  if (policy.kind === 'dynamic' && policy.topK > vocabularySize) {
+    throw new MistletoeError(
+      'usage',
+      `The draft policy asks for the best ${policy.topK} of ${vocabularySize} tokens.`,
+      {
+        hint: 'Lower TOPK in dynamic:TOTAL,DEPTH,TOPK.',
+      },
+    );
+  }
+  return policy.kind === 'tree'
+    ? { kind: 'tree', shape: loadTreeShape(policy.source, { maximumDepth, vocabularySize }) }
+    : policy;
+}
+
+/** How deep a draft of the policy can be. */
+export function levelsOf(policy: ResolvedPolicy): number {
+  switch (policy.kind) {
+    case 'chain':
+      return policy.length;
+    case 'tree':
+      return policy.shape.depths.reduce((deepest, depth) => Math.max(deepest, depth), 0);
+    case 'dynamic':
+      return policy.depth + 1;
+  }
+}
+
+export interface DraftRequest {
+  readonly root: number;
+  readonly policy: ResolvedPolicy;
+  readonly sampling: SamplingOptions;
+  readonly random: Random;
+  /** Levels that fit the contexts of target and drafter. */
+  readonly depthLimit: number;
+  /** Draws nothing and follows these tokens instead, with the drafter's distribution of each; chains only. */
+  readonly along?: readonly number[] | undefined;
+}
+
+export async function growTree(session: DraftSession, request: DraftRequest): Promise<TokenTree> {
+  const { policy, along } = request;
+  const { isDeterministic = false } = session;
+  if (along !== undefined && !isDeterministic) return growAlong(session, request, along);
+  if (policy.kind === 'dynamic') return growDynamicTree(session, policy, request);
+  const isCertain = isDeterministic || request.sampling.temperature === 0;
+  if (policy.kind === 'chain' && isCertain && session.draftChain !== undefined) {
+    if (request.depthLimit < 1) return chainTree(request.root, []);
+    const tokens = await session.draftChain(policy.length);
+    return chainTree(request.root, tokens.slice(0, request.depthLimit));
+  }
+  if (policy.kind === 'chain' && session.drawChain !== undefined)
+    return drawChain(session.drawChain.bind(session), request, policy.length);
+  return growStaticTree(session, request, policy.kind === 'chain' ? chainShape(policy.length) : policy.shape);
+}
+
+/** Drawn in one program, by the random numbers that drawing level by level would take. */
+async function drawChain(
+  draw: NonNullable<DraftSession['drawChain']>,
+  { root, sampling, random, depthLimit }: DraftRequest,
+  length: number,
+): Promise<TokenTree> {
+  const levels = Math.min(length, depthLimit);
+  if (levels < 1) return chainTree(root, []);
+  const uniforms = Array.from({ length }, (_, level) => (level < levels ? random.next() : 0));
+  const { tokens, distributions } = await draw(uniforms, sampling);
+  return chainTree(root, tokens.slice(0, levels), distributions.rows(0, levels + 1));
+}
+
+/** What a sampled chain would have been, had it drawn the given tokens. */
+async function growAlong(
+  session: DraftSession,
+  { root, policy, sampling, depthLimit }: DraftRequest,
+  tokens: readonly number[],
+): Promise<TokenTree> {
+  if (policy.kind !== 'chain') {
+    throw new MistletoeError(
+      'usage',
+      `A draft along given tokens is a chain; the policy is ${policy.kind}.`,
+      {
+        hint: 'Use for example --draft chain:4.',
+      },
+    );
+  }
+  const draft = new Draft(root);
+  const distributions: Float32Array[] = [];
+  const levels = Math.min(policy.length, depthLimit, tokens.length);
+  for (let node = 0; node < levels; node++) {
+    const scores = await session.expand(draft, [node], 'logits');
+    const distribution = toDistribution(scores.logits(0), sampling);
+    // A token that would never be drawn ends the chain: no draft goes on behind it.
+    if (distribution[tokens[node]!] === 0) break;
+    distributions.push(distribution);
+    draft.add(tokens[node]!, node);
+  }
+  return finishTree(draft, distributions);
+}
+
+const chains = new Map<number, TreeShape>();
+
+function chainShape(length: number): TreeShape {
+  let shape = chains.get(length);
+  if (shape === undefined) {
+    const nodes = Array.from({ length: length + 1 }, (_, node) => node);
+    shape = {
+      name: `chain:${length}`,
+      parents: Int32Array.from(nodes, (node) => node - 1),
+      ranks: Int32Array.from(nodes, (node) => (node === 0 ? -1 : 0)),
+      depths: Int32Array.from(nodes),
+    };
+    chains.set(length, shape);
+  }
+  return shape;
+}
+
+async function growStaticTree(
+  session: DraftSession,
+  request: DraftRequest,
+  shape: TreeShape,
+): Promise<TokenTree> {
+  const { sampling, random, depthLimit } = request;
+  const isSampled = sampling.temperature > 0;
+  const chooser = isSampled
+    ? drawSiblings(session, { sampling, random, nodes: shape.parents.length })
+    : rankSiblings(session, 1 + Math.max(...shape.ranks));
+  const draft = new Draft(request.root);
+  const placed = new Map<number, number>([[0, 0]]); // node of the shape -> node of the draft
+  let next = 1;
+  for (let depth = 0; next < shape.parents.length && depth < depthLimit; depth++) {
+    // Children of one level stand together in the shape, grouped by parent.
+    const children = new Map<number, number[]>();
+    for (; next < shape.parents.length && shape.depths[next] === depth + 1; next++) {
+      const parent = shape.parents[next]!;
+      if (!placed.has(parent)) continue;
+      const siblings = children.get(parent);
+      if (siblings === undefined) children.set(parent, [next]);
+      else siblings.push(next);
+    }
+    if (children.size === 0) break;
+    const frontier = [...children.keys()].map((node) => placed.get(node)!);
+    const groups = [...children.values()];
+    // A drawn sibling that is left out would bias the distribution of the later ones, so a shape's gaps count for nothing here.
+    const places = groups.map((siblings) =>
+      siblings.map((sibling, index) => (isSampled ? index : shape.ranks[sibling]!)),
+    );
+    const counts = places.map((own) => own.at(-1)! + 1);
+    const tokens = await chooser.choose(draft, frontier, counts);
+    groups.forEach((siblings, row) => {
+      siblings.forEach((sibling, index) => {
+        const token = tokens[row]![places[row]![index]!];
+        if (token !== undefined) placed.set(sibling, draft.add(token, frontier[row]!));
+      });
+    });
+  }
+  return chooser.finish(draft);
+}

@@ -1,0 +1,123 @@
+/**
+ * How much to draft each step, as a user writes it: `chain:4`, `tree:mc_sim_7b_63`, `tree:my-tree.json`,
+ * `dynamic:60,5,10` or `auto`.
+ */
+import { readBoundedFileSync } from '../../core/files.js';
+import { describeCause, MistletoeError } from '../../core/errors.js';
+import { deepestDraft, fileLimits, mostDraftNodes, widestDraft } from '../../core/limits.js';
+import type { ShapeLimits, StaticTreeName, TreeShape } from './tree-shapes.js';
+import { isStaticTreeName, namedShape, parseTreeShape, staticTrees } from './tree-shapes.js';
+
+export type DraftPolicy =
+  | { readonly kind: 'chain'; readonly length: number }
+  | { readonly kind: 'tree'; readonly source: TreeSource }
+  | DynamicPolicy
+  /** The drafter's own default. */
+  | { readonly kind: 'auto' };
+
+export type TreeSource =
+  | { readonly kind: 'named'; readonly name: StaticTreeName }
+  | { readonly kind: 'file'; readonly path: string };
+
+/** EAGLE-2's tree (arXiv 2406.16858), counted as its implementation counts. */
+export interface DynamicPolicy {
+  readonly kind: 'dynamic';
+  /** Nodes verified, the root included. */
+  readonly total: number;
+  /** Rounds of expansion after the first level, so that the tree has depth + 1 levels. */
+  readonly depth: number;
+  /** Nodes expanded each round, and children of each. */
+  readonly topK: number;
+}
+
+export function parseDraftPolicy(text: string): DraftPolicy {
+  const separator = text.indexOf(':');
+  const kind = separator < 0 ? text : text.slice(0, separator);
+  const rest = separator < 0 ? '' : text.slice(separator + 1);
+  switch (kind) {
+    case 'auto':
+      if (separator >= 0) break;
+      return { kind };
+    case 'chain': {
+      const [length, ...more] = parseCounts(rest);
+      if (length === undefined || more.length > 0) break;
+      if (length > deepestDraft) throw badPolicy(text, `a length from 1 to ${deepestDraft} was expected`);
+      return { kind, length };
+    }
+    case 'tree':
+      return { kind, source: parseTreeSource(text, rest) };
+    case 'dynamic': {
+      const [total, depth, topK, ...more] = parseCounts(rest);
+      if (total === undefined || depth === undefined || topK === undefined || more.length > 0) break;
+      return checkDynamic(text, { kind, total, depth, topK });
+    }
+  }
+  throw badPolicy(
+    text,
+    'auto, chain:LENGTH, tree:NAME, tree:FILE.json or dynamic:TOTAL,DEPTH,TOPK was expected',
+  );
+}
+
+/** The inverse of `parseDraftPolicy`, for records and reports. */
+export function formatDraftPolicy(policy: DraftPolicy): string {
+  switch (policy.kind) {
+    case 'auto':
+      return 'auto';
+    case 'chain':
+      return `chain:${policy.length}`;
+    case 'tree':
+      return `tree:${policy.source.kind === 'named' ? policy.source.name : policy.source.path}`;
+    case 'dynamic':
+      return `dynamic:${policy.total},${policy.depth},${policy.topK}`;
+  }
+}
+
+export function loadTreeShape(source: TreeSource, limits: ShapeLimits = {}): TreeShape {
+  if (source.kind === 'named') return namedShape(source.name, limits);
+  let text: string;
+  try {
+    text = readBoundedFileSync(source.path, fileLimits.tree).toString('utf8');
+  } catch (cause) {
+    throw new MistletoeError('usage', `Cannot read the tree file ${source.path}: ${describeCause(cause)}.`, {
+      hint: 'Give the path of a JSON file with an array of rank paths, such as [[0], [1], [0, 0]].',
+      cause,
+    });
+  }
+  return parseTreeShape(source.path, text, limits);
+}
+
+function parseTreeSource(text: string, source: string): TreeSource {
+  if (isStaticTreeName(source)) return { kind: 'named', name: source };
+  if (source.endsWith('.json')) return { kind: 'file', path: source };
+  const names = Object.keys(staticTrees).join(', ');
+  throw badPolicy(text, `the name of a tree (${names}) or a path ending in .json was expected after "tree:"`);
+}
+
+function checkDynamic(text: string, policy: DynamicPolicy): DynamicPolicy {
+  const { total, depth, topK } = policy;
+  if (depth >= deepestDraft || topK > widestDraft || total > mostDraftNodes) {
+    throw badPolicy(
+      text,
+      `a total up to ${mostDraftNodes}, a depth up to ${deepestDraft - 1} and a top-k up to ${widestDraft} were expected`,
+    );
+  }
+  const candidates = topK + depth * topK * topK;
+  if (total < 2 || total - 1 > candidates) {
+    throw badPolicy(
+      text,
+      `a total from 2 to ${candidates + 1} was expected: depth ${depth} and top-k ${topK} give ${candidates} candidates`,
+    );
+  }
+  return policy;
+}
+
+/** Positive whole numbers separated by commas, or nothing at all. */
+function parseCounts(text: string): number[] {
+  return /^[1-9]\d{0,5}(,[1-9]\d{0,5})*$/.test(text) ? text.split(',').map(Number) : [];
+}
+
+function badPolicy(text: string, expected: string): MistletoeError {
+  return new MistletoeError('usage', `The draft policy "${text}" is not understood; ${expected}.`, {
+    hint: 'Examples: chain:4, tree:mc_sim_7b_63, tree:my-tree.json, dynamic:60,5,10, auto.',
+  });
+}

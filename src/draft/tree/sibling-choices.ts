@@ -1,0 +1,87 @@
+/**
+ * How the siblings of a static tree are chosen: by rank, or drawn without replacement from the drafter's processed
+ * distribution, by the host or where the scores lie. Verification needs the distributions that they were drawn from.
+ */
+import type { Random } from '../../core/random.js';
+import { drawWithoutReplacement } from '../../core/random.js';
+import type { SamplingOptions } from '../../core/sampling.js';
+import { toDistribution } from '../../core/sampling.js';
+import type { RowBuffer } from '../../runtime/row-buffer.js';
+import type { TokenTree } from './token-tree.js';
+import { finishTree } from './token-tree.js';
+import type { DraftSession, GrowingDraft } from '../drafter.js';
+import type { SiblingDrawer } from '../programs/program-drafts.js';
+import { detailFor } from '../programs/scores.js';
+
+export interface SiblingChooser {
+  /** [node] tokens behind each given node: as many as counted for it, or fewer where there are no more. */
+  choose(
+    draft: GrowingDraft,
+    nodes: readonly number[],
+    counts: readonly number[],
+  ): Promise<readonly ArrayLike<number>[]>;
+  finish(draft: GrowingDraft): TokenTree;
+}
+
+/** @param ranks that any node asks for: heads that are run once for the whole tree give them to deeper levels as well */
+export function rankSiblings(session: DraftSession, ranks: number): SiblingChooser {
+  return {
+    async choose(draft, nodes, counts) {
+      const scores = await session.expand(draft, nodes, detailFor(ranks));
+      return counts.map((count, row) => scores.top(row, count).tokens);
+    },
+    finish: (draft) => finishTree(draft, undefined),
+  };
+}
+
+export interface DrawSettings {
+  readonly sampling: SamplingOptions;
+  readonly random: Random;
+  /** Nodes that the tree has at most. */
+  readonly nodes: number;
+}
+
+export function drawSiblings(session: DraftSession, settings: DrawSettings): SiblingChooser {
+  return session.siblings === undefined
+    ? drawOnHost(session, settings)
+    : drawInPrograms(session, session.siblings, settings);
+}
+
+function drawOnHost(session: DraftSession, { sampling, random }: DrawSettings): SiblingChooser {
+  const distributions: (Float32Array | undefined)[] = [];
+  return {
+    async choose(draft, nodes, counts) {
+      const scores = await session.expand(draft, nodes, 'logits');
+      return counts.map((count, row) => {
+        const distribution = toDistribution(scores.logits(row), sampling);
+        distributions[nodes[row]!] = distribution;
+        return drawWithoutReplacement(distribution, count, random);
+      });
+    },
+    finish: (draft) => finishTree(draft, distributions),
+  };
+}
+
+function drawInPrograms(
+  session: DraftSession,
+  siblings: SiblingDrawer,
+  { sampling, random, nodes: most }: DrawSettings,
+): SiblingChooser {
+  let kept: RowBuffer | undefined;
+  return {
+    async choose(draft, nodes, counts) {
+      const scores = await session.expand(draft, nodes, 'kept');
+      const rows = scores.kept!(nodes.length);
+      const { tokens, distributions } = await siblings.draw(rows, counts, sampling, random);
+      kept ??= siblings.newRows(most);
+      kept.copyRows(
+        distributions,
+        nodes.map((_, row) => row),
+        nodes,
+      );
+      distributions.free();
+      return tokens;
+    },
+    finish: (draft) => finishTree(draft, kept?.rows(0, draft.tokens.length)),
+  };
+}

@@ -1,0 +1,118 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { MistletoeError } from '../../core/errors.js';
+import { ancestorMask, chainTree, childrenOf, createTree, leafPaths, pathTo } from './token-tree.js';
+
+//        0
+//      /   \
+//     1     2
+//    / \     \
+//   3   4     5
+const parents = Int32Array.of(-1, 0, 0, 1, 1, 2);
+const tree = createTree({ tokens: Int32Array.of(7, 1, 2, 1, 2, 1), parents, origin: 'deterministic' });
+
+/** Parent arrays of random trees, with node indexes as tokens so that siblings differ. */
+const randomParents = fc
+  .array(fc.nat(), { maxLength: 40 })
+  .map((choices) => Int32Array.from([-1, ...choices.map((choice, index) => choice % (index + 1))]));
+
+describe('createTree', () => {
+  it('derives depths', () => {
+    expect([...tree.depths]).toEqual([0, 1, 1, 2, 2, 2]);
+  });
+
+  it.each([
+    ['no nodes', [], [], 'has 0 tokens'],
+    ['a missing parent', [1, 2], [-1], 'has 2 tokens, 1 parents'],
+    ['a root with a parent', [1, 2], [0, 0], 'a first parent of 0'],
+    ['an orphan', [1, 2, 3], [-1, 0, -1], 'gives node 2 the parent -1'],
+    ['a cycle', [1, 2, 3], [-1, 2, 1], 'gives node 1 the parent 2'],
+    ['a node that is its own parent', [1, 2], [-1, 1], 'gives node 1 the parent 1'],
+    ['padding', [1, -1], [-1, 0], 'the token -1 at node 1'],
+    ['equal siblings', [1, 5, 6, 5], [-1, 0, 0, 0], 'repeats the token 5 among the children of node 0'],
+  ])('refuses %s', (_, tokens, badParents, message) => {
+    const create = () =>
+      createTree({
+        tokens: Int32Array.from(tokens),
+        parents: Int32Array.from(badParents),
+        origin: 'deterministic',
+      });
+    expect(create).toThrow(MistletoeError);
+    expect(create).toThrow(message);
+  });
+
+  it('allows equal tokens that are not siblings', () => {
+    expect(tree.tokens[1]).toBe(tree.tokens[3]);
+  });
+
+  it('asks a sampled tree for distributions that could have drawn its tokens', () => {
+    const parts = { tokens: Int32Array.of(0, 1), parents: Int32Array.of(-1, 0), origin: 'sampled' } as const;
+    expect(() => createTree(parts)).toThrow('no draft distribution for the children of node 0');
+    expect(() => createTree({ ...parts, draftDistributions: [Float32Array.of(1, 0)] })).toThrow(
+      'with probability 0',
+    );
+    expect(createTree({ ...parts, draftDistributions: [Float32Array.of(0.5, 0.5)] }).origin).toBe('sampled');
+  });
+});
+
+describe('chainTree', () => {
+  it('is a tree with one child each', () => {
+    const chain = chainTree(9, [4, 5, 6]);
+    expect([...chain.tokens]).toEqual([9, 4, 5, 6]);
+    expect([...chain.parents]).toEqual([-1, 0, 1, 2]);
+    expect([...chain.depths]).toEqual([0, 1, 2, 3]);
+    expect(chain.origin).toBe('deterministic');
+    expect(chainTree(9, []).tokens).toHaveLength(1);
+  });
+
+  it('is sampled when it has distributions', () => {
+    const distributions = [Float32Array.of(0.5, 0.5), Float32Array.of(0.1, 0.9)];
+    const chain = chainTree(0, [0, 1], distributions);
+    expect(chain.origin).toBe('sampled');
+    expect(chain.draftDistributions).toEqual(distributions);
+  });
+});
+
+describe('walking', () => {
+  it('finds children, paths and leaves', () => {
+    expect(childrenOf(tree, 0)).toEqual([1, 2]);
+    expect(childrenOf(tree, 1)).toEqual([3, 4]);
+    expect(childrenOf(tree, 5)).toEqual([]);
+    expect(pathTo(tree, 0)).toEqual([]);
+    expect(pathTo(tree, 4)).toEqual([1, 4]);
+    expect(leafPaths(tree)).toEqual([
+      [1, 3],
+      [1, 4],
+      [2, 5],
+    ]);
+    expect(leafPaths(chainTree(1, []))).toEqual([[]]);
+  });
+
+  it('masks all but ancestors and self', () => {
+    const rows = Array.from({ length: 6 }, (_, row) =>
+      ancestorMask(tree)
+        .slice(row * 6, row * 6 + 6)
+        .join(''),
+    );
+    expect(rows).toEqual(['100000', '110000', '101000', '110100', '110010', '101001']);
+  });
+
+  it('agrees on any tree: mask, depth and path tell the same ancestors', () => {
+    fc.assert(
+      fc.property(randomParents, (someParents) => {
+        const tokens = someParents.map((_, node) => node);
+        const some = createTree({ tokens, parents: someParents, origin: 'deterministic' });
+        const size = tokens.length;
+        const mask = ancestorMask(some);
+        for (let node = 0; node < size; node++) {
+          const ancestors = [0, ...pathTo(some, node)];
+          const masked = [...tokens].filter((other) => mask[node * size + other] === 1);
+          expect(masked).toEqual(ancestors);
+          expect(ancestors.length).toBe(some.depths[node]! + 1);
+        }
+        const leaves = leafPaths(some).map((path) => path.at(-1) ?? 0);
+        expect(leaves).toEqual([...tokens].filter((node) => childrenOf(some, node).length === 0));
+      }),
+    );
+  });
+});

@@ -1,0 +1,171 @@
+/**
+ * The one draft type: a tree of candidate continuations, verified by the target in a single pass. Node 0 is the last
+ * token the target emitted, already part of the text; every other node continues its parent. Parents come before
+ * their children, so one forward loop over the nodes visits any path in order. A chain is a tree.
+ */
+import { MistletoeError } from '../../core/errors.js';
+import type { RowBuffer } from '../../runtime/row-buffer.js';
+import type { GrowingDraft } from '../drafter.js';
+
+/** The tokens of a draft while it grows, and the tree that they are in the end. */
+export class Draft implements GrowingDraft {
+  readonly tokens: number[];
+  readonly parents: number[] = [-1];
+  readonly depths: number[] = [0];
+
+  constructor(root: number) {
+    this.tokens = [root];
+  }
+
+  add(token: number, parent: number): number {
+    this.parents.push(parent);
+    this.depths.push(this.depths[parent]! + 1);
+    return this.tokens.push(token) - 1;
+  }
+}
+
+/** `distributions`: of the nodes whose children were drawn; undefined where nothing was drawn. */
+export function finishTree(
+  draft: GrowingDraft,
+  distributions: readonly (Float32Array | undefined)[] | RowBuffer | undefined,
+): TokenTree {
+  return createTree({
+    tokens: Int32Array.from(draft.tokens),
+    parents: Int32Array.from(draft.parents),
+    origin: distributions === undefined ? 'deterministic' : 'sampled',
+    ...drawnFrom(distributions),
+  });
+}
+
+/**
+ * How siblings were chosen: drawn one after the other without replacement from the drafter's distribution, or as its most
+ * likely tokens. Verification needs to know, because a drawn token carries the probability of being drawn.
+ */
+export type TreeOrigin = 'sampled' | 'deterministic';
+
+export interface TokenTree {
+  readonly tokens: Int32Array; // [node]
+  readonly parents: Int32Array; // [node] parents[0] = -1, parents[node] < node
+  readonly depths: Int32Array; // [node] depths[0] = 0
+  readonly origin: TreeOrigin;
+  /** [node] -> [vocabulary], the distribution from which the node's children were drawn; needed where origin is 'sampled'. */
+  readonly draftDistributions: readonly (Float32Array | undefined)[];
+  /** The same where they stayed with the runtime. [node, vocabulary] */
+  readonly keptDistributions?: RowBuffer | undefined;
+}
+
+export interface TreeParts {
+  readonly tokens: Int32Array; // [node]
+  readonly parents: Int32Array; // [node]
+  readonly origin: TreeOrigin;
+  readonly draftDistributions?: readonly (Float32Array | undefined)[]; // [node] -> [vocabulary]
+  readonly keptDistributions?: RowBuffer | undefined; // [node, vocabulary]
+}
+
+/** Keeps the arrays it is given. Siblings are tried in node order: the order drawn, or best first. */
+export function createTree(parts: TreeParts): TokenTree {
+  const { tokens, parents, origin, draftDistributions = [], keptDistributions } = parts;
+  const size = tokens.length;
+  if (size === 0 || parents.length !== size || parents[0] !== -1) {
+    throw badTree(
+      `has ${size} tokens, ${parents.length} parents and a first parent of ${parents[0] ?? 'nothing'}`,
+    );
+  }
+  const depths = new Int32Array(size);
+  for (let node = 0; node < size; node++) {
+    const token = tokens[node]!;
+    if (token < 0) throw badTree(`holds the token ${token} at node ${node}`);
+    if (node === 0) continue;
+    const parent = parents[node]!;
+    if (parent < 0 || parent >= node) throw badTree(`gives node ${node} the parent ${parent}`);
+    depths[node] = depths[parent]! + 1;
+    for (let earlier = parent + 1; earlier < node; earlier++) {
+      if (parents[earlier] === parent && tokens[earlier] === token) {
+        throw badTree(`repeats the token ${token} among the children of node ${parent}`);
+      }
+    }
+    if (origin === 'sampled' && keptDistributions === undefined) {
+      const draftProbability = draftDistributions[parent]?.[token];
+      if (draftProbability === undefined)
+        throw badTree(`has no draft distribution for the children of node ${parent}`);
+      if (!(draftProbability > 0)) {
+        throw badTree(`holds the token ${token} at node ${node}, drawn with probability ${draftProbability}`);
+      }
+    }
+  }
+  return {
+    ...{ tokens, parents, depths, origin, draftDistributions },
+    ...(keptDistributions === undefined ? {} : { keptDistributions }),
+  };
+}
+
+function badTree(fault: string): MistletoeError {
+  return new MistletoeError('drafter', `The draft tree ${fault}.`, {
+    hint: 'A tree starts at its root (parent -1), lists parents before children, and has distinct siblings of token id 0 or more; drawn siblings come with the distribution they were drawn from.',
+  });
+}
+
+/** `distributions[i]` is the distribution that `tokens[i]` was drawn from; without distributions the chain is deterministic. */
+export function chainTree(
+  root: number,
+  tokens: ArrayLike<number>, // [draft]
+  distributions?: readonly Float32Array[] | RowBuffer, // [draft] -> [vocabulary]
+): TokenTree {
+  const size = tokens.length + 1;
+  const nodeTokens = new Int32Array(size);
+  nodeTokens[0] = root;
+  nodeTokens.set(tokens, 1);
+  const parents = Int32Array.from(nodeTokens, (_, node) => node - 1);
+  if (distributions === undefined)
+    return createTree({ tokens: nodeTokens, parents, origin: 'deterministic' });
+  return createTree({ tokens: nodeTokens, parents, origin: 'sampled', ...drawnFrom(distributions) });
+}
+
+/** Distributions of nodes as a part of a tree, wherever they lie. */
+export function drawnFrom(
+  distributions: readonly (Float32Array | undefined)[] | RowBuffer | undefined,
+): Pick<TreeParts, 'draftDistributions' | 'keptDistributions'> {
+  if (distributions === undefined) return {};
+  return 'rowCount' in distributions
+    ? { keptDistributions: distributions }
+    : { draftDistributions: distributions };
+}
+
+/** [node, node], 1 where the column is the row's node or one of its ancestors: what each node may attend to. */
+export function ancestorMask({ parents }: Pick<TokenTree, 'parents'>): Uint8Array {
+  const size = parents.length;
+  const mask = new Uint8Array(size * size);
+  for (let node = 0; node < size; node++) {
+    const row = node * size;
+    if (node > 0) {
+      const parentRow = parents[node]! * size;
+      mask.copyWithin(row, parentRow, parentRow + node);
+    }
+    mask[row + node] = 1;
+  }
+  return mask;
+}
+
+export function childrenOf({ parents }: Pick<TokenTree, 'parents'>, node: number): number[] {
+  const children: number[] = [];
+  for (let child = node + 1; child < parents.length; child++) {
+    if (parents[child] === node) children.push(child);
+  }
+  return children;
+}
+
+/** Nodes from below the root down to `node`; empty for the root. */
+export function pathTo({ parents, depths }: Pick<TokenTree, 'parents' | 'depths'>, node: number): number[] {
+  const path = new Array<number>(depths[node]!);
+  for (let current = node; current > 0; current = parents[current]!) path[depths[current]! - 1] = current;
+  return path;
+}
+
+/** The path to every node without children, in node order. */
+export function leafPaths(tree: Pick<TokenTree, 'parents' | 'depths'>): number[][] {
+  const isParent = new Uint8Array(tree.parents.length);
+  for (let node = 1; node < isParent.length; node++) isParent[tree.parents[node]!] = 1;
+  const paths: number[][] = [];
+  for (let node = 0; node < isParent.length; node++) if (isParent[node] === 0) paths.push(pathTo(tree, node));
+  return paths;
+}

@@ -1,0 +1,76 @@
+/**
+ * Pieces of graphs that several sequences run together, each in a lane of its own: every input and output has an axis
+ * `lanes` behind its row axis. Three inputs are special: `mask` [lanes, 1, row, past + row] blocks what belongs to
+ * nobody; `select` [selected, lanes] holds rows of the whole; `past*` [past, lanes * head, size] is the pool in which the
+ * caches of all lanes lie. A graph behind a stem has a fourth, `stem*` [stem, head, size], which all lanes read, and the
+ * mask has columns for it before those of the past.
+ */
+import type { Dimension } from '../../graph/dimension.js';
+import { addDimensions, multiplyDimensions, symbol } from '../../graph/dimension.js';
+import { gatherRows } from '../../graph/operations/indexing.js';
+import { input } from '../../graph/operations/leaves.js';
+import { concatenate, reshape } from '../../graph/operations/shaping.js';
+import type { Tensor } from '../../graph/tensor.js';
+import type { CacheSizes } from '../cache/cache-pool.js';
+import type { AttentionContext, KeyValueRows } from '../decoder-layer.js';
+
+export const lanes = symbol('lanes');
+export const row = symbol('row');
+
+/** Rows of all lanes, one after the other, as decoders take them. [row, lanes, width] -> [1, row * lanes, width] */
+export function joinLanes(x: Tensor): Tensor {
+  return reshape(x, [1, multiplyDimensions(x.shape[0]!, lanes), x.shape.at(-1)!]);
+}
+
+/** And back. [1, row * lanes, width] -> [row, lanes, width] */
+export function partLanes(x: Tensor, rows: Dimension = row): Tensor {
+  return reshape(x, [rows, lanes, x.shape.at(-1)!]);
+}
+
+/** The selected rows of [1, row * lanes, width]. -> [selected, lanes, width] */
+export function selectRows(x: Tensor, count: Dimension = symbol('selected')): Tensor {
+  const select = input('select', [count, lanes], 'int32');
+  return gatherRows(reshape(x, x.shape.slice(1)), select);
+}
+
+/** The inputs that attentionInputs fills, with columns for whatever is read before the past. */
+export function declareAttention(
+  { headSize }: { headSize: number },
+  before: Dimension = 0,
+): AttentionContext {
+  const angles = (name: string): Tensor =>
+    reshape(input(name, [row, lanes, headSize / 2]), [multiplyDimensions(row, lanes), headSize / 2]);
+  const seen = addDimensions(before, addDimensions(symbol('past'), row));
+  const mask = input('mask', [lanes, 1, row, seen]);
+  return { cosine: angles('cosine'), sine: angles('sine'), mask, lanes };
+}
+
+/** The past of all lanes, as a pool holds it. */
+export function declarePast(sizes: CacheSizes): readonly KeyValueRows[] {
+  return declareRows('past', multiplyDimensions(lanes, sizes.keyValueHeadCount), sizes);
+}
+
+export const stem = symbol('stem');
+
+/** What all lanes have in common before their past. */
+export function declareStem(sizes: CacheSizes): readonly KeyValueRows[] {
+  return declareRows('stem', sizes.keyValueHeadCount, sizes);
+}
+
+function declareRows(name: string, heads: Dimension, sizes: CacheSizes): readonly KeyValueRows[] {
+  const shape: Dimension[] = [symbol(name), heads, sizes.headSize];
+  return Array.from({ length: sizes.layerCount }, (_, layer) => ({
+    keys: input(`${name}${2 * layer}`, shape),
+    values: input(`${name}${2 * layer + 1}`, shape),
+  }));
+}
+
+/** New rows as KvCache.append takes them, with the lanes in between. [slot, row, lanes, head, size] */
+export function stackRows(rows: readonly KeyValueRows[], sizes: CacheSizes): Tensor {
+  const { keyValueHeadCount, headSize } = sizes;
+  const stacked = concatenate(
+    rows.flatMap(({ keys, values }) => [keys, values]),
+    0,
+  );
+  return reshape(stacked, [2 * rows.length, row, lanes, keyValueHeadCount, headSize]);
+}

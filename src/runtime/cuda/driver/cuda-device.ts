@@ -1,0 +1,287 @@
+/**
+ * An NVIDIA GPU through its driver, NVRTC and cuBLASLt. It shares the primary context with whatever else in the process
+ * uses the GPU, and has a stream of its own. Waiting asks an event again and again between turns of the event loop: a
+ * thread that waits in the driver spins as well, has no context of its own, and answers later.
+ */
+import { join } from 'node:path';
+import { setImmediate } from 'node:timers/promises';
+import { defaultCacheFolder, kernelsFolder } from '../../../core/default-cache-folder.js';
+import { MistletoeError } from '../../../core/errors.js';
+import { ignoreLoss } from '../../device-failures.js';
+import type { Address, Device, KernelModule, Launch, Product, Recording } from './device.js';
+import type { Driver } from './driver.js';
+import { bytesOf } from '../kernels/element-size.js';
+import type { Cuda } from './find-devices.js';
+import { describeDevice, loadCuda } from './find-devices.js';
+import { compilerOptions } from './kernel-compiler.js';
+import { CudaKernel, CudaModule, LaunchArguments } from '../programs/kernel-launch.js';
+import { KernelStore } from './kernel-store.js';
+import { MatrixProducts, workspaceBytes } from '../programs/matrix-products.js';
+import { Staging } from './staging.js';
+
+const nonBlocking = 1; // CU_STREAM_NON_BLOCKING
+const relaxedCapture = 2; // CU_STREAM_CAPTURE_MODE_RELAXED: cuBLASLt may load its kernels meanwhile
+
+export class CudaDevice implements Device {
+  readonly name: string;
+  readonly computeCapability: readonly [major: number, minor: number];
+  readonly totalBytes: number;
+  readonly #cuda: Cuda;
+  readonly #driver: Driver;
+  readonly #device: number;
+  readonly #context: bigint;
+  readonly #stream: bigint;
+  readonly #staging: Staging;
+  readonly #arguments: LaunchArguments;
+  readonly #workspace: Address;
+  readonly #products: MatrixProducts;
+  readonly #kernels = new KernelStore(join(defaultCacheFolder(), kernelsFolder));
+  readonly #scratch = new BigUint64Array(1);
+  #disposed = false;
+  #isRecording = false;
+
+  /** @param ordinal which of the GPUs that the driver sees, counted from 0 */
+  static open(ordinal = 0): CudaDevice {
+    return new CudaDevice(loadCuda(), ordinal);
+  }
+
+  private constructor(cuda: Cuda, ordinal: number) {
+    const { native, driver } = cuda;
+    const { name, totalBytes, computeCapability } = describeDevice(driver, ordinal);
+    this.name = name;
+    this.totalBytes = totalBytes;
+    this.computeCapability = computeCapability;
+    this.#cuda = cuda;
+    this.#driver = driver;
+    this.#device = driver.integer('cuDeviceGet', ordinal);
+    this.#context = driver.pointer('cuDevicePrimaryCtxRetain', this.#device);
+    try {
+      driver.makeCurrent(this.#context);
+      this.#stream = driver.pointer('cuStreamCreate', nonBlocking);
+      this.#staging = new Staging(driver, native, this.#stream);
+      this.#arguments = new LaunchArguments(native);
+      this.#workspace = driver.allocate(workspaceBytes);
+      this.#products = new MatrixProducts(native, cuda.products, this.#stream, this.#workspace, (work) =>
+        this.#measure(work),
+      );
+    } catch (cause) {
+      // The context takes everything that was made in it along, unless others hold it too.
+      this.#release();
+      throw cause;
+    }
+  }
+
+  freeBytes(): number {
+    this.#enter();
+    return this.#driver.memory().freeBytes;
+  }
+
+  allocate(bytes: number): Address {
+    this.#enter();
+    if (!Number.isSafeInteger(bytes) || bytes < 0) {
+      throw new MistletoeError('runtime', `${bytes} bytes cannot be allocated; a whole number was expected.`);
+    }
+    // The driver refuses to allocate nothing.
+    return this.#driver.allocate(Math.max(bytes, 1));
+  }
+
+  free(address: Address): void {
+    this.#enter();
+    this.#driver.call('cuMemFree_v2', address);
+  }
+
+  upload(to: Address, values: ArrayBufferView): void {
+    this.#enter();
+    this.#staging.upload(to, asBytes(values));
+  }
+
+  async download(from: Address, into: ArrayBufferView): Promise<void> {
+    this.#enter();
+    if (into.byteLength === 0) return this.synchronize();
+    const { event, finish } = this.#staging.download(from, asBytes(into));
+    await this.#wait(event);
+    finish();
+  }
+
+  copy(to: Address, from: Address, bytes: number): void {
+    this.#enter();
+    if (bytes > 0) this.#driver.call('cuMemcpyDtoDAsync_v2', to, from, bytes, this.#stream);
+  }
+
+  clear(at: Address, bytes: number): void {
+    this.#enter();
+    if (bytes > 0) this.#driver.call('cuMemsetD8Async', at, 0, bytes, this.#stream);
+  }
+
+  compile(source: string): KernelModule {
+    this.#enter();
+    const { compiler } = this.#cuda;
+    const identity = [compiler.version, ...compilerOptions(this.computeCapability)].join(' ');
+    const code = this.#kernels.find(identity, source, () => compiler.compile(source, this.computeCapability));
+    return new CudaModule(this.#driver, code, () => {
+      this.#enter();
+    });
+  }
+
+  launch(launch: Launch): void {
+    this.#enter();
+    const { kernel, grid, block, sharedBytes = 0 } = launch;
+    if (!(kernel instanceof CudaKernel) || !kernel.module.loaded) {
+      throw new MistletoeError('runtime', `The kernel ${kernel.name} is not loaded on this GPU.`);
+    }
+    kernel.allowShared(this.#driver, sharedBytes);
+    this.#arguments.set(launch);
+    const status = this.#driver.status(
+      'cuLaunchKernel',
+      kernel.handle,
+      grid[0],
+      grid[1],
+      grid[2],
+      block,
+      1,
+      1,
+      sharedBytes,
+      this.#stream,
+      this.#arguments.pointers,
+      null,
+    );
+    if (status === 0) return;
+    const shape = `grid ${grid.join(' x ')}, ${block} threads, ${sharedBytes} bytes shared`;
+    throw this.#driver.failure('cuLaunchKernel', status, `${kernel.name}, ${shape}`);
+  }
+
+  multiply(product: Product): void {
+    this.#enter();
+    const { rows, columns, inner, batch, result } = product;
+    if (rows === 0 || columns === 0 || batch === 0) return;
+    if (inner > 0) {
+      this.#products.multiply(product);
+      return;
+    }
+    const size = bytesOf(result.type);
+    const { addend } = product;
+    for (let index = 0; index < batch * rows; index++) {
+      const start = Math.floor(index / rows) * result.batchStride + (index % rows) * result.rowStride;
+      const offset = BigInt(start * size);
+      if (addend === undefined) this.clear(result.address + offset, columns * size);
+      else this.copy(result.address + offset, addend + offset, columns * size);
+    }
+  }
+
+  record(work: () => void): Recording {
+    this.#enter();
+    this.#driver.call('cuStreamBeginCapture_v2', this.#stream, relaxedCapture);
+    this.#isRecording = true;
+    try {
+      work();
+    } catch (cause) {
+      // What was written down so far is thrown away; the stream must not stay in this state.
+      if (
+        this.#driver.status('cuStreamEndCapture', this.#stream, this.#scratch) === 0 &&
+        this.#scratch[0] !== 0n
+      )
+        this.#driver.call('cuGraphDestroy', this.#scratch[0]!);
+      throw cause;
+    } finally {
+      this.#isRecording = false;
+    }
+    this.#driver.call('cuStreamEndCapture', this.#stream, this.#scratch);
+    const graph = this.#scratch[0]!;
+    const executable = this.#driver.pointer('cuGraphInstantiateWithFlags', graph, 0);
+    this.#driver.call('cuGraphDestroy', graph);
+    return new CudaRecording(executable, () => {
+      if (this.#disposed) return;
+      try {
+        this.#driver.call('cuGraphExecDestroy', executable);
+      } catch (cause) {
+        ignoreLoss(cause);
+      }
+    });
+  }
+
+  replay(recording: Recording): void {
+    this.#enter();
+    if (!(recording instanceof CudaRecording))
+      throw new MistletoeError(
+        'runtime',
+        'A recording was replayed on another device than the one that made it.',
+      );
+    this.#driver.call('cuGraphLaunch', recording.executable, this.#stream);
+  }
+
+  async synchronize(): Promise<void> {
+    this.#enter();
+    await this.#wait(this.#staging.record());
+  }
+
+  dispose(): void {
+    if (this.#disposed) return;
+    this.#enter();
+    this.#disposed = true;
+    try {
+      this.#driver.call('cuStreamSynchronize', this.#stream);
+      this.#products.dispose();
+      this.#staging.dispose();
+      this.#driver.call('cuMemFree_v2', this.#workspace);
+      this.#driver.call('cuStreamDestroy_v2', this.#stream);
+    } catch (cause) {
+      ignoreLoss(cause);
+    } finally {
+      this.#arguments.dispose();
+      this.#release();
+    }
+  }
+
+  /** Milliseconds of work on the device, behind a write that leaves little of what it reads in caches. */
+  #measure(work: () => void): number | undefined {
+    if (this.#isRecording) return undefined;
+    const driver = this.#driver;
+    const [start, end] = [driver.pointer('cuEventCreate', 0), driver.pointer('cuEventCreate', 0)];
+    try {
+      this.clear(this.#workspace, workspaceBytes);
+      driver.call('cuEventRecord', start, this.#stream);
+      work();
+      driver.call('cuEventRecord', end, this.#stream);
+      driver.call('cuEventSynchronize', end);
+      const time = new Float32Array(1);
+      driver.call('cuEventElapsedTime', time, start, end);
+      return time[0]!;
+    } finally {
+      driver.call('cuEventDestroy_v2', start);
+      driver.call('cuEventDestroy_v2', end);
+    }
+  }
+
+  async #wait(event: bigint): Promise<void> {
+    while (!this.#staging.passed(event)) {
+      await setImmediate();
+      this.#enter();
+    }
+  }
+
+  #enter(): void {
+    if (this.#disposed) throw new MistletoeError('runtime', `The GPU ${this.name} has been closed.`);
+    this.#driver.makeCurrent(this.#context);
+  }
+
+  #release(): void {
+    try {
+      this.#driver.makeCurrent(0n);
+      this.#driver.call('cuDevicePrimaryCtxRelease_v2', this.#device);
+    } catch (cause) {
+      ignoreLoss(cause);
+    }
+  }
+}
+
+/** A CUDA graph, ready to run. */
+class CudaRecording implements Recording {
+  constructor(
+    readonly executable: bigint,
+    readonly free: () => void,
+  ) {}
+}
+
+function asBytes({ buffer, byteOffset, byteLength }: ArrayBufferView): Uint8Array {
+  return new Uint8Array(buffer, byteOffset, byteLength);
+}

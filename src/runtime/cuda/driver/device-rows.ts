@@ -1,0 +1,112 @@
+/** Rows in a device's memory. Views share an allocation, which goes back when it is freed or nobody holds a view any more. */
+import { MistletoeError } from '../../../core/errors.js';
+import type { RowBuffer } from '../../row-buffer.js';
+import { countRows, requireRows } from '../../row-buffer.js';
+import type { Address } from './device.js';
+
+/** What rows need of the runtime that they belong to. */
+export interface RowMemory {
+  take(bytes: number, isRows?: boolean): Allocation;
+  upload(to: Address, values: ArrayBufferView): void;
+  download(from: Address, into: ArrayBufferView): Promise<void>;
+  copy(to: Address, from: Address, bytes: number): void;
+  copyRows(request: RowCopy): void;
+}
+
+export interface Allocation {
+  readonly address: Address;
+  readonly bytes: number;
+  free(): void;
+}
+
+export interface RowCopy {
+  readonly to: Address;
+  readonly from: Address;
+  readonly width: number;
+  readonly picks: Int32Array;
+  readonly places: Int32Array;
+}
+
+const floatBytes = 4;
+
+export class DeviceRows implements RowBuffer {
+  constructor(
+    readonly memory: RowMemory,
+    /** Kept, so that the memory lives as long as a view of it. */
+    private readonly allocation: Allocation,
+    readonly address: Address,
+    readonly rowCount: number,
+    readonly width: number,
+  ) {}
+
+  rows(from: number, count: number): DeviceRows {
+    requireRows(this, from, count);
+    return new DeviceRows(this.memory, this.allocation, this.addressOf(from), count, this.width);
+  }
+
+  withWidth(width: number): DeviceRows {
+    const rows = countRows(this.rowCount * this.width, width);
+    return new DeviceRows(this.memory, this.allocation, this.address, rows, width);
+  }
+
+  write(values: Float32Array | RowBuffer, at = 0): void {
+    if (values instanceof Float32Array) {
+      requireRows(this, at, values.length / this.width);
+      if (values.length > 0) this.memory.upload(this.addressOf(at), values);
+      return;
+    }
+    const source = deviceRowsOf(values, this.memory);
+    const count = source.rowCount * source.width;
+    requireRows(this, at, count / this.width);
+    if (count > 0) this.memory.copy(this.addressOf(at), source.address, floatBytes * count);
+  }
+
+  copyRows(source: RowBuffer, picks: ArrayLike<number>, places: ArrayLike<number>): void {
+    const { address, width } = deviceRowsOf(source, this.memory);
+    if (width !== this.width)
+      throw new MistletoeError('shape', `Rows of ${width} values were copied to rows of ${this.width}.`);
+    for (let index = 0; index < picks.length; index++) {
+      requireRows(this, places[index]!, 1);
+      requireRow(picks[index]!, source.rowCount);
+    }
+    if (picks.length === 0) return;
+    const rows = { picks: Int32Array.from(picks), places: Int32Array.from(places) };
+    this.memory.copyRows({ to: this.address, from: address, width, ...rows });
+  }
+
+  async read(): Promise<Float32Array> {
+    const values = new Float32Array(this.rowCount * this.width);
+    if (values.length > 0) await this.memory.download(this.address, values);
+    return values;
+  }
+
+  free(): void {
+    this.allocation.free();
+  }
+
+  /** Refuses to be filled with another number of values than it has. */
+  requireSize(values: number): void {
+    requireRows(this, 0, values / this.width);
+  }
+
+  private addressOf(row: number): Address {
+    return this.address + BigInt(floatBytes * row * this.width);
+  }
+}
+
+function requireRow(row: number, count: number): void {
+  if (row >= 0 && row < count) return;
+  throw new MistletoeError('shape', `Row ${row} was asked for in a buffer of ${count}.`);
+}
+
+export function allocateRows(memory: RowMemory, rowCount: number, width: number): DeviceRows {
+  const allocation = memory.take(floatBytes * rowCount * width, true);
+  return new DeviceRows(memory, allocation, allocation.address, rowCount, width);
+}
+
+export function deviceRowsOf(buffer: RowBuffer, memory: RowMemory): DeviceRows {
+  if (buffer instanceof DeviceRows && buffer.memory === memory) return buffer;
+  throw new MistletoeError('runtime', 'A buffer was used with another runtime than the one that made it.', {
+    hint: 'Load target and drafter with one and the same runtime.',
+  });
+}

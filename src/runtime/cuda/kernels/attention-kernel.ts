@@ -1,0 +1,226 @@
+/**
+ * Attention over a long past as one kernel: a block of threads for each head and each few rows, one softmax over all
+ * segments, computed while the columns go by (Milakov and Gimelshein, 1805.02867). In each chunk of columns warps share
+ * the columns for the scores, then one warp has one row for the softmax, and at last each thread has a place or four of the
+ * head and groups of threads share the columns for the mixing of values. Rows of a block share what is read of the past:
+ * a warp keeps all of its queries in registers, and adds up the scores of a column for all rows at once, at each step with
+ * half of the rows in half of its lanes.
+ *
+ * For very many rows products of whole matrices are faster, and gradients need the weights: there attention is spelled out.
+ */
+import type { Tensor, TensorOf } from '../../../graph/tensor.js';
+import { countElements } from '../../../graph/dimension.js';
+import { declareAttentionSizes, declareKeyHead, findMaskRow } from './attention-code.js';
+import type { FindOperand } from './element-code.js';
+import type { KernelPlan } from './kernel-plan.js';
+import { writeKernel } from './kernel-plan.js';
+import type { KernelOperand, KernelText } from './kernel-text.js';
+import { rootOf } from '../programs/step.js';
+
+/** Threads of a block. */
+const threads = 512;
+const warps = threads / 32;
+/** Rows of a block, columns whose scores are kept at a time, and columns that a thread reads ahead. */
+const forms = {
+  few: { rows: 1, columns: 1024, ahead: 4 },
+  many: { rows: 8, columns: 256, ahead: 2 },
+} as const;
+/** Rows from which on blocks have several. */
+export const manyRows = 5;
+
+/** What the kernel can do; everything else is spelled out. */
+export function isAttentionFusable({
+  attributes: { segments },
+  inputs: [queries],
+}: TensorOf<'attention'>): boolean {
+  const size = queries!.shape.at(-1)!;
+  return segments.every((kind) => kind !== 'diagonal') && typeof size === 'number' && size <= threads;
+}
+
+export function planAttention(
+  tensor: TensorOf<'attention'>,
+  result: KernelOperand,
+  find: FindOperand,
+  form: keyof typeof forms,
+): KernelPlan {
+  const [queries, mask, ...sides] = tensor.inputs;
+  const [batch, position, heads] = tensor.shape;
+  const size = tensor.shape.at(-1) as number;
+  const { segments, scale, keyValueHeads } = tensor.attributes;
+  const { rows: R, columns: chunk, ahead } = forms[form];
+  const place = (side: Tensor): KernelOperand => find(rootOf(side))!;
+  const [V, vector] = size % 4 === 0 ? [4, 'float4'] : [1, 'float'];
+  const places = size / V; // of which each is with one thread
+  const perLane = Math.ceil(places / 32);
+  const groups = Math.floor(threads / places);
+  const fields = V === 4 ? ['.x', '.y', '.z', '.w'] : [''];
+  const zero = V === 4 ? '{0.0f, 0.0f, 0.0f, 0.0f}' : '{0.0f}';
+  const pointerTo = (side: Tensor, text: KernelText): string =>
+    `(const ${vector}*)${text.pointer(place(side))}`;
+  const parts = { length: position!, each: R, most: Infinity };
+  const need = { kind: 'blocks', count: countElements([batch!, heads!]), block: threads, parts } as const;
+  return writeKernel(
+    result,
+    find,
+    need,
+    ({ text, code }) => {
+      const eachRow = (line: string): void => {
+        text.line('#pragma unroll');
+        text.line(`for (int r = 0; r < ${R}; r++) ${line}`);
+      };
+      text.line(`__shared__ ${vector} query[${R}][${places}];`);
+      text.line(`__shared__ float4 powersOf[${(chunk * R) / 4}];`);
+      text.line('float* const scores = (float*)powersOf;');
+      text.line(`__shared__ float largest[${R}], total[${R}], shrink[${R}];`);
+      text.line(`__shared__ ${vector} mixed[${threads}];`);
+      declareAttentionSizes(text, tensor);
+      text.line(`const int tiles = (rows + ${R - 1}) / ${R};`);
+      text.line('const int warp = threadIdx.x / 32;');
+      text.line('const int lane = threadIdx.x % 32;');
+      text.line(`const int group = threadIdx.x / ${places};`);
+      text.line(`const int at = threadIdx.x % ${places};`);
+      const items = `${text.dimension(batch!)} * tiles * heads`;
+      text.block(`for (int item = blockIdx.x; item < ${items}; item += gridDim.x)`, () => {
+        text.line('const int head = item % heads;');
+        text.line(`const int firstRow = (item / heads) % tiles * ${R};`);
+        text.line('const int sequence = item / (heads * tiles);');
+        text.line(`const int own = min(${R}, rows - firstRow);`);
+        declareKeyHead(text, tensor);
+        text.line('__syncthreads();');
+        text.block(`for (int i = threadIdx.x; i < ${R * size}; i += blockDim.x)`, () => {
+          // Rows that are not there repeat the last one and are not stored.
+          text.line(`const int row = firstRow + min(i / ${size}, own - 1);`);
+          text.line(`const int place = i % ${size};`);
+          const value = code.element(queries!, { axes: ['sequence', 'row', 'head', 'place'] });
+          text.line(`((float*)query)[i] = ${value} * ${Math.fround(scale)}f;`);
+        });
+        text.line(`if (threadIdx.x < ${R}) { largest[threadIdx.x] = -INFINITY; total[threadIdx.x] = 0.0f; }`);
+        text.line(`${vector} sum[${R}] = {};`);
+        text.line('__syncthreads();');
+        text.line(`${vector} kept[${R}][${perLane}];`);
+        text.line('#pragma unroll');
+        text.block(`for (int i = 0; i < ${perLane}; i++)`, () => {
+          text.line('const int spot = lane + 32 * i;');
+          eachRow(`kept[r][i] = spot < ${places} ? query[r][spot] : ${vector}${zero};`);
+        });
+        text.line('int before = 0;');
+        segments.forEach((kind, index) => {
+          const [keys, values] = [sides[2 * index]!, sides[2 * index + 1]!];
+          const length = text.dimension(keys.shape.at(-3)!);
+          const start = kind === 'own' ? `sequence * ${length}` : '0';
+          const [stride, own] = kind === 'common' ? [keyValueHeads, 'commonHead'] : ['keyHeads', 'keyHead'];
+          const element = (column: string): string =>
+            `((long long)(${start} + ${column}) * ${stride} + ${own}) * ${places}`;
+          text.block(`for (int first = 0; first < ${length}; first += ${chunk})`, () => {
+            text.line(`const int length = min(${chunk}, ${length} - first);`);
+            text.line(`#pragma unroll ${ahead}`);
+            text.block(`for (int u = warp; u < length; u += ${warps})`, () => {
+              text.line(`const ${vector}* const key = ${pointerTo(keys, text)} + ${element('first + u')};`);
+              text.line(`float score[${R}] = {};`);
+              text.line('#pragma unroll');
+              text.block(`for (int i = 0; i < ${perLane}; i++)`, () => {
+                // What is not there meets a query of zeros.
+                text.line(`const ${vector} value = key[min(lane + 32 * i, ${places - 1})];`);
+                const products = fields.map((field) => `kept[r][i]${field} * value${field}`).join(' + ');
+                eachRow(`score[r] += ${products};`);
+              });
+              writeScatteredSums(text, R);
+              text.line(`if (lane % ${32 / R} == 0) scores[u * ${R} + lane / ${32 / R}] = score[0];`);
+            });
+            text.line('__syncthreads();');
+            text.block(`if (warp < ${R})`, () => {
+              text.line('const int row = firstRow + min(warp, own - 1);');
+              const maskRow = findMaskRow(mask!, 'row');
+              text.line('float top = -INFINITY;');
+              text.block('for (int u = lane; u < length; u += 32)', () => {
+                const masked = text.load(
+                  place(mask!),
+                  `(long long)${maskRow} * columns + before + first + u`,
+                );
+                text.line(`const float score = scores[u * ${R} + warp] + ${masked};`);
+                text.line(`scores[u * ${R} + warp] = score;`);
+                text.line('top = fmaxf(top, score);');
+              });
+              text.line(
+                'for (int step = 16; step > 0; step >>= 1) top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, step));',
+              );
+              text.line('const float old = largest[warp];');
+              text.line('const float higher = fmaxf(old, top);');
+              text.line('float powers = 0.0f;');
+              text.block('for (int u = lane; u < length; u += 32)', () => {
+                text.line(`const float power = expf(scores[u * ${R} + warp] - higher);`);
+                text.line(`scores[u * ${R} + warp] = power;`);
+                text.line('powers += power;');
+              });
+              text.line(
+                'for (int step = 16; step > 0; step >>= 1) powers += __shfl_xor_sync(0xffffffffu, powers, step);',
+              );
+              text.block('if (lane == 0)', () => {
+                text.line('shrink[warp] = old == higher ? 1.0f : expf(old - higher);');
+                text.line('total[warp] = total[warp] * shrink[warp] + powers;');
+                text.line('largest[warp] = higher;');
+              });
+            });
+            text.line('__syncthreads();');
+            for (const field of fields) eachRow(`sum[r]${field} *= shrink[r];`);
+            text.block(`if (group < ${groups})`, () => {
+              text.line(`#pragma unroll ${ahead}`);
+              text.block(`for (int u = group; u < length; u += ${groups})`, () => {
+                text.line(
+                  `const ${vector} value = (${pointerTo(values, text)} + ${element('first + u')})[at];`,
+                );
+                const power = readPowers(text, R);
+                power.forEach((each, r) => {
+                  for (const field of fields) text.line(`sum[${r}]${field} += ${each} * value${field};`);
+                });
+              });
+            });
+            text.line('__syncthreads();');
+          });
+          text.line(`before += ${length};`);
+        });
+        text.line('#pragma unroll');
+        text.block(`for (int r = 0; r < ${R}; r++)`, () => {
+          text.line('if (r >= own) break;');
+          text.line('mixed[threadIdx.x] = sum[r];');
+          text.line('__syncthreads();');
+          text.block(`if (threadIdx.x < ${size})`, () => {
+            text.line('float whole = 0.0f;');
+            text.line(
+              `for (int part = 0; part < ${groups}; part++) whole += ((float*)mixed)[part * ${size} + threadIdx.x];`,
+            );
+            const to = `((long long)(sequence * rows + firstRow + r) * heads + head) * ${size} + threadIdx.x`;
+            text.store(result, to, 'whole / total[r]');
+          });
+          text.line('__syncthreads();');
+        });
+      });
+    },
+    threads,
+  );
+}
+
+/** `score` of all rows added over a warp: what is left in score[0] is of row lane / (32 / rows). */
+function writeScatteredSums(text: KernelText, rows: number): void {
+  let step = 16;
+  for (let half = rows / 2; half >= 1; half /= 2, step /= 2) {
+    text.line('#pragma unroll');
+    text.block(`for (int r = 0; r < ${half}; r++)`, () => {
+      text.line(`const float sent = (lane & ${step}) != 0 ? score[r] : score[r + ${half}];`);
+      text.line(`const float own = (lane & ${step}) != 0 ? score[r + ${half}] : score[r];`);
+      text.line(`score[r] = own + __shfl_xor_sync(0xffffffffu, sent, ${step});`);
+    });
+  }
+  text.line(
+    `for (int step = ${step}; step > 0; step >>= 1) score[0] += __shfl_xor_sync(0xffffffffu, score[0], step);`,
+  );
+}
+
+/** The powers of all rows at column u. */
+function readPowers(text: KernelText, rows: number): readonly string[] {
+  if (rows < 4) return Array.from({ length: rows }, (_, r) => `scores[u * ${rows} + ${r}]`);
+  return Array.from({ length: rows / 4 }, (_, index) => {
+    text.line(`const float4 power${index} = powersOf[u * ${rows / 4} + ${index}];`);
+    return ['x', 'y', 'z', 'w'].map((field) => `power${index}.${field}`);
+  }).flat();
+}

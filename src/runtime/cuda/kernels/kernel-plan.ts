@@ -1,0 +1,179 @@
+/** One kernel of a schedule, and what kernels have in common. */
+import type { Dimension } from '../../../graph/dimension.js';
+import type { FindOperand } from './element-code.js';
+import { ElementCode } from './element-code.js';
+import { halfCode } from './half-code.js';
+import type { KernelOperand } from './kernel-text.js';
+import { KernelText } from './kernel-text.js';
+import { tensorCoreCode } from './tensor-core-code.js';
+
+/** Sums and counts over a block of threads, and the order of floats, for kernels that decide by them. */
+
+/** A sum over all threads of a block, the same in every thread: each warp adds the parts of all warps. */
+const writeBlockSum = (name: string, type: string, zero: string): string =>
+  `
+__device__ ${type} ${name}(${type} value) {
+  __shared__ ${type} parts[32];
+  for (int step = 16; step > 0; step >>= 1) value += __shfl_xor_sync(0xffffffffu, value, step);
+  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = value;
+  __syncthreads();
+  ${type} total = threadIdx.x % 32 < blockDim.x / 32 ? parts[threadIdx.x % 32] : ${zero};
+  for (int step = 16; step > 0; step >>= 1) total += __shfl_xor_sync(0xffffffffu, total, step);
+  __syncthreads();
+  return total;
+}
+`.trimStart();
+
+const blockCode = `
+// Unsigned numbers in the order of floats; both zeros are one.
+__device__ unsigned orderOf(float value) {
+  const unsigned bits = __float_as_uint(value + 0.0f);
+  return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
+}
+
+__device__ float valueOf(unsigned order) {
+  return __uint_as_float((order & 0x80000000u) != 0 ? order & 0x7fffffffu : ~order);
+}
+
+${writeBlockSum('blockSum', 'float', '0.0f')}
+${writeBlockSum('blockCount', 'int', '0')}
+${writeBlockSum('blockSumOfDoubles', 'double', '0.0')}`;
+
+/** A kernel before it has a name: the same text may serve many places. */
+export interface KernelPlan {
+  readonly write: (name: string) => string;
+  /** In the order of its parameters behind the first, which holds the values of the symbols. */
+  readonly operands: readonly KernelOperand[];
+  readonly symbols: readonly string[];
+  readonly threads: ThreadNeed;
+}
+
+/** How many threads a kernel can use: one for each element, a block for each row of some width, or blocks of a size. */
+export type ThreadNeed =
+  | {
+      readonly kind: 'elements';
+      readonly count: Dimension;
+      /** Elements of a thread at a time; one unless told. */
+      readonly each?: number;
+    }
+  | { readonly kind: 'rows'; readonly count: Dimension; readonly width: Dimension }
+  | {
+      readonly kind: 'blocks';
+      readonly count: Dimension;
+      readonly block: number;
+      /** So many times more: for each so much of a length, up to a number. */
+      readonly parts?: { readonly length: Dimension; readonly each: number; readonly most: number };
+    };
+
+/** Helpers that kernels may call; the compiler drops what is not used. */
+export const kernelPrelude = `${halfCode}${tensorCoreCode}${blockCode}
+
+// What is read only once goes past the first cache, where what is read often stays.
+__device__ uint4 loadOnce(const uint4* from) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  uint4 value;
+  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w) : "l"(from));
+  return value;
+#else
+  return *from;
+#endif
+}
+
+// The largest of all threads of a block, the same in every thread.
+__device__ float blockMaximum(float value) {
+  __shared__ float parts[32];
+  for (int step = 16; step > 0; step >>= 1) value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, step));
+  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = value;
+  __syncthreads();
+  float largest = threadIdx.x % 32 < blockDim.x / 32 ? parts[threadIdx.x % 32] : -INFINITY;
+  for (int step = 16; step > 0; step >>= 1) largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, step));
+  __syncthreads();
+  return largest;
+}
+
+// Whether (a, i) comes before (b, j): the larger value, at a tie the lower index.
+__device__ bool comesBefore(float a, int i, float b, int j) { return a > b || (a == b && i < j); }
+
+// The first of all threads' pairs, the same in every thread.
+__device__ void blockFirst(float& value, int& index) {
+  __shared__ float values[33];
+  __shared__ int indices[33];
+  for (int step = 16; step > 0; step >>= 1) {
+    const float other = __shfl_xor_sync(0xffffffffu, value, step);
+    const int otherIndex = __shfl_xor_sync(0xffffffffu, index, step);
+    if (comesBefore(other, otherIndex, value, index)) { value = other; index = otherIndex; }
+  }
+  if (threadIdx.x % 32 == 0) { values[threadIdx.x / 32] = value; indices[threadIdx.x / 32] = index; }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    int best = 0;
+    for (int warp = 1; warp < blockDim.x / 32; warp++)
+      if (comesBefore(values[warp], indices[warp], values[best], indices[best])) best = warp;
+    values[32] = values[best];
+    indices[32] = indices[best];
+  }
+  __syncthreads();
+  value = values[32];
+  index = indices[32];
+  __syncthreads();
+}
+`;
+
+export interface Writing {
+  readonly text: KernelText;
+  readonly code: ElementCode;
+  readonly result: KernelOperand;
+}
+
+/** @param bounds threads of a block at most, and blocks of a processor, where the compiler should use all registers that those leave */
+export function writeKernel(
+  result: KernelOperand,
+  find: FindOperand,
+  threads: ThreadNeed,
+  write: (writing: Writing) => void,
+  ...bounds: readonly number[]
+): KernelPlan {
+  const writeText = (text: KernelText): void => {
+    write({ text, code: new ElementCode(text, find), result });
+  };
+  return finishKernel([result], threads, writeText, ...bounds);
+}
+
+/** The same with several results, for kernels that find their operands by themselves. */
+export function finishKernel(
+  results: readonly KernelOperand[],
+  threads: ThreadNeed,
+  write: (text: KernelText) => void,
+  ...bounds: readonly number[]
+): KernelPlan {
+  const text = new KernelText();
+  write(text);
+  const written = new Set(results.map(({ key }) => key));
+  return {
+    write: (name) => text.finish(name, written, bounds),
+    operands: text.operands,
+    symbols: text.symbols,
+    threads,
+  };
+}
+
+/** What kernels over whole rows have in common. */
+export interface RowWriting extends Writing {
+  /** The element of the row at j. */
+  readonly element: () => string;
+}
+
+/** All elements of a row. A thread that has several of them loads some at once. */
+export function overRow(text: KernelText, write: () => void): void {
+  text.line('#pragma unroll 4');
+  text.block('for (int j = threadIdx.x; j < width; j += blockDim.x)', write);
+}
+
+export function writeMaximum({ text, element }: RowWriting): void {
+  text.line('float part = -INFINITY;');
+  overRow(text, () => {
+    text.line(`part = fmaxf(part, ${element()});`);
+  });
+  text.line('const float largest = blockMaximum(part);');
+}

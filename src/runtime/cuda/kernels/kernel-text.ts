@@ -1,0 +1,146 @@
+/**
+ * The text of one kernel while it is written: its parameters in the order in which they are first needed, the symbols
+ * whose values it reads, and statements in nested scopes, so that a value that was computed once is used again wherever
+ * it is still in sight. Names follow the order of use alone: the same work on other data is the same text, and compiled
+ * once.
+ */
+import type { Dimension, Shape } from '../../../graph/dimension.js';
+import type { ElementType } from '../driver/device.js';
+
+/** What a kernel reads or writes: a piece of memory, by the key of whoever knows where it is. */
+export interface KernelOperand {
+  readonly key: object;
+  readonly type: ElementType;
+}
+
+export const storageTypes: Readonly<Record<ElementType, string>> = {
+  float32: 'float',
+  bfloat16: 'unsigned short',
+  float16: 'unsigned short',
+  int32: 'int',
+  bool: 'unsigned char',
+};
+
+/** A value as it is stored. */
+export function narrow(type: ElementType, value: string): string {
+  if (type === 'bool') return `(${value}) != 0`;
+  return type === 'bfloat16' ? `toBfloat16(${value})` : type === 'float16' ? `toFloat16(${value})` : value;
+}
+
+/** What a value is while it is computed with. */
+export type ValueType = 'float' | 'int';
+
+export const valueTypeOf = (type: ElementType): ValueType =>
+  type === 'int32' || type === 'bool' ? 'int' : 'float';
+
+interface Scope {
+  readonly lines: string[];
+  readonly known: Map<string, string>;
+}
+
+export class KernelText {
+  readonly operands: KernelOperand[] = [];
+  /** Symbols whose values the kernel reads, each as s0, s1, ... */
+  readonly symbols: string[] = [];
+  private readonly scopes: Scope[] = [{ lines: [], known: new Map() }];
+  private names = 0;
+
+  /** The parameter through which an operand is reached. */
+  pointer(operand: KernelOperand): string {
+    const known = this.operands.findIndex(({ key, type }) => key === operand.key && type === operand.type);
+    if (known >= 0) return `p${known}`;
+    this.operands.push(operand);
+    return `p${this.operands.length - 1}`;
+  }
+
+  load(operand: KernelOperand, at: string): string {
+    const element = `${this.pointer(operand)}[${at}]`;
+    if (operand.type === 'bfloat16') return `fromBfloat16(${element})`;
+    return operand.type === 'float16' ? `fromFloat16(${element})` : element;
+  }
+
+  store(operand: KernelOperand, at: string, value: string): void {
+    this.line(`${this.pointer(operand)}[${at}] = ${narrow(operand.type, value)};`);
+  }
+
+  dimension(dimension: Dimension): string {
+    if (typeof dimension === 'number') return String(dimension);
+    const terms = dimension.terms.map(({ coefficient, symbols }) => {
+      const factors = symbols.map((name) => this.symbol(name));
+      return (coefficient === 1 && factors.length > 0 ? factors : [String(coefficient), ...factors]).join(
+        ' * ',
+      );
+    });
+    return terms.length === 1 && dimension.terms[0]!.symbols.length === 1 && terms[0]!.startsWith('s')
+      ? terms[0]!
+      : `(${terms.join(' + ')})`;
+  }
+
+  count(shape: Shape): string {
+    const factors = shape
+      .filter((dimension) => dimension !== 1)
+      .map((dimension) => this.dimension(dimension));
+    return factors.length === 0 ? '1' : factors.join(' * ');
+  }
+
+  private symbol(name: string): string {
+    const known = this.symbols.indexOf(name);
+    if (known >= 0) return `s${known}`;
+    this.symbols.push(name);
+    return `s${this.symbols.length - 1}`;
+  }
+
+  line(text: string): void {
+    this.scopes.at(-1)!.lines.push(`${'  '.repeat(this.scopes.length)}${text}`);
+  }
+
+  /** A fresh variable's name. */
+  name(prefix: string): string {
+    return `${prefix}${this.names++}`;
+  }
+
+  /** The variable that holds this expression, which was computed before or is now. */
+  define(type: ValueType, expression: string): string {
+    if (/^(?:\w+|-?\d+)$/.test(expression)) return expression;
+    const key = `${type} ${expression}`;
+    for (const { known } of this.scopes) {
+      const found = known.get(key);
+      if (found !== undefined) return found;
+    }
+    const name = this.name(type === 'int' ? 'i' : 'v');
+    this.line(`const ${type} ${name} = ${expression};`);
+    this.scopes.at(-1)!.known.set(key, name);
+    return name;
+  }
+
+  /** Statements in braces behind a head such as `if (...)`; what they compute is forgotten behind them. */
+  block(head: string, write: () => void): void {
+    this.line(`${head} {`);
+    this.scopes.push({ lines: [], known: new Map() });
+    write();
+    const { lines } = this.scopes.pop()!;
+    this.scopes.at(-1)!.lines.push(...lines);
+    this.line('}');
+  }
+
+  /**
+   * The whole kernel; its first parameter holds the values of the symbols.
+   * @param bounds threads of a block at most, and blocks that a processor shall have room for: the compiler uses all
+   * registers that those leave
+   */
+  finish(name: string, written: ReadonlySet<object>, bounds: readonly number[] = []): string {
+    const bound = bounds.length === 0 ? '' : `__launch_bounds__(${bounds.join(', ')}) `;
+    const parameters = this.operands.map(
+      ({ key, type }, index) =>
+        `${written.has(key) ? '' : 'const '}${storageTypes[type]}* __restrict__ p${index}`,
+    );
+    const symbols = this.symbols.map((_, index) => `  const int s${index} = symbols[${index}];`);
+    return [
+      `extern "C" __global__ ${bound}void ${name}(${['const int* symbols', ...parameters].join(', ')}) {`,
+      ...symbols,
+      ...this.scopes[0]!.lines,
+      '}',
+      '',
+    ].join('\n');
+  }
+}

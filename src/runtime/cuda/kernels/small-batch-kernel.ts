@@ -1,0 +1,244 @@
+/**
+ * Few rows times matrices of weights as one kernel. Nothing but the speed at which weights arrive counts here. They lie as
+ * [column, inner], so that all that makes one column follows each other: a warp streams one line, or some lines at once,
+ * 16 bytes a thread, adds up its products, and goes on with other lines until none are left. The next loads, at the end of
+ * a line those of the next one, start before what has arrived is used. Blocks are as many as a large GPU has room for, and
+ * lines that follow each other belong to different blocks: all of its processors end at the same time.
+ *
+ * The first loads start before the block looks at the rows. Rows may come as they are or through an rmsNorm that each
+ * block computes for itself, and what is stored may be anything that needs sums of the same row and column alone: a
+ * residual added, or a gate times what it lets through, with two matrices read at once. Several such tensors of the same
+ * rows (queries, keys and values) lie side by side in one launch. Rounding is that of the products it stands for: rows
+ * are rounded to the type of the weights, sums are float32 and rounded as products by themselves are.
+ */
+import type { FloatType } from '../driver/device.js';
+import type { FindOperand } from './element-code.js';
+import { ElementCode } from './element-code.js';
+import type { SmallBatchTuning, SmallBatchWork } from './small-batch-code.js';
+import { elementsOfLoad, writeNorm } from './small-batch-code.js';
+import type { KernelPlan } from './kernel-plan.js';
+import { finishKernel } from './kernel-plan.js';
+import type { KernelText } from './kernel-text.js';
+import { narrow } from './kernel-text.js';
+
+export function planSmallBatch(
+  work: SmallBatchWork,
+  find: FindOperand,
+  rows: number,
+  tuning: SmallBatchTuning,
+): KernelPlan {
+  const { type, parts, inner, left } = work;
+  const { threads, blocks, resident, lines } = tuning;
+  const counts = parts.map(({ columns }) => Math.ceil(columns / lines));
+  const units = counts.reduce((sum, each) => sum + each, 0);
+  const writingOf = (text: KernelText): SmallBatchWriting => ({
+    ...{ text, work, find, rows, counts, units, ...tuning },
+    loads: inner / elementsOfLoad(type),
+    matrices: parts[0]!.products.length,
+    pointers: parts.map(({ products }) => products.map(({ weights }) => text.pointer(weights))),
+  });
+  return finishKernel(
+    parts.map(({ result }) => result),
+    { kind: 'blocks', count: Math.min(blocks, Math.ceil(units / (threads / 32))), block: threads },
+    (text) => {
+      const writing = writingOf(text);
+      text.line(`const int rows = ${text.count(work.leading)};`);
+      startLoads(writing);
+      const source =
+        'operation' in left ? writeNorm({ text, ...work, find, rows, threads }, left) : text.pointer(left);
+      text.block(`while (unit < ${units})`, () => {
+        addUp(writing, source);
+        storeParts(writing);
+      });
+    },
+    threads,
+    resident,
+  );
+}
+
+interface SmallBatchWriting extends SmallBatchTuning {
+  readonly text: KernelText;
+  readonly work: SmallBatchWork;
+  readonly find: FindOperand;
+  readonly rows: number;
+  readonly matrices: number;
+  /** Loads that all threads of a warp together take for one line. */
+  readonly loads: number;
+  /** Lines that are read at once, of each part and of all. */
+  readonly counts: readonly number[];
+  readonly units: number;
+  /** [part][matrix] */
+  readonly pointers: readonly (readonly string[])[];
+}
+
+const unroll = '#pragma unroll';
+const range = (count: number): readonly number[] => Array.from({ length: count }, (_, index) => index);
+const lineCount = ({ matrices, lines }: SmallBatchWriting): number => matrices * lines;
+
+/** Where a thread would load behind the end of a line. */
+function isInside({ loads, depth }: SmallBatchWriting, place: string): string | undefined {
+  return loads % (32 * depth) === 0 ? undefined : `${place} < ${loads}`;
+}
+
+/** The lines of this warp's unit: which part they belong to, and where they begin for this thread. */
+function locate(writing: SmallBatchWriting): void {
+  const { text, work, matrices, lines, loads, counts, pointers } = writing;
+  const { parts } = work;
+  const isEqual = parts.every(({ columns }) => columns === parts[0]!.columns);
+  range(matrices).forEach((m) => {
+    text.line(`const uint4* matrix${m} = (const uint4*)${pointers[0]![m]!};`);
+  });
+  text.line('line = unit;');
+  if (parts.length > 1) text.line('part = 0;');
+  text.line(`columns = ${parts[0]!.columns};`);
+  let first = counts[0]!;
+  parts.slice(1).forEach(({ columns }, index) => {
+    text.block(`if (unit >= ${first})`, () => {
+      text.line(`line = unit - ${first};`);
+      text.line(`part = ${index + 1};`);
+      if (!isEqual) text.line(`columns = ${columns};`);
+      range(matrices).forEach((m) => {
+        text.line(`matrix${m} = (const uint4*)${pointers[index + 1]![m]!};`);
+      });
+    });
+    first += counts[index + 1]!;
+  });
+  if (lines > 1) text.line(`line *= ${lines};`);
+  range(matrices).forEach((m) => {
+    range(lines).forEach((l) => {
+      // Lines that are not there repeat the last one and are not stored.
+      const own = l === 0 ? 'line' : `min(line + ${l}, columns - 1)`;
+      text.line(`from${m * lines + l} = matrix${m} + ${own} * ${loads} + lane;`);
+    });
+  });
+}
+
+function startLoads(writing: SmallBatchWriting): void {
+  const { text, depth, work, units } = writing;
+  text.line('const int lane = threadIdx.x % 32;');
+  text.line('int unit = threadIdx.x / 32 * gridDim.x + blockIdx.x;');
+  if (work.parts.length > 1) text.line('int part = 0;');
+  text.line('int columns = 0;');
+  text.line('int line = 0;');
+  range(lineCount(writing)).forEach((index) => {
+    text.line(`const uint4* from${index} = 0;`);
+    text.line(`uint4 ahead${index}[${depth}];`);
+  });
+  text.block(`if (unit < ${units})`, () => {
+    locate(writing);
+    text.line(unroll);
+    text.block(`for (int u = 0; u < ${depth}; u++)`, () => {
+      const inside = isInside(writing, '32 * u + lane');
+      range(lineCount(writing)).forEach((index) => {
+        const condition = inside === undefined ? '' : `if (${inside}) `;
+        text.line(`${condition}ahead${index}[u] = loadOnce(from${index} + 32 * u);`);
+      });
+    });
+  });
+}
+
+/** What each thread finds in its share of the lines, while those of the next unit begin to arrive. */
+function addUp(writing: SmallBatchWriting, source: string): void {
+  const { text, work, rows, depth, loads, threads, units } = writing;
+  const { type, left, parts } = work;
+  const width = elementsOfLoad(type);
+  const streams = range(lineCount(writing));
+  text.line('const int ownLine = line;');
+  text.line('const int ownColumns = columns;');
+  if (parts.length > 1) text.line('const int ownPart = part;');
+  streams.forEach((index) => {
+    text.line(`float sum${index}[${rows}] = {};`);
+  });
+  // Twice the text would have twice the loads on their way, and no registers for them.
+  text.line('#pragma unroll 1');
+  text.block(`for (int at = lane; at < ${loads} + lane; at += ${32 * depth})`, () => {
+    text.line(`int next = at - lane + ${32 * depth};`);
+    text.block(`if (next >= ${loads})`, () => {
+      text.line('next = 0;');
+      text.line(`unit += ${threads / 32} * gridDim.x;`);
+      text.block(`if (unit < ${units})`, () => {
+        locate(writing);
+      });
+    });
+    text.line(`const bool more = unit < ${units};`);
+    text.line(unroll);
+    text.block(`for (int u = 0; u < ${depth}; u++)`, () => {
+      const [inside, nextInside] = ['at + 32 * u', 'next + 32 * u + lane'].map((at) => isInside(writing, at));
+      const condition = nextInside === undefined ? 'more' : `more && ${nextInside}`;
+      streams.forEach((index) => {
+        text.line(`const uint4 words${index} = ahead${index}[u];`);
+        text.line(`if (${condition}) ahead${index}[u] = loadOnce(from${index} + next + 32 * u);`);
+      });
+      text.block(inside === undefined ? '' : `if (${inside})`, () => {
+        streams.forEach((index) => {
+          text.line(
+            `const float weight${index}[${width}] = { ${unpackWords(`words${index}`, type).join(', ')} };`,
+          );
+        });
+        text.line(unroll);
+        text.block(`for (int r = 0; r < ${rows}; r++)`, () => {
+          const row = 'operation' in left ? 'r' : rows === 1 ? '0' : 'min(r, rows - 1)';
+          text.line(`const uint4 given = ((const uint4*)${source})[${row} * ${loads} + at + 32 * u];`);
+          text.line(`const float value[${width}] = { ${unpackWords('given', type).join(', ')} };`);
+          streams.forEach((index) => {
+            text.line(unroll);
+            text.line(`for (int v = 0; v < ${width}; v++) sum${index}[r] += value[v] * weight${index}[v];`);
+          });
+        });
+      });
+    });
+  });
+}
+
+function unpackWords(name: string, type: FloatType): string[] {
+  return ['x', 'y', 'z', 'w'].flatMap((field) => {
+    const word = `${name}.${field}`;
+    if (type === 'float32') return [`__uint_as_float(${word})`];
+    if (type === 'bfloat16')
+      return [`__uint_as_float(${word} << 16)`, `__uint_as_float(${word} & 0xffff0000u)`];
+    return [
+      `fromFloat16((unsigned short)(${word} & 0xffffu))`,
+      `fromFloat16((unsigned short)(${word} >> 16))`,
+    ];
+  });
+}
+
+function rounded(value: string, type: FloatType): string {
+  if (type === 'float32') return value;
+  return `${type === 'bfloat16' ? 'fromBfloat16' : 'fromFloat16'}(${narrow(type, value)})`;
+}
+
+/** The sums of a warp's threads, and each of its elements by one of them. */
+function storeParts(writing: SmallBatchWriting): void {
+  const { text, work, find, rows, matrices, lines } = writing;
+  range(lineCount(writing)).forEach((index) => {
+    text.line(unroll);
+    text.line(
+      `for (int r = 0; r < ${rows}; r++) for (int step = 16; step > 0; step >>= 1) sum${index}[r] += __shfl_xor_sync(0xffffffffu, sum${index}[r], step);`,
+    );
+  });
+  range(matrices).forEach((m) => {
+    text.line(`float total${m} = sum${m * lines}[0];`);
+    range(rows * lines)
+      .slice(1)
+      .forEach((owner) => {
+        const found = `sum${m * lines + (owner % lines)}[${Math.floor(owner / lines)}]`;
+        text.line(`if (lane == ${owner}) total${m} = ${found};`);
+      });
+  });
+  text.line(`const int row = lane / ${lines};`);
+  text.line(`const int place = ownLine + lane % ${lines};`);
+  text.block(`if (lane < ${rows * lines} && row < rows && place < ownColumns)`, () => {
+    text.line('const int at = row * ownColumns + place;');
+    work.parts.forEach(({ products, tensor, result }, index) => {
+      const names = new Map(
+        products.map((product, m) => [product.tensor, rounded(`total${m}`, product.type)]),
+      );
+      const others: FindOperand = (other) => (other === tensor ? undefined : find(other));
+      const code = new ElementCode(text, others, { at: 'at', names });
+      text.block(work.parts.length === 1 ? '' : `if (ownPart == ${index})`, () => {
+        text.store(result, 'at', code.element(tensor, { flat: 'at' }));
+      });
+    });
+  });
+}

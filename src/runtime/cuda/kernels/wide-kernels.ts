@@ -1,0 +1,124 @@
+/**
+ * The same kernels for elements that lie side by side, eight or four at a time: a load of 16 bytes costs what one of two
+ * bytes costs, and kernels over many rows do little but load and store.
+ */
+import type { Shape } from '../../../graph/dimension.js';
+import { countElements, equalShapes } from '../../../graph/dimension.js';
+import type { Tensor, TensorOf } from '../../../graph/tensor.js';
+import type { FindOperand } from './element-code.js';
+import { ElementCode, isElementwise } from './element-code.js';
+import type { KernelPlan } from './kernel-plan.js';
+import { finishKernel } from './kernel-plan.js';
+import type { KernelOperand } from './kernel-text.js';
+import { rootOf } from '../programs/step.js';
+import { loadEight, storeEight, storeFour } from './wide-elements.js';
+
+/** Elements of a thread at a time. */
+const together = 8;
+/** Operands that are loaded so at once, as far as registers go. */
+const maxOperands = 4;
+
+/** Each element of a tensor that needs nothing but elements at its own place; undefined where that is not so. */
+export function planWideMap(
+  tensor: Tensor,
+  result: KernelOperand,
+  find: FindOperand,
+): KernelPlan | undefined {
+  const leaves = listLeaves(tensor, find);
+  if (leaves === undefined || !isDivided(tensor.shape) || !isWide(result)) return undefined;
+  const count = countElements(tensor.shape);
+  const need = { kind: 'elements', count, each: together } as const;
+  return finishKernel([result], need, (text) => {
+    const groups = `${text.count(tensor.shape)} / ${together}`;
+    const loop = `for (int at = blockIdx.x * blockDim.x + threadIdx.x; at < ${groups}; at += gridDim.x * blockDim.x)`;
+    text.block(loop, () => {
+      const loaded = [...leaves].map(([leaf, operand]) => [leaf, loadEight(text, operand, 'at')] as const);
+      const values = Array.from({ length: together }, (_, e) => {
+        const at = text.define('int', `at * ${together} + ${e}`);
+        const names = new Map(loaded.map(([leaf, own]) => [leaf, own[e]!]));
+        return new ElementCode(text, () => undefined, { at, names }).element(tensor, { flat: at });
+      });
+      storeEight(text, result, `at * ${together}`, values);
+    });
+  });
+}
+
+/** What lies in memory of what a tensor is computed from, all of it of the tensor's shape. */
+function listLeaves(tensor: Tensor, find: FindOperand): ReadonlyMap<Tensor, KernelOperand> | undefined {
+  const leaves = new Map<Tensor, KernelOperand>();
+  const visit = (node: Tensor): boolean => {
+    const operand = find(node);
+    if (operand !== undefined) {
+      leaves.set(node, operand);
+      return isWide(operand) && isAligned(node);
+    }
+    if (node.operation === 'constant') return node.attributes.values.length <= 1;
+    return (
+      isElementwise(node) &&
+      node.inputs.every(
+        (side) =>
+          (isNumber(side) || node.operation === 'reshape' || equalShapes(side.shape, node.shape)) &&
+          visit(side),
+      )
+    );
+  };
+  return visit(tensor) && leaves.size > 0 && leaves.size <= maxOperands ? leaves : undefined;
+}
+
+const isNumber = (tensor: Tensor): boolean => tensor.operation === 'constant' && tensor.shape.length === 0;
+const isWide = ({ type }: KernelOperand): boolean => type !== 'bool';
+
+/** Whether elements come in whole groups, whatever the lengths are. */
+function isDivided(shape: Shape): boolean {
+  const width = shape.at(-1);
+  return typeof width === 'number' && width % together === 0;
+}
+
+/** Whether loads of 16 bytes begin where they have to: what comes from outside may be rows of something longer. */
+function isAligned({ operation, shape }: Tensor): boolean {
+  const width = shape.at(-1);
+  return operation !== 'input' || (typeof width === 'number' && width % 4 === 0);
+}
+
+/** Threads of a block that norms a row, each with some of it in registers. */
+const normThreads = 512;
+const maxKept = 8;
+
+/** rmsNorm of rows that lie in memory as floats: each is read once. */
+export function planWideNorm(
+  { attributes: { epsilon }, inputs: [x, scale], shape }: TensorOf<'rmsNorm'>,
+  result: KernelOperand,
+  find: FindOperand,
+): KernelPlan | undefined {
+  const [rows, weights] = [find(rootOf(x!)), find(scale!)];
+  const width = shape.at(-1)!;
+  if (typeof width !== 'number' || width % 4 !== 0 || !isAligned(rootOf(x!))) return undefined;
+  const kept = Math.ceil(width / 4 / normThreads);
+  if (rows?.type !== 'float32' || weights?.type !== 'float32' || kept > maxKept) return undefined;
+  const block = kept > 1 ? normThreads : 32 * Math.ceil(width / 128);
+  const count = countElements(shape.slice(0, -1));
+  return finishKernel([result], { kind: 'blocks', count, block }, (text) => {
+    text.line('const long long row = blockIdx.x;');
+    text.line(`if (row >= ${text.count(shape.slice(0, -1))}) return;`);
+    text.line(`float4 kept[${kept}];`);
+    text.line('float squares = 0.0f;');
+    const each = (write: () => void): void => {
+      text.line('#pragma unroll');
+      text.block(`for (int i = 0; i < ${kept}; i++)`, () => {
+        text.line(`const int at = threadIdx.x + ${block} * i;`);
+        text.block(`if (at < ${width / 4})`, write);
+      });
+    };
+    each(() => {
+      text.line(`kept[i] = ((const float4*)${text.pointer(rows)})[row * ${width / 4} + at];`);
+      const squares = ['x', 'y', 'z', 'w'].map((field) => `kept[i].${field} * kept[i].${field}`);
+      text.line(`squares += (${squares.slice(0, 2).join(' + ')}) + (${squares.slice(2).join(' + ')});`);
+    });
+    text.line(`const float factor = 1.0f / sqrtf(blockSum(squares) / ${width} + ${Math.fround(epsilon)}f);`);
+    each(() => {
+      text.line(`const float4 weight = ((const float4*)${text.pointer(weights)})[at];`);
+      const values = ['x', 'y', 'z', 'w'].map((field) => `kept[i].${field} * factor * weight.${field}`);
+      storeFour(text, result, `row * ${width} + 4 * at`, values);
+    });
+  });
+}

@@ -1,0 +1,267 @@
+/**
+ * A graph as work for a device. A run sends everything that comes from the host in one piece (inputs, and the lengths
+ * that kernels read), launches its steps, copies what is to stay into buffers, and waits only if the host wants something
+ * back. A run like the one before it (the same layout, the same buffers read) is recorded, and the next ones replay it.
+ */
+import { MistletoeError } from '../../../core/errors.js';
+import type { Dimension, DimensionBindings } from '../../../graph/dimension.js';
+import type { Wanted } from '../../host-values.js';
+import { namesOf } from '../../host-values.js';
+import type {
+  Destination,
+  InputDescription,
+  MixedValues,
+  NamedValues,
+  Program,
+  ResidentValue,
+  TensorValue,
+} from '../../program.js';
+import { resident } from '../../program.js';
+import type { DeviceMemory } from '../driver/device-memory.js';
+import { allocateRows, deviceRowsOf } from '../driver/device-rows.js';
+import type { Address, Kernel } from '../driver/device.js';
+import type { KernelPlan } from '../kernels/kernel-plan.js';
+import type { RecordedRun, RecordingShelf } from './recording-shelf.js';
+import type { LaidStep, RunLayout } from './run-layout.js';
+import { layOutRun, measureWith, roundLengths } from './run-layout.js';
+import type { OutputKind, RunPlan } from './run-plan.js';
+import { describeRows, findExact, listRows, planRun } from './run-plan.js';
+import { bindValues, packValues, viewValues } from './run-values.js';
+import type { Schedule } from './schedule.js';
+import type { Place } from './step.js';
+
+export interface ProgramParts {
+  readonly inputs: readonly InputDescription[];
+  readonly schedule: Schedule;
+  readonly kernels: ReadonlyMap<KernelPlan, Kernel>;
+  /** Weights and tables, which lie there from the beginning. [place's key] */
+  readonly constantAddresses: ReadonlyMap<object, Address>;
+  /** Of all programs of the runtime. */
+  readonly recordings: RecordingShelf;
+  readonly dispose: () => void;
+}
+
+/** Runs of some outputs: what they do, and how they were laid out for certain lengths. */
+interface PlannedRuns {
+  readonly plan: RunPlan;
+  readonly layouts: Map<string, LaidRun>;
+}
+
+/** What is recorded is a run that came again, with everything where it lay in the last one. */
+interface LaidRun extends RecordedRun {
+  readonly layout: RunLayout;
+  places: string;
+}
+
+/** Layouts that are kept; the one that was used longest ago goes first. */
+const maxLayouts = 64;
+
+export class CudaProgram implements Program {
+  readonly inputs: readonly InputDescription[];
+  private readonly runs = new Map<string, PlannedRuns>();
+  /** Symbols whose lengths are not rounded. */
+  private readonly exact: ReadonlySet<string>;
+  private readonly rows: readonly Dimension[];
+  private isDisposed = false;
+
+  constructor(
+    private readonly memory: DeviceMemory,
+    private readonly parts: ProgramParts,
+  ) {
+    this.inputs = parts.inputs;
+    this.exact = findExact(parts.schedule.steps);
+    this.rows = listRows(parts.schedule);
+  }
+
+  run(values: MixedValues, wanted?: readonly string[]): Promise<NamedValues>;
+  run(values: MixedValues, wanted: Readonly<Record<string, Destination>>): Promise<MixedValues>;
+  async run(
+    values: MixedValues,
+    wanted: Wanted = [...this.parts.schedule.outputs.keys()],
+  ): Promise<MixedValues> {
+    if (this.isDisposed) throw new MistletoeError('runtime', 'The program was run after it was disposed of.');
+    const destinations = this.readDestinations(wanted);
+    const bindings = bindValues(this.inputs, values, this.memory);
+    const sent = this.inputs.filter(({ name }) => 'data' in values[name]!);
+    const { plan, laid } = this.layOut(destinations, bindings, sent);
+    const { layout } = laid;
+    const base = this.memory.reserveArena(layout.sentBytes + layout.totalBytes);
+    this.memory.upload(base, packValues(sent, values, layout, bindings));
+    const work = base + BigInt(layout.sentBytes);
+    const addressOf = this.findAddresses(values, layout, base);
+    const launch = (): void => {
+      for (const step of layout.steps) this.launch(step, addressOf, base);
+    };
+    const places = [base, ...this.residentAddresses(values)].join();
+    const isAgain = laid.places === places && layout.steps.length > 1;
+    if (isAgain) this.replay(laid, launch);
+    else {
+      this.parts.recordings.drop(laid);
+      laid.places = places;
+      launch();
+    }
+    const outputs = this.keepOutputs(destinations, plan, bindings, addressOf);
+    if (layout.hostOffsets.size > 0) await this.readBack(plan, layout, work, bindings, outputs);
+    return outputs;
+  }
+
+  private replay(laid: LaidRun, launch: () => void): void {
+    laid.recording ??= this.memory.device.record(launch);
+    this.parts.recordings.use(laid);
+    this.memory.device.replay(laid.recording);
+  }
+
+  private readDestinations(wanted: Wanted): ReadonlyMap<string, Destination> {
+    const { outputs } = this.parts.schedule;
+    return new Map(
+      namesOf(wanted).map((name) => {
+        const destination = Array.isArray(wanted)
+          ? 'host'
+          : (wanted as Readonly<Record<string, Destination>>)[name]!;
+        if (destination !== 'host' && outputs.get(name)!.type !== 'float32') {
+          throw new MistletoeError(
+            'runtime',
+            `The program has no float32 output "${name}"; it has ${[...outputs.keys()].join(', ')}.`,
+          );
+        }
+        return [name, destination] as const;
+      }),
+    );
+  }
+
+  private layOut(
+    destinations: ReadonlyMap<string, Destination>,
+    bindings: DimensionBindings,
+    sent: readonly InputDescription[],
+  ) {
+    const kinds = new Map(
+      [...destinations].map(([name, destination]): [string, OutputKind] => [
+        name,
+        destination === 'host' ? 'host' : 'buffer',
+      ]),
+    );
+    const rounded = roundLengths(bindings, this.exact);
+    const { size } = measureWith(rounded);
+    const { schedule } = this.parts;
+    const outputsKey = [
+      describeRows(this.rows, size),
+      ...[...kinds].map(([name, kind]) => `${name} ${kind}`),
+      ...sent.map(({ name }) => name),
+    ].join();
+    const planned = this.runs.get(outputsKey) ?? {
+      plan: planRun(schedule, kinds, size),
+      layouts: new Map<string, LaidRun>(),
+    };
+    this.runs.set(outputsKey, planned);
+    const { plan, layouts } = planned;
+    const key = [...rounded].map(([name, length]) => `${name}=${length}`).join(' ');
+    const laid = layouts.get(key) ?? {
+      ...{ layout: layOutRun(plan, sent, rounded), places: '', recording: undefined },
+    };
+    layouts.delete(key);
+    layouts.set(key, laid);
+    const [oldest] = layouts;
+    if (layouts.size > maxLayouts) {
+      this.parts.recordings.drop(oldest![1]);
+      layouts.delete(oldest![0]);
+    }
+    return { plan, laid };
+  }
+
+  private *residentAddresses(values: MixedValues): Generator<Address> {
+    for (const { name } of this.inputs) {
+      const value = values[name]!;
+      if ('buffer' in value) yield deviceRowsOf(value.buffer, this.memory).address;
+    }
+  }
+
+  private findAddresses(values: MixedValues, layout: RunLayout, base: Address): (place: Place) => Address {
+    const { constantAddresses } = this.parts;
+    return (place) => {
+      if (place.tensor.operation === 'input' && place.origin === 'input') {
+        const { name } = place.tensor.attributes;
+        const value = values[name]!;
+        return 'buffer' in value
+          ? deviceRowsOf(value.buffer, this.memory).address
+          : base + BigInt(layout.inputOffsets.get(name)!);
+      }
+      return (
+        constantAddresses.get(place.key) ?? base + BigInt(layout.sentBytes + layout.offsets.get(place.key)!)
+      );
+    };
+  }
+
+  private launch(step: LaidStep, addressOf: (place: Place) => Address, base: Address): void {
+    const { device } = this.memory;
+    if (step.kind === 'kernel') {
+      const { plan, grid, block, symbols } = step;
+      const operands = (plan.operands as readonly Place[]).map(addressOf);
+      const lengths = base + BigInt(symbols);
+      const kernel = this.parts.kernels.get(plan)!;
+      device.launch({ kernel, grid, block, arguments: [lengths, ...operands] });
+      return;
+    }
+    const { places, product } = step;
+    const [left, right, result] = [places.left, places.right, places.result].map(addressOf);
+    device.multiply({
+      ...product,
+      left: { ...product.left, address: left! },
+      right: { ...product.right, address: right! },
+      result: { ...product.result, address: result! },
+      ...(places.addend === undefined ? {} : { addend: addressOf(places.addend) }),
+    });
+  }
+
+  /** Copies what is to stay out of the memory of runs. */
+  private keepOutputs(
+    destinations: ReadonlyMap<string, Destination>,
+    { schedule }: RunPlan,
+    bindings: DimensionBindings,
+    addressOf: (place: Place) => Address,
+  ): Record<string, TensorValue | ResidentValue> {
+    const outputs: Record<string, TensorValue | ResidentValue> = {};
+    const measure = measureWith(bindings);
+    for (const [name, destination] of destinations) {
+      if (destination === 'host') continue;
+      const shape = measure.sizes(schedule.shapes.get(name)!);
+      const count = measure.count(schedule.shapes.get(name)!);
+      const width = shape.at(-1) ?? 1;
+      const buffer =
+        destination === 'runtime'
+          ? allocateRows(this.memory, width === 0 ? 0 : count / width, width)
+          : deviceRowsOf(destination, this.memory);
+      buffer.requireSize(count);
+      if (count > 0) this.memory.copy(buffer.address, addressOf(schedule.outputs.get(name)!), 4 * count);
+      outputs[name] = resident(buffer, shape);
+    }
+    return outputs;
+  }
+
+  private async readBack(
+    { schedule }: RunPlan,
+    layout: RunLayout,
+    work: Address,
+    bindings: DimensionBindings,
+    outputs: Record<string, TensorValue | ResidentValue>,
+  ): Promise<void> {
+    const measure = measureWith(bindings);
+    const bytes = new Uint8Array(layout.hostBytes);
+    if (bytes.length > 0) await this.memory.download(work + BigInt(layout.hostOffset), bytes);
+    for (const [name, offset] of layout.hostOffsets) {
+      const shape = schedule.shapes.get(name)!;
+      const { type } = schedule.outputs.get(name)!;
+      const data = viewValues(bytes, offset, measure.count(shape), type);
+      outputs[name] = { shape: measure.sizes(shape), data };
+    }
+  }
+
+  dispose(): Promise<void> {
+    if (!this.isDisposed) {
+      for (const { layouts } of this.runs.values())
+        for (const laid of layouts.values()) this.parts.recordings.drop(laid);
+      this.parts.dispose();
+    }
+    this.isDisposed = true;
+    return Promise.resolve();
+  }
+}

@@ -1,0 +1,145 @@
+/** Weights in a device's memory: each is uploaded once, in the type that its readers want, in pieces that never fill the host's memory. */
+import { open } from 'node:fs/promises';
+import { describeCause, MistletoeError } from '../../../core/errors.js';
+import type { TensorOf } from '../../../graph/tensor.js';
+import { findWeight } from '../../find-weight.js';
+import type { DirectPart, FileWeights, WeightStore } from '../../weights.js';
+import type { DeviceMemory } from '../driver/device-memory.js';
+import type { Allocation } from '../driver/device-rows.js';
+import type { Address, ElementType, FloatType } from '../driver/device.js';
+import { bytesOf } from '../kernels/element-size.js';
+import { addressOf, PartPlacement } from './part-placement.js';
+
+const chunkBytes = 8 * 1024 * 1024;
+
+export class DeviceWeights {
+  private readonly held = new Map<WeightStore, Map<string, Promise<Allocation>>>();
+  private readonly placement: PartPlacement;
+
+  constructor(private readonly memory: DeviceMemory) {
+    this.placement = new PartPlacement(memory);
+  }
+
+  /** @param isTransposed with its two axes exchanged */
+  async find(
+    stores: readonly WeightStore[],
+    tensor: TensorOf<'weight'>,
+    type: ElementType,
+    isTransposed = false,
+  ): Promise<Address> {
+    const store = findWeight(stores, tensor);
+    const { name } = tensor.attributes;
+    const key = `${type}${isTransposed ? ' transposed' : ''} ${name}`;
+    const ofStore = this.held.get(store) ?? new Map<string, Promise<Allocation>>();
+    this.held.set(store, ofStore);
+    const known = ofStore.get(key);
+    if (known !== undefined) return (await known).address;
+    const uploading = this.upload(store, name, tensor, { wanted: type as FloatType, isTransposed });
+    ofStore.set(key, uploading);
+    // A failure does not stay: whoever asks next tries again.
+    uploading.catch(() => ofStore.delete(key));
+    return (await uploading).address;
+  }
+
+  private async upload(
+    store: WeightStore,
+    name: string,
+    tensor: TensorOf<'weight'>,
+    { wanted, isTransposed }: { readonly wanted: FloatType; readonly isTransposed: boolean },
+  ): Promise<Allocation> {
+    const shape = tensor.shape as readonly number[];
+    const allocation = this.memory.take(countElements(shape) * bytesOf(wanted));
+    try {
+      let firstColumn = 0;
+      // In a transposed matrix, parts joined along the last axis are contiguous.
+      const [width, perColumn] = isTransposed ? [shape[0]!, shape[0]!] : [shape.at(-1) ?? 1, 1];
+      for (const part of partsOf(store, name, tensor)) {
+        const to = addressOf(allocation.address, wanted, firstColumn * perColumn);
+        const isPartTransposed = part.isTransposed !== isTransposed;
+        await this.uploadPart({ ...part, isTransposed: isPartTransposed }, { to, width, wanted });
+        firstColumn += (part.isTransposed ? part.shape[0] : part.shape.at(-1)) ?? 1;
+      }
+      return allocation;
+    } catch (cause) {
+      allocation.free();
+      throw cause;
+    }
+  }
+
+  /** A part whose first value goes to `to`. */
+  private async uploadPart(
+    { dtype, shape, isTransposed, read }: DirectPart,
+    { to, width, wanted }: { readonly to: Address; readonly width: number; readonly wanted: FloatType },
+  ): Promise<void> {
+    const columns = shape.at(-1) ?? 1;
+    const isWhole = !isTransposed && columns === width;
+    let done = 0;
+    for await (const bytes of read()) {
+      const elements = bytes.byteLength / bytesOf(dtype);
+      // What lies as it will lie there is one long row, wherever it was cut.
+      const [rows, inRow] = isWhole ? [1, elements] : [elements / columns, columns];
+      const start = isWhole ? done : (done / columns) * (isTransposed ? 1 : width);
+      this.placement.place({
+        ...{ bytes, type: dtype, rows, columns: inRow, wanted, isTransposed },
+        ...{ to: addressOf(to, wanted, start), width: isWhole ? elements : width },
+      });
+      done += elements;
+    }
+  }
+
+  async dispose(): Promise<void> {
+    for (const ofStore of this.held.values()) {
+      for (const uploading of ofStore.values()) (await uploading.catch(() => undefined))?.free();
+    }
+    this.held.clear();
+    this.placement.dispose();
+  }
+}
+
+const countElements = (shape: readonly number[]): number =>
+  shape.reduce((product, size) => product * size, 1);
+
+/** What a cache holds is one part, which lies as programs see it. */
+function partsOf(store: WeightStore, name: string, tensor: TensorOf<'weight'>): readonly DirectPart[] {
+  if (store.kind === 'checkpoint') return store.tensors.get(name)!.parts;
+  // Whole rows, because they may have to be transposed.
+  const { dtype = 'float32' } = store.tensors.get(name)!;
+  const rowBytes = ((tensor.shape.at(-1) ?? 1) as number) * bytesOf(dtype);
+  const pieceBytes = Math.max(1, Math.floor(chunkBytes / rowBytes)) * rowBytes;
+  const read =
+    store.kind === 'file'
+      ? () => readFile(store, name, pieceBytes)
+      : () => cutUp(store.tensors.get(name)!.data, pieceBytes);
+  const whole = { shape: tensor.shape as readonly number[], isTransposed: false };
+  return [{ ...whole, dtype, read }];
+}
+
+function* cutUp(
+  { buffer, byteOffset, byteLength }: ArrayBufferView,
+  pieceBytes: number,
+): Generator<Uint8Array> {
+  for (let start = 0; start < byteLength; start += pieceBytes)
+    yield new Uint8Array(buffer, byteOffset + start, Math.min(pieceBytes, byteLength - start));
+}
+
+async function* readFile(store: FileWeights, name: string, pieceBytes: number): AsyncGenerator<Uint8Array> {
+  const { offsetBytes, sizeBytes } = store.tensors.get(name)!;
+  try {
+    const file = await open(store.path, 'r');
+    try {
+      for (let start = 0; start < sizeBytes; start += pieceBytes) {
+        const piece = new Uint8Array(Math.min(pieceBytes, sizeBytes - start));
+        const { bytesRead } = await file.read(piece, 0, piece.length, offsetBytes + start);
+        if (bytesRead !== piece.length)
+          throw new MistletoeError('checkpoint', `The weight file "${store.path}" ends within "${name}".`);
+        yield piece;
+      }
+    } finally {
+      await file.close();
+    }
+  } catch (cause) {
+    if (cause instanceof MistletoeError) throw cause;
+    const message = `The weight file "${store.path}" could not be read: ${describeCause(cause)}`;
+    throw new MistletoeError('checkpoint', message, { cause });
+  }
+}

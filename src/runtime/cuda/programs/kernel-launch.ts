@@ -1,0 +1,127 @@
+/**
+ * Kernels by name, and the arguments of a launch. The driver takes an array of pointers, one to each argument, and copies
+ * the arguments before it returns; so one block serves all launches: slots of 8 bytes, and behind them pointers to the
+ * slots, written once.
+ */
+import { MistletoeError } from '../../../core/errors.js';
+import type { Address, Kernel, KernelModule, Launch } from '../driver/device.js';
+import type { Driver } from '../driver/driver.js';
+import { statusCodes } from '../driver/driver.js';
+import type { Native } from '../driver/native-library.js';
+
+const slotBytes = 8;
+const slotCount = 256;
+/** Above this a kernel has to be told that it may. */
+const sharedBytesAtOnce = 48 << 10;
+const maximalSharedBytes = 8; // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+
+export class LaunchArguments {
+  /** What cuLaunchKernel takes: pointers to the slots. */
+  readonly pointers: Address;
+  readonly #block: Address;
+  readonly #native: Pick<Native, 'allocate' | 'free' | 'view'>;
+  readonly #addresses: BigUint64Array;
+  readonly #integers: Int32Array;
+
+  constructor(native: Pick<Native, 'allocate' | 'free' | 'view'>) {
+    this.#native = native;
+    this.#block = native.allocate(2 * slotCount * slotBytes);
+    this.pointers = this.#block + BigInt(slotCount * slotBytes);
+    const memory = native.view(this.#block, 2 * slotCount * slotBytes);
+    this.#addresses = new BigUint64Array(memory, 0, slotCount);
+    this.#integers = new Int32Array(memory, 0, slotCount * (slotBytes / 4));
+    const pointers = new BigUint64Array(memory, slotCount * slotBytes, slotCount);
+    for (let slot = 0; slot < slotCount; slot++) pointers[slot] = this.#block + BigInt(slot * slotBytes);
+  }
+
+  set({ kernel, arguments: values }: Pick<Launch, 'kernel' | 'arguments'>): void {
+    if (values.length > slotCount) {
+      throw new MistletoeError(
+        'runtime',
+        `The kernel ${kernel.name} is given ${values.length} arguments; at most ${slotCount} are possible.`,
+      );
+    }
+    values.forEach((value, slot) => {
+      if (typeof value === 'bigint') {
+        this.#addresses[slot] = value;
+        return;
+      }
+      if ((value | 0) !== value) {
+        throw new MistletoeError(
+          'runtime',
+          `Argument ${slot} of the kernel ${kernel.name} is ${value}; an integer of 32 bits was expected.`,
+        );
+      }
+      this.#integers[slot * (slotBytes / 4)] = value;
+    });
+  }
+
+  dispose(): void {
+    this.#native.free(this.#block);
+  }
+}
+
+export class CudaKernel implements Kernel {
+  readonly name: string;
+  readonly module: CudaModule;
+  readonly handle: bigint;
+  #sharedBytes = sharedBytesAtOnce;
+
+  constructor(name: string, module: CudaModule, handle: bigint) {
+    this.name = name;
+    this.module = module;
+    this.handle = handle;
+  }
+
+  allowShared(driver: Driver, bytes: number): void {
+    if (bytes <= this.#sharedBytes) return;
+    const status = driver.status('cuFuncSetAttribute', this.handle, maximalSharedBytes, bytes);
+    if (status !== 0) {
+      throw driver.failure('cuFuncSetAttribute', status, `${bytes} bytes of shared memory for ${this.name}`);
+    }
+    this.#sharedBytes = bytes;
+  }
+}
+
+export class CudaModule implements KernelModule {
+  readonly #driver: Driver;
+  readonly #handle: bigint;
+  readonly #enter: () => void;
+  readonly #kernels = new Map<string, CudaKernel>();
+  #loaded = true;
+
+  /** @param enter makes the device's context current, or throws where the device is closed */
+  constructor(driver: Driver, code: Uint8Array, enter: () => void) {
+    this.#driver = driver;
+    this.#enter = enter;
+    this.#handle = driver.pointer('cuModuleLoadData', code);
+  }
+
+  get loaded(): boolean {
+    return this.#loaded;
+  }
+
+  kernel(name: string): CudaKernel {
+    this.#enter();
+    const known = this.#kernels.get(name);
+    if (known !== undefined) return known;
+    const found = new BigUint64Array(1);
+    const status = this.#driver.status('cuModuleGetFunction', found, this.#handle, name);
+    if (status === statusCodes.notFound) {
+      throw new MistletoeError('runtime', `The compiled source has no kernel ${name}.`, {
+        hint: 'Kernels are declared as extern "C" __global__ void.',
+      });
+    }
+    if (status !== 0) throw this.#driver.failure('cuModuleGetFunction', status, name);
+    const kernel = new CudaKernel(name, this, found[0]!);
+    this.#kernels.set(name, kernel);
+    return kernel;
+  }
+
+  unload(): void {
+    if (!this.#loaded) return;
+    this.#enter();
+    this.#loaded = false;
+    this.#driver.call('cuModuleUnload', this.#handle);
+  }
+}

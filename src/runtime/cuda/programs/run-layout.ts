@@ -1,0 +1,210 @@
+/**
+ * A schedule with lengths known: what each step launches and where each value lies in the memory of the run. Kernels read
+ * the exact lengths from memory, so memory and launches are laid out for lengths rounded up: runs that differ a little,
+ * as those of one sequence token by token, share a layout, and can replay what was recorded for it. Products of matrices
+ * are told their sizes in the call: lengths that they depend on are not rounded.
+ */
+import type { Dimension, DimensionBindings, Shape } from '../../../graph/dimension.js';
+import { evaluateDimension } from '../../../graph/dimension.js';
+import { OutOfMemoryError } from '../../device-failures.js';
+import type { InputDescription } from '../../program.js';
+import type { Launch } from '../driver/device.js';
+import { bytesOf } from '../kernels/element-size.js';
+import type { KernelPlan, ThreadNeed } from '../kernels/kernel-plan.js';
+import type { ProductShape } from './product-shape.js';
+import { shapeProduct } from './product-shape.js';
+import type { RunPlan } from './run-plan.js';
+import type { SmallBatchStep, KernelStep, Place, ProductStep } from './step.js';
+import { resultsOf } from './step.js';
+
+/**
+ * Where the values of one run lie, besides what comes from outside: each takes memory from the step that makes it to the
+ * last one that reads it, and values that do not live at the same time share it. Larger pieces are placed first, each at
+ * the lowest offset where nothing that lives with it lies.
+ */
+const alignment = 256;
+
+/** A value that needs memory from step `from` to step `until`, both included. */
+interface Lifetime {
+  readonly bytes: number;
+  readonly from: number;
+  readonly until: number;
+}
+
+interface MemoryPlan {
+  /** [lifetime] */
+  readonly offsets: readonly number[];
+  readonly totalBytes: number;
+}
+
+const alignBytes = (bytes: number): number => Math.ceil(bytes / alignment) * alignment;
+
+export function planMemory(lifetimes: readonly Lifetime[]): MemoryPlan {
+  const offsets = new Array<number>(lifetimes.length).fill(0);
+  const order = lifetimes
+    .map((_, index) => index)
+    .sort((a, b) => lifetimes[b]!.bytes - lifetimes[a]!.bytes || a - b);
+  const placed: number[] = [];
+  let totalBytes = 0;
+  for (const index of order) {
+    const { bytes, from, until } = lifetimes[index]!;
+    const size = alignBytes(Math.max(bytes, 1));
+    const neighbours = placed
+      .filter((other) => lifetimes[other]!.from <= until && lifetimes[other]!.until >= from)
+      .sort((a, b) => offsets[a]! - offsets[b]!);
+    let offset = 0;
+    for (const other of neighbours) {
+      if (offset + size <= offsets[other]!) break;
+      offset = Math.max(offset, offsets[other]! + alignBytes(Math.max(lifetimes[other]!.bytes, 1)));
+    }
+    offsets[index] = offset;
+    placed.push(index);
+    totalBytes = Math.max(totalBytes, offset + size);
+  }
+  return { offsets, totalBytes };
+}
+
+export interface RunLayout {
+  readonly steps: readonly LaidStep[];
+  /** [list of symbols] where their values lie among what is sent. */
+  readonly symbolLists: readonly { readonly names: readonly string[]; readonly offset: number }[];
+  /** [input] where it lies among what is sent, if it comes from the host. */
+  readonly inputOffsets: ReadonlyMap<string, number>;
+  readonly sentBytes: number;
+  /** [place's key] offset of what is computed, behind what is sent. */
+  readonly offsets: ReadonlyMap<object, number>;
+  /** Outputs for the host, as one piece. */
+  readonly hostOffset: number;
+  readonly hostBytes: number;
+  readonly hostOffsets: ReadonlyMap<string, number>;
+  readonly totalBytes: number;
+}
+
+export type LaidStep =
+  | {
+      readonly kind: 'kernel';
+      readonly plan: KernelPlan;
+      /** Where the values of its symbols lie among what is sent. */
+      readonly symbols: number;
+      readonly grid: Launch['grid'];
+      readonly block: number;
+    }
+  | {
+      readonly kind: 'product';
+      readonly places: Pick<ProductStep, 'left' | 'right' | 'addend' | 'result'>;
+      readonly product: ProductShape;
+    };
+
+const maxElements = 2 ** 31 - 1;
+const roundTo = 64;
+
+/** Lengths up to which a run is laid out. */
+export function roundLengths(bindings: DimensionBindings, exact: ReadonlySet<string>): DimensionBindings {
+  return new Map(
+    [...bindings].map(([name, length]) => [
+      name,
+      exact.has(name) ? length : Math.ceil(length / roundTo) * roundTo,
+    ]),
+  );
+}
+
+export function layOutRun(
+  { schedule, wanted, steps, values }: RunPlan,
+  sent: readonly InputDescription[], // what comes from the host
+  bindings: DimensionBindings,
+): RunLayout {
+  const measure = measureWith(bindings);
+  for (const step of steps) for (const place of resultsOf(step)) measure.requireSmall(place);
+  let sentBytes = 0;
+  const inputOffsets = new Map<string, number>();
+  for (const { name, shape, dtype } of sent) {
+    inputOffsets.set(name, sentBytes);
+    sentBytes += alignBytes(measure.count(shape) * bytesOf(dtype));
+  }
+  const lists = new Map<string, { readonly names: readonly string[]; readonly offset: number }>();
+  const listOf = (names: readonly string[]): number => {
+    const key = names.join();
+    const known = lists.get(key) ?? { names, offset: sentBytes };
+    if (!lists.has(key)) sentBytes += 4 * names.length;
+    lists.set(key, known);
+    return known.offset;
+  };
+  const laid = steps.flatMap((step): LaidStep[] => {
+    if (resultsOf(step).every(({ tensor }) => measure.count(tensor.shape) === 0)) return [];
+    if (step.kind === 'product') {
+      const product = shapeProduct(step.tensor, [step.left, step.right, step.result], measure.sizes);
+      return [{ kind: 'product', places: step, product }];
+    }
+    const plan = choosePlan(step, measure.size);
+    return [
+      { kind: 'kernel', plan, symbols: listOf(plan.symbols), ...chooseThreads(plan.threads, measure.size) },
+    ];
+  });
+  const planned = planMemory(
+    values.map(({ place, from, until }) => ({ bytes: measure.bytes(place), from, until })),
+  );
+  const offsets = new Map<object, number>();
+  values.forEach(({ place }, index) => offsets.set(place.key, planned.offsets[index]!));
+  const hostOffset = planned.totalBytes;
+  const hostOffsets = new Map<string, number>();
+  let hostBytes = 0;
+  for (const [name, kind] of wanted) {
+    if (kind !== 'host') continue;
+    const place = schedule.outputs.get(name)!;
+    hostOffsets.set(name, hostBytes);
+    offsets.set(place.key, hostOffset + hostBytes);
+    hostBytes += alignBytes(measure.bytes(place));
+  }
+  return {
+    ...{ steps: laid, symbolLists: [...lists.values()], inputOffsets, sentBytes: alignBytes(sentBytes) },
+    ...{ offsets, hostOffset, hostBytes, hostOffsets, totalBytes: hostOffset + hostBytes },
+  };
+}
+
+function choosePlan(step: KernelStep | SmallBatchStep, size: (dimension: Dimension) => number): KernelPlan {
+  if (step.kind === 'small-batch') {
+    const rows = size(step.rows);
+    return step.forms.find((form) => form.rows >= rows)!.plan;
+  }
+  return step.other !== undefined && size(step.other.length) >= step.other.from ? step.other.plan : step.plan;
+}
+
+function chooseThreads(need: ThreadNeed, size: (dimension: Dimension) => number) {
+  const most = 65_535;
+  const count = size(need.count);
+  if (need.kind === 'elements') {
+    const block = 256;
+    const own = Math.ceil(count / (block * (need.each ?? 1)));
+    return { block, grid: [Math.max(1, Math.min(most, own)), 1, 1] as const };
+  }
+  if (need.kind === 'blocks') {
+    const { block, parts } = need;
+    const times = parts === undefined ? 1 : Math.min(parts.most, Math.ceil(size(parts.length) / parts.each));
+    return { block, grid: [Math.max(1, count * times), 1, 1] as const };
+  }
+  const grid = [Math.max(1, Math.min(most, count)), 1, 1] as const;
+  const warps = Math.max(1, Math.min(32, Math.ceil(size(need.width) / 64)));
+  return { block: 32 * warps, grid };
+}
+
+export function measureWith(bindings: DimensionBindings) {
+  const size = (dimension: Dimension): number =>
+    typeof dimension === 'number' ? dimension : (evaluateDimension(dimension, bindings) ?? 0);
+  const sizes = (shape: Shape): readonly number[] => shape.map(size);
+  const count = (shape: Shape): number => shape.reduce<number>((product, each) => product * size(each), 1);
+  return {
+    ...{ size, sizes, count },
+    bytes: ({ tensor, type }: Place): number => count(tensor.shape) * bytesOf(type),
+    requireSmall: (place: Place): void => {
+      const elements = count(place.tensor.shape);
+      if (elements > maxElements) throw tooLarge(elements, place);
+    },
+  };
+}
+
+function tooLarge(count: number, { tensor }: Place): OutOfMemoryError {
+  return new OutOfMemoryError(
+    `A value of a program (${tensor.operation}) has ${count} elements; a GPU program can have ${maxElements}.`,
+    'Lower the number of candidates or sequences that are computed at once.',
+  );
+}

@@ -1,0 +1,96 @@
+/** What a run of certain outputs does, whatever the lengths: its steps, how long each value is needed, which lengths count exactly. */
+import type { Dimension } from '../../../graph/dimension.js';
+import { formatDimension } from '../../../graph/dimension.js';
+import type { Schedule } from './schedule.js';
+import type { Place, Step } from './step.js';
+import { maxSmallBatchRows, readsOf, resultsOf } from './step.js';
+
+/** Where an output goes: with the host, or copied to a buffer at the end. */
+export type OutputKind = 'host' | 'buffer';
+
+export interface RunPlan {
+  readonly schedule: Schedule;
+  readonly wanted: ReadonlyMap<string, OutputKind>;
+  /** The steps that the wanted outputs come from. */
+  readonly steps: readonly Step[];
+  /** Computed values that lie in the memory of the run, and how long. */
+  readonly values: readonly { readonly place: Place; readonly from: number; readonly until: number }[];
+}
+
+/** @param sizeOf lengths that products depend on */
+export function planRun(
+  schedule: Schedule,
+  wanted: ReadonlyMap<string, OutputKind>,
+  sizeOf: (dimension: Dimension) => number,
+): RunPlan {
+  const chosen = schedule.steps.flatMap((step): readonly Step[] => {
+    if (step.kind !== 'small-batch') return [step];
+    const form = step.forms.find(({ rows }) => rows >= sizeOf(step.rows));
+    return form === undefined ? step.replaced : [{ ...step, forms: [form] }];
+  });
+  const needed = findNeeded(chosen, schedule, wanted);
+  const steps = chosen.filter((step) => needed.has(step));
+  const until = new Map<object, number>();
+  steps.forEach((step, at) => {
+    for (const { key } of readsOf(step)) until.set(key, at);
+  });
+  const end = steps.length;
+  const kinds = new Map([...wanted].map(([name, kind]) => [schedule.outputs.get(name)!.key, kind]));
+  for (const key of kinds.keys()) until.set(key, end);
+  const values = steps.flatMap((step, at) =>
+    resultsOf(step)
+      .filter(({ key }) => kinds.get(key) !== 'host')
+      .map((place) => ({ place, from: at, until: until.get(place.key) ?? at })),
+  );
+  return { schedule, wanted, steps, values };
+}
+
+/** The different numbers of rows for which a schedule has kernels of few rows. */
+export function listRows({ steps }: Schedule): readonly Dimension[] {
+  const rows = steps.flatMap((step) => (step.kind === 'small-batch' ? [step.rows] : []));
+  return [...new Map(rows.map((each) => [formatDimension(each), each])).values()];
+}
+
+/** How many of each there are, as far as they are few: runs that are alike in that have a plan in common. */
+export const describeRows = (rows: readonly Dimension[], sizeOf: (dimension: Dimension) => number): string =>
+  rows.map((each) => Math.min(sizeOf(each), maxSmallBatchRows + 1)).join();
+
+/** The steps that the wanted outputs come from. */
+function findNeeded(
+  steps: readonly Step[],
+  schedule: Schedule,
+  wanted: ReadonlyMap<string, OutputKind>,
+): ReadonlySet<Step> {
+  const needed = new Set<Step>();
+  const makers = new Map(steps.flatMap((step) => resultsOf(step).map(({ key }) => [key, step] as const)));
+  const visit = (place: Place): void => {
+    const step = makers.get(place.key);
+    if (step === undefined || needed.has(step)) return;
+    needed.add(step);
+    for (const read of readsOf(step)) visit(read);
+  };
+  for (const name of wanted.keys()) visit(schedule.outputs.get(name)!);
+  return needed;
+}
+
+/** Symbols whose exact lengths products are told, that decide between kernels, or that shorten something where they grow. */
+export function findExact(steps: readonly Step[]): ReadonlySet<string> {
+  const exact = new Set<string>();
+  const add = (dimension: Dimension, isWanted: (coefficient: number) => boolean): void => {
+    if (typeof dimension === 'number') return;
+    for (const { coefficient, symbols } of dimension.terms)
+      if (isWanted(coefficient)) for (const name of symbols) exact.add(name);
+  };
+  const visit = (step: Step): void => {
+    if (step.kind === 'small-batch') {
+      add(step.rows, () => true);
+      step.replaced.forEach(visit);
+    }
+    const tensors = step.kind === 'product' ? [step.tensor, ...step.tensor.inputs] : [];
+    for (const { shape } of tensors) for (const dimension of shape) add(dimension, () => true);
+    for (const { tensor } of resultsOf(step))
+      for (const dimension of tensor.shape) add(dimension, (coefficient) => coefficient < 0);
+  };
+  steps.forEach(visit);
+  return exact;
+}

@@ -1,0 +1,225 @@
+/**
+ * A graph as steps on a device: which tensors lie in memory, as what type, and which kernel or product makes each. A
+ * tensor lies in memory if it comes from outside, if a kernel of its own makes it, if a product reads it, or if several
+ * read it and it is more than a view; everything else is computed inside the kernel that needs it. A reshape is another
+ * name for the memory of what it reshapes.
+ */
+import type { HalfType } from '../../../core/half-floats.js';
+import type { Shape } from '../../../graph/dimension.js';
+import type { Tensor, TensorOf } from '../../../graph/tensor.js';
+import { sortTopologically } from '../../../graph/tensor.js';
+import type { NamedTensors } from '../../program.js';
+import type { ElementType, FloatType } from '../driver/device.js';
+import { isWrittenInPlace } from '../kernels/element-code.js';
+import { manyRows, planAttention } from '../kernels/attention-kernel.js';
+import { fuseAddends, fuseSmallBatches } from './small-batch-plan.js';
+import { isPlainRotation, planBatchAttention } from '../kernels/batch-attention-kernel.js';
+import type { Place, PlainStep, Step } from './step.js';
+import { readsOf, resultsOf, rootOf } from './step.js';
+import type { KernelPlan } from '../kernels/kernel-plan.js';
+import { fuseAttention } from './split-attention-plan.js';
+import { isRowOperation, planMap, planRows, planScatter, planSum } from '../kernels/kernels.js';
+import { isTileable, planTileAttention } from '../kernels/tile-attention-kernel.js';
+import { ValueStorage } from './value-storage.js';
+
+export interface Schedule {
+  readonly steps: readonly Step[];
+  /** [output] where it is made; two outputs never share a place, and none is an input. */
+  readonly outputs: ReadonlyMap<string, Place>;
+  /** [output] its shape, which may be another one than that of what lies there. */
+  readonly shapes: ReadonlyMap<string, Shape>;
+  readonly places: readonly Place[];
+}
+
+/** In which type products read what they multiply: sums are float32 all the same. */
+export type ProductType = FloatType;
+
+export interface ScheduleOptions {
+  readonly productType: ProductType;
+  /** Runs are often of few rows: products and what goes with them get kernels for that. */
+  readonly smallBatches: boolean;
+  /** Attention of many rows may round what it reads, as products do. */
+  readonly tensorCores: boolean;
+}
+
+export function scheduleGraph(outputs: NamedTensors, options: ScheduleOptions): Schedule {
+  return new Scheduler(outputs, options).run();
+}
+
+class Scheduler {
+  private readonly order: readonly Tensor[];
+  private readonly uses = new Map<Tensor, number>();
+  private readonly places = new Map<Tensor, Place>();
+  private readonly narrowed = new Map<Place, Place>();
+  private readonly resident: ReadonlySet<Tensor>;
+  private readonly steps: PlainStep[] = [];
+  private readonly productType: ProductType;
+  private readonly storage: ValueStorage;
+
+  constructor(
+    private readonly outputs: NamedTensors,
+    private readonly options: ScheduleOptions,
+  ) {
+    this.productType = options.productType;
+    this.order = sortTopologically(Object.values(outputs));
+    for (const tensor of this.order) {
+      for (const input of new Set(tensor.inputs)) this.uses.set(input, (this.uses.get(input) ?? 0) + 1);
+    }
+    this.resident = this.findResident();
+    this.storage = new ValueStorage(this.order, outputs, this.resident, {
+      productType: this.productType,
+      narrowsAttention: options.tensorCores && !options.smallBatches,
+    });
+  }
+
+  run(): Schedule {
+    for (const tensor of this.order) if (this.resident.has(tensor)) this.make(tensor);
+    const taken = new Set<Place>();
+    const outputs = new Map<string, Place>();
+    for (const [name, tensor] of Object.entries(this.outputs)) {
+      const made = this.places.get(rootOf(tensor));
+      const isFree = made?.origin === 'computed' && made.type === typeOf(tensor) && !taken.has(made);
+      const place = isFree ? made : this.compute(tensor, typeOf(tensor));
+      taken.add(place);
+      outputs.set(name, place);
+    }
+    const shapes = new Map(Object.entries(this.outputs).map(([name, { shape }]) => [name, shape]));
+    const { find } = this;
+    const steps = this.options.smallBatches
+      ? fuseAttention(fuseSmallBatches(this.steps, taken, find), find)
+      : fuseAddends(this.steps, taken, find);
+    const all = [...steps, ...this.steps];
+    const places = new Set(all.flatMap((step) => [...resultsOf(step), ...readsOf(step)]));
+    return { steps, outputs, shapes, places: [...places] };
+  }
+
+  private readonly find = (tensor: Tensor): Place | undefined => this.places.get(tensor);
+
+  private findResident(): ReadonlySet<Tensor> {
+    const resident = new Set<Tensor>();
+    for (const tensor of this.order) {
+      const { operation, inputs } = tensor;
+      // Attention reads each query once, and may as well compute it.
+      const inMemory =
+        operation === 'attention' ? inputs.slice(1).filter((side) => !this.isTurnedIn(tensor, side)) : inputs;
+      if (operation === 'contract' || operation === 'attention')
+        for (const side of inMemory) resident.add(rootOf(side));
+      if (operation === 'rotate') resident.add(rootOf(inputs[0]!));
+      if (operation === 'input' || operation === 'weight' || this.isTable(tensor)) resident.add(tensor);
+      else if (!isWrittenInPlace(tensor)) resident.add(tensor);
+      else if ((this.uses.get(tensor) ?? 0) > 1 && !isCheap(tensor)) resident.add(rootOf(tensor));
+    }
+    for (const tensor of Object.values(this.outputs)) {
+      const root = rootOf(tensor);
+      if (!isCheap(root)) resident.add(root);
+    }
+    return resident;
+  }
+
+  /** Whether attention of many sequences rotates it by itself: each is read once there. */
+  private isTurnedIn(attention: TensorOf<'attention'>, side: Tensor): boolean {
+    const { smallBatches, tensorCores } = this.options;
+    if (smallBatches || !tensorCores || !isTileable(attention)) return false;
+    const [, ...angles] = rootOf(side).inputs;
+    return isPlainRotation(side) && angles.every(({ operation }) => operation === 'input');
+  }
+
+  private isTable(tensor: Tensor): boolean {
+    return tensor.operation === 'constant' && tensor.attributes.values.length > 1;
+  }
+
+  private make(tensor: Tensor): void {
+    if (tensor.operation === 'input' || tensor.operation === 'weight' || this.isTable(tensor)) {
+      const origin =
+        tensor.operation === 'input' || tensor.operation === 'weight' ? tensor.operation : 'constant';
+      const place = createPlace(tensor, this.storage.typeOf(tensor), origin);
+      const isTransposed = origin === 'weight' && this.storage.isTransposed(tensor);
+      this.places.set(tensor, { ...place, isTransposed });
+      return;
+    }
+    this.places.set(tensor, this.compute(tensor, this.storage.typeOf(tensor)));
+  }
+
+  private compute(tensor: Tensor, type: ElementType): Place {
+    const result = createPlace(tensor, type, 'computed');
+    const { find } = this;
+    const push = (plan: KernelPlan, isMap = false): void => {
+      this.steps.push({ kind: 'kernel', plan, result, isMap });
+    };
+    if (this.places.has(tensor)) {
+      // It lies somewhere: this is a copy of it.
+      push(planMap(tensor, result, find));
+    } else if (tensor.operation === 'contract') {
+      const [left, right] = tensor.inputs.map((side) => this.forProduct(this.places.get(rootOf(side))!));
+      this.steps.push({ kind: 'product', tensor, left: left!, right: right!, result });
+    } else if (isRowOperation(tensor)) {
+      push(planRows(tensor, result, find));
+    } else if (tensor.operation === 'sum') {
+      push(planSum(tensor, result, find));
+    } else if (tensor.operation === 'attention') {
+      this.steps.push(this.computeAttention(tensor, result));
+    } else if (tensor.operation === 'scatterAddRows') {
+      push(planScatter(tensor, result, find));
+    } else {
+      push(planMap(tensor, result, find), true);
+    }
+    return result;
+  }
+
+  private computeAttention(tensor: TensorOf<'attention'>, result: Place): PlainStep {
+    const { find } = this;
+    const { smallBatches, tensorCores } = this.options;
+    const isTiled = tensorCores && isTileable(tensor);
+    if (isTiled && !smallBatches) {
+      const plan = planBatchAttention(tensor, result, find, this.productType as HalfType);
+      return { kind: 'kernel', plan, result, isMap: false };
+    }
+    const plan = isTiled
+      ? planTileAttention(tensor, result, find)
+      : planAttention(tensor, result, find, 'many');
+    const other = { plan, from: manyRows, length: tensor.shape[1]! };
+    return { kind: 'kernel', plan: planAttention(tensor, result, find, 'few'), other, result, isMap: false };
+  }
+
+  /** The same values in the type that products read, made once. */
+  private forProduct(place: Place): Place {
+    if (place.type === this.productType) return place;
+    const known = this.narrowed.get(place);
+    if (known !== undefined) return known;
+    // A weight is uploaded in both types; a computed value is converted.
+    const origin = place.origin === 'weight' ? 'weight' : 'computed';
+    const isTransposed = origin === 'weight' && this.storage.wantsTransposed(place.tensor);
+    const result = { ...createPlace(place.tensor, this.productType, origin), isTransposed };
+    this.narrowed.set(place, result);
+    if (origin === 'computed') {
+      const plan = planMap(place.tensor, result, () => place);
+      this.steps.push({ kind: 'kernel', plan, result, isMap: false });
+    }
+    return result;
+  }
+}
+
+function createPlace(tensor: Tensor, type: ElementType, origin: Place['origin']): Place {
+  return { tensor, type, origin, key: {} };
+}
+
+const typeOf = ({ dtype }: Tensor): ElementType => dtype;
+
+/** Costs no more to compute again than to load. */
+function isCheap(tensor: Tensor): boolean {
+  switch (tensor.operation) {
+    case 'constant':
+      return tensor.attributes.values.length <= 1;
+    case 'broadcast':
+    case 'reshape':
+    case 'stopGradient':
+      return isCheap(tensor.inputs[0]!) || isLeaf(tensor.inputs[0]!);
+    case 'transpose':
+    case 'slice':
+      return isLeaf(tensor.inputs[0]!);
+    default:
+      return false;
+  }
+}
+
+const isLeaf = ({ operation }: Tensor): boolean => operation === 'input' || operation === 'weight';

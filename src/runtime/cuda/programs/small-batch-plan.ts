@@ -1,0 +1,254 @@
+/**
+ * Where a schedule can use kernels for few rows: products with a matrix of weights, each with what is computed of it
+ * element by element if nobody else reads it, with another product of the same rows if both meet there (a gate), behind
+ * an rmsNorm if that makes the rows, and beside other such products of the same rows. The steps that a kernel replaces
+ * stay with it, for runs of more rows; a norm that nobody reads any more is left out of the run like every other step.
+ */
+import { countElements, equalDimensions, equalShapes } from '../../../graph/dimension.js';
+import type { Tensor } from '../../../graph/tensor.js';
+import type { FloatType } from '../driver/device.js';
+import type { FindOperand } from '../kernels/element-code.js';
+import { isElementwise } from '../kernels/element-code.js';
+import { planSmallBatch } from '../kernels/small-batch-kernel.js';
+import type { SmallBatchPart, SmallBatchWork } from '../kernels/small-batch-code.js';
+import { elementsOfLoad, hasRoomForNorm, defaultTuning } from '../kernels/small-batch-code.js';
+import type { SmallBatchStep, KernelStep, Place, PlainStep, ProductStep, Step } from './step.js';
+import { maxSmallBatchRows, readsOf, rootOf } from './step.js';
+import { requireProduct } from './product-shape.js';
+
+/**
+ * Sums of a product and something of its shape, such as the stream that layers add to: the call of the product adds it on
+ * the way, so that nothing has to read the product again.
+ */
+/**
+ * @param outputs places that somebody wants
+ * @param all steps among which readers of a product are looked for
+ */
+export function fuseAddends(
+  steps: readonly PlainStep[],
+  outputs: ReadonlySet<Place>,
+  find: (tensor: Tensor) => Place | undefined,
+  all: readonly PlainStep[] = steps,
+): readonly PlainStep[] {
+  const makers = new Map(all.map((step, at) => [step.result.key, { step, at }]));
+  const readers = new Map<object, number>();
+  for (const step of all) for (const { key } of readsOf(step)) readers.set(key, (readers.get(key) ?? 0) + 1);
+  const own = new Set(steps);
+  const fused = new Map<PlainStep, ProductStep>();
+  const gone = new Set<PlainStep>();
+  for (const step of steps) {
+    const found = step.kind === 'kernel' ? findSides(step, find) : [];
+    for (const [summed, addend] of found) {
+      const made = makers.get(summed.key);
+      const isReady = (makers.get(addend.key)?.at ?? -1) < (made?.at ?? -1);
+      if (made?.step.kind !== 'product' || !own.has(made.step) || !isReady) continue;
+      if (readers.get(summed.key) !== 1 || outputs.has(summed) || gone.has(made.step)) continue;
+      fused.set(made.step, { ...made.step, addend, result: step.result });
+      gone.add(step);
+      gone.add(made.step);
+      break;
+    }
+  }
+  return steps.flatMap((step): PlainStep[] => {
+    const product = fused.get(step);
+    return product !== undefined ? [product] : gone.has(step) ? [] : [step];
+  });
+}
+
+/** Either side of a sum of two that lie in memory as their sum does, and the other one. */
+function findSides(
+  { isMap, result }: KernelStep,
+  find: (tensor: Tensor) => Place | undefined,
+): readonly (readonly [Place, Place])[] {
+  const { tensor } = result;
+  if (!isMap || tensor.operation !== 'add' || result.type !== 'float32') return [];
+  if (!tensor.inputs.every((side) => equalShapes(side.shape, tensor.shape))) return [];
+  const [left, right] = tensor.inputs.map((side) => find(rootOf(side)));
+  if (left?.type !== 'float32' || right?.type !== 'float32' || left.key === right.key) return [];
+  return [
+    [left, right],
+    [right, left],
+  ];
+}
+
+/** Beyond two matrices, sums leave no registers for loads. */
+const maxMatrices = 2;
+/** Products of rows that are not there do cost something. */
+const productForms: readonly number[] = [1, 2, maxSmallBatchRows];
+/** Up to so many rows a block norms them by itself; more are normed once for all blocks. */
+export const maxNormedRows = 2;
+
+/** Products that make one tensor, and the step that makes it of them, if there is one. */
+interface Unit {
+  readonly products: readonly ProductStep[];
+  readonly map: KernelStep | undefined;
+  readonly first: number;
+  readonly last: number;
+}
+
+export function fuseSmallBatches(
+  steps: readonly PlainStep[],
+  outputs: ReadonlySet<Place>,
+  find: (tensor: Tensor) => Place | undefined,
+): readonly Step[] {
+  const positions = new Map<PlainStep, number>(steps.map((step, at) => [step, at]));
+  const units = findUnits(steps, positions, outputs, find);
+  const fused = new Map<number, SmallBatchStep>();
+  const gone = new Set<PlainStep>();
+  for (const group of groupUnits(units, steps)) {
+    const replaced = group.flatMap(unitSteps).sort((a, b) => positions.get(a)! - positions.get(b)!);
+    for (const step of replaced) gone.add(step);
+    const at = group.length === 1 ? group[0]!.last : Math.min(...group.map(({ first }) => first));
+    fused.set(at, planGroup(group, fuseAddends(replaced, outputs, find, steps), find));
+  }
+  return steps.flatMap((step, at): Step[] => {
+    const kernel = fused.get(at);
+    return kernel !== undefined ? [kernel] : gone.has(step) ? [] : [step];
+  });
+}
+
+const unitSteps = ({ products, map }: Unit): readonly PlainStep[] =>
+  map === undefined ? products : [...products, map];
+
+function findUnits(
+  steps: readonly PlainStep[],
+  positions: ReadonlyMap<PlainStep, number>,
+  outputs: ReadonlySet<Place>,
+  find: FindOperand,
+): readonly Unit[] {
+  const readers = new Map<object, PlainStep[]>();
+  for (const step of steps)
+    for (const { key } of readsOf(step)) readers.set(key, [...(readers.get(key) ?? []), step]);
+  const behind = new Map<KernelStep, ProductStep[]>();
+  const products = steps.filter((step): step is ProductStep => step.kind === 'product' && isSuitable(step));
+  for (const product of products) {
+    const [reader, ...others] = readers.get(product.result.key) ?? [];
+    if (reader?.kind !== 'kernel' || !reader.isMap || others.length > 0 || outputs.has(product.result))
+      continue;
+    if (needsSamePlace(reader.result.tensor, product.tensor, find))
+      behind.set(reader, [...(behind.get(reader) ?? []), product]);
+  }
+  const units: Unit[] = [];
+  const taken = new Set<ProductStep>();
+  const add = (own: readonly ProductStep[], map?: KernelStep): void => {
+    const all = unitSteps({ products: own, map, first: 0, last: 0 }).map((step) => positions.get(step)!);
+    units.push({ products: own, map, first: Math.min(...all), last: Math.max(...all) });
+    for (const product of own) taken.add(product);
+  };
+  for (const [map, read] of behind) {
+    const last = read.at(-1)!;
+    const together = read.filter(
+      (product) => product.left === last.left && columnsOf(product) === columnsOf(last),
+    );
+    add(together.slice(-maxMatrices), map);
+  }
+  for (const product of products) if (!taken.has(product)) add([product]);
+  return units;
+}
+
+function isSuitable({ tensor, left, right }: ProductStep): boolean {
+  if (right.origin !== 'weight' || left.origin !== 'computed') return false;
+  if (right.tensor.shape.length !== 2) return false;
+  const layout = requireProduct(tensor);
+  const [columns, inner] = lieOf(right, layout.right.innerFirst);
+  return (
+    tensor.attributes.scale === 1 &&
+    tensor.inputs[1]!.operation === 'weight' &&
+    layout.right.innerFirst === (right.isTransposed ?? false) &&
+    !layout.left.innerFirst &&
+    inner % elementsOfLoad(right.type as FloatType) === 0 &&
+    inner * columns < 2 ** 31
+  );
+}
+
+/** The sizes of a matrix of weights as [column, inner]. */
+function lieOf({ tensor }: Place, innerFirst: boolean): readonly [number, number] {
+  const [first, second] = tensor.shape as readonly [number, number];
+  return innerFirst ? [second, first] : [first, second];
+}
+
+const columnsOf = ({ tensor }: ProductStep): number => tensor.shape.at(-1) as number;
+
+/** Whether each element needs, of this product, the element at the same place alone. */
+function needsSamePlace(root: Tensor, product: Tensor, find: FindOperand): boolean {
+  const visit = (tensor: Tensor, isSame: boolean): boolean => {
+    if (tensor === product) return isSame;
+    if (tensor !== root && find(tensor) !== undefined) return true;
+    return tensor.inputs.every((input) =>
+      visit(
+        input,
+        isSame &&
+          isElementwise(tensor) &&
+          (tensor.operation === 'reshape' || equalShapes(input.shape, tensor.shape)),
+      ),
+    );
+  };
+  return equalDimensions(countElements(root.shape), countElements(product.shape)) && visit(root, true);
+}
+
+/** Units of the same rows, as far as all that they read is there before the first of them. */
+function groupUnits(units: readonly Unit[], steps: readonly PlainStep[]): readonly (readonly Unit[])[] {
+  const makers = new Map<object, number>(steps.map(({ result }, at) => [result.key, at]));
+  const groups = new Map<object, Unit[][]>(); // by what all of them read
+  for (const unit of [...units].sort((a, b) => a.first - b.first)) {
+    const { left } = unit.products[0]!;
+    const own = new Set(unit.products.map(({ result }) => result.key));
+    const read = unit.map === undefined ? [] : readsOf(unit.map).filter(({ key }) => !own.has(key));
+    const known = groups.get(left.key) ?? [];
+    groups.set(left.key, known);
+    const fitting = known.find(
+      ([first]) =>
+        first!.products.length === unit.products.length &&
+        isReady(first!, first!.first) &&
+        read.every(({ key }) => (makers.get(key) ?? -1) < first!.first),
+    );
+    if (fitting === undefined) known.push([unit]);
+    else fitting.push(unit);
+  }
+  function isReady(unit: Unit, at: number): boolean {
+    const own = new Set(unit.products.map(({ result }) => result.key));
+    const read = unit.map === undefined ? [] : readsOf(unit.map);
+    return read.every(({ key }) => own.has(key) || (makers.get(key) ?? -1) < at);
+  }
+  return [...groups.values()].flat();
+}
+
+function planGroup(
+  group: readonly Unit[],
+  replaced: readonly PlainStep[],
+  find: FindOperand,
+): SmallBatchStep {
+  const [{ left, tensor, right }] = group[0]!.products as [ProductStep];
+  const [, inner] = lieOf(right, right.isTransposed ?? false);
+  const type = right.type as FloatType;
+  const leading = tensor.shape.slice(0, -1);
+  const parts = group.map(({ products, map }): SmallBatchPart => {
+    const result = map?.result ?? products[0]!.result;
+    return {
+      products: products.map((product) => ({
+        ...{ tensor: product.tensor, weights: product.right },
+        type: product.result.type as FloatType,
+      })),
+      columns: columnsOf(products[0]!),
+      tensor: result.tensor,
+      result,
+    };
+  });
+  const norm = left.tensor;
+  const isNormed =
+    norm.operation === 'rmsNorm' && norm.shape.at(-1) === inner && hasRoomForNorm(maxNormedRows, inner, type);
+  const workOf = (rows: number): SmallBatchWork => ({
+    ...{ leading, inner, type, parts },
+    left: isNormed && rows <= maxNormedRows ? norm : left,
+  });
+  return {
+    ...{ kind: 'small-batch', purpose: 'products' },
+    rows: countElements(leading),
+    forms: productForms.map((rows) => ({
+      rows,
+      plan: planSmallBatch(workOf(rows), find, rows, defaultTuning(rows, parts[0]!.products.length)),
+    })),
+    results: parts.map(({ result }) => result as Place),
+    replaced,
+  };
+}

@@ -1,0 +1,78 @@
+/**
+ * The day that a chat template writes where it asks for the date (`strftime_now`, Llama 3.1 and later). It is a value
+ * that is chosen once and handed down, never the clock at the moment of rendering: prompts of one run must not differ
+ * because midnight came between them. Names are English on every machine, as in Python's C locale.
+ */
+import { MistletoeError } from '../../core/errors.js';
+
+/** YYYY-MM-DD. */
+export type CalendarDay = string;
+
+/** The day on the clock of this machine. */
+export function today(now: Date = new Date()): CalendarDay {
+  return [
+    String(now.getFullYear()).padStart(4, '0'),
+    twoDigits(now.getMonth() + 1),
+    twoDigits(now.getDate()),
+  ].join('-');
+}
+
+/** `what` names the value in the message, for example an option. */
+export function parseDay(text: string, what: string): CalendarDay {
+  const [, year, month, day] = /^(\d{4})-(\d{2})-(\d{2})$/.exec(text) ?? [];
+  const date = dateOf(Number(year), Number(month), Number(day));
+  const exists = date.getUTCMonth() + 1 === Number(month) && date.getUTCDate() === Number(day);
+  if (year !== undefined && exists) return text;
+  throw new MistletoeError('usage', `${what} is ${text}; a day such as 2024-07-26 was expected.`, {
+    hint: 'Write year, month and day with dashes between them.',
+  });
+}
+
+const months = 'January February March April May June July August September October November December'.split(
+  ' ',
+);
+const weekdays = 'Sunday Monday Tuesday Wednesday Thursday Friday Saturday'.split(' ');
+
+/** Python's strftime for what a day can answer; a directive that asks for the time of day is refused by name. */
+export function formatDay(day: CalendarDay, format: string): string {
+  const [year = 0, month = 1, dayOfMonth = 1] = day.split('-').map(Number);
+  const date = dateOf(year, month, dayOfMonth);
+  const monthName = months[month - 1] ?? '';
+  const weekday = weekdays[date.getUTCDay()] ?? '';
+  const dayOfYear = (date.getTime() - dateOf(year, 1, 1).getTime()) / 86_400_000 + 1;
+  const values: Readonly<Record<string, string>> = {
+    '%Y': String(year).padStart(4, '0'),
+    '%y': twoDigits(year % 100),
+    '%m': twoDigits(month),
+    '%-m': String(month),
+    '%d': twoDigits(dayOfMonth),
+    '%-d': String(dayOfMonth),
+    '%e': String(dayOfMonth).padStart(2),
+    '%B': monthName,
+    '%b': monthName.slice(0, 3),
+    '%A': weekday,
+    '%a': weekday.slice(0, 3),
+    '%j': String(dayOfYear).padStart(3, '0'),
+    '%F': day,
+    '%%': '%',
+  };
+  return format.replace(/%-?.?/gsu, (directive) => {
+    const value = values[directive];
+    if (value !== undefined) return value;
+    throw new MistletoeError(
+      'text',
+      `strftime_now was asked for ${JSON.stringify(directive)}; it knows the day, by ${Object.keys(values).join(' ')}`,
+      {
+        hint: 'A prompt that changes with the hour cannot be repeated; use a template that asks for the day only.',
+      },
+    );
+  });
+}
+
+function dateOf(year: number, month: number, day: number): Date {
+  const date = new Date(Date.UTC(2000, month - 1, day));
+  date.setUTCFullYear(year, month - 1, day); // Date.UTC reads years below 100 as 19xx
+  return date;
+}
+
+const twoDigits = (value: number): string => String(value).padStart(2, '0');

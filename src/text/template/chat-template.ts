@@ -1,0 +1,203 @@
+/**
+ * A conversation becomes the text, and the token ids, that the model was trained on, exactly as transformers'
+ * apply_chat_template makes them: the template alone decides which special tokens there are, the tokenizer adds none.
+ * Only a built-in format follows other code than transformers', and may leave them to the tokenizer as that code does.
+ */
+import { join } from 'node:path';
+import type { Template } from '@huggingface/jinja';
+import { describeCause, MistletoeError } from '../../core/errors.js';
+import { fileLimits } from '../../core/limits.js';
+import { parseTemplate, runTemplate } from './template-program.js';
+import {
+  builtInTemplate,
+  builtInTemplateNames,
+  isBuiltInTemplate,
+  recogniseTemplate,
+} from './built-in-templates.js';
+import type { CalendarDay } from './calendar-day.js';
+import { parseDay, today } from './calendar-day.js';
+import { readTextFile } from '../text-file.js';
+import { readTokenizerConfig, type TokenizerConfig } from '../tokenizer/tokenizer-config.js';
+import type { Tokenizer } from '../tokenizer/tokenizer.js';
+
+export interface ChatMessage {
+  readonly role: 'system' | 'user' | 'assistant';
+  readonly content: string;
+  /** For templates that show who speaks. */
+  readonly name?: string;
+}
+
+export interface ChatTemplate {
+  /** Where it comes from, for messages: a path, or `built in: NAME`. */
+  readonly origin: string;
+  readonly program: Template;
+  readonly specialTokens: TokenizerConfig['specialTokens'];
+  /** What a template that asks for the date is told, however long the process runs. */
+  readonly date: CalendarDay;
+  readonly asksForDate: boolean;
+  /** Whether the tokenizer puts its special tokens around the rendered text. */
+  readonly addSpecialTokens: boolean;
+}
+
+/** A template that does not stand in the model's folder. */
+export interface TemplateText {
+  readonly source: string;
+  readonly origin: string;
+  /** Default false. */
+  readonly addSpecialTokens?: boolean | undefined;
+}
+
+export interface TemplateOptions {
+  /** In place of the folder's own template: the name of a built-in one, a file, or what readTemplate gave. */
+  readonly chatTemplate?: string | TemplateText;
+  /** YYYY-MM-DD; default the day on which the template is loaded. */
+  readonly date?: CalendarDay;
+}
+
+export interface RenderOptions {
+  /** Ends the text where the assistant's answer begins. Default true. */
+  readonly addGenerationPrompt?: boolean;
+}
+
+/**
+ * The template asked for; else the folder's own, where chat_template.jinja wins over the `chat_template` of
+ * tokenizer_config.json as in transformers; else the built-in one of a release that ships none.
+ */
+export async function loadChatTemplate(
+  folder: string,
+  { chatTemplate, date = today() }: TemplateOptions = {},
+): Promise<ChatTemplate | undefined> {
+  parseDay(date, 'The date of the chat template');
+  const config = await readTokenizerConfig(folder);
+  const given = typeof chatTemplate === 'string' ? await readTemplate(chatTemplate) : chatTemplate;
+  const found = given ?? (await findTemplate(folder, config));
+  if (found === undefined) return undefined;
+  const { source, origin, addSpecialTokens = false } = found;
+  try {
+    const program = parseTemplate(source);
+    const asksForDate = source.includes('strftime_now');
+    return { origin, program, specialTokens: config.specialTokens, date, asksForDate, addSpecialTokens };
+  } catch (cause) {
+    throw new MistletoeError(
+      'text',
+      `The chat template in ${origin} cannot be parsed: ${describeCause(cause)}.`,
+      { hint: 'Use --raw to do without it, or put a corrected chat_template.jinja into the folder.', cause },
+    );
+  }
+}
+
+/** Like loadChatTemplate, for callers that cannot do without one. */
+export async function requireChatTemplate(
+  folder: string,
+  options: TemplateOptions = {},
+): Promise<ChatTemplate> {
+  const template = await loadChatTemplate(folder, options);
+  if (template !== undefined) return template;
+  throw new MistletoeError(
+    'text',
+    `${folder} has no chat template: neither chat_template.jinja nor chat_template in tokenizer_config.json.`,
+    {
+      hint:
+        'Use --raw to send the text as it is, or add a chat_template.jinja to the folder, ' +
+        `or choose one by --chat-template: ${builtInTemplateNames.join(', ')} or a file.`,
+    },
+  );
+}
+
+/** By the name of a built-in template, or from a file. */
+export async function readTemplate(given: string): Promise<TemplateText> {
+  if (isBuiltInTemplate(given)) return { ...builtInTemplate(given), origin: `built in: ${given}` };
+  const source = await readTextFile(given, fileLimits.template);
+  if (source !== undefined) return { source, origin: given };
+  throw new MistletoeError(
+    'text',
+    `The chat template ${given} is not there; a file, or one of ${builtInTemplateNames.join(', ')} was expected.`,
+    { hint: 'Check the path, or leave --chat-template out to use the template of the model’s folder.' },
+  );
+}
+
+async function findTemplate(folder: string, config: TokenizerConfig): Promise<TemplateText | undefined> {
+  const path = join(folder, 'chat_template.jinja');
+  const own = await readTextFile(path, fileLimits.template);
+  if (own !== undefined) return { source: own, origin: path };
+  const configPath = join(folder, 'tokenizer_config.json');
+  const configured = selectTemplate(config, configPath);
+  if (configured !== undefined) return { source: configured, origin: configPath };
+  const name = await recogniseTemplate(folder);
+  return name === undefined ? undefined : readTemplate(name);
+}
+
+function selectTemplate(config: TokenizerConfig, origin: string): string | undefined {
+  const templates = config.chatTemplate;
+  if (templates === undefined || typeof templates === 'string') return templates;
+  const chosen = templates.find(({ name }) => name === 'default');
+  if (chosen !== undefined) return chosen.template;
+  const names = templates.map(({ name }) => name).join(', ');
+  throw new MistletoeError(
+    'text',
+    `${origin} lists chat templates, but none is named default (found: ${names === '' ? 'none' : names}).`,
+    { hint: 'Put the template to use into chat_template.jinja.' },
+  );
+}
+
+export function renderChat(
+  template: ChatTemplate,
+  messages: readonly ChatMessage[],
+  { addGenerationPrompt = true }: RenderOptions = {},
+): string {
+  const variables = {
+    ...template.specialTokens,
+    messages: messages.map(({ role, content, name }) => ({
+      ...{ role, content },
+      ...(name === undefined ? {} : { name }),
+    })),
+    add_generation_prompt: addGenerationPrompt,
+    // transformers always passes these two; templates ask `is not none` rather than `is defined`.
+    tools: null,
+    documents: null,
+  };
+  try {
+    return runTemplate(template.program, variables, template.date);
+  } catch (cause) {
+    throw new MistletoeError(
+      'text',
+      `The chat template in ${template.origin} refused the conversation: ${describeCause(cause).slice(0, 300)}.`,
+      {
+        hint:
+          cause instanceof MistletoeError && cause.hint !== undefined
+            ? cause.hint
+            : 'Check the order of roles; some templates take no system message.',
+        cause,
+      },
+    );
+  }
+}
+
+/** Encodes a chat that the template rendered. */
+export async function encodeRendered(
+  tokenizer: Tokenizer,
+  { addSpecialTokens }: Pick<ChatTemplate, 'addSpecialTokens'>,
+  rendered: string,
+): Promise<number[]> {
+  return tokenizer.encode(rendered, { addSpecialTokens });
+}
+
+export async function encodeChat(
+  tokenizer: Tokenizer,
+  template: ChatTemplate,
+  messages: readonly ChatMessage[],
+  options: RenderOptions = {},
+): Promise<number[]> {
+  return encodeRendered(tokenizer, template, renderChat(template, messages, options));
+}
+
+/**
+ * Encodes a text that goes to the model as it is. The tokenizer puts the beginning-of-sequence token before it; where
+ * the text was written out from a template and begins with that token already, it still stands there once.
+ */
+export async function encodeRaw(tokenizer: Tokenizer, text: string): Promise<number[]> {
+  const ids = await tokenizer.encode(text);
+  const [first, second] = ids;
+  const isDoubled = first !== undefined && first === second && tokenizer.isSpecial(first);
+  return isDoubled ? tokenizer.encode(text, { addSpecialTokens: false }) : ids;
+}

@@ -1,0 +1,189 @@
+/**
+ * A SentencePiece model (tokenizer.model): the pieces with their scores and types, how it was trained, and how it
+ * normalises a text. Only what decides an encoding is read; everything is bounded and checked.
+ */
+import { isMissing, readBoundedFile } from '../../core/files.js';
+import { describeCause, MistletoeError } from '../../core/errors.js';
+import { fileLimits } from '../../core/limits.js';
+
+/**
+ * The wire format of protocol buffers, as far as reading needs it: a message is a run of numbered fields, each a
+ * varint, four or eight bytes, or a length and that many bytes. Lengths are checked against the bytes that are there,
+ * so a hostile file costs no more than its own size.
+ */
+type ProtobufField =
+  | { readonly number: number; readonly kind: 'varint'; readonly value: bigint }
+  | { readonly number: number; readonly kind: 'fixed32'; readonly bytes: Buffer }
+  | { readonly number: number; readonly kind: 'fixed64'; readonly bytes: Buffer }
+  | { readonly number: number; readonly kind: 'bytes'; readonly bytes: Buffer };
+
+/** Fields in the order of the file; `fail` turns what is wrong into the caller's error. */
+function* readProtobuf(message: Buffer, fail: (why: string) => Error): Generator<ProtobufField> {
+  let position = 0;
+  const take = (length: number): Buffer => {
+    if (length > message.length - position) {
+      throw fail(`a field of ${length} bytes begins where ${message.length - position} are left`);
+    }
+    position += length;
+    return message.subarray(position - length, position);
+  };
+  const varint = (): bigint => {
+    let value = 0n;
+    for (let shift = 0n; shift < 70n; shift += 7n) {
+      const byte = take(1)[0]!;
+      value |= BigInt(byte & 0x7f) << shift;
+      if (byte < 0x80) return BigInt.asUintN(64, value);
+    }
+    throw fail('a number has more than 10 bytes');
+  };
+  while (position < message.length) {
+    const tag = varint();
+    const number = Number(tag >> 3n);
+    const wireType = Number(tag & 7n);
+    if (number === 0 || number >= 2 ** 29) throw fail(`a field has the number ${number}`);
+    switch (wireType) {
+      case 0:
+        yield { number, kind: 'varint', value: varint() };
+        break;
+      case 1:
+        yield { number, kind: 'fixed64', bytes: take(8) };
+        break;
+      case 2: {
+        const length = varint();
+        yield { number, kind: 'bytes', bytes: take(length > 2n ** 40n ? 2 ** 40 : Number(length)) };
+        break;
+      }
+      case 5:
+        yield { number, kind: 'fixed32', bytes: take(4) };
+        break;
+      default:
+        throw fail(`field ${number} has the wire type ${wireType}`);
+    }
+  }
+}
+
+const pieceTypes = ['normal', 'unknown', 'control', 'user-defined', 'unused', 'byte'] as const;
+export type PieceType = (typeof pieceTypes)[number];
+
+export interface SentencePiece {
+  readonly piece: string;
+  readonly score: number;
+  readonly type: PieceType;
+}
+
+export interface SentencePieceModel {
+  /** By id. */
+  readonly pieces: readonly SentencePiece[];
+  /** `bpe`, `unigram`, `word` or `char`. */
+  readonly algorithm: string;
+  readonly addsDummyPrefix: boolean;
+  readonly removesExtraWhitespace: boolean;
+  /** Whether characters are mapped before anything else, as by NFKC. */
+  readonly mapsCharacters: boolean;
+}
+
+const maximumPieces = 1_000_000;
+const maximumPieceCharacters = 512;
+
+/** Undefined where there is no such file. */
+export async function readSentencePiece(path: string): Promise<SentencePieceModel | undefined> {
+  let bytes: Buffer;
+  try {
+    bytes = await readBoundedFile(path, fileLimits.sentencePiece);
+  } catch (cause) {
+    if (isMissing(cause)) return undefined;
+    throw notReadable(path, describeCause(cause));
+  }
+  return parseSentencePiece(bytes, path);
+}
+
+function notReadable(path: string, why: string): MistletoeError {
+  return new MistletoeError('text', `${path} is not a SentencePiece model that can be read: ${why}.`, {
+    hint: 'Fetch the file again (a Git LFS pointer is not the file), or put the tokenizer.json of the same model beside it.',
+  });
+}
+
+export function parseSentencePiece(bytes: Buffer, path: string): SentencePieceModel {
+  const fail = (why: string): Error => notReadable(path, why);
+  const pieces: SentencePiece[] = [];
+  const ids = new Map<string, number>();
+  let algorithm = 1n;
+  let normalizer = { addsDummyPrefix: true, removesExtraWhitespace: true, mapsCharacters: false };
+  for (const field of readProtobuf(bytes, fail)) {
+    if (field.number === 1) {
+      const piece = parsePiece(bytesOf(field, fail), pieces.length, fail);
+      const earlier = ids.get(piece.piece);
+      if (earlier !== undefined) {
+        throw fail(`pieces ${earlier} and ${pieces.length} are both ${JSON.stringify(piece.piece)}`);
+      }
+      if (pieces.length === maximumPieces) throw fail(`it has more than ${maximumPieces} pieces`);
+      ids.set(piece.piece, pieces.length);
+      pieces.push(piece);
+    } else if (field.number === 2) {
+      for (const inner of readProtobuf(bytesOf(field, fail), fail)) {
+        if (inner.number === 3) algorithm = varintOf(inner, fail);
+      }
+    } else if (field.number === 3) {
+      normalizer = parseNormalizer(bytesOf(field, fail), fail);
+    }
+  }
+  if (pieces.length === 0) throw fail('it has no pieces');
+  const names = new Map([
+    [1n, 'unigram'],
+    [2n, 'bpe'],
+    [3n, 'word'],
+    [4n, 'char'],
+  ]);
+  return { pieces, algorithm: names.get(algorithm) ?? `number ${algorithm}`, ...normalizer };
+}
+
+type Fail = (why: string) => Error;
+
+function parsePiece(message: Buffer, id: number, fail: Fail): SentencePiece {
+  let piece: string | undefined;
+  let score = 0;
+  let type = 1n;
+  for (const field of readProtobuf(message, fail)) {
+    if (field.number === 1) piece = textOf(bytesOf(field, fail), id, fail);
+    if (field.number === 2 && field.kind !== 'fixed32') throw fail(`the score of piece ${id} is no float`);
+    if (field.number === 2 && field.kind === 'fixed32') score = field.bytes.readFloatLE();
+    if (field.number === 3) type = varintOf(field, fail);
+  }
+  const typeName = pieceTypes[Number(type) - 1];
+  if (piece === undefined || piece === '') throw fail(`piece ${id} has no text`);
+  if (!Number.isFinite(score)) throw fail(`piece ${id} has the score ${score}`);
+  if (typeName === undefined) throw fail(`piece ${id} has the type ${type}`);
+  return { piece, score, type: typeName };
+}
+
+function textOf(bytes: Buffer, id: number, fail: Fail): string {
+  if (bytes.length > 4 * maximumPieceCharacters) throw fail(`piece ${id} has ${bytes.length} bytes`);
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    throw fail(`piece ${id} is not UTF-8`);
+  }
+}
+
+function parseNormalizer(
+  message: Buffer,
+  fail: Fail,
+): Pick<SentencePieceModel, 'addsDummyPrefix' | 'removesExtraWhitespace' | 'mapsCharacters'> {
+  const found = { addsDummyPrefix: true, removesExtraWhitespace: true, mapsCharacters: false };
+  for (const field of readProtobuf(message, fail)) {
+    if (field.number === 2) found.mapsCharacters = bytesOf(field, fail).length > 0;
+    if (field.number === 3) found.addsDummyPrefix = varintOf(field, fail) !== 0n;
+    if (field.number === 4) found.removesExtraWhitespace = varintOf(field, fail) !== 0n;
+  }
+  return found;
+}
+
+function bytesOf(field: ProtobufField, fail: Fail): Buffer {
+  if (field.kind === 'bytes') return field.bytes;
+  throw fail(`field ${field.number} is a ${field.kind} where bytes were expected`);
+}
+
+function varintOf(field: ProtobufField, fail: Fail): bigint {
+  if (field.kind === 'varint') return field.value;
+  throw fail(`field ${field.number} is ${field.kind} where a varint was expected`);
+}

@@ -1,0 +1,144 @@
+/**
+ * The tokenizer.json that transformers' LlamaConverter makes of a tokenizer.model. SentencePiece's BPE joins, again and
+ * again, the two neighbours whose union has the best score; the tokenizers library joins by a list of merges in order.
+ * Both agree when the list has every way to cut a piece into two pieces, the best scores first; among equal scores
+ * the longer left side, then the longer right side, then the order of the vocabulary.
+ */
+import { MistletoeError } from '../../core/errors.js';
+import { pushAll } from '../../core/long-lists.js';
+import type { SentencePieceModel } from './sentencepiece-file.js';
+
+export interface ConversionOptions {
+  /**
+   * transformers' flag of the same name: true puts the space before every stretch of text between special tokens,
+   * false only at the very beginning.
+   */
+  readonly legacy: boolean;
+  /** False leaves the space before a text out altogether. */
+  readonly addPrefixSpace: boolean;
+}
+
+/** The contents of an equivalent tokenizer.json. */
+export function convertSentencePiece(
+  model: SentencePieceModel,
+  path: string,
+  { legacy, addPrefixSpace }: ConversionOptions,
+): object {
+  refuseOthers(model, path);
+  const { pieces } = model;
+  const hasPrefix = addPrefixSpace && model.addsDummyPrefix;
+  const unknown = pieces.find(({ type }) => type === 'unknown')?.piece ?? null;
+  return {
+    version: '1.0',
+    truncation: null,
+    padding: null,
+    added_tokens: pieces.flatMap(({ piece, type }, id) =>
+      type === 'control' || type === 'user-defined' || type === 'unknown'
+        ? [addedToken(id, piece, type !== 'user-defined')]
+        : [],
+    ),
+    normalizer: legacy
+      ? {
+          type: 'Sequence',
+          normalizers: [
+            ...(hasPrefix ? [{ type: 'Prepend', prepend: '▁' }] : []),
+            { type: 'Replace', pattern: { String: ' ' }, content: '▁' },
+          ],
+        }
+      : null,
+    pre_tokenizer: legacy
+      ? null
+      : {
+          type: 'Metaspace',
+          replacement: '▁',
+          prepend_scheme: hasPrefix ? 'first' : 'never',
+          split: false,
+        },
+    post_processor: beginWith(pieces.findIndex(({ piece }) => piece === '<s>')),
+    decoder: {
+      type: 'Sequence',
+      decoders: [
+        { type: 'Replace', pattern: { String: '▁' }, content: ' ' },
+        { type: 'ByteFallback' },
+        { type: 'Fuse' },
+        ...(hasPrefix ? [{ type: 'Strip', content: ' ', start: 1, stop: 0 }] : []),
+      ],
+    },
+    model: {
+      type: 'BPE',
+      dropout: null,
+      unk_token: unknown,
+      continuing_subword_prefix: null,
+      end_of_word_suffix: null,
+      fuse_unk: true,
+      byte_fallback: true,
+      ignore_merges: false,
+      vocab: Object.fromEntries(pieces.map(({ piece }, id) => [piece, id])),
+      merges: listMerges(model),
+    },
+  };
+}
+
+function refuseOthers(
+  { algorithm, mapsCharacters, removesExtraWhitespace }: SentencePieceModel,
+  path: string,
+): void {
+  const why =
+    algorithm !== 'bpe'
+      ? `is a SentencePiece model of the type ${algorithm}; bpe, as Llama's, was expected`
+      : mapsCharacters || removesExtraWhitespace
+        ? `normalises its text (${mapsCharacters ? 'it maps characters' : 'it removes extra spaces'}); none, as in Llama's, was expected`
+        : undefined;
+  if (why === undefined) return;
+  throw new MistletoeError('text', `${path} ${why}.`, {
+    hint:
+      'Convert it where transformers is installed, and put the tokenizer.json into the folder: ' +
+      `python -c "from transformers import AutoTokenizer; AutoTokenizer.from_pretrained('DIR').save_pretrained('DIR')".`,
+  });
+}
+
+const addedToken = (id: number, content: string, special: boolean): object => ({
+  ...{ id, content, special },
+  ...{ single_word: false, lstrip: false, rstrip: false, normalized: false },
+});
+
+function beginWith(id: number): object | null {
+  if (id < 0) return null;
+  const text = { Sequence: { id: 'A', type_id: 0 } };
+  const begin = { SpecialToken: { id: '<s>', type_id: 0 } };
+  return {
+    type: 'TemplateProcessing',
+    single: [begin, text],
+    pair: [begin, text, { ...begin }, { Sequence: { id: 'B', type_id: 1 } }],
+    special_tokens: { '<s>': { id: '<s>', ids: [id], tokens: ['<s>'] } },
+  };
+}
+
+interface Merge {
+  readonly left: string;
+  readonly right: string;
+  readonly score: number;
+  /** In characters. */
+  readonly leftLength: number;
+  readonly rightLength: number;
+}
+
+/** generate_merges of transformers, which counts characters by code points. */
+function listMerges({ pieces }: SentencePieceModel): [string, string][] {
+  const ids = new Map(pieces.map(({ piece }, id) => [piece, id]));
+  const merges: Merge[] = [];
+  for (const { piece, score } of pieces) {
+    const characters = Array.from(piece);
+    const cuts: Merge[] = [];
+    for (let cut = 1, at = 0; cut < characters.length; cut++) {
+      at += characters[cut - 1]!.length;
+      const [left, right] = [piece.slice(0, at), piece.slice(at)];
+      if (!ids.has(left) || !ids.has(right)) continue;
+      cuts.push({ left, right, score, leftLength: cut, rightLength: characters.length - cut });
+    }
+    cuts.sort((a, b) => ids.get(a.left)! - ids.get(b.left)! || ids.get(a.right)! - ids.get(b.right)!);
+    pushAll(merges, cuts);
+  }
+  merges.sort((a, b) => b.score - a.score || b.leftLength - a.leftLength || b.rightLength - a.rightLength);
+  return merges.map(({ left, right }) => [left, right]);
+}

@@ -1,0 +1,169 @@
+/**
+ * What stands beside a tokenizer: tokenizer_config.json and, in folders that were written before it listed the added
+ * tokens, special_tokens_map.json and added_tokens.json. Which file wins is transformers' rule.
+ */
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { z } from 'zod';
+import { MistletoeError } from '../../core/errors.js';
+import { fileLimits } from '../../core/limits.js';
+import { parseJson, readTextFile } from '../text-file.js';
+
+export const specialTokenNames = ['bos_token', 'eos_token', 'unk_token', 'pad_token'] as const;
+export type SpecialTokenName = (typeof specialTokenNames)[number];
+
+export interface TokenizerConfig {
+  readonly specialTokens: Readonly<Partial<Record<SpecialTokenName, string>>>;
+  /** Names that no file mentions; the Llama tokenizer classes have them all the same. */
+  readonly defaultNames: ReadonlySet<SpecialTokenName>;
+  readonly tokenizerClass: string | undefined;
+  readonly chatTemplate: string | readonly NamedTemplate[] | undefined;
+  /** What the Llama tokenizer classes put around a text, where the file says so; other classes ignore the flags. */
+  readonly llamaWrap: { readonly bos: boolean | undefined; readonly eos: boolean | undefined };
+  /** How a SentencePiece model is converted. Files that say nothing are of the time when `legacy` was the rule. */
+  readonly sentencePiece: { readonly legacy: boolean; readonly addPrefixSpace: boolean };
+  /** By id; tokenizer.json may have them or not. */
+  readonly addedTokens: ReadonlyMap<number, ListedToken>;
+}
+
+export interface NamedTemplate {
+  readonly name: string;
+  readonly template: string;
+}
+
+export interface ListedToken {
+  readonly content: string;
+  readonly special: boolean;
+  readonly normalized: boolean;
+  readonly lstrip: boolean;
+  readonly rstrip: boolean;
+  readonly single_word: boolean;
+  /** The file that lists it. */
+  readonly file: string;
+}
+
+const tokenSchema = z.union([
+  z.string(),
+  z.object({ content: z.string() }).transform((token) => token.content),
+]);
+const namesSchema = z.object({
+  bos_token: tokenSchema.nullish(),
+  eos_token: tokenSchema.nullish(),
+  unk_token: tokenSchema.nullish(),
+  pad_token: tokenSchema.nullish(),
+});
+const listedSchema = z.object({
+  content: z.string().min(1),
+  special: z.boolean().default(false),
+  normalized: z.boolean().optional(),
+  lstrip: z.boolean().default(false),
+  rstrip: z.boolean().default(false),
+  single_word: z.boolean().default(false),
+});
+const configSchema = namesSchema.extend({
+  tokenizer_class: z.string().nullish(),
+  add_bos_token: z.boolean().nullish(),
+  add_eos_token: z.boolean().nullish(),
+  legacy: z.boolean().nullish(),
+  add_prefix_space: z.boolean().nullish(),
+  chat_template: z
+    .union([z.string(), z.array(z.object({ name: z.string(), template: z.string() }))])
+    .nullish(),
+  added_tokens_decoder: z.record(z.string().regex(/^\d{1,9}$/), listedSchema).nullish(),
+});
+const encoderSchema = z.record(z.string().min(1), z.int().nonnegative());
+const llamaClass = /^(Code)?L(lama|LaMA)Tokenizer(Fast)?$/;
+const llamaTokens = { bos_token: '<s>', eos_token: '</s>', unk_token: '<unk>' } as const;
+
+/** A folder without tokenizer_config.json has no special tokens and no template of its own. */
+export async function readTokenizerConfig(folder: string): Promise<TokenizerConfig> {
+  const config = (await readFile(folder, 'tokenizer_config.json', configSchema)) ?? {};
+  const isOld = config.added_tokens_decoder == null;
+  const map = isOld ? await readFile(folder, 'special_tokens_map.json', namesSchema) : undefined;
+  const isLlama = llamaClass.test(config.tokenizer_class ?? '') || isBareSentencePiece(folder, config);
+  const specialTokens: Partial<Record<SpecialTokenName, string>> = {};
+  const defaultNames = new Set<SpecialTokenName>();
+  for (const name of specialTokenNames) {
+    const said = map?.[name] ?? config[name];
+    const isSaid = said !== undefined && said !== ''; // early conversions wrote "" and left it to the class
+    if (typeof said === 'string' && isSaid) specialTokens[name] = said;
+    if (isSaid || !isLlama || name === 'pad_token') continue;
+    specialTokens[name] = llamaTokens[name];
+    defaultNames.add(name);
+  }
+  return {
+    specialTokens,
+    defaultNames,
+    tokenizerClass: config.tokenizer_class ?? undefined,
+    chatTemplate: config.chat_template ?? undefined,
+    llamaWrap: {
+      bos: isLlama ? (config.add_bos_token ?? undefined) : undefined,
+      eos: isLlama ? (config.add_eos_token ?? undefined) : undefined,
+    },
+    sentencePiece: { legacy: config.legacy ?? true, addPrefixSpace: config.add_prefix_space ?? true },
+    addedTokens: isOld
+      ? await readOldAddedTokens(folder, new Set(Object.values(specialTokens)))
+      : listAddedTokens(config.added_tokens_decoder ?? {}),
+  };
+}
+
+export function isLlamaClass({ tokenizerClass }: TokenizerConfig): boolean {
+  return tokenizerClass === undefined || llamaClass.test(tokenizerClass);
+}
+
+function isBareSentencePiece(folder: string, { tokenizer_class }: z.infer<typeof configSchema>): boolean {
+  if (tokenizer_class != null || existsSync(join(folder, 'tokenizer.json'))) return false;
+  return existsSync(join(folder, 'tokenizer.model'));
+}
+
+function listAddedTokens(
+  decoder: Readonly<Record<string, z.infer<typeof listedSchema>>>,
+): ReadonlyMap<number, ListedToken> {
+  return new Map(
+    Object.entries(decoder).map(([id, token]) => [
+      Number(id),
+      { ...token, normalized: token.normalized ?? !token.special, file: 'tokenizer_config.json' },
+    ]),
+  );
+}
+
+async function readOldAddedTokens(
+  folder: string,
+  named: ReadonlySet<string>,
+): Promise<ReadonlyMap<number, ListedToken>> {
+  const file = 'added_tokens.json';
+  const tokens = new Map<number, ListedToken>();
+  for (const [content, id] of Object.entries((await readFile(folder, file, encoderSchema)) ?? {})) {
+    const other = tokens.get(id);
+    if (other !== undefined) {
+      throw new MistletoeError(
+        'text',
+        `${join(folder, file)} gives the id ${id} to ${JSON.stringify(other.content)} and to ${JSON.stringify(content)}.`,
+        { hint: 'Take the file as the model’s authors published it.' },
+      );
+    }
+    const special = named.has(content);
+    const flags = { special, normalized: !special, lstrip: false, rstrip: false, single_word: false };
+    tokens.set(id, { content, ...flags, file });
+  }
+  return tokens;
+}
+
+/** Undefined where there is no such file. */
+async function readFile<Output>(
+  folder: string,
+  name: string,
+  schema: z.ZodType<Output>,
+): Promise<Output | undefined> {
+  const path = join(folder, name);
+  const text = await readTextFile(path, fileLimits.tokenizerConfiguration);
+  if (text === undefined) return undefined;
+  const parsed = schema.safeParse(parseJson(text, path));
+  if (parsed.success) return parsed.data;
+  const [issue] = parsed.error.issues;
+  const where = issue === undefined || issue.path.length === 0 ? 'the file' : issue.path.join('.');
+  throw new MistletoeError('text', `${path}: ${where} is not as expected (${issue?.message ?? 'invalid'}).`, {
+    hint: `Take ${name} as the model’s authors published it.`,
+    cause: parsed.error,
+  });
+}

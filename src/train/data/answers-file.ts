@@ -1,0 +1,217 @@
+/**
+ * answers.jsonl of a run: a line for each conversation, in the order in which they were finished. Lines are only ever
+ * added. A kill can tear the last one, which is cut off when the file is opened again; what stands in whole lines is
+ * never asked again.
+ */
+import { closeSync, existsSync, fsyncSync, openSync, truncateSync, writeFileSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { z } from 'zod';
+import { codeOf, lostFolder, syncFolder } from '../../runs/run-writes.js';
+import { isMissing } from '../../core/files.js';
+import { describeCause, MistletoeError } from '../../core/errors.js';
+import type { FileLine } from '../../runs/line-file.js';
+import { parseFileLine, readFileLines } from '../../runs/line-file.js';
+
+/** How an answer ended: as decoding ends one, or `given` where the data had it. */
+export type AnswerEnd = 'stop' | 'length' | 'context' | 'given';
+
+export interface AnsweredTurn {
+  /** The prompt begins with so many ids of the turn before, its answer included; with all of them where it merely goes on. */
+  readonly kept: number;
+  /** The ids of the prompt behind these. */
+  readonly promptIds: Int32Array;
+  /** As they were generated, the one that ended the answer included. */
+  readonly answerIds: Int32Array;
+  readonly ended: AnswerEnd;
+}
+
+export interface AnsweredConversation {
+  readonly id: string;
+  readonly turns: readonly AnsweredTurn[];
+  /** Whether turns are missing at the end because the context had no room for their prompts. */
+  readonly isCut: boolean;
+}
+
+const isTokenIds = (value: unknown): value is number[] =>
+  Array.isArray(value) && value.every((id) => Number.isInteger(id) && id >= 0 && id < 2 ** 31);
+const tokenIds = z
+  .custom<number[]>(isTokenIds, 'a list of token ids was expected')
+  .transform((ids) => Int32Array.from(ids));
+const lineSchema = z.object({
+  id: z.string().min(1),
+  /** What was asked, and how: a digest. */
+  asked: z.string().min(1),
+  turns: z.array(
+    z.object({
+      kept: z.int().nonnegative(),
+      prompt: tokenIds,
+      answer: tokenIds,
+      ended: z.enum(['stop', 'length', 'context', 'given']),
+    }),
+  ),
+  cut: z.boolean(),
+});
+
+/** Lines between two moments at which all is on the disk; a kill loses none of them, a power cut these. */
+const linesPerSync = 64;
+
+export class AnswersFile {
+  private unsynced = 0;
+  private hasFailed = false;
+
+  private constructor(
+    private readonly path: string,
+    private readonly file: number,
+    private readonly answered: Map<string, AnsweredConversation>,
+  ) {}
+
+  /**
+   * With what it holds already of the conversations asked for, given by their ids with the digests of what is asked.
+   * Lines of other conversations are left alone.
+   */
+  static async open(path: string, asked: ReadonlyMap<string, string>): Promise<AnswersFile> {
+    const { answered, end } = await readAnswers(path, asked);
+    return explainFailure(path, () => {
+      const file = openSync(path, 'a');
+      try {
+        truncateSync(path, end);
+        syncFolder(dirname(path));
+      } catch (cause) {
+        closeSync(file);
+        throw cause;
+      }
+      return new AnswersFile(path, file, answered);
+    });
+  }
+
+  get(id: string): AnsweredConversation | undefined {
+    return this.answered.get(id);
+  }
+
+  add(conversation: AnsweredConversation, asked: string): void {
+    const { id, turns, isCut } = conversation;
+    const line = {
+      ...{ id, asked },
+      turns: turns.map(({ kept, promptIds, answerIds, ended }) => ({
+        ...{ kept, prompt: Array.from(promptIds), answer: Array.from(answerIds), ended },
+      })),
+      cut: isCut,
+    };
+    // Behind a line of which only a part could be written, another would be lost with it.
+    if (this.hasFailed) return;
+    this.hasFailed = true;
+    explainFailure(this.path, () => {
+      writeFileSync(this.file, `${JSON.stringify(line)}\n`);
+      this.unsynced += 1;
+      if (this.unsynced >= linesPerSync) this.sync();
+    });
+    this.hasFailed = false;
+    this.answered.set(id, conversation);
+  }
+
+  close(): void {
+    try {
+      explainFailure(this.path, () => {
+        this.sync();
+      });
+    } finally {
+      closeSync(this.file);
+    }
+  }
+
+  private sync(): void {
+    fsyncSync(this.file);
+    this.unsynced = 0;
+  }
+}
+
+async function readAnswers(
+  path: string,
+  asked: ReadonlyMap<string, string>,
+): Promise<{ answered: Map<string, AnsweredConversation>; end: number }> {
+  const answered = new Map<string, AnsweredConversation>();
+  let end = 0;
+  try {
+    for await (const line of readFileLines(path)) {
+      if (!line.isClosed) break;
+      end = line.end;
+      const place = `${path}, line ${line.number},`;
+      const conversation = parseAnswer(line, place, asked);
+      if (conversation === undefined) continue;
+      if (answered.has(conversation.id))
+        throw damaged(`${place} answers the conversation ${conversation.id} a second time.`);
+      answered.set(conversation.id, conversation);
+    }
+  } catch (cause) {
+    if (isMissing(cause)) return { answered, end: 0 };
+    if (cause instanceof MistletoeError) throw cause;
+    throw new MistletoeError('usage', `${path} cannot be read: ${describeCause(cause)}.`, {
+      hint: 'Put the file itself there, or begin the run anew in another folder.',
+      cause,
+    });
+  }
+  return { answered, end };
+}
+
+/** Undefined for a conversation that is not asked for. */
+function parseAnswer(
+  line: FileLine,
+  place: string,
+  asked: ReadonlyMap<string, string>,
+): AnsweredConversation | undefined {
+  const read = parseFileLine(line);
+  if ('fault' in read) throw damaged(`${place} ${read.fault}.`);
+  const parsed = lineSchema.safeParse(read.value);
+  if (!parsed.success || !parsed.data.turns.every(beginsInTurnBefore)) {
+    const fault = parsed.success ? 'a turn keeps more than there is' : describeIssue(parsed.error);
+    throw damaged(`${place} is not an answered conversation: ${fault}.`);
+  }
+  const { id, asked: digest, turns, cut } = parsed.data;
+  const wanted = asked.get(id);
+  if (wanted === undefined) return undefined;
+  if (wanted !== digest) {
+    throw new MistletoeError(
+      'usage',
+      `${place} answers the conversation ${id}, but its text or the way in which it is asked has changed since.`,
+      { hint: 'Go on with the data and the settings of the run, or begin a new one in another folder.' },
+    );
+  }
+  return {
+    id,
+    turns: turns.map(({ kept, prompt, answer, ended }) => ({
+      ...{ kept, promptIds: prompt, answerIds: answer, ended },
+    })),
+    isCut: cut,
+  };
+}
+
+type StoredTurn = z.infer<typeof lineSchema>['turns'][number];
+
+function beginsInTurnBefore({ kept }: StoredTurn, index: number, turns: readonly StoredTurn[]): boolean {
+  const before = index === 0 ? undefined : turns[index - 1];
+  return kept <= (before === undefined ? 0 : before.kept + before.prompt.length + before.answer.length);
+}
+
+function describeIssue({ issues: [issue] }: z.ZodError): string {
+  return issue === undefined ? 'it has another shape' : `${issue.path.join('.')}: ${issue.message}`;
+}
+
+function damaged(message: string): MistletoeError {
+  return new MistletoeError('usage', message, {
+    hint: 'Remove that line, and the conversation is asked again; or begin the run anew in another folder.',
+  });
+}
+
+function explainFailure<Result>(path: string, write: () => Result): Result {
+  try {
+    return write();
+  } catch (cause) {
+    if (codeOf(cause) === undefined) throw cause;
+    if (!existsSync(dirname(path))) throw lostFolder(path, cause);
+    throw new MistletoeError(
+      'runtime',
+      `${path} could not be written: ${describeCause(cause)}; every conversation that was finished before is safe.`,
+      { hint: 'Make room on the disk, or the folder writable, then go on with the run.', cause },
+    );
+  }
+}

@@ -1,0 +1,224 @@
+/**
+ * Batches of examples, each found by its number alone, so that a run that goes on needs no memory of what it has seen.
+ *
+ * Which lengths meet in a row and in a batch follows from the lengths (row-layout.ts): every epoch has the same number of
+ * batches, of the same shapes, and a program sees few of them. Who stands where among examples of one length (a rounded
+ * one where rows are padded), which rows meet where all are of one length, and the order of the batches are drawn anew in
+ * every epoch.
+ */
+import { MistletoeError } from '../../core/errors.js';
+import type { Random } from '../../core/random.js';
+import { createRandom } from '../../core/random.js';
+import type { Example } from './examples.js';
+import { compareIds, refuseRepeated } from './examples.js';
+import type { TextBatch, TextPlace } from './text-batch.js';
+
+export interface Batch extends TextBatch {
+  /** From 0. */
+  readonly epoch: number;
+}
+
+export interface BatchPlan {
+  readonly batchesPerEpoch: number;
+  /** Of all positions, those that hold nothing. */
+  readonly paddingShare: number;
+  /** Examples that are longer than a batch is meant to be, each in one of its own. */
+  readonly oversizedCount: number;
+  /** The batch of a step, from 0; the same whenever it is asked for. */
+  batchAt(step: number): Batch;
+}
+
+export interface BatchOptions {
+  /** Positions of a batch, padding included. */
+  readonly batchTokens: number;
+  /** Whether a row has one example, or as many as fit it. */
+  readonly rows: 'padded' | 'packed';
+  readonly seed: number;
+}
+
+export function planBatches(
+  examples: readonly Example[],
+  { batchTokens, rows, seed }: BatchOptions,
+): BatchPlan {
+  refuseRepeated(examples);
+  if (examples.length === 0) {
+    throw new MistletoeError('usage', 'There is no example to make batches of.', {
+      hint: 'Give data with at least one answer that fits the length of an example.',
+    });
+  }
+  if (!(batchTokens >= 1))
+    throw new MistletoeError('usage', `A batch may have ${batchTokens} tokens; 1 or more was expected.`);
+  const sorted = [...examples].sort((left, right) => compareIds(left.id, right.id));
+  const isPacked = rows === 'packed';
+  const classes = classByLength(sorted, isPacked ? (length) => length : roundUp);
+  const lengths = classes.flatMap(({ length, members }) => members.map(() => length));
+  const shelves = (isPacked ? packTexts : padTexts)(lengths, batchTokens);
+  const batchCount = (shelf: Shelf): number => Math.ceil(shelf.rows.length / shelf.rowsOfBatch);
+  const total = (count: (shelf: Shelf) => number): number =>
+    shelves.reduce((sum, shelf) => sum + count(shelf), 0);
+  const batchesPerEpoch = total(batchCount);
+  const positions = total((shelf) => shelf.rows.length * shelf.length);
+  const filled = sorted.reduce((sum, { tokens }) => sum + tokens.length, 0);
+
+  let epochInUse = -1;
+  let order: readonly Example[] = [];
+  let batches: readonly Shelf[] = [];
+  const enter = (epoch: number): void => {
+    if (epoch === epochInUse) return;
+    const random = createRandom(seed, 'batches', String(epoch));
+    const shuffled = classes.flatMap(({ members }) => shuffle(members, random));
+    const cut = shelves.flatMap((shelf) => cutBatches(shelf, random));
+    [epochInUse, order, batches] = [epoch, shuffled, shuffle(cut, random)];
+  };
+
+  return {
+    batchesPerEpoch,
+    paddingShare: 1 - filled / positions,
+    oversizedCount: total((shelf) => (shelf.length > batchTokens ? batchCount(shelf) : 0)),
+    batchAt(step) {
+      if (!Number.isSafeInteger(step) || step < 0)
+        throw new MistletoeError('usage', `There is no batch of step ${step}; 0 or more was expected.`);
+      const epoch = Math.floor(step / batchesPerEpoch);
+      enter(epoch);
+      const batch = batches[step % batchesPerEpoch]!;
+      const own = batch.rows.map((row) => row.map((place) => order[place]!));
+      return { ...fillBatch(own, batch.length), epoch };
+    },
+  };
+}
+
+interface LengthClass {
+  readonly length: number;
+  readonly members: Example[];
+}
+
+/** Examples by what counts as their length, the longest first. */
+function classByLength(
+  examples: readonly Example[],
+  lengthOf: (length: number) => number,
+): readonly LengthClass[] {
+  const classes = new Map<number, LengthClass>();
+  for (const example of examples) {
+    const length = lengthOf(example.tokens.length);
+    const found = classes.get(length);
+    if (found === undefined) classes.set(length, { length, members: [example] });
+    else found.members.push(example);
+  }
+  return [...classes.values()].sort((left, right) => right.length - left.length);
+}
+
+/** Shelves of one batch each. */
+function cutBatches(shelf: Shelf, random: Random): readonly Shelf[] {
+  const { rows, rowsOfBatch } = shelf;
+  if (rows.length === rowsOfBatch) return [shelf];
+  const shuffled = shuffle(rows, random);
+  return Array.from({ length: Math.ceil(rows.length / rowsOfBatch) }, (_, batch) => ({
+    ...shelf,
+    rows: shuffled.slice(batch * rowsOfBatch, (batch + 1) * rowsOfBatch),
+  }));
+}
+
+function shuffle<T>(items: readonly T[], random: Random): readonly T[] {
+  const shuffled = [...items];
+  random.shuffle(shuffled);
+  return shuffled;
+}
+
+function fillBatch(rows: readonly (readonly Example[])[], length: number): TextBatch {
+  const tokens = new Int32Array(rows.length * length);
+  const weights = new Float32Array(rows.length * length);
+  const texts: TextPlace[] = [];
+  rows.forEach((examples, row) => {
+    let start = 0;
+    for (const example of examples) {
+      tokens.set(example.tokens, row * length + start);
+      weights.set(example.isLearnt, row * length + start);
+      texts.push({ id: example.id, row, start, length: example.tokens.length });
+      start += example.tokens.length;
+    }
+  });
+  return { tokens, weights, shape: [rows.length, length], texts };
+}
+
+/**
+ * Which texts share a row of a batch, and which rows a batch, from the lengths of the texts alone. Texts are known by
+ * their places in a list from long to short.
+ *
+ *   padded  a text has a row, and a batch has rows of like length
+ *   packed  a row has as many texts as fit it, and all rows have one length
+ *
+ * The longer packed rows are, the less of them stays empty, and the more attention computes that nobody sees: the shortest
+ * rows are taken that are full enough.
+ */
+
+/** Rows of one length, and how many of them make a batch. */
+interface Shelf {
+  readonly length: number;
+  readonly rowsOfBatch: number;
+  /** Places of the texts of each row. */
+  readonly rows: readonly (readonly number[])[];
+}
+
+/** Lengths of rows are multiples of this, so that a program sees few of them. */
+const lengthStep = 16;
+
+/** Share of the positions of packed rows that may stay empty. */
+const fullEnough = 0.02;
+
+const roundUp = (length: number): number => Math.ceil(length / lengthStep) * lengthStep;
+
+/** Cut from long to short: a batch has as many texts as fit it at the length of its first. */
+export function padTexts(lengths: readonly number[], batchTokens: number): readonly Shelf[] {
+  const shelves: Shelf[] = [];
+  for (let start = 0; start < lengths.length; start += shelves.at(-1)!.rowsOfBatch) {
+    const length = roundUp(lengths[start]!);
+    const count = Math.min(Math.max(1, Math.floor(batchTokens / length)), lengths.length - start);
+    const rows = Array.from({ length: count }, (_, row) => [start + row]);
+    shelves.push({ length, rowsOfBatch: count, rows });
+  }
+  return shelves;
+}
+
+/** A text that is longer than a batch is meant to be has a batch of its own. */
+export function packTexts(lengths: readonly number[], batchTokens: number): readonly Shelf[] {
+  const first = lengths.findIndex((length) => roundUp(length) <= batchTokens);
+  const oversized = first < 0 ? lengths : lengths.slice(0, first);
+  const shelves: Shelf[] = oversized.map((length, place) => ({
+    ...{ length: roundUp(length), rowsOfBatch: 1 },
+    rows: [[place]],
+  }));
+  if (first < 0) return shelves;
+  const rest = lengths.slice(first);
+  const tokens = rest.reduce((sum, length) => sum + length, 0);
+  const shareEmpty = ({ length, rows }: Shelf): number => 1 - tokens / (length * rows.length);
+  const tried: Shelf[] = []; // from short rows to long ones
+  for (let count = Math.floor(batchTokens / roundUp(rest[0]!)); count >= 1; count = Math.floor(count / 2))
+    tried.push(fillShelf(rest, batchTokens, count));
+  const taken =
+    tried.find((shelf) => shareEmpty(shelf) <= fullEnough) ??
+    tried.reduce((left, right) => (shareEmpty(right) < shareEmpty(left) ? right : left));
+  return [...shelves, { ...taken, rows: taken.rows.map((row) => row.map((place) => first + place)) }];
+}
+
+/** Rows of the length at which so many of them make a batch, or of what the fullest has. */
+function fillShelf(lengths: readonly number[], batchTokens: number, rowsOfBatch: number): Shelf {
+  const room = Math.floor(batchTokens / rowsOfBatch / lengthStep) * lengthStep;
+  const rows = fillRows(lengths, room);
+  const filled = rows.map((row) => row.reduce((sum, place) => sum + lengths[place]!, 0));
+  const fullest = filled.reduce((most, count) => Math.max(most, count), 0);
+  return { length: roundUp(fullest), rowsOfBatch: Math.min(rowsOfBatch, rows.length), rows };
+}
+
+/** Best fit: a text goes where it leaves least room, and begins a row where it fits into none. */
+function fillRows(lengths: readonly number[], room: number): readonly (readonly number[])[] {
+  const rows: number[][] = [];
+  const byRoom = Array.from({ length: room + 1 }, (): number[] => []); // [room left] rows
+  lengths.forEach((length, place) => {
+    let left = length;
+    while (left < room && byRoom[left]!.length === 0) left += 1;
+    const row = byRoom[left]!.pop() ?? rows.push([]) - 1;
+    rows[row]!.push(place);
+    byRoom[left - length]!.push(row);
+  });
+  return rows;
+}

@@ -1,0 +1,195 @@
+/**
+ * Conversations to train on, from a file with one JSON value a line. Its lines may have any of these shapes, mixed:
+ * - `{"messages": [{"role": "system" | "user" | "assistant", "content": text}, ...]}`
+ * - `{"conversations": [{"from": "system" | "human" | "gpt", "value": text}, ...]}`, the shape of ShareGPT
+ * - `{"turns": [text, ...]}`, what a user says turn by turn, the shape of MT-Bench: its answers are yet to be written
+ * - `{"prompt": text, "answer"?: text}`, or `question` in place of `prompt`; or the prompt alone, as a JSON string
+ *
+ * Each may carry `id` or `question_id`, unique in the file; without one a line is known by its number. Further keys are
+ * ignored. ShareGPT has conversations that begin in the middle, with an answer: that answer is dropped.
+ */
+import { z } from 'zod';
+import { isMissing } from '../../core/files.js';
+import { describeCause, MistletoeError } from '../../core/errors.js';
+import { showValue } from '../../core/json-text.js';
+import type { ChatMessage } from '../../text/template/chat-template.js';
+import type { FileLine } from '../../runs/line-file.js';
+import { parseFileLine, readFileLines } from '../../runs/line-file.js';
+
+export interface Conversation {
+  /** Unique in its file. */
+  readonly id: string;
+  /**
+   * Perhaps a system message, then the user's and the assistant's in turn. A user's message that no assistant's follows,
+   * be it the last one or before another, has no answer yet.
+   */
+  readonly messages: readonly ChatMessage[];
+}
+
+const idSchema = z.union([z.string().min(1), z.number()]).transform(String);
+const ids = { id: idSchema.nullish(), question_id: idSchema.nullish() };
+const textSchema = z.string().refine((text) => text.trim() !== '', 'the text is empty');
+const roleSchema = z.enum(['system', 'user', 'assistant']);
+const speakerRoles = { system: 'system', human: 'user', gpt: 'assistant' } as const;
+const speakerSchema = z.enum(['system', 'human', 'gpt']).transform((speaker) => speakerRoles[speaker]);
+
+interface ParsedLine {
+  readonly id?: string | null | undefined;
+  readonly question_id?: string | null | undefined;
+  readonly messages: readonly ChatMessage[];
+}
+
+interface Shape {
+  readonly schema: z.ZodType<ParsedLine>;
+  readonly expected: string;
+}
+
+const askWith = (question: string, answer: string | null | undefined): readonly ChatMessage[] => [
+  { role: 'user', content: question },
+  ...(typeof answer === 'string' ? [{ role: 'assistant', content: answer } as const] : []),
+];
+
+/** By the key that tells one from the others, so that a fault is told of the shape that was meant. */
+const shapes: Readonly<Record<string, Shape>> = {
+  messages: {
+    schema: z.object({ ...ids, messages: z.array(z.object({ role: roleSchema, content: textSchema })) }),
+    expected: 'a list of {"role": "system", "user" or "assistant", "content": a text that is not empty}',
+  },
+  conversations: {
+    schema: z
+      .object({ ...ids, conversations: z.array(z.object({ from: speakerSchema, value: textSchema })) })
+      .transform(({ conversations, ...rest }) => ({
+        ...rest,
+        messages: conversations.map(({ from, value }) => ({ role: from, content: value })),
+      })),
+    expected: 'a list of {"from": "system", "human" or "gpt", "value": a text that is not empty}',
+  },
+  turns: {
+    schema: z.object({ ...ids, turns: z.array(textSchema).min(1) }).transform(({ turns, ...rest }) => ({
+      ...rest,
+      messages: turns.map((content) => ({ role: 'user' as const, content })),
+    })),
+    expected: 'a list of what the user says, at least one text and none empty',
+  },
+  prompt: {
+    schema: z
+      .object({ ...ids, prompt: textSchema, answer: textSchema.nullish() })
+      .transform(({ prompt, answer, ...rest }) => ({ ...rest, messages: askWith(prompt, answer) })),
+    expected: 'a text, and "answer" a text where there is one, both not empty',
+  },
+  question: {
+    schema: z
+      .object({ ...ids, question: textSchema, answer: textSchema.nullish() })
+      .transform(({ question, answer, ...rest }) => ({ ...rest, messages: askWith(question, answer) })),
+    expected: 'a text, and "answer" a text where there is one, both not empty',
+  },
+};
+const shapeNames = Object.keys(shapes)
+  .map((key) => `"${key}"`)
+  .join(', ');
+
+/**
+ * In the order of the file. The first line that cannot be meant is refused with its place.
+ * @example
+ * const conversations = await readConversations('train.jsonl');
+ */
+export async function readConversations(path: string): Promise<readonly Conversation[]> {
+  const conversations: Conversation[] = [];
+  const lineOfId = new Map<string, number>();
+  try {
+    for await (const line of readFileLines(path)) {
+      const conversation = parseConversation(line, `${path}, line ${line.number},`);
+      if (conversation === undefined) continue;
+      const earlier = lineOfId.get(conversation.id);
+      if (earlier !== undefined) {
+        throw refuse(
+          `${path}, line ${line.number}, has the id ${conversation.id}, which line ${earlier} has already.`,
+          { hint: 'Answers are kept by id; give each conversation its own.' },
+        );
+      }
+      lineOfId.set(conversation.id, line.number);
+      conversations.push(conversation);
+    }
+  } catch (cause) {
+    throw cause instanceof MistletoeError ? cause : unreadable(path, cause);
+  }
+  if (conversations.length > 0) return conversations;
+  throw refuse(`${path} has no conversation in it.`, { hint: 'Write at least one line into it.' });
+}
+
+function unreadable(path: string, cause: unknown): MistletoeError {
+  const isAbsent = isMissing(cause);
+  return refuse(
+    isAbsent ? `The file ${path} does not exist.` : `${path} cannot be read: ${describeCause(cause)}.`,
+    {
+      hint: isAbsent ? 'Check the path.' : 'Give a file that you may read, with one conversation a line.',
+      cause,
+    },
+  );
+}
+
+/** Undefined for a blank line. */
+function parseConversation(line: FileLine, place: string): Conversation | undefined {
+  const read = parseFileLine(line);
+  if ('fault' in read) throw refuse(`${place} ${read.fault}.`);
+  const { value } = read;
+  if (value === undefined) return undefined;
+  const object = typeof value === 'string' ? { prompt: value } : value;
+  const key = Object.keys(shapes).find(
+    (name) => typeof object === 'object' && object !== null && Object.hasOwn(object, name),
+  );
+  if (key === undefined)
+    throw refuse(
+      `${place} is not a conversation: expected an object with one of ${shapeNames}, saw ${showValue(value)}.`,
+    );
+  const { schema, expected } = shapes[key]!;
+  const parsed = schema.safeParse(object);
+  if (!parsed.success) {
+    const [issue] = parsed.error.issues;
+    const where = (issue?.path ?? []).join('.');
+    throw refuse(
+      `${place} is not a conversation: "${key}" should be ${expected}; ${where} is ${showValue(valueAt(object, issue?.path ?? []))}.`,
+      { cause: parsed.error },
+    );
+  }
+  const { id, question_id: questionId, messages } = parsed.data;
+  return {
+    id: id ?? questionId ?? `line-${line.number}`,
+    messages: key === 'turns' ? messages : takeTurns(messages, place),
+  };
+}
+
+function valueAt(value: unknown, path: readonly PropertyKey[]): unknown {
+  return path.reduce<unknown>(
+    (inner, key) =>
+      typeof inner === 'object' && inner !== null
+        ? (inner as Readonly<Record<PropertyKey, unknown>>)[key]
+        : undefined,
+    value,
+  );
+}
+
+/** Without an answer to nothing at the beginning; refused unless user and assistant take turns. */
+function takeTurns(messages: readonly ChatMessage[], place: string): readonly ChatMessage[] {
+  const system = messages[0]?.role === 'system' ? messages.slice(0, 1) : [];
+  const rest = messages.slice(system.length);
+  const turns = rest[0]?.role === 'assistant' ? rest.slice(1) : rest;
+  if (turns.length === 0) throw refuse(`${place} is not a conversation: no message of a user is in it.`);
+  const isOdd = ({ role }: ChatMessage, index: number): boolean =>
+    role !== (index % 2 === 0 ? 'user' : 'assistant');
+  const odd = turns.findIndex(isOdd);
+  if (odd < 0) return [...system, ...turns];
+  const number = odd + 1 + messages.length - turns.length;
+  throw refuse(
+    `${place} is not a conversation: message ${number} is of the role ${turns[odd]!.role}, ` +
+      `but one of the ${odd % 2 === 0 ? 'user' : 'assistant'} was expected there.`,
+    { hint: 'After an optional system message, user and assistant take turns; join or remove messages.' },
+  );
+}
+
+function refuse(message: string, details: { hint?: string; cause?: unknown } = {}): MistletoeError {
+  return new MistletoeError('text', message, {
+    hint: `Write one conversation a line, as a JSON object with one of ${shapeNames}; or remove the line.`,
+    ...details,
+  });
+}

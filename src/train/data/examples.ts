@@ -1,0 +1,212 @@
+/**
+ * Examples: token ids, and which of them a drafter learns to foresee. Those are the ids of answers; prompts are read
+ * only, unless they are asked for. A conversation is one example, unless a later prompt does not begin with what was said
+ * before: the turns from there on are an example of their own, in which the earlier answers are read and not learnt again.
+ */
+import { MistletoeError } from '../../core/errors.js';
+import { createRandom } from '../../core/random.js';
+import type { AnsweredConversation } from './answers-file.js';
+
+export interface Example {
+  /** Unique among the examples of a run. */
+  readonly id: string;
+  readonly tokens: Int32Array; // [position]
+  /** 1 where the token of this position is to be foreseen from those before it. [position] */
+  readonly isLearnt: Uint8Array;
+  /** Examples of one conversation stay on one side of a split; each is by itself without it. */
+  readonly conversationId?: string;
+}
+
+export interface ExampleCounts {
+  readonly examples: number;
+  readonly tokens: number;
+  readonly learntTokens: number;
+  /** Examples that were longer than allowed and lost their end. */
+  readonly cut: number;
+  /** Examples left out because no token of them is learnt. */
+  readonly withoutLearnt: number;
+}
+
+export interface CreatedExamples {
+  readonly examples: readonly Example[];
+  readonly counts: ExampleCounts;
+}
+
+export function createExamples(
+  conversations: readonly AnsweredConversation[],
+  { maxTokens }: { readonly maxTokens: number },
+): CreatedExamples {
+  if (!Number.isInteger(maxTokens) || maxTokens < 2) {
+    throw new MistletoeError(
+      'usage',
+      `An example may have ${maxTokens} tokens; a whole number of 2 or more was expected.`,
+    );
+  }
+  const examples: Example[] = [];
+  let cut = 0;
+  let withoutLearnt = 0;
+  for (const conversation of conversations) {
+    const sequences = sequencesOf(conversation);
+    if (sequences.length === 0) withoutLearnt += 1;
+    for (const [index, { tokens, isLearnt }] of sequences.entries()) {
+      if (tokens.length > maxTokens) cut += 1;
+      // What follows the last learnt token is read by nobody.
+      const length = isLearnt.lastIndexOf(1, maxTokens - 1) + 1;
+      // The first token has nothing before it to be foreseen from.
+      if (length < 2) withoutLearnt += 1;
+      else
+        examples.push({
+          id: index === 0 ? conversation.id : `${conversation.id}#${index + 1}`,
+          tokens: Int32Array.from(tokens.slice(0, length)),
+          isLearnt: Uint8Array.from(isLearnt.slice(0, length)),
+          conversationId: conversation.id,
+        });
+    }
+  }
+  refuseRepeated(examples);
+  return { examples, counts: { ...countTokens(examples), cut, withoutLearnt } };
+}
+
+interface Sequence {
+  readonly tokens: number[];
+  readonly isLearnt: number[];
+}
+
+function sequencesOf({ turns }: AnsweredConversation): readonly Sequence[] {
+  const sequences: Sequence[] = [];
+  for (const { kept, promptIds, answerIds } of turns) {
+    const before = sequences.at(-1);
+    const goesOn = before?.tokens.length === kept;
+    const kin = before?.tokens.slice(0, kept) ?? [];
+    const sequence = goesOn ? before : { tokens: kin, isLearnt: kin.map(() => 0) };
+    if (!goesOn) sequences.push(sequence);
+    const add = (ids: Int32Array, isLearnt: number): void => {
+      for (const id of ids) {
+        sequence.tokens.push(id);
+        sequence.isLearnt.push(isLearnt);
+      }
+    };
+    add(promptIds, 0);
+    add(answerIds, 1);
+  }
+  return sequences;
+}
+
+/** With its prompts to be foreseen as well. */
+export const learnAll = (example: Example): Example => ({
+  ...example,
+  isLearnt: new Uint8Array(example.tokens.length).fill(1),
+});
+
+export function countTokens(
+  examples: readonly Example[],
+): Pick<ExampleCounts, 'examples' | 'tokens' | 'learntTokens'> {
+  let tokens = 0;
+  let learntTokens = 0;
+  for (const example of examples) {
+    tokens += example.tokens.length;
+    for (const isLearnt of example.isLearnt) learntTokens += isLearnt;
+  }
+  return { examples: examples.length, tokens, learntTokens };
+}
+
+/** What is kept of an example is kept by its id, so two must not share one. */
+export function refuseRepeated(examples: readonly Example[]): void {
+  const seen = new Set<string>();
+  for (const { id } of examples) {
+    if (seen.has(id)) {
+      throw new MistletoeError(
+        'usage',
+        `Two examples have the id ${id}; each was expected to have its own.`,
+        {
+          hint: 'Give every conversation of the data its own id.',
+        },
+      );
+    }
+    seen.add(id);
+  }
+}
+
+export interface SplitOptions {
+  /** Below 1 the share of conversations that are held out, else how many; 0 holds out none. */
+  readonly validation: number;
+  readonly seed: number;
+}
+
+export interface SplitExamples {
+  /** In the order of their ids. */
+  readonly training: readonly Example[];
+  /** In an order that is random but always the same: the first few are a fair sample of them. */
+  readonly validation: readonly Example[];
+}
+
+/**
+ * Which side a conversation falls on follows from seed and id, whatever the order of the examples. A share stays nearly
+ * the same when conversations are added: each that is there already stays on its side.
+ */
+export function splitExamples(
+  examples: readonly Example[],
+  { validation, seed }: SplitOptions,
+): SplitExamples {
+  refuseRepeated(examples);
+  if (!(validation >= 0) || (validation >= 1 && !Number.isInteger(validation))) {
+    throw new MistletoeError(
+      'usage',
+      `The validation is ${validation}; a share from 0 to below 1, or a whole number of conversations was expected.`,
+    );
+  }
+  const groupOf = ({ id, conversationId = id }: Example): string => conversationId;
+  const draws = new Map(
+    examples.map(groupOf).map((group) => [group, createRandom(seed, 'validation', group).next()]),
+  );
+  const ranked = [...draws.keys()].sort(
+    (left, right) => draws.get(left)! - draws.get(right)! || compareIds(left, right),
+  );
+  const isDrawn = (group: string): boolean => draws.get(group)! < validation;
+  const count = validation < 1 ? ranked.filter(isDrawn).length : validation;
+  const wanted = validation > 0 ? Math.max(1, count) : 0;
+  if (wanted >= ranked.length) {
+    throw new MistletoeError(
+      'usage',
+      `${wanted} of ${ranked.length} conversations are to be held out for validation; none would be left to train on.`,
+      { hint: 'Hold out fewer, or give more data.' },
+    );
+  }
+  const rankOf = new Map(ranked.map((group, rank) => [group, rank]));
+  const isHeldOut = (example: Example): boolean => rankOf.get(groupOf(example))! < wanted;
+  return {
+    training: examples
+      .filter((example) => !isHeldOut(example))
+      .sort((left, right) => compareIds(left.id, right.id)),
+    validation: examples
+      .filter(isHeldOut)
+      .sort(
+        (left, right) =>
+          rankOf.get(groupOf(left))! - rankOf.get(groupOf(right))! || compareIds(left.id, right.id),
+      ),
+  };
+}
+
+/** By code units: the same on every machine, whatever its language. */
+export function compareIds(left: string, right: string): number {
+  return left < right ? -1 : left > right ? 1 : 0;
+}
+
+/** Answers and suffixes lie in files of a run, which somebody may have changed or brought from another target. */
+/** `file`: where the texts were read from. */
+export function refuseUnknownTokens(
+  examples: readonly Example[],
+  vocabularySize: number,
+  file: string,
+): readonly Example[] {
+  for (const { id, tokens } of examples) {
+    const unknown = tokens.find((token) => token < 0 || token >= vocabularySize);
+    if (unknown === undefined) continue;
+    throw new MistletoeError(
+      'checkpoint',
+      `${file} has the token ${unknown} in the text ${id}, but the target has ${vocabularySize} tokens.`,
+      { hint: 'It is of another target, or damaged: remove its line, and the text is made again.' },
+    );
+  }
+  return examples;
+}

@@ -1,0 +1,208 @@
+/** What a hardening run is asked to do, as it is kept in its config.json. */
+import { availableParallelism } from 'node:os';
+import { resolve } from 'node:path';
+import { z } from 'zod';
+import { promptSchema } from '../../audit/audit-request.js';
+import { identifyModel, identitySchema, readVersion } from '../../runs/identity.js';
+import { deviceSchema } from '../../runs/run-device.js';
+import type { AuditSettings } from '../../audit/settings.js';
+import { applyPreset, settingsSchema as auditSettingsSchema } from '../../audit/settings.js';
+import { MistletoeError } from '../../core/errors.js';
+import { maxThreads } from '../../core/limits.js';
+import { bundledTarget } from '../../decode/bundled-models.js';
+import { settleDevice } from '../../decode/gpu-fit.js';
+import type { TapConvention } from '../../draft/draft-system.js';
+import type { DeviceWish } from '../../runtime/device-choice.js';
+import { chooseDevice, recordDevice } from '../../runtime/device-choice.js';
+import { loadChatTemplate, readTemplate } from '../../text/template/chat-template.js';
+import type { Prompt } from '../../text/prompts/prompt-set.js';
+import type { Conversation } from '../data/conversations.js';
+import { readConversations } from '../data/conversations.js';
+import type { Baseline, HardeningAudit, HardeningSettings } from './hardening-settings.js';
+import {
+  auditNames,
+  baselineNames,
+  chooseOtherObjective,
+  completeHardening,
+  hardeningPace,
+  hardeningRate,
+  hardeningSchema,
+} from './hardening-settings.js';
+import type { TrainSettings } from '../settings.js';
+import { completeSettings, defaultSettings, settingsSchema } from '../settings.js';
+import { trainableSystems } from '../systems/new-drafter.js';
+import { settleAnswers } from '../data/taken-answers.js';
+import {
+  describeFrom,
+  describeStart,
+  findStart,
+  hashData,
+  requestSchema,
+  startSchema,
+} from '../train-request.js';
+
+/** Word for word, as a training run keeps it. */
+const templateSchema = requestSchema.shape.chatTemplate;
+
+export const hardenRequestSchema = z.strictObject({
+  schema: z.literal('mistletoe.hardening-run/1'),
+  version: z.string(),
+  node: z.string(),
+  targetFolder: z.string(),
+  target: identitySchema,
+  system: z.enum(trainableSystems),
+  from: startSchema,
+  data: z.strictObject({ file: z.string(), sha256: z.string() }),
+  answers: requestSchema.shape.answers,
+  training: settingsSchema,
+  hardening: hardeningSchema,
+  /** Also trained, with equal effort, and audited beside the hardened drafter. */
+  baselines: z.array(z.enum(baselineNames)),
+  audit: z.strictObject({
+    prompts: z.array(promptSchema).min(1),
+    preset: z.string(),
+    settings: auditSettingsSchema,
+    seed: z.int(),
+    names: z.array(z.enum(auditNames)),
+    /** Prompts of the stronger audit, which costs ten times as much. */
+    strongerPrompts: z.int().positive(),
+  }),
+  chatTemplate: templateSchema,
+  date: z.iso.date(),
+  threads: z.int().positive(),
+  device: deviceSchema,
+});
+export type HardenRequest = Readonly<z.infer<typeof hardenRequestSchema>>;
+
+export interface HardenPlan extends DeviceWish {
+  readonly target?: string | undefined;
+  /** Folder or bundled name of the drafter to harden. */
+  readonly drafter: string;
+  /** What its layer ids mean, for an EAGLE-3 head; by default what its trainer means by them. */
+  readonly taps?: TapConvention | undefined;
+  /** JSON lines of conversations; searches and training use these alone. */
+  readonly data: string;
+  /** Folder of an earlier run whose answers are taken, where it asked the same questions. */
+  readonly answers?: string | undefined;
+  /** In place of the target's own: a built-in name or a file. */
+  readonly chatTemplate?: string | undefined;
+  /** YYYY-MM-DD, what a template that asks for the date is told; default today. */
+  readonly date?: string | undefined;
+  readonly training?: Partial<TrainSettings> | undefined;
+  readonly hardening?: Partial<HardeningSettings> | undefined;
+  /** By default random suffixes. */
+  readonly baselines?: readonly Baseline[] | undefined;
+  /** Prompts of the audits, none of which may be in the data. */
+  readonly prompts: readonly Prompt[];
+  readonly preset?: string | undefined;
+  readonly audit?: Partial<AuditSettings> | undefined;
+  readonly audits?: readonly HardeningAudit[] | undefined;
+  readonly strongerPrompts?: number | undefined;
+  readonly threads?: number | undefined;
+  readonly cacheFolder?: string | undefined;
+  readonly onNotice?: ((message: string) => void) | undefined;
+}
+
+/** Far from the seeds that people begin with, and from those of the searches in training. */
+const auditSeedOffset = 7919;
+/** Prompts that a refusal names. */
+const mostNamed = 3;
+
+/**
+ * @example
+ * const request = await createHardenRequest({ drafter: 'eagle3', data: 'questions.jsonl', prompts });
+ * const outcome = await startHardening('runs/eagle3-hardened', request);
+ */
+export async function createHardenRequest(plan: HardenPlan): Promise<HardenRequest> {
+  const { audits = ['fresh'], strongerPrompts = 4, cacheFolder } = plan;
+  const baselines = baselineNames.filter((name) => (plan.baselines ?? ['random']).includes(name));
+  const { preset = 'standard' } = plan;
+  const hardening = completeHardening(plan.hardening);
+  const settings = applyPreset(preset, plan.audit ?? {});
+  const names = auditNames.filter((name) => name === 'fresh' || audits.includes(name));
+  refuseSeenLength(settings, hardening);
+  if (names.includes('other-objective')) chooseOtherObjective(settings, hardening);
+  if (plan.prompts.length === 0) {
+    throw new MistletoeError('usage', 'There is no prompt to audit on.', { hint: 'Give at least one.' });
+  }
+  refuseSeenPrompts(plan.prompts, await readConversations(plan.data), plan.data);
+  const folder = findStart(plan.drafter);
+  const { system, heads } = await describeStart(folder, { taps: plan.taps });
+  const training = completeTraining(plan.training, hardening, { system, maximumDepth: heads ?? Infinity });
+  const targetFolder = resolve(plan.target ?? bundledTarget);
+  const target = await identifyModel(targetFolder, cacheFolder);
+  const pinned =
+    plan.chatTemplate === undefined ? undefined : templateSchema.parse(await readTemplate(plan.chatTemplate));
+  const asked = settleAnswers(plan, { target, chatTemplate: pinned });
+  // What is trained on is asked through the template where there is one, and as it is where there is none.
+  const template = pinned ?? (await loadChatTemplate(targetFolder, { date: asked.date }));
+  const chat = plan.audit?.chat ?? template !== undefined;
+  const device = await settleDevice(await chooseDevice(plan), [targetFolder, folder], plan.onNotice);
+  return {
+    ...{ schema: 'mistletoe.hardening-run/1', version: readVersion(), node: process.version },
+    ...{ targetFolder, target, system },
+    from: await describeFrom(folder, plan),
+    data: { file: resolve(plan.data), sha256: await hashData(plan.data) },
+    ...{ ...asked, training, hardening, baselines },
+    audit: {
+      ...{ prompts: plan.prompts.map((prompt) => ({ ...prompt, turns: [...prompt.turns] })) },
+      settings: { ...settings, chat },
+      ...{ preset, seed: hardening.seed + auditSeedOffset, names, strongerPrompts },
+    },
+    ...(pinned === undefined ? {} : { chatTemplate: pinned }),
+    device: recordDevice(device),
+    threads: plan.threads ?? Math.min(availableParallelism(), maxThreads),
+  };
+}
+
+function completeTraining(
+  given: Partial<TrainSettings> = {},
+  { seed, stepsPerRound }: HardeningSettings,
+  drafter: Parameters<typeof defaultSettings>[0],
+): TrainSettings {
+  const settings = completeSettings({
+    ...{ ...defaultSettings(drafter), learn: 'answers', rate: hardeningRate, seed },
+    ...{ warmupSteps: Math.ceil(stepsPerRound / 10) },
+    ...{ validateEvery: hardeningPace, saveEvery: hardeningPace, ...given, steps: stepsPerRound },
+  });
+  const deepest = Math.max(settings.depth, settings.chain);
+  if (deepest <= drafter.maximumDepth) return settings;
+  throw new MistletoeError(
+    'usage',
+    `The drafter has ${drafter.maximumDepth} heads; drafts of ${deepest} tokens were asked for.`,
+    { hint: 'Lower --depth and --chain.' },
+  );
+}
+
+/** An audit of what training has seen would prove nothing. */
+function refuseSeenLength({ suffixLength }: AuditSettings, { suffixLengths }: HardeningSettings): void {
+  if (!suffixLengths.includes(suffixLength)) return;
+  throw new MistletoeError(
+    'usage',
+    `The audit would search suffixes of ${suffixLength} tokens, a length that training searches too (${suffixLengths.join(', ')}).`,
+    { hint: 'Choose another --suffix-length for the audit, or other --train-suffix-lengths.' },
+  );
+}
+
+/** By their texts, whatever their ids and blanks: the same question under two names is one question. */
+function refuseSeenPrompts(
+  prompts: readonly Prompt[],
+  conversations: readonly Conversation[],
+  file: string,
+): void {
+  const keyOf = (text: string): string => text.normalize('NFC').replace(/\s+/g, ' ').trim();
+  const asked = new Map(
+    conversations.flatMap(({ id, messages }) =>
+      messages.flatMap(({ role, content }) => (role === 'user' ? [[keyOf(content), id] as const] : [])),
+    ),
+  );
+  const seen = prompts.filter(({ text }) => asked.has(keyOf(text)));
+  if (seen.length === 0) return;
+  const named = seen.slice(0, mostNamed).map(({ id, text }) => `${id} (as ${asked.get(keyOf(text))!})`);
+  const more = seen.length > mostNamed ? ` and ${seen.length - mostNamed} more` : '';
+  throw new MistletoeError(
+    'usage',
+    `${seen.length === 1 ? 'A prompt' : `${seen.length} prompts`} of the audit would be trained on, too: ${file} has ${named.join(', ')}${more}.`,
+    { hint: 'Audit on other prompts, or take these out of the data.' },
+  );
+}

@@ -1,0 +1,242 @@
+/**
+ * Hardening a drafter, in rounds: attack, answer, train. Then audits, beside the drafter before and, as baselines, those
+ * that were trained with equal effort on random suffixes or on reworded questions. A run is a folder, and everything in it follows from its
+ * config.json: killed at any moment and resumed, it ends with the same drafters and the same result.
+ *
+ *   answers.jsonl                  the target's clean answers
+ *   hardened/round-N/, random/...  suffixes.jsonl, state, log, drafters and, once it is finished, round.json
+ *   audits/NAME/                   runs of mistletoe audit
+ *   result.json                    what came of it
+ */
+import { join } from 'node:path';
+import type { AuditEvents } from '../../audit/audit-events.js';
+import type { RunPlace } from '../../audit/run-audit.js';
+import { findSameDevice, requireSameKind } from '../../runs/run-device.js';
+import { refuseUsedFolder } from '../../runs/run-place.js';
+import { writeAtomically } from '../../runs/run-writes.js';
+import type { CacheOptions } from '../../checkpoint/cache/weight-cache.js';
+import { MistletoeError } from '../../core/errors.js';
+import { quoteWord } from '../../core/display-paths.js';
+import type { Target } from '../../decode/target.js';
+import { openTarget } from '../../decode/target.js';
+import type { ReadingOptions } from '../../draft/draft-system.js';
+import { loadDrafter } from '../../draft/load-drafter.js';
+import { describeMachine } from '../../measure/machine.js';
+import { openRuntime } from '../../runtime/create-runtime.js';
+import { nameDevice } from '../../runtime/device-choice.js';
+import type { Runtime } from '../../runtime/program.js';
+import type { AnswersProgress } from '../data/answers.js';
+import { refuseUnanswered } from '../data/answers.js';
+import { listPrompts } from './attacked-prompts.js';
+import type { Conversation } from '../data/conversations.js';
+import { readConversations } from '../data/conversations.js';
+import type { HardenRequest } from './harden-request.js';
+import type { Baseline, HardeningAudit } from './hardening-settings.js';
+import { hardenRequestSchema } from './harden-request.js';
+import type { AuditedDrafter, WriteAuditReports } from './hardening-audits.js';
+import { auditHardened } from './hardening-audits.js';
+import { compareAudit } from './hardening-comparison.js';
+import type { AuditComparison, HardeningResult, TrainedRole } from './hardening-result.js';
+import { drafterRoles, hardeningResultVersion } from './hardening-result.js';
+import type { FinishedRounds, RoundEvents } from './hardening-rounds.js';
+import { hardenRounds } from './hardening-rounds.js';
+import { takeAnswers } from '../data/taken-answers.js';
+import type { OpenedRun } from '../train-folder.js';
+import { asSaved, createRunFolder, openRunFolder, withResumption } from '../train-folder.js';
+import type { TrainingTexts } from '../data/training-texts.js';
+import { prepareTexts } from '../data/training-texts.js';
+
+export interface HardenEvents extends RoundEvents {
+  /** Once, when everything is loaded and the run has its folder. */
+  readonly onOpen?: (run: { readonly folder: string; readonly request: HardenRequest }) => void;
+  readonly onAnswers?: (progress: AnswersProgress) => void;
+  /** Before each audit, whose own events follow. */
+  readonly onAudit?: (name: HardeningAudit) => void;
+  readonly audit?: AuditEvents;
+}
+
+export interface HardenOptions {
+  readonly events?: HardenEvents;
+  readonly signal?: AbortSignal;
+  readonly cacheFolder?: string;
+  /** Read all of the converted weights before they are used. */
+  readonly verifyCache?: boolean;
+  /** Used and left open; by default one for this run alone. */
+  readonly runtime?: Runtime;
+  /** Called after each audit. Pass `writeReports` to get a report and a result.json in every audit's folder. */
+  readonly writeAuditReports?: WriteAuditReports;
+}
+
+export type HardenOutcome =
+  | {
+      readonly status: 'complete';
+      readonly folder: string;
+      /** Of the drafter that came of it. */
+      readonly hardened: string;
+      readonly result: HardeningResult;
+    }
+  | { readonly status: 'interrupted'; readonly folder: string };
+
+/** `place`: a folder of its own, or the next free number of a name. What is refused at once leaves no folder behind. */
+export async function startHardening(
+  place: RunPlace,
+  request: HardenRequest,
+  options: HardenOptions = {},
+): Promise<HardenOutcome> {
+  if (typeof place === 'string') refuseUsedFolder(place, 'harden');
+  const saved = asSaved(hardenRequestSchema, request);
+  return runHardening(() => createRunFolder(place, saved, 'harden'), saved, options);
+}
+
+/** Goes on with the saved request; another version or device, and models or data that have changed, are refused. */
+export async function resumeHardening(folder: string, options: HardenOptions = {}): Promise<HardenOutcome> {
+  const { request, open } = await openRunFolder(folder, {
+    ...{ command: 'harden', schema: hardenRequestSchema, cacheFolder: options.cacheFolder },
+  });
+  return runHardening(open, request, options);
+}
+
+async function runHardening(
+  open: () => OpenedRun,
+  request: HardenRequest,
+  options: HardenOptions,
+): Promise<HardenOutcome> {
+  if (options.runtime !== undefined) requireSameKind(request, options.runtime);
+  const runtime = options.runtime ?? (await openRuntime(await findSameDevice(request), request.threads));
+  try {
+    const ready = await prepare(runtime, request, options);
+    const { path: folder, lock } = open();
+    try {
+      return await hardenIn(folder, ready, options);
+    } catch (cause) {
+      if (options.signal?.aborted === true && cause === options.signal.reason)
+        return { status: 'interrupted', folder };
+      throw tellToResume(folder, cause);
+    } finally {
+      lock.release();
+    }
+  } finally {
+    if (options.runtime === undefined) await runtime.dispose();
+  }
+}
+
+/** Rounds and audits are runs of their own in folders of their own; what is gone on with is the whole. */
+export function tellToResume(folder: string, failure: unknown): unknown {
+  if (!(failure instanceof MistletoeError)) return failure;
+  const { code, message, hint = '', cause } = failure;
+  const inner = /mistletoe (audit|train|harden) --resume \S.*$/s;
+  if (!inner.test(hint)) return withResumption(folder, 'harden', failure);
+  const whole = hint.replace(inner, `mistletoe harden --resume ${quoteWord(folder)}`);
+  return new MistletoeError(code, message, { hint: whole, cause });
+}
+
+interface ReadyRun {
+  readonly runtime: Runtime;
+  readonly request: HardenRequest;
+  readonly target: Target;
+  readonly conversations: readonly Conversation[];
+  readonly cache: CacheOptions & ReadingOptions;
+}
+
+/** Loads and checks what the run needs: faults show before the target has written for hours. */
+async function prepare(
+  runtime: Runtime,
+  request: HardenRequest,
+  { events, cacheFolder, verifyCache }: HardenOptions,
+): Promise<ReadyRun> {
+  const { targetFolder, from, data, chatTemplate, date, training } = request;
+  const cache: CacheOptions & ReadingOptions = {
+    onNotice: (text) => events?.onNotice?.(text),
+    ...(cacheFolder === undefined ? {} : { cacheFolder }),
+    ...(verifyCache === undefined ? {} : { verifyCache }),
+    ...(from.taps === undefined ? {} : { taps: from.taps }),
+  };
+  const conversations = await readConversations(data.file);
+  if (!training.generate) refuseUnanswered(conversations);
+  const template = chatTemplate === undefined ? { date } : { chatTemplate, date };
+  const target = await openTarget(targetFolder, { runtime, ...template, ...cache });
+  await loadDrafter(from.folder, { target: target.model, tokenizer: target.tokenizer, ...cache });
+  return { runtime, request, target, conversations, cache };
+}
+
+async function hardenIn(folder: string, ready: ReadyRun, options: HardenOptions): Promise<HardenOutcome> {
+  const { request, target, conversations, cache } = ready;
+  const { events = {}, signal } = options;
+  events.onOpen?.({ folder, request });
+  const read = { folder, signal, onAnswers: events.onAnswers };
+  if (request.answers !== undefined) takeAnswers(request.answers, folder, 'harden');
+  const texts = await prepareTexts(target, conversations, request.training, read);
+  if (texts === undefined) return { status: 'interrupted', folder };
+  const prompts = listPrompts(conversations, texts.training, request.hardening.seed);
+  const rounds = { request, folder, target, texts, prompts, cache, events, signal };
+  const hardened = await hardenRounds({ ...rounds, role: 'hardened' });
+  const made: MadeRounds = { hardened };
+  for (const role of request.baselines) made[role] = await hardenRounds({ ...rounds, role });
+  const audited = await auditAll(folder, ready, options, made);
+  if (audited === undefined) return { status: 'interrupted', folder };
+  const result = describeResult(request, { texts, made, ...audited });
+  writeAtomically(join(folder, 'result.json'), `${JSON.stringify(result, null, 1)}\n`, 'harden');
+  return { status: 'complete', folder, hardened: hardened.drafter, result };
+}
+
+/** What came of the rounds of each kind. */
+type MadeRounds = { hardened: FinishedRounds } & Partial<Record<Baseline, FinishedRounds>>;
+
+interface Audited {
+  readonly audits: readonly AuditComparison[];
+  readonly auditMs: number;
+}
+
+/** Undefined where it was interrupted. */
+async function auditAll(
+  folder: string,
+  { request, runtime }: ReadyRun,
+  { events = {}, signal, cacheFolder, verifyCache, writeAuditReports }: HardenOptions,
+  made: MadeRounds,
+): Promise<Audited | undefined> {
+  const drafters = drafterRoles.flatMap((role): AuditedDrafter[] => {
+    const place = role === 'before' ? request.from.folder : made[role]?.drafter;
+    return place === undefined ? [] : [{ role, folder: place }];
+  });
+  const roles = drafters.map(({ role }) => role);
+  const audits: AuditComparison[] = [];
+  let auditMs = 0;
+  for (const name of request.audit.names) {
+    signal?.throwIfAborted();
+    events.onAudit?.(name);
+    const work = { request, runtime, folder, drafters, cacheFolder, verifyCache, signal, writeAuditReports };
+    const audited = await auditHardened({ ...work, events: events.audit }, name);
+    if (audited === undefined) return undefined;
+    audits.push(compareAudit(name, audited.result, { roles, seed: request.hardening.seed }));
+    auditMs += audited.elapsedMs;
+  }
+  return { audits, auditMs };
+}
+
+interface Made extends Audited {
+  readonly texts: TrainingTexts;
+  readonly made: MadeRounds;
+}
+
+function describeResult(request: HardenRequest, { texts, made, audits, auditMs }: Made): HardeningResult {
+  const { version, target, system, from, training, hardening, baselines, data, audit, device } = request;
+  const sum = (name: 'searchMs' | 'trainingMs'): number =>
+    Object.values(made).reduce((total, rounds) => total + rounds[name], 0);
+  const roundsOf = (role: TrainedRole): FinishedRounds['rounds'] => made[role]?.rounds ?? [];
+  return {
+    ...{ schema: hardeningResultVersion, version, target, system },
+    from: { name: from.name, parameterCount: from.parameterCount, sha256: from.sha256 },
+    request: { training, hardening, baselines, data },
+    audit: { ...audit, prompts: audit.prompts.length },
+    texts: {
+      ...{ conversations: texts.conversations, training: texts.trainingCounts, heldOut: texts.heldOutCounts },
+    },
+    rounds: {
+      hardened: roundsOf('hardened'),
+      random: roundsOf('random'),
+      paraphrase: roundsOf('paraphrase'),
+    },
+    ...{ audits, times: { searchMs: sum('searchMs'), trainingMs: sum('trainingMs'), auditMs } },
+    ...{ device: nameDevice(device), machine: describeMachine(device) },
+  };
+}

@@ -1,0 +1,118 @@
+/**
+ * Whether hardening held: audits of the drafters before and after it, on prompts, seeds and suffix lengths that training
+ * never saw. `fresh` is the audit that anybody would run; `other-objective` drives what no search of the training drove;
+ * `stronger` has ten times the steps. Each is a run of `mistletoe audit` in a folder of its own, with its own reports.
+ */
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import type { AuditEvents } from '../../audit/audit-events.js';
+import { createRequest } from '../../audit/create-request.js';
+import type { AuditRequest } from '../../audit/audit-request.js';
+import type { AuditResult } from '../../audit/result.js';
+import { resumeAudit, startAudit } from '../../audit/run-audit.js';
+import { configFile } from '../../runs/run-units.js';
+import type { AuditSettings } from '../../audit/settings.js';
+import type { AuditTimings } from '../../audit/arms/phase-clock.js';
+import type { Runtime } from '../../runtime/program.js';
+import type { Prompt } from '../../text/prompts/prompt-set.js';
+import type { HardenRequest } from './harden-request.js';
+import type { HardeningAudit } from './hardening-settings.js';
+import type { DrafterRole } from './hardening-result.js';
+import { chooseOtherObjective } from './hardening-settings.js';
+
+export interface AuditWork {
+  readonly request: HardenRequest;
+  readonly runtime: Runtime;
+  /** Of the hardening run; audits lie in `audits/NAME`. */
+  readonly folder: string;
+  /** The first is the one before hardening. */
+  readonly drafters: readonly AuditedDrafter[];
+  readonly cacheFolder?: string | undefined;
+  readonly verifyCache?: boolean | undefined;
+  readonly signal?: AbortSignal | undefined;
+  readonly events?: AuditEvents | undefined;
+  readonly writeAuditReports?: WriteAuditReports | undefined;
+}
+
+/** Writes the reports of a finished audit into its folder. */
+export type WriteAuditReports = (
+  folder: string,
+  result: AuditResult,
+  timings: AuditTimings,
+) => Promise<unknown>;
+
+export interface AuditedDrafter {
+  readonly role: DrafterRole;
+  readonly folder: string;
+}
+
+export const auditFolder = (folder: string, name: HardeningAudit): string => join(folder, 'audits', name);
+
+export interface FinishedAudit {
+  readonly result: AuditResult;
+  /** All starts of it together. */
+  readonly elapsedMs: number;
+}
+
+/** Undefined where it was interrupted. */
+export async function auditHardened(
+  work: AuditWork,
+  name: HardeningAudit,
+): Promise<FinishedAudit | undefined> {
+  const { runtime, folder, signal, events, cacheFolder, verifyCache } = work;
+  const place = auditFolder(folder, name);
+  const options = {
+    runtime,
+    ...(signal === undefined ? {} : { signal }),
+    ...(events === undefined ? {} : { events }),
+    ...(cacheFolder === undefined ? {} : { cacheFolder }),
+    ...(verifyCache === undefined ? {} : { verifyCache }),
+  };
+  const outcome = existsSync(join(place, configFile))
+    ? await resumeAudit(place, options)
+    : await startAudit(place, await describeAudit(work, name), options);
+  if (outcome.status === 'interrupted') return undefined;
+  await work.writeAuditReports?.(place, outcome.result, outcome.timings);
+  return { result: outcome.result, elapsedMs: outcome.timings.totalMs };
+}
+
+export async function describeAudit(
+  { request, drafters, cacheFolder }: Pick<AuditWork, 'request' | 'drafters' | 'cacheFolder'>,
+  name: HardeningAudit,
+): Promise<AuditRequest> {
+  const { audit, targetFolder, threads, device } = request;
+  const isStronger = name === 'stronger';
+  const prompts = isStronger ? audit.prompts.slice(0, audit.strongerPrompts) : audit.prompts;
+  const planned = await createRequest({
+    ...{ target: targetFolder, drafters: drafters.map(({ folder }) => folder), threads, cacheFolder },
+    ...{ seed: audit.seed, date: request.date, taps: request.from.taps },
+    prompts: prompts as readonly Prompt[],
+    ...{ preset: audit.preset, settings: auditSettings(request, name) },
+    device: device.kind === 'cpu' ? 'cpu' : `cuda:${device.ordinal}`,
+    ...(device.kind === 'cuda' ? { dtype: device.dtype } : {}),
+    command: `mistletoe harden (its audit "${name}")`,
+  });
+  // Folders of a run are all called alike; in reports their drafters are told apart by what they are.
+  const named = planned.drafters.map((drafter, index) => {
+    const id = [request.from.name, ...(index === 0 ? [] : [drafters[index]!.role])].join('-');
+    return { ...drafter, id, name: id };
+  });
+  const { chatTemplate, date } = request;
+  return { ...planned, drafters: named, ...(chatTemplate === undefined ? {} : { chatTemplate, date }) };
+}
+
+const strongerBy = 10;
+
+export function auditSettings(
+  { audit: { settings }, hardening }: Pick<HardenRequest, 'audit' | 'hardening'>,
+  name: HardeningAudit,
+): AuditSettings {
+  switch (name) {
+    case 'fresh':
+      return settings;
+    case 'other-objective':
+      return { ...settings, objective: chooseOtherObjective(settings, hardening) };
+    case 'stronger':
+      return { ...settings, steps: strongerBy * settings.steps };
+  }
+}

@@ -1,0 +1,148 @@
+/**
+ * Two drafters under one audit. What is independent is the prompt: both drafters are measured on the same ones, so
+ * prompts are paired, resampled as pairs and tested as pairs; seeds of one prompt are pooled before.
+ */
+import type { AuditResult, DrafterResult, Interval, PromptResult } from '../../audit/result.js';
+import type { StepCounts } from '../../audit/search/same-answer.js';
+import { acceptedLengthOf, poolCounts } from '../../audit/search/same-answer.js';
+import { bootstrapInterval } from '../../measure/bootstrap.js';
+import { minPairs, testSignedRanks } from '../../measure/wilcoxon.js';
+import type { HardeningAudit } from './hardening-settings.js';
+import { baselineNames } from './hardening-settings.js';
+import type {
+  AuditComparison,
+  DrafterRole,
+  HardenedChange,
+  HardenedRow,
+  TrainedRole,
+} from './hardening-result.js';
+
+/** Where the drop may be as small as this, what it is divided by is noise, and so is the ratio. */
+const leastDrop = 0.01;
+/** Of a p-value that is called small. */
+const significance = 0.05;
+
+/** `roles`: those of the result's drafters, in their order. */
+export function compareAudit(
+  audit: HardeningAudit,
+  { setup, drafters }: AuditResult,
+  { roles, seed }: { readonly roles: readonly DrafterRole[]; readonly seed: number },
+): AuditComparison {
+  const byRole = new Map(
+    roles.flatMap((role, index) => (drafters[index] === undefined ? [] : [[role, drafters[index]]])),
+  );
+  const { objective = '', steps = 0, suffixLength = 0 } = setup.options;
+  return {
+    ...{ audit, objective: String(objective), steps: Number(steps), suffixLength: Number(suffixLength) },
+    prompts: Math.max(0, ...drafters.map(({ prompts }) => prompts.length)),
+    rows: [...byRole].map(([role, drafter]) => describeRow(role, drafter)),
+    changes: comparedRoles.flatMap(([role, against]) => {
+      const [now, then] = [byRole.get(role), byRole.get(against)];
+      return now === undefined || then === undefined
+        ? []
+        : [comparePrompts(role, against, pairPrompts(then, now), `hardening ${seed} ${role} ${against}`)];
+    }),
+  };
+}
+
+/** Each against the drafter before; then hardening against what it must beat. */
+const comparedRoles: readonly (readonly [TrainedRole, DrafterRole])[] = [
+  ['hardened', 'before'],
+  ...baselineNames.map((name) => [name, 'before'] as const),
+  ...baselineNames.map((name) => ['hardened', name] as const),
+];
+
+function describeRow(role: DrafterRole, { summary }: DrafterResult): HardenedRow {
+  const lengthOf = (arm: string): Interval | null =>
+    summary.arms.find((row) => row.arm === arm)?.sameAnswer ?? null;
+  const { drop, tests, promptsAudited, promptsWithoutSuffix } = summary;
+  return {
+    ...{ role, clean: lengthOf('clean'), attacked: lengthOf('attack') },
+    ...{ drop, tests, promptsAudited, promptsWithoutSuffix },
+  };
+}
+
+interface Measured {
+  readonly clean: StepCounts;
+  readonly attacked: StepCounts;
+}
+interface PromptPair {
+  readonly then: Measured;
+  readonly now: Measured;
+}
+
+function pairPrompts(then: DrafterResult, now: DrafterResult): readonly PromptPair[] {
+  const others = new Map(now.prompts.map((prompt) => [prompt.promptId, prompt]));
+  return then.prompts.flatMap((prompt) => {
+    const other = others.get(prompt.promptId);
+    const [left, right] = [measuredOf(prompt), other === undefined ? undefined : measuredOf(other)];
+    return left === undefined || right === undefined ? [] : [{ then: left, now: right }];
+  });
+}
+
+/** A prompt weighs the same under attack as without, however many seeds attacked it. */
+function measuredOf({ skipped, arms }: PromptResult): Measured | undefined {
+  const meanOf = (name: string): StepCounts | undefined => {
+    const found = arms.filter(({ arm }) => arm === name).map(({ sameAnswer }) => sameAnswer);
+    const { steps, accepted } = poolCounts(found);
+    return found.length === 0
+      ? undefined
+      : { steps: steps / found.length, accepted: accepted / found.length };
+  };
+  const [clean, attacked] = [meanOf('clean'), meanOf('attack')];
+  return skipped !== null || clean === undefined || attacked === undefined ? undefined : { clean, attacked };
+}
+
+type Side = keyof PromptPair;
+
+const lengthOf = (pairs: readonly PromptPair[], side: Side, arm: keyof Measured): number =>
+  acceptedLengthOf(poolCounts(pairs.map((pair) => pair[side][arm])));
+
+const dropOf = (pairs: readonly PromptPair[], side: Side): number =>
+  1 - lengthOf(pairs, side, 'attacked') / lengthOf(pairs, side, 'clean');
+
+function comparePrompts(
+  role: TrainedRole,
+  against: DrafterRole,
+  pairs: readonly PromptPair[],
+  seed: string,
+): HardenedChange {
+  const base = { role, against, prompts: pairs.length };
+  if (pairs.length === 0) {
+    const nothing = { dropThen: null, dropNow: null, dropLess: null, dropRatio: null };
+    return { ...base, ...nothing, cleanLoss: null, pValue: null, pLarger: null };
+  }
+  // One seed for all: the intervals of one comparison are over the same resamples.
+  const over = (statistic: (some: readonly PromptPair[]) => number): Interval =>
+    bootstrapInterval(pairs, statistic, { seed });
+  const dropsOf = (side: Side): number[] => pairs.map((pair) => dropOf([pair], side));
+  const dropThen = over((some) => dropOf(some, 'then'));
+  return {
+    ...{ ...base, dropThen, dropNow: over((some) => dropOf(some, 'now')) },
+    dropLess: over((some) => dropOf(some, 'then') - dropOf(some, 'now')),
+    // The few resamples whose drop is smaller still lie in the tail that is cut; they must only stay finite.
+    dropRatio:
+      dropThen.low < leastDrop
+        ? null
+        : over((some) => dropOf(some, 'now') / Math.max(leastDrop, dropOf(some, 'then'))),
+    cleanLoss: over((some) => 1 - lengthOf(some, 'now', 'clean') / lengthOf(some, 'then', 'clean')),
+    pValue: testSignedRanks(dropsOf('now'), dropsOf('then'), 'less').pValue,
+    pLarger: testSignedRanks(dropsOf('now'), dropsOf('then'), 'greater').pValue,
+  };
+}
+
+export type Effect = 'smaller' | 'larger' | 'unclear' | 'unknown';
+
+/** Whether the drop has changed: it is said to have only where interval and test agree. */
+export function judgeDrop({ dropLess, pValue, pLarger }: HardenedChange): Effect {
+  if (dropLess === null || pValue === null || pLarger === null) return 'unknown';
+  if (dropLess.low > 0 && pValue < significance) return 'smaller';
+  return dropLess.high < 0 && pLarger < significance ? 'larger' : 'unclear';
+}
+
+/** Whether the clean accepted length changed; fewer than five prompts decide nothing. */
+export function judgePrice({ cleanLoss }: HardenedChange): Effect {
+  if (cleanLoss === null) return 'unknown';
+  if (cleanLoss.n >= minPairs && cleanLoss.low > 0) return 'smaller';
+  return cleanLoss.n >= minPairs && cleanLoss.high < 0 ? 'larger' : 'unclear';
+}

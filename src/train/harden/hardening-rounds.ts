@@ -1,0 +1,239 @@
+/**
+ * Rounds of one kind: search for suffixes against the drafter as it is now, let the target answer behind them, train on
+ * these texts mixed with clean ones; the drafter of the last round is what came of it. A round that is finished has a
+ * round.json, and a run that goes on reads that.
+ */
+import { existsSync, mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { z } from 'zod';
+import { configFile } from '../../runs/run-units.js';
+import { explainFailure, lostFolder, readIfThere, writeAtomically } from '../../runs/run-writes.js';
+import type { CacheOptions } from '../../checkpoint/cache/weight-cache.js';
+import { MistletoeError } from '../../core/errors.js';
+import type { Target } from '../../decode/target.js';
+import type { ReadingOptions } from '../../draft/draft-system.js';
+import { loadDrafter } from '../../draft/load-drafter.js';
+import type { Prompt } from '../../text/prompts/prompt-set.js';
+import { takeRound } from './attacked-prompts.js';
+import { planBatches } from '../data/batches.js';
+import type { Example } from '../data/examples.js';
+import { refuseUnknownTokens } from '../data/examples.js';
+import type { HardenRequest } from './harden-request.js';
+import type { RoundRecord, TrainedRole } from './hardening-result.js';
+import { searchSettings } from './hardening-settings.js';
+import { ParaphraseHunt } from './paraphrase-hunt.js';
+import type { SuffixedPrompt } from './suffixed-texts.js';
+import {
+  createSuffixedExamples,
+  huntSuffixes,
+  mixExamples,
+  recallRounds,
+  spreadSuffixes,
+} from './suffixed-texts.js';
+import type { PromptHunt } from './suffix-hunt.js';
+import { SuffixHunt } from './suffix-hunt.js';
+import { trainDrafter } from '../loop/train-drafter.js';
+import type { LogLine } from '../loop/training-log.js';
+import { findLengths } from '../training-result.js';
+import type { TrainingTexts } from '../data/training-texts.js';
+
+export interface RoundEvents {
+  /** Before the searches of a round and before its training; what an earlier start has done counts. */
+  readonly onPhase?: (place: RoundPlace, phase: 'search' | 'train', done: number, total: number) => void;
+  readonly onHunt?: (place: RoundPlace, found: SuffixedPrompt, done: number, total: number) => void;
+  readonly onLine?: (place: RoundPlace, line: LogLine) => void;
+  readonly onNotice?: (text: string) => void;
+}
+
+export interface RoundPlace {
+  readonly role: TrainedRole;
+  /** From 1. */
+  readonly round: number;
+  readonly rounds: number;
+}
+
+export interface RoundsWork {
+  readonly role: TrainedRole;
+  readonly request: HardenRequest;
+  /** Of the run. */
+  readonly folder: string;
+  readonly target: Target;
+  readonly texts: TrainingTexts;
+  /** To attack; rounds take them from the front. */
+  readonly prompts: readonly Prompt[];
+  readonly cache: CacheOptions & ReadingOptions;
+  readonly events: RoundEvents;
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface FinishedRounds {
+  readonly drafter: string;
+  readonly rounds: readonly RoundRecord[];
+  readonly searchMs: number;
+  readonly trainingMs: number;
+}
+
+export async function hardenRounds(work: RoundsWork): Promise<FinishedRounds> {
+  const { role, request, folder, signal } = work;
+  const { rounds: count, replayRounds, suffixedShare, spread, seed } = request.hardening;
+  const { vocabularySize } = work.target.model.configuration;
+  const records: RoundRecord[] = [];
+  const suffixed: (readonly Example[])[] = []; // [round]
+  let [searchMs, trainingMs] = [0, 0];
+  let drafter = request.from.folder;
+  for (let round = 0; round < count; round++) {
+    signal?.throwIfAborted();
+    const place = join(folder, role, `round-${round + 1}`);
+    // Else a folder that was deleted while the run went on would be made anew, without what it held.
+    if (!existsSync(join(folder, configFile))) throw lostFolder(join(folder, role), undefined);
+    explainFailure(place, 'harden', () => mkdirSync(place, { recursive: true }));
+    const found = await attack(work, round, drafter, place);
+    const { maxTokens } = request.training;
+    const examples = [
+      ...createSuffixedExamples(found, { round, maxTokens }),
+      ...spreadSuffixes(found, work.texts.training, {
+        round,
+        maxTokens,
+        count: role === 'paraphrase' ? 0 : spread,
+        seed,
+      }),
+    ];
+    suffixed.push(refuseUnknownTokens(examples, vocabularySize, join(place, 'suffixes.jsonl')));
+    const mixed = mixExamples(work.texts.training, recallRounds(suffixed, replayRounds), suffixedShare);
+    const finished = readFinished(place) ?? (await train(work, { round, drafter, place, found, mixed }));
+    records.push(finished.record);
+    searchMs += found.reduce((sum, { elapsedMs }) => sum + elapsedMs, 0);
+    trainingMs += finished.trainingMs;
+    drafter = join(place, 'last');
+  }
+  return { drafter, rounds: records, searchMs, trainingMs };
+}
+
+async function attack(
+  work: RoundsWork,
+  round: number,
+  drafter: string,
+  place: string,
+): Promise<readonly SuffixedPrompt[]> {
+  const { role, request, target, events, signal } = work;
+  const { hardening: settings, audit, training } = request;
+  const at: RoundPlace = { role, round: round + 1, rounds: settings.rounds };
+  const prompts = takeRound(work.prompts, round, settings.promptsPerRound);
+  const found = await huntSuffixes({
+    ...{ target, prompts, settings, audit: audit.settings, round, signal },
+    ...{ file: join(place, 'suffixes.jsonl'), maxNewTokens: training.maxNewTokens },
+    source: role === 'hardened' ? 'searched' : role,
+    async openHunt(): Promise<PromptHunt> {
+      if (role === 'paraphrase') return new ParaphraseHunt(target);
+      const { model, tokenizer } = target;
+      const loaded = await loadDrafter(drafter, { target: model, tokenizer, ...work.cache });
+      return new SuffixHunt(target, loaded, training.chain);
+    },
+    onStart: (done, total) => events.onPhase?.(at, 'search', done, total),
+    onPrompt: (line, done, total) => events.onHunt?.(at, line, done, total),
+  });
+  if (found.every(({ texts }) => texts.length === 0)) tellNothingFound(work, round, found);
+  return found;
+}
+
+/** In the first round there would be nothing to train on; later ones have the suffixes of the rounds before. */
+function tellNothingFound(
+  { role, events }: RoundsWork,
+  round: number,
+  found: readonly SuffixedPrompt[],
+): void {
+  const reason = found[0]?.skipped ?? 'there is no prompt to attack.';
+  const wanted = role === 'paraphrase' ? 'could be reworded' : 'gave a suffix';
+  const sentence = `None of the ${found.length} prompts of round ${round + 1} ${wanted}; of the first: ${reason}`;
+  // A baseline is trained on clean texts then: no reason to lose what was hardened for hours.
+  if (round === 0 && role === 'hardened') {
+    throw new MistletoeError('incomplete', sentence, {
+      hint: 'Give data with longer answers, or search longer or in wider bounds (--search-steps, --epsilon); then begin a new run.',
+    });
+  }
+  events.onNotice?.(sentence);
+}
+
+interface RoundTraining {
+  readonly round: number;
+  /** To begin with. */
+  readonly drafter: string;
+  readonly place: string;
+  readonly found: readonly SuffixedPrompt[];
+  readonly mixed: readonly Example[];
+}
+
+async function train(
+  { role, request, target, texts, cache, events, signal }: RoundsWork,
+  { round, drafter, place, found, mixed }: RoundTraining,
+): Promise<FinishedRound> {
+  const { training, hardening, audit } = request;
+  const at: RoundPlace = { role, round: round + 1, rounds: hardening.rounds };
+  const seed = training.seed + round;
+  const trained = await trainDrafter({
+    ...{ target, start: drafter, folder: place, cache, signal, validation: texts.validation },
+    settings: { ...training, seed },
+    plan: planBatches(mixed, { ...training, seed }),
+    onStart: ({ update }) => events.onPhase?.(at, 'train', update, training.steps),
+    onLine: (line) => events.onLine?.(at, line),
+  }).catch((cause: unknown) => {
+    throw nameRound(at, cause);
+  });
+  if (trained.ended === 'interrupted') signal?.throwIfAborted();
+  const { update: updates, elapsedMs: trainingMs } = trained.progress;
+  const searchSteps = role === 'hardened' ? searchSettings(hardening, audit.settings, round, 0).steps : 0;
+  const record = { ...describeFound(found), searchSteps, updates, ...describeClean(trained.log) };
+  const finished = finishedSchema.parse({ record, trainingMs }); // keys in the order in which they are read back
+  writeAtomically(join(place, finishedFile), `${JSON.stringify(finished, null, 1)}\n`, 'harden');
+  return finished;
+}
+
+/** Training speaks of its own folder; in a hardening run there are many. */
+function nameRound({ role, round }: RoundPlace, cause: unknown): unknown {
+  if (!(cause instanceof MistletoeError) || !cause.message.includes(' last/')) return cause;
+  const { code, message, hint } = cause;
+  const named = message.replace(' last/', ` ${role}/round-${round}/last/`);
+  return new MistletoeError(code, named, { cause, ...(hint === undefined ? {} : { hint }) });
+}
+
+export function describeFound(
+  found: readonly SuffixedPrompt[],
+): Pick<RoundRecord, 'prompts' | 'found' | 'suffixes' | 'attackedLength'> {
+  const texts = found.flatMap((line) => line.texts);
+  const lengths = texts.flatMap(({ length }) => length ?? []);
+  const sum = lengths.reduce((total, length) => total + length, 0);
+  return {
+    prompts: found.length,
+    found: found.filter((line) => line.texts.length > 0).length,
+    suffixes: texts.length,
+    attackedLength: lengths.length === 0 ? null : sum / lengths.length,
+  };
+}
+
+function describeClean(log: readonly LogLine[]): Pick<RoundRecord, 'cleanBefore' | 'cleanAfter'> {
+  const measured = findLengths(log);
+  return { cleanBefore: measured?.first.length ?? null, cleanAfter: measured?.last.length ?? null };
+}
+
+const finishedFile = 'round.json';
+const count = z.int().min(0);
+const finishedSchema = z.strictObject({
+  record: z.strictObject({
+    ...{ prompts: count, found: count, suffixes: count, searchSteps: count, updates: count },
+    ...{ attackedLength: z.number().nullable(), cleanBefore: z.number().nullable() },
+    cleanAfter: z.number().nullable(),
+  }) satisfies z.ZodType<RoundRecord>,
+  trainingMs: z.number(),
+});
+type FinishedRound = z.infer<typeof finishedSchema>;
+
+/** What cannot be read is trained again, from the saved state, to the same drafter. */
+function readFinished(place: string): FinishedRound | undefined {
+  const text = readIfThere(join(place, finishedFile));
+  if (text === undefined) return undefined;
+  try {
+    return finishedSchema.parse(JSON.parse(text));
+  } catch {
+    return undefined;
+  }
+}

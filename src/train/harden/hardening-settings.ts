@@ -1,0 +1,153 @@
+/** The settings of a hardening run. */
+import type { ObjectiveName } from '../../audit/search/objectives.js';
+import { objectiveNames } from '../../audit/search/objectives.js';
+import { presets, schemaOf } from '../../audit/settings.js';
+import type { AuditSettings } from '../../audit/settings.js';
+import { MistletoeError } from '../../core/errors.js';
+import type { SettingsOf, SettingTable } from '../../core/settings.js';
+import { decimal, integer, listOf, oneOf } from '../../core/settings.js';
+
+const count = integer(1);
+
+export const hardeningSettings = {
+  rounds: { type: count, value: 'count', help: 'rounds of attack and training' },
+  promptsPerRound: { type: count, value: 'count', help: 'prompts attacked in each round' },
+  suffixesPerPrompt: { type: count, value: 'count', help: 'suffixes kept from each search', rare: true },
+  randomPerPrompt: {
+    type: integer(0),
+    value: 'count',
+    help: 'random suffixes added to the training data per prompt',
+    rare: true,
+  },
+  spread: {
+    type: integer(0),
+    value: 'count',
+    help: 'other questions that each suffix is appended to',
+    rare: true,
+  },
+  searchSteps: { type: count, value: 'count', help: 'steps of each search in the first round' },
+  searchGrowth: {
+    type: decimal({ min: 1 }),
+    value: 'factor',
+    help: 'growth of the search steps from round to round',
+    rare: true,
+  },
+  objectives: {
+    type: listOf(oneOf(objectiveNames)),
+    value: 'name',
+    flag: 'search-objective',
+    was: ['--objective'],
+    help: 'what the searches maximize, in turn from prompt to prompt; repeat for several',
+    rare: true,
+  },
+  suffixLengths: {
+    type: listOf(integer(1, 1024)),
+    value: 'tokens',
+    flag: 'train-suffix-length',
+    was: ['--train-suffix-lengths'],
+    help: 'suffix lengths in training; repeat for several',
+    rare: true,
+  },
+  stepsPerRound: { type: count, value: 'count', help: 'weight updates in each round' },
+  suffixedShare: {
+    type: decimal({ min: 0, max: 1 }),
+    value: 'share',
+    help: 'texts that carry suffixes; the others are clean',
+    rare: true,
+  },
+  replayRounds: {
+    type: count,
+    value: 'count',
+    help: 'rounds whose suffixes stay in the training data',
+    rare: true,
+  },
+  seed: { type: integer(Number.MIN_SAFE_INTEGER), value: 'number', help: 'random seed' },
+} as const satisfies SettingTable;
+
+export type HardeningSettings = SettingsOf<typeof hardeningSettings>;
+export const hardeningSchema = schemaOf(hardeningSettings);
+
+/** The most robust of the recipes compared in docs/notebook/2026-11-16-hardening.md. */
+export const hardeningDefaults: HardeningSettings = {
+  rounds: 4,
+  promptsPerRound: 32,
+  suffixesPerPrompt: 8,
+  randomPerPrompt: 4,
+  spread: 6,
+  searchSteps: 24,
+  searchGrowth: 1.2,
+  // The audits at the end use other lengths and objectives.
+  objectives: ['margin', 'surprisal'],
+  suffixLengths: [12, 24],
+  stepsPerRound: 300,
+  suffixedShare: 0.5,
+  replayRounds: 4,
+  seed: 0,
+};
+
+/** Going on from trained weights wants a lower rate than beginning with fresh ones. */
+export const hardeningRate = 2e-4;
+/** Updates between two measurements on held-out texts, and between two saved states. */
+export const hardeningPace = 50;
+
+/** Audits of the end, in their order: `fresh` is always there. */
+export const auditNames = ['fresh', 'other-objective', 'stronger'] as const;
+export type HardeningAudit = (typeof auditNames)[number];
+
+/** What hardening must beat: the same rounds with random suffixes, or with questions reworded by rules. */
+export const baselineNames = ['random', 'paraphrase'] as const;
+export type Baseline = (typeof baselineNames)[number];
+
+export function completeHardening(given: Partial<HardeningSettings> = {}): HardeningSettings {
+  const parsed = hardeningSchema.safeParse({ ...hardeningDefaults, ...given });
+  if (parsed.success) return parsed.data;
+  const [issue] = parsed.error.issues;
+  const [name = ''] = issue?.path ?? [];
+  const value = (given as Readonly<Record<PropertyKey, unknown>>)[name];
+  throw new MistletoeError(
+    'usage',
+    `The setting "${String(name)}" of hardening is ${JSON.stringify(value)}: ${issue?.message ?? 'it cannot be used'}.`,
+  );
+}
+
+/** How searches and audits of a run understand a prompt and its answer; how hard they try is apart from that. */
+const shared = ['window', 'shortestAnswer', 'maxNewTokens', 'chat', 'allowNonAscii'] as const;
+const bounds = ['epsilon', 'keep', 'divergence'] as const;
+
+/** The search on one prompt of a round: as short as a demonstration, in the bounds of the audits at the end. */
+export function searchSettings(
+  { searchSteps, searchGrowth, objectives, suffixLengths, suffixesPerPrompt }: HardeningSettings,
+  audit: AuditSettings,
+  round: number, // from 0
+  place: number, // of the prompt in its round
+): AuditSettings {
+  const taken = [...shared, ...bounds].map((name) => [name, audit[name]] as const);
+  return {
+    ...presets.quick,
+    ...(Object.fromEntries(taken) as Pick<AuditSettings, (typeof taken)[number][0]>),
+    steps: Math.round(searchSteps * searchGrowth ** round),
+    finalists: suffixesPerPrompt,
+    objective: objectives[place % objectives.length]!,
+    suffixLength: suffixLengths[Math.floor(place / objectives.length) % suffixLengths.length]!,
+  };
+}
+
+/** What an attacker might try next: those that say most about acceptance come first. */
+const triedInTurn: readonly ObjectiveName[] = [
+  ...(['margin', 'total-variation', 'expected-length', 'surprisal'] as const),
+  ...(['one-sided', 'reverse-kl', 'kl'] as const),
+];
+
+/** For the audit that drives what no search of the training has driven, nor the fresh audit. */
+export function chooseOtherObjective(
+  { objective }: AuditSettings,
+  { objectives }: HardeningSettings,
+): ObjectiveName {
+  const found = triedInTurn.find((name) => name !== objective && !objectives.includes(name));
+  if (found !== undefined) return found;
+  throw new MistletoeError(
+    'usage',
+    'Training would search with every objective, so none is left for the audit "other-objective".',
+    { hint: 'Leave one --search-objective out, or that audit.' },
+  );
+}

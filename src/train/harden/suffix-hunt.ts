@@ -1,0 +1,163 @@
+/**
+ * Suffixes to train against: short searches of the audit on one prompt after the other, with the drafter as it is now.
+ * A search hands on several suffixes inside its bounds, and all of them are worth training on. Random suffixes of the same
+ * lengths are the cheap baseline: what training on them reaches needs no search at all.
+ */
+import { drawRandomSuffix, fluentSuffix, listAllowedTokens } from '../../audit/arms/controls.js';
+import { preparePrompt, joinPrompt } from '../../audit/arms/audit-prompt.js';
+import type { AuditPrompt } from '../../audit/arms/audit-prompt.js';
+import { createObjective, parseObjective } from '../../audit/search/objectives.js';
+import { PassRows } from '../../audit/search/pass-rows.js';
+import { parseProjection } from '../../audit/search/projection.js';
+import { readPromptState } from '../../audit/search/prompt-state.js';
+import { Scorer } from '../../audit/search/scoring.js';
+import type { SearchPrograms } from '../../audit/search/search-programs.js';
+import { compileSearch } from '../../audit/search/search-programs.js';
+import { searchSuffix } from '../../audit/search/search.js';
+import type { AuditSettings } from '../../audit/settings.js';
+import { driveOf } from '../../audit/settings.js';
+import { MistletoeError } from '../../core/errors.js';
+import type { Random } from '../../core/random.js';
+import { createRandom } from '../../core/random.js';
+import type { Target } from '../../decode/target.js';
+import type { Drafter } from '../../draft/drafter.js';
+import type { Prompt } from '../../text/prompts/prompt-set.js';
+import type { Baseline } from './hardening-settings.js';
+
+/** Searched, or a baseline. */
+export type SuffixSource = 'searched' | Baseline;
+
+export interface HuntOptions {
+  /** Objective and suffix length change from prompt to prompt. */
+  readonly settings: AuditSettings;
+  readonly seed: number;
+  /** Names the round and the prompt, so that each draws from streams of its own. */
+  readonly name: string;
+  /** Suffixes that are kept of one search, or drawn. */
+  readonly count: number;
+  readonly source: SuffixSource;
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface HuntedPrompt {
+  /** Why there is no suffix, in one sentence; null where there is one. */
+  readonly skipped: string | null;
+  /** [suffix] the whole prompt with it. */
+  readonly promptIds: readonly (readonly number[])[];
+  /** [suffix] accepted length along the clean answer; of random ones it is not measured. */
+  readonly lengths: readonly (number | null)[];
+}
+
+/** Where the texts of a round come from, prompt by prompt. */
+export interface PromptHunt {
+  hunt(prompt: Prompt, options: HuntOptions): Promise<HuntedPrompt>;
+  dispose(): Promise<void>;
+}
+
+export class SuffixHunt implements PromptHunt {
+  private readonly allowed = new Map<boolean, Int32Array>(); // [allowNonAscii]
+  private readonly programs = new Map<string, SearchPrograms>(); // [objective and length]
+  private readonly passRows: PassRows;
+
+  constructor(
+    private readonly target: Target,
+    private readonly drafter: Drafter,
+    /** Levels of the drafts whose acceptance is searched against. */
+    private readonly levels: number,
+  ) {
+    this.passRows = new PassRows(target.model.runtime);
+  }
+
+  /** A prompt that cannot be searched is passed over: there are others. */
+  async hunt(prompt: Prompt, options: HuntOptions): Promise<HuntedPrompt> {
+    try {
+      const prepared = await preparePrompt(this.target, prompt, { ...options.settings, seed: options.seed });
+      return await (options.source === 'random'
+        ? this.drawAll(prepared, options)
+        : this.search(prepared, options));
+    } catch (cause) {
+      // Too short an answer, too long a prompt, tokens that do not survive as text.
+      const isExpected =
+        cause instanceof MistletoeError && ['incomplete', 'context', 'text'].includes(cause.code);
+      if (!isExpected) throw cause;
+      return { skipped: cause.message, promptIds: [], lengths: [] };
+    }
+  }
+
+  private async drawAll(
+    prepared: AuditPrompt,
+    { count, settings, seed, name, signal }: HuntOptions,
+  ): Promise<HuntedPrompt> {
+    const random = createRandom(seed, 'hunt', 'random', name);
+    const promptIds: (readonly number[])[] = [];
+    while (promptIds.length < count)
+      promptIds.push(joinPrompt(prepared, await this.draw(prepared, settings, random)));
+    signal?.throwIfAborted();
+    return { skipped: null, promptIds, lengths: promptIds.map(() => null) };
+  }
+
+  private async search(
+    prepared: AuditPrompt,
+    { count, settings, seed, name, signal }: HuntOptions,
+  ): Promise<HuntedPrompt> {
+    const fluent = await fluentSuffix(this.target, prepared, settings.suffixLength);
+    const starts: (readonly number[])[] = fluent === undefined ? [] : [fluent];
+    const starting = createRandom(seed, 'hunt', 'starts', name);
+    while (starts.length < settings.starts) starts.push(await this.draw(prepared, settings, starting));
+    const models = { target: this.target.model, drafter: this.drafter };
+    const state = await readPromptState(models, prepared.beforeIds);
+    const scorer = new Scorer(this.target, models, this.compile(settings), prepared, state, this.passRows);
+    const { finalists } = await searchSuffix(
+      {
+        ...{ scorer, starts, random: createRandom(seed, 'hunt', 'search', name) },
+        allowed: this.allowedTokens(settings),
+        ...(signal === undefined ? {} : { signal }),
+      },
+      {
+        ...settings,
+        projection: parseProjection(settings.projection, settings.lambda),
+        drive: driveOf(settings),
+      },
+    );
+    // What an interrupted search has found is not what the whole one would have.
+    signal?.throwIfAborted();
+    const kept = finalists.slice(0, count);
+    return {
+      skipped: kept.length === 0 ? 'The search found no suffix inside its bounds.' : null,
+      promptIds: kept.map(({ suffixIds }) => joinPrompt(prepared, suffixIds)),
+      lengths: kept.map(({ length }) => length),
+    };
+  }
+
+  async dispose(): Promise<void> {
+    for (const programs of this.programs.values()) await programs.dispose();
+  }
+
+  private draw(prepared: AuditPrompt, settings: AuditSettings, random: Random): Promise<readonly number[]> {
+    const allowed = this.allowedTokens(settings);
+    return drawRandomSuffix(this.target, prepared, allowed, settings.suffixLength, random);
+  }
+
+  private allowedTokens({ allowNonAscii }: AuditSettings): Int32Array {
+    const { tokenizer, model } = this.target;
+    const known = this.allowed.get(allowNonAscii);
+    const listed =
+      known ?? listAllowedTokens(tokenizer, model.configuration.vocabularySize, { allowNonAscii });
+    this.allowed.set(allowNonAscii, listed);
+    return listed;
+  }
+
+  private compile(settings: AuditSettings): SearchPrograms {
+    const key = `${settings.objective} ${settings.suffixLength}`;
+    const known = this.programs.get(key);
+    if (known !== undefined) return known;
+    const depth = Math.min(settings.draftDepth, this.drafter.maximumDepth);
+    const programs = compileSearch(
+      { target: this.target.model, drafter: this.drafter },
+      createObjective(parseObjective(settings.objective), depth),
+      { ...settings, draftLevels: this.levels },
+    );
+    this.programs.set(key, programs);
+    return programs;
+  }
+}

@@ -1,0 +1,241 @@
+/**
+ * The texts that a round of hardening adds: prompts with suffixes, and what the target answers to them. They lie in
+ * suffixes.jsonl of the round, a line a prompt, so that a killed round asks for none of them twice.
+ */
+import { z } from 'zod';
+import type { AuditSettings } from '../../audit/settings.js';
+import { createRandom } from '../../core/random.js';
+import { Engine } from '../../decode/engine/engine.js';
+import { decodePlain } from '../../decode/plain.js';
+import { sequenceBytes } from '../../decode/engine/sequence-bytes.js';
+import type { Target } from '../../decode/target.js';
+import { cutToLines, parseLine, readLines } from '../../runs/json-lines.js';
+import { appendText } from '../../runs/run-writes.js';
+import type { Prompt } from '../../text/prompts/prompt-set.js';
+import type { Example } from '../data/examples.js';
+import type { HardeningSettings } from './hardening-settings.js';
+import { searchSettings } from './hardening-settings.js';
+import type { PromptHunt, SuffixSource } from './suffix-hunt.js';
+
+const ids = z.array(z.int().nonnegative());
+const lineSchema = z.strictObject({
+  prompt: z.string(),
+  objective: z.string(),
+  suffixLength: z.int(),
+  /** Why there are no texts; null where there are some. */
+  skipped: z.string().nullable(),
+  texts: z.array(z.strictObject({ promptIds: ids, answerIds: ids, length: z.number().nullable() })),
+  elapsedMs: z.number(),
+});
+export type SuffixedPrompt = z.infer<typeof lineSchema>;
+
+export interface HuntRound {
+  readonly target: Target;
+  /** Asked for once, and only where something is left to do. */
+  readonly openHunt: () => Promise<PromptHunt>;
+  readonly prompts: readonly Prompt[];
+  readonly settings: HardeningSettings;
+  /** Of the audits at the end: searches understand prompts as they do. */
+  readonly audit: AuditSettings;
+  readonly source: SuffixSource;
+  /** From 0. */
+  readonly round: number;
+  readonly file: string;
+  readonly maxNewTokens: number;
+  readonly signal?: AbortSignal | undefined;
+  readonly onStart?: ((done: number, total: number) => void) | undefined;
+  readonly onPrompt?: ((found: SuffixedPrompt, done: number, total: number) => void) | undefined;
+}
+
+export async function huntSuffixes(work: HuntRound): Promise<readonly SuffixedPrompt[]> {
+  const found = readFound(work.file);
+  work.onStart?.(found.length, work.prompts.length);
+  if (found.length >= work.prompts.length) return found;
+  const hunt = await work.openHunt();
+  try {
+    await huntRest(work, hunt, found);
+  } finally {
+    await hunt.dispose();
+  }
+  return found;
+}
+
+async function huntRest(work: HuntRound, hunt: PromptHunt, found: SuffixedPrompt[]): Promise<void> {
+  const { prompts, file } = work;
+  for (let place = found.length; place < prompts.length; place++) {
+    const line = await huntPrompt(work, hunt, place);
+    appendText(file, formatFound(line), { durable: true, command: 'harden' });
+    found.push(line);
+    work.onPrompt?.(line, found.length, prompts.length);
+  }
+}
+
+export const formatFound = (line: SuffixedPrompt): string => `${JSON.stringify(line)}\n`;
+
+/** One prompt of a round by its place: it does not depend on the others. */
+export async function huntPrompt(
+  work: Omit<HuntRound, 'file' | 'openHunt'>,
+  hunt: PromptHunt,
+  place: number,
+): Promise<SuffixedPrompt> {
+  const { prompts, settings, round, signal } = work;
+  signal?.throwIfAborted();
+  const began = performance.now();
+  const prompt = prompts[place]!;
+  const search = searchSettings(settings, work.audit, round, place);
+  const ask = (source: SuffixSource, count: number) =>
+    hunt.hunt(prompt, {
+      ...{ settings: search, seed: settings.seed, name: `round ${round} ${prompt.id}`, signal },
+      ...{ count, source },
+    });
+  const { suffixesPerPrompt, randomPerPrompt } = settings;
+  const asked = await ask(work.source, suffixesPerPrompt + (work.source === 'random' ? randomPerPrompt : 0));
+  const isJoined = work.source === 'searched' && randomPerPrompt > 0 && asked.skipped === null;
+  const drawn = isJoined ? await ask('random', randomPerPrompt) : undefined;
+  const promptIds = [...asked.promptIds, ...(drawn?.promptIds ?? [])];
+  const lengths = [...asked.lengths, ...(drawn?.lengths ?? [])];
+  const answers = await answerAll(work, promptIds);
+  // An aborted answer ends early and looks like a short one.
+  signal?.throwIfAborted();
+  const texts = answers.map((answerIds, index) => ({
+    ...{ promptIds: [...promptIds[index]!], answerIds: [...answerIds], length: lengths[index]! },
+  }));
+  const { objective, suffixLength } = search;
+  const { skipped } = asked;
+  const elapsedMs = performance.now() - began;
+  return { prompt: prompt.id, objective, suffixLength, skipped, texts, elapsedMs };
+}
+
+/** The prompts of a round that are done; behind the first line that is not whole, all are done again. */
+export function readFound(file: string): SuffixedPrompt[] {
+  const lines = readLines(file);
+  const found: SuffixedPrompt[] = [];
+  for (const line of lines) {
+    const parsed = parseLine(line);
+    const checked = 'value' in parsed ? lineSchema.safeParse(parsed.value) : undefined;
+    if (checked?.success !== true) break;
+    found.push(checked.data);
+  }
+  cutToLines(file, lines.slice(0, found.length));
+  return found;
+}
+
+/** What the target itself says behind each of them, greedily. */
+function answerAll(
+  {
+    target,
+    maxNewTokens,
+    settings,
+    signal,
+  }: Pick<HuntRound, 'target' | 'maxNewTokens' | 'settings' | 'signal'>,
+  prompts: readonly (readonly number[])[],
+): Promise<readonly (readonly number[])[]> {
+  const engine = new Engine({ concurrency: Math.max(1, prompts.length) });
+  const { model, stopIds, tokenizer } = target;
+  return Promise.all(
+    prompts.map(async (promptIds) => {
+      const request = {
+        ...{ promptIds, maxNewTokens, sampling: { temperature: 0 }, seed: settings.seed },
+        ...{ stopIds, tokenizer, ...(signal === undefined ? {} : { signal }) },
+      };
+      const bytes = sequenceBytes(request, model);
+      const { tokenIds } = await engine.run((meeting) => decodePlain(model, { ...request, meeting }), {
+        bytes,
+        signal,
+      });
+      return tokenIds;
+    }),
+  );
+}
+
+/** As texts to learn from; prompts are read only. */
+export function createSuffixedExamples(
+  found: readonly SuffixedPrompt[],
+  { round, maxTokens }: { readonly round: number; readonly maxTokens: number },
+): readonly Example[] {
+  return found.flatMap(({ prompt, texts }) =>
+    texts.flatMap(({ promptIds, answerIds }, index) => {
+      const tokens = Int32Array.from([...promptIds, ...answerIds]).slice(0, maxTokens);
+      const isLearnt = Uint8Array.from(tokens, (_, position) => +(position >= promptIds.length));
+      const id = `${prompt}+suffix ${round + 1}.${index + 1}`;
+      return tokens.length > promptIds.length ? [{ id, tokens, isLearnt, conversationId: id }] : [];
+    }),
+  );
+}
+
+/** The suffixes of the last rounds; older ones are forgotten. [round] */
+export const recallRounds = (rounds: readonly (readonly Example[])[], count: number): readonly Example[] =>
+  rounds.slice(-count).flat();
+
+/** Clean and suffixed texts in the wanted share, each of the fewer kind as often as it takes. */
+export function mixExamples(
+  clean: readonly Example[],
+  suffixed: readonly Example[],
+  suffixedShare: number,
+): readonly Example[] {
+  if (suffixed.length === 0 || suffixedShare === 0) return clean;
+  if (clean.length === 0 || suffixedShare === 1) return suffixed;
+  const wanted = (suffixedShare / (1 - suffixedShare)) * clean.length;
+  const copies = wanted / suffixed.length;
+  return copies >= 1
+    ? [...clean, ...repeatExamples(suffixed, Math.round(copies))]
+    : [...repeatExamples(clean, Math.round(1 / copies)), ...suffixed];
+}
+
+function repeatExamples(examples: readonly Example[], copies: number): readonly Example[] {
+  return Array.from({ length: copies }, (_, copy) =>
+    examples.map((example) => (copy === 0 ? example : { ...example, id: `${example.id} x${copy + 1}` })),
+  ).flat();
+}
+
+/**
+ * Suffixes that were found on one question, put behind others: a search is dear, and what is to be learnt is to read on
+ * behind stray tokens, not behind those of one prompt. Each stands before the answer that its question has without it; what
+ * is learnt there is the target's own distribution, whether or not it would still say the same.
+ */
+interface SpreadOptions {
+  readonly round: number;
+  readonly maxTokens: number;
+  /** Questions that each suffix is put behind. */
+  readonly count: number;
+  readonly seed: number;
+}
+
+export function spreadSuffixes(
+  found: readonly SuffixedPrompt[],
+  clean: readonly Example[],
+  { round, maxTokens, count, seed }: SpreadOptions,
+): readonly Example[] {
+  const single = clean.filter(({ isLearnt }) => !isLearnt.subarray(isLearnt.indexOf(1)).includes(0));
+  const byConversation = new Map(single.map((example) => [example.conversationId ?? example.id, example]));
+  if (count === 0 || single.length === 0) return [];
+  const random = createRandom(seed, 'spread suffixes', String(round));
+  return found.flatMap(({ prompt, suffixLength, texts }) => {
+    const own = byConversation.get(prompt);
+    if (own === undefined) return [];
+    return texts.flatMap(({ promptIds }, index) => {
+      const behind = countShared(promptIds, promptOf(own));
+      const end = promptIds.length - behind;
+      const suffix = promptIds.slice(end - suffixLength, end);
+      return Array.from({ length: count }, (_, copy): Example => {
+        const host = single[random.nextInteger(single.length)]!;
+        const place = promptOf(host).length - behind;
+        const tokens = [...host.tokens.subarray(0, place), ...suffix, ...host.tokens.subarray(place)];
+        const length = Math.min(tokens.length, maxTokens);
+        const isLearnt = Uint8Array.from({ length }, (_, at) => +(at >= place + suffix.length + behind));
+        const id = `${host.id}+suffix ${round + 1} of ${prompt} ${index + 1}.${copy + 1}`;
+        return { id, tokens: Int32Array.from(tokens.slice(0, length)), isLearnt, conversationId: id };
+      }).filter(({ isLearnt }) => isLearnt.includes(1));
+    });
+  });
+}
+
+const promptOf = ({ tokens, isLearnt }: Example): Int32Array => tokens.subarray(0, isLearnt.indexOf(1));
+
+/** At their ends: what stands behind a suffix. */
+function countShared(left: ArrayLike<number>, right: ArrayLike<number>): number {
+  let shared = 0;
+  const most = Math.min(left.length, right.length);
+  while (shared < most && left[left.length - 1 - shared] === right[right.length - 1 - shared]) shared += 1;
+  return shared;
+}

@@ -1,0 +1,162 @@
+/**
+ * What a drafter is trained for: that its distribution of each drafted token is the target's. Level d, row t of a draft
+ * along the text is about token t + 2 + d; the target's own distribution of that token stands at its position t + 1 + d.
+ * Where another text begins before that token, the draft counts for nothing.
+ *
+ *   soft    cross-entropy to the target's distribution (EAGLE, EAGLE-3, Hydra++, draft models)
+ *   tokens  cross-entropy to the token itself (Medusa-1, arXiv 2401.10774)
+ *
+ * Deeper levels count decay^d. EAGLE (arXiv 2401.15077) adds a smooth L1 distance between its feature and the target's.
+ * A draft vocabulary smaller than the target's learns the target's distribution within it, and nothing where the target's
+ * most likely token lies outside. Sums over tokens, not means: batches are of different sizes, and the update divides.
+ */
+import type { Tensor } from '../../graph/tensor.js';
+import {
+  add,
+  greater,
+  maximum,
+  multiply,
+  negate,
+  select,
+  subtract,
+} from '../../graph/operations/elementwise.js';
+import { argmax, gatherRows, pick } from '../../graph/operations/indexing.js';
+import { input } from '../../graph/operations/leaves.js';
+import { logSoftmax, mean, softmax, sum } from '../../graph/operations/reductions.js';
+import { reshape, transpose } from '../../graph/operations/shaping.js';
+import { multiplyDimensions } from '../../graph/dimension.js';
+import { dropFirst, dropLast } from '../../draft/programs/states.js';
+import { projectToVocabulary } from '../../model/decoder.js';
+import type { NamedValues } from '../../runtime/program.js';
+import { float32, int32 } from '../../runtime/program.js';
+import type { TextBatch } from '../data/text-batch.js';
+import type { Pair } from './training-graph.js';
+import { batch, draftAlong, featuresInput, positionsInput, row, weightsInput } from './training-graph.js';
+
+export interface Objective {
+  /** Levels of a draft that are trained. */
+  readonly depth: number;
+  readonly labels: 'soft' | 'tokens';
+  /** What a level counts beside the one before it. */
+  readonly decay: number;
+  /** What the distance of features counts; 0 where the drafter predicts none. */
+  readonly featureWeight: number;
+  /** What the labels count. */
+  readonly labelWeight: number;
+  /** Width of the uniform noise on the features that the drafter reads. */
+  readonly noise: number;
+}
+
+export interface LossGraph {
+  /** Of all learnt tokens together. [1] */
+  readonly loss: Tensor;
+  /** Cross-entropy of each level, over its counted rows together, without its weight. [depth] -> [1] */
+  readonly levels: readonly Tensor[];
+  /** Rows that a level counts: fewer the deeper it is, and only those whose token can be drafted. [depth] -> [1] */
+  readonly rows: readonly Tensor[];
+}
+
+export function buildLoss(pair: Pair, objective: Objective): LossGraph {
+  const { depth, labels, decay, featureWeight, labelWeight, noise } = objective;
+  const truth = featuresInput(pair.target);
+  const read = noise > 0 ? add(truth, input('noise', truth.shape)) : truth;
+  const drafted = draftAlong(pair, depth, read);
+  const [weights, positions] = [weightsInput(), positionsInput()];
+  const weightsOf = (level: number): Tensor =>
+    dropFirst(select(greater(positions, level + 1), weights, 0), level + 2);
+  // Cut before they are projected: scores are far larger. No draft is about the token of the first row or of the last.
+  const judging = dropLast(dropFirst(truth, 1), 1);
+  const teacher = labels === 'soft' ? describeTeacher(pair, judging) : undefined;
+  const judged = drafted.logits.map((logits, level) => {
+    // The last row is about the token behind the text.
+    const scores = logSoftmax(dropLast(logits, 1));
+    const own = weightsOf(level);
+    if (teacher === undefined) {
+      const picked = pick(scores, dropFirst(input('labels', [batch, row], 'int32'), level + 2));
+      const counted = dropFirst(input('labelWeights', [batch, row]), level + 2);
+      return countRows(negate(picked), multiply(own, counted));
+    }
+    const ofLevel = (x: Tensor): Tensor => dropFirst(x, level);
+    const entropies = negate(flatten(sum(multiply(ofLevel(teacher.distribution), scores), [-1])));
+    const counted = teacher.isInside === undefined ? own : multiply(own, ofLevel(teacher.isInside));
+    return countRows(entropies, counted);
+  });
+  const levels = judged.map(({ entropy }) => entropy);
+  let loss = levels
+    .map((entropy, level) => multiply(entropy, labelWeight * decay ** level))
+    .reduce((left, right) => add(left, right));
+  if (featureWeight > 0 && drafted.features !== undefined) {
+    const apart = smoothDistance(dropLast(drafted.features, 1), judging);
+    loss = add(loss, multiply(total(multiply(apart, weightsOf(0))), featureWeight));
+  }
+  return { loss, levels, rows: judged.map(({ rows }) => rows) };
+}
+
+/** `entropies` and `counted`: [batch, row - 2 - level]. */
+function countRows(entropies: Tensor, counted: Tensor): { readonly entropy: Tensor; readonly rows: Tensor } {
+  return { entropy: total(multiply(entropies, counted)), rows: total(counted) };
+}
+
+/** The most likely drafted token of each level. [depth] -> [batch, row - 2 - depth] */
+export function buildChoices(pair: Pair, depth: number): readonly Tensor[] {
+  const { logits } = draftAlong(pair, depth, featuresInput(pair.target));
+  return logits.map((level) => argmax(dropLast(level, 1)));
+}
+
+interface Teacher {
+  readonly distribution: Tensor; // [batch, row - 2, draft vocabulary]
+  /** 1 where the target's most likely token can be drafted; undefined where all can. */
+  readonly isInside: Tensor | undefined; // [batch, row - 2]
+}
+
+function describeTeacher({ target, drafter }: Pair, features: Tensor): Teacher {
+  const { configuration, scope } = target;
+  const { vocabularySize } = configuration;
+  const logits = projectToVocabulary(configuration, scope, features);
+  if (drafter.graph?.targetTokens === undefined)
+    return { distribution: softmax(logits), isInside: undefined };
+  const places = features.shape.slice(0, -1);
+  const count = places.reduce(multiplyDimensions);
+  const byToken = transpose(reshape(logits, [count, vocabularySize]), [1, 0]);
+  const drafted = gatherRows(byToken, input('draftTokens', [drafter.vocabularySize], 'int32'));
+  const within = reshape(transpose(drafted, [1, 0]), [...places, drafter.vocabularySize]);
+  const inside = gatherRows(input('isDrafted', [vocabularySize, 1]), argmax(logits));
+  return { distribution: softmax(within), isInside: reshape(inside, places) };
+}
+
+/** Values for what a loss asks for besides texts and states. */
+export function labelInputs({ target, drafter }: Pair, { tokens, shape }: TextBatch): NamedValues {
+  const drafted = drafter.graph?.targetTokens;
+  if (drafted === undefined) {
+    const everywhere = new Float32Array(tokens.length).fill(1);
+    return { labels: int32(tokens, shape), labelWeights: float32(everywhere, shape) };
+  }
+  const { vocabularySize } = target.configuration;
+  const isDrafted = new Float32Array(vocabularySize);
+  const places = new Int32Array(vocabularySize);
+  drafted.forEach((token, place) => {
+    isDrafted[token] = 1;
+    places[token] = place;
+  });
+  const labels = tokens.map((token) => places[token]!);
+  const labelWeights = Float32Array.from(tokens, (token) => isDrafted[token]!);
+  return {
+    draftTokens: int32(drafted),
+    isDrafted: float32(isDrafted, [vocabularySize, 1]),
+    labels: int32(labels, shape),
+    labelWeights: float32(labelWeights, shape),
+  };
+}
+
+/** Smooth L1, a mean over the hidden values. [batch, row, hidden] -> [batch, row] */
+function smoothDistance(left: Tensor, right: Tensor): Tensor {
+  const difference = subtract(left, right);
+  const size = maximum(difference, negate(difference));
+  const near = multiply(multiply(difference, difference), 0.5);
+  return flatten(mean(select(greater(size, 1), subtract(size, 0.5), near), [-1]));
+}
+
+/** Without a last axis of one element. */
+const flatten = (x: Tensor): Tensor => reshape(x, x.shape.slice(0, -1));
+
+const total = (x: Tensor): Tensor => reshape(sum(x, [0, 1]), [1]);

@@ -1,0 +1,117 @@
+/** A drafter's own weights as values, from wherever they lie. */
+import { readExactly, withFile } from '../../checkpoint/binary-file.js';
+import type { FloatDType } from '../../checkpoint/element-decoding.js';
+import { decodeFloats } from '../../checkpoint/element-decoding.js';
+import { joinParts } from '../../checkpoint/weight-parts.js';
+import type { HalfType } from '../../core/half-floats.js';
+import { requireGraph } from '../../draft/reading/checks.js';
+import type { Drafter } from '../../draft/drafter.js';
+import type {
+  DirectPart,
+  DirectWeight,
+  FileWeights,
+  MemoryWeights,
+  WeightLocation,
+  WeightStore,
+} from '../../runtime/weights.js';
+import type { ParameterValues } from './parameter-buffers.js';
+
+/** By the names that its graph reads them by. What it borrows of its target is not among them. */
+export async function readParameters(
+  drafter: Pick<Drafter, 'name' | 'graph'>,
+): Promise<ReadonlyMap<string, ParameterValues>> {
+  // A drafter's own weights stand first; the target's, where it reads any, behind them.
+  const [own] = requireGraph(drafter).weights;
+  return readStore(own!);
+}
+
+/** All weights of a store as float32; the arrays are the caller's. */
+export async function readStore(store: WeightStore): Promise<ReadonlyMap<string, ParameterValues>> {
+  if (store.kind === 'file') return readFromFile(store);
+  if (store.kind === 'memory') return readFromMemory(store);
+  const values = new Map<string, ParameterValues>();
+  for (const [name, weight] of store.tensors)
+    values.set(name, { shape: weight.shape, data: await readDirect(weight) });
+  return values;
+}
+
+type StoredType = NonNullable<WeightLocation['dtype']>;
+
+const storedAs: Readonly<Record<'float32' | HalfType, FloatDType>> = {
+  float32: 'F32',
+  float16: 'F16',
+  bfloat16: 'BF16',
+};
+
+function readFromFile({ path, tensors }: FileWeights): Promise<Map<string, ParameterValues>> {
+  return withFile(path, async (file) => {
+    const values = new Map<string, ParameterValues>();
+    for (const [name, { shape, offsetBytes, sizeBytes, dtype }] of tensors) {
+      const raw = new Uint8Array(sizeBytes);
+      await readExactly(file, offsetBytes, raw);
+      values.set(name, { shape, data: decode(raw, dtype) });
+    }
+    return values;
+  });
+}
+
+function readFromMemory({ tensors }: MemoryWeights): Map<string, ParameterValues> {
+  const values = new Map<string, ParameterValues>();
+  for (const [name, { shape, data, dtype }] of tensors) {
+    // A copy: whoever trains writes into it, and programs still read the original.
+    const { buffer } = data.slice();
+    values.set(name, { shape, data: decode(new Uint8Array(buffer), dtype) });
+  }
+  return values;
+}
+
+async function readDirect({ shape, parts }: DirectWeight): Promise<Float32Array> {
+  const joined = [];
+  for (const part of parts) joined.push({ ...part, values: await readPart(part) });
+  return joinParts(joined, shape);
+}
+
+async function readPart({ shape, dtype, read }: DirectPart): Promise<Float32Array> {
+  const values = new Float32Array(shape.reduce((product, size) => product * size, 1));
+  let filled = 0;
+  for await (const piece of read()) {
+    // Pieces come out of larger buffers, at places where no float may begin.
+    const some = decode(piece.slice(), dtype);
+    values.set(some, filled);
+    filled += some.length;
+  }
+  return values;
+}
+
+function decode(raw: Uint8Array<ArrayBuffer>, dtype: StoredType = 'float32'): Float32Array {
+  if (dtype === 'float32') return new Float32Array(raw.buffer);
+  const values = new Float32Array(raw.byteLength / 2);
+  decodeFloats(raw, storedAs[dtype], values, 0, values.length);
+  return values;
+}
+
+/**
+ * Blocks that are one. The authors of Medusa and Hydra repeat one module where a head has several blocks, and their files
+ * hold it under several names; their code runs the last one everywhere. Blocks that are equal when training begins
+ * therefore learn as one and stay equal.
+ */
+/** medusa.HEAD.LAYER.weight and hydra.HEAD.blockN.weight, without the number. */
+const repeated = [/^(medusa\.\d+)\.\d+(\.weight|\.bias)$/, /^(hydra\.\d+\.block)\d+(\.weight|\.bias)$/];
+
+/** [name] the name under which it learns; its own unless it is tied to an earlier one. */
+export function tieWeights(values: ReadonlyMap<string, ParameterValues>): ReadonlyMap<string, string> {
+  const first = new Map<string, string>(); // [name without number]
+  const ties = new Map<string, string>();
+  for (const [name, { data }] of values) {
+    const family = repeated.map((pattern) => pattern.exec(name)).find((match) => match !== null);
+    const key = family === undefined ? undefined : `${family[1]!} ${family[2]!}`;
+    const earlier = key === undefined ? undefined : first.get(key);
+    const isTied = earlier !== undefined && areEqual(values.get(earlier)!.data, data);
+    ties.set(name, isTied ? earlier : name);
+    if (key !== undefined && earlier === undefined) first.set(key, name);
+  }
+  return ties;
+}
+
+const areEqual = (left: Float32Array, right: Float32Array): boolean =>
+  left.length === right.length && left.every((value, index) => value === right[index]);

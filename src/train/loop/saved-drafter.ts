@@ -1,0 +1,146 @@
+/**
+ * What was trained, back into the layout it came from: the recipes by which a drafter's weights are read are run
+ * backwards. Tensors that no recipe reads, and those of weights that were not trained, are taken over from the folder
+ * that training began with, as are the files that describe it.
+ */
+import { basename } from 'node:path';
+import { openCheckpoint } from '../../checkpoint/open-checkpoint.js';
+import { readFloat32 } from '../../checkpoint/read-tensor.js';
+import type { Checkpoint, StoredTensor } from '../../checkpoint/stored-tensor.js';
+import { formatShape, quote } from '../../checkpoint/stored-tensor.js';
+import type { TensorSource, WrittenFloat } from '../../checkpoint/tensor-source.js';
+import { floatSource, storedSource } from '../../checkpoint/tensor-source.js';
+import { cutPart } from '../../checkpoint/weight-parts.js';
+import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
+import { resolveRecipes } from '../../checkpoint/weight-recipe.js';
+import { restoreFolder } from '../../checkpoint/written-folder.js';
+import { MistletoeError } from '../../core/errors.js';
+import { misfit } from '../../draft/reading/checks.js';
+import type { ReadingOptions } from '../../draft/draft-system.js';
+import { refuseAtOnce } from '../../draft/draft-system.js';
+import { recogniseCheckpoint, systemTitles } from '../../draft/systems.js';
+import { spellTaps } from '../../draft/eagle/taps.js';
+import { embeddingName, outputName } from '../../model/tied-output.js';
+import { describingFiles, writeCheckpoint } from '../systems/new-checkpoint.js';
+import { countValues } from './parameter-buffers.js';
+
+export interface SaveRequest extends ReadingOptions {
+  /** The folder that the drafter was loaded from. */
+  readonly from: string;
+  /** May be the same one. A drafter that lies there is replaced as a whole, anything else is left and refused. */
+  readonly to: string;
+  /** By the names that the drafter's graph has for its weights; those that are not given stay as they are. */
+  readonly values: ReadonlyMap<string, Float32Array>;
+  /** float32 unless asked for as `from` has each tensor. */
+  readonly dtype?: 'float32' | 'source';
+  /** Goes into config.json, over what is there. */
+  readonly config?: Readonly<Record<string, unknown>>;
+}
+
+export async function saveDrafter(request: SaveRequest): Promise<void> {
+  const { from, to, values, dtype = 'float32', taps } = request;
+  await restoreFolder(from);
+  const checkpoint = await openCheckpoint(from);
+  const { system, layout } = recogniseCheckpoint(checkpoint);
+  if (system === undefined) throw misfit(from, `has ${layout}`, `Supported: ${systemTitles.join(', ')}.`);
+  const { recipes } = system.describe(checkpoint, refuseAtOnce, taps === undefined ? {} : { taps });
+  resolveRecipes(checkpoint, recipes);
+  const trained = assignValues(checkpoint, recipes, values);
+  const written = [...checkpoint.tensors.values()].filter(({ name }) => !isStale(name, checkpoint, trained));
+  await writeCheckpoint(to, {
+    config: describeConfig(request, checkpoint),
+    file: nameWeights(checkpoint),
+    tensors: written.map((tensor) => writeTensor(tensor, trained.get(tensor.name), dtype)),
+    copies: describingFiles(checkpoint.folder),
+  });
+}
+
+/** A tensor's place in the weight that it is a part of. */
+interface TrainedPart {
+  readonly recipe: WeightRecipe;
+  readonly place: number;
+  /** Of the whole weight; undefined where it was not trained. */
+  readonly values: Float32Array | undefined;
+}
+
+/** [tensor] */
+function assignValues(
+  { folder }: Checkpoint,
+  recipes: readonly WeightRecipe[],
+  values: ReadonlyMap<string, Float32Array>,
+): ReadonlyMap<string, TrainedPart> {
+  const scope = findScope(folder, recipes, [...values.keys()]);
+  const parts = new Map<string, TrainedPart>();
+  for (const recipe of recipes) {
+    const given = values.get(`${scope}${recipe.name}`);
+    if (given !== undefined && given.length !== countValues(recipe.shape)) {
+      throw misfit(
+        folder,
+        `has ${quote(recipe.name)} of ${formatShape(recipe.shape)}, but ${given.length} values were given for it`,
+        'They belong to another drafter.',
+      );
+    }
+    for (const [place, { tensor }] of recipe.parts.entries()) {
+      if (parts.has(tensor))
+        throw new MistletoeError('shape', `Two weights of the drafter in ${folder} read ${quote(tensor)}.`);
+      parts.set(tensor, { recipe, place, values: given });
+    }
+  }
+  return parts;
+}
+
+/** What the graph's names have before the recipes': `eagle3.`, for instance. */
+function findScope(folder: string, recipes: readonly WeightRecipe[], keys: readonly string[]): string {
+  const names = new Set(recipes.map(({ name }) => name));
+  const known = (scope: string): number =>
+    keys.filter((key) => key.startsWith(scope) && names.has(key.slice(scope.length))).length;
+  const [first = ''] = keys;
+  const ends = [0, ...[...first.matchAll(/\./g)].map(({ index }) => index + 1)];
+  const scopes = ends.map((end) => first.slice(0, end));
+  const scope = scopes.find((each) => known(each) === keys.length);
+  if (scope !== undefined) return scope;
+  const nearest = scopes.reduce((best, each) => (known(each) > known(best) ? each : best));
+  const stranger = keys.find((key) => !key.startsWith(nearest) || !names.has(key.slice(nearest.length)));
+  throw misfit(folder, `has no weight ${quote(stranger!)}`, 'The values belong to another drafter.');
+}
+
+/** A second copy of a tied embedding would no longer be one; loaders refuse a checkpoint that has both. */
+function isStale(name: string, { config }: Checkpoint, trained: ReadonlyMap<string, TrainedPart>): boolean {
+  return (
+    name === outputName &&
+    config.tie_word_embeddings === true &&
+    !trained.has(outputName) &&
+    trained.get(embeddingName)?.values !== undefined
+  );
+}
+
+function writeTensor(
+  tensor: StoredTensor,
+  part: TrainedPart | undefined,
+  dtype: 'float32' | 'source',
+): TensorSource {
+  const { name, shape } = tensor;
+  if (part === undefined || (part.values === undefined && dtype === 'source')) return storedSource(tensor);
+  const kept = dtype === 'float32' || tensor.dtype === 'F64' ? 'F32' : (tensor.dtype as WrittenFloat);
+  const { recipe, place, values } = part;
+  return floatSource({ name, shape, dtype: kept }, () =>
+    values === undefined ? readFloat32(tensor) : cutPart(values, recipe, place),
+  );
+}
+
+/** Whoever loads by what config.json says of the type shall not round what was written. */
+function describeConfig(
+  { config: added = {}, dtype = 'float32', taps }: SaveRequest,
+  checkpoint: Checkpoint,
+): Record<string, unknown> {
+  const config = taps === undefined ? checkpoint.config : spellTaps(checkpoint, taps);
+  const named = dtype === 'source' ? [] : ['torch_dtype', 'dtype'].filter((key) => config[key] !== undefined);
+  return { ...config, ...Object.fromEntries(named.map((key) => [key, 'float32'])), ...added };
+}
+
+/** As its authors name it, where safetensors have such a name. */
+function nameWeights({ files }: Checkpoint): string {
+  const [file, ...others] = files.map((path) => basename(path));
+  if (file === undefined || others.length > 0 || file === 'pytorch_model.bin') return 'model.safetensors';
+  return file.replace(/\.(pt|bin)$/, '.safetensors');
+}

@@ -1,0 +1,234 @@
+/**
+ * A drafter that learns, batch by batch: the target reads the texts, one program adds the gradients of a batch to their
+ * sums, another updates all parameters in place. Nothing but losses comes back to the host.
+ */
+import { createRandom } from '../../core/random.js';
+import { add } from '../../graph/operations/elementwise.js';
+import { input } from '../../graph/operations/leaves.js';
+import type { Tensor } from '../../graph/tensor.js';
+import { feedWeights, listWeights, weightGradients } from '../../graph/weight-gradients.js';
+import { requireGraph } from '../../draft/reading/checks.js';
+import type { MixedValues, NamedTensors, Program, TensorValue } from '../../runtime/program.js';
+import { float32, floatsOf, int32, integersOf } from '../../runtime/program.js';
+import type { AdamOptions } from './adamw.js';
+import { buildUpdate, updateInputs } from './adamw.js';
+import type { Objective } from './losses.js';
+import { buildChoices, buildLoss, labelInputs } from './losses.js';
+import { allSlots, countValues, keptSlots, ParameterBuffers, slotName } from './parameter-buffers.js';
+import type { ParameterValues } from './parameter-buffers.js';
+import type { StateStore } from './state-store.js';
+import { freeStates, TeacherStates } from './teacher-states.js';
+import { tieWeights } from './parameters.js';
+import type { TextBatch } from '../data/text-batch.js';
+import { positionsInTexts } from '../data/text-batch.js';
+import type { Pair } from './training-graph.js';
+import { contextInputs } from './training-graph.js';
+
+export interface TrainerOptions {
+  readonly objective: Objective;
+  readonly adam: AdamOptions;
+  /** Of the noise on features. */
+  readonly seed: number;
+  /** Whether embeddings and output stay as they are. */
+  readonly freezeVocabulary?: boolean | undefined;
+  /** Where the target's states are kept; they are computed for every batch without it. */
+  readonly store?: StateStore | undefined;
+}
+
+export interface BatchLoss {
+  /** Tokens that were learnt from. */
+  readonly count: number;
+  /** The objective, of all of them together. */
+  readonly loss: number;
+  /** [level] cross-entropy, of all counted rows together. */
+  readonly levels: readonly number[];
+  /** [level] rows that it counts. */
+  readonly rows: readonly number[];
+}
+
+export class Trainer {
+  readonly buffers: ParameterBuffers;
+  private readonly choosers = new Map<number, Promise<Program>>(); // [depth]
+  private learnt = 0; // tokens in the sums of gradients
+
+  private constructor(
+    private readonly pair: Pair,
+    private readonly options: TrainerOptions,
+    private readonly teacher: TeacherStates,
+    private readonly gradients: Program,
+    private readonly updater: Program,
+    shapes: ReadonlyMap<string, readonly number[]>,
+    /** [trained weight] the name of the parameter that it is. */
+    private readonly ties: ReadonlyMap<string, string>,
+  ) {
+    this.buffers = new ParameterBuffers(pair.target.runtime, shapes);
+  }
+
+  /** `values` are the drafter's own weights; those that the loss reads are trained. */
+  static async create(
+    pair: Pair,
+    values: ReadonlyMap<string, ParameterValues>,
+    options: TrainerOptions,
+  ): Promise<Trainer> {
+    const { loss, levels, rows } = buildLoss(pair, options.objective);
+    const names = listWeights([loss])
+      .map(({ attributes }) => attributes.name)
+      .filter((name) => values.has(name) && !isFrozen(name, pair, options));
+    const tied = tieWeights(values);
+    const ties = new Map(names.map((name) => [name, tied.get(name)!]));
+    const own = [...new Set(ties.values())];
+    const shapes = new Map(own.map((name) => [name, values.get(name)!.shape]));
+    const outputs = {
+      ...{ loss, ...nameLevels('level', levels), ...nameLevels('rows', rows) },
+      ...sumGradients(loss, ties),
+    };
+    const trainer = new Trainer(
+      pair,
+      options,
+      await TeacherStates.create(pair, options.store),
+      await compileFed(pair, outputs, ties),
+      await pair.target.runtime.compile(buildUpdate(shapes, options.adam)),
+      shapes,
+      ties,
+    );
+    trainer.buffers.write(new Map(own.map((name) => [slotName('parameter', name), values.get(name)!.data])));
+    return trainer;
+  }
+
+  /** Adds the gradients of a batch to the sums. `step` tells the noise of one batch from that of another. */
+  async accumulate(batch: TextBatch, step: number): Promise<BatchLoss> {
+    const { objective, seed } = this.options;
+    const states = await this.teacher.read(batch);
+    const inputs = {
+      ...{ ...this.batchInputs(batch), ...states, ...labelInputs(this.pair, batch) },
+      ...(objective.noise > 0
+        ? { noise: drawNoise(states.features!.shape, objective.noise, seed, step) }
+        : {}),
+      ...this.buffers.residents(['parameter', 'gradient']),
+    };
+    const levels = levelNames('level', objective.depth);
+    const rows = levelNames('rows', objective.depth);
+    const outputs = await this.gradients.run(pickInputs(this.gradients, inputs), {
+      ...Object.fromEntries(['loss', ...levels, ...rows].map((name) => [name, 'host' as const])),
+      ...this.buffers.destinations(['gradient']),
+    });
+    freeStates(states);
+    const count = batch.weights.reduce((sum, weight) => sum + weight, 0);
+    this.learnt += count;
+    return {
+      count,
+      loss: floatsOf(outputs, 'loss')[0]!,
+      levels: levels.map((name) => floatsOf(outputs, name)[0]!),
+      rows: rows.map((name) => floatsOf(outputs, name)[0]!),
+    };
+  }
+
+  /** Updates all parameters by the sums, which begin anew. The length of the mean gradient, before clipping. */
+  async update(update: number, rate: number): Promise<number> {
+    const scalars = updateInputs({ rate, update, count: Math.max(1, this.learnt) }, this.options.adam);
+    const inputs = { ...scalars, ...this.buffers.residents(allSlots) };
+    const outputs = await this.updater.run(inputs, {
+      ...{ norm: 'host' as const },
+      ...this.buffers.destinations(keptSlots),
+    });
+    this.forgetGradients();
+    return floatsOf(outputs, 'norm')[0]!;
+  }
+
+  forgetGradients(): void {
+    this.buffers.clearGradients();
+    this.learnt = 0;
+  }
+
+  /** [level] the most likely draft at each row, in the drafter's vocabulary. [batch, row - 2 - level] */
+  async choose(batch: TextBatch, depth: number): Promise<readonly Int32Array[]> {
+    const program = await this.compileChooser(depth);
+    const states = await this.teacher.read(batch);
+    const inputs = { ...this.batchInputs(batch), ...states, ...this.buffers.residents(['parameter']) };
+    const names = levelNames('level', depth);
+    const outputs = await program.run(pickInputs(program, inputs), names);
+    freeStates(states);
+    return names.map((name) => integersOf(outputs, name));
+  }
+
+  /** The trained weights as they are now, by their own names. */
+  async readWeights(): Promise<ReadonlyMap<string, Float32Array>> {
+    const parameters = await this.buffers.read(['parameter']);
+    return new Map(
+      [...this.ties].map(([name, tied]) => [name, parameters.get(slotName('parameter', tied))!]),
+    );
+  }
+
+  async dispose(): Promise<void> {
+    const choosers = await Promise.all(this.choosers.values());
+    for (const program of [this.gradients, this.updater, ...choosers]) await program.dispose();
+    await this.teacher.dispose();
+    this.buffers.free();
+  }
+
+  private batchInputs(batch: TextBatch): MixedValues {
+    const { tokens, weights, shape } = batch;
+    const attention = this.pair.drafter.graph?.attention;
+    return {
+      tokens: int32(tokens, shape),
+      weights: float32(weights, shape),
+      positions: float32(positionsInTexts(batch), shape),
+      ...(attention === undefined ? {} : contextInputs('draft.', attention.rotary, batch, attention.window)),
+    };
+  }
+
+  private compileChooser(depth: number): Promise<Program> {
+    const known = this.choosers.get(depth);
+    if (known !== undefined) return known;
+    const program = compileFed(this.pair, nameLevels('level', buildChoices(this.pair, depth)), this.ties);
+    this.choosers.set(depth, program);
+    return program;
+  }
+}
+
+/** Heads borrow the target's embeddings; where one has a copy of its own, it stays as it is, as its authors do it. */
+function isFrozen(name: string, { drafter }: Pair, { freezeVocabulary = false }: TrainerOptions): boolean {
+  const isEmbedding = name.endsWith('embed_tokens.weight');
+  if (freezeVocabulary && (isEmbedding || name.endsWith('lm_head.weight'))) return true;
+  return drafter.system !== 'speculative-sampling' && isEmbedding;
+}
+
+/** Gradients on top of what was summed before. */
+function sumGradients(loss: Tensor, ties: ReadonlyMap<string, string>): NamedTensors {
+  const sums: Record<string, Tensor> = {};
+  for (const [name, gradient] of weightGradients(loss, [...ties.keys()])) {
+    const slot = slotName('gradient', ties.get(name)!);
+    sums[slot] = add(sums[slot] ?? input(slot, gradient.shape), gradient);
+  }
+  return sums;
+}
+
+/** The trained weights come from buffers, the others from their stores. */
+function compileFed(
+  { target, drafter }: Pair,
+  outputs: NamedTensors,
+  ties: ReadonlyMap<string, string>,
+): Promise<Program> {
+  const fed = new Map([...ties].map(([name, tied]) => [name, slotName('parameter', tied)]));
+  const stores = [...new Set([target.weights, ...requireGraph(drafter).weights])];
+  return target.runtime.compile(feedWeights(outputs, fed), stores);
+}
+
+const levelNames = (what: string, depth: number): string[] =>
+  Array.from({ length: depth }, (_, level) => `${what}${level}`);
+
+const nameLevels = (what: string, tensors: readonly Tensor[]): NamedTensors =>
+  Object.fromEntries(tensors.map((tensor, level) => [`${what}${level}`, tensor]));
+
+/** A drafter need not read everything that a batch has. */
+function pickInputs(program: Program, given: MixedValues): MixedValues {
+  return Object.fromEntries(program.inputs.map(({ name }) => [name, given[name]!]));
+}
+
+/** Uniform, as EAGLE was trained. */
+function drawNoise(shape: readonly number[], width: number, seed: number, step: number): TensorValue {
+  const random = createRandom(seed, `noise ${step}`);
+  const values = new Float32Array(countValues(shape));
+  for (let index = 0; index < values.length; index++) values[index] = (random.next() - 0.5) * width;
+  return float32(values, shape);
+}

@@ -1,0 +1,84 @@
+/**
+ * All that the next update depends on, in one file: parameters, AdamW's moments and how far the run has come. It is
+ * written whole or not at all, so that a run killed at any moment goes on from the last one that was finished, to the
+ * same bytes. Behind it stands the log, which may hold lines of updates that the state does not know: they are cut.
+ */
+import { existsSync, readdirSync, rmSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import { z } from 'zod';
+import { readSafetensorsHeader } from '../../checkpoint/safetensors/safetensors.js';
+import { readFloat32, readIntegers } from '../../checkpoint/read-tensor.js';
+import type { StoredTensor } from '../../checkpoint/stored-tensor.js';
+import { floatSource, integerSource } from '../../checkpoint/tensor-source.js';
+import { writeSafetensors } from '../../checkpoint/safetensors/write-safetensors.js';
+import { describeCause, MistletoeError } from '../../core/errors.js';
+
+const progressSchema = z.strictObject({
+  /** Updates made. */
+  update: z.int().min(0),
+  /** The longest accepted length on held-out texts, and after which update. */
+  best: z.strictObject({ update: z.int().min(0), length: z.number() }).nullable(),
+  /** Measurements since then. */
+  sinceBest: z.int().min(0),
+  elapsedMs: z.number().min(0),
+});
+export type TrainingProgress = z.infer<typeof progressSchema>;
+
+export const freshProgress: TrainingProgress = { update: 0, best: null, sinceBest: 0, elapsedMs: 0 };
+
+export interface TrainingState {
+  readonly progress: TrainingProgress;
+  /** [slotName] */
+  readonly values: ReadonlyMap<string, Float32Array>;
+}
+
+const progressName = 'progress';
+
+export async function saveState(path: string, { progress, values }: TrainingState): Promise<void> {
+  const text = Int32Array.from(Buffer.from(JSON.stringify(progress)));
+  await writeSafetensors(path, [
+    integerSource(progressName, 'I64', text),
+    ...[...values].map(([name, data]) =>
+      floatSource({ name, shape: [data.length], dtype: 'F32' }, () => data),
+    ),
+  ]);
+}
+
+/** Removes states that a killed process was writing. Nobody else may be writing one: the run is locked. */
+export function removeUnfinished(path: string): void {
+  const folder = dirname(path);
+  const opening = `${basename(path)}.`;
+  for (const name of readdirSync(folder))
+    if (name.startsWith(opening) && name.endsWith('.tmp')) rmSync(join(folder, name), { force: true });
+}
+
+/** Undefined where none was saved yet. */
+export async function loadState(path: string): Promise<TrainingState | undefined> {
+  if (!existsSync(path)) return undefined;
+  try {
+    const values = new Map<string, Float32Array>();
+    let progress: TrainingProgress | undefined;
+    for (const tensor of await readSafetensorsHeader(path)) {
+      if (tensor.name === progressName) progress = await readProgress(tensor);
+      else values.set(tensor.name, await readFloat32(tensor));
+    }
+    if (progress === undefined) throw new Error('it does not say how far the run has come');
+    return { progress, values };
+  } catch (cause) {
+    throw new MistletoeError('checkpoint', `${path} cannot be gone on from: ${describeCause(cause)}.`, {
+      hint: 'Remove it to begin the run anew with the answers that it has; the drafters in best/ and last/ can be used as they are.',
+      cause,
+    });
+  }
+}
+
+async function readProgress(tensor: StoredTensor): Promise<TrainingProgress> {
+  const text = Buffer.from(Uint8Array.from(await readIntegers(tensor))).toString('utf8');
+  const parsed = progressSchema.safeParse(JSON.parse(text));
+  if (parsed.success) return parsed.data;
+  const [issue] = parsed.error.issues;
+  const where = issue?.path.join('.') ?? '';
+  throw new Error(
+    `what it says of its progress is wrong${where === '' ? '' : ` at "${where}"`}, ${issue?.message ?? 'it cannot be used'}`,
+  );
+}
