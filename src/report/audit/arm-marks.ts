@@ -1,5 +1,5 @@
 /** How each row looks in every chart: a color and a shape, so that color is never the only difference. */
-import type { ArmName } from '../../audit/arms.js';
+import type { ArmName } from '../../audit/arms/arms.js';
 import type { MarkStyle, MarkSymbol } from '../chart.js';
 import { armLabels } from './arm-names.js';
 

@@ -2,9 +2,9 @@
  * The search, step by step. Thin lines are the attack on single prompts, thick ones the median over prompts; the chart
  * of the divergence shows the bound that no kept suffix may exceed.
  */
-import type { ArmName } from '../../audit/arms.js';
+import type { ArmName } from '../../audit/arms/arms.js';
 import type { DrafterResult } from '../../audit/result.js';
-import type { TracePoint } from '../../audit/search-trace.js';
+import type { TracePoint } from '../../audit/result.js';
 import { largest } from '../../core/long-lists.js';
 import { acceptedLengthText, divergenceText } from '../../core/number-text.js';
 import type { Level, Point } from '../chart.js';

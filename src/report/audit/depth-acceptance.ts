@@ -1,5 +1,5 @@
 /** How deep drafts survive along the clean answer: the share of steps whose accepted path reaches each depth. */
-import type { ArmName } from '../../audit/arms.js';
+import type { ArmName } from '../../audit/arms/arms.js';
 import type { DrafterResult } from '../../audit/result.js';
 import { percentText } from '../../core/number-text.js';
 import { drawChart } from '../chart.js';

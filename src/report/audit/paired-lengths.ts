@@ -2,8 +2,8 @@
  * Each prompt is one line: from its accepted length without a suffix to that with one, both along the clean answer; the
  * controls are open marks. Seeds and draws of a prompt are pooled, as in the tests.
  */
-import type { ArmName } from '../../audit/arms.js';
-import { arms } from '../../audit/arms.js';
+import type { ArmName } from '../../audit/arms/arms.js';
+import { arms } from '../../audit/arms/arms.js';
 import type { DrafterResult } from '../../audit/result.js';
 import { countedArm } from '../../audit/summary.js';
 import { largest } from '../../core/long-lists.js';

@@ -1,5 +1,5 @@
 /** Every row of every drafter: the attack, its controls and the prompts without a suffix. */
-import type { AuditTimings } from '../../audit/audit-timings.js';
+import type { AuditTimings } from '../../audit/arms/phase-clock.js';
 import type { ArmSummary, AuditResult, DrafterResult } from '../../audit/result.js';
 import { countedArm } from '../../audit/summary.js';
 import type { KeptClass } from '../../measure/kept-class.js';

@@ -1,7 +1,7 @@
 /** Measured times by row: the median over prompts, which one slow moment of a shared machine cannot move far. */
-import type { ArmName } from '../../audit/arms.js';
-import type { ArmTiming, AuditTimings, TimedArm } from '../../audit/audit-timings.js';
-import { isTimedArm } from '../../audit/audit-timings.js';
+import type { ArmName } from '../../audit/arms/arms.js';
+import type { ArmTiming, AuditTimings, TimedArm } from '../../audit/arms/phase-clock.js';
+import { isTimedArm } from '../../audit/arms/phase-clock.js';
 import type { Row, Table } from '../table.js';
 import { durationText, percentText } from '../../core/number-text.js';
 

@@ -2,7 +2,7 @@
 import { basename } from 'node:path';
 import { escapeMarkdown } from '../escape.js';
 import { countText, durationText, groupThousands, parameterText } from '../../core/number-text.js';
-import type { HardeningResult } from '../../train/hardening-result.js';
+import type { HardeningResult } from '../../train/harden/hardening-result.js';
 import type { Facts } from '../table.js';
 import { factsMarkdown, tableMarkdown } from '../table.js';
 import {

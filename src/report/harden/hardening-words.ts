@@ -13,8 +13,8 @@ import { minPairs } from '../../measure/wilcoxon.js';
 import { lengthCell } from '../audit/row-columns.js';
 import type { Cell, Column, Row, Table } from '../table.js';
 import { cellText } from '../table.js';
-import type { HardeningAudit } from '../../train/hardening-settings.js';
-import { judgeDrop, judgePrice } from '../../train/hardening-comparison.js';
+import type { HardeningAudit } from '../../train/harden/hardening-settings.js';
+import { judgeDrop, judgePrice } from '../../train/harden/hardening-comparison.js';
 import type {
   AuditComparison,
   DrafterRole,
@@ -22,8 +22,8 @@ import type {
   HardeningResult,
   RoundRecord,
   TrainedRole,
-} from '../../train/hardening-result.js';
-import { trainedRoles } from '../../train/hardening-result.js';
+} from '../../train/harden/hardening-result.js';
+import { trainedRoles } from '../../train/harden/hardening-result.js';
 
 export const roleNames: Readonly<Record<DrafterRole, string>> = {
   before: 'before',

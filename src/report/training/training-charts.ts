@@ -1,7 +1,7 @@
 /** How a training run went, drawn along its updates. */
 import { fixed, acceptedLengthText } from '../../core/number-text.js';
-import { countedUpdates } from '../../train/level-entropies.js';
-import type { LengthLine, UpdateLine } from '../../train/training-log.js';
+import { countedUpdates } from '../../train/training-result.js';
+import type { LengthLine, UpdateLine } from '../../train/loop/training-log.js';
 import type { MeasuredLengths } from '../../train/training-result.js';
 import { drawDepths } from '../audit/depth-acceptance.js';
 import type { Point, Series } from '../chart.js';

@@ -13,10 +13,10 @@ import {
 } from '../../core/number-text.js';
 import type { Facts, Row, Table } from '../table.js';
 import { factsMarkdown, tableMarkdown } from '../table.js';
-import { summariseLevels } from '../../train/level-entropies.js';
-import type { LengthLine } from '../../train/training-log.js';
+import { summariseLevels } from '../../train/training-result.js';
+import type { LengthLine } from '../../train/loop/training-log.js';
 import type { TrainingResult } from '../../train/training-result.js';
-import { nameStart } from '../../train/training-start.js';
+import { nameStart } from '../../train/systems/training-start.js';
 
 export function renderTrainingMarkdown(result: TrainingResult): string {
   const { chain } = result.settings;

@@ -1,7 +1,7 @@
 /** report.html and report.md of a training run, made from its result alone. */
 import { join } from 'node:path';
 import { changeText, durationText, groupThousands } from '../../core/number-text.js';
-import type { LengthLine, UpdateLine } from '../../train/training-log.js';
+import type { LengthLine, UpdateLine } from '../../train/loop/training-log.js';
 import type { TrainingResult } from '../../train/training-result.js';
 import { writeWhole } from '../audit/write-reports.js';
 import type { Markup } from '../markup.js';
