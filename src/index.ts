@@ -142,7 +142,7 @@ export type { HubSettings } from './checkpoint/hub/hub-settings.js';
  * const { weights, totalBytes } = await describeCache(folder);
  * await trimCache(folder, 20e9);
  */
-export { defaultCacheFolder } from './checkpoint/cache/cache-folder.js';
+export { defaultCacheFolder } from './core/default-cache-folder.js';
 export { describeCache, verifyCache } from './checkpoint/cache/cache-contents.js';
 export type { CacheContents, CheckedWeights } from './checkpoint/cache/cache-contents.js';
 export { clearCache, trimCache } from './checkpoint/cache/cache-removal.js';

@@ -27,7 +27,7 @@ const fillWith =
 const contents = (): string => readFileSync(join(place, 'config.json'), 'utf8');
 
 /** A name that a process which has ended gave to its files. */
-function remainsOfTheDead(kind: 'old' | 'new'): string {
+function leftoversOfDeadProcesses(kind: 'old' | 'new'): string {
   const { pid } = spawnSync(process.execPath, ['--version']);
   const path = `${place}.${pid}.${hostTag()}.0123456789abcdef.${kind}`;
   mkdirSync(path);
@@ -86,15 +86,15 @@ describe('writeWholeFolder', () => {
 describe('after a kill', () => {
   it('while the new one was written, the old one is there and the rest goes', async () => {
     await writeWholeFolder(place, fillWith('first'));
-    remainsOfTheDead('new');
+    leftoversOfDeadProcesses('new');
     await restoreFolder(place);
     expect(contents()).toBe('first');
     expect(readdirSync(parent)).toEqual(['drafter']);
   });
 
   it('between the two renames, the old one comes back', async () => {
-    remainsOfTheDead('old');
-    remainsOfTheDead('new');
+    leftoversOfDeadProcesses('old');
+    leftoversOfDeadProcesses('new');
     await restoreFolder(place);
     expect(contents()).toBe('old');
     expect(readdirSync(parent)).toEqual(['drafter']);
@@ -102,7 +102,7 @@ describe('after a kill', () => {
 
   it('before the old one was removed, the new one stays', async () => {
     await writeWholeFolder(place, fillWith('second'));
-    remainsOfTheDead('old');
+    leftoversOfDeadProcesses('old');
     await restoreFolder(place);
     expect(contents()).toBe('second');
     expect(readdirSync(parent)).toEqual(['drafter']);

@@ -164,13 +164,13 @@ async function stepIn(place: string, fresh: string, aside: string): Promise<void
 /** Restores the folder that a killed process had moved aside, and removes its unfinished one. */
 export async function restoreFolder(path: string): Promise<void> {
   const place = resolve(path);
-  for (const { remains, kind, isForeign } of await listRemains(place)) {
+  for (const { remains, kind, isForeign } of await listPartialFiles(place)) {
     if (kind === 'old' && !(await exists(place))) await explainWriting(place, () => rename(remains, place));
     else if (!isForeign) await rm(remains, { recursive: true, force: true }).catch(() => undefined);
   }
 }
 
-interface Remains {
+interface PartialFile {
   readonly remains: string;
   readonly kind: 'old' | 'new';
   /** Written on another host, whose processes are unknown. */
@@ -178,17 +178,17 @@ interface Remains {
 }
 
 /** Without those of running processes. */
-async function listRemains(place: string): Promise<readonly Remains[]> {
+async function listPartialFiles(place: string): Promise<readonly PartialFile[]> {
   const names = await readdir(dirname(place)).catch(() => []);
   const opening = `${basename(place)}.`;
   const form = /^((\d+)\.([0-9a-f]{16})\.[0-9a-f]{16})\.(old|new)$/;
-  return names.flatMap((name): Remains[] => {
+  return names.flatMap((name): PartialFile[] => {
     const [, tag, pid, host, kind] =
       form.exec(name.startsWith(opening) ? name.slice(opening.length) : '') ?? [];
     if (tag === undefined) return [];
     const isForeign = host !== hostTag();
     if (!isForeign && isWriting(Number(pid), `${place}.${tag}`)) return [];
-    return [{ remains: join(dirname(place), name), kind: kind as Remains['kind'], isForeign }];
+    return [{ remains: join(dirname(place), name), kind: kind as PartialFile['kind'], isForeign }];
   });
 }
 

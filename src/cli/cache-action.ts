@@ -1,6 +1,7 @@
 import type { CheckedWeights } from '../checkpoint/cache/cache-contents.js';
 import { describeCache, verifyCache } from '../checkpoint/cache/cache-contents.js';
-import { defaultCacheFolder, readCacheLimit } from '../checkpoint/cache/cache-folder.js';
+import { readCacheLimit } from '../checkpoint/cache/cache-folder.js';
+import { defaultCacheFolder } from '../core/default-cache-folder.js';
 import type { CachedWeights, Removal } from '../checkpoint/cache/cache-removal.js';
 import { clearCache, trimCache } from '../checkpoint/cache/cache-removal.js';
 import type { CacheFlags, CacheTask } from './command-flags.js';

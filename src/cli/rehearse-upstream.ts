@@ -6,7 +6,7 @@ import { exitCodes } from './failure.js';
 import type { RehearseFlags } from './rehearse-flags.js';
 import type { Terminal } from './terminal.js';
 
-interface Surroundings {
+interface HostEnvironment {
   readonly terminal: Terminal;
   readonly texts: readonly string[];
   readonly signal: AbortSignal;
@@ -15,7 +15,7 @@ interface Surroundings {
 export async function runUpstream(
   url: string,
   flags: RehearseFlags,
-  { terminal, texts, signal }: Surroundings,
+  { terminal, texts, signal }: HostEnvironment,
 ): Promise<number> {
   const { stdout, environment } = terminal;
   const key = flags.keyEnv === undefined ? undefined : environment[flags.keyEnv];

@@ -2,7 +2,7 @@
 import { homedir } from 'node:os';
 import { isAbsolute, join } from 'node:path';
 
-export interface Surroundings {
+export interface HostEnvironment {
   readonly environment: Readonly<Record<string, string | undefined>>;
   readonly platform: NodeJS.Platform;
   readonly home: string;
@@ -10,7 +10,7 @@ export interface Surroundings {
 
 /** $MISTLETOE_CACHE, else the platform's cache folder. */
 export function defaultCacheFolder(
-  { environment, platform, home }: Surroundings = {
+  { environment, platform, home }: HostEnvironment = {
     environment: process.env,
     platform: process.platform,
     home: homedir(),

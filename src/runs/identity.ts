@@ -4,7 +4,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join, relative, resolve } from 'node:path';
 import { z } from 'zod';
 import { readExactly, withFile } from '../checkpoint/binary-file.js';
-import { defaultCacheFolder } from '../checkpoint/cache/cache-folder.js';
+import { defaultCacheFolder } from '../core/default-cache-folder.js';
 import { hashFile } from '../checkpoint/cache/content-hash.js';
 import { nameModel } from '../checkpoint/hub/hub-cache.js';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';

@@ -110,10 +110,10 @@ function readLikelihoods({ logprobs, top_logprobs: top }: ChatFields): number | 
   return undefined;
 }
 
-/** /v1/completions: texts, or token ids, that are continued as they are. */
 /** OpenAI's default for /v1/completions. */
 const defaultMaxTokens = 16;
 
+/** /v1/completions: texts or token ids to continue. */
 export function readCompletionRequest(body: unknown): AnswerRequest {
   const fields = readFields(completionSchema, body);
   return {

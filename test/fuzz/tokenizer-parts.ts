@@ -46,7 +46,7 @@ const metaspace: Writer = (random) => ({
 const normalizers: readonly Writer[] = [
   (random) => ({ type: pick(random, ['NFC', 'NFKD', 'Lowercase', 'Nmt', 'StripAccents', 'ByteLevel']) }),
   (random) => ({ type: 'Prepend', prepend: text(random) }),
-  (random) => ({ type: 'Prepend', prepend: text(random) }),
+  () => ({ type: 'Prepend', prepend: '' }),
   (random) => ({ type: 'Replace', pattern: pattern(random), content: text(random) }),
   (random) => ({ type: 'Strip', strip_left: flag(random), strip_right: flag(random) }),
   (random) => ({

@@ -1,18 +1,19 @@
 /** The cache's location and size limit, and the names of its files. Files with other names are never removed. */
+import { rmSync } from 'node:fs';
+import { lstat, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { parseBytes } from '../../core/byte-size.js';
-import type { Surroundings } from '../../core/default-cache-folder.js';
-import { defaultCacheFolder, kernelsFolder } from '../../core/default-cache-folder.js';
+import type { HostEnvironment } from '../../core/default-cache-folder.js';
+import { kernelsFolder } from '../../core/default-cache-folder.js';
 import { MistletoeError } from '../../core/errors.js';
-
-export { defaultCacheFolder };
-export type { Surroundings };
+import { makeFolder } from '../../core/files.js';
+import { hostTag, isRunning } from '../../core/processes.js';
 
 /** Two models of 8 billion parameters in float32. */
 export const defaultCacheLimitBytes = 64e9;
 
 /** $MISTLETOE_CACHE_LIMIT in bytes; infinite where it is `none`. */
-export function readCacheLimit(environment: Surroundings['environment'] = process.env): number {
+export function readCacheLimit(environment: HostEnvironment['environment'] = process.env): number {
   const text = environment.MISTLETOE_CACHE_LIMIT;
   if (text === undefined || text === '') return defaultCacheLimitBytes;
   const bytes = text === 'none' ? Infinity : parseBytes(text);
@@ -39,7 +40,7 @@ export interface FileWriter {
   readonly host: string;
 }
 
-/** Folder of the marks of running processes (cache-use.ts). */
+/** Folder of the marks of running processes. */
 export const marksFolder = 'in-use';
 
 const weightsName = /^([0-9a-f]{64})\.weights(\.json)?$/;
@@ -67,3 +68,59 @@ export function classifyName(name: string): CacheName {
 }
 
 export const weightsPath = (folder: string, key: string): string => join(folder, `${key}.weights`);
+
+/**
+ * Marks of the processes that use a cache file: empty files KEY.PID.HOST in a folder. ONNX Runtime reopens the weights for
+ * every program it compiles, so files in use must not be removed. A mark counts while its process runs; one of another
+ * host counts for a day.
+ */
+const markName = /^([0-9a-f]{64})\.(\d+)\.([0-9a-f]{16})$/;
+const distantMarkMs = 24 * 60 * 60 * 1000;
+
+/** By path. This process's own use counts even if its marks cannot be written. */
+const ownMarks = new Map<string, { readonly folder: string; readonly key: string }>();
+
+export async function markInUse(folder: string, key: string): Promise<void> {
+  const mark = join(folder, marksFolder, `${key}.${process.pid}.${hostTag()}`);
+  if (ownMarks.size === 0) process.once('exit', removeOwnMarks);
+  ownMarks.set(mark, { folder, key });
+  try {
+    await makeFolder(join(folder, marksFolder));
+    await writeFile(mark, '', { mode: 0o600 });
+  } catch {
+    return; // such a folder is most likely read-only, so nothing is removed from it either
+  }
+}
+
+export async function isInUse(folder: string, key: string): Promise<boolean> {
+  return (await listKeysInUse(folder)).has(key);
+}
+
+/** Also removes the marks of dead processes. */
+export async function listKeysInUse(folder: string): Promise<ReadonlySet<string>> {
+  const keys = new Set<string>();
+  for (const name of await readdir(join(folder, marksFolder)).catch(() => [])) {
+    const [, key, pid, host] = markName.exec(name) ?? [];
+    if (key === undefined) continue;
+    const path = join(folder, marksFolder, name);
+    if (host === hostTag() ? isRunning(Number(pid)) : await isYoung(path)) keys.add(key);
+    else await rm(path, { force: true }).catch(() => undefined);
+  }
+  for (const own of ownMarks.values()) if (own.folder === folder) keys.add(own.key);
+  return keys;
+}
+
+async function isYoung(path: string): Promise<boolean> {
+  const status = await lstat(path).catch(() => undefined);
+  return status !== undefined && Date.now() - status.mtimeMs < distantMarkMs;
+}
+
+function removeOwnMarks(): void {
+  for (const mark of ownMarks.keys()) {
+    try {
+      rmSync(mark, { force: true });
+    } catch {
+      continue; // marks of dead processes do not count
+    }
+  }
+}

@@ -10,8 +10,7 @@ import { hostTag, isRunning } from '../../core/processes.js';
 import { errnoOf } from '../binary-file.js';
 import { notePath, readLastUse } from './cache-check.js';
 import type { CacheName } from './cache-folder.js';
-import { classifyName } from './cache-folder.js';
-import { isInUse, listKeysInUse } from './cache-use.js';
+import { classifyName, isInUse, listKeysInUse } from './cache-folder.js';
 
 export interface CachedWeights {
   readonly key: string;
@@ -154,13 +153,13 @@ const restMs = 60 * 60 * 1000;
  * Removes temporary files of killed processes of this host. It only looks at names, so every start can do it. Other
  * leftovers are removed when room is made.
  */
-export async function removeRemains(folder: string): Promise<void> {
+export async function removeLeftovers(folder: string): Promise<void> {
   for (const name of await readdir(folder).catch(() => [])) {
-    if (isRemains(classifyName(name))) await rm(join(folder, name), { force: true }).catch(() => undefined);
+    if (isLeftover(classifyName(name))) await rm(join(folder, name), { force: true }).catch(() => undefined);
   }
 }
 
-function isRemains(name: CacheName): boolean {
+function isLeftover(name: CacheName): boolean {
   if (name.kind !== 'temporary' || name.writer?.host !== hostTag()) return false;
   return !isRunning(name.writer.pid);
 }
@@ -173,7 +172,7 @@ function findAbandoned({ weights, small }: CacheSurvey): readonly SmallFile[] {
   const oldestMs = Date.now() - restMs;
   return small.filter(
     ({ name, changedMs }) =>
-      isRemains(name) ||
+      isLeftover(name) ||
       (changedMs < oldestMs && (name.kind === 'temporary' || (name.kind === 'note' && !keys.has(name.key)))),
   );
 }

@@ -6,9 +6,8 @@ import { describeCause } from '../../core/errors.js';
 import { makeProcessTag } from '../../core/processes.js';
 import { checkForUse, recordUse } from './cache-check.js';
 import type { CacheFooter, CacheOutput } from './cache-file.js';
-import { weightsPath } from './cache-folder.js';
+import { markInUse, weightsPath } from './cache-folder.js';
 import { makeRoom, trimCache } from './cache-removal.js';
-import { markInUse } from './cache-use.js';
 import { identifyFile } from './content-hash.js';
 
 /** The cache cannot hold the weights. They can still be used from memory. */

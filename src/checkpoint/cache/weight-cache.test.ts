@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import type { WeightStore } from '../../runtime/weights.js';
 import { openCacheOutput } from './cache-file.js';
 import type { CacheOutput } from './cache-file.js';
-import { defaultCacheFolder } from './cache-folder.js';
+import { defaultCacheFolder } from '../../core/default-cache-folder.js';
 import { openCheckpoint } from '../open-checkpoint.js';
 import type { WritableTensors } from '../../../test/support/checkpoint/encode-values.js';
 import { CachedModel, pathOf } from '../../../test/support/checkpoint/cached-model.js';

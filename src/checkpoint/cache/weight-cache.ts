@@ -12,7 +12,7 @@
  *   this file, by size, times and inode, was correct before (cache-check.ts). A disk that returns other bytes than were
  *   written is found by `verifyCache` alone.
  * - The least recently used files are removed to keep the folder below a limit (cache-removal.ts), but never files that
- *   a running process uses (cache-use.ts), nor files of other programs.
+ *   a running process uses (cache-folder.ts), nor files of other programs.
  * - The cache is optional. Without a usable disk or without room, weights stay in memory. A runtime that reads
  *   checkpoints itself bypasses it (direct-weights.ts).
  */
@@ -20,6 +20,7 @@ import { createHash } from 'node:crypto';
 import { totalmem } from 'node:os';
 import { resolve } from 'node:path';
 import { formatBytes } from '../../core/byte-size.js';
+import { defaultCacheFolder } from '../../core/default-cache-folder.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { makeFolder } from '../../core/files.js';
 import type { Runtime } from '../../runtime/program.js';
@@ -43,8 +44,8 @@ import {
   writeCacheFile,
   writeDerivedFile,
 } from './cache-file.js';
-import { defaultCacheFolder, readCacheLimit } from './cache-folder.js';
-import { removeRemains } from './cache-removal.js';
+import { readCacheLimit } from './cache-folder.js';
+import { removeLeftovers } from './cache-removal.js';
 import type { CachePlace } from './cache-writing.js';
 import { CacheFailure, obtainCacheFile, onDisk, unwritable } from './cache-writing.js';
 import { hashFile, identifyFile, requireSameFiles } from './content-hash.js';
@@ -109,7 +110,7 @@ async function prepareFile(place: CachePlace, recipes: readonly ResolvedRecipe[]
   const identities = await Promise.all(sources.map(identifyFile));
   const key = await computeKey(folder, sources, recipes);
   const layout = layOutWeights(recipes);
-  await removeRemains(folder);
+  await removeLeftovers(folder);
   const { path } = await obtainCacheFile(place, {
     key,
     content: 'converted weights',

@@ -13,7 +13,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { MistletoeError } from '../../core/errors.js';
 import { hostTag, isRunning, makeProcessTag } from '../../core/processes.js';
 import type { HubBody, HubFile } from './hub-client.js';
-import { keptRemains } from './hub-client.js';
+import { resumeHint } from './hub-client.js';
 
 /**
  * Partial downloads are named HASH.PID.HOST.RANDOM.incomplete; each has one writer. A process resumes the download of a
@@ -26,15 +26,15 @@ const beingWritten = new Set<string>();
 /** A running download writes every few seconds; fetch gives up after five silent minutes. */
 const maxSilenceMs = 15 * 60 * 1000;
 
-interface Remains {
+interface PartialFile {
   readonly path: string;
   readonly sizeBytes: number;
 }
 
 /** Partial files without a writer, the largest first. */
-export async function listRemains(folder: string, hash: string): Promise<readonly Remains[]> {
+export async function listPartialFiles(folder: string, hash: string): Promise<readonly PartialFile[]> {
   const form = new RegExp(`^${hash}\\.(\\d+)\\.([0-9a-f]{16})\\.[0-9a-f]{16}\\.incomplete$`);
-  const found: Remains[] = [];
+  const found: PartialFile[] = [];
   for (const name of await readdir(folder).catch(() => [])) {
     const [, pid, host] = form.exec(name) ?? [];
     if (pid === undefined) continue;
@@ -53,9 +53,9 @@ function isWriting(pid: number, path: string): boolean {
 }
 
 /** Takes over the largest partial file and removes the others; undefined if there are none. */
-async function claimRemains(folder: string, hash: string): Promise<string | undefined> {
+async function claimPartialFile(folder: string, hash: string): Promise<string | undefined> {
   let own: string | undefined;
-  for (const { path } of await listRemains(folder, hash)) {
+  for (const { path } of await listPartialFiles(folder, hash)) {
     if (own !== undefined) {
       await rm(path, { force: true }).catch(() => undefined);
       continue;
@@ -96,8 +96,8 @@ export interface BlobRequest {
 
 export async function fetchBlob(request: BlobRequest): Promise<string> {
   const { folder, file } = request;
-  const remains = await claimRemains(folder, file.hash);
-  if (remains !== undefined && (await finish(request, remains, true))) return join(folder, file.hash);
+  const partial = await claimPartialFile(folder, file.hash);
+  if (partial !== undefined && (await finish(request, partial, true))) return join(folder, file.hash);
   await finish(request, claimNew(folder, file.hash), false);
   return join(folder, file.hash);
 }
@@ -199,7 +199,7 @@ async function receive(output: Output, { file, host, openBody, onBytes }: BlobRe
     throw new MistletoeError(
       'network',
       `${host} ended ${file.path} at ${output.sizeBytes} of ${file.sizeBytes} bytes.`,
-      { hint: keptRemains },
+      { hint: resumeHint },
     );
   }
 }

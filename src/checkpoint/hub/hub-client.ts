@@ -20,7 +20,7 @@ interface HubAccess {
   readonly token: string | undefined;
 }
 
-export const keptRemains = 'The partial download is kept: run the same command to resume it.';
+export const resumeHint = 'The partial download is kept: run the same command to resume it.';
 
 const maxRedirects = 8;
 const redirections: readonly number[] = [301, 302, 303, 307, 308];
@@ -90,7 +90,7 @@ function describeRefusal(access: HubAccess, id: HubId, url: URL, response: Respo
   const page = `${access.endpoint}/${id.repository}`;
   if (url.origin !== home.origin || status === 429 || status >= 500) {
     return new MistletoeError('network', `${url.host} answered ${status} for ${name}.`, {
-      hint: `Try again later. ${keptRemains}`,
+      hint: `Try again later. ${resumeHint}`,
     });
   }
   if (code === 'RevisionNotFound') {
@@ -268,7 +268,7 @@ async function* readBody(host: string, { body }: Response): AsyncGenerator<Uint8
     for await (const chunk of body as AsyncIterable<Uint8Array>) yield chunk;
   } catch (cause) {
     throw new MistletoeError('network', `The connection to ${host} broke: ${describeReason(cause)}.`, {
-      hint: keptRemains,
+      hint: resumeHint,
       cause,
     });
   }

@@ -11,7 +11,7 @@ import { makeFolderSync } from '../../core/files.js';
 import { makeProcessTag } from '../../core/processes.js';
 import { readShardIndex } from '../checkpoint-folder.js';
 import type { BlobRequest } from './hub-blob.js';
-import { fetchBlob, listRemains } from './hub-blob.js';
+import { fetchBlob, listPartialFiles } from './hub-blob.js';
 import type { RepositoryFolders } from './hub-cache.js';
 import { repositoryFolders } from './hub-cache.js';
 import type { HubClient, HubFile } from './hub-client.js';
@@ -159,8 +159,8 @@ async function requireRoom(
 ): Promise<void> {
   let neededBytes = 0;
   for (const { hash, sizeBytes } of missing) {
-    const [remains] = await listRemains(folders.blobs, hash);
-    neededBytes += Math.max(0, sizeBytes - (remains?.sizeBytes ?? 0));
+    const [partial] = await listPartialFiles(folders.blobs, hash);
+    neededBytes += Math.max(0, sizeBytes - (partial?.sizeBytes ?? 0));
   }
   const freeBytes = await measureRoom(folders.blobs);
   if (neededBytes <= freeBytes) return;

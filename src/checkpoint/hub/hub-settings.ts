@@ -3,7 +3,7 @@ import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { isMissing, readBoundedFile } from '../../core/files.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';
-import type { Surroundings } from '../cache/cache-folder.js';
+import type { HostEnvironment } from '../../core/default-cache-folder.js';
 
 /** A model on the hub: `lmsys/vicuna-7b-v1.5`, optionally with @ and a branch, tag or commit. */
 export interface HubId {
@@ -59,7 +59,7 @@ const maxTokenBytes = 4096;
 
 /** @example const { cacheFolder } = readHubSettings(); // $HF_HUB_CACHE, else $HF_HOME/hub, ... */
 export function readHubSettings(
-  { environment, home }: Pick<Surroundings, 'environment' | 'home'> = {
+  { environment, home }: Pick<HostEnvironment, 'environment' | 'home'> = {
     environment: process.env,
     home: homedir(),
   },

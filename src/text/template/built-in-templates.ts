@@ -1,7 +1,6 @@
 /**
- * Chat formats of families that were published before templates were: what their authors' own code writes. A folder
- * gets one without being asked only where its name says the very release; anything less certain is left to
- * --chat-template.
+ * Chat formats of model families older than chat templates, as their authors' code writes them. A folder gets one
+ * automatically only if its name is that of a known release; otherwise use --chat-template.
  */
 import { join, resolve } from 'node:path';
 import { fileLimits } from '../../core/limits.js';
@@ -12,9 +11,9 @@ export type BuiltInTemplateName = (typeof builtInTemplateNames)[number];
 
 interface BuiltInTemplate {
   readonly source: string;
-  /** The authors' code leaves the beginning-of-sequence token to the tokenizer, which matters to what stands behind it. */
+  /** The authors' code leaves the beginning-of-sequence token to the tokenizer. */
   readonly addSpecialTokens: boolean;
-  /** Names of the releases that have this format and no template of their own. */
+  /** Releases with this format and without a template. */
   readonly releases: RegExp;
 }
 
@@ -72,7 +71,7 @@ export function builtInTemplate(name: BuiltInTemplateName): {
   return { source, addSpecialTokens };
 }
 
-/** The format of the release that config.json or the folder's own name says the folder is. */
+/** The format of a known release, by config.json or the folder's name. */
 export async function recogniseTemplate(folder: string): Promise<BuiltInTemplateName | undefined> {
   const names = [await readOriginalName(folder), ...folderNames(folder)];
   return builtInTemplateNames.find((name) =>
@@ -80,7 +79,7 @@ export async function recogniseTemplate(folder: string): Promise<BuiltInTemplate
   );
 }
 
-/** The last part of the path; in the hub's cache, where that is a hash, the part that carries the model's name. */
+/** The folder's name, or the model's name in the hub's cache. */
 function folderNames(folder: string): readonly string[] {
   const parts = resolve(folder).split(/[\\/]/);
   const [owner = '', snapshots = '', last = ''] = parts.slice(-3);

@@ -1,14 +1,14 @@
 /**
- * The day that a chat template writes where it asks for the date (`strftime_now`, Llama 3.1 and later). It is a value
- * that is chosen once and handed down, never the clock at the moment of rendering: prompts of one run must not differ
- * because midnight came between them. Names are English on every machine, as in Python's C locale.
+ * The date for chat templates that ask for it (`strftime_now`, Llama 3.1 and later). It is chosen once per run, not read
+ * from the clock while rendering, so prompts of one run do not differ after midnight. Names are English on every machine,
+ * as in Python's C locale.
  */
 import { MistletoeError } from '../../core/errors.js';
 
 /** YYYY-MM-DD. */
 export type CalendarDay = string;
 
-/** The day on the clock of this machine. */
+/** Today, by this machine's clock. */
 export function today(now: Date = new Date()): CalendarDay {
   return [
     String(now.getFullYear()).padStart(4, '0'),
@@ -33,7 +33,7 @@ const months = 'January February March April May June July August September Octo
 );
 const weekdays = 'Sunday Monday Tuesday Wednesday Thursday Friday Saturday'.split(' ');
 
-/** Python's strftime for what a day can answer; a directive that asks for the time of day is refused by name. */
+/** Python's strftime for dates. Directives for the time of day are refused by name. */
 export function formatDay(day: CalendarDay, format: string): string {
   const [year = 0, month = 1, dayOfMonth = 1] = day.split('-').map(Number);
   const date = dateOf(year, month, dayOfMonth);

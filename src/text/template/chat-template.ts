@@ -1,7 +1,6 @@
 /**
- * A conversation becomes the text, and the token ids, that the model was trained on, exactly as transformers'
- * apply_chat_template makes them: the template alone decides which special tokens there are, the tokenizer adds none.
- * Only a built-in format follows other code than transformers', and may leave them to the tokenizer as that code does.
+ * Renders conversations exactly as transformers' apply_chat_template: the template writes all special tokens, the
+ * tokenizer adds none. Only built-in formats follow other code, which may leave them to the tokenizer.
  */
 import { join } from 'node:path';
 import type { Template } from '@huggingface/jinja';
@@ -23,23 +22,23 @@ import type { Tokenizer } from '../tokenizer/tokenizer.js';
 export interface ChatMessage {
   readonly role: 'system' | 'user' | 'assistant';
   readonly content: string;
-  /** For templates that show who speaks. */
+  /** For templates that show the speaker's name. */
   readonly name?: string;
 }
 
 export interface ChatTemplate {
-  /** Where it comes from, for messages: a path, or `built in: NAME`. */
+  /** For messages: a path, or `built in: NAME`. */
   readonly origin: string;
   readonly program: Template;
   readonly specialTokens: TokenizerConfig['specialTokens'];
-  /** What a template that asks for the date is told, however long the process runs. */
+  /** The date for the template, fixed when it is loaded. */
   readonly date: CalendarDay;
   readonly asksForDate: boolean;
   /** Whether the tokenizer puts its special tokens around the rendered text. */
   readonly addSpecialTokens: boolean;
 }
 
-/** A template that does not stand in the model's folder. */
+/** A template from outside the model's folder. */
 export interface TemplateText {
   readonly source: string;
   readonly origin: string;
@@ -48,7 +47,7 @@ export interface TemplateText {
 }
 
 export interface TemplateOptions {
-  /** In place of the folder's own template: the name of a built-in one, a file, or what readTemplate gave. */
+  /** Replaces the folder's own template: the name of a built-in one, a file, or the result of readTemplate. */
   readonly chatTemplate?: string | TemplateText;
   /** YYYY-MM-DD; default the day on which the template is loaded. */
   readonly date?: CalendarDay;
@@ -60,8 +59,8 @@ export interface RenderOptions {
 }
 
 /**
- * The template asked for; else the folder's own, where chat_template.jinja wins over the `chat_template` of
- * tokenizer_config.json as in transformers; else the built-in one of a release that ships none.
+ * The given template; else the folder's own, where chat_template.jinja wins over the `chat_template` of
+ * tokenizer_config.json as in transformers; else the built-in one of a known release without a template.
  */
 export async function loadChatTemplate(
   folder: string,
@@ -86,7 +85,7 @@ export async function loadChatTemplate(
   }
 }
 
-/** Like loadChatTemplate, for callers that cannot do without one. */
+/** Like loadChatTemplate, but throws if there is none. */
 export async function requireChatTemplate(
   folder: string,
   options: TemplateOptions = {},
@@ -152,7 +151,7 @@ export function renderChat(
       ...(name === undefined ? {} : { name }),
     })),
     add_generation_prompt: addGenerationPrompt,
-    // transformers always passes these two; templates ask `is not none` rather than `is defined`.
+    // transformers always passes these two; templates test `is not none` rather than `is defined`.
     tools: null,
     documents: null,
   };

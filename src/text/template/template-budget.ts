@@ -1,7 +1,7 @@
 /**
- * What running a chat template may cost, as one budget that every operation is charged to before it runs. Its unit is one
- * character that is read or made; a step, a list item or a function cost as many as they take memory or time for. The
- * budget bounds the sum; single texts and lists have bounds of their own, because one operation cannot be stopped midway.
+ * The budget of a chat template. Every operation is charged before it runs. The unit is one character read or made; steps,
+ * list items and calls cost units in proportion to their time or memory. The budget limits the sum. Single texts and
+ * lists have their own limits, because an operation cannot be interrupted.
  */
 
 /** A value of the template library. */
@@ -10,27 +10,27 @@ export interface Value {
   readonly value: unknown;
 }
 
-/** About a second of CPU time, or 200 MB. An honest template takes a thousandth, and thirty passes over a long conversation. */
+/** About a second of CPU time, or 200 MB. Published templates need less than a thousandth of it. */
 const maxUnits = 64_000_000;
 export const maxTextLength = 2_000_000;
 export const maxListLength = 100_000;
 /** A million steps take about a second. */
 const stepUnits = 64;
-/** A value that is made. */
+/** For making a value. */
 const valueUnits = 64;
 const iterationUnits = 256;
-/** An item that is copied or looked at. */
+/** For copying or reading an item. */
 const itemUnits = 12;
-/** Searching may compare every character of the one text with every character of the other, four in a unit. */
+/** A search may compare every character of one text with every character of the other, four per unit. */
 const comparisonsPerUnit = 4;
-/** Of a text that is joined with another. */
+/** For joining texts. */
 const charactersPerJoin = 32;
-/** Numbers and words such as `false` are shorter. */
+/** Numbers and literals such as `false` are shorter. */
 const maxScalarLength = 24;
 
-/** Steps between two looks at the clock. */
-const stepsPerLook = 256;
-/** CPU time of the process, in case that a unit takes longer than expected. */
+/** Steps between two checks of the time. */
+const stepsPerCheck = 256;
+/** In case a unit takes longer than expected. */
 const maxMs = 3000;
 
 export interface WritingForm {
@@ -43,14 +43,17 @@ export interface WritingForm {
 export class TemplateBudget {
   private left = maxUnits;
   private steps = 0;
+  private readonly startMs = performance.now();
   private readonly start = process.cpuUsage();
 
   step(): void {
     this.spend(stepUnits);
     this.steps += 1;
-    if (this.steps % stepsPerLook !== 0) return;
+    if (this.steps % stepsPerCheck !== 0) return;
+    // An upper bound of this thread's CPU time: the process includes other threads, the clock includes waiting.
     const { user, system } = process.cpuUsage(this.start);
-    if ((user + system) / 1000 > maxMs) throw new Error(`it took more than ${maxMs / 1000} seconds`);
+    const usedMs = Math.min((user + system) / 1000, performance.now() - this.startMs);
+    if (usedMs > maxMs) throw new Error(`it took more than ${maxMs / 1000} seconds`);
   }
 
   /** Characters that are read or made. */
@@ -59,24 +62,24 @@ export class TemplateBudget {
     if (!(this.left >= 0)) throw new Error(`it takes too many steps, or reads and makes too much text`);
   }
 
-  /** A text of this length is made. */
+  /** Making a text of this length. */
   makeText(length: number): void {
     requireTextLength(length);
     this.spend(length);
   }
 
-  /** Two texts are joined, which copies them only when the result is read; reading is charged again. */
+  /** Joining two texts. They are copied when the result is read, which is charged again. */
   joinTexts(left: number, right: number): void {
     requireTextLength(left + right);
     this.spend(valueUnits + (left + right) / charactersPerJoin);
   }
 
-  /** A list of this many items that exist already is made. */
+  /** Making a list of existing items. */
   copyList(length: number): void {
     this.makeItems(length, itemUnits);
   }
 
-  /** A list is made together with its items. */
+  /** Making a list with its items. */
   makeList(length: number): void {
     this.makeItems(length, valueUnits);
   }
@@ -85,7 +88,7 @@ export class TemplateBudget {
     this.spend(itemUnits * count);
   }
 
-  /** Each iteration has a scope and a record of its own. */
+  /** Each iteration makes a scope and a record. */
   iterate(count: number): void {
     this.spend(iterationUnits * count);
   }
@@ -98,7 +101,7 @@ export class TemplateBudget {
     this.spend(textLength + partLength + (textLength * partLength) / comparisonsPerUnit);
   }
 
-  /** A value becomes text: everything that it holds, as often as it is in there. Returns a bound on the length. */
+  /** A value becomes text, with everything in it, as often as it occurs. Returns an upper bound of the length. */
   write(value: Value, { separator = 2, indent = 0 }: WritingForm = {}): number {
     if (typeof value.value === 'string') return value.value.length; // no copy
     let length = 0;

@@ -1,6 +1,6 @@
 /**
- * What each filter and method of the template library costs, charged before it runs. Filters and methods that are not in
- * these tables are refused: one that a later version of the library adds has to be looked at first.
+ * The cost of each filter and method of the template library, charged before it runs. Filters and methods that are not in
+ * these tables are refused, so new ones of a later library version must be reviewed first.
  */
 import type { TemplateBudget, Value } from './template-budget.js';
 import { maxListLength } from './template-budget.js';
@@ -13,7 +13,7 @@ export interface Call {
 
 export type Cost = (budget: TemplateBudget, call: Call) => void;
 
-/** The library makes a regular expression of what it replaces. */
+/** The library turns the replaced text into a regular expression. */
 const maxReplacedLength = 1000;
 
 const nothing: Cost = () => undefined;
@@ -39,7 +39,7 @@ const sortItems: Cost = (budget, { operand, positional, named }) => {
   budget.visit(count * Math.ceil(Math.log2(count + 2)) * comparison);
 };
 
-/** Long texts of one length have one hash: each may be compared with all others. */
+/** V8 hashes long texts by their length alone, so each may be compared with all others. */
 const findUnique: Cost = (budget, { operand }) => {
   copyItems(budget, { operand, positional: [], named: new Map() });
   budget.spend(countOf(operand) * budget.longestText(operand));
@@ -102,7 +102,7 @@ const mapItems: Cost = (budget, { operand, named }) => {
   budget.spend(countOf(operand) * lengthOf(named.get('attribute')));
 };
 
-/** The tests on an attribute read no more than its text. */
+/** Tests of an attribute read at most its text. */
 const selectItems: Cost = (budget, { operand, positional: [attribute] }) => {
   budget.copyList(countOf(operand));
   for (const item of Array.isArray(operand.value) ? (operand.value as readonly (Value | undefined)[]) : []) {
@@ -162,7 +162,7 @@ export const methodCosts: ReadonlyMap<string, Cost> = new Map([
   ['split', splitText],
 ]);
 
-/** `namespace()` takes pairs, and looks at the letters of a text that stands for one. */
+/** `namespace()` takes pairs, and iterates over the letters of a text in place of a pair. */
 export const namespaceCost: Cost = (budget, { positional }) => {
   for (const argument of positional) {
     budget.makeList(countOf(argument));
@@ -181,11 +181,11 @@ export function chargeOperator(budget: TemplateBudget, operator: string, left: V
     budget.write(leftIsList ? left : right); // JavaScript writes a list out to compare it with something else
   else if (!rightIsList && operator.endsWith('in')) budget.search(lengthOf(right), lengthOf(left));
   else budget.spend(Math.min(lengthOf(left), lengthOf(right)));
-  // Whatever the operator is, the library looks for the left value in a list on the right.
+  // For every operator, the library searches a list on the right for the left value.
   if (rightIsList) chargeMembership(budget, left, right);
 }
 
-/** Texts of one length are compared letter by letter. */
+/** Texts of equal length are compared letter by letter. */
 function chargeMembership(budget: TemplateBudget, item: Value, list: Value): void {
   budget.visit(countOf(list));
   const length = lengthOf(item);

@@ -1,6 +1,6 @@
 /**
- * What a chat template can see beside the conversation: the globals of transformers' sandbox, with a date that stands
- * still. The library's own `render` fixes its globals, and its `strftime_now` reads the clock and the machine's locale.
+ * Parses and runs chat templates, which are untrusted code. They get the globals of transformers' sandbox and a fixed date;
+ * the library's own `render` has other globals, and its `strftime_now` reads the clock and the machine's locale.
  */
 import type { Template } from '@huggingface/jinja';
 import * as jinja from '@huggingface/jinja';
@@ -8,11 +8,10 @@ import { createScope, interpret } from './bounded-interpreter.js';
 import type { CalendarDay } from './calendar-day.js';
 import { formatDay } from './calendar-day.js';
 
-/** Parses a chat template, which is a stranger's program, if its size and blanks allow for that in a moment. */
-/** The largest published templates have some 20,000 characters. */
+/** The largest published templates have about 20,000 characters. */
 const maxSourceLength = 256 * 1024;
 const maxBlankRun = 1000;
-/** The library's lexer takes time by the square of a run of blanks: this is the sum over all runs. */
+/** The library's lexer takes quadratic time in the length of a run of blanks: this limits the sum over all runs. */
 const maxBlankSquares = 5_000_000;
 
 export function parseTemplate(source: string): jinja.Template {
@@ -22,7 +21,7 @@ export function parseTemplate(source: string): jinja.Template {
   try {
     return new jinja.Template(source);
   } catch (cause) {
-    // The library reads on behind the last token, and nests by recursion.
+    // The library reads past the last token, and recurses for each level of nesting.
     if (cause instanceof TypeError) throw new Error('it ends where more was expected', { cause });
     if (cause instanceof RangeError) throw new Error('it nests too deeply', { cause });
     throw cause;

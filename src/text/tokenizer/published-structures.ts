@@ -1,6 +1,6 @@
 /**
- * The tokenizers of published model families, part by part as the tokenizers library writes them. Each was tried with text
- * that its split has to step back for most often; a structure belongs here only as it was published.
+ * The tokenizers of published model families, part by part as the tokenizers library writes them. Each was tested with text
+ * that makes its split backtrack most. Add structures only exactly as published.
  */
 export type Json = Readonly<Record<string, unknown>>;
 
@@ -64,7 +64,7 @@ export const structures: readonly Structure[] = [
   letters('Qwen 2', { type: 'NFC' }, qwenSplit, byteLevel(false)),
   letters('GPT-2', null, byteLevel(true)),
   letters('SmolLM', null, digits, byteLevel(true)),
-  // A model alone: every text is split into the letters of the vocabulary.
+  // A model without other parts: texts are split into the letters of the vocabulary.
   pieces('letters', null, null, fuse),
 ];
 

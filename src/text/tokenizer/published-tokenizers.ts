@@ -1,26 +1,25 @@
 /**
- * Which tokenizers encode in this process. The tokenizers library is native code that panics, which ends the process, on
- * combinations of parts that each look harmless. So a tokenizer.json has to match a published structure as a whole: the
- * same normalizer, pre-tokenizer, decoder and model settings, an optional single special token in front of the text, and
- * nothing else. Only its vocabulary, merges and added tokens are its own. Every other tokenizer may be honest, but it
- * encodes in a sandboxed process (sandboxed-encoder.ts).
+ * Decides which tokenizers encode in this process. The tokenizers library is native code. Combinations of harmless parts
+ * can make it panic, which ends the process. So a tokenizer.json must match a published structure as a whole: the same
+ * normalizer, pre-tokenizer, decoder and model settings, at most one special token in front of the text, and nothing
+ * else. Only vocabulary, merges and added tokens are its own. Every other tokenizer encodes in a sandboxed process
+ * (sandboxed-encoder.ts).
  */
-
 import type { Json } from './published-structures.js';
 import { byteOutput, knownDecoders, structures } from './published-structures.js';
 
 export interface PublishedTokenizer {
   /** The name of the structure, for tests and messages. */
   readonly name: string;
-  /** What the library opens: the published parts, written out here, around the file's own vocabulary. */
+  /** For the library: the published parts with the file's own vocabulary. */
   readonly contents: Json;
-  /** How the structure keeps bytes that no piece covers: as byte-level letters, as pieces `<0x00>`, or not at all. */
+  /** How bytes without a piece are encoded: as byte-level letters, as pieces `<0x00>`, or not at all. */
   readonly bytes: 'letters' | 'pieces' | undefined;
   /** Whether the normalizer can shorten a text. */
   readonly shortens: boolean;
 }
 
-/** The published structure that a whole tokenizer.json has; undefined where it has none. */
+/** The published structure of a whole tokenizer.json; undefined if there is none. */
 export function matchPublished(file: Json): PublishedTokenizer | undefined {
   const { normalizer, pre_tokenizer: splitter, decoder, model } = file;
   if (!hasOnly(file, topKeys) || file.truncation != null || file.padding != null) return undefined;
@@ -45,7 +44,7 @@ export function matchPublished(file: Json): PublishedTokenizer | undefined {
   };
 }
 
-/** The decoder as the library opens it; undefined for one that is unknown. Decoding always runs in this process. */
+/** Undefined for an unknown decoder. Decoding always runs in this process. */
 export function matchDecoder(decoder: unknown): Json | null | undefined {
   return decodersByForm.get(outputFormOf(decoder));
 }
@@ -81,7 +80,7 @@ function readModel(model: Json): Json | undefined {
   return { type, dropout, unk_token: unknown, ...flags, vocab, merges };
 }
 
-/** The library panics at a merge whose result is longer than every piece, which it is only where it is none of them. */
+/** The library panics at a merge whose result is longer than every piece, so all results must be pieces. */
 function hasKnownMerges(vocab: Json, merges: unknown): boolean {
   if (!Array.isArray(merges)) return false;
   return merges.every((merge: unknown) => {
@@ -100,7 +99,7 @@ interface AddedToken {
 const addedFlags = ['special', 'normalized', 'single_word', 'lstrip', 'rstrip'] as const;
 const addedKeys = new Set(['id', 'content', ...addedFlags]);
 
-/** Tokens that stand for themselves alone, as in all of these families. */
+/** Undefined unless all tokens are matched literally, as in all of these families. */
 function readAddedTokens(added: unknown): readonly AddedToken[] | undefined {
   if (added === undefined) return [];
   if (!Array.isArray(added)) return undefined;
@@ -116,8 +115,8 @@ function readAddedTokens(added: unknown): readonly AddedToken[] | undefined {
 }
 
 /**
- * What is put around a text: nothing, or one special token in front of it. Its form for pairs of texts is never used and
- * is written anew. A ByteLevel post-processor only moves offsets, which nobody reads. Undefined where it is another.
+ * The special tokens around a text: none, or one in front of it. The form for pairs of texts is never used and is written
+ * here. A ByteLevel post-processor only changes offsets, which are not used. Undefined for any other.
  */
 function readWrapper(wrapper: unknown, added: readonly AddedToken[]): Json | null | undefined {
   if (wrapper == null || isByteLevel(wrapper)) return null;
@@ -145,8 +144,8 @@ function readWrapper(wrapper: unknown, added: readonly AddedToken[]): Json | nul
 }
 
 /**
- * What token ids and texts depend on in a part, with its keys in order: two parts of the same form do the same. Offsets
- * are left out, and a setting of ByteLevel that older files do not have is filled in.
+ * The settings of a part that affect ids and texts, with sorted keys: two parts with the same form do the same. Offsets are
+ * left out, and a ByteLevel setting that older files lack gets its default.
  */
 function formOf(part: unknown): string {
   return JSON.stringify(part ?? null, (_, value: unknown) => {
@@ -158,7 +157,7 @@ function formOf(part: unknown): string {
   });
 }
 
-/** The same for a decoder or post-processor, on which no setting of ByteLevel has an effect. */
+/** The same for a decoder, where ByteLevel settings have no effect. */
 function outputFormOf(part: unknown): string {
   return isByteLevel(part) ? formOf(byteOutput) : formOf(part);
 }

@@ -1,15 +1,14 @@
 /**
- * A SentencePiece model (tokenizer.model): the pieces with their scores and types, how it was trained, and how it
- * normalises a text. Only what decides an encoding is read; everything is bounded and checked.
+ * A SentencePiece model (tokenizer.model): pieces with scores and types, the algorithm and the normalizer. Only fields that
+ * affect encoding are read, and all sizes are checked.
  */
 import { isMissing, readBoundedFile } from '../../core/files.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { fileLimits } from '../../core/limits.js';
 
 /**
- * The wire format of protocol buffers, as far as reading needs it: a message is a run of numbered fields, each a
- * varint, four or eight bytes, or a length and that many bytes. Lengths are checked against the bytes that are there,
- * so a hostile file costs no more than its own size.
+ * The wire format of protocol buffers: a message is a sequence of numbered fields, each a varint, four or eight bytes, or a
+ * length and that many bytes. Lengths are checked against the remaining bytes, so a hostile file costs at most its size.
  */
 type ProtobufField =
   | { readonly number: number; readonly kind: 'varint'; readonly value: bigint }
@@ -17,7 +16,7 @@ type ProtobufField =
   | { readonly number: number; readonly kind: 'fixed64'; readonly bytes: Buffer }
   | { readonly number: number; readonly kind: 'bytes'; readonly bytes: Buffer };
 
-/** Fields in the order of the file; `fail` turns what is wrong into the caller's error. */
+/** Fields in the order of the file; `fail` makes the caller's error. */
 function* readProtobuf(message: Buffer, fail: (why: string) => Error): Generator<ProtobufField> {
   let position = 0;
   const take = (length: number): Buffer => {
@@ -78,14 +77,14 @@ export interface SentencePieceModel {
   readonly algorithm: string;
   readonly addsDummyPrefix: boolean;
   readonly removesExtraWhitespace: boolean;
-  /** Whether characters are mapped before anything else, as by NFKC. */
+  /** Whether characters are mapped first, for example by NFKC. */
   readonly mapsCharacters: boolean;
 }
 
 const maximumPieces = 1_000_000;
 const maximumPieceCharacters = 512;
 
-/** Undefined where there is no such file. */
+/** Undefined if the file does not exist. */
 export async function readSentencePiece(path: string): Promise<SentencePieceModel | undefined> {
   let bytes: Buffer;
   try {

@@ -1,8 +1,8 @@
 /**
- * The tokenizer.json that transformers' LlamaConverter makes of a tokenizer.model. SentencePiece's BPE joins, again and
- * again, the two neighbours whose union has the best score; the tokenizers library joins by a list of merges in order.
- * Both agree when the list has every way to cut a piece into two pieces, the best scores first; among equal scores
- * the longer left side, then the longer right side, then the order of the vocabulary.
+ * Converts a tokenizer.model into the tokenizer.json of transformers' LlamaConverter. SentencePiece's BPE repeatedly joins
+ * the two neighbors whose union has the best score; the tokenizers library applies a list of merges in order. Both agree
+ * if the list has every split of a piece into two pieces, best scores first; ties go to the longer left side, then the
+ * longer right side, then the order of the vocabulary.
  */
 import { MistletoeError } from '../../core/errors.js';
 import { pushAll } from '../../core/long-lists.js';
@@ -10,11 +10,11 @@ import type { SentencePieceModel } from './sentencepiece-file.js';
 
 export interface ConversionOptions {
   /**
-   * transformers' flag of the same name: true puts the space before every stretch of text between special tokens,
-   * false only at the very beginning.
+   * transformers' flag of the same name: true puts a space before every text between special tokens, false only at the
+   * beginning.
    */
   readonly legacy: boolean;
-  /** False leaves the space before a text out altogether. */
+  /** False: no space before a text. */
   readonly addPrefixSpace: boolean;
 }
 

@@ -1,24 +1,24 @@
 /**
- * One token by itself, as clients of an API are shown it: its text with the blank it begins with, and its bytes. A token
- * that is part of a character has bytes but no text of its own, and is written out as `bytes:\xe2\x80`.
+ * One token as API clients see it: its text with a leading blank, and its bytes. A token that is part of a character has
+ * no text of its own and is written as `bytes:\xe2\x80`.
  */
 import { byteLetters } from './token-bound.js';
 import type { Tokenizer } from './tokenizer.js';
 
 export interface TokenSpelling {
   readonly text: string;
-  /** Null where they cannot be told. */
+  /** Null if unknown. */
   readonly bytes: readonly number[] | null;
 }
 
 const replacement = '\uFFFD';
 
 export function spellToken(tokenizer: Tokenizer, id: number): TokenSpelling {
-  if (!tokenizer.hasToken(id)) return { text: '', bytes: null }; // scores may be wider than the vocabulary
+  if (!tokenizer.hasToken(id)) return { text: '', bytes: null }; // logits may be wider than the vocabulary
   const piece = tokenizer.tokenText(id);
   if (tokenizer.isSpecial(id)) return spelled(piece);
   if (tokenizer.isByte(id)) return spellBytes([Number.parseInt(piece.slice(3, 5), 16)]);
-  // Decoders strip the first blank of a text; behind another token, it is there.
+  // Decoders strip the first blank of a text, so decode it after another token.
   const text = tokenizer.decode([id, id]).slice(tokenizer.decode([id]).length);
   if (!text.includes(replacement)) return spelled(text);
   const bytes = Array.from(piece, (letter) => bytesByLetter().get(letter));

@@ -1,6 +1,6 @@
 /**
- * What stands beside a tokenizer: tokenizer_config.json and, in folders that were written before it listed the added
- * tokens, special_tokens_map.json and added_tokens.json. Which file wins is transformers' rule.
+ * tokenizer_config.json and, in older folders, special_tokens_map.json and added_tokens.json. The precedence is that of
+ * transformers.
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -14,15 +14,15 @@ export type SpecialTokenName = (typeof specialTokenNames)[number];
 
 export interface TokenizerConfig {
   readonly specialTokens: Readonly<Partial<Record<SpecialTokenName, string>>>;
-  /** Names that no file mentions; the Llama tokenizer classes have them all the same. */
+  /** Defaults of the Llama tokenizer classes that no file mentions. */
   readonly defaultNames: ReadonlySet<SpecialTokenName>;
   readonly tokenizerClass: string | undefined;
   readonly chatTemplate: string | readonly NamedTemplate[] | undefined;
-  /** What the Llama tokenizer classes put around a text, where the file says so; other classes ignore the flags. */
+  /** Flags of the Llama tokenizer classes for special tokens around a text; other classes ignore them. */
   readonly llamaWrap: { readonly bos: boolean | undefined; readonly eos: boolean | undefined };
-  /** How a SentencePiece model is converted. Files that say nothing are of the time when `legacy` was the rule. */
+  /** How a SentencePiece model is converted. The default of old files is `legacy`. */
   readonly sentencePiece: { readonly legacy: boolean; readonly addPrefixSpace: boolean };
-  /** By id; tokenizer.json may have them or not. */
+  /** By id; tokenizer.json may lack them. */
   readonly addedTokens: ReadonlyMap<number, ListedToken>;
 }
 
@@ -75,7 +75,7 @@ const encoderSchema = z.record(z.string().min(1), z.int().nonnegative());
 const llamaClass = /^(Code)?L(lama|LaMA)Tokenizer(Fast)?$/;
 const llamaTokens = { bos_token: '<s>', eos_token: '</s>', unk_token: '<unk>' } as const;
 
-/** A folder without tokenizer_config.json has no special tokens and no template of its own. */
+/** Without tokenizer_config.json there are no special tokens and no template. */
 export async function readTokenizerConfig(folder: string): Promise<TokenizerConfig> {
   const config = (await readFile(folder, 'tokenizer_config.json', configSchema)) ?? {};
   const isOld = config.added_tokens_decoder == null;
@@ -85,7 +85,7 @@ export async function readTokenizerConfig(folder: string): Promise<TokenizerConf
   const defaultNames = new Set<SpecialTokenName>();
   for (const name of specialTokenNames) {
     const said = map?.[name] ?? config[name];
-    const isSaid = said !== undefined && said !== ''; // early conversions wrote "" and left it to the class
+    const isSaid = said !== undefined && said !== ''; // early conversions wrote "" and relied on the class
     if (typeof said === 'string' && isSaid) specialTokens[name] = said;
     if (isSaid || !isLlama || name === 'pad_token') continue;
     specialTokens[name] = llamaTokens[name];
@@ -149,7 +149,7 @@ async function readOldAddedTokens(
   return tokens;
 }
 
-/** Undefined where there is no such file. */
+/** Undefined if the file does not exist. */
 async function readFile<Output>(
   folder: string,
   name: string,

@@ -1,4 +1,4 @@
-/** The tokenizer of a folder as one tokenizer.json, wherever its parts stand. */
+/** The tokenizer of a folder as one tokenizer.json, made of all its files. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
@@ -25,7 +25,7 @@ export interface TokenizerFile {
   /** As the tokenizers library reads it. */
   readonly text: string;
   readonly contents: Readonly<Record<string, unknown>>;
-  /** BPE, Unigram, WordPiece or WordLevel, where the file says it. */
+  /** BPE, Unigram, WordPiece or WordLevel, if the file has it. */
   readonly kind: string | undefined;
   /** Pieces of the model and added tokens. */
   readonly ids: ReadonlyMap<string, number>;
@@ -35,7 +35,7 @@ export interface TokenizerFile {
 }
 
 export interface ReadOptions {
-  /** Tokens of the model, where it is known: a tokenizer with many more is refused before it is opened. */
+  /** The model's vocabulary size, if known: a tokenizer with many more tokens is refused before it is opened. */
   readonly modelVocabularySize?: number | undefined;
 }
 
@@ -73,7 +73,7 @@ export async function readTokenizerFile(
   };
 }
 
-/** Pieces with their ids; undefined for anything but a vocabulary. */
+/** Pieces with their ids; undefined if this is not a vocabulary. */
 function readVocabulary(vocab: unknown): Map<string, number> | undefined {
   const pieces = new Map<string, number>();
   if (Array.isArray(vocab)) {
@@ -97,7 +97,7 @@ function maxTokensFor(modelVocabularySize: number | undefined): number {
   return modelVocabularySize === undefined ? maxVocabularySize : 2 * modelVocabularySize + 10_000;
 }
 
-/** Ids are indexes: a single huge one would make every list by id, and every loop over ids, as long. */
+/** Ids are indexes: one huge id would make every list and loop over ids as long. */
 function refuseCounts(
   path: string,
   vocabulary: ReadonlyMap<string, number>,
@@ -121,19 +121,19 @@ function misfit(path: string, what: string, modelVocabularySize: number | undefi
       });
 }
 
-/** Whether a folder brings a tokenizer along, in either form. */
+/** Whether a folder has a tokenizer in either format. */
 export function hasTokenizer(folder: string): boolean {
   return ['tokenizer.json', 'tokenizer.model'].some((name) => existsSync(join(folder, name)));
 }
 
 interface Contents {
   readonly path: string;
-  /** Absent where the contents were made, not read. */
+  /** Absent if the contents were converted. */
   readonly text?: string;
   readonly contents: object;
 }
 
-/** Entries of a tokenizer.json for each token: itself, its merges, and the settings of an added token. */
+/** Max JSON entries per token: itself, its merges, and the settings of an added token. */
 const maxEntriesPerToken = 4;
 
 async function readContents(
@@ -172,7 +172,7 @@ async function readContents(
   return { path: modelPath, contents: convertSentencePiece(model, modelPath, config.sentencePiece) };
 }
 
-/** Counting takes a fraction of a second where parsing and opening such a file takes a minute and gigabytes. */
+/** Counting takes a fraction of a second; parsing and opening such a file takes a minute and gigabytes. */
 function refuseEntries(path: string, text: string, modelVocabularySize: number | undefined): void {
   const max = maxEntriesPerToken * maxTokensFor(modelVocabularySize);
   if (text.length > max && countEntries(text) > max)
@@ -180,9 +180,10 @@ function refuseEntries(path: string, text: string, modelVocabularySize: number |
 }
 
 /**
- * Tokens that a folder lists beside tokenizer.json, put into it as transformers does: a token of the vocabulary becomes
- * one that is matched whole, a new one takes the next free id. The id that the folder says must be the id that it gets.
+ * Adds tokens that other files of the folder list, as transformers does: a token of the vocabulary becomes one that is
+ * matched as a whole, a new one gets the next free id. The listed id must be the one that it gets.
  */
+
 /** An entry of tokenizer.json's own list. */
 interface AddedToken extends Omit<ListedToken, 'file'> {
   readonly id: number;
@@ -195,7 +196,7 @@ interface KnownTokens {
   readonly added: ReadonlyMap<string, number>;
 }
 
-/** What is missing among the added tokens of tokenizer.json, in the order of their ids. */
+/** Tokens missing from tokenizer.json, by id. */
 function listMissingTokens(known: KnownTokens, config: TokenizerConfig, folder: string): AddedToken[] {
   const { vocabulary, added } = known;
   const pieces = new Map([...vocabulary, ...added].map(([content, id]) => [id, content]));

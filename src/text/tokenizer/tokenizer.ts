@@ -1,7 +1,6 @@
 /**
- * Tokenization by the Rust library that the models were trained with. Its Node binding encodes only asynchronously;
- * decoding is synchronous here, by giving the library's own decoder the pieces of the ids.
- * Truncation and padding that tokenizer.json may carry are switched off: an encoding is the whole text and nothing else.
+ * Tokenization by the Rust library that the models were trained with. Its Node binding encodes asynchronously; decoding is
+ * synchronous, by passing pieces to the library's decoder. Truncation and padding settings of tokenizer.json are ignored.
  */
 import { Tokenizer as Library } from 'tokenizers';
 import { describeCause, MistletoeError } from '../../core/errors.js';
@@ -14,7 +13,7 @@ import { readTokenizerFile } from './tokenizer-file.js';
 import { readTokenizerConfig, type SpecialTokenName, type TokenizerConfig } from './tokenizer-config.js';
 
 export interface EncodeOptions {
-  /** Adds what the model expects around a text, usually the beginning-of-sequence token. Default true. */
+  /** Adds the model's special tokens, usually the beginning-of-sequence token. Default true. */
   readonly addSpecialTokens?: boolean;
 }
 
@@ -32,33 +31,33 @@ export interface Tokenizer {
   readonly specialTokens: Readonly<Partial<Record<SpecialTokenName, string>>>;
   encode(text: string, options?: EncodeOptions): Promise<number[]>;
   encodeBatch(texts: readonly string[], options?: EncodeOptions): Promise<number[][]>;
-  /** The fewest tokens that a text of this size can have, without tokenising it; 0 where nothing can be said. */
+  /** The min number of tokens of a text, without tokenizing it; 0 if unknown. */
   minTokens(text: string): number;
-  /** Ids that the vocabulary does not know stand for no text. */
+  /** Ids outside the vocabulary are skipped. */
   decode(ids: readonly number[], options?: DecodeOptions): string;
   hasToken(id: number): boolean;
   /** The raw piece of the vocabulary, for example `▁the` or `<0xE2>`. */
   tokenText(id: number): string;
   isSpecial(id: number): boolean;
-  /** Whether the id stands for one raw byte (`<0xE2>`), which is text only together with its neighbours. */
+  /** Whether the id is one raw byte (`<0xE2>`), which is text only together with its neighbors. */
   isByte(id: number): boolean;
   vocabulary(): ReadonlyMap<string, number>;
 }
 
 /**
- * Characters of a text that this process encodes. The splits of published tokenizers step back once for every blank of
- * a run, and the library panics after ten million steps: a long enough run of blanks would end the process.
+ * Max characters of a text that this process encodes. The splits of published tokenizers backtrack once for every blank of
+ * a run, and the library panics after ten million steps: a long run of blanks would end the process.
  */
 const maxInProcessLength = 2 ** 20;
 const bytePiece = /^<0x[0-9A-Fa-f]{2}>$/;
 
-/** From tokenizer.json, or from tokenizer.model where a folder has only that; with the added tokens of the files beside it. */
+/** From tokenizer.json, else tokenizer.model, with the added tokens of the other files. */
 export async function loadTokenizer(folder: string, options: ReadOptions = {}): Promise<Tokenizer> {
   const config = await readTokenizerConfig(folder);
   return openTokenizer(folder, config, await readTokenizerFile(folder, config, options));
 }
 
-/** Of files that have been read already. */
+/** From files that were already read. */
 export async function openTokenizer(
   folder: string,
   config: TokenizerConfig,
@@ -71,13 +70,13 @@ export async function openTokenizer(
   return createTokenizer({ engine, config, ids, specialIds, folder, bytesPerToken });
 }
 
-/** What encodes and decodes: the library in this process, or encoding in a sandboxed one. */
+/** Encodes in this process or in a sandboxed one; decodes in this process. */
 interface Engine {
   encodeBatch(texts: readonly string[], addSpecialTokens: boolean): Promise<number[][]>;
   readonly decoder: ReturnType<Library['getDecoder']>;
 }
 
-/** The library gets the published parts as they are written here, not the file: both read JSON in their own way. */
+/** The library gets the published parts as written here, not the file: its JSON parser may read the file differently. */
 function openEngine({ path, addedIds }: TokenizerFile, { contents }: PublishedTokenizer): Engine {
   const text = JSON.stringify(contents);
   const library = openLibrary(text, path);
@@ -138,7 +137,7 @@ function openLibrary(text: string, path: string): Library {
   }
 }
 
-/** The library gives added tokens the ids that it finds right, whatever the file says. */
+/** The library assigns ids to added tokens by its own rules, whatever the file says. */
 function requireAddedIds(
   path: string,
   addedIds: ReadonlyMap<string, number>,
@@ -163,7 +162,7 @@ interface Parts {
   readonly ids: ReadonlyMap<string, number>;
   readonly specialIds: ReadonlySet<number>;
   readonly folder: string;
-  /** At most; Infinity where nothing is known. */
+  /** Upper bound; Infinity if unknown. */
   readonly bytesPerToken: number;
 }
 
@@ -240,7 +239,7 @@ export interface VocabularyDifference {
   readonly right: string | undefined;
 }
 
-/** The smallest id that stands for different pieces in the two tokenizers; undefined when they agree on every id. */
+/** The smallest id with different pieces in the two tokenizers; undefined if they agree on every id. */
 export function findVocabularyDifference(
   left: Tokenizer,
   right: Tokenizer,

@@ -102,14 +102,17 @@ function writeProgram(random: Random, depth: number): string {
   return Array.from({ length: count }, () => writeStatement(random, depth)).join('');
 }
 
+export function writeTemplate(random: Random): string {
+  const start = `{% set n = namespace(l=[1], t="ab", o={}) %}`;
+  return `${start}${writeProgram(random, 0)}{{ ${writeSink(random)} }}`;
+}
+
 export const templateProgram: FuzzKind = {
   name: 'template-program',
   boundedRuns: 200,
   open: (folder) => async (seed) => {
     const random = createRandom(seed, 'template-program');
-    const start = `{% set n = namespace(l=[1], t="ab", o={}) %}`;
-    const source = `${start}${writeProgram(random, 0)}{{ ${writeSink(random)} }}`;
-    writeFileSync(join(folder, 'chat_template.jinja'), source);
+    writeFileSync(join(folder, 'chat_template.jinja'), writeTemplate(random));
     const loaded = (await loadChatTemplate(folder, { date: '2026-01-02' }))!;
     const content = 'ab'.repeat(pick(random, [1, 100, 40_000]));
     const text = renderChat(loaded, [{ role: 'user', content }]);
