@@ -55,7 +55,7 @@ export interface Chart {
   /** Dashed horizontal lines to compare with. */
   readonly levels?: readonly Level[];
   /** Styles to explain above the chart. */
-  readonly key?: readonly MarkStyle[];
+  readonly key?: readonly MarkStyle[] | undefined;
 }
 
 export function drawChart({ description, height, x, y, series, levels = [], key }: Chart): Markup {

@@ -90,7 +90,8 @@ const verdict = `
 .verdict.inconclusive{--tone:var(--faint);--wash:var(--grey-wash)}
 .verdict .level{margin:0 0 .3rem;font-weight:650;color:var(--tone)}
 .verdict h1{font-size:clamp(1.3rem,2.6vw,1.9rem);max-width:44ch;letter-spacing:-.02em}
-.picture{margin:20px 0 6px;padding:16px 18px;border-radius:12px;background:var(--card);max-width:860px}
+.card figure{margin:18px 0}
+.picture{margin:20px 0 18px;padding:16px 18px;border-radius:12px;background:var(--card);max-width:860px}
 .verdict .warning{max-width:66ch;margin:0 0 1rem;padding:12px 16px;border-radius:10px;background:var(--card);border:1px solid var(--attack)}
 .verdict .headline{max-width:80ch;margin:1.2rem 0 0}
 .verdict .meaning{max-width:66ch;color:var(--ink)}

@@ -33,7 +33,7 @@ export interface DepthShares {
   readonly shares: readonly number[];
 }
 
-export function drawDepths(title: string, deepest: number, rows: readonly DepthShares[]): Markup {
+export function drawDepths(title: string, deepest: number, rows: readonly DepthShares[], hasKey = false): Markup {
   const present = rows.filter(({ shares }) => shares.length > 0);
   const series = present.map(({ style, shares }) => {
     const dots = shares.map((share, index) => ({
@@ -55,6 +55,7 @@ export function drawDepths(title: string, deepest: number, rows: readonly DepthS
       ticks: Array.from({ length: deepest }, (_, index) => ({ at: index + 1, text: String(index + 1) })),
     },
     y: { label: '↑ steps that accept it (%)', domain: [0, 100] },
+    key: hasKey ? present.map(({ style }) => style) : undefined,
     series,
   });
 }

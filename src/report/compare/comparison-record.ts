@@ -107,6 +107,8 @@ export interface CountedComparison {
   readonly growth: Interval;
   /** Prompts on which the search found no suffix. */
   readonly withoutSuffix: Sides<number>;
+  /** Prompts whose change differs between the runs: the others do not count in the test. */
+  readonly nNonZero: number;
   /** Whether the changes of the prompts differ, by a paired signed-rank test; two-sided. */
   readonly pValue: number;
 }

@@ -129,7 +129,7 @@ function describeOpening(comparison: Comparison): Opening {
     details: fragment`${drafters.map(drawFigures)}${
       gate === null
         ? null
-        : fragment`<ul class="gate"><li><span class="tag ${gate.exitCode === 0 ? 'pass' : 'fail'}">${gate.exitCode === 0 ? 'gate passed' : gateTitles[gate.exitCode]}</span> ${gate.failures.join(' ')}</li></ul>`
+        : fragment`<ul class="gate"><li><span class="tag ${gate.exitCode === 0 ? 'pass' : 'fail'}">${gate.exitCode === 0 ? 'gate passed' : gateTitles[gate.exitCode]}</span> ${gate.failures.length === 0 ? `No drop grew by ${percentText(gate.failIfWorse, 1)} or more beyond chance.` : gate.failures.join(' ')}</li></ul>`
     }`,
   };
 }

@@ -122,13 +122,13 @@ export function checkWorse(comparison: Comparison, failIfWorse: number): WorseGa
       unknown.push(`No prompt was audited in both runs for ${drafter.after}.`);
       continue;
     }
-    const { growth, drop, pValue } = counted;
+    const { growth, drop, pValue, nNonZero } = counted;
     const change = `The drop of ${drafter.after} grew from ${percentText(drop.before, 1)} to ${percentText(drop.after, 1)}`;
     const interval = `95 % interval ${fixed(100 * growth.low, 1)} to ${fixed(100 * growth.high, 1)} points`;
     const prompts = countText(growth.n, 'prompt');
-    if (growth.n < minGatePrompts && Math.max(growth.estimate, growth.high) >= failIfWorse)
+    if (nNonZero < minGatePrompts && Math.max(growth.estimate, growth.high) >= failIfWorse)
       undecided.push(
-        `${prompts} ${growth.n === 1 ? 'is' : 'are'} too few to decide whether the drop of ${drafter.after} grew by ${tolerance}; audit at least ${minGatePrompts} prompts in both runs.`,
+        `${prompts}, of which ${nNonZero} changed, ${growth.n === 1 ? 'is' : 'are'} too few to decide whether the drop of ${drafter.after} grew by ${tolerance}; at least ${minGatePrompts} prompts must have changed.`,
       );
     else if (growth.estimate >= failIfWorse && growth.low > 0 && pValue < gateSignificance)
       worse.push(`${change} (${interval}, ${prompts}); the gate fails from ${tolerance} on.`);

@@ -60,7 +60,7 @@ function drawAlongUpdates(
     height: 180,
     x: { label: 'update →', domain: [0, raw.at(-1)?.x ?? 1] },
     y: { label, domain: [bottom, high > bottom ? high + 0.04 * (high - bottom) : bottom + 1] },
-    ...(lines.length > 1 ? { key: lines.map(({ style }) => style) } : {}),
+    key: lines.length > 1 ? lines.map(({ style }) => style) : undefined,
     series: lines.flatMap(({ style, points }, index) => [
       {
         ...style,
@@ -136,4 +136,4 @@ export const drawReached = ({ first, best }: MeasuredLengths): Markup =>
   drawDepths('Share of steps that accept the draft up to each depth.', Math.max(2, first.reached.length), [
     { style: { name: 'best', color: 'var(--accent)', symbol: 'circle', filled: true }, shares: best.reached },
     { style: { name: 'before', color: 'var(--soft)', dash: '6 3', symbol: 'circle' }, shares: first.reached },
-  ]);
+  ], true);
