@@ -192,7 +192,7 @@ main,.top,footer{padding-left:16px;padding-right:16px}
 .sides{grid-template-columns:1fr}
 .figures{grid-template-columns:1fr 1fr;gap:14px 18px}
 .picture{padding:12px}
-.figures div:first-child{grid-column:1/-1}
+.figures[role=group] div:first-child{grid-column:1/-1}
 .figures b{font-size:1.3rem}
 .top nav{margin-left:0;order:3;width:100%}
 .top button{margin-left:auto}

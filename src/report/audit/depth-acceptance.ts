@@ -33,7 +33,12 @@ export interface DepthShares {
   readonly shares: readonly number[];
 }
 
-export function drawDepths(title: string, deepest: number, rows: readonly DepthShares[], hasKey = false): Markup {
+export function drawDepths(
+  title: string,
+  deepest: number,
+  rows: readonly DepthShares[],
+  hasKey = false,
+): Markup {
   const present = rows.filter(({ shares }) => shares.length > 0);
   const series = present.map(({ style, shares }) => {
     const dots = shares.map((share, index) => ({

@@ -268,7 +268,11 @@ describe('the gate', () => {
   it('says when there are too few prompts to decide', () => {
     expect(checkWorse(many(3, 2.4, 7), 0.2)).toMatchObject({
       exitCode: 4,
-      failures: [expect.stringMatching(/^7 prompts, of which 7 changed, are too few to decide .* at least 8 prompts must have changed/)],
+      failures: [
+        expect.stringMatching(
+          /^7 prompts, of which 7 changed, are too few to decide .* at least 8 prompts must have changed/,
+        ),
+      ],
     });
     expect(checkWorse(many(3, 2.4, 8), 0.2).exitCode).toBe(100);
     expect(checkWorse(many(3, 2.4, 1), 0.2).exitCode).toBe(4);

@@ -1,7 +1,11 @@
 /** report.html and report.md of a hardening run, made from its result alone. */
 import { join } from 'node:path';
 import { changeText, fixed, percentText } from '../../core/number-text.js';
-import type { AuditComparison, HardenedChange, HardeningResult } from '../../train/harden/hardening-result.js';
+import type {
+  AuditComparison,
+  HardenedChange,
+  HardeningResult,
+} from '../../train/harden/hardening-result.js';
 import { writeWhole } from '../audit/write-reports.js';
 import { attackMark, cleanMark, drawIntervals } from '../interval-chart.js';
 import type { Content, Markup } from '../markup.js';

@@ -133,7 +133,18 @@ export function drawLengthCurve(lengths: readonly LengthLine[], { first, best }:
 }
 
 export const drawReached = ({ first, best }: MeasuredLengths): Markup =>
-  drawDepths('Share of steps that accept the draft up to each depth.', Math.max(2, first.reached.length), [
-    { style: { name: 'best', color: 'var(--accent)', symbol: 'circle', filled: true }, shares: best.reached },
-    { style: { name: 'before', color: 'var(--soft)', dash: '6 3', symbol: 'circle' }, shares: first.reached },
-  ], true);
+  drawDepths(
+    'Share of steps that accept the draft up to each depth.',
+    Math.max(2, first.reached.length),
+    [
+      {
+        style: { name: 'best', color: 'var(--accent)', symbol: 'circle', filled: true },
+        shares: best.reached,
+      },
+      {
+        style: { name: 'before', color: 'var(--soft)', dash: '6 3', symbol: 'circle' },
+        shares: first.reached,
+      },
+    ],
+    true,
+  );
