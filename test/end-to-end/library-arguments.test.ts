@@ -200,10 +200,6 @@ const cases: Readonly<Record<string, () => unknown>> = {
     takeFirst(
       library.rehearseUpstream({ url: engine.url, model: 'tiny', metricsPath: '/metrics', prompts: [text] }),
     ),
-  CausalModel: async () => {
-    const { name, configuration, scope, weights, runtime } = await model();
-    return new library.CausalModel({ name, configuration, scope, weights, runtime });
-  },
   loadModel: async () => {
     const own = await library.loadModel(targetFolder);
     const { rows, argmax } = await own.forward({

@@ -3,7 +3,7 @@ import type { ArmName } from '../../audit/arms/arms.js';
 import type { KeptClass } from '../../measure/kept-class.js';
 import { checkWorse, compareAudits } from './comparison.js';
 import { renderComparisonHtml, renderComparisonMarkdown, renderComparisonText } from './comparison-report.js';
-import type { ComparablePrompt, ComparedRun, Comparison } from './comparison-record.js';
+import type { ComparablePrompt, ComparedRun } from './comparison-record.js';
 import { createRandom } from '../../core/random.js';
 import { parsePage } from '../../../test/support/report/parse-document.js';
 import { stringifyStably } from '../audit/json.js';
