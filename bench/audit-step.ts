@@ -4,10 +4,10 @@
  * Options: [CANDIDATES]
  */
 import { resolve } from 'node:path';
-import { drawRandomSuffix, listAllowedTokens } from '../src/audit/arms/controls.js';
 import type { AuditPrompt } from '../src/audit/arms/audit-prompt.js';
 import { preparePrompt } from '../src/audit/arms/audit-prompt.js';
 import { proposeCandidates } from '../src/audit/search/candidates.js';
+import { drawRandomSuffix, listAllowedTokens } from '../src/audit/arms/controls.js';
 import { createObjective } from '../src/audit/search/objectives.js';
 import { readPromptState } from '../src/audit/search/prompt-state.js';
 import { Scorer } from '../src/audit/search/scoring.js';
@@ -99,7 +99,11 @@ async function createStep(prompt: AuditPrompt): Promise<() => Promise<StepTimes>
   const base = await drawRandomSuffix(target, prompt, allowed, suffixLength, random);
   return async () => {
     const start = performance.now();
-    const { promising } = await scorer.rankTokens(base, { kind: 'up', weight: 2 }, { allowed, count: 256 });
+    const { promising } = await scorer.rankTokens(
+      base,
+      { kind: 'degrade', weight: 2 },
+      { allowed, count: 256 },
+    );
     const differentiated = performance.now();
     const proposed = proposeCandidates(base, promising, { candidates, changes: [1] }, random);
     await scorer.keepRoundTrips(proposed.map(({ suffixIds }) => suffixIds));

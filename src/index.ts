@@ -47,7 +47,7 @@ export { describeCache, verifyCache } from './checkpoint/cache/cache-contents.js
 export { trimCache, clearCache } from './checkpoint/cache/cache-removal.js';
 
 // `mistletoe audit` and `mistletoe compare`.
-export { runAudit } from './audit/run-plan.js';
+export { runAudit } from './audit/run-audit.js';
 export { createRequest } from './audit/create-request.js';
 export { planAudit, startAudit, resumeAudit } from './audit/run-audit.js';
 export { judge } from './report/audit/verdict.js';

@@ -1,11 +1,11 @@
-/** What an audit tells whoever watches it. */
+/** Progress events of an audit. */
 import type { TracePoint } from './result.js';
 
-/** One unit of work: one row of one prompt on one drafter, or the universal search, or one suffix carried over. */
+/** One unit of work: an arm of a prompt on a drafter, the universal search, or a transfer measurement. */
 export interface UnitName {
   readonly drafter: string;
   readonly prompt: string;
-  /** A row with its number (`attack`, `attack#2`), `universal` or `transfer`. */
+  /** An arm with its number (`attack`, `attack#2`), `universal` or `transfer`. */
   readonly arm: string;
 }
 
@@ -16,14 +16,14 @@ export interface AuditPlanned {
   /** Folder of the run. */
   readonly folder: string;
   readonly units: number;
-  /** Null where nothing is known that time could be estimated from. */
+  /** Null if there is nothing to estimate from. */
   readonly expectedMs: number | null;
 }
 
 export interface AuditEvents {
-  /** What is about to run, said once before anything heavy. */
+  /** The plan, once, before anything expensive. */
   onPlan?(plan: AuditPlanned): void;
-  /** All units in the order in which they run, those that a resumed run has already done included. */
+  /** All units in the order in which they run, including those that a resumed run has finished. */
   onStart?(units: readonly UnitName[]): void;
   /** `done` units are finished. */
   onUnitStart?(unit: UnitName, done: number, total: number): void;

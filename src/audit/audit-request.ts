@@ -1,6 +1,5 @@
-/** What an audit is asked to do, as it is kept in the run's config.json: a resumed run reads this and nothing else. */
+/** The request of an audit, as saved in the run's config.json. A resumed run reads nothing else. */
 import { z } from 'zod';
-import { MistletoeError } from '../core/errors.js';
 import { tapConventions } from '../draft/draft-system.js';
 import { identitySchema } from '../runs/identity.js';
 import { deviceSchema } from '../runs/run-device.js';
@@ -22,7 +21,7 @@ export const requestSchema = z.object({
   settings: settingsSchema,
   seed: z.number(),
   threads: z.number(),
-  /** What computes, and in which type; absent in runs from when there was the CPU alone. */
+  /** Device and dtype; absent in runs of versions that only had the CPU. */
   device: deviceSchema.optional(),
   targetFolder: z.string(),
   target: identitySchema,
@@ -31,10 +30,10 @@ export const requestSchema = z.object({
       identitySchema.extend({ id: z.string(), system: z.string(), policy: z.string(), folder: z.string() }),
     )
     .min(1),
-  /** What the layer ids of EAGLE-3 heads mean, where that was given. */
+  /** What the layer ids of EAGLE-3 heads mean, if given. */
   taps: z.enum(tapConventions).exactOptional(),
   prompts: z.array(promptSchema).min(1),
-  /** Suffixes to measure without a search; empty where the audit searches. */
+  /** Suffixes to measure without a search; empty if the audit searches. */
   suffixes: z.array(
     z.object({
       text: z.string(),
@@ -43,11 +42,11 @@ export const requestSchema = z.object({
       drafterId: z.string().optional(),
     }),
   ),
-  /** In place of the template in the target's folder, word for word: the file it was read from may change. */
+  /** Replaces the template in the target's folder. Saved in full, because the file may change. */
   chatTemplate: z
     .object({ source: z.string(), origin: z.string(), addSpecialTokens: z.boolean().optional() })
     .optional(),
-  /** What a template that asks for the date is told, on whatever day the run goes on; absent where none asks. */
+  /** The date for templates that use it, the same after a resume; absent if the template does not use one. */
   date: z.iso.date().optional(),
   transfer: z.boolean(),
   universal: z.boolean(),
@@ -56,16 +55,3 @@ export const requestSchema = z.object({
 
 /** Everything that decides the result. */
 export type AuditRequest = Readonly<z.infer<typeof requestSchema>>;
-
-export function parseRequest(config: unknown, place: string): AuditRequest {
-  const parsed = requestSchema.safeParse(config);
-  if (parsed.success) return parsed.data;
-  const [issue] = parsed.error.issues;
-  throw new MistletoeError(
-    'usage',
-    `${place} cannot be read: ${issue?.path.join('.') ?? ''} ${issue?.message ?? ''}.`,
-    {
-      hint: 'It was written by another version, or changed; start the audit anew in another folder.',
-    },
-  );
-}

@@ -175,11 +175,15 @@ async function measurePace({ model }: Target): Promise<Pace> {
     const tokens = new Int32Array(rows).fill(1);
     const cache = model.createCache();
     let bestMs = Infinity;
-    // The best of several: on a busy machine a single pass says little.
-    for (let run = 0; run < probes; run++) {
-      const startMs = performance.now();
-      await model.forward({ tokens, cache, want: ['argmax'] });
-      bestMs = Math.min(bestMs, performance.now() - startMs);
+    try {
+      // The best of several: on a busy machine a single pass says little.
+      for (let run = 0; run < probes; run++) {
+        const startMs = performance.now();
+        await model.forward({ tokens, cache, want: ['argmax'] });
+        bestMs = Math.min(bestMs, performance.now() - startMs);
+      }
+    } finally {
+      cache.release();
     }
     return bestMs;
   };

@@ -1,37 +1,15 @@
 /**
- * What an audit finds, as plain data: the authority behind every report. Everything here is a function of the
- * configuration, the seed and the weights, so that a resumed run writes the same bytes; measured times, which are
- * not, live apart in audit-timings.ts.
+ * What an audit finds, as plain data, and the schemas of what is read back from its folder. Everything here follows from
+ * the configuration, the seed and the weights, so that a resumed run writes the same bytes. Measured times do not, and
+ * are in phase-clock.ts.
  */
+import { z } from 'zod';
+import type { Interval } from '../measure/bootstrap.js';
 import type { KeptClass } from '../measure/kept-class.js';
+import { keptClasses } from '../measure/kept-class.js';
 import type { ModelIdentity } from '../runs/identity.js';
 import type { ArmName, ControlName } from './arms/arms.js';
-
-/** The way of a search, step by step. */
-export interface SearchTrace {
-  readonly arm: ArmName;
-  readonly repeat: number;
-  readonly objective: string;
-  readonly projection: string;
-  /** The effort: candidates scored, and suffixes decoded at the end. */
-  readonly scoredCandidates: number;
-  readonly decodedSuffixes: number;
-  readonly steps: readonly TracePoint[];
-}
-
-export interface TracePoint {
-  readonly step: number;
-  /** The objective and the divergence of the suffix that the search stands at; larger is worse for the service. */
-  readonly degradation: number;
-  readonly divergence: number;
-  /** The lowest accepted length along the clean answer so far, inside the bounds; null where there is none. */
-  readonly acceptedLength: number | null;
-  /** Cosine between the search direction and the preservation gradient, before and after projection. */
-  readonly cosineBefore: number;
-  readonly cosineAfter: number;
-  readonly candidates: number;
-  readonly vetoed: number;
-}
+import { arms } from './arms/arms.js';
 
 export const resultSchema = 'mistletoe.audit/2';
 
@@ -50,15 +28,15 @@ export interface AuditSetup {
   readonly drafters: readonly DrafterIdentity[];
   readonly preset: string;
   readonly seed: number;
-  /** The effective options, as they would be given again. */
+  /** The effective options, including defaults. */
   readonly options: Readonly<Record<string, string | number | boolean | null>>;
-  /** What was typed, to run the same audit; of absolute paths outside of the current folder only the last part. */
+  /** The command line of this audit. Absolute paths outside of the current folder are shortened to their last part. */
   readonly command: string;
   readonly promptCount: number;
 }
 
 export interface DrafterIdentity extends ModelIdentity {
-  /** How the audit calls it: the folder's name. */
+  /** The audit's name for it: the folder's name. */
   readonly id: string;
   readonly system: string;
   readonly policy: string;
@@ -74,99 +52,162 @@ export interface PromptResult {
   readonly promptId: string;
   readonly category: string | null;
   readonly prompt: string;
-  /** Why this prompt was passed over, in one sentence; null where it counts. */
+  /** Why this prompt was skipped, in one sentence; null if it counts. */
   readonly skipped: string | null;
-  /** Searched and drawn arms may stand here several times, once for each seed or draw. */
+  /** Searched and random arms may occur several times, once for each seed or draw. */
   readonly arms: readonly ArmResult[];
   readonly traces: readonly SearchTrace[];
 }
 
-export interface ArmResult {
-  readonly arm: ArmName;
+const number = z.number();
+const ids = z.array(z.number().int()).readonly();
+const numbers = z.array(number).readonly();
+const strings = z.array(z.string()).readonly();
+
+const acceptanceSchema = z.object({
+  /** Verification passes of the target, without the pass over the prompt. */
+  steps: number,
+  proposed: number,
+  accepted: number,
+  emitted: number,
+  meanAcceptedLength: number,
+  acceptanceByDepth: numbers,
+  histogram: numbers,
+});
+export type AcceptanceSummary = Readonly<z.infer<typeof acceptanceSchema>>;
+
+/** Drafts along the clean answer, which the target is forced to give. */
+const heldSchema = acceptanceSchema.extend({
+  /** Which tokens of the clean answer were accepted drafts (a) and which the target's own (b). */
+  origins: z.string(),
+});
+export type HeldRecord = Readonly<z.infer<typeof heldSchema>>;
+
+/** Target passes of two answers over equally many tokens. */
+const equalLengthsSchema = z.object({ tokens: number, passes: number, cleanPasses: number });
+export type EqualLengths = Readonly<z.infer<typeof equalLengthsSchema>>;
+
+/** A suffix behind which the answer differs. */
+const otherAnswerSchema = z.object({
+  suffix: z.string(),
+  answer: z.string(),
+  similarity: number,
+  compared: equalLengthsSchema,
+});
+export type OtherAnswer = Readonly<z.infer<typeof otherAnswerSchema>>;
+
+const answerSchema = z.object({
+  text: z.string(),
+  tokenIds: ids,
+  /** [token], together `text`. */
+  pieces: strings,
+  /** a = accepted draft token, b = the target's own token, one letter each. */
+  origins: z.string(),
+  finishReason: z.string(),
+});
+export type AnswerRecord = Readonly<z.infer<typeof answerSchema>>;
+
+const preservationSchema = z.object({
+  /** Mean KL(target without suffix || target with it) over the window, in nats. */
+  divergence: number,
+  /** How the free-running answer compares with the clean one. */
+  kept: z.enum(keptClasses),
+  /** Tokens of the free-running answer before the first one that differs from the clean answer. */
+  firstDifference: number,
+  /** 1 - edit distance / longer length, on tokens. */
+  editSimilarity: number,
+  /** Perplexity of this arm's answer under the clean prompt. */
+  answerPerplexity: number,
+  /** Share of repeated 4-grams. */
+  repetition: number,
+  /** Perplexity of the suffix itself, as a filter would see it; null without a suffix. */
+  suffixPerplexity: number.nullable(),
+  /** Within the divergence bound, and the answer is kept as --keep asks. */
+  withinBound: z.boolean(),
+});
+export type PreservationMeasures = Readonly<z.infer<typeof preservationSchema>>;
+
+const armSchema = z.object({
+  arm: z.enum(arms),
   /** 1 for the first seed or draw of the arm. */
-  readonly repeat: number;
-  readonly suffix: string;
-  readonly suffixIds: readonly number[];
-  /** Why a searched arm has no suffix (all vetoed, or no answer kept): it then counts as the clean prompt. */
-  readonly withoutSuffix: string | null;
-  /** The headline: drafts along the clean answer, to which the target is held token by token. */
-  readonly sameAnswer: HeldRecord;
-  /** The answer that the target gives by itself under the suffix. */
-  readonly answer: AnswerRecord;
-  readonly freeRunning: AcceptanceSummary;
+  repeat: number,
+  suffix: z.string(),
+  suffixIds: ids,
+  /** Why a searched arm has no suffix (all vetoed, or no answer kept); it then counts as the clean prompt. */
+  withoutSuffix: z.string().nullable(),
+  /** The headline metric: drafts along the clean answer. */
+  sameAnswer: heldSchema,
+  /** The free-running answer under the suffix. */
+  answer: answerSchema,
+  freeRunning: acceptanceSchema,
   /** This arm's free-running answer and the clean one over equally many tokens. */
-  readonly compared: EqualLengths;
-  readonly preservation: PreservationMeasures;
-  /** Of the suffixes that the search handed on: the slowest whose answer is another one. Never the attack. */
-  readonly slowOther: OtherAnswer | null;
+  compared: equalLengthsSchema,
+  preservation: preservationSchema,
+  /** Of the finalists of the search, the slowest whose answer differs. Never the attack. */
+  slowOther: otherAnswerSchema.nullable(),
+});
+export interface ArmResult extends Readonly<z.infer<typeof armSchema>> {
   /** The searched suffix whose answer was not kept when it was measured; the arm then counts as the clean prompt. */
   readonly notKept?: OtherAnswer | undefined;
 }
 
-export interface HeldRecord extends AcceptanceSummary {
-  /** Which tokens of the clean answer were accepted drafts (a) and which the target's own (b). */
-  readonly origins: string;
-}
+const tracePointSchema = z.object({
+  step: number,
+  /** The objective and the divergence of the search's current suffix; larger is worse for the service. */
+  degradation: number,
+  divergence: number,
+  /** The lowest accepted length along the clean answer so far, inside the bounds; null if there is none. */
+  acceptedLength: number.nullable(),
+  /** Cosine between the search direction and the preservation gradient, before and after projection. */
+  cosineBefore: number,
+  cosineAfter: number,
+  candidates: number,
+  vetoed: number,
+});
+export type TracePoint = Readonly<z.infer<typeof tracePointSchema>>;
 
-export interface EqualLengths {
-  readonly tokens: number;
-  readonly passes: number;
-  readonly cleanPasses: number;
-}
+/** A search, step by step. */
+const traceSchema = z.object({
+  arm: z.enum(arms),
+  repeat: number,
+  objective: z.string(),
+  projection: z.string(),
+  /** The effort: candidates scored, and suffixes decoded at the end. */
+  scoredCandidates: number,
+  decodedSuffixes: number,
+  steps: z.array(tracePointSchema).readonly(),
+});
+export type SearchTrace = Readonly<z.infer<typeof traceSchema>>;
 
-export interface OtherAnswer {
-  readonly suffix: string;
-  readonly answer: string;
-  readonly similarity: number;
-  readonly compared: EqualLengths;
-}
+/** A unit: a measured arm, or the reason why it was skipped. */
+export const unitSchema = z.union([
+  z.object({ result: armSchema, trace: traceSchema.nullable() }),
+  z.object({ skipped: z.string() }),
+]);
+export type UnitData = z.infer<typeof unitSchema>;
 
-/** The answer token by token: what a reader needs to see where drafts were accepted. */
-export interface AnswerRecord {
-  readonly text: string;
-  readonly tokenIds: readonly number[];
-  readonly pieces: readonly string[]; // [token] concatenates to `text`
-  /** a = accepted draft token, b = the target's own token, one letter each. */
-  readonly origins: string;
-  readonly finishReason: string;
-}
+export const countsSchema = z.object({ accepted: number, steps: number });
 
-export interface AcceptanceSummary {
-  /** Verification passes of the target; the pass over the prompt is not among them. */
-  readonly steps: number;
-  readonly proposed: number;
-  readonly accepted: number;
-  readonly emitted: number;
-  readonly meanAcceptedLength: number;
-  readonly acceptanceByDepth: readonly number[];
-  readonly histogram: readonly number[];
-}
+const universalSplitSchema = z.object({
+  /** Prompts in which the suffix survives as text. */
+  n: number,
+  lostInText: number,
+  cleanAcceptedLength: number,
+  attackedAcceptedLength: number,
+  divergence: number,
+  kept: z.record(z.enum(keptClasses), number),
+  pValue: number,
+});
+export type UniversalSplit = Readonly<z.infer<typeof universalSplitSchema>>;
 
-export interface PreservationMeasures {
-  /** Mean KL(target without suffix || target with it) over the window, in nats. */
-  readonly divergence: number;
-  /** What became of the free-running answer. */
-  readonly kept: KeptClass;
-  /** Tokens of the free-running answer before the first one that differs from the clean answer. */
-  readonly firstDifference: number;
-  /** 1 - edit distance / longer length, on tokens. */
-  readonly editSimilarity: number;
-  /** Perplexity of this arm's answer under the clean prompt. */
-  readonly answerPerplexity: number;
-  /** Share of repeated 4-grams. */
-  readonly repetition: number;
-  /** Perplexity of the suffix itself, as a filter would see it; null without a suffix. */
-  readonly suffixPerplexity: number | null;
-  /** Within the divergence bound, and the answer kept as the audit asks for. */
-  readonly withinBound: boolean;
-}
-
-export interface Interval {
-  readonly estimate: number;
-  readonly low: number;
-  readonly high: number;
-  readonly n: number;
-}
+const universalResultSchema = z.object({
+  drafter: z.string(),
+  suffix: z.string(),
+  trained: universalSplitSchema,
+  heldOut: universalSplitSchema.nullable(),
+});
+export type UniversalResult = Readonly<z.infer<typeof universalResultSchema>>;
+export const universalSchema = universalResultSchema.nullable();
 
 export interface DrafterSummary {
   readonly arms: readonly ArmSummary[];
@@ -178,7 +219,7 @@ export interface DrafterSummary {
   readonly promptsSkipped: number;
   /** Audited prompts on which the search found no suffix inside the bounds; they count as no drop. */
   readonly promptsWithoutSuffix: number;
-  /** Searched arms whose answer was not kept when it was measured; absent where there are none. */
+  /** Searched arms whose answer was not kept when it was measured; absent if there are none. */
   readonly armsNotKept?: number;
 }
 
@@ -222,22 +263,4 @@ export interface TransferMatrix {
   readonly prompts: readonly string[];
   readonly attacked: readonly (readonly number[])[];
   readonly clean: readonly number[];
-}
-
-export interface UniversalResult {
-  readonly drafter: string;
-  readonly suffix: string;
-  readonly trained: UniversalSplit;
-  readonly heldOut: UniversalSplit | null;
-}
-
-export interface UniversalSplit {
-  /** Prompts in which the suffix survives as text; the others are counted apart. */
-  readonly n: number;
-  readonly lostInText: number;
-  readonly cleanAcceptedLength: number;
-  readonly attackedAcceptedLength: number;
-  readonly divergence: number;
-  readonly kept: Readonly<Record<KeptClass, number>>;
-  readonly pValue: number;
 }

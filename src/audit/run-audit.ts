@@ -1,6 +1,5 @@
 /** An audit from its request to its result: the campaign over drafters and prompts, in a folder that can be resumed. */
 import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
-import { MistletoeError } from '../core/errors.js';
 import { always } from '../decode/policies/policy-chooser.js';
 import { levelsOf } from '../draft/tree/grow-tree.js';
 import { describeMachine } from '../measure/machine.js';
@@ -14,7 +13,10 @@ import type { Models } from './audit-models.js';
 import { openModels } from './audit-models.js';
 import { preparePrompt } from './arms/audit-prompt.js';
 import type { AuditRequest } from './audit-request.js';
-import { parseRequest } from './audit-request.js';
+import { requestSchema } from './audit-request.js';
+import type { AuditPlan } from './create-request.js';
+import { createRequest } from './create-request.js';
+import { readRequest, requireSameInputs } from '../runs/resumed-run.js';
 import type { AuditTimings } from './arms/phase-clock.js';
 import { measureTransfer, transferUnits } from './arms/transfer.js';
 import type { DrafterAudit } from './arms/drafter-audit.js';
@@ -22,16 +24,16 @@ import { auditDrafter } from './arms/drafter-audit.js';
 import { unitsOf } from './arms/drafter-units.js';
 import type { Effort } from './effort.js';
 import { estimateEffort } from './effort.js';
-import { identifyModel, readVersion } from '../runs/identity.js';
 import { Interrupted } from './arms/prompt-audit.js';
 import type { AuditResult, DrafterResult, UniversalResult } from './result.js';
 import { resultSchema } from './result.js';
-import { timingSchema } from './result-schema.js';
+import { timingSchema } from './arms/phase-clock.js';
 import { describeSetup } from './rebuild-result.js';
 import { PassRows } from './search/pass-rows.js';
 import { deviceOf, findSameDevice, requireSameKind, tellToResume } from '../runs/run-device.js';
-import { refuseUsedFolder, RunFolder } from '../runs/run-folder.js';
-import { readRunConfig } from '../runs/run-units.js';
+import { RunFolder } from '../runs/run-folder.js';
+import type { RunPlace } from '../runs/run-place.js';
+import { refuseUsedFolder } from '../runs/run-place.js';
 import { summariseDrafter } from './summary.js';
 import { searchUniversal } from './arms/universal.js';
 
@@ -54,8 +56,27 @@ export type AuditOutcome =
     }
   | { readonly status: 'interrupted'; readonly folder: RunFolder };
 
-/** Where a run lives: a folder of its own, or the next free number of a name. */
-export type RunPlace = string | { readonly parent: string; readonly name: string };
+/**
+ * An audit in one call: what `mistletoe audit` does, without its reports.
+ *
+ * @example
+ * const outcome = await runAudit('runs/first', { prompts: [inlinePrompt('Why is the sky blue?')], preset: 'quick' });
+ */
+export async function runAudit(
+  place: RunPlace,
+  plan: AuditPlan,
+  options: AuditOptions = {},
+): Promise<AuditOutcome> {
+  const { cacheFolder, runtime, events } = options;
+  const request = await createRequest({
+    cacheFolder,
+    onNotice: (message) => events?.onNotice?.(message),
+    // A given runtime determines the device.
+    ...(runtime === undefined ? {} : { device: runtime.name === 'cuda' ? 'cuda' : 'cpu' }),
+    ...plan,
+  });
+  return startAudit(place, request, options);
+}
 
 export async function startAudit(
   place: RunPlace,
@@ -63,50 +84,23 @@ export async function startAudit(
   options: AuditOptions = {},
 ): Promise<AuditOutcome> {
   if (typeof place === 'string') refuseUsedFolder(place);
-  const create = (): RunFolder =>
-    typeof place === 'string'
-      ? RunFolder.create(place, request)
-      : RunFolder.createNumbered(place.parent, place.name, request);
-  return runAudit(create, request, options);
+  return execute(() => RunFolder.create(place, request), request, options);
 }
 
-/** Goes on with the saved request; another version or device, and models that have changed since, are refused. */
+/** Resumes with the saved request. Refuses another version or device, and changed models, before it touches the folder. */
 export async function resumeAudit(path: string, options: AuditOptions = {}): Promise<AuditOutcome> {
-  const check = (config: unknown): AuditRequest => {
-    const request = parseRequest(config, `config.json of ${path}`);
-    refuseOtherVersion(request, path);
-    return request;
-  };
-  // What cannot go on is refused before anything in the folder is touched.
-  const saved = check(readRunConfig(path));
-  if (options.runtime === undefined) await findSameDevice(saved);
-  else requireSameKind(saved, options.runtime);
-  const { folder, config } = RunFolder.resume(path, { check });
+  const request = readRequest(path, requestSchema, 'audit');
+  const { version, targetFolder, target, drafters } = request;
+  const models = [{ folder: targetFolder, sha256: target.sha256 }, ...drafters];
+  await requireSameInputs(path, { version, models }, options.cacheFolder);
+  if (options.runtime === undefined) await findSameDevice(request);
+  else requireSameKind(request, options.runtime);
+  const folder = RunFolder.resume(path);
   try {
-    const request = parseRequest(config, `config.json of ${path}`);
-    for (const [where, { sha256 }] of [
-      [request.targetFolder, request.target] as const,
-      ...request.drafters.map((drafter) => [drafter.folder, drafter] as const),
-    ]) {
-      const now = await identifyModel(where, options.cacheFolder);
-      if (now.sha256 !== sha256) {
-        throw new MistletoeError('usage', `The model in ${where} has changed since this run began.`, {
-          hint: 'Put the old files back, or start the audit anew in another folder.',
-        });
-      }
-    }
-    return await runAudit(() => folder, request, options);
+    return await execute(() => folder, request, options);
   } finally {
     folder.close();
   }
-}
-
-function refuseOtherVersion({ version }: AuditRequest, path: string): void {
-  const own = readVersion();
-  if (version === own) return;
-  throw new MistletoeError('usage', `The run in ${path} was begun by Mistletoe ${version}; this is ${own}.`, {
-    hint: `Go on with version ${version}, or start the audit anew: two versions in one run compare nothing.`,
-  });
 }
 
 /** What an audit would do and cost: models are loaded and timed, nothing is searched and no folder is made. */
@@ -135,7 +129,7 @@ function cacheOf({ cacheFolder, verifyCache, events }: AuditOptions): CacheOptio
 }
 
 /** The folder is made once the models are known to load: what is refused leaves nothing behind. */
-async function runAudit(
+async function execute(
   openFolder: () => RunFolder,
   request: AuditRequest,
   options: AuditOptions,

@@ -7,7 +7,7 @@ import { decimal, integer, oneOf, toFlagName, yesNo } from '../core/settings.js'
 import { keepRules } from '../measure/kept-class.js';
 import { defaultObjective, objectiveNames } from './search/objectives.js';
 import { projectionKinds } from './search/projection.js';
-import type { Drive } from './search/search-problem.js';
+import type { SearchMode } from './search/search-problem.js';
 
 /** The maxima are far beyond any useful search; larger values would run out of memory, or never finish. */
 export const auditSettings = {
@@ -202,7 +202,7 @@ export const presets = {
 
 export type PresetName = keyof typeof presets;
 
-export const driveOf = ({ search }: AuditSettings): Drive =>
+export const searchModeOf = ({ search }: AuditSettings): SearchMode =>
   search === 'random' ? 'unguided' : 'degradation';
 
 export function applyPreset(name: string, changes: Partial<AuditSettings>): AuditSettings {

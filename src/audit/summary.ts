@@ -13,12 +13,12 @@ import type {
   ArmResult,
   ArmSummary,
   DrafterSummary,
-  Interval,
   PairedTest,
   PromptResult,
 } from './result.js';
-import type { StepCounts } from './search/same-answer.js';
-import { acceptedLengthOf, poolCounts } from './search/same-answer.js';
+import type { StepCounts } from '../measure/step-counts.js';
+import { acceptedLengthOf, poolCounts } from '../measure/step-counts.js';
+import type { Interval } from '../measure/bootstrap.js';
 
 const find = (prompt: PromptResult, arm: ArmName): ArmResult[] =>
   prompt.arms.filter((entry) => entry.arm === arm);

@@ -27,8 +27,8 @@ const nameOf = ({ drafter, prompt, arm }: UnitName): string => JSON.stringify([d
 const measurementShare = 0.05;
 /** Of the prompts; the others are held out. */
 const universalShare = 2 / 3;
-/** A resumed run reads what it has instead of doing it again, which says nothing about the rest. */
-const leastMs = 1;
+/** A resumed run reads finished units instead of running them; such times say nothing about the rest. */
+const minMs = 1;
 
 interface Current {
   readonly place: number;
@@ -72,7 +72,7 @@ export function createTimeEstimate(
       if (current === undefined) return;
       const { kind, since, place } = current;
       const { count, total } = timed.get(kind) ?? { count: 0, total: 0 };
-      if (now - since >= leastMs) timed.set(kind, { count: count + 1, total: total + now - since });
+      if (now - since >= minMs) timed.set(kind, { count: count + 1, total: total + now - since });
       current = { place: place + 1, kind, since: now };
     },
     left(now) {

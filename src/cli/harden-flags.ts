@@ -100,7 +100,7 @@ export function addHardening(command: Command): void {
     .addOption(
       new Option(
         '--baseline <names>',
-        'what hardening must beat, trained with equal effort: random (suffixes), paraphrase (reworded questions), both as random,paraphrase, or none',
+        'what hardening must beat, trained with equal effort: random (suffixes), or none',
       )
         .argParser(listBaselines)
         .default(['random'], 'random'),

@@ -37,7 +37,7 @@ export function createHardenProgress(progress: Progress, clock: ProgressClock): 
       progress.start(total, nameOf(place, kind));
       progress.update(done, {}, () => []);
     },
-    onHunt({ role }, { prompt, objective, texts, skipped }, done) {
+    onHunt(_place, { prompt, objective, texts, skipped }, done) {
       const lengths = texts.flatMap(({ length }) => length ?? []);
       const shortest = lengths.length === 0 ? undefined : smallest(lengths);
       const rest = left(done);
@@ -50,9 +50,7 @@ export function createHardenProgress(progress: Progress, clock: ProgressClock): 
         () => [
           ...rest.words,
           `prompt ${prompt}`,
-          skipped === null
-            ? countText(texts.length, role === 'paraphrase' ? 'question' : 'suffix')
-            : 'passed over',
+          skipped === null ? countText(texts.length, 'suffix') : 'passed over',
           ...(shortest === undefined ? [] : [`accepted ${acceptedLengthText(shortest)}`]),
         ],
       );

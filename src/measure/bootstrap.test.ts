@@ -2,10 +2,10 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { createRandom } from '../core/random.js';
 import { bootstrapInterval, pooledAcceptedLengthInterval } from './bootstrap.js';
-import type { RequestCounts } from './bootstrap.js';
+import type { StepCounts } from './step-counts.js';
 
 const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
-const pooled = (requests: readonly RequestCounts[]) =>
+const pooled = (requests: readonly StepCounts[]) =>
   1 +
   requests.reduce((sum, request) => sum + request.accepted, 0) /
     requests.reduce((sum, request) => sum + request.steps, 0);

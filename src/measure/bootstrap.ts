@@ -5,6 +5,7 @@
  */
 import { MistletoeError } from '../core/errors.js';
 import { createRandom } from '../core/random.js';
+import type { StepCounts } from './step-counts.js';
 
 export interface BootstrapOptions {
   readonly seed: number | string;
@@ -19,11 +20,6 @@ export interface Interval {
   readonly high: number;
   /** Independent samples behind the estimate. */
   readonly n: number;
-}
-
-export interface RequestCounts {
-  readonly accepted: number;
-  readonly steps: number;
 }
 
 /** The statistic must not keep the array it is given: it is refilled for the next resample. */
@@ -45,7 +41,7 @@ export function bootstrapInterval<T>(
 
 /** Interval of 1 + accepted / steps, both summed over requests. Requests without steps say nothing and are left out. */
 export function pooledAcceptedLengthInterval(
-  requests: readonly RequestCounts[],
+  requests: readonly StepCounts[],
   options: BootstrapOptions,
 ): Interval {
   const stepped = requests.filter((request) => request.steps > 0);

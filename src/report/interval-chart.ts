@@ -1,5 +1,5 @@
 /** The picture at the top of a page: accepted lengths with their intervals, one line for each thing compared. */
-import type { Interval } from '../audit/result.js';
+import type { Interval } from '../measure/bootstrap.js';
 import { largest } from '../core/long-lists.js';
 import { acceptedLengthText } from '../core/number-text.js';
 import type { MarkStyle } from './chart.js';

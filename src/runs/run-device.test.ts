@@ -57,7 +57,7 @@ describe('the device of a run', () => {
     const failure: unknown = await findSameDevice({ device: onBeta }, host).catch((cause: unknown) => cause);
     expect(failure).toBeInstanceOf(MistletoeError);
     expect((failure as MistletoeError).message).toMatch(pattern);
-    expect((failure as MistletoeError).hint).toMatch(/start the audit anew/);
+    expect((failure as MistletoeError).hint).toMatch(/start a new run/);
   });
 
   it('must be that of a runtime which a caller brings', () => {

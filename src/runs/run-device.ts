@@ -42,7 +42,7 @@ export async function findSameDevice(
       ? `this machine has ${search.devices.map(({ name }) => name).join(', ')}`
       : `no GPU can be used here: ${(search.reason ?? 'the driver sees none').replace(/\.$/, '')}`;
   throw new MistletoeError('usage', `The run computes on ${device.name} in ${device.dtype}; ${here}.`, {
-    hint: 'Go on where it was begun, or start the audit anew: results of two devices in one run compare nothing.',
+    hint: 'Resume on the device it was started on, or start a new run: results of two devices cannot be compared.',
   });
 }
 
@@ -63,11 +63,11 @@ export function requireSameKind(request: Recorded, { name }: Pick<Runtime, 'name
 export function tellToResume(cause: unknown, path: string): unknown {
   const resume = `mistletoe audit --resume ${path}`;
   if (cause instanceof DeviceLostError) {
-    const hint = `${cause.hint} What is done so far is kept: go on with ${resume}`;
+    const hint = `${cause.hint} Finished work is kept. Resume with: ${resume}`;
     return new DeviceLostError(cause.message, hint);
   }
   if (cause instanceof OutOfMemoryError) {
-    const hint = `Free memory on the GPU and go on with ${resume}, or start anew with a smaller --window or --suffix-length, with shorter prompts, or in a smaller type (--dtype bfloat16).`;
+    const hint = `Free memory on the GPU and resume with ${resume}, or start a new run with a smaller --window or --suffix-length, with shorter prompts, or in a smaller type (--dtype bfloat16).`;
     return new OutOfMemoryError(cause.message, hint);
   }
   return cause;

@@ -77,8 +77,7 @@ describe('a run folder', () => {
         const copy = freshFolder();
         cpSync(whole, copy, { recursive: true });
         truncateSync(join(copy, name), kept);
-        const { folder, config } = RunFolder.resume(copy);
-        expect(config).toEqual({ seed: 1 });
+        const folder = RunFolder.resume(copy);
         work(folder);
         expect([read(copy, 'units.jsonl'), read(copy, 'steps.jsonl')], `${name} at ${kept}`).toEqual(
           expected,
@@ -100,7 +99,7 @@ describe('a run folder', () => {
     first.appendStep({ step: 1 });
     first.appendTiming('a', { ms: 5 });
     first.close();
-    const { folder } = RunFolder.resume(path);
+    const folder = RunFolder.resume(path);
     expect([folder.has('a'), read(path, 'steps.jsonl'), folder.readTimings()]).toEqual([false, '', []]);
   });
 
@@ -110,7 +109,7 @@ describe('a run folder', () => {
     const stored = { endless: null, number: 0.1 };
     expect(folder.get('a', anything)).toEqual(stored);
     folder.close();
-    expect(RunFolder.resume(folder.path).folder.get('a', anything)).toEqual(stored);
+    expect(RunFolder.resume(folder.path).get('a', anything)).toEqual(stored);
     expect(folder.get('b', anything)).toBeUndefined();
   });
 
@@ -123,7 +122,7 @@ describe('a run folder', () => {
     const message = `${join(folder.path, 'units.jsonl')}, line 2, unit p/b, does not fit: length: `;
     expect(failureOf(() => folder.get('p/b', schema)).message).toContain(message);
     folder.close();
-    const { folder: resumed } = RunFolder.resume(folder.path);
+    const resumed = RunFolder.resume(folder.path);
     expect(failureOf(() => resumed.get('p/b', schema)).message).toContain(message);
   });
 
@@ -135,32 +134,21 @@ describe('a run folder', () => {
     const files = freshFolder();
     mkdirSync(files);
     writeFileSync(join(files, 'thesis.txt'), '');
-    expect(() => RunFolder.create(files, {})).toThrow('is no run of mistletoe audit');
+    expect(() => RunFolder.create(files, {})).toThrow('is not a run of mistletoe audit');
   });
 
   it('refuses to resume what is no run', () => {
-    expect(() => RunFolder.resume(freshFolder())).toThrow('holds no run that can be read');
+    expect(() => RunFolder.resume(freshFolder())).toThrow('holds no run of mistletoe audit that can be read');
     const path = finishedRun();
     writeFileSync(join(path, 'config.json'), '{"seed": ');
-    expect(() => RunFolder.resume(path)).toThrow('config.json is not JSON');
-  });
-
-  it('asks whether it may be resumed before it touches anything', () => {
-    const path = finishedRun();
-    appendFileSync(join(path, 'units.jsonl'), '{"unit": "d"');
-    const check = (config: unknown): void => {
-      throw new MistletoeError('usage', `Not ${JSON.stringify(config)}.`);
-    };
-    expect(() => RunFolder.resume(path, { check })).toThrow('Not {"seed":1}.');
-    expect(read(path, 'units.jsonl')).toMatch(/\{"unit": "d"$/);
-    expect(existsSync(join(path, 'run.lock'))).toBe(false);
+    expect(() => RunFolder.resume(path)).toThrow('config.json is not valid JSON');
   });
 
   it('is named with the first free number', () => {
     const parent = freshFolder();
-    const first = RunFolder.createNumbered(parent, 'x', {});
+    const first = RunFolder.create({ parent, name: 'x' }, {});
     expect(first.path).toBe(join(parent, 'x-1'));
-    expect(basename(RunFolder.createNumbered(parent, 'x', {}).path)).toBe('x-2');
+    expect(basename(RunFolder.create({ parent, name: 'x' }, {}).path)).toBe('x-2');
   });
 });
 
@@ -179,15 +167,15 @@ describe('units that were changed from outside', () => {
     ['{"unit":"b","stepLines":-1}', 'is not a unit: stepLines: '],
     ['{"unit":"b","stepLines":0,"data":{}}', 'is not a unit: stepsSha256: '],
     ['{"unit":"b","stepLines":0,"stepsSha256":"","data":{}}', 'does not follow from line 1'],
-    ['hello', 'is not JSON'],
-    ['', 'is not JSON'],
+    ['hello', 'is not valid JSON'],
+    ['', 'is not valid JSON'],
   ])('%j in place of a line is refused with its place', (line, fault) => {
     const path = finishedRun();
     rewrite(path, [lines(path)[0]!, line, lines(path)[2]!]);
     for (const open of [() => RunFolder.resume(path), () => verifyRun(path)]) {
       const { message, code, hint } = failureOf(open);
       expect(message).toContain(`${join(path, 'units.jsonl')}, line 2, ${fault}`);
-      expect([code, hint]).toEqual(['usage', expect.stringContaining('start the audit anew')]);
+      expect([code, hint]).toEqual(['usage', expect.stringContaining('start a new run')]);
     }
     expect(existsSync(join(path, 'run.lock'))).toBe(false);
   });
@@ -252,7 +240,7 @@ describe('steps that were changed from outside', () => {
     const path = freshFolder();
     cpSync(whole, path, { recursive: true });
     truncateSync(join(path, 'units.jsonl'), read(path, 'units.jsonl').indexOf('"b"'));
-    work(RunFolder.resume(path).folder);
+    work(RunFolder.resume(path));
     expect(verifyRun(path).sha256).toBe(verifyRun(whole).sha256);
   });
 });
@@ -271,7 +259,7 @@ describe('bytes that are no text', () => {
     const steps = join(path, 'steps.jsonl');
     const damaged = Buffer.concat([Buffer.from([0xff, 0xfe, 0xc3]), readFileSync(steps)]);
     writeFileSync(steps, Buffer.concat([damaged, Buffer.from('{"torn')]));
-    RunFolder.resume(path).folder.close();
+    RunFolder.resume(path).close();
     expect(readFileSync(steps).equals(damaged)).toBe(true);
   });
 });
@@ -280,7 +268,7 @@ describe('times', () => {
   it('with a bad line are read without it, and that is said', () => {
     const path = finishedRun();
     appendFileSync(join(path, 'timings.jsonl'), 'null\n{"unit": \n\xff\n7\n{"unit":"a","ms":4}\n', 'latin1');
-    const { folder } = RunFolder.resume(path);
+    const folder = RunFolder.resume(path);
     expect(folder.readTimings()).toEqual([{ ms: 4 }, { ms: 1 }, { ms: 1 }]);
     expect(folder.notices).toEqual([
       `4 lines of ${join(path, 'timings.jsonl')} cannot be read and do not count.`,
@@ -290,7 +278,7 @@ describe('times', () => {
   it('that do not fit are passed over in the same way', () => {
     const path = finishedRun();
     appendFileSync(join(path, 'timings.jsonl'), '{"unit":"a","ms":"long"}\n');
-    const { folder } = RunFolder.resume(path);
+    const folder = RunFolder.resume(path);
     expect(folder.readTimings(z.object({ ms: z.number() }))).toEqual([{ ms: 1 }, { ms: 1 }, { ms: 1 }]);
     expect(folder.notices).toHaveLength(1);
   });
@@ -306,7 +294,7 @@ describe('times', () => {
     time += 30;
     first.close();
     time += 5000;
-    const second = RunFolder.resume(path, { now }).folder;
+    const second = RunFolder.resume(path, { now });
     expect(second.elapsedMs()).toBe(180);
     time += 20;
     expect(second.elapsedMs()).toBe(200);
@@ -324,7 +312,7 @@ describe('times', () => {
     cpSync(path, copy, { recursive: true });
     writeFileSync(join(copy, 'run.lock'), read(path, 'run.lock').replace(/"pid":\d+/, '"pid":999999999'));
     time = 100;
-    expect(RunFolder.resume(copy, { now }).folder.elapsedMs()).toBe(70);
+    expect(RunFolder.resume(copy, { now }).elapsedMs()).toBe(70);
   });
 });
 
@@ -344,7 +332,7 @@ describe('a disk that takes no more', () => {
     expect(code).toBe('runtime');
     expect(message).toContain(`${name} of the run in ${path} could not be written: ENOSPC`);
     expect(message).toContain('what was finished is safe');
-    expect(hint).toBe(`Make room on the disk, then go on with: mistletoe audit --resume ${path}`);
+    expect(hint).toBe(`Make room on the disk, then resume with: mistletoe audit --resume ${path}`);
     folder.close();
     expect(existsSync(join(path, 'run.lock'))).toBe(false);
   });
@@ -380,7 +368,7 @@ describe('a disk that takes no more', () => {
     writeFileSync(parent, '');
     for (const create of [
       () => RunFolder.create(join(parent, 'run'), {}),
-      () => RunFolder.createNumbered(parent, 'run', {}),
+      () => RunFolder.create({ parent, name: 'run' }, {}),
     ]) {
       expect(failureOf(create)).toMatchObject({
         code: 'usage',

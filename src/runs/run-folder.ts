@@ -6,16 +6,15 @@
  */
 import type { Hash } from 'node:crypto';
 import { createHash } from 'node:crypto';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { z } from 'zod';
-import { makeFolderSync } from '../core/files.js';
 import { cutToLines, parseLine, readLines } from './json-lines.js';
 import type { RunLock } from './run-lock.js';
 import { lockName, lockRun } from './run-lock.js';
-import { asCreation, claimNumber, refuseUsedFolder, removeIfEmpty } from './run-place.js';
+import type { RunPlace } from './run-place.js';
+import { createRun } from './run-place.js';
 import type { StoredUnit } from './run-units.js';
 import {
-  configFile,
   formatUnit,
   parseUnitData,
   readRunConfig,
@@ -24,9 +23,7 @@ import {
   stepsFile,
   unitsFile,
 } from './run-units.js';
-import { appendText, explainFailure, syncFile, syncFolder, writeAtomically } from './run-writes.js';
-
-export { refuseUsedFolder } from './run-place.js';
+import { appendText, explainFailure, syncFile, writeAtomically } from './run-writes.js';
 
 const timingsFile = 'timings.jsonl';
 
@@ -35,11 +32,6 @@ export interface RunFolderOptions {
   readonly now?: () => number;
   /** When work on the run began, by that clock, if that was before the folder was opened. */
   readonly sinceMs?: number;
-}
-
-export interface ResumeOptions extends RunFolderOptions {
-  /** Throws where this run must not be gone on with; nothing has been touched by then. */
-  readonly check?: (config: unknown) => void;
 }
 
 const elapsedSchema = z.object({ elapsedMs: z.number().nonnegative() });
@@ -67,54 +59,25 @@ export class RunFolder {
     this.sinceMs = sinceMs ?? now();
   }
 
-  /** Refuses a folder that holds anything: a run never mixes with other files. */
-  static create(path: string, config: unknown, options: RunFolderOptions = {}): RunFolder {
-    refuseUsedFolder(path);
-    const lock = asCreation(path, () => {
-      makeFolderSync(path);
-      syncFolder(dirname(path));
-      return lockRun(path);
-    });
-    return openOrRelease(lock, () => {
-      refuseUsedFolder(path); // again: another process may have come and gone before the lock was ours
-      const folder = new RunFolder(path, lock, options);
-      const text = formatJson(config);
-      asCreation(path, () => {
-        writeAtomically(join(path, configFile), text);
-      });
-      folder.chain = startChain(text);
-      return folder;
-    });
+  static create(place: RunPlace, config: unknown, options: RunFolderOptions = {}): RunFolder {
+    const text = formatJson(config);
+    const { path, lock } = createRun(place, text, 'audit');
+    const folder = new RunFolder(path, lock, options);
+    folder.chain = startChain(text);
+    return folder;
   }
 
-  /** In the first of NAME-1, NAME-2, ... that nobody has; many may ask at the same moment. */
-  static createNumbered(
-    parent: string,
-    name: string,
-    config: unknown,
-    options: RunFolderOptions = {},
-  ): RunFolder {
-    const path = asCreation(parent, () => {
-      makeFolderSync(parent);
-      return claimNumber(parent, name);
-    });
-    try {
-      return RunFolder.create(path, config, options);
-    } catch (cause) {
-      removeIfEmpty(path);
-      throw cause;
-    }
-  }
-
-  static resume(path: string, options: ResumeOptions = {}): { folder: RunFolder; config: unknown } {
-    const config = readRunConfig(path);
-    options.check?.(config);
+  static resume(path: string, options: RunFolderOptions = {}): RunFolder {
+    readRunConfig(path); // refuses what is not a run before it touches the folder
     const lock = explainFailure(join(path, lockName), 'audit', () => lockRun(path));
-    return openOrRelease(lock, () => {
+    try {
       const folder = new RunFolder(path, lock, options);
       folder.recover();
-      return { folder, config };
-    });
+      return folder;
+    } catch (cause) {
+      lock.release();
+      throw cause;
+    }
   }
 
   has(unit: string): boolean {
@@ -242,15 +205,6 @@ function readTimingLines(folder: string): { readonly value: unknown }[] {
     const parsed = parseLine(line);
     return { value: 'value' in parsed ? parsed.value : undefined };
   });
-}
-
-function openOrRelease<Opened>(lock: RunLock, open: () => Opened): Opened {
-  try {
-    return open();
-  } catch (cause) {
-    lock.release();
-    throw cause;
-  }
 }
 
 export function formatJson(value: unknown): string {

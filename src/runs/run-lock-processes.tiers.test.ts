@@ -36,8 +36,8 @@ const opener = `
   try {
     const folder =
       how === 'create' ? RunFolder.create(path, {})
-      : how === 'number' ? RunFolder.createNumbered(path, 'run', {})
-      : RunFolder.resume(path).folder;
+      : how === 'number' ? RunFolder.create({ parent: path, name: 'run' }, {})
+      : RunFolder.resume(path);
     console.log('opened ' + folder.path);
   } catch (failure) {
     console.log('refused ' + failure.message);

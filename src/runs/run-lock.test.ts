@@ -39,7 +39,7 @@ describe('the lock of a run', () => {
     const since = /^.* is open: this process \(\d+\) has been working on it since \d{4}-.*Z\.$/;
     expect(() => RunFolder.resume(folder.path)).toThrow(since);
     folder.close();
-    const { folder: resumed } = RunFolder.resume(folder.path);
+    const resumed = RunFolder.resume(folder.path);
     expect(() => RunFolder.resume(folder.path)).toThrow(since);
     resumed.close();
     expect(existsSync(lockOf(folder.path))).toBe(false);
@@ -60,7 +60,7 @@ describe('the lock of a run', () => {
     const child = spawn(process.execPath, ['-e', '0']);
     await once(child, 'close');
     writeLock(path, { pid: child.pid });
-    const { folder } = RunFolder.resume(path);
+    const folder = RunFolder.resume(path);
     expect(JSON.parse(readFileSync(lockOf(path), 'utf8'))).toMatchObject({ pid: process.pid });
     folder.close();
     expect(existsSync(lockOf(path))).toBe(false);
@@ -71,7 +71,7 @@ describe('the lock of a run', () => {
     writeLock(path, { processStart: startOf(process.pid) });
     expect(() => RunFolder.resume(path)).toThrow('is open');
     writeLock(path, { processStart: '1' });
-    RunFolder.resume(path).folder.close();
+    RunFolder.resume(path).close();
     expect(readdirSync(path)).not.toContain('run.lock');
   });
 
@@ -100,7 +100,7 @@ describe('the lock of a run', () => {
     const right = { pid: 999999998, processStart: null, host: hostname(), since: '', nonce: 'fedcba9876543210' }; // prettier-ignore
     writeFileSync(`${lockOf(path)}.0123456789abcdef`, JSON.stringify(right));
     writeFileSync(`${lockOf(path)}.999999997-0000000000000000.part`, '{');
-    RunFolder.resume(path).folder.close();
+    RunFolder.resume(path).close();
     expect(readdirSync(path).filter((name) => name.startsWith('run.lock'))).toEqual([]);
   });
 

@@ -1,31 +1,74 @@
-/** Where a new run may go: an empty folder, or the next free number, of which each process gets its own. */
+/** Creates the folder of a new run: an empty folder, or the next free number of a name, locked by this process. */
 import { existsSync, mkdirSync, readdirSync, rmdirSync, statSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { describeCause, MistletoeError } from '../core/errors.js';
+import { makeFolderSync } from '../core/files.js';
 import { quoteWord } from '../core/display-paths.js';
-import { isLockFile } from './run-lock.js';
+import type { RunLock } from './run-lock.js';
+import { isLockFile, lockRun } from './run-lock.js';
 import { configFile } from './run-units.js';
 import type { RunCommand } from './run-writes.js';
-import { codeOf } from './run-writes.js';
+import { codeOf, syncFolder, writeAtomically } from './run-writes.js';
+
+/** A folder of its own, or the next free number of a name. */
+export type RunPlace = string | { readonly parent: string; readonly name: string };
+
+export interface OpenedRun {
+  readonly path: string;
+  readonly lock: RunLock;
+}
+
+/** `config` is the text of config.json. Refuses a folder with anything in it: a run never mixes with other files. */
+export function createRun(place: RunPlace, config: string, command: RunCommand): OpenedRun {
+  if (typeof place === 'string') return fillFolder(place, config, command);
+  const { parent, name } = place;
+  const path = asCreation(parent, () => {
+    makeFolderSync(parent);
+    return claimNumber(parent, name);
+  });
+  try {
+    return fillFolder(path, config, command);
+  } catch (cause) {
+    removeIfEmpty(path);
+    throw cause;
+  }
+}
+
+function fillFolder(path: string, config: string, command: RunCommand): OpenedRun {
+  refuseUsedFolder(path, command);
+  return asCreation(path, () => {
+    makeFolderSync(path);
+    syncFolder(dirname(path));
+    const lock = lockRun(path);
+    try {
+      refuseUsedFolder(path, command); // again: another process may have used it before this one got the lock
+      writeAtomically(join(path, configFile), config, command);
+    } catch (cause) {
+      lock.release();
+      throw cause;
+    }
+    return { path, lock };
+  });
+}
 
 export function refuseUsedFolder(path: string, command: RunCommand = 'audit'): void {
   if (!existsSync(path)) return;
   if (existsSync(join(path, configFile))) {
     throw new MistletoeError('usage', `${path} already holds a run.`, {
-      hint: `Go on with it by --resume ${quoteWord(path)}, or choose another folder.`,
+      hint: `Resume it with --resume ${quoteWord(path)}, or choose another folder.`,
     });
   }
-  // What a run leaves that was killed before it began is no obstacle.
+  // A run killed before it started leaves these behind.
   const isLeftover = (name: string): boolean => name === `${configFile}.part` || isLockFile(name);
   if (!statSync(path).isDirectory() || !readdirSync(path).every(isLeftover)) {
-    throw new MistletoeError('usage', `${path} already exists and is no run of mistletoe ${command}.`, {
+    throw new MistletoeError('usage', `${path} already exists and is not a run of mistletoe ${command}.`, {
       hint: 'Choose another folder, or an empty one.',
     });
   }
 }
 
-/** mkdir is the arbiter: it succeeds for one process alone. */
-export function claimNumber(parent: string, name: string): string {
+/** mkdir decides: it succeeds for only one process. */
+function claimNumber(parent: string, name: string): string {
   for (let number = 1; ; number++) {
     const path = join(parent, `${name}-${number}`);
     try {
@@ -37,16 +80,16 @@ export function claimNumber(parent: string, name: string): string {
   }
 }
 
-export function removeIfEmpty(path: string): void {
+function removeIfEmpty(path: string): void {
   try {
     rmdirSync(path);
   } catch {
-    // Something is in it after all.
+    // It is not empty after all.
   }
 }
 
-/** Before the run has begun there is nothing to go on with: another folder is the remedy. */
-export function asCreation<Result>(path: string, create: () => Result): Result {
+/** Before a run has started there is nothing to resume, so the hint is to choose another folder. */
+function asCreation<Result>(path: string, create: () => Result): Result {
   try {
     return create();
   } catch (failure) {

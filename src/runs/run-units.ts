@@ -10,6 +10,7 @@ import { readBoundedFileSync } from '../core/files.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { fileLimits } from '../core/limits.js';
 import { parseLine, readLines } from './json-lines.js';
+import type { RunCommand } from './run-writes.js';
 
 export const unitsFile = 'units.jsonl';
 export const stepsFile = 'steps.jsonl';
@@ -122,19 +123,19 @@ export function parseUnitData<T>(
   );
 }
 
-export function readConfigBytes(folder: string): Buffer {
+export function readConfigBytes(folder: string, command: RunCommand = 'audit'): Buffer {
   try {
     return readBoundedFileSync(join(folder, configFile), fileLimits.auditResult);
   } catch (cause) {
-    throw new MistletoeError('usage', `${folder} holds no run that can be read: ${describeCause(cause)}.`, {
-      hint: 'Give the folder that an earlier `mistletoe audit` named.',
+    throw new MistletoeError('usage', `${folder} holds no run of mistletoe ${command} that can be read: ${describeCause(cause)}.`, {
+      hint: `Give the folder that an earlier \`mistletoe ${command}\` named.`,
       cause,
     });
   }
 }
 
-export function readRunConfig(folder: string): unknown {
-  const parsed = parseLine(readConfigBytes(folder));
+export function readRunConfig(folder: string, command?: RunCommand): unknown {
+  const parsed = parseLine(readConfigBytes(folder, command));
   if ('value' in parsed) return parsed.value;
   throw refuse(`${join(folder, configFile)} ${parsed.fault}`);
 }
@@ -174,7 +175,7 @@ export function verifyRun(folder: string): VerifiedRun & UnitSource {
 
 function refuse(fault: string): MistletoeError {
   return new MistletoeError('usage', `${fault}.`, {
-    hint: 'It was changed from outside, or written by another version; start the audit anew in another folder.',
+    hint: 'It was changed, or another version wrote it; start a new run in another folder.',
   });
 }
 

@@ -92,7 +92,7 @@ export function explainFailure<Result>(path: string, command: RunCommand, write:
       'runtime',
       `${basename(path)} of the run in ${folder} could not be written: ${describeCause(cause)}; what was finished is safe.`,
       {
-        hint: `${remedies[code] ?? 'Mend that'}, then go on with: mistletoe ${command} --resume ${quoteWord(folder)}`,
+        hint: `${remedies[code] ?? 'Fix that'}, then resume with: mistletoe ${command} --resume ${quoteWord(folder)}`,
         cause,
       },
     );

@@ -8,7 +8,7 @@ import { z } from 'zod';
 import { identifyModel, identitySchema, readVersion } from '../runs/identity.js';
 import { deviceSchema } from '../runs/run-device.js';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
-import { describeCause, MistletoeError } from '../core/errors.js';
+import { MistletoeError } from '../core/errors.js';
 import { maxThreads } from '../core/limits.js';
 import { bundledTarget } from '../decode/bundled-models.js';
 import { findDrafter } from '../decode/find-drafter.js';
@@ -19,7 +19,7 @@ import { findWeightless, recogniseCheckpoint } from '../draft/systems.js';
 import type { DeviceWish } from '../runtime/device-choice.js';
 import { chooseDevice, recordDevice } from '../runtime/device-choice.js';
 import { readTemplate } from '../text/template/chat-template.js';
-import { hashFile } from '../runs/line-file.js';
+import { hashData } from '../runs/json-lines.js';
 import type { TrainableSystem } from './systems/new-drafter.js';
 import { trainableSystems } from './systems/new-drafter.js';
 import type { TrainSettings } from './settings.js';
@@ -252,15 +252,4 @@ export async function describeStart(
   }
   const reading = plan.taps === undefined ? {} : { taps: plan.taps };
   return { system: known, heads: system.describe(checkpoint, refuseAtOnce, reading).facts.heads };
-}
-
-export async function hashData(path: string): Promise<string> {
-  try {
-    return await hashFile(path);
-  } catch (cause) {
-    throw new MistletoeError('usage', `${path} cannot be read: ${describeCause(cause)}.`, {
-      hint: 'Give a file with one conversation a line.',
-      cause,
-    });
-  }
 }

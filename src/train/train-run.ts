@@ -9,9 +9,9 @@
  * Everything in it follows from config.json: killed at any moment and resumed, a run ends with the same weights.
  */
 import { join } from 'node:path';
-import type { RunPlace } from '../audit/run-audit.js';
+import type { RunPlace, OpenedRun } from '../runs/run-place.js';
 import { findSameDevice, requireSameKind } from '../runs/run-device.js';
-import { refuseUsedFolder } from '../runs/run-place.js';
+import { refuseUsedFolder, createRun } from '../runs/run-place.js';
 import { writeAtomically } from '../runs/run-writes.js';
 import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
 import type { Target } from '../decode/target.js';
@@ -32,8 +32,6 @@ import { refuseWholeTarget } from './systems/new-draft-model.js';
 import { takeAnswers } from './data/taken-answers.js';
 import type { TrainedDrafter } from './loop/train-drafter.js';
 import { trainDrafter } from './loop/train-drafter.js';
-import type { OpenedRun } from './train-folder.js';
-import { asSaved, createRunFolder, openRunFolder, withResumption } from './train-folder.js';
 import type { TrainRequest } from './train-request.js';
 import { requestSchema } from './train-request.js';
 import type { LogLine } from './loop/training-log.js';
@@ -43,6 +41,7 @@ import type { TrainingStart } from './systems/training-start.js';
 import { prepareEagle3, prepareStart } from './systems/training-start.js';
 import type { TrainingTexts } from './data/training-texts.js';
 import { prepareTexts } from './data/training-texts.js';
+import { asSaved, withResumption, openTrainingRun } from '../runs/resumed-run.js';
 
 export interface TrainEvents {
   readonly onNotice?: (text: string) => void;
@@ -85,12 +84,12 @@ export async function startTraining(
 ): Promise<TrainOutcome> {
   if (typeof place === 'string') refuseUsedFolder(place, 'train');
   const saved = asSaved(requestSchema, request);
-  return runTraining(() => createRunFolder(place, saved, 'train'), saved, options);
+  return runTraining(() => createRun(place, `${JSON.stringify(saved, null, 1)}\n`, 'train'), saved, options);
 }
 
 /** Goes on with the saved request; another version or device, and models or data that have changed, are refused. */
 export async function resumeTraining(folder: string, options: TrainOptions = {}): Promise<TrainOutcome> {
-  const { request, open } = await openRunFolder(folder, {
+  const { request, open } = await openTrainingRun(folder, {
     ...{ command: 'train', schema: requestSchema, cacheFolder: options.cacheFolder },
   });
   return runTraining(open, request, options);

@@ -54,7 +54,7 @@ async function searchBlindly({ scorer }: ScorerParts, allowed: Int32Array, seed:
   const draw = (): number[] => randomSuffix(allowed, tinySettings.suffixLength, random);
   const { finalists } = await searchSuffix(
     { scorer, allowed, starts: [draw(), draw()], random },
-    { ...searched, drive: 'undirected' },
+    { ...searched, searchMode: 'undirected' },
   );
   return finalists[0]!;
 }

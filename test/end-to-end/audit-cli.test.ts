@@ -122,7 +122,7 @@ describe('mistletoe audit', () => {
     [['--temperature', '1'], 'no suffix can be held to "similar"'],
     [['--suffix', 'a\u0007b'], 'control character'],
     [['--suffix', 'missing.txt'], 'missing.txt'],
-    [['--resume', 'nowhere'], 'nowhere holds no run that can be read'],
+    [['--resume', 'nowhere'], 'nowhere holds no run of mistletoe audit that can be read'],
     [['--prompt', 'a', '--prompts', 'b.txt'], '--prompt and --prompts were both given'],
     [['--prompts', 'hello'], '--prompts is hello; a .jsonl or .txt file'],
     [['--prompts', 'gsm8k'], 'no folder was given'],

@@ -46,7 +46,7 @@ it('is resumed to the same result after its device was lost, or had no room', as
   const third = Math.round(passes / 3);
   await expect(audits.start(plan, folder, { runtime: failFrom(third, lost) })).rejects.toMatchObject({
     message: 'cuLaunchKernel failed: CUDA_ERROR_ILLEGAL_ADDRESS.',
-    hint: `The GPU cannot be used. What is done so far is kept: go on with mistletoe audit --resume ${folder}`,
+    hint: `The GPU cannot be used. Finished work is kept. Resume with: mistletoe audit --resume ${folder}`,
   });
   const full = (): MistletoeError => new OutOfMemoryError('The GPU has no room for 8 bytes.', 'Lower it.');
   const refusal = await audits

@@ -377,7 +377,9 @@ describe('requests', () => {
     const path = join(folder, 'config.json');
     const config = JSON.parse(readFileSync(path, 'utf8')) as object;
     writeFileSync(path, JSON.stringify({ ...config, version: '0.0.1' }));
-    await expect(audits.resume(folder)).rejects.toThrow(/begun by Mistletoe 0\.0\.1; this is|config\.json/);
+    await expect(audits.resume(folder)).rejects.toThrow(
+      /started with Mistletoe 0\.0\.1; this is|config\.json/,
+    );
   });
 
   it('are resumed on the device that they record, and on no other', async () => {
@@ -403,6 +405,6 @@ describe('requests', () => {
     const drafter = audits.writeDrafter('draft model');
     const folder = await audits.begin(audits.plan([drafter], ['abcdefgh']));
     writeCheckpoint(drafter, 'model.safetensors', decoderTensors(tiny, 9), llamaConfig(tiny));
-    await expect(audits.resume(folder)).rejects.toThrow('has changed since this run began');
+    await expect(audits.resume(folder)).rejects.toThrow('was started with another model in');
   });
 });

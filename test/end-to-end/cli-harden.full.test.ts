@@ -75,31 +75,6 @@ describe('other runs', () => {
     for (const { audit } of audits) expect(page).toContain(`href="audits/${audit}/report.html"`);
   });
 
-  it('train on reworded questions, too, or on them alone', async () => {
-    const folder = commands.freshFolder();
-    const few = ['--rounds', '1', '--prompts-per-round', '2', '--limit', '1'];
-    const { code, out, err } = await commands.harden([
-      ...[...commands.begin(folder), ...few, '--baseline', 'paraphrase,random', '--progress', 'plain'],
-    ]);
-    expect(code).toBe(0);
-    expect(err).toMatch(/ and as many with random suffixes and as many with reworded questions, run folder/);
-    expect(err).toMatch(/reworded questions, round 1\/1, search: 2\/2 .* 2 questions/);
-    const { audits, rounds, request } = readResult(folder);
-    expect(request.baselines).toEqual(['random', 'paraphrase']);
-    expect(audits[0]!.rows.map(({ role }) => role)).toEqual(['before', 'hardened', 'random', 'paraphrase']);
-    expect(rounds.paraphrase).toMatchObject([
-      { prompts: 2, found: 2, suffixes: 4, searchSteps: 0, updates: 4 },
-    ]);
-    expect(out).toMatch(/\nreworded questions +\d/);
-    const weights = ['hardened', 'random', 'paraphrase'].map((role) => readWeights(folder, role, 1));
-    expect(new Set(weights.map((bytes) => bytes.toString('base64'))).size).toBe(3);
-    const alone = await commands.harden([
-      ...[...commands.begin(commands.freshFolder()), ...small, '--limit', '1', '--baseline', 'paraphrase'],
-    ]);
-    expect(alone.code).toBe(0);
-    expect(alone.out).toMatch(/\nhardened .*\nreworded questions /);
-  });
-
   it.each(['Medusa, torch file', 'EAGLE-3 with d2t'])('harden %s', async (variant) => {
     const folder = commands.freshFolder();
     const own = ['--drafter', commands.models.writeDrafter(variant), '--chain', '2', '--depth', '1'];

@@ -164,7 +164,7 @@ describe('refusals', () => {
     [
       'an unknown baseline',
       () => [...commands.begin(fresh()), '--baseline', 'random,noise'],
-      /--baseline .* expected some of random, paraphrase, or none/i,
+      /--baseline .* expected some of random, or none/i,
     ],
     ['a share beyond 1', () => [...commands.begin(fresh()), '--suffixed-share', '2'], /a number from 0 to 1/],
     [
@@ -185,7 +185,7 @@ describe('refusals', () => {
     [
       'a folder that is no run',
       () => ['--resume', commands.models.targetFolder],
-      /is no run of mistletoe harden|is not that of a run/,
+      /holds no run of mistletoe harden|is not of a run/,
     ],
     ['a folder that is taken', () => commands.begin(whole.folder), /already holds a run/],
   ];

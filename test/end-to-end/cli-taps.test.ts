@@ -2,7 +2,7 @@
 import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { parseRequest } from '../../src/audit/audit-request.js';
+import { requestSchema } from '../../src/audit/audit-request.js';
 import { createRequest } from '../../src/audit/create-request.js';
 import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
 import { run } from '../../src/cli/program.js';
@@ -77,7 +77,7 @@ describe('a head that does not say what its taps are', () => {
     const cacheFolder = join(temporary.path, 'cache');
     const prompts = [inlinePrompt('Hello!')];
     const request = await createRequest({ drafters: [head], taps: 'inputs', prompts, cacheFolder });
-    expect(parseRequest(JSON.parse(JSON.stringify(request)), 'config.json').taps).toBe('inputs');
+    expect(requestSchema.parse(JSON.parse(JSON.stringify(request))).taps).toBe('inputs');
     const settings = { target: 'model', drafters: { head }, taps: 'outputs' } as const;
     expect(settingsSchema.parse(settings)).toEqual(settings);
   });

@@ -296,10 +296,10 @@ describe('what it refuses', () => {
     const changed = await commands.resume(folder);
     expect(changed.code).toBe(2);
     expect(changed.err).toMatch(sentence);
-    expect(changed.err).toContain(`was begun with other data in ${own}`);
+    expect(changed.err).toContain(`was started with other data in ${own}`);
     const nothing = await commands.run(['train', '--resume', commands.models.freshFolder()]);
     expect(nothing.code).toBe(2);
-    expect(nothing.err).toMatch(/^error: .* is no run of mistletoe train/);
+    expect(nothing.err).toMatch(/^error: .* holds no run of mistletoe train/);
   });
 
   it('to go on where the loss is no number any more, and keeps the drafter before', async () => {

@@ -81,7 +81,7 @@ describe('docs/library.md', () => {
       ],
       ...{ status: 'complete', verified: 'follows', differences: [], compared: 1, compiled: 1 },
       ...{ guarded: 200, replayed: 1, trained: 'complete', updates: 3, made: 'medusa' },
-      ...{ hardened: 'complete', roles: ['before', 'hardened', 'paraphrase'] },
+      ...{ hardened: 'complete', roles: ['before', 'hardened', 'random'] },
     });
     expect(report.plain.startsWith(report.answers[0]!)).toBe(true);
     expect(report.length).toBeGreaterThan(1);

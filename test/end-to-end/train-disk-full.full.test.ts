@@ -27,7 +27,7 @@ describe.skipIf(process.platform === 'win32')('a full disk', () => {
     const failed = await runs.train(['--resume', folder], { limit: `ulimit -f ${blocks}` });
     expect(failed.code).toBe(1);
     expect(failed.errors).toMatch(
-      /^error: state\.safetensors could not be written to [^\n]*: EFBIG[^\n]*; what was saved before is safe\.\nhint: [^\n]* Then go on with: mistletoe train --resume [^\n]*\n$/,
+      /^error: state\.safetensors could not be written to [^\n]*: EFBIG[^\n]*; what was saved before is safe\.\nhint: [^\n]* Then resume with: mistletoe train --resume [^\n]*\n$/,
     );
     expect(readFileSync(join(folder, 'state.safetensors')).equals(state)).toBe(true);
     expect(await runs.train(['--resume', folder])).toEqual({ code: 0, errors: '' });

@@ -248,7 +248,7 @@ export const mutations = [
   // audit
   {
     name: 'the veto is inverted',
-    file: 'src/audit/feasibility.ts',
+    file: 'src/audit/search/search-problem.ts',
     search: 'Math.max(0, divergence / epsilon - 1)',
     replace: 'Math.max(0, 1 - divergence / epsilon)',
     tests: ['src/audit/search/search.test.ts'],

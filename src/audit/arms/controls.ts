@@ -1,4 +1,4 @@
-/** Suffixes that are not attacks: what any suffix of that length does to the speed. */
+/** Control suffixes: random tokens and ordinary text of the same length, and the tokens that suffixes may consist of. */
 import { MistletoeError } from '../../core/errors.js';
 import type { Random } from '../../core/random.js';
 import type { Target } from '../../decode/target.js';
@@ -29,7 +29,7 @@ export function listAllowedTokens(
   if (allowed.length === 0) {
     throw new MistletoeError(
       'text',
-      'No token of the vocabulary may stand in a suffix; printable ones were expected.',
+      'The vocabulary has no token that a suffix may contain; printable tokens were expected.',
       {
         hint: 'Allow text beyond ASCII (--allow-non-ascii), or check that the tokenizer belongs to the model.',
       },
@@ -68,13 +68,13 @@ export async function drawRandomSuffix(
   );
 }
 
-/** Harmless sentences of our own; longer than any suffix that is likely to be asked for. */
+/** Harmless sentences, longer than any likely suffix. */
 const fluentText =
   ' Please take your time and answer in the way that you think is best for a reader who is new to this subject.' +
   ' Keep the tone friendly and simple, and do not worry about small details that do not change the main point.' +
   ' Thank you for your help with this question today.';
 
-/** The first tokens of ordinary text, as many as the suffix has, that survive in place. */
+/** The first tokens of ordinary text that survive as text in this prompt. */
 export async function fluentSuffix(
   target: Target,
   prompt: AuditPrompt,

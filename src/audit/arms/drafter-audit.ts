@@ -1,4 +1,4 @@
-/** One drafter over all prompts, unit by unit: what is already in the run's folder is not done again. */
+/** Audits one drafter on all prompts, unit by unit. Units that are already in the run's folder are skipped. */
 import { MistletoeError } from '../../core/errors.js';
 import { lazily } from '../../core/lazy.js';
 import type { PolicyChooser } from '../../decode/policies/policy-chooser.js';
@@ -20,9 +20,8 @@ import type { PassRows } from '../search/pass-rows.js';
 import type { PromptAudit } from './prompt-audit.js';
 import { runArm } from './prompt-audit.js';
 import { readPromptState } from '../search/prompt-state.js';
-import type { PromptResult } from '../result.js';
-import type { UnitData } from '../result-schema.js';
-import { unitSchema } from '../result-schema.js';
+import type { PromptResult, UnitData } from '../result.js';
+import { unitSchema } from '../result.js';
 import type { RunFolder } from '../../runs/run-folder.js';
 import { Scorer } from '../search/scoring.js';
 import type { SearchPrograms } from '../search/search-programs.js';
@@ -47,8 +46,8 @@ export interface DrafterAudit {
 
 type TimedAudit = PromptAudit & { readonly clock: PhaseClock };
 
-/** Below this a drafter has nothing to lose. */
-const leastCleanLength = 1.05;
+/** Below this mean accepted length, a drafter has nothing to lose. */
+const minCleanLength = 1.05;
 
 export async function auditDrafter(audit: DrafterAudit): Promise<PromptResult[]> {
   const results: PromptResult[] = [];
@@ -70,24 +69,28 @@ async function auditPrompt(
   const keys = armKeys(request, id, prompt.id);
   let prepared: TimedAudit | undefined;
   let skipped = skipAll(keys);
-  for (const key of keys) {
-    const unit = unitKey(id, prompt.id, key);
-    const name = nameUnit(id, prompt.id, key);
-    if (skipped === null && !folder.has(unit)) {
-      audit.signal?.throwIfAborted();
-      audit.events.onUnitStart?.(name, audit.count.done, audit.count.total);
-      const data = await runUnit(
-        audit,
-        prompt,
-        key,
-        async () => (prepared ??= await preparePromptAudit(audit, prompt, compiled)),
-      );
-      folder.complete(unit, data);
-      const length = 'result' in data ? data.result.sameAnswer.meanAcceptedLength : undefined;
-      audit.events.onUnitEnd?.(name, length);
+  try {
+    for (const key of keys) {
+      const unit = unitKey(id, prompt.id, key);
+      const name = nameUnit(id, prompt.id, key);
+      if (skipped === null && !folder.has(unit)) {
+        audit.signal?.throwIfAborted();
+        audit.events.onUnitStart?.(name, audit.count.done, audit.count.total);
+        const data = await runUnit(
+          audit,
+          prompt,
+          key,
+          async () => (prepared ??= await preparePromptAudit(audit, prompt, compiled)),
+        );
+        folder.complete(unit, data);
+        const length = 'result' in data ? data.result.sameAnswer.meanAcceptedLength : undefined;
+        audit.events.onUnitEnd?.(name, length);
+      }
+      skipped ??= skipOf(key, folder.get(unit, unitSchema));
+      audit.count.done += 1;
     }
-    skipped ??= skipOf(key, folder.get(unit, unitSchema));
-    audit.count.done += 1;
+  } finally {
+    prepared?.scorer.dispose();
   }
   return collectPrompt(folder, request, id, prompt);
 }
@@ -106,7 +109,7 @@ async function runUnit(
     const timing: ArmTiming = { drafter: audit.id, ...outcome.timing, phases: times };
     audit.folder.appendTiming(unitKey(audit.id, prompt.id, key), timing);
     const { meanAcceptedLength } = outcome.result.sameAnswer;
-    if (key.arm === 'clean' && meanAcceptedLength < leastCleanLength) {
+    if (key.arm === 'clean' && meanAcceptedLength < minCleanLength) {
       return {
         skipped: `The drafter accepts almost nothing already (mean accepted length ${meanAcceptedLength.toFixed(2)}).`,
       };
@@ -123,20 +126,20 @@ async function runUnit(
   }
 }
 
-/** What stands in a report names models, not where they lie on the machine of its author. */
+/** Reports name models, not folders on the author's machine. */
 function withoutFolders(sentence: string, { target, targetFolder, drafters }: AuditRequest): string {
   const named = [{ name: target.name, folder: targetFolder }, ...drafters];
   return named.reduce((text, { name, folder }) => text.replaceAll(folder, name), sentence);
 }
 
-/** A drafter whose scores are no numbers does not know what it is called here. */
+/** Errors of a drafter do not know its name in this audit. */
 function nameDrafter(cause: unknown, id: string): unknown {
   if (!(cause instanceof MistletoeError) || cause.code !== 'drafter') return cause;
   const { code, message, hint } = cause;
   return new MistletoeError(code, `${id}: ${message}`, { cause, ...(hint === undefined ? {} : { hint }) });
 }
 
-/** A drafter that runs out of context stops drafting, which would look like a collapse. */
+/** A drafter that runs out of context stops drafting, which would look like an attack. */
 function requireRoom(
   { drafter, id, target, request: { settings } }: DrafterAudit,
   prompt: AuditPrompt,
@@ -144,7 +147,7 @@ function requireRoom(
   const { contextLength } = target.model.configuration;
   const prompted = prompt.beforeIds.length + settings.suffixLength + prompt.afterIds.length;
   const needed = Math.min(prompted + settings.maxNewTokens, contextLength);
-  // The last token of an answer is never read.
+  // The drafter never reads the last token of an answer.
   const session = drafter.startSession();
   const available = session.room + 1;
   session.close();

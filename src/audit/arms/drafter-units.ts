@@ -1,4 +1,4 @@
-/** The units of one drafter: which rows each prompt has, in which order, under which names, and what they add up to. */
+/** The units of one drafter: the arms of each prompt in order, their names, and the results they add up to. */
 import type { KeepRule } from '../../measure/kept-class.js';
 import { satisfies } from '../../measure/kept-class.js';
 import type { UnitSource } from '../../runs/run-units.js';
@@ -7,8 +7,8 @@ import { isSearched } from './arms.js';
 import type { UnitName } from '../audit-events.js';
 import type { AuditRequest } from '../audit-request.js';
 import type { ArmKey } from './measure-arm.js';
-import type { UnitData } from '../result-schema.js';
-import { unitSchema } from '../result-schema.js';
+import type { UnitData } from '../result.js';
+import { unitSchema } from '../result.js';
 import type { ArmResult, PromptResult } from '../result.js';
 
 export type RequestPrompt = AuditRequest['prompts'][number];
@@ -37,7 +37,7 @@ export function armKeys(
   ];
 }
 
-/** Suffixes may be meant for one prompt or one drafter alone. */
+/** Given suffixes may be limited to one prompt or one drafter. */
 export function givenFor(
   suffixes: AuditRequest['suffixes'],
   drafterId: string,
@@ -56,7 +56,7 @@ export const nameUnit = (drafter: string, prompt: string, key: ArmKey): UnitName
   arm: formatArm(key),
 });
 
-/** Under which a unit lies in the run's folder. */
+/** The key of a unit in the run's folder. */
 export const unitKey = (id: string, prompt: string, arm: ArmKey): string =>
   `${id}/${prompt}/${formatArm(arm)}`;
 
@@ -66,12 +66,12 @@ export function unitsOf(request: AuditRequest, drafterId: string): UnitName[] {
   );
 }
 
-/** Why a prompt is left out as a whole, before any of its rows has run. */
+/** Why a prompt is skipped before any of its arms runs. */
 export function skipAll(keys: readonly ArmKey[]): string | null {
   return keys.some(isCounted) ? null : 'No suffix was given for this prompt.';
 }
 
-/** Without a clean row there is nothing to compare with, without an attack nothing to report. */
+/** A prompt needs a clean arm to compare with, and an attack to report. */
 export function skipOf(key: ArmKey, data: UnitData | undefined): string | null {
   const isNeeded = key.arm === 'clean' || isCounted(key);
   return isNeeded && data !== undefined && 'skipped' in data ? data.skipped : null;
@@ -79,7 +79,7 @@ export function skipOf(key: ArmKey, data: UnitData | undefined): string | null {
 
 const isCounted = ({ arm }: ArmKey): boolean => arm === 'attack' || arm === 'given';
 
-/** What the finished units of one prompt on one drafter add up to. */
+/** The result of one prompt on one drafter, from its finished units. */
 export function collectPrompt(
   source: UnitSource,
   request: AuditRequest,

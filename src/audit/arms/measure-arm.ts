@@ -29,7 +29,7 @@ export interface ArmMeasure {
   readonly timing: Omit<ArmTiming, 'drafter'>;
 }
 
-/** What a decoding of the prompt needs, with any suffix. */
+/** Everything a decoding of the prompt needs except the suffix. */
 export interface DecodeSetup {
   readonly target: Target;
   readonly drafter: Drafter;
@@ -37,7 +37,7 @@ export interface DecodeSetup {
   readonly prompt: AuditPrompt;
   readonly maxNewTokens: number;
   readonly temperature: number;
-  /** Of everything that is drawn while decoding. */
+  /** Of all random draws while decoding. */
   readonly seed: number;
   readonly clock?: PhaseClock | undefined;
 }
@@ -54,7 +54,7 @@ export interface ArmKey {
   readonly repeat: number;
 }
 
-/** Rows whose speed is compared with plain decoding; the others would only repeat it. */
+/** Arms whose speed is compared with plain decoding. */
 const timedArms: readonly ArmName[] = ['clean', 'clean-again', 'attack', 'given'];
 
 export async function measureArm(
@@ -140,7 +140,7 @@ function decode(
   );
 }
 
-/** Plain decoding of the same prompt to the same length: the other side of the speedup. */
+/** Plain decoding of the same prompt to the same length, the baseline of the speedup. */
 async function timePlain(
   { target, prompt, temperature, seed, clock = new PhaseClock() }: ArmSetup,
   suffixIds: readonly number[],

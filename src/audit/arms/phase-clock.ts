@@ -2,28 +2,40 @@
  * Where the time of a unit goes. Work of several phases may run at once (suffixes that a search hands on are decoded
  * together): each moment is then divided among what runs, so that phases never add up to more than the wall time.
  */
-import type { ArmName } from './arms.js';
+import { z } from 'zod';
+import { arms } from './arms.js';
 import type { SuffixScorer } from '../search/search-problem.js';
 
-/** Measured times, which are another each time and so never part of AuditResult. */
-/** One entry for each arm of each prompt. */
-export interface ArmTiming {
-  readonly drafter: string;
-  readonly promptId: string;
-  readonly arm: ArmName;
-  readonly repeat: number;
-  readonly prefillMs: number;
-  readonly decodeMs: number;
-  readonly draftMs: number;
-  readonly verifyMs: number;
-  readonly tokensPerSecond: number;
-  /** Plain decoding of the same prompt to the same length, in the same process; null where it was not run. */
-  readonly plainTokensPerSecond: number | null;
+const number = z.number();
+const phaseTimesSchema = z.object({
+  gradientMs: number,
+  scoringMs: number,
+  exactLengthsMs: number,
+  decodingMs: number,
+  /** Includes time outside of the four phases. */
+  totalMs: number,
+});
+export type PhaseTimes = Readonly<z.infer<typeof phaseTimesSchema>>;
+
+/** Measured times of one arm of one prompt. They differ from run to run, so they are never part of AuditResult. */
+export const timingSchema = z.object({
+  drafter: z.string(),
+  promptId: z.string(),
+  arm: z.enum(arms),
+  repeat: number,
+  prefillMs: number,
+  decodeMs: number,
+  draftMs: number,
+  verifyMs: number,
+  tokensPerSecond: number,
+  /** Plain decoding of the same prompt to the same length, in the same process; null if it was not run. */
+  plainTokensPerSecond: number.nullable(),
   /** tokensPerSecond / plainTokensPerSecond */
-  readonly speedup: number | null;
-  /** Where the time of this row went, its search included; absent in runs up to version 0.2. */
-  readonly phases?: PhaseTimes;
-}
+  speedup: number.nullable(),
+  /** Absent in runs up to version 0.2. */
+  phases: phaseTimesSchema.exactOptional(),
+});
+export type ArmTiming = Readonly<z.infer<typeof timingSchema>>;
 
 export type TimedArm = ArmTiming & Required<Pick<ArmTiming, 'phases'>>;
 
@@ -42,9 +54,6 @@ export const phases = ['gradient', 'scoring', 'exactLengths', 'decoding'] as con
  * `exactLengths`: decoding along the clean answer. `decoding`: free decoding, speculative and plain.
  */
 export type Phase = (typeof phases)[number];
-
-/** In milliseconds; `totalMs` also has what belongs to no phase. */
-export type PhaseTimes = Readonly<Record<`${Phase}Ms` | 'totalMs', number>>;
 
 type Times = Record<Phase, number>;
 const zeros = (): Times => ({ gradient: 0, scoring: 0, exactLengths: 0, decoding: 0 });

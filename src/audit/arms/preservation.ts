@@ -55,9 +55,13 @@ async function perplexity(
 ): Promise<number> {
   if (continuation.length === 0) return 1;
   const cache = model.createCache();
-  const before = contextIds.slice(0, -1);
-  if (before.length > 0) await prefill(model, cache, before, { want: [] });
-  const tokens = Int32Array.from([contextIds.at(-1)!, ...continuation.slice(0, -1)]);
-  const { logits } = await model.forward({ tokens, cache, want: ['logits'] });
-  return perplexityOf(logits!, continuation);
+  try {
+    const before = contextIds.slice(0, -1);
+    if (before.length > 0) await prefill(model, cache, before, { want: [] });
+    const tokens = Int32Array.from([contextIds.at(-1)!, ...continuation.slice(0, -1)]);
+    const { logits } = await model.forward({ tokens, cache, want: ['logits'] });
+    return perplexityOf(logits!, continuation);
+  } finally {
+    cache.release();
+  }
 }

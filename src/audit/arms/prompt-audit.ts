@@ -17,9 +17,9 @@ import { judgeAnswer } from './preservation.js';
 import { formatProjection, parseProjection } from '../search/projection.js';
 import type { OtherAnswer, SearchTrace, TracePoint } from '../result.js';
 import { searchSuffix } from '../search/search.js';
-import type { Drive, SearchOutcome } from '../search/search-problem.js';
+import type { SearchMode, SearchOutcome } from '../search/search-problem.js';
 import type { AuditSettings } from '../settings.js';
-import { driveOf } from '../settings.js';
+import { searchModeOf } from '../settings.js';
 
 export interface PromptAudit extends ArmSetup {
   readonly settings: AuditSettings;
@@ -40,12 +40,12 @@ export interface ArmOutcome extends ArmMeasure {
 export class Interrupted extends Error {}
 
 /** Of a search that follows gradients; without them the attack is unguided. */
-const drives = {
+const searchModes = {
   attack: 'degradation',
   unprojected: 'degradation',
   'preservation-only': 'preservation',
   undirected: 'undirected',
-} as const satisfies Readonly<Record<SearchedArm, Drive>>;
+} as const satisfies Readonly<Record<SearchedArm, SearchMode>>;
 
 /** Undefined where the prompt has no such arm. */
 export async function runArm(audit: PromptAudit, key: ArmKey): Promise<ArmOutcome | undefined> {
@@ -82,7 +82,7 @@ async function searchArm(
   key: ArmKey & { readonly arm: SearchedArm },
 ): Promise<ArmOutcome> {
   const { settings, seed, unit, allowed, scorer, clock } = audit;
-  const drive = key.arm === 'attack' ? driveOf(settings) : drives[key.arm];
+  const searchMode = key.arm === 'attack' ? searchModeOf(settings) : searchModes[key.arm];
   const projection =
     key.arm === 'unprojected'
       ? parseProjection('none', 0)
@@ -102,18 +102,18 @@ async function searchArm(
       onStep: (point) => audit.onStep?.(key, point),
       ...(audit.signal === undefined ? {} : { signal: audit.signal }),
     },
-    { ...settings, projection, drive },
+    { ...settings, projection, searchMode },
   );
   if (outcome.interrupted) throw new Interrupted('The search was interrupted.');
-  const { suffixIds, withoutSuffix, slowOther } = await chooseFinalist(audit, outcome);
-  const { result, timing } = await measureArm(audit, key, suffixIds);
+  const choice = await chooseFinalist(audit, outcome);
+  const { result, timing } = await measureArm(audit, key, choice.suffixIds);
   return {
-    result: { ...result, withoutSuffix, slowOther },
+    result: { ...result, withoutSuffix: choice.failureReason, slowOther: choice.slowerDifferentAnswer },
     timing,
     trace: {
       arm: key.arm,
       repeat: key.repeat,
-      objective: nameObjective(audit, drive),
+      objective: nameObjective(audit, searchMode),
       projection: formatProjection(projection),
       scoredCandidates: outcome.scoredCandidates,
       decodedSuffixes: outcome.finalists.length,
@@ -123,15 +123,15 @@ async function searchArm(
 }
 
 /** Without graph a drafter is judged by what it is accepted, and by nothing else. */
-function nameObjective({ settings, drafter }: PromptAudit, drive: Drive): string {
-  if (drive === 'unguided' && drafter.graph === undefined) return 'accepted-length';
-  return drive === 'degradation' || drive === 'unguided' ? settings.objective : drive;
+function nameObjective({ settings, drafter }: PromptAudit, searchMode: SearchMode): string {
+  if (searchMode === 'unguided' && drafter.graph === undefined) return 'accepted-length';
+  return searchMode === 'degradation' || searchMode === 'unguided' ? settings.objective : searchMode;
 }
 
 interface Choice {
   readonly suffixIds: readonly number[];
-  readonly withoutSuffix: string | null;
-  readonly slowOther: OtherAnswer | null;
+  readonly failureReason: string | null;
+  readonly slowerDifferentAnswer: OtherAnswer | null;
 }
 
 async function chooseFinalist(
@@ -141,7 +141,7 @@ async function chooseFinalist(
   const { target, drafter, prompt, bounds } = audit;
   if (finalists.length === 0) {
     const why = `No suffix inside the bounds was found: the smallest divergence is ${leastDivergence.toFixed(3)}, the bound ${bounds.epsilon}.`;
-    return { suffixIds: [], withoutSuffix: why, slowOther: null };
+    return { suffixIds: [], failureReason: why, slowerDifferentAnswer: null };
   }
   // Without its last token: where nothing follows the suffix, the clean prompt is this and that token.
   const prefix = await readPrefix(target.model, drafter, prompt.beforeIds.slice(0, -1));
@@ -153,9 +153,12 @@ async function chooseFinalist(
     const judged = judgeAnswer(prompt, free, bounds);
     return { suffixIds, free, judged, held: judged.accepted ? await hold(suffixIds) : undefined };
   });
-  const [clean, ...decoded] = await Promise.all([hold([]), ...decodeAll]);
+  const [clean, ...decoded] = await Promise.all([hold([]), ...decodeAll]).finally(() => {
+    prefix.cache.release();
+    prefix.states?.free();
+  });
   let best = { suffixIds: [] as readonly number[], length: clean.acceptance.meanAcceptedLength };
-  let slowOther: OtherAnswer | null = null;
+  let slowerDifferentAnswer: OtherAnswer | null = null;
   for (const { suffixIds, free, judged, held } of decoded) {
     if (held !== undefined) {
       const length = held.acceptance.meanAcceptedLength;
@@ -167,14 +170,15 @@ async function chooseFinalist(
         similarity: judged.similarity,
         compared: compareLengths(free, await audit.clean()),
       };
-      slowOther = slowerOf(slowOther, other);
+      slowerDifferentAnswer = slowerOf(slowerDifferentAnswer, other);
     }
   }
-  if (best.suffixIds.length > 0) return { suffixIds: best.suffixIds, withoutSuffix: null, slowOther };
+  if (best.suffixIds.length > 0)
+    return { suffixIds: best.suffixIds, failureReason: null, slowerDifferentAnswer };
   const why = decoded.some(({ held }) => held !== undefined)
     ? `None of the ${finalists.length} suffixes that were decoded makes a step accept less than without one.`
     : `None of the ${finalists.length} suffixes that were decoded keeps the answer (--keep ${bounds.keep}).`;
-  return { suffixIds: [], withoutSuffix: why, slowOther };
+  return { suffixIds: [], failureReason: why, slowerDifferentAnswer };
 }
 
 /** Only what really needs more passes over as many tokens is slower. */

@@ -1,4 +1,4 @@
-/** Suffixes beyond the prompt and the drafter that they were found on, always along the same answer. */
+/** Transfer: suffixes found on one drafter, measured on the others along the same answers. */
 import { MistletoeError } from '../../core/errors.js';
 import { createRandom } from '../../core/random.js';
 import { Engine } from '../../decode/engine/engine.js';
@@ -12,11 +12,11 @@ import type { AuditPrompt } from './audit-prompt.js';
 import type { AuditRequest } from '../audit-request.js';
 import { decodeHeld } from './measure-arm.js';
 import type { DrafterResult, PromptResult, TransferMatrix } from '../result.js';
-import { countsSchema } from '../result-schema.js';
+import { countsSchema } from '../result.js';
 import type { RunFolder } from '../../runs/run-folder.js';
 import type { UnitSource } from '../../runs/run-units.js';
-import type { StepCounts } from '../search/same-answer.js';
-import { acceptedLengthOf, poolCounts } from '../search/same-answer.js';
+import type { StepCounts } from '../../measure/step-counts.js';
+import { acceptedLengthOf, poolCounts } from '../../measure/step-counts.js';
 
 export interface LoadedDrafter {
   readonly id: string;
@@ -24,14 +24,14 @@ export interface LoadedDrafter {
   readonly policy: ResolvedPolicy;
 }
 
-/** Prompts that are decoded at the same time; what is finished counts after each so many. */
-const together = 8;
+/** Prompts decoded at once; their units are saved batchSize. */
+const batchSize = 8;
 
 export function poolLengths(counts: readonly StepCounts[]): number {
   return acceptedLengthOf(poolCounts(counts));
 }
 
-/** Drafts of one drafter along a prompt's clean answer, with a suffix in the prompt. */
+/** Steps and accepted tokens of one drafter along a prompt's clean answer, with a suffix in the prompt. */
 export async function countAlongAnswer(
   target: Target,
   { drafter, policy }: Omit<LoadedDrafter, 'id'>,
@@ -76,9 +76,9 @@ export async function measureTransfer(run: TransferRun): Promise<TransferMatrix>
       await run.onUnit(unit, async () => {
         const keyOf = (promptId: string): string => transferKey(found.drafter, measured.id, promptId);
         const missing = prompts.filter((promptId) => !folder.has(keyOf(promptId)));
-        for (let start = 0; start < missing.length; start += together) {
-          const batch = missing.slice(start, start + together);
-          const engine = new Engine({ concurrency: together });
+        for (let start = 0; start < missing.length; start += batchSize) {
+          const batch = missing.slice(start, start + batchSize);
+          const engine = new Engine({ concurrency: batchSize });
           const counts = await Promise.all(
             batch.map(async (promptId) => {
               const prompt = await run.prepare(promptId);
@@ -99,7 +99,7 @@ export async function measureTransfer(run: TransferRun): Promise<TransferMatrix>
   return collectTransfer(folder, request, results);
 }
 
-/** What the finished units of the transfer add up to. */
+/** The matrix from the finished units. */
 export function collectTransfer(
   source: UnitSource,
   request: AuditRequest,
@@ -160,7 +160,7 @@ function isAudited({ prompts }: DrafterResult, id: string): boolean {
   return prompt?.skipped === null && prompt.arms.some(({ arm }) => arm === 'attack');
 }
 
-/** Splits the prompts: two thirds to search on, the rest to measure what was found. */
+/** Two thirds of the prompts to search on, the rest to measure the result. */
 export function splitPrompts<T>(prompts: readonly T[], seed: number): { trained: T[]; heldOut: T[] } {
   const shuffled = [...prompts];
   createRandom(seed, 'universal', 'split').shuffle(shuffled);

@@ -22,8 +22,8 @@ import { cosine, parseProjection, projectGradient } from '../search/projection.j
 import { Interrupted } from './prompt-audit.js';
 import { readPromptState } from '../search/prompt-state.js';
 import type { UniversalResult, UniversalSplit } from '../result.js';
-import { universalSchema } from '../result-schema.js';
-import type { StepCounts } from '../search/same-answer.js';
+import { universalSchema } from '../result.js';
+import type { StepCounts } from '../../measure/step-counts.js';
 import { Scorer } from '../search/scoring.js';
 import type { SearchPrograms } from '../search/search-programs.js';
 import { compileSearch } from '../search/search-programs.js';
@@ -31,7 +31,7 @@ import { searchSuffix } from '../search/search.js';
 import type { Scored, SuffixGradients, SuffixScorer } from '../search/search-problem.js';
 import type { RankedTokens } from '../search/steepest-tokens.js';
 import { rankTokens } from '../search/steepest-tokens.js';
-import { driveOf } from '../settings.js';
+import { searchModeOf } from '../settings.js';
 import { countClasses } from '../summary.js';
 
 export const universalKey = (drafter: string): string => `${drafter}/universal`;
@@ -60,7 +60,10 @@ async function runUniversal(
   const objective = createObjective(parseObjective(settings.objective), depth);
   const programs = compileSearch({ target: target.model, drafter }, objective, { ...settings, draftLevels });
   try {
-    return await searchWith(audit, policy, programs);
+    const prepared = await prepareAll(audit, programs);
+    return await searchWith(audit, policy, prepared).finally(() => {
+      for (const { scorer } of prepared) scorer.dispose();
+    });
   } finally {
     await programs.dispose();
   }
@@ -69,11 +72,11 @@ async function runUniversal(
 async function searchWith(
   audit: DrafterAudit,
   policy: LoadedDrafter['policy'],
-  programs: SearchPrograms,
+  prepared: readonly PreparedPrompt[],
 ): Promise<UniversalResult | undefined> {
   const { target, request, allowed, id } = audit;
   const { settings, seed } = request;
-  const { trained, heldOut } = splitPrompts(await prepareAll(audit, programs), seed);
+  const { trained, heldOut } = splitPrompts(prepared, seed);
   const [first] = trained;
   if (first === undefined) return undefined;
   const random = createRandom(seed, 'universal', id);
@@ -93,7 +96,7 @@ async function searchWith(
     {
       ...settings,
       projection: parseProjection(settings.projection, settings.lambda),
-      drive: driveOf(settings),
+      searchMode: searchModeOf(settings),
     },
   );
   if (outcome.interrupted) throw new Interrupted('The search was interrupted.');
@@ -179,7 +182,7 @@ export function combineScorers(scorers: readonly Scorer[]): SuffixScorer {
       const order = new Map(candidates.map((candidate, index) => [candidate.suffixIds, index]));
       const totals = candidates.map((candidate) => ({
         ...candidate,
-        ...{ degradation: 0, divergence: 0, length: 0, followed: 0, leaving: 0 },
+        ...{ degradation: 0, divergence: 0, length: 0, followed: 0, answerMarginLoss: 0 },
       }));
       for (const scorer of scorers) {
         for (const scored of await scorer.score(base, candidates)) {
@@ -187,7 +190,7 @@ export function combineScorers(scorers: readonly Scorer[]): SuffixScorer {
           total.degradation += scored.degradation / count;
           total.divergence += scored.divergence / count;
           total.length += scored.length / count;
-          total.leaving += scored.leaving / count;
+          total.answerMarginLoss += scored.answerMarginLoss / count;
           // As a share of each prompt's own answer.
           total.followed += scored.followed / scorer.answerLength / count;
         }
@@ -204,18 +207,18 @@ export function combineScorers(scorers: readonly Scorer[]): SuffixScorer {
         divergenceGradient: average(all.map(({ divergenceGradient }) => divergenceGradient)),
       };
     },
-    async rankTokens(suffixIds, heading, ranking): Promise<RankedTokens> {
-      if (heading.kind === 'return') {
+    async rankTokens(suffixIds, towards, ranking): Promise<RankedTokens> {
+      if (towards.kind === 'restoreAnswer') {
         const all: Float32Array[] = [];
-        for (const scorer of scorers) all.push(await scorer.differentiateLeaving(suffixIds));
+        for (const scorer of scorers) all.push(await scorer.differentiateMarginLoss(suffixIds));
         const promising = rankTokens(suffixIds, negate(average(all)), ranking);
         return { promising, before: 0, after: 0 };
       }
       const { degradationGradient, divergenceGradient } = await this.differentiate(suffixIds);
       const direction =
-        heading.kind === 'back'
+        towards.kind === 'restoreDistribution'
           ? negate(divergenceGradient)
-          : projectGradient(degradationGradient, [divergenceGradient], { ...heading, kind: 'direction' });
+          : projectGradient(degradationGradient, [divergenceGradient], { ...towards, kind: 'direction' });
       return {
         promising: rankTokens(suffixIds, direction, ranking),
         before: cosine(degradationGradient, divergenceGradient),

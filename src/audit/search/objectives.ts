@@ -186,7 +186,7 @@ const safeLead = 0.2;
  * How far the target is from taking the answer's own tokens first: by how much another token leads, or nearly does, on
  * average over positions. 0 where every token of the answer leads safely. [batch]
  */
-export function leavingAnswer(pass: Pick<ForcedPass, 'targetLogits'>, answer: HeldAnswer): Tensor {
+export function answerMarginLoss(pass: Pick<ForcedPass, 'targetLogits'>, answer: HeldAnswer): Tensor {
   const scores = targetScores(pass, answer);
   const lead = subtract(scores, bestOther(pass.targetLogits, scores));
   return averageRows(maximum(subtract(safeLead, lead), 0), answerRows(answer, 0));

@@ -12,22 +12,22 @@ import type { Candidate } from './candidates.js';
  * stands before it. A processor takes every such group as it is; a device takes full passes of few sizes, because it
  * needs many rows to be busy, and what was laid out for the lengths of one pass serves the next of the same lengths.
  */
-/** Sequences of a device's pass are so many times a number. */
+/** Batch sizes on a device are multiples of this. */
 const step = 8;
 
-/** Candidates of one group: fewer share more of the base, many share the cost of a pass. */
+/** Candidates in a group: small groups share more of the base, large groups share the cost of a pass. */
 interface GroupSize {
   readonly fewest: number;
-  /** Of those that share everything. */
+  /** Max candidates if all first differ at the same position. */
   readonly most: number;
 }
 
-/** How large a group may be whose candidates share everything before this position. */
+/** The size of a group whose candidates equal the base before this position. */
 export type SizeGroup = (first: number) => GroupSize;
 
 export const processorGroups: SizeGroup = () => ({ fewest: 8, most: Infinity });
 
-/** Full passes: so many rows fit into one, and a candidate has the fewer the later it begins. */
+/** Full passes: the later a candidate's first edit, the fewer rows it needs and the more fit into a pass. */
 export function fillPasses(copiesOf: (first: number) => number): SizeGroup {
   return (first) => {
     const most = copiesOf(first);
@@ -36,7 +36,7 @@ export function fillPasses(copiesOf: (first: number) => number): SizeGroup {
   };
 }
 
-/** Groups of candidates whose first edits lie close together, so that little before them is read again. */
+/** Groups candidates whose first edits are close together, so that few rows are computed again. */
 export function groupByBeginning(candidates: readonly Candidate[], sizeOf: SizeGroup): Candidate[][] {
   const sorted = [...candidates].sort((left, right) => left.first - right.first);
   const groups: Candidate[][] = [];
@@ -54,7 +54,7 @@ export function groupByBeginning(candidates: readonly Candidate[], sizeOf: SizeG
   }
 }
 
-/** Sequences that a device's pass has for so many candidates; nobody looks at those that are too many. */
+/** The batch size of a device's pass for `count` candidates; results of the padding are ignored. */
 export function roundCopies(count: number): number {
   return count < step ? count : Math.ceil(count / step) * step;
 }
@@ -78,7 +78,7 @@ export class PassRows {
     return Math.max(1, Math.floor(this.most / rows));
   }
 
-  /** What `run` makes of all items, each of which is a copy of so many rows, some at a time. */
+  /** Runs all items in batches that fit into a pass; each item has `rows` rows. Halves the batch when memory runs out. */
   async runAll<Item, Result>(
     items: readonly Item[],
     rows: number,

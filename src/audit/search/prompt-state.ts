@@ -12,7 +12,7 @@ import type { MixedValues } from '../../runtime/program.js';
 import type { SearchModels } from './search-programs.js';
 
 export interface PromptState {
-  /** The newest token that is not in the caches: the one before the first row of a pass. */
+  /** The newest token, not yet in the caches: the one before the first row of a pass. */
   readonly lastToken: number;
   readonly targetCache: KvCache;
   readonly draftCache: KvCache | undefined;
@@ -33,9 +33,14 @@ export async function readPromptState(
   return { ...empty, lastToken: promptIds.at(-1)! };
 }
 
+export function releaseState({ targetCache, draftCache }: PromptState): void {
+  targetCache.release();
+  draftCache?.release();
+}
+
 /**
- * The same state with more tokens read, in caches of its own: those of an earlier extension of it, where that is given
- * up. Then nothing is copied or allocated, and passes find what they read where it was before.
+ * The same state with more tokens read, in caches of its own. It reuses the caches of an earlier extension if given, so
+ * that nothing is copied or allocated.
  */
 export async function extendState(
   models: SearchModels,
@@ -53,7 +58,7 @@ export async function extendState(
   return { ...extended, lastToken: tokens.at(-1) ?? state.lastToken };
 }
 
-/** Reads all but the last token, which the state then waits with. */
+/** Reads all but the last token. */
 async function readOn(
   { target, drafter }: SearchModels,
   state: PromptState,
@@ -100,7 +105,7 @@ export function passInputs(
   return inputs;
 }
 
-/** One mask serves target and drafter, and it has no window: inside the shorter one there is none to draw. */
+/** Target and drafter share one mask without a window, which is correct only within the shorter sliding window. */
 function requireNoWindow(
   { count, pastLength }: { readonly count: number; readonly pastLength: number },
   ...windows: readonly (number | undefined)[]

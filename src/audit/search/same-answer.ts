@@ -4,16 +4,12 @@
  * the next one, and that is the root of the next step. With probabilities in place of yes and no the same walk gives
  * expectations: `reached[i]` is the probability that a step has token i as its root.
  */
+import type { Drafter } from '../../draft/drafter.js';
+import { requireGraph } from '../../draft/reading/checks.js';
+import type { StepCounts } from '../../measure/step-counts.js';
 
 /** [level] -> [row]: probability that the draft token of the level is accepted, from answer token `row` as root. */
 export type AcceptanceTable = readonly Float32Array[];
-
-/** What steps came to; expected values may be fractions. */
-export interface StepCounts {
-  /** Passes of the target over the answer behind its first token. */
-  readonly steps: number;
-  readonly accepted: number;
-}
 
 export function walkAnswer(table: AcceptanceTable, answerLength: number): StepCounts {
   const reached = new Float64Array(Math.max(answerLength, 1));
@@ -37,14 +33,46 @@ export function walkAnswer(table: AcceptanceTable, answerLength: number): StepCo
   return { steps, accepted };
 }
 
-export function acceptedLengthOf({ steps, accepted }: StepCounts): number {
-  return steps === 0 ? 1 : 1 + accepted / steps;
+/**
+ * Drafts along a given answer by a drafter that reads nothing but text: its drafts follow from the prompt and the answer
+ * alone, so that no pass of the target is needed to know which of them are accepted. At temperature 0 a draft is
+ * accepted where it is the answer's token; above it too, since what is certain to be proposed is accepted with
+ * min(1, 1 / p) = 1 where that token comes out.
+ */
+/** `levels`: the length of the chains that are drafted. */
+export async function countDraftsAlong(
+  drafter: Drafter,
+  promptIds: readonly number[],
+  answerIds: readonly number[],
+  levels: number,
+): Promise<StepCounts> {
+  const session = drafter.startSession();
+  const read = (tokens: readonly number[], next: number): void => {
+    session.observe({ tokens: Int32Array.from(tokens), states: undefined, next });
+  };
+  let root = 0; // its place in the answer
+  let [steps, accepted] = [0, 0];
+  try {
+    read(promptIds, answerIds[0]!);
+    while (root < answerIds.length - 1) {
+      const drafted = (await session.draftChain?.(levels)) ?? requireChain(drafter);
+      const ahead = answerIds.slice(root + 1, root + 1 + drafted.length);
+      const wrong = ahead.findIndex((token, level) => token !== drafted[level]);
+      const kept = wrong < 0 ? ahead.length : wrong;
+      const next = root + kept + 1;
+      read(answerIds.slice(root, next), answerIds[next] ?? answerIds.at(-1)!);
+      root = next;
+      steps += 1;
+      accepted += kept;
+    }
+  } finally {
+    session.close();
+  }
+  return { steps, accepted };
 }
 
-/** One sum over the steps of all the given ones: a long answer weighs more than a short one. */
-export function poolCounts(counts: readonly StepCounts[]): StepCounts {
-  return {
-    accepted: counts.reduce((total, count) => total + count.accepted, 0),
-    steps: counts.reduce((total, count) => total + count.steps, 0),
-  };
+/** A drafter has a graph, or chains that follow from the text: one of the two is how it is scored. */
+function requireChain(drafter: Drafter): never {
+  requireGraph(drafter);
+  throw new Error(`${drafter.name} drafts no chains.`);
 }

@@ -12,7 +12,7 @@ import { cosine, projectGradient } from './projection.js';
 import { passInputs } from './prompt-state.js';
 import { Scorer } from './scoring.js';
 import { runDeclared } from './search-programs.js';
-import type { Heading } from './steepest-tokens.js';
+import type { SearchDirection } from './steepest-tokens.js';
 import { rankTokens } from './steepest-tokens.js';
 
 const audits = new TinyAudits();
@@ -81,23 +81,25 @@ describe.each(casesOfTier(variants, (name) => quickVariants.includes(name)))('sc
   });
 
   it.each([
-    { kind: 'up', weight: 0 },
-    { kind: 'up', weight: 1 },
-    { kind: 'up', weight: 2 },
-    { kind: 'back' },
-    { kind: 'return' },
-  ] satisfies Heading[])('rank tokens as their gradients do: %o', async (heading) => {
+    { kind: 'degrade', weight: 0 },
+    { kind: 'degrade', weight: 1 },
+    { kind: 'degrade', weight: 2 },
+    { kind: 'restoreDistribution' },
+    { kind: 'restoreAnswer' },
+  ] satisfies SearchDirection[])('rank tokens as their gradients do: %o', async (towards) => {
     const { scorer } = parts['total-variation']!;
     const suffixIds = randomSuffix('ranked');
     const allowed = Int32Array.from({ length: vocabularySize - 3 }, (_, index) => index + 2);
     const count = 4;
-    const { promising, before, after } = await scorer.rankTokens(suffixIds, heading, { allowed, count });
+    const { promising, before, after } = await scorer.rankTokens(suffixIds, towards, { allowed, count });
     const { degradationGradient, divergenceGradient } = await scorer.differentiate(suffixIds);
-    const leaving = await scorer.differentiateLeaving(suffixIds);
+    const answerMarginLoss = await scorer.differentiateMarginLoss(suffixIds);
     const direction =
-      heading.kind === 'up'
-        ? projectGradient(degradationGradient, [divergenceGradient], { ...heading, kind: 'direction' })
-        : (heading.kind === 'back' ? divergenceGradient : leaving).map((value) => -value);
+      towards.kind === 'degrade'
+        ? projectGradient(degradationGradient, [divergenceGradient], { ...towards, kind: 'direction' })
+        : (towards.kind === 'restoreDistribution' ? divergenceGradient : answerMarginLoss).map(
+            (value) => -value,
+          );
     const gain = (position: number, token: number): number => direction[position * vocabularySize + token]!;
     const ranked = rankTokens(suffixIds, direction, { allowed, count });
     // Gains that differ by rounding alone may change places.
@@ -109,7 +111,7 @@ describe.each(casesOfTier(variants, (name) => quickVariants.includes(name)))('sc
         expect(gain(position, token)).toBeCloseTo(gain(position, ranked[position]![rank]!), 5);
       });
     });
-    if (heading.kind === 'return') return;
+    if (towards.kind === 'restoreAnswer') return;
     expect(before).toBeCloseTo(cosine(degradationGradient, divergenceGradient), 3);
     expect(after).toBeCloseTo(cosine(direction, divergenceGradient), 3);
   });

@@ -12,16 +12,16 @@ import type { Candidate } from './candidates.js';
 import { keyOf } from './candidates.js';
 import type { SizeGroup } from './pass-rows.js';
 import { fillPasses, groupByBeginning, PassRows, processorGroups, roundCopies } from './pass-rows.js';
-import { countDraftsAlong } from './drafts-along.js';
+import { countDraftsAlong, walkAnswer } from './same-answer.js';
 import { answerInputs } from './held-answer.js';
 import type { PromptState } from './prompt-state.js';
-import { extendState, passInputs } from './prompt-state.js';
+import { extendState, passInputs, releaseState } from './prompt-state.js';
 import type { SearchModels, SearchPrograms } from './search-programs.js';
 import { declaredOf, runDeclared } from './search-programs.js';
-import { acceptedLengthOf, walkAnswer } from './same-answer.js';
 import type { AnswerScore, Scored, SuffixGradients, SuffixScorer } from './search-problem.js';
-import type { Heading, RankedTokens, TokenRanking } from './steepest-tokens.js';
+import type { SearchDirection, RankedTokens, TokenRanking } from './steepest-tokens.js';
 import { rankingInputs, readRanking } from './steepest-tokens.js';
+import { acceptedLengthOf } from '../../measure/step-counts.js';
 
 export class Scorer implements SuffixScorer {
   readonly answerLength: number;
@@ -49,7 +49,7 @@ export class Scorer implements SuffixScorer {
   async score(base: readonly number[], candidates: readonly Candidate[]): Promise<Scored[]> {
     if (candidates.length === 0) return [];
     const groups = groupByBeginning(candidates, this.groupSize(base.length));
-    // Reading the base costs as many rows as it has: it pays only where the groups save more.
+    // Reading the base costs its own rows, so it pays only if the groups save more.
     const saved = groups.reduce((total, group) => total + group.length * group[0]!.first, 0);
     const isShared = saved > base.length;
     const shared = isShared ? await this.readBase(base) : this.state;
@@ -59,7 +59,7 @@ export class Scorer implements SuffixScorer {
       const score = (some: readonly Candidate[]) => this.scoreGroup(shared, base, first, some);
       return this.passRows.runAll(group, rows, score);
     });
-    // A device goes on with the next pass while the host reads what it made of the last one.
+    // A device computes the next pass while the host reads the results of the last one.
     const mayOverlap = this.isOnDevice && this.models.drafter.graph !== undefined;
     return (await runWithLimit(passes, mayOverlap ? 2 : 1)).flat();
   }
@@ -69,18 +69,25 @@ export class Scorer implements SuffixScorer {
     return fillPasses((first) => this.passRows.countCopies(this.rowsBehind(first, suffixLength)));
   }
 
-  /** A step scores single edits and then merged ones on the same base; the next step's takes the place of this one's. */
+  /** A step scores single edits and then merged ones on the same base, so the state of the newest base is kept. */
   private async readBase(base: readonly number[]): Promise<PromptState> {
     const key = keyOf(base);
     const earlier = this.newest;
     if (earlier?.key === key) return earlier.state;
-    this.newest = undefined;
+    // Its caches are overwritten: after a failure they belong to no base.
+    if (earlier !== undefined) this.newest = { ...earlier, key: '' };
     const state = await extendState(this.models, this.state, base, earlier?.state);
     this.newest = { key, state };
     return state;
   }
 
-  /** What stands behind the suffix. */
+  /** Releases the caches of the prompt. The scorer cannot be used afterwards. */
+  dispose(): void {
+    if (this.newest !== undefined) releaseState(this.newest.state);
+    releaseState(this.state);
+  }
+
+  /** The tokens behind the suffix. */
   private restIds(): number[] {
     return [...this.prompt.afterIds, ...this.prompt.windowIds.slice(0, -1)];
   }
@@ -119,7 +126,7 @@ export class Scorer implements SuffixScorer {
     return scored;
   }
 
-  /** What a drafter without graph does is told by drafting; its objective is the share of a token that a pass gives. */
+  /** A drafter without a graph is scored by drafting; its objective is the number of passes per token. */
   private async readDrafts(
     outputs: NamedValues,
     index: number,
@@ -143,12 +150,15 @@ export class Scorer implements SuffixScorer {
     };
   }
 
-  private readAnswer(outputs: NamedValues, index: number): Pick<AnswerScore, 'followed' | 'leaving'> {
+  private readAnswer(
+    outputs: NamedValues,
+    index: number,
+  ): Pick<AnswerScore, 'followed' | 'answerMarginLoss'> {
     const { length } = this.prompt.windowIds;
     const left = rowOf(outputs, 'follows', index, length).indexOf(0);
     return {
       followed: left < 0 ? length : left,
-      leaving: floatsOf(outputs, 'leaving')[index]!,
+      answerMarginLoss: floatsOf(outputs, 'answerMarginLoss')[index]!,
     };
   }
 
@@ -169,22 +179,25 @@ export class Scorer implements SuffixScorer {
     };
   }
 
-  async differentiateLeaving(suffixIds: readonly number[]): Promise<Float32Array> {
-    const outputs = await runDeclared(await this.programs.leavingGradient(), this.gradientInputs(suffixIds));
-    return floatsOf(outputs, 'leavingGradient');
+  async differentiateMarginLoss(suffixIds: readonly number[]): Promise<Float32Array> {
+    const outputs = await runDeclared(
+      await this.programs.marginLossGradient(),
+      this.gradientInputs(suffixIds),
+    );
+    return floatsOf(outputs, 'marginLossGradient');
   }
 
   async rankTokens(
     suffixIds: readonly number[],
-    heading: Heading,
+    towards: SearchDirection,
     { allowed, count }: TokenRanking,
   ): Promise<RankedTokens> {
     const { programs, models } = this;
-    const isReturn = heading.kind === 'return';
+    const restoresAnswer = towards.kind === 'restoreAnswer';
     const inputs = this.gradientInputs(suffixIds);
-    const program = await (isReturn ? programs.leavingGradient() : programs.gradients());
-    const [up, stay] = isReturn
-      ? (['leavingGradient', 'leavingGradient'] as const)
+    const program = await (restoresAnswer ? programs.marginLossGradient() : programs.gradients());
+    const [up, stay] = restoresAnswer
+      ? (['marginLossGradient', 'marginLossGradient'] as const)
       : (['degradationGradient', 'divergenceGradient'] as const);
     const gradients = await program.run(declaredOf(program, inputs), { [up]: 'runtime', [stay]: 'runtime' });
     const { vocabularySize } = models.target.configuration;
@@ -193,11 +206,11 @@ export class Scorer implements SuffixScorer {
       up: gradients[up]!,
       stay: gradients[stay]!,
       oneHot: inputs.oneHot!,
-      ...rankingInputs(heading, allowed, vocabularySize),
+      ...rankingInputs(towards, allowed, vocabularySize),
     });
     for (const name of new Set([up, stay])) bufferOf(gradients, name).free();
     const ranked = readRanking(outputs, suffixIds.length);
-    return isReturn ? { ...ranked, before: 0, after: 0 } : ranked;
+    return restoresAnswer ? { ...ranked, before: 0, after: 0 } : ranked;
   }
 
   /** The preservation gradient of every answer position: a copy of the sequence for each, some copies at a time. */

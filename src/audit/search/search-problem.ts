@@ -1,26 +1,26 @@
-/** What a search is given and what it gives. */
+/** Inputs and outcome of a search. */
 import type { Random } from '../../core/random.js';
 import type { KeepRule } from '../../measure/kept-class.js';
 import { leastSimilarity } from '../../measure/kept-class.js';
 import type { Candidate } from './candidates.js';
 import type { Projection } from './projection.js';
 import type { TracePoint } from '../result.js';
-import type { Heading, RankedTokens, TokenRanking } from './steepest-tokens.js';
+import type { SearchDirection, RankedTokens, TokenRanking } from './steepest-tokens.js';
 
-/** What one pass says about a suffix. */
+/** Losses of a suffix, from one pass. */
 interface Score {
   readonly degradation: number;
   readonly divergence: number;
 }
 
-/** What the same pass says about decoding along the clean answer. */
+/** What the same pass shows about decoding along the clean answer. */
 export interface AnswerScore {
   /** Mean accepted length along the clean answer, drafted as a chain. */
   readonly length: number;
-  /** Answer tokens that the target, held to the answer, still takes first, up to the first that it does not. */
+  /** Answer tokens up to the first that is not the target's most likely token. */
   readonly followed: number;
-  /** By how much other tokens lead, or nearly do, on average; 0 where the answer's own lead safely. */
-  readonly leaving: number;
+  /** Mean logit margin by which other tokens lead, or nearly lead; 0 if the answer's tokens lead safely. */
+  readonly answerMarginLoss: number;
 }
 
 export interface Scored extends Score, AnswerScore {
@@ -42,11 +42,11 @@ export interface SuffixGradients extends Score {
 export interface KeepBounds {
   /** The veto: mean divergence of the target's distribution, in nats, that a suffix may cause. */
   readonly epsilon: number;
-  /** What must stay of the free-running answer. */
+  /** What the free-running answer must keep. */
   readonly keep: KeepRule;
 }
 
-/** Share of the answer that the target must follow from its beginning. */
+/** Share of the answer that must be the target's most likely tokens, from the beginning. */
 const followedShare: Readonly<Record<KeepRule, number>> = {
   identical: 1,
   similar: leastSimilarity,
@@ -54,49 +54,53 @@ const followedShare: Readonly<Record<KeepRule, number>> = {
   distribution: 0,
 };
 
-type Judged = Pick<Scored, 'divergence' | 'followed' | 'leaving'>;
+type Judged = Pick<Scored, 'divergence' | 'followed' | 'answerMarginLoss'>;
 
 export function isInside(scored: Judged, bounds: KeepBounds, answerLength: number): boolean {
   return violationOf(scored, bounds, answerLength) === 0;
 }
 
-/** 0 inside the bounds; outside, how far: in bounds of divergence, and in logits by which other tokens lead. */
+/** 0 inside the bounds; outside, the relative excess of divergence plus the answer margin loss. */
 export function violationOf(
-  { divergence, followed, leaving }: Judged,
+  { divergence, followed, answerMarginLoss }: Judged,
   { epsilon, keep }: KeepBounds,
   answerLength: number,
 ): number {
   const isLeft = followed / answerLength < followedShare[keep];
-  return Math.max(0, divergence / epsilon - 1) + (isLeft ? leaving : 0);
+  return Math.max(0, divergence / epsilon - 1) + (isLeft ? answerMarginLoss : 0);
 }
 
 export interface SearchSettings extends KeepBounds {
   readonly steps: number;
   readonly candidates: number;
   readonly topTokens: number;
-  /** Most tokens that one candidate changes at the beginning. */
+  /** Max tokens that a candidate changes in early steps. */
   readonly moves: number;
-  /** Most edits that are merged into one suffix in a step; 1 for none. */
+  /** Max edits merged into one suffix in a step; 1 for none. */
   readonly merges: number;
   readonly projection: Projection;
-  /** Suffixes that are handed on to be decoded. */
+  /** Suffixes that are decoded at the end. */
   readonly finalists: number;
-  /** Steps without gain after which the search goes on from the best suffix that it has not yet gone on from. */
+  /** Steps without gain after which the search continues from the best suffix that it has not expanded yet. */
   readonly patience: number;
-  /** What is driven up: the drafter's disagreement, with or without gradient, nothing but the preservation of the answer, or chance. */
-  readonly drive: Drive;
+  /** What the search maximizes: degradation, with gradients or without (`unguided`), preservation, or random numbers. */
+  readonly searchMode: SearchMode;
 }
 
-export type Drive = 'degradation' | 'unguided' | 'preservation' | 'undirected';
+export type SearchMode = 'degradation' | 'unguided' | 'preservation' | 'undirected';
 
-/** What a search asks of its prompt, or of several at once. */
+/** Scores suffixes in one prompt, or in several at once. */
 export interface SuffixScorer {
   /** Answer tokens that a suffix should make the target follow. */
   readonly answerLength: number;
   /** Scores of candidates that equal `base` before their first edit. */
   score(base: readonly number[], candidates: readonly Candidate[]): Promise<Scored[]>;
-  /** The tokens of largest gain at each position of a suffix that heads somewhere. */
-  rankTokens(suffixIds: readonly number[], heading: Heading, ranking: TokenRanking): Promise<RankedTokens>;
+  /** The tokens with the largest gain at each position of a suffix, in a search direction. */
+  rankTokens(
+    suffixIds: readonly number[],
+    towards: SearchDirection,
+    ranking: TokenRanking,
+  ): Promise<RankedTokens>;
   differentiate(suffixIds: readonly number[]): Promise<SuffixGradients>;
   /** The preservation gradient of every answer position. */
   differentiatePositions(suffixIds: readonly number[]): Promise<readonly Float32Array[]>;
@@ -107,7 +111,7 @@ export interface SuffixScorer {
 export interface SearchProblem {
   readonly scorer: SuffixScorer;
   readonly allowed: Int32Array;
-  /** Suffixes to begin with; the search starts from the best. */
+  /** Initial suffixes; the search starts from the best. */
   readonly starts: readonly (readonly number[])[];
   readonly random: Random;
   readonly onStep?: (point: TracePoint) => void;

@@ -16,7 +16,7 @@ import type { NamedTensors, NamedValues, Program } from '../../runtime/program.j
 import { buildForcedPass, embedCopies, embedIds, embedOneHotSuffix, row } from './forced-pass.js';
 import { acceptanceAlong, declareAnswer, followsAnswer, window } from './held-answer.js';
 import type { DivergenceDirection, Objective } from './objectives.js';
-import { leavingAnswer, meanDivergence, positionDivergence, toScalar } from './objectives.js';
+import { answerMarginLoss, meanDivergence, positionDivergence, toScalar } from './objectives.js';
 import { buildRanking } from './steepest-tokens.js';
 
 export interface SearchModels {
@@ -37,10 +37,10 @@ export interface SearchPrograms {
   readonly settings: PassSettings;
   /** oneHot [suffix, vocabulary] -> degradation, divergence and their gradients [suffix, vocabulary] */
   readonly gradients: () => Promise<Program>;
-  /** oneHot -> leavingGradient [suffix, vocabulary]: the way back to the answer, for the target alone */
-  readonly leavingGradient: () => Promise<Program>;
+  /** oneHot -> marginLossGradient [suffix, vocabulary], of the target alone */
+  readonly marginLossGradient: () => Promise<Program>;
   /**
-   * tokens [batch, row] -> degradation, divergence and leaving [batch], follows [batch, window], and for each draft
+   * tokens [batch, row] -> degradation, divergence and answerMarginLoss [batch], follows [batch, window], and for each draft
    * level d accepted<d> [batch, window - 1 - d]; of a drafter without graph nothing but what the target says
    */
   readonly scores: () => Promise<Program>;
@@ -51,11 +51,11 @@ export interface SearchPrograms {
   readonly positionGradients: () => Promise<Program>;
   /** The tokens of largest gain, of gradients that stayed with the runtime (steepest-tokens.ts). */
   readonly ranking: (count: number) => Promise<Program>;
-  /** Gives back what was compiled. Nothing may be asked any more. */
+  /** Disposes of the compiled programs. */
   dispose(): Promise<void>;
 }
 
-/** The programs are compiled when they are first asked for: measuring given suffixes needs no gradient. */
+/** Programs are compiled on first use: measuring given suffixes needs no gradients. */
 export function compileSearch(
   { target, drafter }: SearchModels,
   objective: Objective,
@@ -93,7 +93,7 @@ export function compileSearch(
       ? {}
       : { degradation: reshape(objective.degradation(batchPass, answer), [batch]) }),
     divergence: meanDivergence(positionDivergence(batchPass, clean, direction), answer),
-    leaving: leavingAnswer(batchPass, answer),
+    answerMarginLoss: answerMarginLoss(batchPass, answer),
     follows: followsAnswer(batchPass, answer),
     ...Object.fromEntries(
       Array.from({ length: graph === undefined ? 0 : draftLevels }, (_, level) => [
@@ -124,8 +124,8 @@ export function compileSearch(
     objective,
     settings,
     gradients: compileOnce(buildGradients),
-    leavingGradient: compileOnce(() => ({
-      leavingGradient: gradientOf(toScalar(leavingAnswer(pass, answer))),
+    marginLossGradient: compileOnce(() => ({
+      marginLossGradient: gradientOf(toScalar(answerMarginLoss(pass, answer))),
     })),
     scores: compileOnce(() => scoreOutputs),
     positionGradients: compileOnce(buildPositionGradients),
@@ -142,7 +142,7 @@ export function compileSearch(
   };
 }
 
-/** A program refuses nothing but reads only what it declared: drafters without attention leave inputs unused. */
+/** Passes only the inputs that the program declares: drafters without attention do not use all of them. */
 export function runDeclared(program: Program, values: NamedValues): Promise<NamedValues> {
   return program.run(declaredOf(program, values));
 }

@@ -18,7 +18,7 @@ const settings: SearchSettings = {
   epsilon: 0.4,
   finalists: 4,
   projection: { kind: 'direction', weight: 2 },
-  drive: 'degradation',
+  searchMode: 'degradation',
 };
 
 describe('the search on a tiny target', () => {
@@ -48,7 +48,7 @@ describe('the search on a tiny target', () => {
         return scores;
       },
       differentiate: (suffixIds) => scorer.differentiate(suffixIds),
-      rankTokens: (suffixIds, heading, ranking) => scorer.rankTokens(suffixIds, heading, ranking),
+      rankTokens: (suffixIds, towards, ranking) => scorer.rankTokens(suffixIds, towards, ranking),
       differentiatePositions: (suffixIds) => scorer.differentiatePositions(suffixIds),
       keepRoundTrips: (suffixes) => scorer.keepRoundTrips(suffixes),
     };
@@ -96,7 +96,7 @@ describe('the search on a tiny target', () => {
     const run = (seed: number) =>
       searchSuffix(
         { scorer: blind, allowed, starts, random: createRandom(seed, 'blind') },
-        { ...settings, drive: 'undirected' },
+        { ...settings, searchMode: 'undirected' },
       );
     const [outcome, again, other] = [await run(1), await run(1), await run(2)];
     expect(again).toEqual(outcome);
@@ -128,7 +128,7 @@ describe('the search on a tiny target', () => {
   });
 
   it('as a control only lowers the divergence', async () => {
-    const { outcome, scored } = await search({ drive: 'preservation', epsilon: 1e-9 });
+    const { outcome, scored } = await search({ searchMode: 'preservation', epsilon: 1e-9 });
     const divergences = outcome.trace.map(({ divergence }) => divergence);
     expect(divergences).toEqual([...divergences].sort((left, right) => right - left));
     expect(divergences.at(-1)).toBe(Math.min(...scored.map(({ divergence }) => divergence)));
@@ -166,7 +166,7 @@ function plainScorer(
   worth: (suffixIds: readonly number[]) => Partial<Scored>,
   onVisit: (suffix: string) => void = () => undefined,
 ): SuffixScorer {
-  const neutral = { degradation: 0, divergence: 0, length: 3, followed: 10, leaving: 0 };
+  const neutral = { degradation: 0, divergence: 0, length: 3, followed: 10, answerMarginLoss: 0 };
   return {
     answerLength: 10,
     score: (_, candidates) =>
@@ -225,15 +225,15 @@ describe('what a search hands on', () => {
 
   it('is nothing under which the target leaves the answer, where that has to stay', async () => {
     // The shorter a suffix makes drafts, the sooner the target leaves the answer: 4 4 4 alone follows all of it.
-    const leaving = (ids: readonly number[]): Partial<Scored> => ({
+    const answerMarginLoss = (ids: readonly number[]): Partial<Scored> => ({
       ...{ degradation: total(ids), length: 20 - total(ids) },
       followed: ids.every((id) => id === 4) ? 10 : 8,
-      leaving: ids.filter((id) => id !== 4).length,
+      answerMarginLoss: ids.filter((id) => id !== 4).length,
     });
-    const free = await run(leaving, { keep: 'distribution' });
+    const free = await run(answerMarginLoss, { keep: 'distribution' });
     expect(free.finalists[0]!.suffixIds).toEqual([6, 6, 6]);
     for (const keep of ['similar', 'identical'] as const) {
-      const { finalists } = await run(leaving, { keep });
+      const { finalists } = await run(answerMarginLoss, { keep });
       expect(finalists.map(({ suffixIds }) => suffixIds)).toEqual([[4, 4, 4]]);
     }
   });
@@ -243,12 +243,12 @@ describe('what a search hands on', () => {
       degradation: total(ids),
       length: 20 - total(ids),
     });
-    const { finalists, trace } = await run(worth, { drive: 'undirected', steps: 4 });
+    const { finalists, trace } = await run(worth, { searchMode: 'undirected', steps: 4 });
     const lengths = finalists.map(({ length }) => length);
     expect(lengths).toEqual([...lengths].sort((left, right) => left - right));
     // With the objective turned around it takes the very same way.
     const turned = await run((ids) => ({ ...worth(ids), degradation: -total(ids) }), {
-      ...{ drive: 'undirected', steps: 4 },
+      ...{ searchMode: 'undirected', steps: 4 },
     });
     expect(turned.trace.map(({ degradation }) => -degradation)).toEqual(
       trace.map(({ degradation }) => degradation),

@@ -17,7 +17,7 @@ import { isInside } from './search-problem.js';
 import { cosine, projectGradient } from './projection.js';
 import type { TracePoint } from '../result.js';
 import { SuffixBuffer } from './suffix-buffer.js';
-import type { Heading, RankedTokens } from './steepest-tokens.js';
+import type { SearchDirection, RankedTokens } from './steepest-tokens.js';
 import { rankTokens } from './steepest-tokens.js';
 
 export async function searchSuffix(problem: SearchProblem, settings: SearchSettings): Promise<SearchOutcome> {
@@ -98,17 +98,17 @@ async function chooseTokens(
   settings: SearchSettings,
   current: Scored,
 ): Promise<RankedTokens> {
-  const { projection, drive } = settings;
+  const { projection, searchMode } = settings;
   const { suffixIds } = current;
   const ranking = { allowed, count: settings.topTokens };
-  if (drive === 'undirected' || drive === 'unguided') {
+  if (searchMode === 'undirected' || searchMode === 'unguided') {
     const width = allowed.reduce((largest, token) => Math.max(largest, token), 0) + 1;
     const direction = Float32Array.from({ length: suffixIds.length * width }, () => random.next());
     return { promising: rankTokens(suffixIds, direction, ranking), before: 0, after: 0 };
   }
-  const heading = chooseHeading(settings, current, scorer.answerLength);
-  if (heading.kind !== 'up' || projection.kind !== 'subspace')
-    return scorer.rankTokens(suffixIds, heading, ranking);
+  const towards = chooseDirection(settings, current, scorer.answerLength);
+  if (towards.kind !== 'degrade' || projection.kind !== 'subspace')
+    return scorer.rankTokens(suffixIds, towards, ranking);
   const { degradationGradient, divergenceGradient } = await scorer.differentiate(suffixIds);
   const positions = await scorer.differentiatePositions(suffixIds);
   const direction = projectGradient(degradationGradient, positions, projection);
@@ -119,13 +119,13 @@ async function chooseTokens(
   };
 }
 
-function chooseHeading(
-  { projection, drive, ...bounds }: SearchSettings,
+function chooseDirection(
+  { projection, searchMode, ...bounds }: SearchSettings,
   current: Scored,
   answerLength: number,
-): Heading {
+): SearchDirection {
   const isOutside = !isInside(current, bounds, answerLength);
-  if (isOutside && current.divergence <= bounds.epsilon) return { kind: 'return' };
-  if (drive === 'preservation' || isOutside) return { kind: 'back' };
-  return { kind: 'up', weight: projection.kind === 'direction' ? projection.weight : 0 };
+  if (isOutside && current.divergence <= bounds.epsilon) return { kind: 'restoreAnswer' };
+  if (searchMode === 'preservation' || isOutside) return { kind: 'restoreDistribution' };
+  return { kind: 'degrade', weight: projection.kind === 'direction' ? projection.weight : 0 };
 }

@@ -26,9 +26,11 @@ import type { MixedValues, NamedTensors, NamedValues } from '../../runtime/progr
 import { float32, floatsOf, integersOf } from '../../runtime/program.js';
 import { least } from './projection.js';
 
-/** Up the degradation with lambda of the preservation taken out; down the divergence; or down what leaves the answer. */
-export type Heading =
-  { readonly kind: 'up'; readonly weight: number } | { readonly kind: 'back' } | { readonly kind: 'return' };
+/** Raise the degradation, with lambda of the preservation gradient projected out; lower the divergence; or lower the answer margin loss. */
+export type SearchDirection =
+  | { readonly kind: 'degrade'; readonly weight: number }
+  | { readonly kind: 'restoreDistribution' }
+  | { readonly kind: 'restoreAnswer' };
 
 export interface RankedTokens {
   /** [position] -> tokens of largest gain, best first. */
@@ -38,7 +40,7 @@ export interface RankedTokens {
   readonly after: number;
 }
 
-/** Which tokens are ranked, and how many at a position. */
+/** Which tokens are ranked, and how many per position. */
 export interface TokenRanking {
   readonly allowed: Int32Array;
   readonly count: number;
@@ -81,17 +83,21 @@ export function buildRanking(suffixLength: number, vocabularySize: number, count
   };
 }
 
-/** What the ranking reads besides the gradients and the suffix. */
-export function rankingInputs(heading: Heading, allowed: Int32Array, vocabularySize: number): NamedValues {
+/** Inputs of the ranking besides the gradients and the suffix. */
+export function rankingInputs(
+  towards: SearchDirection,
+  allowed: Int32Array,
+  vocabularySize: number,
+): NamedValues {
   const barred = new Float32Array(vocabularySize).fill(-penalty);
   for (const token of allowed) barred[token] = 0;
   const scalar = (value: number) => float32(Float32Array.of(value), [1, 1]);
-  const isUp = heading.kind === 'up';
+  const degrades = towards.kind === 'degrade';
   return {
     barred: float32(barred, [vocabularySize]),
-    keep: scalar(isUp ? 1 : 0),
-    weight: scalar(isUp ? heading.weight : 0),
-    turn: scalar(isUp ? 0 : 1),
+    keep: scalar(degrades ? 1 : 0),
+    weight: scalar(degrades ? towards.weight : 0),
+    turn: scalar(degrades ? 0 : 1),
   };
 }
 

@@ -1,12 +1,12 @@
-/** What a search has tried, the best of it inside the bounds, and where it can still go on from. */
+/** What a search has tried, its best suffixes inside the bounds, and those it can still continue from. */
 import type { Random } from '../../core/random.js';
 import type { Candidate } from './candidates.js';
 import { keyOf } from './candidates.js';
 import type { Scored, SearchOutcome, SearchSettings } from './search-problem.js';
 import { violationOf } from './search-problem.js';
 
-/** Suffixes that are kept to go on from when a search stalls. */
-const mostWaiting = 16;
+/** Suffixes kept to continue from when a search stalls. */
+const maxWaiting = 16;
 
 export class SuffixBuffer {
   private readonly seen = new Set<string>();
@@ -19,7 +19,7 @@ export class SuffixBuffer {
   constructor(
     private readonly settings: SearchSettings,
     private readonly answerLength: number,
-    /** Stands in for the objective in an undirected search. */
+    /** Replaces the objective in an undirected search. */
     private readonly random: Random,
   ) {}
 
@@ -37,11 +37,11 @@ export class SuffixBuffer {
     for (const { divergence } of scored) this.leastDivergence = Math.min(this.leastDivergence, divergence);
     this.scoredCandidates += scored.length;
     const inside = scored.filter((candidate) => this.violation(candidate) === 0);
-    // Of equal lengths the one that moves the target least: it is the likeliest to keep the answer.
+    // Of equal lengths, the one with the smallest divergence is most likely to keep the answer.
     this.shortest = [...this.shortest, ...inside]
       .sort((left, right) => left.length - right.length || left.divergence - right.divergence)
       .slice(0, finalists);
-    this.waiting = this.sort([...this.waiting, ...scored]).slice(0, mostWaiting);
+    this.waiting = this.sort([...this.waiting, ...scored]).slice(0, maxWaiting);
   }
 
   /** Best first; from a base inside the bounds nothing outside is eligible. */
@@ -54,13 +54,13 @@ export class SuffixBuffer {
     return this.compare(candidate, base) < 0;
   }
 
-  /** Marks a suffix as one that the search has gone on from. */
+  /** Marks a suffix as expanded. */
   take(chosen: Scored): Scored {
     this.waiting = this.waiting.filter((candidate) => candidate !== chosen);
     return chosen;
   }
 
-  /** The best suffix that the search has not yet gone on from. */
+  /** The best suffix that the search has not expanded yet. */
   takeNext(): Scored | undefined {
     const [next] = this.waiting;
     return next === undefined ? undefined : this.take(next);
@@ -75,7 +75,7 @@ export class SuffixBuffer {
     return [...scored].sort((left, right) => this.compare(left, right));
   }
 
-  /** Negative where the left one is better: nearer to the bounds first, then of the higher value. */
+  /** Negative if the left one is better: closer to the bounds, then the higher value. */
   private compare(left: Scored, right: Scored): number {
     return this.violation(left) - this.violation(right) || this.valueOf(right) - this.valueOf(left);
   }
@@ -85,7 +85,7 @@ export class SuffixBuffer {
   }
 
   private valueOf(scored: Scored): number {
-    switch (this.settings.drive) {
+    switch (this.settings.searchMode) {
       case 'degradation':
       case 'unguided':
         return scored.degradation;

@@ -7,7 +7,7 @@ import type {
   DrafterSummary,
   PromptResult,
 } from '../../audit/result.js';
-import { acceptedLengthOf, poolCounts } from '../../audit/search/same-answer.js';
+import { acceptedLengthOf, poolCounts } from '../../measure/step-counts.js';
 import { countedArm } from '../../audit/summary.js';
 
 export const armLabels: Readonly<Record<ArmName, string>> = {

@@ -1,6 +1,7 @@
 /** The columns of every table of rows: what they are called, what they mean, and how a value reads. */
 import type { ArmTiming, AuditTimings } from '../../audit/arms/phase-clock.js';
-import type { ArmSummary, DrafterResult, Interval } from '../../audit/result.js';
+import type { ArmSummary, DrafterResult } from '../../audit/result.js';
+import type { Interval } from '../../measure/bootstrap.js';
 import { findArm, findCounted } from './arm-names.js';
 import { keptText } from './test-text.js';
 import {

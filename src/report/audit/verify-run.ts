@@ -6,12 +6,13 @@ import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
 import type { AuditRequest } from '../../audit/audit-request.js';
-import { parseRequest } from '../../audit/audit-request.js';
+import { requestSchema } from '../../audit/audit-request.js';
+import { readRequest } from '../../runs/resumed-run.js';
 import { readVersion } from '../../runs/identity.js';
 import { rebuildResult } from '../../audit/rebuild-result.js';
 import type { AuditResult } from '../../audit/result.js';
 import type { UnitSource } from '../../runs/run-units.js';
-import { configFile, readRunConfig, verifyRun } from '../../runs/run-units.js';
+import { verifyRun } from '../../runs/run-units.js';
 import { isMissing, readBoundedFile } from '../../core/files.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { fileLimits } from '../../core/limits.js';
@@ -34,7 +35,7 @@ export interface RunVerification {
 export async function verifyFinishedRun(folder: string): Promise<RunVerification> {
   const run = verifyRun(folder);
   const { units, steps, sha256 } = run;
-  const request = parseRequest(readRunConfig(folder), join(folder, configFile));
+  const request = readRequest(folder, requestSchema, 'audit');
   const checked = { folder, version: request.version, units, steps, sha256 };
   const path = join(folder, 'result.json');
   const text = await readIfThere(path);

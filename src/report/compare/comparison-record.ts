@@ -1,7 +1,8 @@
 /** What a comparison of two audits reads and what it finds, as plain data. */
 import type { ArmName } from '../../audit/arms/arms.js';
-import type { AuditSetup, Interval } from '../../audit/result.js';
+import type { AuditSetup } from '../../audit/result.js';
 import type { KeptClass } from '../../measure/kept-class.js';
+import type { Interval } from '../../measure/bootstrap.js';
 
 export const comparisonSchema = 'mistletoe.comparison/1';
 

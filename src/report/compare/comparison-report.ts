@@ -1,6 +1,6 @@
 /** A comparison of two audits as text, as Markdown for a pull request, and as a page. */
 import { changeText, percentText } from '../../core/number-text.js';
-import type { Interval } from '../../audit/result.js';
+import type { Interval } from '../../measure/bootstrap.js';
 import { armLabels } from '../audit/arm-names.js';
 import { drawIntervals } from '../interval-chart.js';
 import { escapeMarkdown } from '../escape.js';

@@ -4,7 +4,7 @@
  * attack takes away the same share has not become more fragile. The difference of two shares is in percentage points.
  */
 import type { ArmName } from '../../audit/arms/arms.js';
-import { acceptedLengthOf, poolCounts } from '../../audit/search/same-answer.js';
+import { acceptedLengthOf, poolCounts } from '../../measure/step-counts.js';
 import { bootstrapInterval } from '../../measure/bootstrap.js';
 import type { KeptClass } from '../../measure/kept-class.js';
 import { keptClasses } from '../../measure/kept-class.js';

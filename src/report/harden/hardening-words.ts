@@ -1,5 +1,5 @@
 /** What a hardening run changed, in sentences and tables for the terminal, Markdown and the page. */
-import type { Interval } from '../../audit/result.js';
+import type { Interval } from '../../measure/bootstrap.js';
 import {
   acceptedLengthText,
   changeText,

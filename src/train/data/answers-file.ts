@@ -9,8 +9,8 @@ import { z } from 'zod';
 import { codeOf, lostFolder, syncFolder } from '../../runs/run-writes.js';
 import { isMissing } from '../../core/files.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';
-import type { FileLine } from '../../runs/line-file.js';
-import { parseFileLine, readFileLines } from '../../runs/line-file.js';
+import type { FileLine } from '../../runs/json-lines.js';
+import { parseFileLine, readFileLines } from '../../runs/json-lines.js';
 
 /** How an answer ended: as decoding ends one, or `given` where the data had it. */
 export type AnswerEnd = 'stop' | 'length' | 'context' | 'given';

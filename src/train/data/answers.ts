@@ -89,8 +89,8 @@ export async function answerConversations(request: AnswersRequest): Promise<Answ
   }
 }
 
-/** More than for people who wait for their answers: here only the last one counts. */
-const usualConcurrency = 32;
+/** More than when serving: only the total time matters. */
+const defaultConcurrency = 32;
 
 interface AnswersPlan extends Answering {
   readonly concurrency: number;
@@ -99,7 +99,7 @@ interface AnswersPlan extends Answering {
 
 function completePlan(request: AnswersRequest): AnswersPlan {
   const { target, maxNewTokens, sampling = { temperature: 0 }, seed = 0, signal } = request;
-  const { concurrency = usualConcurrency, memoryBytes = totalmem() / 4, generate = true } = request;
+  const { concurrency = defaultConcurrency, memoryBytes = totalmem() / 4, generate = true } = request;
   const { regenerate = generate } = request;
   checkSamplingOptions(sampling);
   if (!generate) refuseUnanswered(request.conversations, regenerate);
@@ -122,7 +122,7 @@ export function refuseUnanswered(conversations: readonly Conversation[], regener
   });
 }
 
-/** What the answers follow from, but for the target: the run knows that. */
+/** Digest of everything that determines the answers except the target, which the run records. */
 function digestOf({ messages }: Conversation, plan: AnswersPlan): string {
   const { maxNewTokens, sampling, seed, regenerate } = plan;
   const { temperature, topK = null, topP = null } = sampling;
@@ -144,7 +144,7 @@ function longestFirst(conversations: readonly Conversation[]): readonly Conversa
   return [...conversations].sort((left, right) => lengthOf(right) - lengthOf(left));
 }
 
-/** A failure ends all of them, and is told once all have ended. */
+/** A failure stops all workers and is thrown once all have stopped. */
 async function forEachAtOnce<Item>(
   items: readonly Item[],
   { concurrency, signal }: AnswersPlan,

@@ -32,14 +32,8 @@ import type { TrainSettings } from '../settings.js';
 import { completeSettings, defaultSettings, settingsSchema } from '../settings.js';
 import { trainableSystems } from '../systems/new-drafter.js';
 import { settleAnswers } from '../data/taken-answers.js';
-import {
-  describeFrom,
-  describeStart,
-  findStart,
-  hashData,
-  requestSchema,
-  startSchema,
-} from '../train-request.js';
+import { describeFrom, describeStart, findStart, requestSchema, startSchema } from '../train-request.js';
+import { hashData } from '../../runs/json-lines.js';
 
 /** Word for word, as a training run keeps it. */
 const templateSchema = requestSchema.shape.chatTemplate;

@@ -3,18 +3,18 @@ import { MistletoeError } from '../../core/errors.js';
 import { tellToResume } from './harden-run.js';
 
 it.each([
-  ['of an audit', 'Make room on the disk, then go on with: mistletoe audit --resume runs/hard/audits/fresh'],
+  ['of an audit', 'Make room on the disk, then resume with: mistletoe audit --resume runs/hard/audits/fresh'],
   [
     'of a round',
-    'Make room on the disk, then go on with: mistletoe harden --resume runs/hard/random/round-2',
+    'Make room on the disk, then resume with: mistletoe harden --resume runs/hard/random/round-2',
   ],
-  ['of its training', 'Make room on the disk, then go on with: mistletoe train --resume "runs/hard/a b"'],
+  ['of its training', 'Make room on the disk, then resume with: mistletoe train --resume "runs/hard/a b"'],
 ])('a failure %s tells to go on with the whole run', (_, hint) => {
   const cause = Object.assign(new Error('no space'), { code: 'ENOSPC' });
   const told = tellToResume('runs/hard', new MistletoeError('runtime', 'It failed.', { hint, cause }));
   expect(told).toMatchObject({
     ...{ code: 'runtime', message: 'It failed.', cause },
-    hint: 'Make room on the disk, then go on with: mistletoe harden --resume runs/hard',
+    hint: 'Make room on the disk, then resume with: mistletoe harden --resume runs/hard',
   });
 });
 

@@ -1,7 +1,7 @@
 /**
- * Hardening a drafter, in rounds: attack, answer, train. Then audits, beside the drafter before and, as baselines, those
- * that were trained with equal effort on random suffixes or on reworded questions. A run is a folder, and everything in it follows from its
- * config.json: killed at any moment and resumed, it ends with the same drafters and the same result.
+ * Hardens a drafter in rounds: attack, answer, train. Then audits the hardened drafter, the original one, and a baseline
+ * trained with equal effort on random suffixes. A run is a folder, and everything in it follows from its config.json:
+ * killed at any moment and resumed, it ends with the same drafters and the same result.
  *
  *   answers.jsonl                  the target's clean answers
  *   hardened/round-N/, random/...  suffixes.jsonl, state, log, drafters and, once it is finished, round.json
@@ -10,9 +10,9 @@
  */
 import { join } from 'node:path';
 import type { AuditEvents } from '../../audit/audit-events.js';
-import type { RunPlace } from '../../audit/run-audit.js';
+import type { RunPlace, OpenedRun } from '../../runs/run-place.js';
 import { findSameDevice, requireSameKind } from '../../runs/run-device.js';
-import { refuseUsedFolder } from '../../runs/run-place.js';
+import { refuseUsedFolder, createRun } from '../../runs/run-place.js';
 import { writeAtomically } from '../../runs/run-writes.js';
 import type { CacheOptions } from '../../checkpoint/cache/weight-cache.js';
 import { MistletoeError } from '../../core/errors.js';
@@ -36,15 +36,14 @@ import { hardenRequestSchema } from './harden-request.js';
 import type { AuditedDrafter, WriteAuditReports } from './hardening-audits.js';
 import { auditHardened } from './hardening-audits.js';
 import { compareAudit } from './hardening-comparison.js';
-import type { AuditComparison, HardeningResult, TrainedRole } from './hardening-result.js';
-import { drafterRoles, hardeningResultVersion } from './hardening-result.js';
+import type { AuditComparison, HardeningResult } from './hardening-result.js';
+import { hardeningResultVersion } from './hardening-result.js';
 import type { FinishedRounds, RoundEvents } from './hardening-rounds.js';
 import { hardenRounds } from './hardening-rounds.js';
 import { takeAnswers } from '../data/taken-answers.js';
-import type { OpenedRun } from '../train-folder.js';
-import { asSaved, createRunFolder, openRunFolder, withResumption } from '../train-folder.js';
 import type { TrainingTexts } from '../data/training-texts.js';
 import { prepareTexts } from '../data/training-texts.js';
+import { asSaved, withResumption, openTrainingRun } from '../../runs/resumed-run.js';
 
 export interface HardenEvents extends RoundEvents {
   /** Once, when everything is loaded and the run has its folder. */
@@ -85,12 +84,16 @@ export async function startHardening(
 ): Promise<HardenOutcome> {
   if (typeof place === 'string') refuseUsedFolder(place, 'harden');
   const saved = asSaved(hardenRequestSchema, request);
-  return runHardening(() => createRunFolder(place, saved, 'harden'), saved, options);
+  return runHardening(
+    () => createRun(place, `${JSON.stringify(saved, null, 1)}\n`, 'harden'),
+    saved,
+    options,
+  );
 }
 
 /** Goes on with the saved request; another version or device, and models or data that have changed, are refused. */
 export async function resumeHardening(folder: string, options: HardenOptions = {}): Promise<HardenOutcome> {
-  const { request, open } = await openRunFolder(folder, {
+  const { request, open } = await openTrainingRun(folder, {
     ...{ command: 'harden', schema: hardenRequestSchema, cacheFolder: options.cacheFolder },
   });
   return runHardening(open, request, options);
@@ -194,10 +197,12 @@ async function auditAll(
   { events = {}, signal, cacheFolder, verifyCache, writeAuditReports }: HardenOptions,
   made: MadeRounds,
 ): Promise<Audited | undefined> {
-  const drafters = drafterRoles.flatMap((role): AuditedDrafter[] => {
-    const place = role === 'before' ? request.from.folder : made[role]?.drafter;
-    return place === undefined ? [] : [{ role, folder: place }];
-  });
+  const drafters = (['before', 'hardened', ...request.baselines] as const).flatMap(
+    (role): AuditedDrafter[] => {
+      const place = role === 'before' ? request.from.folder : made[role]?.drafter;
+      return place === undefined ? [] : [{ role, folder: place }];
+    },
+  );
   const roles = drafters.map(({ role }) => role);
   const audits: AuditComparison[] = [];
   let auditMs = 0;
@@ -222,7 +227,6 @@ function describeResult(request: HardenRequest, { texts, made, audits, auditMs }
   const { version, target, system, from, training, hardening, baselines, data, audit, device } = request;
   const sum = (name: 'searchMs' | 'trainingMs'): number =>
     Object.values(made).reduce((total, rounds) => total + rounds[name], 0);
-  const roundsOf = (role: TrainedRole): FinishedRounds['rounds'] => made[role]?.rounds ?? [];
   return {
     ...{ schema: hardeningResultVersion, version, target, system },
     from: { name: from.name, parameterCount: from.parameterCount, sha256: from.sha256 },
@@ -232,9 +236,9 @@ function describeResult(request: HardenRequest, { texts, made, audits, auditMs }
       ...{ conversations: texts.conversations, training: texts.trainingCounts, heldOut: texts.heldOutCounts },
     },
     rounds: {
-      hardened: roundsOf('hardened'),
-      random: roundsOf('random'),
-      paraphrase: roundsOf('paraphrase'),
+      hardened: made.hardened.rounds,
+      random: made.random?.rounds ?? [],
+      paraphrase: [], // a baseline of earlier versions
     },
     ...{ audits, times: { searchMs: sum('searchMs'), trainingMs: sum('trainingMs'), auditMs } },
     ...{ device: nameDevice(device), machine: describeMachine(device) },

@@ -2,9 +2,9 @@
  * Two drafters under one audit. What is independent is the prompt: both drafters are measured on the same ones, so
  * prompts are paired, resampled as pairs and tested as pairs; seeds of one prompt are pooled before.
  */
-import type { AuditResult, DrafterResult, Interval, PromptResult } from '../../audit/result.js';
-import type { StepCounts } from '../../audit/search/same-answer.js';
-import { acceptedLengthOf, poolCounts } from '../../audit/search/same-answer.js';
+import type { AuditResult, DrafterResult, PromptResult } from '../../audit/result.js';
+import type { StepCounts } from '../../measure/step-counts.js';
+import { acceptedLengthOf, poolCounts } from '../../measure/step-counts.js';
 import { bootstrapInterval } from '../../measure/bootstrap.js';
 import { minPairs, testSignedRanks } from '../../measure/wilcoxon.js';
 import type { HardeningAudit } from './hardening-settings.js';
@@ -16,6 +16,7 @@ import type {
   HardenedRow,
   TrainedRole,
 } from './hardening-result.js';
+import type { Interval } from '../../measure/bootstrap.js';
 
 /** Where the drop may be as small as this, what it is divided by is noise, and so is the ratio. */
 const leastDrop = 0.01;

@@ -1,20 +1,20 @@
 /** What a hardening run says of itself, for result.json, the report and callers. */
-import type { Interval, PairedTest } from '../../audit/result.js';
+import type { PairedTest } from '../../audit/result.js';
 import type { describeMachine } from '../../measure/machine.js';
 import type { ExampleCounts } from '../data/examples.js';
 import type { HardenRequest } from './harden-request.js';
 import type { HardeningAudit } from './hardening-settings.js';
-import { baselineNames } from './hardening-settings.js';
 import type { ModelIdentity } from '../../runs/identity.js';
+import type { Interval } from '../../measure/bootstrap.js';
 
 export const hardeningResultVersion = 'mistletoe-hardening/1';
 
-/** In the order in which audits have them. */
-export const drafterRoles = ['before', 'hardened', ...baselineNames] as const;
-export type DrafterRole = (typeof drafterRoles)[number];
-/** Those that the run trains: on suffixes that were searched, and the baselines. */
-export const trainedRoles = ['hardened', ...baselineNames] as const;
+/** Drafters that a run trains: on searched suffixes, and as baselines. Runs up to version 0.2 could have `paraphrase`. */
+export const trainedRoles = ['hardened', 'random', 'paraphrase'] as const;
 export type TrainedRole = (typeof trainedRoles)[number];
+/** In the order of the audits. */
+export const drafterRoles = ['before', ...trainedRoles] as const;
+export type DrafterRole = (typeof drafterRoles)[number];
 
 export interface HardeningResult {
   readonly schema: typeof hardeningResultVersion;

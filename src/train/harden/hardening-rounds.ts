@@ -19,9 +19,9 @@ import { planBatches } from '../data/batches.js';
 import type { Example } from '../data/examples.js';
 import { refuseUnknownTokens } from '../data/examples.js';
 import type { HardenRequest } from './harden-request.js';
-import type { RoundRecord, TrainedRole } from './hardening-result.js';
+import type { RoundRecord } from './hardening-result.js';
+import type { Baseline } from './hardening-settings.js';
 import { searchSettings } from './hardening-settings.js';
-import { ParaphraseHunt } from './paraphrase-hunt.js';
 import type { SuffixedPrompt } from './suffixed-texts.js';
 import {
   createSuffixedExamples,
@@ -46,14 +46,14 @@ export interface RoundEvents {
 }
 
 export interface RoundPlace {
-  readonly role: TrainedRole;
+  readonly role: 'hardened' | Baseline;
   /** From 1. */
   readonly round: number;
   readonly rounds: number;
 }
 
 export interface RoundsWork {
-  readonly role: TrainedRole;
+  readonly role: 'hardened' | Baseline;
   readonly request: HardenRequest;
   /** Of the run. */
   readonly folder: string;
@@ -94,7 +94,7 @@ export async function hardenRounds(work: RoundsWork): Promise<FinishedRounds> {
       ...spreadSuffixes(found, work.texts.training, {
         round,
         maxTokens,
-        count: role === 'paraphrase' ? 0 : spread,
+        count: spread,
         seed,
       }),
     ];
@@ -124,7 +124,6 @@ async function attack(
     ...{ file: join(place, 'suffixes.jsonl'), maxNewTokens: training.maxNewTokens },
     source: role === 'hardened' ? 'searched' : role,
     async openHunt(): Promise<PromptHunt> {
-      if (role === 'paraphrase') return new ParaphraseHunt(target);
       const { model, tokenizer } = target;
       const loaded = await loadDrafter(drafter, { target: model, tokenizer, ...work.cache });
       return new SuffixHunt(target, loaded, training.chain);
@@ -143,8 +142,7 @@ function tellNothingFound(
   found: readonly SuffixedPrompt[],
 ): void {
   const reason = found[0]?.skipped ?? 'there is no prompt to attack.';
-  const wanted = role === 'paraphrase' ? 'could be reworded' : 'gave a suffix';
-  const sentence = `None of the ${found.length} prompts of round ${round + 1} ${wanted}; of the first: ${reason}`;
+  const sentence = `None of the ${found.length} prompts of round ${round + 1} gave a suffix; of the first: ${reason}`;
   // A baseline is trained on clean texts then: no reason to lose what was hardened for hours.
   if (round === 0 && role === 'hardened') {
     throw new MistletoeError('incomplete', sentence, {

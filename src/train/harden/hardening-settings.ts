@@ -94,8 +94,8 @@ export const hardeningPace = 50;
 export const auditNames = ['fresh', 'other-objective', 'stronger'] as const;
 export type HardeningAudit = (typeof auditNames)[number];
 
-/** What hardening must beat: the same rounds with random suffixes, or with questions reworded by rules. */
-export const baselineNames = ['random', 'paraphrase'] as const;
+/** What hardening must beat: the same rounds with random suffixes. */
+export const baselineNames = ['random'] as const;
 export type Baseline = (typeof baselineNames)[number];
 
 export function completeHardening(given: Partial<HardeningSettings> = {}): HardeningSettings {

@@ -15,7 +15,7 @@ import type { SearchPrograms } from '../../audit/search/search-programs.js';
 import { compileSearch } from '../../audit/search/search-programs.js';
 import { searchSuffix } from '../../audit/search/search.js';
 import type { AuditSettings } from '../../audit/settings.js';
-import { driveOf } from '../../audit/settings.js';
+import { searchModeOf } from '../../audit/settings.js';
 import { MistletoeError } from '../../core/errors.js';
 import type { Random } from '../../core/random.js';
 import { createRandom } from '../../core/random.js';
@@ -116,9 +116,11 @@ export class SuffixHunt implements PromptHunt {
       {
         ...settings,
         projection: parseProjection(settings.projection, settings.lambda),
-        drive: driveOf(settings),
+        searchMode: searchModeOf(settings),
       },
-    );
+    ).finally(() => {
+      scorer.dispose();
+    });
     // What an interrupted search has found is not what the whole one would have.
     signal?.throwIfAborted();
     const kept = finalists.slice(0, count);

@@ -1,6 +1,7 @@
 import { expect, it } from 'vitest';
 import type { TextBatch } from '../data/text-batch.js';
-import { addLengths, meanLength, walkAnswers } from './held-out-length.js';
+import { addLengths, walkAnswers } from './held-out-length.js';
+import { acceptedLengthOf } from '../../measure/step-counts.js';
 
 const tokens = Int32Array.of(1, 2, 10, 11, 12, 13, 14, 0);
 const weights = Float32Array.of(0, 0, 1, 1, 1, 1, 1, 0);
@@ -22,7 +23,7 @@ const walk = (choices: readonly Int32Array[]) =>
 it('takes whole drafts where all of them are right', () => {
   // Behind 10 the draft 11 12 is taken and 13 is the target's own; behind 13 only 14 is left.
   expect(walk(draft(2, []))).toEqual({ steps: 2, accepted: 3, reached: [2, 1] });
-  expect(meanLength(walk(draft(2, [])))).toBe(2.5);
+  expect(acceptedLengthOf(walk(draft(2, [])))).toBe(2.5);
 });
 
 it('ends a step at the first wrong level, and goes on behind what the target says there', () => {

@@ -4,20 +4,15 @@
  * a position is what the graph drafts there. Walking an answer by these drafts is therefore what greedy decoding with a
  * chain would do, step for step. Behind answers that were drawn or given it is an estimate.
  */
+import type { StepCounts } from '../../measure/step-counts.js';
 import type { TextBatch } from '../data/text-batch.js';
 import type { Trainer } from './trainer.js';
 import type { Pair } from './training-graph.js';
 
-export interface HeldOutLength {
-  readonly steps: number;
-  readonly accepted: number;
+export interface HeldOutLength extends StepCounts {
   /** [level] how many steps accepted the draft up to this level. */
   readonly reached: readonly number[];
 }
-
-/** Tokens a step, with the one that the target adds. */
-export const meanLength = ({ steps, accepted }: HeldOutLength): number =>
-  steps === 0 ? 1 : 1 + accepted / steps;
 
 export function addLengths(left: HeldOutLength, right: HeldOutLength): HeldOutLength {
   return {

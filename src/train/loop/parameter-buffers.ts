@@ -1,7 +1,6 @@
 /**
- * Where parameters lie while they learn: buffers of the runtime, for each parameter one with its values, one with the sum
- * of its gradients and two with AdamW's moments. Programs read them as inputs and write them in place as outputs, both
- * under the names that slotName gives.
+ * Parameters during training, in buffers of the runtime: for each parameter its values, the sum of its gradients and
+ * AdamW's two moments. Programs read them as inputs and update them in place, by the names from slotName.
  */
 import { MistletoeError } from '../../core/errors.js';
 import type { Destination, ResidentValue, Runtime } from '../../runtime/program.js';
@@ -19,7 +18,7 @@ export interface ParameterValues {
 
 export const slotName = (slot: ParameterSlot, name: string): string => `${slot}.${name}`;
 
-/** What the next update depends on; gradients are summed anew. */
+/** The state that the next update depends on; gradients start at 0. */
 export const keptSlots = ['parameter', 'mean', 'square'] as const satisfies readonly ParameterSlot[];
 export const allSlots = [...keptSlots, 'gradient'] as const;
 
@@ -61,7 +60,7 @@ export class ParameterBuffers {
     return values;
   }
 
-  /** All that the next update depends on: half of one state and half of another is no state. */
+  /** Restores the whole state; refuses a partial one. */
   restore(values: ReadonlyMap<string, Float32Array>): void {
     const missing = this.list(keptSlots).find(({ key }) => !values.has(key));
     if (missing !== undefined) {

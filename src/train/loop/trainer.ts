@@ -1,6 +1,6 @@
 /**
- * A drafter that learns, batch by batch: the target reads the texts, one program adds the gradients of a batch to their
- * sums, another updates all parameters in place. Nothing but losses comes back to the host.
+ * Trains a drafter batch by batch: the target reads the texts, one program accumulates the gradients of a batch, and
+ * another updates all parameters in place. Only losses are copied to the host.
  */
 import { createRandom } from '../../core/random.js';
 import { add } from '../../graph/operations/elementwise.js';
@@ -12,6 +12,7 @@ import type { MixedValues, NamedTensors, Program, TensorValue } from '../../runt
 import { float32, floatsOf, int32, integersOf } from '../../runtime/program.js';
 import type { AdamOptions } from './adamw.js';
 import { buildUpdate, updateInputs } from './adamw.js';
+import { shareFrozenProducts } from './frozen-products.js';
 import type { Objective } from './losses.js';
 import { buildChoices, buildLoss, labelInputs } from './losses.js';
 import { allSlots, countValues, keptSlots, ParameterBuffers, slotName } from './parameter-buffers.js';
@@ -36,7 +37,7 @@ export interface TrainerOptions {
 }
 
 export interface BatchLoss {
-  /** Tokens that were learnt from. */
+  /** Tokens in the loss. */
   readonly count: number;
   /** The objective, of all of them together. */
   readonly loss: number;
@@ -78,10 +79,11 @@ export class Trainer {
     const ties = new Map(names.map((name) => [name, tied.get(name)!]));
     const own = [...new Set(ties.values())];
     const shapes = new Map(own.map((name) => [name, values.get(name)!.shape]));
-    const outputs = {
-      ...{ loss, ...nameLevels('level', levels), ...nameLevels('rows', rows) },
-      ...sumGradients(loss, ties),
-    };
+    const losses = shareFrozenProducts(
+      { loss, ...nameLevels('level', levels), ...nameLevels('rows', rows) },
+      new Set(names),
+    );
+    const outputs = { ...losses, ...sumGradients(losses.loss!, ties) };
     const trainer = new Trainer(
       pair,
       options,
@@ -123,7 +125,7 @@ export class Trainer {
     };
   }
 
-  /** Updates all parameters by the sums, which begin anew. The length of the mean gradient, before clipping. */
+  /** Updates all parameters and clears the gradients. Returns the norm of the mean gradient before clipping. */
   async update(update: number, rate: number): Promise<number> {
     const scalars = updateInputs({ rate, update, count: Math.max(1, this.learnt) }, this.options.adam);
     const inputs = { ...scalars, ...this.buffers.residents(allSlots) };
@@ -186,7 +188,7 @@ export class Trainer {
   }
 }
 
-/** Heads borrow the target's embeddings; where one has a copy of its own, it stays as it is, as its authors do it. */
+/** Heads use the target's embeddings. If a head has its own copy, it is frozen, as its authors do. */
 function isFrozen(name: string, { drafter }: Pair, { freezeVocabulary = false }: TrainerOptions): boolean {
   const isEmbedding = name.endsWith('embed_tokens.weight');
   if (freezeVocabulary && (isEmbedding || name.endsWith('lm_head.weight'))) return true;
@@ -220,7 +222,7 @@ const levelNames = (what: string, depth: number): string[] =>
 const nameLevels = (what: string, tensors: readonly Tensor[]): NamedTensors =>
   Object.fromEntries(tensors.map((tensor, level) => [`${what}${level}`, tensor]));
 
-/** A drafter need not read everything that a batch has. */
+/** A drafter may not use all inputs of a batch. */
 function pickInputs(program: Program, given: MixedValues): MixedValues {
   return Object.fromEntries(program.inputs.map(({ name }) => [name, given[name]!]));
 }

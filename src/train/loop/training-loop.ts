@@ -1,14 +1,15 @@
-/** The named algorithm of this room: batches, gradients, updates, and now and then a look at texts that are held out. */
+/** The training loop: batches, gradients, updates, and regular measurements on held-out texts. */
 import { MistletoeError } from '../../core/errors.js';
 import type { BatchPlan } from '../data/batches.js';
 import type { HeldOutLength } from './held-out-length.js';
-import { meanLength, measureLength } from './held-out-length.js';
+import { measureLength } from './held-out-length.js';
 import type { TrainSettings } from '../settings.js';
 import type { TextBatch } from '../data/text-batch.js';
 import type { Trainer } from './trainer.js';
 import type { Pair } from './training-graph.js';
 import type { LogLine } from './training-log.js';
 import type { TrainingProgress } from './training-state.js';
+import { acceptedLengthOf } from '../../measure/step-counts.js';
 
 export interface TrainingWork {
   readonly pair: Pair;
@@ -19,17 +20,17 @@ export interface TrainingWork {
   readonly validation: readonly TextBatch[];
   readonly signal?: AbortSignal | undefined;
   readonly onLine: (line: LogLine) => void;
-  /** Told after a measurement that is the best so far. */
+  /** Called after the best measurement so far. */
   readonly keepBest: () => Promise<void>;
-  /** Told whenever the run can be gone on from here. */
+  /** Saves a state from which the run can resume. */
   readonly save: (progress: TrainingProgress) => Promise<void>;
-  /** Told when the loss is no number any more: the drafter as it was last saved is worth keeping. After which update. */
+  /** Called on a NaN loss: keeps the last saved drafter and returns its update. */
   readonly keepSaved: () => Promise<number>;
 }
 
 export type TrainingEnd = 'steps' | 'patience' | 'interrupted';
 
-/** Goes on from `start`, whose state the trainer holds already, to the end or to an interruption. */
+/** Trains from `start`, whose state the trainer already has, to the end or to an interruption. */
 export async function trainSteps(work: TrainingWork, start: TrainingProgress): Promise<TrainingEnd> {
   const { trainer, settings, plan, signal } = work;
   const { steps, accumulation, validateEvery, saveEvery, patience } = settings;
@@ -43,14 +44,14 @@ export async function trainSteps(work: TrainingWork, start: TrainingProgress): P
     if (work.validation.length === 0) return;
     const length = await measureLength(work, work.validation, settings.chain);
     work.onLine(describeLength(update, length));
-    const isBest = best === null || meanLength(length) > best.length;
+    const isBest = best === null || acceptedLengthOf(length) > best.length;
     sinceBest = isBest ? 0 : sinceBest + 1;
     if (!isBest) return;
-    best = { update, length: meanLength(length) };
+    best = { update, length: acceptedLengthOf(length) };
     await work.keepBest();
   };
 
-  // A run that was interrupted before its first update has measured already.
+  // A run interrupted before its first update has already measured.
   if (update === 0 && best === null) {
     await measure();
     await work.save(progress());
@@ -97,7 +98,7 @@ export async function trainSteps(work: TrainingWork, start: TrainingProgress): P
 function describeLength(update: number, length: HeldOutLength): LogLine {
   const { steps, reached } = length;
   return {
-    ...{ kind: 'length', update, length: meanLength(length), steps },
+    ...{ kind: 'length', update, length: acceptedLengthOf(length), steps },
     reached: reached.map((count) => count / Math.max(1, steps)),
   };
 }
@@ -123,16 +124,16 @@ async function brokenLoss(
   );
 }
 
-/** The learning rate along a run: a straight way up, then half a cosine down to a part of the peak. */
+/** Linear warm-up, then a cosine down to a share of the peak. */
 interface RateSchedule {
   readonly peak: number;
   readonly warmupSteps: number;
   readonly steps: number;
-  /** What is left of the peak at the end. */
+  /** Share of the peak at the end. */
   readonly floor: number;
 }
 
-/** `step` counts from 0: the first update has a rate above 0 already. */
+/** `step` counts from 0; the rate of the first update is above 0. */
 export function learningRate(step: number, { peak, warmupSteps, steps, floor }: RateSchedule): number {
   if (step < warmupSteps) return (peak * (step + 1)) / warmupSteps;
   const way = Math.min(1, (step - warmupSteps) / Math.max(1, steps - warmupSteps));

@@ -36,7 +36,7 @@ describe('a saved state', () => {
 
   it('is refused where it is something else', async () => {
     writeFileSync(path, 'no state');
-    await expect(loadState(path)).rejects.toThrow(/cannot be gone on from/);
+    await expect(loadState(path)).rejects.toThrow(/cannot be resumed/);
     await saveState(path, { progress: freshProgress, values: new Map() });
     expect((await loadState(path))?.progress).toEqual(freshProgress);
   });

@@ -1,7 +1,6 @@
 /**
- * All that the next update depends on, in one file: parameters, AdamW's moments and how far the run has come. It is
- * written whole or not at all, so that a run killed at any moment goes on from the last one that was finished, to the
- * same bytes. Behind it stands the log, which may hold lines of updates that the state does not know: they are cut.
+ * The state of a run in one file: parameters, AdamW's moments and progress. It is written atomically, so a killed run
+ * resumes from the last complete state and ends with the same bytes. Log lines after that state are cut.
  */
 import { existsSync, readdirSync, rmSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
@@ -44,7 +43,7 @@ export async function saveState(path: string, { progress, values }: TrainingStat
   ]);
 }
 
-/** Removes states that a killed process was writing. Nobody else may be writing one: the run is locked. */
+/** Removes states that a killed process was writing. No other process writes one, because the run is locked. */
 export function removeUnfinished(path: string): void {
   const folder = dirname(path);
   const opening = `${basename(path)}.`;
@@ -52,7 +51,7 @@ export function removeUnfinished(path: string): void {
     if (name.startsWith(opening) && name.endsWith('.tmp')) rmSync(join(folder, name), { force: true });
 }
 
-/** Undefined where none was saved yet. */
+/** Undefined if none was saved yet. */
 export async function loadState(path: string): Promise<TrainingState | undefined> {
   if (!existsSync(path)) return undefined;
   try {
@@ -62,10 +61,10 @@ export async function loadState(path: string): Promise<TrainingState | undefined
       if (tensor.name === progressName) progress = await readProgress(tensor);
       else values.set(tensor.name, await readFloat32(tensor));
     }
-    if (progress === undefined) throw new Error('it does not say how far the run has come');
+    if (progress === undefined) throw new Error('it has no progress');
     return { progress, values };
   } catch (cause) {
-    throw new MistletoeError('checkpoint', `${path} cannot be gone on from: ${describeCause(cause)}.`, {
+    throw new MistletoeError('checkpoint', `${path} cannot be resumed: ${describeCause(cause)}.`, {
       hint: 'Remove it to begin the run anew with the answers that it has; the drafters in best/ and last/ can be used as they are.',
       cause,
     });

@@ -1,4 +1,4 @@
-/** The drafter that a run begins with: the one it goes on from, or a new one in the run's folder. */
+/** The initial drafter of a run: an existing one, or a new one in the run's folder. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { MistletoeError } from '../../core/errors.js';
@@ -10,7 +10,7 @@ import type { TrainRequest } from '../train-request.js';
 import type { TrainingTexts } from '../data/training-texts.js';
 import type { Example } from '../data/examples.js';
 
-/** In the words of reports and progress. */
+/** For reports and progress. */
 export function nameStart({
   from,
   targetLayers,
@@ -27,17 +27,17 @@ export interface TrainingStart {
   readonly draftVocabulary?: { readonly size: number; readonly coverage: number };
 }
 
-/** Half of a large vocabulary is hardly ever drafted. */
-const usualVocabularyShare = 0.5;
+/** Half of a large vocabulary is rarely drafted. */
+const defaultVocabularyShare = 0.5;
 
-/** Undefined where it depends on the texts. */
+/** Undefined if it depends on the texts. */
 export async function prepareStart(run: string, request: TrainRequest): Promise<TrainingStart | undefined> {
   if (request.from !== undefined) return { folder: request.from.folder };
   const drafter = describeFresh(request);
   return drafter === undefined ? undefined : { folder: await createStart(run, request, drafter) };
 }
 
-/** EAGLE-3, which proposes the tokens that are frequent in what it learns. */
+/** EAGLE-3, whose draft vocabulary is the most frequent tokens of the training texts. */
 export async function prepareEagle3(
   run: string,
   target: Target,
@@ -46,7 +46,7 @@ export async function prepareEagle3(
   onNotice: (text: string) => void = () => undefined,
 ): Promise<TrainingStart> {
   const { vocabularySize } = target.model.configuration;
-  const size = request.shape.draftVocabulary ?? Math.ceil(vocabularySize * usualVocabularyShare);
+  const size = request.shape.draftVocabulary ?? Math.ceil(vocabularySize * defaultVocabularyShare);
   const { tokens, coverage, notice } = chooseVocabulary(target, training, size);
   if (notice !== undefined) onNotice(notice);
   const folder = await createStart(run, request, { system: 'eagle3', draftTokens: tokens });

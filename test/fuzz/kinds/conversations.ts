@@ -8,7 +8,6 @@ import type { Random } from '../../../src/core/random.js';
 import { createRandom } from '../../../src/core/random.js';
 import { AnswersFile } from '../../../src/train/data/answers-file.js';
 import { readConversations } from '../../../src/train/data/conversations.js';
-import { rewordQuestion } from '../../../src/train/harden/paraphrase.js';
 import { mutateBytes, pick } from '../byte-mutations.js';
 import { mutateJson } from '../json-mutations.js';
 import type { FuzzKind } from '../kind.js';
@@ -63,11 +62,6 @@ async function tryConversations(path: string, random: Random): Promise<void> {
       messages.some(({ role }) => role === 'user'),
       'nothing is asked',
     );
-    for (const { role, content } of messages) {
-      if (role !== 'user') continue;
-      const reworded = rewordQuestion(content, 2, random);
-      ensure(reworded.length > 0 && !reworded.includes(content), 'a question was not reworded');
-    }
   }
 }
 

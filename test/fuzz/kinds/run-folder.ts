@@ -5,7 +5,8 @@
 import { cpSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { parseRequest } from '../../../src/audit/audit-request.js';
+import { requestSchema } from '../../../src/audit/audit-request.js';
+import { readRequest } from '../../../src/runs/resumed-run.js';
 import { RunFolder } from '../../../src/runs/run-folder.js';
 import { verifyRun } from '../../../src/runs/run-units.js';
 import { presets } from '../../../src/audit/settings.js';
@@ -99,9 +100,9 @@ export const runFolder: FuzzKind = {
       ]);
       damageFile(join(copy, file), random);
       const before = verifyRun(copy);
-      const { folder: resumed, config } = RunFolder.resume(copy);
+      const resumed = RunFolder.resume(copy);
       try {
-        parseRequest(config, 'config.json');
+        readRequest(copy, requestSchema, 'audit');
         const kept = unitNames.filter((unit) => resumed.has(unit));
         ensure(kept.length === before.units, `${kept.length} of ${before.units} verified units were kept`);
         ensure(kept.join() === unitNames.slice(0, kept.length).join(), `the units ${kept.join()} were kept`);

@@ -13,7 +13,7 @@ import { inlinePrompt } from '../../../src/text/prompts/prompt-set.js';
 import { createHardenRequest, hardenRequestSchema } from '../../../src/train/harden/harden-request.js';
 import type { SuffixedPrompt } from '../../../src/train/harden/suffixed-texts.js';
 import { readFound } from '../../../src/train/harden/suffixed-texts.js';
-import { openRunFolder } from '../../../src/train/train-folder.js';
+import { openTrainingRun } from '../../../src/runs/resumed-run.js';
 import type { TrainingProgress } from '../../../src/train/loop/training-state.js';
 import { loadState, saveState } from '../../../src/train/loop/training-state.js';
 import { createTrainRequest, requestSchema } from '../../../src/train/train-request.js';
@@ -177,7 +177,7 @@ async function open(folder: string): Promise<Attempt> {
   await beginTraining(whole, models);
   const hardening = await createHardenRequest({
     ...{ target, drafter, data, cacheFolder, prompts: [inlinePrompt('abab')], threads: 1, device: 'cpu' },
-    ...{ training: { chain: 2, depth: 1 }, baselines: ['random', 'paraphrase'] },
+    ...{ training: { chain: 2, depth: 1 }, baselines: ['random'] },
   });
   const copy = join(folder, 'copy');
   return async (seed) => {
@@ -200,9 +200,9 @@ async function open(folder: string): Promise<Attempt> {
     if (file === 'harden') writeFileSync(path, JSON.stringify(hardening));
     await damage(path, random);
     if (file === 'config.json')
-      await openRunFolder(copy, { command: 'train', schema: requestSchema, cacheFolder });
+      await openTrainingRun(copy, { command: 'train', schema: requestSchema, cacheFolder });
     else if (file === 'harden')
-      await openRunFolder(copy, { command: 'harden', schema: hardenRequestSchema, cacheFolder });
+      await openTrainingRun(copy, { command: 'harden', schema: hardenRequestSchema, cacheFolder });
     else {
       const outcome = await resumeTraining(copy, { runtime, cacheFolder });
       ensure(outcome.status === 'complete', `the run ended as ${outcome.status}`);

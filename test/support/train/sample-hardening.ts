@@ -83,7 +83,7 @@ export function createHardeningResult(
     target: { name: 'target', parameterCount: 12_460_000, sha256: 'cd'.repeat(32) },
     from: { name: 'eagle3', ...identity },
     request: {
-      ...{ training, hardening: hardeningDefaults, baselines: ['random', 'paraphrase'] },
+      ...{ training, hardening: hardeningDefaults, baselines: ['random'] },
       data: { file: '/data/questions.jsonl', sha256: 'ef'.repeat(32) },
     },
     audit: {

@@ -1,26 +1,31 @@
 import { existsSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { z } from 'zod';
 import { afterAll, describe, expect, it } from 'vitest';
 import { makeTemporaryFolder } from '../../test/support/checkpoint/temporary-folder.js';
 import { MistletoeError } from '../core/errors.js';
-import { createRunFolder, openRunFolder, withResumption } from './train-folder.js';
-import { requestSchema } from './train-request.js';
+import { openTrainingRun, withResumption } from './resumed-run.js';
+import { createRun } from './run-place.js';
 
 const temporary = makeTemporaryFolder();
 afterAll(temporary.remove);
 let count = 0;
 const freshFolder = (): string => join(temporary.path, String((count += 1)));
 
-const request = {
-  ...{ version: '0.0.0', targetFolder: '/target', target: { sha256: '' } },
-  data: { file: '/data.jsonl', sha256: '' },
-};
+const request = JSON.stringify({ version: '0.0.0' });
+const file = z.object({ file: z.string(), sha256: z.string() });
+const requestSchema = z.object({
+  version: z.string(),
+  targetFolder: z.string(),
+  target: z.object({ sha256: z.string() }),
+  data: file,
+});
 
 describe('the folder of a training run', () => {
   it('is the first number that nobody has', () => {
     const parent = freshFolder();
     const places = ['train-1', 'train-2'].map((name) => {
-      const { path, lock } = createRunFolder({ parent, name: 'train' }, request, 'train');
+      const { path, lock } = createRun({ parent, name: 'train' }, request, 'train');
       expect(path).toBe(join(parent, name));
       lock.release();
       return path;
@@ -30,24 +35,24 @@ describe('the folder of a training run', () => {
 
   it('is refused where it is used, and left as it is', () => {
     const path = freshFolder();
-    createRunFolder(path, request, 'train').lock.release();
-    expect(() => createRunFolder(path, request, 'train')).toThrow(`${path} already holds a run.`);
+    createRun(path, request, 'train').lock.release();
+    expect(() => createRun(path, request, 'train')).toThrow(`${path} already holds a run.`);
     const other = freshFolder();
     writeFileSync(other, 'a file');
-    expect(() => createRunFolder(other, request, 'train')).toThrow('is no run of mistletoe train');
-    expect(() => createRunFolder(join(other, 'below'), request, 'train')).toThrow(/cannot be created/);
+    expect(() => createRun(other, request, 'train')).toThrow('is not a run of mistletoe train');
+    expect(() => createRun(join(other, 'below'), request, 'train')).toThrow(/cannot be created/);
     expect(existsSync(join(path, 'run.lock'))).toBe(false);
   });
 
   it('is not gone on with where its config.json is another’s', async () => {
     const path = freshFolder();
-    createRunFolder(path, request, 'train').lock.release();
-    const opening = openRunFolder(path, { command: 'train', schema: requestSchema });
+    createRun(path, request, 'train').lock.release();
+    const opening = openTrainingRun(path, { command: 'train', schema: requestSchema });
     await expect(opening).rejects.toThrow(
-      /^config\.json of \S+ is not that of a run of mistletoe train: "schema" is wrong, [^\n]*\.$/,
+      /^config\.json of \S+ is not of a run of mistletoe train: "targetFolder" is wrong, [^\n]*\.$/,
     );
-    await expect(openRunFolder(freshFolder(), { command: 'train', schema: requestSchema })).rejects.toThrow(
-      /is no run of mistletoe train: it has no config\.json/,
+    await expect(openTrainingRun(freshFolder(), { command: 'train', schema: requestSchema })).rejects.toThrow(
+      /holds no run of mistletoe train that can be read/,
     );
   });
 });
@@ -61,10 +66,10 @@ describe('a disk that refuses', () => {
       cause: refusal,
     });
     const path = freshFolder();
-    createRunFolder(path, request, 'train').lock.release();
+    createRun(path, request, 'train').lock.release();
     expect(withResumption(path, 'train', failure)).toMatchObject({
       message: 'It could not be written; what was saved before is safe.',
-      hint: `Make room. Then go on with: mistletoe train --resume ${path}`,
+      hint: `Make room. Then resume with: mistletoe train --resume ${path}`,
     });
   });
 
@@ -77,7 +82,7 @@ describe('a disk that refuses', () => {
       `the folder ${path} no longer exists, and what the run had saved there is lost`,
     );
     expect(lost.hint).not.toContain('--resume');
-    createRunFolder(path, request, 'train').lock.release();
+    createRun(path, request, 'train').lock.release();
     const partly = withResumption(path, 'train', failure) as MistletoeError;
     expect(partly.message).not.toContain('safe');
     expect(partly.hint).toContain(`--resume ${path}`);

@@ -1,0 +1,83 @@
+import { describe, expect, it } from 'vitest';
+import { symbol } from '../../graph/dimension.js';
+import { matmul } from '../../graph/operations/contraction.js';
+import { add, multiply } from '../../graph/operations/elementwise.js';
+import { input, weight } from '../../graph/operations/leaves.js';
+import { rmsNorm, sum } from '../../graph/operations/reductions.js';
+import { concatenate, reshape, slice } from '../../graph/operations/shaping.js';
+import type { Tensor } from '../../graph/tensor.js';
+import { sortTopologically } from '../../graph/tensor.js';
+import { weightGradients } from '../../graph/weight-gradients.js';
+import { createInterpreter } from '../../runtime/interpreter/interpreter.js';
+import { float32 } from '../../runtime/program.js';
+import type { WeightStore } from '../../runtime/weights.js';
+import { shareFrozenProducts } from './frozen-products.js';
+
+const width = 3;
+const rows = symbol('row');
+const [embeddings, features] = [input('embeddings', [2, rows, width]), input('features', [2, rows, width])];
+const names = ['scale', 'project', 'feed'];
+
+/** Two levels, each reading the embeddings from another row on, as a head does that drafts along a text. */
+function buildLoss(): Tensor {
+  const project = weight('project', [2 * width, 2]);
+  const level = (states: Tensor, first: number): Tensor => {
+    const tokens = slice(embeddings, 1, first, first + 2);
+    const joined = concatenate([rmsNorm(tokens, weight('scale', [width]), 1e-5), states], -1);
+    return matmul(joined, project);
+  };
+  const states = matmul(slice(features, 1, 0, 2), weight('feed', [width, width]));
+  const one = level(states, 1);
+  const two = level(matmul(one, weight('back', [2, width])), 2);
+  const squares = add(multiply(one, one), multiply(two, two));
+  return reshape(sum(squares, [0, 1, 2]), [1]);
+}
+
+const values = (length: number, seed: number): Float32Array =>
+  Float32Array.from({ length }, (_, index) => Math.sin(seed + 1.7 * index));
+const store: WeightStore = {
+  kind: 'memory',
+  tensors: new Map([
+    ['scale', { shape: [width], data: values(width, 1) }],
+    ['project', { shape: [2 * width, 2], data: values(4 * width, 2) }],
+    ['feed', { shape: [width, width], data: values(width * width, 3) }],
+    ['back', { shape: [2, width], data: values(2 * width, 4) }],
+  ]),
+};
+const inputs = {
+  embeddings: float32(values(2 * 4 * width, 5), [2, 4, width]),
+  features: float32(values(2 * 4 * width, 6), [2, 4, width]),
+};
+
+async function evaluate(loss: Tensor): Promise<Record<string, number[]>> {
+  const outputs = { loss, ...Object.fromEntries(weightGradients(loss, names)) };
+  const results = await (await createInterpreter().compile(outputs, [store])).run(inputs);
+  return Object.fromEntries(Object.entries(results).map(([name, { data }]) => [name, [...data].map(Number)]));
+}
+
+describe('products with frozen rows', () => {
+  const loss = buildLoss();
+  const shared = shareFrozenProducts({ loss }, new Set(names)).loss!;
+
+  it('give the same loss and gradients', async () => {
+    const [found, expected] = [await evaluate(shared), await evaluate(loss)];
+    for (const [name, list] of Object.entries(expected))
+      list.forEach((value, index) => {
+        expect(found[name]![index], `${name} ${index}`).toBeCloseTo(value, 4);
+      });
+  });
+
+  it('are computed once for all levels, from all rows', () => {
+    const products = sortTopologically([shared]).filter(
+      ({ operation, inputs: [left] }) => operation === 'contract' && left!.operation === 'rmsNorm',
+    );
+    expect(products).toHaveLength(1);
+    expect(products[0]!.shape).toEqual([2, rows, 2]);
+  });
+
+  it('stay as they are where every row learns', () => {
+    const all = new Set([...names, 'back']);
+    const plain = reshape(sum(matmul(features, weight('feed', [width, width])), [0, 1, 2]), [1]);
+    expect(shareFrozenProducts({ plain }, all).plain).toEqual(plain);
+  });
+});

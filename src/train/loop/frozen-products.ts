@@ -1,0 +1,105 @@
+/**
+ * Cheaper products with inputs that do not learn. An EAGLE-3 head multiplies [norm(embedding); norm(feature)] with its
+ * projections once per draft level. The embeddings are frozen, and each level reads the same ones, shifted by a token. So
+ *
+ *   [norm(e); f] W    becomes    norm(e) W_e + f W_f
+ *   (scale * x) W     becomes    x (scale * W), so the gradient of the scale needs no gradient of the rows
+ *   rows(x) W         becomes    rows(x W), so all levels share one product and one weight gradient
+ *
+ * wherever x does not depend on a trained weight. The sums are the same in another order.
+ */
+import { contract } from '../../graph/operations/contraction.js';
+import { add, multiply } from '../../graph/operations/elementwise.js';
+import { constant } from '../../graph/operations/leaves.js';
+import { rmsNorm } from '../../graph/operations/reductions.js';
+import { reshape, slice } from '../../graph/operations/shaping.js';
+import type { RewriteRule } from '../../graph/rewrite.js';
+import { rewrite } from '../../graph/rewrite.js';
+import type { Tensor, TensorOf } from '../../graph/tensor.js';
+
+export function shareFrozenProducts(
+  outputs: Readonly<Record<string, Tensor>>,
+  trained: ReadonlySet<string>,
+): Readonly<Record<string, Tensor>> {
+  const known = new Map<Tensor, boolean>();
+  const isFrozen = (tensor: Tensor): boolean => {
+    const found = known.get(tensor);
+    if (found !== undefined) return found;
+    const isWeight = tensor.operation === 'weight' && trained.has(tensor.attributes.name);
+    const frozen = !isWeight && tensor.inputs.every(isFrozen);
+    known.set(tensor, frozen);
+    return frozen;
+  };
+  /** Rows that only a scale of the norm makes learn. */
+  const isScaledFrozen = (tensor: Tensor): boolean =>
+    tensor.operation === 'rmsNorm' && isFrozen(tensor.inputs[0]!) && !isFrozen(tensor.inputs[1]!);
+
+  const splitProduct: RewriteRule = (tensor) => {
+    if (!isRowProduct(tensor)) return undefined;
+    const [rows, matrix] = tensor.inputs as [Tensor, Tensor];
+    if (rows.operation !== 'concatenate' || rows.attributes.axis !== rows.shape.length - 1) return undefined;
+    if (!rows.inputs.some(isScaledFrozen)) return undefined;
+    let start = 0;
+    const products = rows.inputs.map((part) => {
+      const end = start + (part.shape.at(-1) as number);
+      const product = multiplyRows(tensor, part, slice(matrix, 0, start, end));
+      start = end;
+      return product;
+    });
+    return products.reduce((left, right) => add(left, right));
+  };
+
+  const moveScale: RewriteRule = (tensor) => {
+    if (!isRowProduct(tensor)) return undefined;
+    const [rows, matrix] = tensor.inputs as [Tensor, Tensor];
+    if (rows.operation !== 'rmsNorm' || !isScaledFrozen(rows)) return undefined;
+    const [x, scale] = rows.inputs as [Tensor, Tensor];
+    const width = scale.shape[0] as number;
+    const ones = constant(
+      Array.from({ length: width }, () => 1),
+      [width],
+    );
+    const scaled = multiply(reshape(scale, [width, 1]), matrix);
+    return multiplyRows(tensor, rmsNorm(x, ones, rows.attributes.epsilon), scaled);
+  };
+
+  const sliceNorm: RewriteRule = (tensor) => {
+    if (tensor.operation !== 'rmsNorm' || !isFrozen(tensor)) return undefined;
+    const [x, scale] = tensor.inputs as [Tensor, Tensor];
+    return moveSlice(x, (whole) => rmsNorm(whole, scale, tensor.attributes.epsilon));
+  };
+
+  const sliceProduct: RewriteRule = (tensor) => {
+    if (!isRowProduct(tensor)) return undefined;
+    const [rows, matrix] = tensor.inputs as [Tensor, Tensor];
+    if (!isFrozen(rows) || isFrozen(matrix)) return undefined;
+    return moveSlice(rows, (whole) => multiplyRows(tensor, whole, matrix));
+  };
+
+  return rewrite(outputs, [splitProduct, moveScale, sliceNorm, sliceProduct]);
+}
+
+/** [..., rows, inner] times [inner, columns]. */
+function isRowProduct(tensor: Tensor): tensor is TensorOf<'contract'> {
+  if (tensor.operation !== 'contract') return false;
+  const { left, right, output } = tensor.attributes;
+  return (
+    right.length === 2 &&
+    left.at(-1) === right[0] &&
+    output.at(-1) === right[1] &&
+    left.length === output.length &&
+    left.slice(0, -1).every((name, axis) => name === output[axis])
+  );
+}
+
+function multiplyRows({ attributes }: TensorOf<'contract'>, rows: Tensor, matrix: Tensor): Tensor {
+  const { left, right, output, scale } = attributes;
+  return contract(rows, matrix, `${left.join(' ')}, ${right.join(' ')} -> ${output.join(' ')}`, scale);
+}
+
+/** The rows of a slice, computed from all rows and sliced afterwards. */
+function moveSlice(x: Tensor, compute: (whole: Tensor) => Tensor): Tensor | undefined {
+  if (x.operation !== 'slice' || x.attributes.axis === x.shape.length - 1) return undefined;
+  const { axis, start, end } = x.attributes;
+  return slice(compute(x.inputs[0]!), axis, start, end);
+}
