@@ -26,7 +26,7 @@ const better = resultOf(
 describe('a drop that is smaller', () => {
   it('has its remainder, its cost and its evidence in words', () => {
     expect(describeOutcome(better)).toMatch(
-      /^Hardening helps: .* falls from 40\.\d % to \d+\.\d % \(95 % interval of the difference −\d+\.\d to −\d+\.\d points\), over 12 prompts\.$/,
+      /^Hardening helps: .* falls from \d+\.\d % to \d+\.\d % \(95 % interval of the difference −\d+\.\d to −\d+\.\d points\), over 12 prompts\.$/,
     );
     const [hardened, random, against] = describeComparison(better.audits[0]!);
     expect(hardened).toMatch(
@@ -41,19 +41,19 @@ describe('a drop that is smaller', () => {
   });
 
   it('is said against each baseline', () => {
-    const four = resultOf(
-      ...[createPrompts(12, 2.5, 0.4), createPrompts(12, 2.4, 0.1)],
-      ...[createPrompts(12, 2.5, 0.4), createPrompts(12, 2.5, 0.3)],
+    const three = resultOf(
+      createPrompts(12, 2.5, 0.4),
+      createPrompts(12, 2.4, 0.1),
+      createPrompts(12, 2.5, 0.3),
     );
-    const sentences = describeComparison(four.audits[0]!);
-    expect(sentences).toHaveLength(5);
+    const sentences = describeComparison(three.audits[0]!);
+    expect(sentences).toHaveLength(3);
+    expect(sentences[1]).toMatch(
+      /^The drafter trained on random suffixes loses less .* where the drafter before/,
+    );
     expect(sentences[2]).toMatch(
-      /^The drafter trained on reworded questions loses less .* where the drafter before/,
+      /^The hardened drafter loses less .* where the drafter trained on random suffixes loses 29/,
     );
-    expect(sentences[4]).toMatch(
-      /^The hardened drafter loses less .* where the drafter trained on reworded questions loses 29/,
-    );
-    expect(textsOf(auditTable(four.audits[0]!))[3]![0]).toBe('reworded questions');
   });
 
   it('has a row for each drafter', () => {
