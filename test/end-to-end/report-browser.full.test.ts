@@ -61,7 +61,7 @@ const look = () => {
     requests: view.performance.getEntriesByType('resource').map((entry) => entry.name),
     overflow: page.documentElement.scrollWidth - view.innerWidth,
     backgrounds, buttonTexts,
-    drawnCharts: [...page.querySelectorAll('figure svg')].filter((chart) => chart.getBoundingClientRect().height > 100).length,
+    drawnCharts: [...page.querySelectorAll('figure svg.plot')].filter((chart) => chart.getBoundingClientRect().height > 100).length,
     openAfterClick: summary.parentElement.open,
     focused: page.activeElement.tagName,
     accepted: style('.sides .a'),
@@ -129,7 +129,7 @@ describe.skipIf(browserPath === undefined)('the HTML report in a browser', () =>
       scripts: 1,
       images: 0,
       requests: [],
-      drawnCharts: 8,
+      drawnCharts: 9,
       openAfterClick: true,
     });
     expect(seen.focused).toBe('SUMMARY');
