@@ -162,7 +162,7 @@ describe.skipIf(browserPath === undefined)('the HTML report in a browser', () =>
     const { seen } = await openReport(report, 400);
     expect(seen.overflow).toBeLessThanOrEqual(0);
     expect(seen.widest).toBeLessThanOrEqual(0);
-    expect(seen.drawnCharts).toBe(8);
+    expect(seen.drawnCharts).toBe(9);
   });
 
   it('would stop a script even if an escape were missing', async () => {
