@@ -7,6 +7,7 @@ import { join, resolve } from 'node:path';
 import { kernelFileName, kernelsFolder } from '../../core/default-cache-folder.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import { hostTag, isRunning } from '../../core/processes.js';
+import { runWithLimit } from '../../core/run-with-limit.js';
 import { errnoOf } from '../binary-file.js';
 import { notePath, readLastUse } from './cache-check.js';
 import type { CacheName } from './cache-folder.js';
@@ -44,7 +45,7 @@ export async function surveyCache(givenFolder: string): Promise<CacheSurvey> {
   const weights: CachedWeights[] = [];
   const small: SmallFile[] = [];
   let foreignCount = 0;
-  await visitAll(await listNames(folder), async (entry) => {
+  const visit = async (entry: string): Promise<void> => {
     const name = classifyName(entry);
     if (name.kind === 'marks' || name.kind === 'kernels') return;
     const path = join(folder, entry);
@@ -60,7 +61,12 @@ export async function surveyCache(givenFolder: string): Promise<CacheSurvey> {
     } else {
       small.push({ name, path, sizeBytes: status.size, changedMs: status.mtimeMs });
     }
-  });
+  };
+  const names = await listNames(folder);
+  await runWithLimit(
+    names.map((name) => () => visit(name)),
+    64,
+  );
   weights.sort(
     (left, right) => left.lastUsed.getTime() - right.lastUsed.getTime() || (left.key < right.key ? -1 : 1),
   );
@@ -82,15 +88,6 @@ async function listNames(folder: string): Promise<readonly string[]> {
       hint: 'Give --cache-dir or set MISTLETOE_CACHE to a folder that you may read.',
       cause,
     });
-  }
-}
-
-const atOnce = 64;
-
-/** A folder may hold a hundred thousand files. */
-async function visitAll(names: readonly string[], visit: (name: string) => Promise<void>): Promise<void> {
-  for (let start = 0; start < names.length; start += atOnce) {
-    await Promise.all(names.slice(start, start + atOnce).map(visit));
   }
 }
 

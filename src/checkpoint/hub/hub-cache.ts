@@ -8,9 +8,8 @@
  * Other programs may have fetched only a part of a model, so a snapshot counts only if all its weights are there.
  */
 import { existsSync } from 'node:fs';
-import { stat } from 'node:fs/promises';
 import { basename, join, resolve } from 'node:path';
-import { readBoundedFile } from '../../core/files.js';
+import { isFolder, readBoundedFile } from '../../core/files.js';
 import { MistletoeError } from '../../core/errors.js';
 import { chooseLayout, isWeightName, listFolder, readShardIndex } from '../checkpoint-folder.js';
 import type { HubId, HubSettings } from './hub-settings.js';
@@ -38,7 +37,7 @@ export async function findCachedModel(id: HubId, settings: HubSettings = readHub
   const snapshot = commit === undefined ? undefined : join(folders.snapshots, commit);
   const fetching = `--download fetches it from ${new URL(settings.endpoint).host}`;
   const offline = isOffline ? ' HF_HUB_OFFLINE is set: unset it for that.' : '';
-  if (snapshot === undefined || !(await isFolder(snapshot))) {
+  if (snapshot === undefined || !isFolder(snapshot)) {
     throw new MistletoeError(
       'usage',
       `There is no folder ${formatHubId(id)}, and no model of that name in the Hugging Face cache in ${cacheFolder}.`,
@@ -80,13 +79,6 @@ async function findMissing(snapshot: string): Promise<string | undefined> {
 
 function listMissing(names: readonly string[]): string {
   return `${names.length} of its files (${names.slice(0, 3).join(', ')}${names.length > 3 ? ', ...' : ''}) are`;
-}
-
-async function isFolder(path: string): Promise<boolean> {
-  return stat(path).then(
-    (status) => status.isDirectory(),
-    () => false,
-  );
 }
 
 /** The name of a model: in the hub's cache the repository's name, elsewhere the folder's. */
