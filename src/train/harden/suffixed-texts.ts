@@ -139,7 +139,7 @@ function answerAll(
         ...{ stopIds, tokenizer, ...(signal === undefined ? {} : { signal }) },
       };
       const bytes = sequenceBytes(request, model);
-      const { tokenIds } = await engine.run((meeting) => decodePlain(model, { ...request, meeting }), {
+      const { tokenIds } = await engine.run((scheduler) => decodePlain(model, { ...request, scheduler }), {
         bytes,
         signal,
       });
