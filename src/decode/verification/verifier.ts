@@ -120,7 +120,7 @@ export function checkRule(rule: VerificationRule, { temperature }: SamplingOptio
       'usage',
       `Greedy verification was asked for at temperature ${temperature}; it needs 0.`,
       {
-        hint: 'Leave --verify out, or use rejection (lossless) or typical (lossy) with a temperature.',
+        hint: 'Leave --verification-rule out, or use rejection (lossless) or typical (lossy) with a temperature.',
       },
     );
   }
@@ -129,7 +129,7 @@ export function checkRule(rule: VerificationRule, { temperature }: SamplingOptio
       'usage',
       'Typical acceptance was asked for at temperature 0; it needs a temperature above 0.',
       {
-        hint: 'Leave --verify out for greedy verification, or give --temperature.',
+        hint: 'Leave --verification-rule out for greedy verification, or give --temperature.',
       },
     );
   }

@@ -1,0 +1,74 @@
+/** `mistletoe compare`. */
+import { checkWorse, compareAudits } from '../report/compare/comparison.js';
+import {
+  renderComparisonHtml,
+  renderComparisonMarkdown,
+  renderComparisonText,
+} from '../report/compare/comparison-report.js';
+import type { Comparison } from '../report/compare/comparison-record.js';
+import { readFinishedRun } from '../report/compare/finished-run.js';
+import { stringifyStably } from '../report/audit/json.js';
+import { decimal, oneOf } from '../core/settings.js';
+import type { Invocation } from './command.js';
+import { defineCommand } from './command.js';
+import { exitCodes } from './failure.js';
+import type { FlagsOf } from './flags.js';
+import { flag } from './flags.js';
+import type { Output } from './terminal.js';
+
+const flags = {
+  failIfWorse: flag(
+    'exit code 100 if the drop of any drafter grew by this share (0.05: 5 points) and chance does not explain it',
+    decimal({ above: 0, max: 1 }),
+    'share',
+  ),
+  format: flag('of stdout', oneOf(['text', 'json', 'markdown', 'html']), 'format', { default: 'text' }),
+};
+type CompareFlags = FlagsOf<typeof flags>;
+
+export const compare = defineCommand({
+  name: 'compare',
+  description:
+    'Compares two finished audits over the prompts that both audited: accepted length, drop under attack, answers, verdicts, and differences in the setup.',
+  arguments: [
+    ['<before>', 'folder of a finished audit'],
+    ['<after>', 'folder of another'],
+  ],
+  flags,
+  examples: [
+    ['mistletoe compare runs/target-eagle3-0-1 runs/target-eagle3-0-2', ''],
+    ['mistletoe compare runs/old runs/new --format html > compare.html', ''],
+    ['mistletoe compare runs/old runs/new --format markdown --fail-if-worse 0.05', ''],
+  ],
+  notes:
+    'Exit codes: 0 compared, 2 invalid input; with --fail-if-worse also 100 worse, 3 nothing to compare, 4 too few prompts to decide.',
+  run: runCompare,
+});
+
+async function runCompare(
+  { format, failIfWorse }: CompareFlags,
+  { terminal, args }: Invocation,
+): Promise<number> {
+  const [before = '', after = ''] = args;
+  const compared = compareAudits(await readFinishedRun(before), await readFinishedRun(after));
+  const gate = failIfWorse === undefined ? null : checkWorse(compared, failIfWorse);
+  print({ ...compared, gate }, format, terminal.stdout);
+  return gate?.exitCode ?? exitCodes.success;
+}
+
+function print(comparison: Comparison, format: CompareFlags['format'], stdout: Output): void {
+  switch (format) {
+    case 'text':
+      stdout.write(renderComparisonText(comparison));
+      break;
+    case 'markdown':
+      stdout.write(renderComparisonMarkdown(comparison));
+      break;
+    case 'html':
+      stdout.writeData(renderComparisonHtml(comparison));
+      break;
+    case 'json':
+      stdout.writeData(stringifyStably(comparison));
+      break;
+  }
+}
