@@ -1,6 +1,9 @@
 /**
  * Mistletoe as a library. Every command is also a function here; docs/library.md explains each name and has an example
  * of each function. Modules below this one are internal.
+ * @example
+ * import { bundledTarget, generateText, openTarget } from '@mistletoe-ai/mistletoe';
+ * const { text } = await generateText(await openTarget(bundledTarget), 'What is 12 times 7?');
  */
 
 // Errors a user can cause or run into.

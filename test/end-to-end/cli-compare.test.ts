@@ -124,7 +124,7 @@ describe('mistletoe compare', () => {
     [[weak], "missing required argument 'after'"],
     [[weak, strong, weak], 'too many arguments'],
     [[weak, strong, '--fail-if-worse', '0'], 'expected a number above 0'],
-    [[weak, strong, '--format', 'html'], '--format'],
+    [[weak, strong, '--format', 'pdf'], '--format'],
   ])('refuses %j', async (argv, message) => {
     const { code, err } = await compare(...argv);
     expect(code).toBe(2);
