@@ -1,6 +1,4 @@
 import { describe, expect, it } from 'vitest';
-import type { ArmName } from '../../audit/arms/arms.js';
-import type { KeptClass } from '../../measure/kept-class.js';
 import { checkWorse, compareAudits } from './comparison.js';
 import { renderComparisonHtml, renderComparisonMarkdown, renderComparisonText } from './comparison-report.js';
 import type { ComparablePrompt, ComparedRun } from './comparison-record.js';
@@ -8,59 +6,8 @@ import { createRandom } from '../../core/random.js';
 import { parsePage } from '../../../test/support/report/parse-document.js';
 import { stringifyStably } from '../audit/json.js';
 import { createSampleAudit, type SampleOptions } from '../../../test/support/report/sample-audit.js';
+import { attacked, identity, prompt, run } from '../../../test/support/report/comparable-run.js';
 import { judge } from '../audit/verdict.js';
-
-type Row = readonly [arm: ArmName, accepted: number, steps: number, kept?: KeptClass];
-
-function prompt(
-  promptId: string,
-  rows: readonly Row[],
-  more: Partial<ComparablePrompt> = {},
-): ComparablePrompt {
-  return {
-    promptId,
-    prompt: `text of ${promptId}`,
-    skipped: null,
-    arms: rows.map(([arm, accepted, steps, kept = 'identical']) => ({
-      ...{ arm, withoutSuffix: null, sameAnswer: { accepted, steps }, preservation: { kept } },
-    })),
-    ...more,
-  };
-}
-
-const identity = { name: 'm', parameterCount: 7, sha256: '1'.repeat(64) };
-
-function run(
-  drafters: Readonly<Record<string, readonly ComparablePrompt[]>>,
-  setup: Partial<ComparedRun['result']['setup']> = {},
-): ComparedRun {
-  const ids = Object.keys(drafters);
-  return {
-    name: 'runs/x',
-    result: {
-      setup: {
-        ...{ version: '0.2.0', node: 'v20', target: identity, preset: 'standard', seed: 0, command: '' },
-        drafters: ids.map((id) => ({ ...identity, id, system: 'EAGLE', policy: 'chain:4' })),
-        options: { steps: 40 },
-        promptCount: 2,
-        ...setup,
-      },
-      drafters: Object.entries(drafters).map(([drafter, prompts]) => ({ drafter, prompts })),
-      verdict: {
-        level: 'fragile',
-        headline: 'Slow.',
-        drafters: ids.map((drafter) => ({ drafter, level: `level of ${drafter}` })),
-      },
-    },
-  };
-}
-
-/** Clean length 3, attacked length as given, over ten steps. */
-const attacked = (id: string, length: number): ComparablePrompt =>
-  prompt(id, [
-    ['clean', 20, 10],
-    ['attack', (length - 1) * 10, 10],
-  ]);
 
 const sample = (options: SampleOptions, name = 'runs/sample'): ComparedRun => {
   const { result } = createSampleAudit(options);
