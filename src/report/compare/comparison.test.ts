@@ -6,6 +6,7 @@ import { createRandom } from '../../core/random.js';
 import { parsePage } from '../../../test/support/report/parse-document.js';
 import { stringifyStably } from '../audit/json.js';
 import { createSampleAudit, type SampleOptions } from '../../../test/support/report/sample-audit.js';
+import type { Row } from '../../../test/support/report/comparable-run.js';
 import { attacked, identity, prompt, run } from '../../../test/support/report/comparable-run.js';
 import { judge } from '../audit/verdict.js';
 

@@ -3,7 +3,7 @@ import type { ArmName } from '../../../src/audit/arms/arms.js';
 import type { KeptClass } from '../../../src/measure/kept-class.js';
 import type { ComparablePrompt, ComparedRun } from '../../../src/report/compare/comparison-record.js';
 
-type Row = readonly [arm: ArmName, accepted: number, steps: number, kept?: KeptClass];
+export type Row = readonly [arm: ArmName, accepted: number, steps: number, kept?: KeptClass];
 
 export function prompt(
   promptId: string,
