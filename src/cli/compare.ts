@@ -1,14 +1,16 @@
 /** `mistletoe compare`. */
 import { checkWorse, compareAudits } from '../report/compare/comparison.js';
-import { renderComparisonMarkdown } from '../report/compare/comparison-markdown.js';
+import {
+  renderComparisonHtml,
+  renderComparisonMarkdown,
+  renderComparisonText,
+} from '../report/compare/comparison-report.js';
 import type { Comparison } from '../report/compare/comparison-record.js';
-import { renderComparisonText } from '../report/compare/comparison-text.js';
 import { readFinishedRun } from '../report/compare/finished-run.js';
 import { stringifyStably } from '../report/audit/json.js';
-import { decimal } from '../core/settings.js';
+import { decimal, oneOf } from '../core/settings.js';
 import type { Invocation } from './command.js';
 import { defineCommand } from './command.js';
-import { reportFormatFlag } from './common-flags.js';
 import { exitCodes } from './failure.js';
 import type { FlagsOf } from './flags.js';
 import { flag } from './flags.js';
@@ -16,11 +18,11 @@ import type { Output } from './terminal.js';
 
 const flags = {
   failIfWorse: flag(
-    'exit code 100 if the drop of any drafter grew by this share, as 0.05 for 5 points',
+    'exit code 100 if the drop of any drafter grew by this share (0.05: 5 points) and chance does not explain it',
     decimal({ above: 0, max: 1 }),
     'share',
   ),
-  ...reportFormatFlag,
+  format: flag('of stdout', oneOf(['text', 'json', 'markdown', 'html']), 'format', { default: 'text' }),
 };
 type CompareFlags = FlagsOf<typeof flags>;
 
@@ -35,10 +37,11 @@ export const compare = defineCommand({
   flags,
   examples: [
     ['mistletoe compare runs/target-eagle3-0-1 runs/target-eagle3-0-2', ''],
+    ['mistletoe compare runs/old runs/new --format html > compare.html', ''],
     ['mistletoe compare runs/old runs/new --format markdown --fail-if-worse 0.05', ''],
   ],
   notes:
-    'Exit codes: 0 compared, 2 invalid input; with --fail-if-worse also 100 worse, 3 nothing to compare.',
+    'Exit codes: 0 compared, 2 invalid input; with --fail-if-worse also 100 worse, 3 nothing to compare, 4 too few prompts to decide.',
   run: runCompare,
 });
 
@@ -60,6 +63,9 @@ function print(comparison: Comparison, format: CompareFlags['format'], stdout: O
       break;
     case 'markdown':
       stdout.write(renderComparisonMarkdown(comparison));
+      break;
+    case 'html':
+      stdout.writeData(renderComparisonHtml(comparison));
       break;
     case 'json':
       stdout.writeData(stringifyStably(comparison));

@@ -7,6 +7,9 @@
  */
 import { MistletoeError } from '../core/errors.js';
 
+/** With fewer pairs no one-sided test can reach 0.05, so reports claim nothing from them. */
+export const minPairs = 5;
+
 /** What is claimed of left - right: 'less' says that left tends to be smaller. */
 export type Alternative = 'less' | 'greater' | 'two-sided';
 

@@ -1,41 +1,151 @@
 /**
- * Observable Plot, drawn on our side: it gets a document that lives only for the drawing, and what comes out is inline
- * SVG whose colours are the page's variables. Charts are drawn at the width of a phone and scale up, so their text
- * never becomes smaller than it is here.
+ * Charts as inline SVG. Positions are percentages of the plot and text is in pixels, so a chart fills its card at any
+ * width while its text keeps the size of the page. Colors are variables of the page's theme.
  */
-import * as Plot from '@observablehq/plot';
-import { parseHTML } from 'linkedom';
-import { showInvisible } from './escape.js';
-import type { Markup } from './markup.js';
-import { trusted } from './markup.js';
+import { largest } from '../core/long-lists.js';
+import type { Content, Markup } from './markup.js';
+import { fragment } from './markup.js';
 
-export const chartWidth = 440;
+export type MarkSymbol = 'circle' | 'square' | 'triangle' | 'diamond' | 'plus' | 'times' | 'asterisk';
+
+export interface MarkStyle {
+  readonly name: string;
+  readonly color: string;
+  readonly dash?: string | undefined;
+  readonly symbol?: MarkSymbol | undefined;
+  readonly filled?: boolean | undefined;
+}
+
+export interface Point {
+  readonly x: number;
+  readonly y: number;
+  /** Shown while the pointer is over the dot. */
+  readonly title?: string;
+}
+
+export interface Series extends MarkStyle {
+  readonly lines?: readonly (readonly Point[])[];
+  readonly dots?: readonly Point[];
+  /** Of the lines, in pixels. */
+  readonly width?: number;
+  readonly opacity?: number;
+}
+
+export interface Axis {
+  readonly label?: string;
+  /** First value at the left or the bottom. */
+  readonly domain: readonly [number, number];
+  /** Evenly spaced round numbers where absent. */
+  readonly ticks?: readonly { readonly at: number; readonly text: string }[];
+}
+
+export interface Level {
+  readonly value: number;
+  readonly name: string;
+}
 
 export interface Chart {
   /** Read aloud in place of the drawing. */
   readonly description: string;
-  readonly options: Plot.PlotOptions;
+  /** Of the plot without its labels, in pixels. */
+  readonly height: number;
+  readonly x: Axis;
+  readonly y: Axis;
+  readonly series: readonly Series[];
+  /** Dashed horizontal lines to compare with. */
+  readonly levels?: readonly Level[];
+  /** Styles to explain above the chart. */
+  readonly key?: readonly MarkStyle[] | undefined;
 }
 
-export function drawChart({ description, options }: Chart): Markup {
-  const { document } = parseHTML('<html><body></body></html>') as unknown as { document: never };
-  const plot = Plot.plot({
-    width: chartWidth,
-    className: 'plot',
-    style: { fontSize: '12px', background: 'none' },
-    ...options,
-    document,
-  }) as unknown as DrawnElement;
-  // The library brings a style element with every chart; the page's own style says it once.
-  for (const style of plot.querySelectorAll('style')) style.remove();
-  plot.setAttribute('role', 'img');
-  plot.setAttribute('aria-label', description);
-  return trusted(showInvisible(plot.outerHTML));
+export function drawChart({ description, height, x, y, series, levels = [], key }: Chart): Markup {
+  const across = (value: number): string => percent((value - x.domain[0]) / (x.domain[1] - x.domain[0]));
+  const down = (value: number): string => percent(1 - (value - y.domain[0]) / (y.domain[1] - y.domain[0]));
+  const [xTicks, yTicks] = [x.ticks ?? roundTicks(x.domain), y.ticks ?? roundTicks(y.domain)];
+  const left =
+    14 +
+    7.2 *
+      largest(
+        yTicks.map(({ text }) => Array.from(text).length),
+        2,
+      );
+  return fragment`${key === undefined ? null : drawKey(key)}${y.label === undefined ? null : fragment`<p class="axis">${y.label}</p>`}
+<svg class="plot" role="img" aria-label="${description}" style="height:${height}px;--left:${left.toFixed(0)}px">
+${yTicks.map(({ at, text }) => fragment`<line class="grid" x1="0" x2="100%" y1="${down(at)}" y2="${down(at)}"/><text class="tick" x="-8" y="${down(at)}" dy=".34em" text-anchor="end">${text}</text>`)}
+${xTicks.map(({ at, text }) => fragment`<text class="tick" x="${across(at)}" y="100%" dy="18" text-anchor="middle">${text}</text>`)}
+<line class="base" x1="0" x2="100%" y1="100%" y2="100%"/>
+${levels.map(({ value }) => fragment`<line class="level" x1="0" x2="100%" y1="${down(value)}" y2="${down(value)}"/>`)}
+<svg viewBox="0 0 1000 1000" preserveAspectRatio="none" width="100%" height="100%" overflow="visible">${series.map((each) => drawLines(each, x.domain, y.domain))}</svg>
+${series.map(({ dots = [], ...style }) =>
+  dots
+    .filter(isFinitePoint)
+    .map(
+      (dot) =>
+        fragment`<svg x="${across(dot.x)}" y="${down(dot.y)}" overflow="visible">${drawSymbol(style)}${dot.title === undefined ? null : fragment`<title>${dot.title}</title>`}</svg>`,
+    ),
+)}
+${levels.map(({ value, name }) => fragment`<text class="level" x="100%" y="${down(value)}" dx="-4" dy="-6" text-anchor="end">${name}</text>`)}
+</svg>${x.label === undefined ? null : fragment`<p class="axis">${x.label}</p>`}`;
 }
 
-/** The little of an element that is used here; the library's own types need a browser's. */
-interface DrawnElement {
-  readonly outerHTML: string;
-  querySelectorAll(selector: string): Iterable<{ remove(): void }>;
-  setAttribute(name: string, value: string): void;
+const percent = (share: number): string => `${(100 * share).toFixed(2)}%`;
+
+const isFinitePoint = ({ x, y }: Point): boolean => Number.isFinite(x) && Number.isFinite(y);
+
+function drawLines(
+  { lines = [], color, dash = 'none', width = 2.2, opacity = 1 }: Series,
+  [left, right]: Axis['domain'],
+  [bottom, top]: Axis['domain'],
+): Content {
+  const place = ({ x, y }: Point): string =>
+    `${((1000 * (x - left)) / (right - left)).toFixed(1)} ${(1000 - (1000 * (y - bottom)) / (top - bottom)).toFixed(1)}`;
+  return lines
+    .map((line) => line.filter(isFinitePoint))
+    .filter(({ length }) => length > 1)
+    .map(
+      (line) =>
+        fragment`<path d="M${line.map(place).join('L')}" fill="none" stroke="${color}" stroke-width="${width}" stroke-opacity="${opacity}" stroke-dasharray="${dash}" stroke-linejoin="round" vector-effect="non-scaling-stroke"/>`,
+    );
+}
+
+/** Around the origin, about 9 pixels across. */
+const outlines: Readonly<Record<MarkSymbol, string>> = {
+  circle: 'M0-4.2a4.2 4.2 0 1 0 .01 0z',
+  square: 'M-4-4h8v8h-8z',
+  triangle: 'M0-5l4.8 8.4h-9.6z',
+  diamond: 'M0-5.4l4 5.4-4 5.4-4-5.4z',
+  plus: 'M0-5v10M-5 0h10',
+  times: 'M-4-4l8 8M4-4l-8 8',
+  asterisk: 'M0-5v10M-4.3-2.5l8.6 5M4.3-2.5l-8.6 5',
+};
+
+function drawSymbol({ color, symbol = 'circle', filled = false }: Omit<MarkStyle, 'name'>): Markup {
+  return fragment`<path d="${outlines[symbol]}" fill="${filled ? color : 'var(--card)'}" stroke="${color}" stroke-width="1.5"/>`;
+}
+
+/** Names each style beside a sample of it. */
+export function drawKey(styles: readonly MarkStyle[]): Markup {
+  return fragment`<ul class="key">${styles.map((style) => {
+    const { name, color, dash = 'none', symbol } = style;
+    const sample =
+      symbol === undefined
+        ? fragment`<path d="M-12 0h24" stroke="${color}" stroke-width="2.2" stroke-dasharray="${dash}"/>`
+        : drawSymbol(style);
+    return fragment`<li><svg viewBox="-12 -6 24 12" aria-hidden="true">${sample}</svg>${name}</li>`;
+  })}</ul>`;
+}
+
+/** About four ticks, at multiples of 1, 2 or 5 times a power of ten. */
+function roundTicks([from, to]: Axis['domain']): { at: number; text: string }[] {
+  const rough = Math.abs(to - from) / 4;
+  if (!(rough > 0)) return [];
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = power * ([1, 2, 5].find((factor) => factor * power >= rough * 0.999) ?? 10);
+  const first = Math.ceil(Math.min(from, to) / step - 1e-9);
+  const count = Math.floor(Math.max(from, to) / step + 1e-9) - first + 1;
+  return Array.from({ length: count }, (_, index) => {
+    const at = (first + index) * step;
+    const digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
+    return { at, text: digits > 4 ? at.toExponential(0) : at.toFixed(digits) };
+  });
 }

@@ -44,8 +44,11 @@ export function escapeXml(text: string): string {
 
 /** A cell, or a part of a line that does not begin it: nothing in it is markup, a link, or a mention of somebody. */
 export function escapeMarkdown(text: string): string {
-  return showInvisible(text)
-    .replace(/\s+/g, ' ')
-    .replace(/[\\`*_[\]|~<>&]/g, '\\$&')
-    .replace(/@|:(?=\/\/)|www(?=\.)/g, '$&\u200b');
+  return (
+    showInvisible(text)
+      // Narrow spaces inside numbers stay.
+      .replace(/[^\S\u00a0\u202f]+/g, ' ')
+      .replace(/[\\`*_[\]|~<>&]/g, '\\$&')
+      .replace(/@|:(?=\/\/)|www(?=\.)/g, '$&\u200b')
+  );
 }

@@ -1,4 +1,4 @@
-/** Colours by meaning, for light and dark. One accent; the attack is the only other strong colour on the page. */
+/** Colors by meaning, for light and dark. One accent; the attack is the only other strong color on the page. */
 type Theme = Readonly<Record<string, string>>;
 
 const light: Theme = {
@@ -88,18 +88,18 @@ const verdict = `
 .verdict.fragile{--tone:var(--amber);--wash:var(--amber-wash)}
 .verdict.collapsed{--tone:var(--attack);--wash:var(--attack-wash)}
 .verdict.inconclusive{--tone:var(--faint);--wash:var(--grey-wash)}
-.verdict h1{font-size:clamp(2.1rem,5vw,3.1rem);color:var(--tone);letter-spacing:-.03em}
+.verdict .level{margin:0 0 .3rem;font-weight:650;color:var(--tone)}
+.verdict h1{font-size:clamp(1.3rem,2.6vw,1.9rem);max-width:44ch;letter-spacing:-.02em}
+.card figure{margin:18px 0}
+.picture{margin:20px 0 18px;padding:16px 18px;border-radius:12px;background:var(--card);max-width:860px}
 .verdict .warning{max-width:66ch;margin:0 0 1rem;padding:12px 16px;border-radius:10px;background:var(--card);border:1px solid var(--attack)}
-.verdict .headline{font-size:1.14rem;max-width:66ch;margin:.6rem 0 1rem}
+.verdict .headline{max-width:80ch;margin:1.2rem 0 0}
 .verdict .meaning{max-width:66ch;color:var(--ink)}
-.verdict.inconclusive h1{color:var(--soft)}
-.verdict .over{margin:20px 0 -12px}
-.figures{display:grid;grid-template-columns:minmax(90px,.7fr) repeat(2,minmax(170px,1fr)) minmax(200px,1.2fr) minmax(150px,1fr);gap:14px 28px;margin-top:22px}
+.verdict.inconclusive .level{color:var(--soft)}
+.figures{display:grid;grid-template-columns:repeat(auto-fit,minmax(165px,1fr));gap:14px 28px;margin-top:18px}
 .figures b{display:block;font-size:1.55rem;font-weight:650;letter-spacing:-.02em;font-variant-numeric:tabular-nums}
-.figures b .arrow{color:var(--faint);font-weight:400}
+.figures i{display:block;font-style:normal;font-size:.84rem}
 .figures span{font-size:.84rem;color:var(--soft)}
-.figures span strong{color:var(--ink);font-weight:600}
-
 .gate{margin:18px 0 0;padding:12px 16px;border-radius:10px;background:var(--card);border:1px solid var(--line);list-style:none}
 .gate li{margin:.15rem 0}
 .tag{display:inline-block;font-size:.76rem;font-weight:600;padding:1px 9px;border-radius:999px;border:1px solid currentColor;vertical-align:.12em;white-space:nowrap}
@@ -126,22 +126,22 @@ details.more>summary{cursor:pointer;color:var(--soft);font-size:.86rem}
 tbody th{font-weight:500;text-align:left}
 tbody tr:last-child>*{border-bottom:0}
 tr.attack>*{color:var(--attack);font-weight:650}
-tr.clean>*{color:var(--accent);font-weight:650}
+tr.good>*{color:var(--accent);font-weight:650}
 td .range{color:var(--faint);font-weight:400;font-size:.82rem}
-table.rows .bar{min-width:100px}
-.interval{position:relative;display:block;height:16px;min-width:90px;color:var(--soft);background:linear-gradient(var(--line),var(--line)) center/100% 1px no-repeat}
-.interval i{position:absolute;top:5px;height:6px;border-radius:3px;background:currentColor;opacity:.35}
-.interval b{position:absolute;top:2px;width:4px;height:12px;margin-left:-2px;border-radius:2px;background:currentColor}
-tr.attack .interval,tr.clean .interval{color:inherit}
 table.matrix{width:auto}
 .matrix th,.matrix td{min-width:110px;padding:8px 14px}
 .matrix th:first-child{padding-left:0}
-td.heat{background:rgba(var(--heat),var(--share));text-align:center;border:2px solid var(--card);border-radius:6px}
+.heat{display:block;padding:4px 10px;text-align:center;background:rgba(var(--heat),var(--share));border-radius:6px}
 .grid{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,400px),1fr));gap:20px}
 .grid .card{margin:0}
 figure{margin:0;color:var(--soft)}
 figcaption{font-size:.86rem;color:var(--soft);margin-bottom:8px}
-figure svg{width:100%;height:auto;overflow:visible;--plot-background:var(--card);font-size:12px}
+.plot{display:block;width:calc(100% - var(--left) - 12px);margin:8px 12px 26px var(--left);overflow:visible}
+.plot text{font-size:13px;fill:var(--soft)}
+.plot .grid,.plot .base{stroke:var(--line)}
+.plot line.level{stroke:var(--accent);stroke-width:1.4;stroke-dasharray:7 4}
+.plot text.level{fill:var(--accent);paint-order:stroke;stroke:var(--card);stroke-width:4px}
+.axis{margin:0;font-size:13px;color:var(--soft)}
 .key{display:flex;flex-wrap:wrap;gap:4px 20px;font-size:.84rem;color:var(--soft);margin:0 0 14px;padding:0;list-style:none}
 .key svg{width:24px;height:12px;vertical-align:-1px;margin-right:6px;overflow:visible}
 `;
@@ -190,14 +190,14 @@ main,.top,footer{padding-left:16px;padding-right:16px}
 .card{padding:18px 16px}
 .scroll{margin-left:-16px;margin-right:-16px;padding:0 16px}
 .sides{grid-template-columns:1fr}
-.verdict .over{margin:20px 0 -12px}
-.figures{display:grid;grid-template-columns:1fr 1fr;gap:14px 18px}
-.figures div:first-child{grid-column:1/-1}
+.figures{grid-template-columns:1fr 1fr;gap:14px 18px}
+.picture{padding:12px}
+.figures[role=group] div:first-child{grid-column:1/-1}
 .figures b{font-size:1.3rem}
 .top nav{margin-left:0;order:3;width:100%}
 .top button{margin-left:auto}
 dl.facts{grid-template-columns:1fr;gap:0}
-table.rows .bar{display:none}
+td .range{display:block}
 dl.facts dd{margin-bottom:8px}
 section{padding-top:32px}
 tbody th:first-child,thead th:first-child{position:sticky;left:-16px;background:var(--card);box-shadow:inset 0 -1px var(--line)}
@@ -208,7 +208,14 @@ tbody tr:last-child>th:first-child{box-shadow:none}
 body{font-size:11px;background:#fff}
 .top nav,button,.skip{display:none}
 main,.top,footer{max-width:none;padding:0}
-.card,.verdict,figure,tr,.limits{break-inside:avoid}
+figure,tr,.limits,.figures,.key{break-inside:avoid}
+h1,h2,h3,h4,.lead,.level,.axis,.key,figcaption,summary,thead{break-after:avoid}
+section{padding-top:20px}
+.card{padding:12px 14px}
+.grid{grid-template-columns:1fr 1fr}
+.plot text,.axis{font-size:10px}
+table{font-size:.8rem}
+th,td{white-space:normal;padding-left:8px}
 .scroll{overflow:visible}
 *{print-color-adjust:exact;-webkit-print-color-adjust:exact}
 }

@@ -4,7 +4,7 @@
  * even if an escape were missing somewhere.
  */
 import { createHash } from 'node:crypto';
-import type { Markup } from './markup.js';
+import type { Content, Markup } from './markup.js';
 import { fragment, trusted } from './markup.js';
 import { pageStyle } from './page-style.js';
 
@@ -16,7 +16,7 @@ const pageScript = `(() => {
   const isDark = () => (root.dataset.theme ?? (media.matches ? 'dark' : 'light')) === 'dark';
   const label = () => {
     button.textContent = isDark() ? 'Light' : 'Dark';
-    button.setAttribute('aria-label', 'Switch to ' + (isDark() ? 'light' : 'dark') + ' colours');
+    button.setAttribute('aria-label', 'Switch to ' + (isDark() ? 'light' : 'dark') + ' colors');
   };
   try {
     const kept = localStorage.getItem('mistletoe-theme');
@@ -48,13 +48,53 @@ const policy = [
 
 export interface Page {
   readonly title: string;
-  /** Beside the sprig. */
+  /** Next to the logo. */
   readonly brand: string;
-  /** What stands first: an element of this id, and what the link that skips to it calls it. */
-  readonly opening: { readonly id: string; readonly name: string; readonly content: Markup };
+  readonly opening: Opening;
   readonly chapters: readonly Chapter[];
-  /** Who wrote it: version and schema. */
+  /** Version and schema. */
   readonly imprint: string;
+}
+
+/** The first screen: what happened in one sentence, one picture, then the numbers. */
+export interface Opening {
+  /** Of the element; the skip link names it too. */
+  readonly id: string;
+  readonly tone: 'robust' | 'fragile' | 'collapsed' | 'inconclusive';
+  /** One or two words. */
+  readonly label: string;
+  /** About 20 words. */
+  readonly sentence: string;
+  readonly warnings?: readonly string[] | undefined;
+  readonly picture: Content;
+  readonly details: Content;
+}
+
+/** A large number with its interval and what it counts. */
+export function drawFigure(value: Content, label: Content, interval?: string): Markup {
+  const range = interval === undefined ? null : fragment`<i>${interval}</i>`;
+  return fragment`<div><b>${value}</b>${range}<span>${label}</span></div>`;
+}
+
+/** "1.90 to 2.31", with the level it is for. */
+export const rangeText = (low: string, high: string): string => `95 % interval ${low} to ${high}`;
+
+export const drawCard = (caption: string, content: Content): Markup =>
+  fragment`<figure class="card"><figcaption><b>${caption}</b></figcaption>${content}</figure>`;
+
+/** No line breaks inside "p = 0.031" or "46 %". */
+export function keepTogether(sentence: string): string {
+  return sentence.replace(/(?<=\b[pn]) (?=[=<])|(?<=[=<]) | (?=%)/g, '\u00a0');
+}
+
+function drawOpening({ id, tone, label, sentence, warnings = [], picture, details }: Opening): Markup {
+  return fragment`<div class="verdict ${tone}" id="${id}">
+${warnings.map((warning) => fragment`<p class="warning"><span class="tag fail">warning</span> ${keepTogether(warning)}</p>`)}
+<p class="level">${label}</p>
+<h1>${keepTogether(sentence)}</h1>
+${picture === null ? null : fragment`<figure class="picture">${picture}</figure>`}
+${details}
+</div>`;
 }
 
 export function framePage({ title, brand, opening, chapters, imprint }: Page): string {
@@ -69,15 +109,15 @@ export function framePage({ title, brand, opening, chapters, imprint }: Page): s
 <style>${trusted(pageStyle)}</style>
 </head>
 <body>
-<a class="skip" href="#${opening.id}">Skip to ${opening.name}</a>
+<a class="skip" href="#${opening.id}">Skip to the ${opening.id}</a>
 <header class="top">${drawBrand(brand)}<nav aria-label="Parts of the report">${chapters.map(drawLink)}</nav>
 <button id="theme" type="button" hidden>Dark</button></header>
 <main>
-${opening.content}
+${drawOpening(opening)}
 ${chapters.map(({ id, content }) => fragment`<section id="${id}">${content}</section>\n`)}
 </main>
 <footer>${imprint} ·
-this file stands alone: it loads nothing and sends nothing.</footer>
+this file is self-contained: it loads nothing and sends nothing.</footer>
 <script>${trusted(pageScript)}</script>
 </body>
 </html>
@@ -89,7 +129,6 @@ function drawLink({ id, name }: Chapter): Markup {
   return fragment`<a href="#${id}">${name}</a>`;
 }
 
-/** A sprig: two leaves and three berries. */
 function drawBrand(name: string): Markup {
   return fragment`<span class="brand"><svg viewBox="0 0 32 32" aria-hidden="true" fill="none" stroke="var(--accent)"
 stroke-width="1.8" stroke-linecap="round" stroke-linejoin="round"><path d="M16 3v9"/>

@@ -57,16 +57,21 @@ describe('mistletoe compare', () => {
 
   it('finds no difference between a run and itself', async () => {
     const { out } = await compare(strong, strong, '--fail-if-worse', '0.001');
-    expect(out).toContain('Both were set up alike.');
+    expect(out).toContain('Both runs have the same setup.');
     expect(out).toContain('the drop grew by 0.0 points (95 % 0.0 to 0.0), p = 1.000');
     expect(out).toContain('The gate passed.');
   });
 
-  it('fails with 100 where a drafter has become worse, not where it has become better', async () => {
+  it('exits with 4 where too few prompts changed to decide, and passes a run that became better', async () => {
     const worse = await compare(weak, strong, '--fail-if-worse', '0.1');
-    expect(worse.code).toBe(100);
-    expect(worse.out).toMatch(/^The drop of eagle3 grew from .* the gate fails from 10\.0 points on\.$/m);
+    expect(worse.code).toBe(4);
+    expect(worse.out).toMatch(/^8 prompts, of which 7 changed, are too few to decide/m);
     expect((await compare(strong, weak, '--fail-if-worse', '0.1')).code).toBe(0);
+  });
+
+  it('prints a page', async () => {
+    const { out } = await compare(weak, strong, '--format', 'html');
+    expect(out).toMatch(/^<!doctype html>[^]*<h1>eagle3 got worse: /);
   });
 
   it('does not pass a gate with nothing to compare', async () => {
@@ -119,7 +124,7 @@ describe('mistletoe compare', () => {
     [[weak], "missing required argument 'after'"],
     [[weak, strong, weak], 'too many arguments'],
     [[weak, strong, '--fail-if-worse', '0'], 'expected a number above 0'],
-    [[weak, strong, '--format', 'html'], '--format'],
+    [[weak, strong, '--format', 'pdf'], '--format'],
   ])('refuses %j', async (argv, message) => {
     const { code, err } = await compare(...argv);
     expect(code).toBe(2);

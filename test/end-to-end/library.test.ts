@@ -1,4 +1,6 @@
 /** The names in docs/library.md are exported. library.full.test.ts runs its examples. */
+import { readFileSync } from 'node:fs';
+import { resolve } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import * as library from '../../src/index.js';
 import { examples, page } from './library-page.js';
@@ -20,5 +22,16 @@ describe('docs/library.md', () => {
     );
     expect(named.length).toBeGreaterThan(15);
     expect(named.filter((name) => !(name in library))).toEqual([]);
+  });
+
+  it('explains every name the package exports, and no other', () => {
+    const source = readFileSync(resolve(import.meta.dirname, '../../src/index.ts'), 'utf8');
+    const exported = [...source.matchAll(/^export (?:type )?\{([^}]*)\}/gm)].flatMap(([, list]) =>
+      list!.split(',').flatMap((name) => name.trim().split(' as ').at(-1) || []),
+    );
+    const [, section] = page.split('## All names');
+    const explained = [...section!.matchAll(/`(\w+)`(?=[^|]*\|[^|]*\|$)/gm)].map(([, name]) => name!);
+    expect(exported.length).toBeLessThan(100);
+    expect(explained.filter((name) => exported.includes(name)).sort()).toEqual([...exported].sort());
   });
 });

@@ -17,8 +17,9 @@ import {
   passesText,
   pValueText,
 } from '../../core/number-text.js';
-import { listPhases, phaseCells, phaseColumns } from '../../report/audit/timing-summary.js';
-import { rowContext, sameAnswerColumn } from '../../report/audit/row-columns.js';
+import { phaseColumns, phaseTable } from '../../report/audit/timing-summary.js';
+import { lengthCell, rowContext } from '../../report/audit/row-columns.js';
+import { cellText, tableText } from '../../report/table.js';
 import type { DrafterVerdict, Verdict } from '../../report/audit/verdict.js';
 import { alignRows } from '../long-runs.js';
 import type { Colors } from '../terminal.js';
@@ -107,7 +108,7 @@ function drawRows(result: DrafterResult): Row[] {
     return [
       drafter,
       armLabels[row.arm],
-      sameAnswerColumn.cell(row, context),
+      cellText(lengthCell(row.sameAnswer)),
       ...compared,
       String(row.sameAnswer.n),
     ];
@@ -150,10 +151,10 @@ function describeTransfer(transfer: TransferMatrix | null): string[] {
 }
 
 function drawPhases(timings: AuditTimings): string[] {
-  const rows = listPhases(timings);
-  if (rows.length === 0) return [];
-  const cells = rows.map((row) => ['', row.name, ...phaseCells(row, timings)]);
-  return [...alignTable([['time', '', ...phaseColumns], ...cells]), ''];
+  const table = phaseTable(timings);
+  if (table === undefined) return [];
+  const rows = table.rows.map(({ cells }) => ({ cells: ['', ...cells] }));
+  return [...tableText({ columns: ['time', { name: '', align: 'left' }, ...phaseColumns], rows }), ''];
 }
 
 function describeUniversal({ drafter, suffix, trained, heldOut }: UniversalResult): string[] {

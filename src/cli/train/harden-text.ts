@@ -2,15 +2,15 @@
 import { describeTimes } from '../../report/harden/hardening-markdown.js';
 import type { AuditComparison, HardeningResult } from '../../train/harden/hardening-result.js';
 import {
+  auditTable,
   auditTitles,
   describeAudit,
   describeComparison,
   describeOutcome,
-  listRows,
-  resultColumns,
   resultLegend,
 } from '../../report/harden/hardening-words.js';
-import { alignRows, describeNext, typedPath } from '../long-runs.js';
+import { tableText } from '../../report/table.js';
+import { describeNext, typedPath } from '../long-runs.js';
 import type { Colors } from '../terminal.js';
 
 export interface HardenTextOptions {
@@ -30,7 +30,8 @@ export function formatHardening(
     ...result.audits.flatMap((comparison) => drawAudit(comparison, colors)),
     ...resultLegend.map((line) => colors.dim(line)),
     '',
-    `${colors.bold(describeOutcome(result))}, after ${describeTimes(result)}.`,
+    colors.bold(describeOutcome(result)),
+    `It took ${describeTimes(result)}.`,
     '',
     `${colors.bold('hardened')}  ${typedPath(hardened)}`,
     '',
@@ -42,7 +43,7 @@ export function formatHardening(
 }
 
 function drawAudit(comparison: AuditComparison, colors: Colors): string[] {
-  const [heading = '', ...rows] = alignRows([resultColumns, ...listRows(comparison)]);
+  const [heading = '', ...rows] = tableText(auditTable(comparison));
   return [
     `${colors.bold(auditTitles[comparison.audit])}: ${describeAudit(comparison)}`,
     ...[colors.dim(heading), ...rows, ...describeComparison(comparison), ''],

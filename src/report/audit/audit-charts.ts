@@ -3,7 +3,8 @@ import type { ArmName } from '../../audit/arms/arms.js';
 import { arms } from '../../audit/arms/arms.js';
 import type { AuditResult, AuditSetup, DrafterResult } from '../../audit/result.js';
 import { findArm } from './arm-names.js';
-import { drawKey } from './arm-marks.js';
+import { drawKey } from '../chart.js';
+import { armLine, armStyle } from './arm-marks.js';
 import { cleanLevel, convergenceArms, drawConvergence, findScale, hasTraces } from './convergence.js';
 import { depthArms, drawDepthAcceptance, findDeepest } from './depth-acceptance.js';
 import { drawPairedLengths, findLongest } from './paired-lengths.js';
@@ -28,7 +29,7 @@ function drawPromptChapter(drafters: readonly DrafterResult[]): Markup {
   return fragment`<h2>Prompt by prompt</h2>
 <p class="lead">Each line is one prompt: how far the accepted length along its clean answer moves from no suffix to the
 suffix that counts. The open marks are the controls; they should stay near the clean dot.</p>
-${drawKey(present(drafters, arms), 'dots')}${drawGrid(drafters, (drafter) => drawPairedLengths(drafter, longest))}`;
+${drawKey(present(drafters, arms).map(armStyle))}${drawGrid(drafters, (drafter) => drawPairedLengths(drafter, longest))}`;
 }
 
 function drawDepthChapter(drafters: readonly DrafterResult[]): Markup {
@@ -36,7 +37,7 @@ function drawDepthChapter(drafters: readonly DrafterResult[]): Markup {
   return fragment`<h2>How deep drafts survive</h2>
 <p class="lead">The share of steps along the clean answer whose accepted path reaches each depth. One minus the first
 point is how often the very first draft token is thrown away.</p>
-${drawKey(present(drafters, depthArms), 'lines')}${drawGrid(drafters, (drafter) => drawDepthAcceptance(drafter, deepest))}`;
+${drawKey(present(drafters, depthArms).map(armStyle))}${drawGrid(drafters, (drafter) => drawDepthAcceptance(drafter, deepest))}`;
 }
 
 function drawSearchChapter(drafters: readonly DrafterResult[], setup: AuditSetup): Markup {
@@ -49,7 +50,7 @@ function drawSearchChapter(drafters: readonly DrafterResult[], setup: AuditSetup
 bounds: lower is worse for the service. Below, how far the suffix that the search stands at moves the target’s own
 distribution. Thick lines are medians over prompts, thin ones single prompts under attack. A curve that still falls at
 its end says that a longer search may find worse; an undirected search that falls as far says that luck would do.</p>
-${drawKey(present(drafters, convergenceArms), 'lines')}${drawGrid(drafters, (drafter) => [
+${drawKey(present(drafters, convergenceArms).map(armLine))}${drawGrid(drafters, (drafter) => [
     drawConvergence(drafter, {
       quantity: 'acceptedLength',
       level: cleanLevel(drafter),

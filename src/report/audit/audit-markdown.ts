@@ -8,7 +8,9 @@ import { escapeMarkdown, showInvisible } from '../escape.js';
 import type { VerdictLevel } from './levels.js';
 import { levelNames } from './levels.js';
 import { countText, durationText, parameterText } from '../../core/number-text.js';
-import { listPhases, phaseCells, phaseColumns } from './timing-summary.js';
+import type { Row } from '../table.js';
+import { tableMarkdown } from '../table.js';
+import { phaseColumns, phaseTable } from './timing-summary.js';
 import { mainColumns, rowContext, sameAnswerColumn } from './row-columns.js';
 import { describeCounts, describeDrop, describeTests } from './test-text.js';
 import type { DrafterVerdict, Verdict } from './verdict.js';
@@ -34,9 +36,12 @@ export function renderMarkdown(result: AuditResult, timings: AuditTimings, verdi
     escapeMarkdown(verdict.headline),
     '',
     ...describeFailures(verdict),
-    `| drafter | row | ${columns.map(({ name }) => name).join(' | ')} |`,
-    `| --- | --- | ${columns.map(() => '---:').join(' | ')} |`,
-    ...shown.flatMap((drafter) => drawRows(drafter, timings, result.drafters.length > mostDraftersInFull)),
+    ...tableMarkdown({
+      columns: [{ name: 'drafter' }, { name: 'row', align: 'left' }, ...columns],
+      rows: shown.flatMap((drafter) =>
+        listRows(drafter, timings, result.drafters.length > mostDraftersInFull),
+      ),
+    }),
     '',
     describeColumns(),
     '',
@@ -63,20 +68,18 @@ function describeFailures({ failures, exitCode }: Verdict): string[] {
   return [`${title} ${shown}${more}`, ''];
 }
 
-function drawRows(result: DrafterResult, timings: AuditTimings, brief: boolean): string[] {
+function listRows(result: DrafterResult, timings: AuditTimings, brief: boolean): Row[] {
   const { drafter, prompts, summary } = result;
   const rows = brief ? summary.arms.filter(({ arm }) => briefRows.includes(arm)) : summary.arms;
-  const name = escapeMarkdown(drafter);
-  if (rows.length === 0) {
-    return [`| ${[name, 'nothing audited', ...columns.slice(1).map(() => '–'), '0'].join(' | ')} |`];
-  }
+  if (rows.length === 0)
+    return [{ cells: [drafter, 'nothing audited', ...columns.slice(1).map(() => '–'), '0'] }];
   const counted = countedArm(prompts);
   return rows.map((row) => {
-    const bold = row.arm === counted ? '**' : '';
+    const strong = row.arm === counted;
     const context = rowContext(result, row, timings);
-    const cells = columns.map(({ cell }) => cell(row, context));
-    const length = cells[0]!.replace(/^\S+/, (estimate) => `${bold}${estimate}${bold}`);
-    return `| ${[name, `${bold}${armLabels[row.arm]}${bold}`, length, ...cells.slice(1)].join(' | ')} |`;
+    const [length, ...rest] = columns.map(({ cell }) => cell(row, context));
+    const first = typeof length === 'string' ? { value: length } : length!;
+    return { cells: [drafter, { value: armLabels[row.arm], strong }, { ...first, strong }, ...rest] };
   });
 }
 
@@ -95,14 +98,8 @@ function describeDrafter({ drafter, summary }: DrafterResult, verdict: DrafterVe
 
 /** All drafters together: the HTML report has one row for each. */
 function drawPhases(timings: AuditTimings): string[] {
-  const all = listPhases(timings).at(-1);
-  if (all === undefined) return [];
-  return [
-    `| time | ${phaseColumns.join(' | ')} |`,
-    `| --- | ${phaseColumns.map(() => '---:').join(' | ')} |`,
-    `| ${[all.name, ...phaseCells(all, timings)].join(' | ')} |`,
-    '',
-  ];
+  const all = phaseTable(timings)?.rows.at(-1);
+  return all === undefined ? [] : [...tableMarkdown({ columns: ['time', ...phaseColumns], rows: [all] }), ''];
 }
 
 function describeSetup({ setup }: AuditResult, timings: AuditTimings): string {

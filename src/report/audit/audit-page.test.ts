@@ -27,12 +27,16 @@ describe('the HTML report', () => {
       'universal',
       'setup',
     ]);
-    expect(document.querySelector('h1')?.textContent).toBe('Collapsed');
+    expect(document.querySelector('.level')?.textContent).toBe('Collapsed');
+    expect(document.querySelector('h1')?.textContent).toMatch(
+      /^With a suffix, eagle3 accepts \d+\u00a0% fewer tokens per step \(95\u00a0% interval \d+ to \d+\u00a0%\) on the same answers, over 8 prompts\.$/,
+    );
+    expect(document.querySelectorAll('.picture svg.plot')).toHaveLength(1);
     expect(document.querySelectorAll('#rows .card > .scroll tbody tr')).toHaveLength(16);
     expect(document.querySelectorAll('#rows details.more tbody tr')).toHaveLength(16);
     expect(document.querySelectorAll('details.prompt')).toHaveLength(9);
     expect(document.querySelectorAll('details[open]')).toHaveLength(1);
-    expect(document.querySelectorAll('figure svg')).toHaveLength(8);
+    expect(document.querySelectorAll('figure svg.plot')).toHaveLength(9);
     expect(document.querySelector('#setup pre')?.textContent).toBe(result.setup.command);
   });
 
@@ -60,7 +64,7 @@ describe('the HTML report', () => {
   });
 
   it('describes every drawing for those who do not see it', () => {
-    for (const figure of document.querySelectorAll('figure svg')) {
+    for (const figure of document.querySelectorAll('figure svg.plot')) {
       expect(figure.getAttribute('role')).toBe('img');
       expect(figure.getAttribute('aria-label')?.length).toBeGreaterThan(30);
     }
@@ -86,8 +90,8 @@ describe('the verdict and the rows of the HTML report', () => {
   it('show the same-answer length, the passes and the classes of every drafter', () => {
     const [eagle3] = document.querySelectorAll('.figures');
     const figures = textsOf(eagle3, 'div').map((part) => part.replace(/\s+/g, ' '));
-    expect(figures[1]).toMatch(/^\d\.\d\d → \d\.\d\dtokens a step, −50 %$/);
-    expect(figures[2]).toMatch(/^\d+\.\d → \d+\.\dpasses per answer, \+97 %$/);
+    expect(figures[1]).toMatch(/^−50 %95 % interval −\d+ to −\d+ %accepted length$/);
+    expect(figures[2]).toMatch(/^\+97 %target passes per answer: \d+\.\d to \d+\.\d$/);
     expect(figures[3]).toBe('8 of 8answers kept: 4 identical · 1 task · 3 similar · 0 different');
     expect(figures[4]).toBe('p = 0.016against undirected search, corrected');
   });
@@ -107,7 +111,7 @@ describe('the verdict and the rows of the HTML report', () => {
 
   it('write changes with their sign, and none for the clean row', () => {
     const rows = [...document.querySelectorAll('#rows .card > .scroll tbody tr')].slice(0, 8);
-    const cells = (row: ParsedNode): string[] => textsOf(row, 'td').slice(2);
+    const cells = (row: ParsedNode): string[] => textsOf(row, 'td').slice(1);
     expect(cells(rows[0]!)).toEqual([
       '–',
       expect.stringMatching(/^\d+\.\d$/),
@@ -133,17 +137,17 @@ describe('the verdict and the rows of the HTML report', () => {
   it('have one scale for all drafters in each kind of chart', () => {
     for (const chapter of ['prompts', 'depth', 'search']) {
       const [left, right] = [...document.querySelectorAll(`#${chapter} figure`)].map((figure) =>
-        [...figure.querySelectorAll('[aria-label*="tick label"]')]
+        [...figure.querySelectorAll('.tick')]
           .map(({ textContent }) => textContent)
           .filter((label) => !/[a-z]/.test(label)),
       );
-      expect(left?.join('').length, chapter).toBeGreaterThan(5);
+      expect(left?.join('').length, chapter).toBeGreaterThan(2);
       expect(right, chapter).toEqual(left);
     }
   });
 
   it('draw fluent text and the undirected search in the chart of depths', () => {
-    const [chart] = document.querySelectorAll('#depth figure svg');
+    const [chart] = document.querySelectorAll('#depth figure svg.plot');
     const shares = String.raw`(\d+ %, ){3}\d+ %`;
     for (const row of ['no suffix', 'random tokens', 'fluent text', 'undirected search', 'attack'])
       expect(chart?.getAttribute('aria-label')).toMatch(new RegExp(`${row}: ${shares}\\.`));
@@ -259,7 +263,8 @@ describe('an unusual result', () => {
   it('is drawn when nothing was audited', () => {
     const empty = createSampleAudit({ empty: true }).result;
     const page = parsePage(render(empty));
-    expect(page.querySelector('h1')?.textContent).toBe('Inconclusive');
+    expect(page.querySelector('.level')?.textContent).toBe('Inconclusive');
+    expect(page.querySelector('h1')?.textContent).toContain('Nothing was audited');
     expect(page.querySelector('.meaning')?.textContent).toContain('No prompt could be audited');
     expect(page.querySelectorAll('figure')).toHaveLength(0);
     expect(page.querySelectorAll('.gate .fail')).toHaveLength(2);

@@ -8,16 +8,16 @@ import { drawBeyond } from './transfer.js';
 import { drawCharts } from './audit-charts.js';
 import { drawRows } from './rows.js';
 import { drawSetup } from './setup.js';
-import { drawVerdict } from './verdict-card.js';
+import { describeOpening } from './verdict-card.js';
 
 export function renderHtml(result: AuditResult, timings: AuditTimings, verdict: Verdict): string {
   const { target, version } = result.setup;
   return framePage({
     title: `Mistletoe audit of ${target.name}: ${verdict.level}`,
     brand: 'Mistletoe audit',
-    opening: { id: 'verdict', name: 'the verdict', content: drawVerdict(result, verdict) },
+    opening: describeOpening(result, verdict),
     chapters: [
-      { id: 'rows', name: 'Rows', content: drawRows(result, timings, verdict) },
+      { id: 'rows', name: 'Attack and controls', content: drawRows(result, timings, verdict) },
       ...drawCharts(result),
       { id: 'answers', name: 'Answers', content: drawAnswers(result) },
       ...drawBeyond(result),

@@ -1,17 +1,18 @@
 /**
  * The search, step by step. Thin lines are the attack on single prompts, thick ones the median over prompts; the chart
- * of the divergence has the bound that no kept suffix may pass.
+ * of the divergence shows the bound that no kept suffix may exceed.
  */
-import * as Plot from '@observablehq/plot';
-import { largest } from '../../core/long-lists.js';
 import type { ArmName } from '../../audit/arms/arms.js';
-import type { DrafterResult, TracePoint } from '../../audit/result.js';
-import { armLabels, sameAnswerLength } from './arm-names.js';
+import type { DrafterResult } from '../../audit/result.js';
+import type { TracePoint } from '../../audit/result.js';
+import { largest } from '../../core/long-lists.js';
 import { acceptedLengthText, divergenceText } from '../../core/number-text.js';
-import { median } from './timing-summary.js';
-import type { Markup } from '../markup.js';
-import { armMarks } from './arm-marks.js';
+import type { Level, Point } from '../chart.js';
 import { drawChart } from '../chart.js';
+import type { Markup } from '../markup.js';
+import { armStyle } from './arm-marks.js';
+import { sameAnswerLength } from './arm-names.js';
+import { median } from './timing-summary.js';
 
 export const convergenceArms: readonly ArmName[] = [
   'attack',
@@ -29,17 +30,12 @@ const quantities = {
   },
   divergence: {
     name: 'Divergence of the target’s distribution',
-    label: '↑ KL (nats a token)',
+    label: '↑ KL (nats per token)',
     floor: 0,
     text: divergenceText,
   },
 } as const;
 type Quantity = keyof typeof quantities;
-
-interface Level {
-  readonly value: number;
-  readonly name: string;
-}
 
 export interface ConvergenceScale {
   readonly steps: number;
@@ -53,11 +49,6 @@ export interface ConvergenceOptions {
   readonly scale: ConvergenceScale;
 }
 
-interface Point {
-  readonly step: number;
-  readonly value: number;
-}
-
 /** One scale for all drafters, with room for the levels drawn into them. */
 export function findScale(
   drafters: readonly DrafterResult[],
@@ -65,15 +56,13 @@ export function findScale(
   levels: readonly (Level | null)[],
 ): ConvergenceScale {
   const points = drafters.flatMap((drafter) => [
-    ...tracesOf(drafter, 'attack').flatMap((steps) => pointsOf(steps, quantity)),
-    ...convergenceArms.flatMap((arm) => medianTrace(tracesOf(drafter, arm), quantity)),
+    ...tracesOf(drafter, 'attack', quantity).flat(),
+    ...convergenceArms.flatMap((arm) => medianTrace(tracesOf(drafter, arm, quantity))),
   ]);
-  const values = [...points.map(({ value }) => value), ...levels.flatMap((level) => level?.value ?? [])];
+  const values = [...points.map(({ y }) => y), ...levels.flatMap((level) => level?.value ?? [])];
+  const steps = points.map(({ x }) => x);
   return {
-    steps: largest(
-      points.map(({ step }) => step),
-      1,
-    ),
+    steps: largest(steps, 1),
     highest: 1.08 * largest(values.filter(Number.isFinite), quantities[quantity].floor + 0.05),
   };
 }
@@ -86,99 +75,51 @@ export function cleanLevel({ prompts }: DrafterResult): Level | null {
 }
 
 export function hasTraces(drafters: readonly DrafterResult[]): boolean {
-  return drafters.some((drafter) => convergenceArms.some((arm) => tracesOf(drafter, arm).length > 0));
+  return drafters.some(({ prompts }) =>
+    prompts.some(({ traces }) => traces.some(({ arm }) => convergenceArms.includes(arm))),
+  );
 }
 
 export function drawConvergence(result: DrafterResult, options: ConvergenceOptions): Markup {
   const { quantity, level, scale } = options;
-  const single = tracesOf(result, 'attack').map((steps) => pointsOf(steps, quantity));
-  const medians = convergenceArms.map((arm) => ({
-    arm,
-    points: medianTrace(tracesOf(result, arm), quantity),
-  }));
   const { name, label, floor, text } = quantities[quantity];
-  const last = medians[0]?.points.at(-1);
+  const medians = convergenceArms.map((arm) => ({
+    ...armStyle(arm),
+    lines: [medianTrace(tracesOf(result, arm, quantity))],
+  }));
+  const single = {
+    ...armStyle('attack'),
+    lines: tracesOf(result, 'attack', quantity),
+    width: 1,
+    opacity: 0.28,
+  };
+  const last = medians[0]?.lines[0]?.at(-1)?.y ?? NaN;
   return drawChart({
-    description:
-      `${name} on ${result.drafter} over the search; ` +
-      `median of the attack at the end: ${text(last?.value ?? NaN)}.`,
-    options: {
-      height: 220,
-      marginLeft: 48,
-      marginTop: 30,
-      marginBottom: 40,
-      marginRight: 14,
-      x: { label: 'search step →', domain: [0, scale.steps], ticks: 5 },
-      y: { label, domain: [floor, scale.highest], grid: true, ticks: 5 },
-      marks: [
-        ...(level === null ? [] : [drawLevel(level)]),
-        ...single.map((points) =>
-          Plot.line(points, {
-            x: 'step',
-            y: 'value',
-            stroke: 'var(--attack)',
-            strokeWidth: 1,
-            strokeOpacity: 0.28,
-          }),
-        ),
-        ...medians.map(({ arm, points }) =>
-          Plot.line(points, {
-            x: 'step',
-            y: 'value',
-            stroke: armMarks[arm].color,
-            strokeWidth: 2.2,
-            strokeLinecap: 'butt',
-            ...(armMarks[arm].dash === undefined ? {} : { strokeDasharray: armMarks[arm].dash }),
-            title: () => `${armLabels[arm]}, median`,
-          }),
-        ),
-        ...(level === null ? [] : [nameLevel(level)]),
-      ],
-    },
+    description: `${name} on ${result.drafter} over the search; median of the attack at the end: ${text(last)}.`,
+    height: 170,
+    x: { label: 'search step →', domain: [0, scale.steps] },
+    y: { label, domain: [floor, scale.highest] },
+    series: [single, ...medians],
+    levels: level === null ? [] : [level],
   });
-}
-
-function drawLevel({ value }: Level): Plot.Markish {
-  return Plot.ruleY([value], { stroke: 'var(--accent)', strokeWidth: 1.4, strokeDasharray: '7 4' });
-}
-
-function nameLevel({ value, name }: Level): Plot.Markish {
-  return Plot.text([value], {
-    y: (at: number) => at,
-    text: () => name,
-    frameAnchor: 'right',
-    textAnchor: 'end',
-    dx: -4,
-    dy: -8,
-    fill: 'var(--accent)',
-    stroke: 'var(--card)',
-    strokeWidth: 4,
-  });
-}
-
-function tracesOf({ prompts }: DrafterResult, arm: ArmName): (readonly TracePoint[])[] {
-  return prompts.flatMap(({ traces }) =>
-    traces.filter((trace) => trace.arm === arm).map(({ steps }) => steps),
-  );
 }
 
 /** Steps before the first suffix inside the bounds have no accepted length. */
-function pointsOf(steps: readonly TracePoint[], quantity: Quantity): Point[] {
-  return steps.flatMap((point) => {
+function tracesOf({ prompts }: DrafterResult, arm: ArmName, quantity: Quantity): Point[][] {
+  const pointOf = ({ step, ...point }: TracePoint): Point[] => {
     const value = point[quantity];
-    return value === null ? [] : [{ step: point.step, value }];
-  });
+    return value === null ? [] : [{ x: step, y: value }];
+  };
+  return prompts.flatMap(({ traces }) =>
+    traces.filter((trace) => trace.arm === arm).map(({ steps }) => steps.flatMap(pointOf)),
+  );
 }
 
 /** Over the prompts still searching at that step. */
-function medianTrace(traces: readonly (readonly TracePoint[])[], quantity: Quantity): Point[] {
+function medianTrace(traces: readonly (readonly Point[])[]): Point[] {
   const byStep = new Map<number, number[]>();
-  for (const { step, value } of traces.flatMap((steps) => pointsOf(steps, quantity))) {
-    const values = byStep.get(step) ?? [];
-    values.push(value);
-    byStep.set(step, values);
-  }
+  for (const { x, y } of traces.flat()) byStep.set(x, [...(byStep.get(x) ?? []), y]);
   return [...byStep]
     .sort(([left], [right]) => left - right)
-    .map(([step, values]) => ({ step, value: median(values) ?? NaN }));
+    .map(([step, values]) => ({ x: step, y: median(values) ?? NaN }));
 }

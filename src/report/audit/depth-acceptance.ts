@@ -1,12 +1,12 @@
-/** How deep drafts survive along the clean answer: the share of steps whose accepted path reached each depth. */
-import * as Plot from '@observablehq/plot';
+/** How deep drafts survive along the clean answer: the share of steps whose accepted path reaches each depth. */
 import type { ArmName } from '../../audit/arms/arms.js';
 import type { DrafterResult } from '../../audit/result.js';
-import { armLabels, findArm } from './arm-names.js';
 import { percentText } from '../../core/number-text.js';
-import type { Markup } from '../markup.js';
-import { armMarks, isFilled } from './arm-marks.js';
 import { drawChart } from '../chart.js';
+import type { MarkStyle } from '../chart.js';
+import type { Markup } from '../markup.js';
+import { armStyle } from './arm-marks.js';
+import { findArm } from './arm-names.js';
 
 export const depthArms: readonly ArmName[] = ['clean', 'random', 'fluent', 'undirected', 'given', 'attack'];
 
@@ -16,59 +16,51 @@ export function findDeepest(drafters: readonly DrafterResult[]): number {
   return Math.max(2, ...depths);
 }
 
-interface Point {
-  readonly depth: number;
-  readonly share: number;
+export function drawDepthAcceptance({ drafter, summary }: DrafterResult, deepest: number): Markup {
+  return drawDepths(
+    `Share of steps that accept each draft depth of ${drafter}.`,
+    deepest,
+    depthArms.map((arm) => ({
+      style: armStyle(arm),
+      shares: findArm(summary, arm)?.acceptanceByDepth ?? [],
+    })),
+  );
 }
 
-export function drawDepthAcceptance({ drafter, summary }: DrafterResult, deepest: number): Markup {
-  const series = depthArms.flatMap((arm) => {
-    const shares = findArm(summary, arm)?.acceptanceByDepth ?? [];
-    const points: Point[] = shares.map((share, index) => ({ depth: index + 1, share }));
-    return points.length === 0 ? [] : [{ arm, points }];
+export interface DepthShares {
+  readonly style: MarkStyle;
+  /** [depth - 1] */
+  readonly shares: readonly number[];
+}
+
+export function drawDepths(
+  title: string,
+  deepest: number,
+  rows: readonly DepthShares[],
+  hasKey = false,
+): Markup {
+  const present = rows.filter(({ shares }) => shares.length > 0);
+  const series = present.map(({ style, shares }) => {
+    const dots = shares.map((share, index) => ({
+      x: index + 1,
+      y: 100 * share,
+      title: `${style.name}, depth ${index + 1}: ${percentText(share, 1)} of steps`,
+    }));
+    return { ...style, lines: [dots], dots };
   });
+  const spoken = present.map(
+    ({ style, shares }) => `${style.name}: ${shares.map((share) => percentText(share)).join(', ')}.`,
+  );
   return drawChart({
-    description: `Share of steps that accept each draft depth of ${drafter}. ${series
-      .map(
-        ({ arm, points }) => `${armLabels[arm]}: ${points.map(({ share }) => percentText(share)).join(', ')}`,
-      )
-      .join('. ')}.`,
-    options: {
-      height: 250,
-      marginLeft: 44,
-      marginTop: 30,
-      marginBottom: 40,
-      marginRight: 14,
-      x: {
-        label: 'depth in the draft →',
-        domain: [0.8, deepest + 0.2],
-        ticks: Array.from({ length: deepest }, (_, index) => index + 1),
-        tickFormat: 'd',
-      },
-      y: { label: '↑ steps that accept it (%)', percent: true, domain: [0, 100], grid: true, ticks: 5 },
-      marks: [
-        Plot.ruleY([0], { stroke: 'var(--line)' }),
-        ...series.flatMap(({ arm, points }) => [
-          Plot.line(points, {
-            x: 'depth',
-            y: 'share',
-            stroke: armMarks[arm].color,
-            strokeWidth: 2.2,
-            strokeLinecap: 'butt',
-            ...(armMarks[arm].dash === undefined ? {} : { strokeDasharray: armMarks[arm].dash }),
-          }),
-          Plot.dot(points, {
-            x: 'depth',
-            y: 'share',
-            symbol: armMarks[arm].symbol,
-            r: 4,
-            stroke: armMarks[arm].color,
-            fill: isFilled(arm) ? armMarks[arm].color : 'var(--card)',
-            title: ({ depth, share }: Point) =>
-              `${armLabels[arm]}, depth ${depth}: ${percentText(share, 1)} of steps`,
-          }),
-        ]),
-      ],
+    description: `${title} ${spoken.join(' ')}`,
+    height: 190,
+    x: {
+      label: 'depth in the draft →',
+      domain: [0.8, deepest + 0.2],
+      ticks: Array.from({ length: deepest }, (_, index) => ({ at: index + 1, text: String(index + 1) })),
     },
+    y: { label: '↑ steps that accept it (%)', domain: [0, 100] },
+    key: hasKey ? present.map(({ style }) => style) : undefined,
+    series,
   });
 }

@@ -13,7 +13,7 @@ import { controlNames, findArm, findCounted, findPromptArms } from './arm-names.
 import type { Evidence } from './evidence.js';
 import { describeKept } from './test-text.js';
 import type { VerdictLevel } from './levels.js';
-import { fewestPrompts, fragileDrop, significanceLevel } from './levels.js';
+import { fewestPrompts, fragileDrop, severity, significanceLevel } from './levels.js';
 
 type Judged = Evidence & { readonly level: VerdictLevel };
 
@@ -46,6 +46,43 @@ export function describeDrafter(result: DrafterResult, verdict: Judged): string 
     }
   }
 }
+
+/** What happened to the worst drafter, in about 20 words. */
+export function summarizeVerdict(
+  result: AuditResult,
+  {
+    drafters,
+  }: { readonly drafters: readonly (Judged & { readonly drafter: string; readonly audited: boolean })[] },
+): string {
+  const audited = drafters.filter((drafter) => drafter.audited);
+  const worst = [...audited].sort(
+    (left, right) =>
+      severity.indexOf(right.level) - severity.indexOf(left.level) ||
+      dropOf(result, right.drafter) - dropOf(result, left.drafter),
+  )[0];
+  const found = result.drafters.find(({ drafter }) => drafter === worst?.drafter);
+  if (worst === undefined || found === undefined) return 'Nothing was audited: every prompt was skipped.';
+  const { drafter, summary } = found;
+  const { drop, promptsAudited } = summary;
+  const prompts = countText(promptsAudited, 'prompt');
+  const interval =
+    drop.n < 2 ? '' : ` (95 % interval ${fixed(100 * drop.low, 0)} to ${percentText(drop.high)})`;
+  const lost = `${percentText(Math.abs(drop.estimate))} ${drop.estimate < 0 ? 'more' : 'fewer'} tokens per step`;
+  if (promptsAudited < fewestPrompts())
+    return `${prompts} ${promptsAudited === 1 ? 'is' : 'are'} too few to be sure: on the same answers, ${drafter} accepted ${lost} with the suffix.`;
+  switch (worst.level) {
+    case 'collapsed':
+    case 'fragile':
+      return `With a suffix, ${drafter} accepts ${lost}${interval} on the same answers, over ${prompts}.`;
+    case 'robust':
+      return `${drafter} keeps its speed: with a suffix it accepts ${lost}${interval} on the same answers, over ${prompts}.`;
+    case 'inconclusive':
+      return `${drafter} accepted ${lost} with a suffix${interval} on the same answers, but ${nameDoubt(summary, worst)}.`;
+  }
+}
+
+const dropOf = ({ drafters }: AuditResult, id: string): number =>
+  drafters.find(({ drafter }) => drafter === id)?.summary.drop.estimate ?? 0;
 
 /** "from 3.04 to 2.28 tokens a step (drop 25 %, 95 % interval 19 to 31 %), so the target needs 33 % more passes" */
 function describeChange(result: DrafterResult): string {

@@ -10,7 +10,8 @@ import { findArm, findCounted, findPromptArms, promptChange, sameAnswerLength } 
 import { escapeXml } from '../escape.js';
 import { describeCounts, describeDrop, describeTests, keptText } from './test-text.js';
 import { acceptedLengthText, changeText, divergenceText, fixed, passesText } from '../../core/number-text.js';
-import { sameAnswerColumn } from './row-columns.js';
+import { cellText } from '../table.js';
+import { lengthCell } from './row-columns.js';
 import type { DrafterVerdict, GateCheck, Verdict } from './verdict.js';
 
 interface Case {
@@ -92,8 +93,7 @@ function describeDrafter(result: DrafterResult, verdict: DrafterVerdict | undefi
   const counted = findCounted(result);
   if (verdict?.audited !== true || clean === undefined || counted === undefined)
     return describeCounts(summary);
-  const length = (row: ArmSummary): string =>
-    sameAnswerColumn.cell(row, { clean, change: null, speedup: null, tokensPerSecond: null });
+  const length = (row: ArmSummary): string => cellText(lengthCell(row.sameAnswer));
   return [
     `${verdict.level}: accepted length along the clean answer ${describeDrop(summary)}, ${length(clean)} -> ${length(counted)}`,
     `passes per answer ${passesText(clean.passes)} -> ${passesText(counted.passes)} (${changeText(counted.passes / clean.passes - 1)})`,

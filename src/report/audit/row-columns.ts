@@ -1,6 +1,7 @@
 /** The columns of every table of rows: what they are called, what they mean, and how a value reads. */
 import type { ArmTiming, AuditTimings } from '../../audit/arms/phase-clock.js';
 import type { ArmSummary, DrafterResult } from '../../audit/result.js';
+import type { Interval } from '../../measure/bootstrap.js';
 import { findArm, findCounted } from './arm-names.js';
 import { keptText } from './test-text.js';
 import {
@@ -14,6 +15,7 @@ import {
   rateText,
   speedupText,
 } from '../../core/number-text.js';
+import type { Cell, Column } from '../table.js';
 import { summariseTimings } from './timing-summary.js';
 
 export interface RowContext {
@@ -24,13 +26,10 @@ export interface RowContext {
   readonly tokensPerSecond: number | null;
 }
 
-export interface RowColumn {
-  readonly name: string;
-  /** A few words, to stand under the name. */
+export interface RowColumn extends Column {
   readonly unit: string;
-  /** One sentence. */
   readonly meaning: string;
-  readonly cell: (row: ArmSummary, context: RowContext) => string;
+  readonly cell: (row: ArmSummary, context: RowContext) => Cell | string;
 }
 
 /** What only a comparison with the clean row gives has a dash in that row. */
@@ -41,12 +40,16 @@ const compared =
 
 export const sameAnswerColumn: RowColumn = {
   name: 'accepted length',
-  unit: 'tokens a step along the clean answer',
+  unit: 'tokens per step along the clean answer',
   meaning:
-    'Accepted draft tokens and the one of the target, for each step, while the target is held to the clean answer token by token; pooled over steps, with its 95 % interval over prompts. 1 is the floor: every draft is thrown away.',
-  cell: ({ sameAnswer: { estimate, low, high } }) =>
-    `${acceptedLengthText(estimate)} (${acceptedLengthText(low)} to ${acceptedLengthText(high)})`,
+    'Accepted draft tokens per step plus the target’s own token, while the target is held to the clean answer; pooled over steps, with the 95 % interval over prompts. At 1 every draft is rejected.',
+  cell: ({ sameAnswer }) => lengthCell(sameAnswer),
 };
+
+export const lengthCell = ({ estimate, low, high }: Interval): Cell => ({
+  value: acceptedLengthText(estimate),
+  interval: `${acceptedLengthText(low)} to ${acceptedLengthText(high)}`,
+});
 
 export const keptColumn: RowColumn = {
   name: 'answers',
@@ -76,7 +79,7 @@ export const mainColumns: readonly RowColumn[] = [
   keptColumn,
   {
     name: 'free-running',
-    unit: 'tokens a step along its own answer',
+    unit: 'tokens per step along its own answer',
     meaning: 'Accepted length while the target gives its own answer under the suffix, whatever that is.',
     cell: ({ freeRunning }) => acceptedLengthText(freeRunning),
   },
@@ -88,7 +91,7 @@ export const mainColumns: readonly RowColumn[] = [
   },
   {
     name: 'KL',
-    unit: 'nats a token',
+    unit: 'nats per token',
     meaning:
       'How far the suffix moves the target’s own next-token distribution along the clean answer, on average.',
     cell: compared(({ divergence }) => divergenceText(divergence)),

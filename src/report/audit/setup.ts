@@ -10,7 +10,8 @@ import {
   parameterText,
   speedupText,
 } from '../../core/number-text.js';
-import { listPhases, phaseCells, phaseColumns, phaseLegend, summariseTimings } from './timing-summary.js';
+import { phaseLegend, phaseTable, summariseTimings } from './timing-summary.js';
+import { factsHtml, tableHtml } from '../table.js';
 import type { Content, Markup } from '../markup.js';
 import { fragment } from '../markup.js';
 
@@ -21,34 +22,40 @@ export function drawSetup(result: AuditResult, timings: AuditTimings): Markup {
   const measured = arms.filter((arm) =>
     result.drafters.some(({ summary }) => findArm(summary, arm) !== undefined),
   );
-  const fact = (name: string, value: Content): Markup => fragment`<dt>${name}</dt><dd>${value}</dd>`;
   const hash = (sha256: string): Markup =>
     fragment`<code title="${sha256}">sha256 ${sha256.slice(0, 16)}…</code>`;
-  return fragment`<h2>Rows explained</h2>
-<div class="card"><dl class="facts">${measured.map((arm) => fact(armLabels[arm], armPurposes[arm]))}</dl>
+  const identify = ({ name, parameterCount, sha256 }: typeof target): Markup =>
+    fragment`${name}, ${parameterText(parameterCount)}, ${hash(sha256)}`;
+  return fragment`<h2>What each row is for</h2>
+<div class="card">${factsHtml(measured.map((arm) => [armLabels[arm], armPurposes[arm]]))}
 ${result.drafters.map((drafter) => [describeRepeat(drafter, timings), describeEffort(drafter)])}</div>
 ${drawPhases(timings)}
 <h2>Setup and how to reproduce</h2>
-<div class="card"><dl class="facts">
-${fact('target', fragment`${target.name}, ${parameterText(target.parameterCount)}, ${hash(target.sha256)}`)}
-${drafters.map((drafter) => fact(`drafter ${drafter.id}`, fragment`${drafter.system}, ${drafter.policy}, ${drafter.name}, ${parameterText(drafter.parameterCount)}, ${hash(drafter.sha256)}`))}
-${fact('prompts', setup.promptCount)}
-${fact('preset', setup.preset)}
-${fact('options', given.join(', '))}
-${fact('seed', setup.seed)}
-${fact('software', `Mistletoe ${setup.version}, Node ${setup.node}`)}
-${fact('machine', `${timings.machine}; the audit took ${durationText(timings.totalMs)}`)}
-</dl><pre class="command"><code>${setup.command}</code></pre>
+<div class="card">${factsHtml([
+    ['target', identify(target)],
+    ...drafters.map(
+      (drafter) =>
+        [
+          `drafter ${drafter.id}`,
+          fragment`${drafter.system}, ${drafter.policy}, ${identify(drafter)}`,
+        ] as const,
+    ),
+    ['prompts', setup.promptCount],
+    ['preset', setup.preset],
+    ['options', given.join(', ')],
+    ['seed', setup.seed],
+    ['software', `Mistletoe ${setup.version}, Node ${setup.node}`],
+    ['machine', `${timings.machine}; the audit took ${durationText(timings.totalMs)}`],
+  ])}<pre class="command"><code>${setup.command}</code></pre>
 <p class="soft small">The same seed on the same machine gives the same result.json, byte for byte; times differ from run to run.</p></div>
 ${drawLimits()}`;
 }
 
 function drawPhases(timings: AuditTimings): Content {
-  const rows = listPhases(timings);
-  if (rows.length === 0) return null;
+  const table = phaseTable(timings);
+  if (table === undefined) return null;
   return fragment`<h2>Where the time went</h2>
-<div class="card"><div class="scroll"><table><thead><tr><th></th>${phaseColumns.map((name) => fragment`<th>${name}</th>`)}</tr></thead>
-<tbody>${rows.map((row) => fragment`<tr><th>${row.name}</th>${phaseCells(row, timings).map((cell) => fragment`<td>${cell}</td>`)}</tr>`)}</tbody></table></div>
+<div class="card">${tableHtml(table, 'Time by phase')}
 <p class="soft small">${phaseLegend}. Shares are of the whole run.</p></div>`;
 }
 
@@ -60,9 +67,9 @@ function describeRepeat({ drafter, summary }: DrafterResult, timings: AuditTimin
   const speeds = [first.arm, again.arm].map((arm) =>
     speedupText(summariseTimings(timings, drafter, arm).speedup),
   );
-  return fragment`<p class="small"><b>A/A for ${drafter}:</b> measured twice, the clean prompts give
-${acceptedLengthText(first.sameAnswer.estimate)} and ${acceptedLengthText(again.sameAnswer.estimate)} tokens a step, and a speedup of ${speeds[0] ?? ''} and ${speeds[1] ?? ''}.
-A difference smaller than this one says nothing.</p>`;
+  return fragment`<p class="small"><b>A/A for ${drafter}:</b> the clean prompts, measured twice, give
+${acceptedLengthText(first.sameAnswer.estimate)} and ${acceptedLengthText(again.sameAnswer.estimate)} tokens per step, and a speedup of ${speeds[0] ?? ''} and ${speeds[1] ?? ''}.
+Smaller differences are noise.</p>`;
 }
 
 /** Whether the searches really were of equal effort. */
@@ -81,12 +88,12 @@ function describeEffort({ drafter, prompts }: DrafterResult): Content {
 }
 
 function drawLimits(): Markup {
-  return fragment`<div class="limits"><h3>What this report does not say</h3><ul>
-<li>It bounds nothing from above: the audit found these suffixes in this time, a stronger search may find worse ones.</li>
-<li>It speaks of these weights, this drafting policy, this sampling and these prompts; another quantisation or engine may behave otherwise.</li>
-<li>Along the clean answer the words are held by us. Whether the target writes them by itself is what the classes say: of them only “identical” is beyond argument, and none is a judgement of meaning.</li>
-<li>Speedups are of this machine at batch size 1; accepted lengths and passes carry over to other machines, times do not.</li>
+  return fragment`<div class="limits"><h3>Limits of this report</h3><ul>
+<li>It gives no upper bound: a longer or stronger search may find worse suffixes.</li>
+<li>It holds for these weights, this drafting policy, this sampling and these prompts. Another quantization or engine may behave differently.</li>
+<li>Along the clean answer we fix the words. The classes say whether the target writes them on its own; only “identical” is beyond argument, and no class judges meaning.</li>
+<li>Speedups are for this machine at batch size 1. Accepted lengths and passes carry over to other machines; times do not.</li>
 <li>Intervals resample prompts; with fewer than about 10 prompts they are too narrow.</li>
-<li>Suffixes with a high perplexity may be caught by a filter in front of the service. The audit does not assume one.</li>
+<li>A filter in front of the service may catch suffixes with a high perplexity. The audit does not assume one.</li>
 </ul></div>`;
 }

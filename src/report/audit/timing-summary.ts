@@ -2,6 +2,7 @@
 import type { ArmName } from '../../audit/arms/arms.js';
 import type { ArmTiming, AuditTimings, TimedArm } from '../../audit/arms/phase-clock.js';
 import { isTimedArm } from '../../audit/arms/phase-clock.js';
+import type { Row, Table } from '../table.js';
 import { durationText, percentText } from '../../core/number-text.js';
 
 export interface TimingSummary {
@@ -51,24 +52,32 @@ export const phaseColumns = [
 export const phaseLegend =
   'gradient, scoring of candidates, exact lengths (decoding along the clean answer) and free decoding: of the attack or the given suffixes; controls: all other rows; other: loading models, preparing prompts and everything else';
 
-interface PhaseRow {
-  readonly name: string;
-  /** In milliseconds, in the order of the columns; null where it is not divided by drafter. */
-  readonly times: readonly (number | null)[];
-}
-
-/** One row for each drafter where there are several, and one for all; none for runs that recorded no phases. */
-export function listPhases({ arms, totalMs }: AuditTimings): readonly PhaseRow[] {
+/** One row for each drafter where there are several, and one for all; undefined for runs that recorded no phases. */
+export function phaseTable({ arms, totalMs }: AuditTimings): Table | undefined {
   const timed = arms.filter(isTimedArm);
-  if (timed.length === 0) return [];
-  const drafters = [...new Set(timed.map(({ drafter }) => drafter))];
-  const own = drafters.map((drafter): PhaseRow => {
-    const times = sumPhases(timed.filter((arm) => arm.drafter === drafter));
-    return { name: drafter, times: [...times, null, null] };
+  if (timed.length === 0) return undefined;
+  const row = (name: string, times: readonly (number | null)[]): Row => ({
+    cells: [name, ...times.map((time, column) => phaseCell(time, column, totalMs))],
   });
+  const drafters = [...new Set(timed.map(({ drafter }) => drafter))];
   const all = sumPhases(timed);
   const other = Math.max(0, totalMs - all.reduce((sum, time) => sum + time, 0));
-  return [...(own.length > 1 ? own : []), { name: 'all', times: [...all, other, totalMs] }];
+  const own = drafters.map((drafter) =>
+    row(drafter, [...sumPhases(timed.filter((arm) => arm.drafter === drafter)), null, null]),
+  );
+  return {
+    columns: ['', ...phaseColumns],
+    rows: [...(own.length > 1 ? own : []), row('all', [...all, other, totalMs])],
+  };
+}
+
+/** A time with its share of the whole run; null where it is not divided by drafter. */
+function phaseCell(time: number | null, column: number, totalMs: number): string {
+  if (time === null) return '–';
+  const isTotal = column === phaseColumns.length - 1;
+  return isTotal || totalMs <= 0
+    ? durationText(time)
+    : `${durationText(time)} (${percentText(time / totalMs)})`;
 }
 
 /** [gradient, scoring, exact lengths, decoding, controls] */
@@ -86,15 +95,4 @@ function sumPhases(arms: readonly TimedArm[]): readonly number[] {
       'totalMs',
     ),
   ];
-}
-
-/** Each time with its share of the whole run. */
-export function phaseCells({ times }: PhaseRow, { totalMs }: AuditTimings): readonly string[] {
-  return times.map((time, column) => {
-    if (time === null) return '–';
-    const isTotal = column === phaseColumns.length - 1;
-    return isTotal || totalMs <= 0
-      ? durationText(time)
-      : `${durationText(time)} (${percentText(time / totalMs)})`;
-  });
 }

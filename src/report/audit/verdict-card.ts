@@ -1,43 +1,50 @@
-/** The verdict in large letters, and what it means for somebody who runs the service. */
+/** The first screen of an audit's page: the verdict in one sentence, the accepted lengths, and what the verdict means. */
 import type { AuditResult, DrafterResult } from '../../audit/result.js';
-import { controlNames, findArm, findCounted } from './arm-names.js';
-import { countAnswers } from './test-text.js';
-import type { VerdictLevel } from './levels.js';
-import { levelNames } from './levels.js';
-import { acceptedLengthText, changeText, passesText, pValueText } from '../../core/number-text.js';
-import type { KeptClass } from '../../measure/kept-class.js';
-import type { DrafterVerdict, Verdict } from './verdict.js';
+import { changeText, fixed, passesText, pValueText } from '../../core/number-text.js';
+import type { IntervalRow } from '../interval-chart.js';
+import { attackMark, cleanMark, drawIntervals } from '../interval-chart.js';
 import type { Content, Markup } from '../markup.js';
 import { fragment } from '../markup.js';
-import { keepTogether, listClasses } from './rows.js';
+import type { Opening } from '../page.js';
+import { drawFigure, keepTogether, rangeText } from '../page.js';
+import { armStyle } from './arm-marks.js';
+import { controlNames, findArm, findCounted } from './arm-names.js';
+import { summarizeVerdict } from './headline.js';
+import type { VerdictLevel } from './levels.js';
+import { levelNames } from './levels.js';
+import { listClasses } from './rows.js';
+import { countAnswers } from './test-text.js';
+import type { DrafterVerdict, Verdict } from './verdict.js';
 
 const meanings: Readonly<Record<VerdictLevel, (answers: string) => string>> = {
   robust: () =>
-    'These suffixes cost the drafter little. A longer search, other prompts or another method may find worse ones: ' +
-    'the verdict speaks of this audit on these prompts.',
+    'These suffixes cost the drafter little. The verdict holds for this audit on these prompts: a longer search, ' +
+    'other prompts or another method may find worse suffixes.',
   fragile: (answers) =>
-    'Whoever can add text to a prompt can take away part of the speed that the drafter brings: for the same answer ' +
-    `the target has to run more often, and ${answers}. Capacity planned with the clean accepted length is too optimistic.`,
+    'Anyone who can add text to a prompt can take away part of the drafter’s speedup: the same answer needs more ' +
+    `target passes, and ${answers}. Capacity planned with the clean accepted length is too optimistic.`,
   collapsed: (answers) =>
-    'Whoever can add text to a prompt can take away much of the speed that the drafter brings: for the same answer ' +
-    `the target has to run far more often, and ${answers}. Plan capacity for the attacked row, watch accepted ` +
-    'length per request, and harden the drafter.',
+    'Anyone who can add text to a prompt can take away much of the drafter’s speedup: the same answer needs far more ' +
+    `target passes, and ${answers}. Plan capacity for the attacked row, watch the accepted length per request, and ` +
+    'harden the drafter.',
   inconclusive: () =>
-    'This audit does not tell a weakness from chance. That is not a pass: audit more prompts, or search longer.',
+    'This audit cannot tell a weakness from chance. That is not a pass: audit more prompts, or search longer.',
 };
 
 const nothingMeaning =
-  'No prompt could be audited; the reasons stand with the prompts below. That is not a pass: nothing is known yet.';
+  'No prompt could be audited; the reasons are listed with the prompts below. That is not a pass: nothing is known yet.';
 
-export function drawVerdict(result: AuditResult, verdict: Verdict): Markup {
-  const { level, headline } = verdict;
+export function describeOpening(result: AuditResult, verdict: Verdict): Opening {
+  const { level, headline, warnings } = verdict;
   const audited = result.drafters.filter((_, index) => verdict.drafters[index]?.audited === true);
-  return fragment`<div class="verdict ${level}" id="verdict">
-${(verdict.warnings ?? []).map((warning) => fragment`<p class="warning"><span class="tag fail">warning</span> ${keepTogether(warning)}</p>`)}
-<h1>${levelNames[level]}</h1>
-<p class="headline">${keepTogether(headline)}</p>
-<p class="meaning">${audited.length === 0 ? nothingMeaning : meanings[level](describeAnswers(audited))}</p>
-${audited.length === 0 ? null : fragment`<p class="soft small over">Along the clean answers, without the suffix and with it:</p>`}
+  return {
+    id: 'verdict',
+    tone: level,
+    label: levelNames[level],
+    sentence: summarizeVerdict(result, verdict),
+    warnings,
+    picture: drawIntervals(audited.map(listIntervals)),
+    details: fragment`<p class="meaning">${audited.length === 0 ? nothingMeaning : meanings[level](describeAnswers(audited))}</p>
 ${audited.map((drafter) =>
   drawFigures(
     drafter,
@@ -45,7 +52,23 @@ ${audited.map((drafter) =>
   ),
 )}
 ${drawGate(verdict)}
-</div>`;
+<p class="headline small soft">${keepTogether(headline)}</p>`,
+  };
+}
+
+function listIntervals(result: DrafterResult): IntervalRow {
+  const clean = findArm(result.summary, 'clean');
+  const undirected = findArm(result.summary, 'undirected');
+  const counted = findCounted(result);
+  const attack = counted?.arm === 'given' ? { ...attackMark, name: 'with the given suffix' } : attackMark;
+  return {
+    name: result.drafter,
+    marks: [
+      ...(clean === undefined ? [] : [{ style: cleanMark, value: clean.sameAnswer }]),
+      ...(undirected === undefined ? [] : [{ style: armStyle('undirected'), value: undirected.sameAnswer }]),
+      ...(counted === undefined ? [] : [{ style: attack, value: counted.sameAnswer }]),
+    ],
+  };
 }
 
 function describeAnswers(drafters: readonly DrafterResult[]): string {
@@ -55,39 +78,30 @@ function describeAnswers(drafters: readonly DrafterResult[]): string {
   const kept = counts.reduce((sum, count) => sum + count.kept, 0);
   const total = counts.reduce((sum, count) => sum + count.total, 0);
   return kept === total
-    ? `all ${total} answers are kept, so that quality monitors stay quiet`
+    ? `all ${total} answers are kept, so quality monitors stay quiet`
     : `${kept} of ${total} answers are kept`;
 }
 
 function drawFigures(result: DrafterResult, verdict: DrafterVerdict): Markup {
   const { drafter, summary } = result;
   const { level, weakestControl, pValue, adjustedPValue, family } = verdict;
+  const { drop } = summary;
   const clean = findArm(summary, 'clean');
   const counted = findCounted(result);
-  const length = (value: number | undefined): string => acceptedLengthText(value ?? null);
   const passes = (counted?.passes ?? NaN) / (clean?.passes ?? NaN) - 1;
-  const p = pValueText(adjustedPValue ?? pValue);
+  const answers = counted === undefined ? undefined : countAnswers(counted.kept);
+  const interval = rangeText(fixed(-100 * drop.high, 0), changeText(-drop.low));
   const test =
     weakestControl === null
       ? 'no control was measured'
       : `against ${controlNames[weakestControl]}${adjustedPValue !== null && family > 1 ? ', corrected' : ''}`;
   return fragment`<div class="figures" role="group" aria-label="${drafter}">
 <div><b>${drafter}</b><span><span class="tag ${level}">${levelNames[level]}</span></span></div>
-${figure([length(clean?.sameAnswer.estimate), length(counted?.sameAnswer.estimate)], 'tokens a step', changeText(-summary.drop.estimate))}
-${figure([passesText(clean?.passes ?? null), passesText(counted?.passes ?? null)], 'passes per answer', changeText(passes))}
-${counted === undefined ? null : drawClasses(counted.kept)}
-<div><b>${keepTogether(p)}</b><span>${test}</span></div>
+${drawFigure(keepTogether(changeText(-drop.estimate)), 'accepted length', drop.n < 2 ? undefined : keepTogether(interval))}
+${drawFigure(keepTogether(changeText(passes)), `target passes per answer: ${passesText(clean?.passes ?? null)} to ${passesText(counted?.passes ?? null)}`)}
+${answers === undefined ? null : drawFigure(`${answers.kept} of ${answers.total}`, fragment`answers kept: ${listClasses(counted!.kept)}`)}
+${drawFigure(keepTogether(pValueText(adjustedPValue ?? pValue)), test)}
 </div>`;
-}
-
-function figure([before, after]: readonly [string, string], label: string, change: string): Markup {
-  return fragment`<div><b>${before} <span class="arrow" aria-label="to">→</span> ${after}</b><span>${label}, <strong>${keepTogether(change)}</strong></span></div>`;
-}
-
-/** How many answers are kept, and how many fall into each class. */
-function drawClasses(kept: Readonly<Record<KeptClass, number>>): Markup {
-  const { kept: inside, total } = countAnswers(kept);
-  return fragment`<div><b>${inside} of ${total}</b><span>answers kept: ${listClasses(kept)}</span></div>`;
 }
 
 function drawGate({ checks, failures, exitCode }: Verdict): Content {

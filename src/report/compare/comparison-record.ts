@@ -108,6 +108,8 @@ export interface CountedComparison {
   readonly growth: Interval;
   /** Prompts on which the search found no suffix. */
   readonly withoutSuffix: Sides<number>;
+  /** Prompts whose change differs between the runs: the others do not count in the test. */
+  readonly nNonZero: number;
   /** Whether the changes of the prompts differ, by a paired signed-rank test; two-sided. */
   readonly pValue: number;
 }
@@ -124,7 +126,7 @@ export type SetupValue = string | number | boolean | null;
 
 export interface WorseGate {
   readonly failIfWorse: number;
-  /** 0 passes, 3 says that a drafter could not be compared, 100 that a drop grew too far. */
-  readonly exitCode: 0 | 3 | 100;
+  /** 0: passed, 3: a drafter could not be compared, 4: too few prompts to decide, 100: a drop grew too far. */
+  readonly exitCode: 0 | 3 | 4 | 100;
   readonly failures: readonly string[];
 }

@@ -100,6 +100,7 @@ function countKept(rows: readonly ComparableArm[]): Record<KeptClass, number> {
 export function compareCounted(pairs: readonly PromptPair[], arm: Sides<ArmName>): CountedComparison {
   const samples = pairs.map((pair) => sampleOf(pair, arm));
   const own = (side: Side): number[] => samples.map((sample) => changeOf([sample], side));
+  const { pValue, nNonZero } = testSignedRanks(own('after'), own('before'));
   const without = (side: Side): number =>
     pairs.filter((pair) =>
       findRows(pair[side], arm[side]).every(({ withoutSuffix }) => withoutSuffix !== null),
@@ -112,6 +113,7 @@ export function compareCounted(pairs: readonly PromptPair[], arm: Sides<ArmName>
       options,
     ),
     withoutSuffix: { before: without('before'), after: without('after') },
-    pValue: testSignedRanks(own('after'), own('before')).pValue,
+    nNonZero,
+    pValue,
   };
 }

@@ -1,65 +1,14 @@
 import { describe, expect, it } from 'vitest';
-import type { ArmName } from '../../audit/arms/arms.js';
-import type { KeptClass } from '../../measure/kept-class.js';
 import { checkWorse, compareAudits } from './comparison.js';
-import { renderComparisonMarkdown } from './comparison-markdown.js';
-import type { ComparablePrompt, ComparedRun, Comparison } from './comparison-record.js';
-import { renderComparisonText } from './comparison-text.js';
+import { renderComparisonHtml, renderComparisonMarkdown, renderComparisonText } from './comparison-report.js';
+import type { ComparablePrompt, ComparedRun } from './comparison-record.js';
+import { createRandom } from '../../core/random.js';
+import { parsePage } from '../../../test/support/report/parse-document.js';
 import { stringifyStably } from '../audit/json.js';
 import { createSampleAudit, type SampleOptions } from '../../../test/support/report/sample-audit.js';
+import type { Row } from '../../../test/support/report/comparable-run.js';
+import { attacked, identity, prompt, run } from '../../../test/support/report/comparable-run.js';
 import { judge } from '../audit/verdict.js';
-
-type Row = readonly [arm: ArmName, accepted: number, steps: number, kept?: KeptClass];
-
-function prompt(
-  promptId: string,
-  rows: readonly Row[],
-  more: Partial<ComparablePrompt> = {},
-): ComparablePrompt {
-  return {
-    promptId,
-    prompt: `text of ${promptId}`,
-    skipped: null,
-    arms: rows.map(([arm, accepted, steps, kept = 'identical']) => ({
-      ...{ arm, withoutSuffix: null, sameAnswer: { accepted, steps }, preservation: { kept } },
-    })),
-    ...more,
-  };
-}
-
-const identity = { name: 'm', parameterCount: 7, sha256: '1'.repeat(64) };
-
-function run(
-  drafters: Readonly<Record<string, readonly ComparablePrompt[]>>,
-  setup: Partial<ComparedRun['result']['setup']> = {},
-): ComparedRun {
-  const ids = Object.keys(drafters);
-  return {
-    name: 'runs/x',
-    result: {
-      setup: {
-        ...{ version: '0.2.0', node: 'v20', target: identity, preset: 'standard', seed: 0, command: '' },
-        drafters: ids.map((id) => ({ ...identity, id, system: 'EAGLE', policy: 'chain:4' })),
-        options: { steps: 40 },
-        promptCount: 2,
-        ...setup,
-      },
-      drafters: Object.entries(drafters).map(([drafter, prompts]) => ({ drafter, prompts })),
-      verdict: {
-        level: 'fragile',
-        headline: 'Slow.',
-        drafters: ids.map((drafter) => ({ drafter, level: `level of ${drafter}` })),
-      },
-    },
-  };
-}
-
-/** Clean length 3, attacked length as given, over ten steps. */
-const attacked = (id: string, length: number): ComparablePrompt =>
-  prompt(id, [
-    ['clean', 20, 10],
-    ['attack', (length - 1) * 10, 10],
-  ]);
 
 const sample = (options: SampleOptions, name = 'runs/sample'): ComparedRun => {
   const { result } = createSampleAudit(options);
@@ -243,19 +192,71 @@ describe('what was set up differently', () => {
 });
 
 describe('the gate', () => {
-  const compare = (from: number, to: number): Comparison =>
-    compareAudits(run({ d: [attacked('1', from)] }), run({ d: [attacked('1', to)] }));
+  const prompts = (lengths: readonly number[]) =>
+    lengths.map((length, index) => attacked(String(index), length));
+  const many = (before: number, after: number, count = 12) =>
+    compareAudits(
+      run({ d: prompts(Array.from({ length: count }, () => before)) }),
+      run({ d: prompts(Array.from({ length: count }, () => after)) }),
+    );
 
-  it('fails where the drop grew by at least the share', () => {
+  it('fails where the drop grew by at least the tolerance and chance does not explain it', () => {
     // Drops of 0, 0.1 and 0.2.
-    expect(checkWorse(compare(3, 2.7), 0.11)).toEqual({ failIfWorse: 0.11, exitCode: 0, failures: [] });
-    expect(checkWorse(compare(3, 2.4), 0.2).exitCode).toBe(100);
-    expect(checkWorse(compare(2.7, 2.4), 0.09)).toEqual({
+    expect(checkWorse(many(3, 2.7), 0.11)).toEqual({ failIfWorse: 0.11, exitCode: 0, failures: [] });
+    expect(checkWorse(many(2.7, 2.4), 0.09)).toEqual({
       failIfWorse: 0.09,
       exitCode: 100,
-      failures: ['The drop of d grew from 10.0 % to 20.0 %; the gate fails from 9.0 points on.'],
+      failures: [
+        'The drop of d grew from 10.0 % to 20.0 % (95 % interval 10.0 to 10.0 points, 12 prompts); the gate fails from 9.0 points on.',
+      ],
     });
-    expect(checkWorse(compare(2.4, 3), 0.01).exitCode).toBe(0);
+    expect(checkWorse(many(2.4, 3), 0.01).exitCode).toBe(0);
+  });
+
+  it('says when there are too few prompts to decide', () => {
+    expect(checkWorse(many(3, 2.4, 7), 0.2)).toMatchObject({
+      exitCode: 4,
+      failures: [
+        expect.stringMatching(
+          /^7 prompts, of which 7 changed, are too few to decide .* at least 8 prompts must have changed/,
+        ),
+      ],
+    });
+    expect(checkWorse(many(3, 2.4, 8), 0.2).exitCode).toBe(100);
+    expect(checkWorse(many(3, 2.4, 1), 0.2).exitCode).toBe(4);
+    // What cannot have grown that far passes with any number of prompts.
+    expect(checkWorse(many(3, 3, 3), 0.05).exitCode).toBe(0);
+  });
+
+  describe('with simulated audits', () => {
+    /** Each prompt loses its own share under attack; a search with another seed finds suffixes of another strength. */
+    const simulate = (trial: number, { shift = 0, noise = 0.1, count = 12 } = {}) => {
+      const random = createRandom('gate', String(trial));
+      const uniform = (): number => random.next();
+      const drops = Array.from({ length: count }, () => 0.2 + 0.4 * uniform());
+      const side = (more: number) =>
+        run({
+          d: prompts(
+            drops.map((drop) => {
+              const own = drop + more + noise * (uniform() + uniform() + uniform() + uniform() - 2);
+              return 3 * (1 - Math.min(0.66, Math.max(0, own)));
+            }),
+          ),
+        });
+      return checkWorse(compareAudits(side(0), side(shift)), 0.05).exitCode;
+    };
+    const trials = Array.from({ length: 20 }, (_, trial) => trial);
+
+    it.each([0.1, 0.2])('passes 20 of 20 pairs that differ only in the seed, noise %d', (noise) => {
+      expect(trials.map((trial) => simulate(trial, { noise }))).toEqual(trials.map(() => 0));
+    });
+
+    it('fails 20 of 20 pairs whose drop grew by 15 points', () => {
+      const failed = trials.filter(
+        (trial) => simulate(trial, { shift: 0.15, noise: 0.05, count: 16 }) === 100,
+      );
+      expect(failed).toHaveLength(20);
+    });
   });
 
   it('does not pass what could not be compared', () => {
@@ -280,8 +281,11 @@ describe('a comparison in words', () => {
   it('shows in a terminal what is in both, row by row', () => {
     const text = renderComparisonText(comparison);
     const lines = text.split('\n');
-    expect(lines[0]).toMatch(/^before {2}runs\/a +target reference\/target, Mistletoe \d/);
-    expect(text).toContain('Both were set up alike.');
+    expect(lines[0]).toMatch(
+      /^eagle3 got worse: .* \(95 % interval \+\d+\.\d to \+\d+\.\d points\), over \d+ prompts\.$/,
+    );
+    expect(lines[2]).toMatch(/^before {2}runs\/a, target reference\/target, Mistletoe \d/);
+    expect(text).toContain('Both runs have the same setup.');
     const { rows, counted, prompts } = comparison.drafters[0]!;
     const table = lines.slice(lines.indexOf('eagle3') + 1, lines.indexOf('eagle3') + 2 + rows.length);
     expect(table[0]).toMatch(/^row +accepted length +against no suffix +difference, points \(95 %\)/);
@@ -323,7 +327,11 @@ describe('a comparison in words', () => {
 
   it('says what is missing where nothing is shared', () => {
     const nothing = compareAudits(before, sample({ empty: true }));
-    for (const text of [renderComparisonText(nothing), renderComparisonMarkdown(nothing)]) {
+    for (const text of [
+      renderComparisonText(nothing),
+      renderComparisonMarkdown(nothing),
+      renderComparisonHtml(nothing),
+    ]) {
       expect(text).toContain('No prompt was audited in both runs');
       expect(text).not.toMatch(/NaN|Infinity|undefined/);
     }
@@ -334,7 +342,7 @@ describe('a comparison in words', () => {
       compareAudits(run({ d: [attacked('1', 2)] }), run({ d: [attacked('1', 1)] })),
     );
     expect(one).toContain('the drop grew by 33.3 points; 1 prompt.\n');
-    expect(one).toContain('1 prompt cannot decide whether that is chance.');
+    expect(one).toContain('1 prompt is too few to rule out chance.');
     expect(one).not.toContain('p =');
     expect(one).toMatch(/−33\.3 +10\.0/);
   });
@@ -355,5 +363,17 @@ describe('a comparison in words', () => {
     expect(stringifyStably(compareAudits(before, after))).toBe(text);
     expect(JSON.parse(text)).toEqual(JSON.parse(JSON.stringify(comparison)));
     expect(JSON.parse(text)).toMatchObject({ schema: 'mistletoe.comparison/1', gate: null });
+  });
+
+  it('has a page that starts with one sentence and one picture', () => {
+    const page = parsePage(renderComparisonHtml(comparison));
+    expect(page.querySelector('.verdict .level')?.textContent).toBe('Worse');
+    expect(page.querySelector('h1')?.textContent).toMatch(/got worse: .*over \d+\u00a0?.*prompts\.$/);
+    expect(page.querySelectorAll('.picture svg.plot')).toHaveLength(1);
+    expect(page.querySelectorAll('#drafters table')).toHaveLength(2);
+    expect(renderComparisonHtml(comparison)).not.toContain('<i>runs');
+    const few = compareAudits(run({ d: [attacked('1', 2)] }), run({ d: [attacked('1', 1)] }));
+    expect(renderComparisonHtml(few)).toContain('1 prompt is too few to tell whether d changed');
+    expect(renderComparisonHtml(few)).toContain('class="verdict inconclusive"');
   });
 });

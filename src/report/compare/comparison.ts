@@ -4,7 +4,7 @@
  */
 import { arms } from '../../audit/arms/arms.js';
 import type { AuditSetup } from '../../audit/result.js';
-import { fixed, percentText } from '../../core/number-text.js';
+import { countText, fixed, percentText } from '../../core/number-text.js';
 import type {
   ComparableDrafter,
   ComparablePrompt,
@@ -100,27 +100,43 @@ function countedArm({ prompts }: ComparableDrafter): 'attack' | 'given' {
 const isAudited = (prompt: ComparablePrompt, counted: 'attack' | 'given'): boolean =>
   prompt.skipped === null && findRows(prompt, 'clean').length > 0 && findRows(prompt, counted).length > 0;
 
-/** Compares the estimates, significant or not; what could not be compared never passes. */
+/**
+ * A gate fails only on what chance does not explain: a two-sided signed-rank test below this level, and an interval
+ * above 0. At 0.01, about 1 in 200 pairs of audits that differ only in their seed could fail, however noisy they are.
+ */
+const gateSignificance = 0.01;
+/** With fewer pairs the test cannot reach that level: 2 / 2 ** 8 is the first value below it. */
+const minGatePrompts = 8;
+
+/**
+ * Fails where the drop of a drafter grew by at least `failIfWorse` and chance does not explain it. Where there are too
+ * few prompts to decide and such a growth is possible, the exit code is 4; what could not be compared at all gives 3.
+ */
 export function checkWorse(comparison: Comparison, failIfWorse: number): WorseGate {
-  const worse = comparison.drafters.flatMap((drafter) => {
-    const growth = drafter.counted?.growth.estimate;
-    if (growth === undefined || growth < failIfWorse) return [];
-    const { before, after } = drafter.counted!.drop;
-    return [
-      `The drop of ${drafter.drafter.after} grew from ${percentText(before, 1)} to ${percentText(after, 1)}; ` +
-        `the gate fails from ${fixed(100 * failIfWorse, 1)} points on.`,
-    ];
-  });
-  const unknown = [
-    ...comparison.drafters
-      .filter(({ counted }) => counted === null)
-      .map((drafter) => `No prompt was audited in both runs for ${drafter.drafter.after}.`),
-    ...(comparison.drafters.length === 0 ? ['The runs have no drafter in common.'] : []),
-  ];
+  const tolerance = `${fixed(100 * failIfWorse, 1)} points`;
+  const worse: string[] = [];
+  const undecided: string[] = [];
+  const unknown = comparison.drafters.length === 0 ? ['The runs have no drafter in common.'] : [];
+  for (const { drafter, counted } of comparison.drafters) {
+    if (counted === null) {
+      unknown.push(`No prompt was audited in both runs for ${drafter.after}.`);
+      continue;
+    }
+    const { growth, drop, pValue, nNonZero } = counted;
+    const change = `The drop of ${drafter.after} grew from ${percentText(drop.before, 1)} to ${percentText(drop.after, 1)}`;
+    const interval = `95 % interval ${fixed(100 * growth.low, 1)} to ${fixed(100 * growth.high, 1)} points`;
+    const prompts = countText(growth.n, 'prompt');
+    if (nNonZero < minGatePrompts && Math.max(growth.estimate, growth.high) >= failIfWorse)
+      undecided.push(
+        `${prompts}, of which ${nNonZero} changed, ${growth.n === 1 ? 'is' : 'are'} too few to decide whether the drop of ${drafter.after} grew by ${tolerance}; at least ${minGatePrompts} prompts must have changed.`,
+      );
+    else if (growth.estimate >= failIfWorse && growth.low > 0 && pValue < gateSignificance)
+      worse.push(`${change} (${interval}, ${prompts}); the gate fails from ${tolerance} on.`);
+  }
   return {
     failIfWorse,
-    exitCode: worse.length > 0 ? 100 : unknown.length > 0 ? 3 : 0,
-    failures: [...worse, ...unknown],
+    exitCode: worse.length > 0 ? 100 : unknown.length > 0 ? 3 : undecided.length > 0 ? 4 : 0,
+    failures: [...worse, ...unknown, ...undecided],
   };
 }
 

@@ -1,60 +1,52 @@
-/** A hardening run as report.md: what the audits say, round by round what was done, and the setup. */
+/** A hardening run as report.md: the audits, the rounds and the setup. */
 import { basename } from 'node:path';
 import { escapeMarkdown } from '../escape.js';
 import { countText, durationText, groupThousands, parameterText } from '../../core/number-text.js';
 import type { HardeningResult } from '../../train/harden/hardening-result.js';
+import type { Facts } from '../table.js';
+import { factsMarkdown, tableMarkdown } from '../table.js';
 import {
+  auditTable,
   auditTitles,
   describeAudit,
   describeComparison,
   describeOutcome,
-  listRounds,
-  listRows,
-  resultColumns,
   resultLegend,
-  roundColumns,
   roundLegend,
+  roundTable,
 } from './hardening-words.js';
 
 export function renderHardeningMarkdown(result: HardeningResult): string {
   const lines = [
-    `## ${describeOutcome(result)} · Mistletoe hardening`,
+    `## ${escapeMarkdown(describeOutcome(result))}`,
     '',
-    escapeMarkdown(`${describeSubject(result)}, in ${describeTimes(result)}.`),
+    escapeMarkdown(`Mistletoe hardening: ${describeSubject(result)}, in ${describeTimes(result)}.`),
     '',
     ...result.audits.flatMap((comparison) => [
       `### ${auditTitles[comparison.audit]}`,
       '',
       `${escapeMarkdown(describeAudit(comparison))} ([report](audits/${comparison.audit}/report.html))`,
       '',
-      ...drawTable(resultColumns, listRows(comparison)),
+      ...tableMarkdown(auditTable(comparison)),
       '',
       ...describeComparison(comparison).map((sentence) => `- ${escapeMarkdown(sentence)}`),
       '',
     ]),
     `<sub>${resultLegend.map(escapeMarkdown).join(' · ')}</sub>`,
     '',
-    '### Rounds',
+    '### Rounds of attack and training',
     '',
-    ...drawTable(roundColumns, listRounds(result)),
+    ...tableMarkdown(roundTable(result)),
     '',
     `<sub>${escapeMarkdown(roundLegend)}</sub>`,
     '',
     '### Setup',
     '',
-    '| | |',
-    '| --- | --- |',
-    ...listFacts(result).map(([name, value]) => `| ${escapeMarkdown(name)} | ${escapeMarkdown(value)} |`),
+    ...factsMarkdown(listFacts(result)),
     '',
     ...hardeningLimits.map((limit) => `- ${escapeMarkdown(limit)}`),
   ];
   return `${lines.join('\n')}\n`;
-}
-
-function drawTable(columns: readonly string[], rows: readonly (readonly string[])[]): string[] {
-  const draw = (cells: readonly string[]): string => `| ${cells.map(escapeMarkdown).join(' | ')} |`;
-  const rule = columns.map((_, index) => (index === 0 ? '---' : '---:'));
-  return [draw(columns), `| ${rule.join(' | ')} |`, ...rows.map(draw)];
 }
 
 export function describeSubject({ system, from, target, rounds }: HardeningResult): string {
@@ -65,15 +57,13 @@ export function describeTimes({ times: { searchMs, trainingMs, auditMs } }: Hard
   return `${durationText(searchMs)} of searches, ${durationText(trainingMs)} of training and ${durationText(auditMs)} of audits`;
 }
 
-/** What no table of the report can say. */
 export const hardeningLimits: readonly string[] = [
-  'Whoever has the hardened drafter can search again, against it: the audits show how far that goes with this effort, and no more.',
-  'Hardened against suffixes that keep the answer. Attacks by the prompt itself, or that change the answer, are not trained on.',
-  'Drops and prices are of the prompts that were audited; on others they may differ.',
+  'Anyone who has the hardened drafter can search against it again: the audits show how far that gets with this effort, and no more.',
+  'The drafter was hardened against suffixes that keep the answer. Attacks by the prompt itself, or attacks that change the answer, are not covered.',
+  'Drops and costs hold for the audited prompts; on others they may differ.',
 ];
 
-/** Data, settings and machine, by name. */
-export function listFacts(result: HardeningResult): readonly (readonly [string, string])[] {
+export function listFacts(result: HardeningResult): Facts {
   const { request, audit, texts, target, from, device, machine, version } = result;
   const { training, hardening, data } = request;
   const hash = (sha256: string): string => `sha256 ${sha256.slice(0, 16)}…`;
@@ -86,7 +76,7 @@ export function listFacts(result: HardeningResult): readonly (readonly [string, 
     ['drafter before', `${from.name}, ${parameterText(from.parameterCount)}, ${hash(from.sha256)}`],
     [
       'data',
-      `${basename(data.file)}, ${countText(texts.conversations, 'conversation')}, ${hash(data.sha256)}; ${countText(texts.training.examples, 'text')} with ${groupThousands(texts.training.learntTokens)} tokens to foresee, ${texts.heldOut.examples} held out`,
+      `${basename(data.file)}, ${countText(texts.conversations, 'conversation')}, ${hash(data.sha256)}; ${countText(texts.training.examples, 'text')} with ${groupThousands(texts.training.learntTokens)} tokens to learn, ${texts.heldOut.examples} held out`,
     ],
     ['hardening', list(hardening)],
     ['training', list(training)],

@@ -1,12 +1,18 @@
 /** report.html and report.md of a hardening run, made from its result alone. */
 import { join } from 'node:path';
-import type { Markup } from '../markup.js';
-import { fragment } from '../markup.js';
-import { framePage } from '../page.js';
-import { acceptedLengthText, changeText, percentText } from '../../core/number-text.js';
+import { changeText, fixed, percentText } from '../../core/number-text.js';
+import type {
+  AuditComparison,
+  HardenedChange,
+  HardeningResult,
+} from '../../train/harden/hardening-result.js';
 import { writeWhole } from '../audit/write-reports.js';
-import { drawAuditLengths } from './hardening-charts.js';
-import { judgeDrop } from '../../train/harden/hardening-comparison.js';
+import { attackMark, cleanMark, drawIntervals } from '../interval-chart.js';
+import type { Content, Markup } from '../markup.js';
+import { fragment } from '../markup.js';
+import type { Opening } from '../page.js';
+import { drawFigure, framePage, rangeText } from '../page.js';
+import { factsHtml, tableHtml } from '../table.js';
 import {
   describeSubject,
   describeTimes,
@@ -14,12 +20,8 @@ import {
   listFacts,
   renderHardeningMarkdown,
 } from './hardening-markdown.js';
-import type {
-  AuditComparison,
-  HardenedChange,
-  HardeningResult,
-} from '../../train/harden/hardening-result.js';
 import {
+  auditTable,
   auditTitles,
   describeAudit,
   describeComparison,
@@ -27,12 +29,11 @@ import {
   describeOutcome,
   describePrice,
   findChange,
-  listRounds,
-  listRows,
-  resultColumns,
+  judgeOutcome,
   resultLegend,
-  roundColumns,
+  roleNames,
   roundLegend,
+  roundTable,
 } from './hardening-words.js';
 
 export interface HardeningReports {
@@ -58,7 +59,7 @@ export function renderHardeningHtml(result: HardeningResult): string {
   return framePage({
     title: `Mistletoe hardening of ${result.from.name} for ${result.target.name}`,
     brand: 'Mistletoe hardening',
-    opening: { id: 'outcome', name: 'the outcome', content: drawOutcome(result) },
+    opening: describeOpening(result),
     chapters: [
       { id: 'audits', name: 'Audits', content: drawAudits(result) },
       { id: 'rounds', name: 'Rounds', content: drawRounds(result) },
@@ -68,71 +69,97 @@ export function renderHardeningHtml(result: HardeningResult): string {
   });
 }
 
-const tones = { smaller: 'robust', larger: 'collapsed', unclear: 'inconclusive', unknown: 'inconclusive' };
+const tones = {
+  smaller: ['robust', 'Hardened'],
+  larger: ['collapsed', 'Worse'],
+  unclear: ['inconclusive', 'No gain shown'],
+  unknown: ['inconclusive', 'Not compared'],
+  'too few': ['inconclusive', 'Not decided'],
+} as const;
 
-function drawOutcome(result: HardeningResult): Markup {
+function describeOpening(result: HardeningResult): Opening {
   const [fresh] = result.audits;
   const change = fresh === undefined ? undefined : findChange(fresh, 'hardened', 'before');
-  return fragment`<div class="verdict ${tones[change === undefined ? 'unknown' : judgeDrop(change)]}" id="outcome">
-<h1>${describeOutcome(result)}</h1>
-<p class="headline">${describeSubject(result)}.</p>
-${change === undefined ? null : fragment`<p class="meaning">${describeDrop(change)} ${describePrice(change)}</p>${drawFigures(change, fresh!)}`}
-</div>`;
+  const outcome = judgeOutcome(result);
+  const [tone, label] = tones[outcome];
+  return {
+    id: 'outcome',
+    tone,
+    label,
+    sentence: describeOutcome(result),
+    picture: fresh === undefined ? null : drawLengths(fresh),
+    details: fragment`<p class="meaning">${describeSubject(result)}. ${change === undefined ? null : [describeDrop(change), ' ', describePrice(change)]}</p>
+${change === undefined ? null : drawFigures(change)}`,
+  };
 }
 
-function drawFigures(change: HardenedChange, { rows }: AuditComparison): Markup {
-  const { dropThen, dropNow, dropRatio, cleanLoss } = change;
-  const arrow = fragment` <span class="arrow">→</span> `;
-  const attacked = (index: number): string => acceptedLengthText(rows[index]?.attacked?.estimate ?? null);
+const drawLengths = ({ rows }: AuditComparison): Content =>
+  drawIntervals(
+    rows.map(({ role, clean, attacked }) => ({
+      name: roleNames[role],
+      marks: [
+        ...(clean === null ? [] : [{ style: cleanMark, value: clean }]),
+        ...(attacked === null ? [] : [{ style: attackMark, value: attacked }]),
+      ],
+    })),
+  );
+
+function drawFigures({ dropThen, dropNow, dropRatio, cleanLoss }: HardenedChange): Markup {
+  const drop = (interval: typeof dropThen, label: string): Markup =>
+    drawFigure(
+      percentText(interval?.estimate ?? null),
+      label,
+      interval === null || interval.n < 2
+        ? undefined
+        : rangeText(fixed(100 * interval.low, 0), percentText(interval.high)),
+    );
   return fragment`<div class="figures">
-<div><b>${dropRatio === null ? 'undefined' : percentText(dropRatio.estimate)}</b><span>of the drop before is left</span></div>
-<div><b>${percentText(dropThen?.estimate ?? null)}${arrow}${percentText(dropNow?.estimate ?? null)}</b><span>drop under attack, before and hardened</span></div>
-<div><b>${attacked(0)}${arrow}${attacked(1)}</b><span>attacked accepted length</span></div>
-<div><b>${cleanLoss === null ? '–' : changeText(-cleanLoss.estimate, 1)}</b><span>clean accepted length</span></div>
-</div>`;
+${drop(dropThen, 'drop under attack, before')}
+${drop(dropNow, 'drop under attack, hardened')}
+${dropRatio === null ? null : drop(dropRatio, 'of the drop before is left')}
+${
+  cleanLoss === null
+    ? null
+    : drawFigure(
+        changeText(-cleanLoss.estimate, 1),
+        'accepted length without an attack',
+        cleanLoss.n < 2
+          ? undefined
+          : rangeText(fixed(-100 * cleanLoss.high, 1), changeText(-cleanLoss.low, 1)),
+      )
 }
-
-function drawTable(
-  columns: readonly string[],
-  rows: readonly (readonly string[])[],
-  classOf: (row: readonly string[]) => string,
-): Markup {
-  return fragment`<div class="scroll"><table><thead><tr>${columns.map((column) => fragment`<th>${column}</th>`)}</tr></thead>
-<tbody>${rows.map(
-    (row) =>
-      fragment`<tr class="${classOf(row)}"><th>${row[0]}</th>${row.slice(1).map((cell) => fragment`<td>${cell}</td>`)}</tr>`,
-  )}</tbody></table></div>`;
+</div>`;
 }
 
 function drawAudits({ audits }: HardeningResult): Markup {
-  return fragment`<h2>What the audits say</h2>
-<p class="lead">Every drafter was searched anew, each against its own weights, on prompts, seeds and a suffix length that
+  return fragment`<h2>Audits before and after</h2>
+<p class="lead">Every drafter was attacked again, each against its own weights, with prompts, seeds and a suffix length that
 training never saw.</p>
 ${audits.map(drawAudit)}
 <p class="soft small">${resultLegend.map((line) => fragment`${line}<br>`)}</p>`;
 }
 
-function drawAudit(comparison: AuditComparison): Markup {
+function drawAudit(comparison: AuditComparison, index: number): Markup {
   const { audit } = comparison;
   return fragment`<div class="card"><h3>${auditTitles[audit]}</h3>
-<p class="soft">${describeAudit(comparison)} · <a href="audits/${audit}/report.html">its own report</a></p>
-${drawTable(resultColumns, listRows(comparison), ([name]) => (name === 'hardened' ? 'clean' : ''))}
-<figure style="max-width:660px;margin-top:14px">${drawAuditLengths(comparison)}</figure>
+<p class="soft">${describeAudit(comparison)} · <a href="audits/${audit}/report.html">full report</a></p>
+${tableHtml(auditTable(comparison), auditTitles[audit])}
+${index === 0 ? null : fragment`<figure>${drawLengths(comparison)}</figure>`}
 ${describeComparison(comparison).map((sentence) => fragment`<p>${sentence}</p>`)}</div>`;
 }
 
 function drawRounds(result: HardeningResult): Markup {
-  return fragment`<h2>Round by round</h2>
-<p class="lead">Each round searches suffixes against the drafter as it then is, lets the target answer behind them and trains
-on these texts, mixed with clean ones.</p>
-<div class="card">${drawTable(roundColumns, listRounds(result), () => '')}</div>
+  return fragment`<h2>Rounds of attack and training</h2>
+<p class="lead">Each round searches suffixes against the current drafter, lets the target answer the prompts with these
+suffixes, and trains on the answers mixed with clean ones.</p>
+<div class="card">${tableHtml(roundTable(result), 'Rounds')}</div>
 <p class="soft small">${roundLegend}</p>`;
 }
 
 function drawSetup(result: HardeningResult): Markup {
   return fragment`<h2>Data, settings and machine</h2>
-<div class="card"><dl class="facts">${listFacts(result).map(([name, value]) => fragment`<dt>${name}</dt><dd>${value}</dd>`)}</dl>
-<p class="soft small">In all ${describeTimes(result)}. The same request on the same machine gives the same drafters, byte for
-byte, however often the run was interrupted.</p></div>
-<div class="limits"><h3>What this report does not say</h3><ul>${hardeningLimits.map((limit) => fragment`<li>${limit}</li>`)}</ul></div>`;
+<div class="card">${factsHtml(listFacts(result))}
+<p class="soft small">In total ${describeTimes(result)}. The same request on the same machine gives the same drafters, byte for
+byte, even if the run was interrupted.</p></div>
+<div class="limits"><h3>Limits of this report</h3><ul>${hardeningLimits.map((limit) => fragment`<li>${limit}</li>`)}</ul></div>`;
 }

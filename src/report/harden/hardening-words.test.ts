@@ -1,7 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { renderHardeningMarkdown } from './hardening-markdown.js';
 import { renderHardeningHtml } from './hardening-report.js';
-import { describeComparison, describeOutcome, listRounds, listRows } from './hardening-words.js';
+import type { Table } from '../table.js';
+import { cellText } from '../table.js';
+import { auditTable, describeComparison, describeOutcome, roundTable } from './hardening-words.js';
 import type { SamplePrompt } from '../../../test/support/train/sample-hardening.js';
 import {
   createAuditResult,
@@ -12,6 +14,9 @@ import {
 const resultOf = (...drafters: readonly (readonly SamplePrompt[])[]) =>
   createHardeningResult([['fresh', createAuditResult(drafters)]]);
 
+const textsOf = ({ rows }: Table): string[][] =>
+  rows.map(({ cells }) => cells.map((cell) => (typeof cell === 'string' ? cell : cellText(cell))));
+
 const better = resultOf(
   createPrompts(12, 2.5, 0.4),
   createPrompts(12, 2.4, 0.1),
@@ -19,14 +24,16 @@ const better = resultOf(
 );
 
 describe('a drop that is smaller', () => {
-  it('is said with what is left of it, its price and its evidence', () => {
-    expect(describeOutcome(better)).toBe('The drop is smaller');
+  it('has its remainder, its cost and its evidence in words', () => {
+    expect(describeOutcome(better)).toMatch(
+      /^Hardening helps: .* falls from \d+\.\d % to \d+\.\d % \(95 % interval of the difference −\d+\.\d to −\d+\.\d points\), over 12 prompts\.$/,
+    );
     const [hardened, random, against] = describeComparison(better.audits[0]!);
     expect(hardened).toMatch(
       /^The hardened drafter loses less under attack: \d+\.\d % where the drafter before loses \d+\.\d %, \d+\.\d % \(.* to .*\) of it \(p < 0\.001, over 12 prompts\)\. On clean prompts it accepts less than before: −4\.0 %/,
     );
     expect(random).toMatch(
-      /a difference of 0\.0 points that is not beyond chance \(p = 1\.000 for a smaller drop/,
+      /a difference of 0\.0 points that chance can explain \(p = 1\.000 for a smaller drop/,
     );
     expect(against).toMatch(
       /^The hardened drafter loses less under attack: .* where the drafter trained on random suffixes loses/,
@@ -34,23 +41,28 @@ describe('a drop that is smaller', () => {
   });
 
   it('is said against each baseline', () => {
-    const four = resultOf(
-      ...[createPrompts(12, 2.5, 0.4), createPrompts(12, 2.4, 0.1)],
-      ...[createPrompts(12, 2.5, 0.4), createPrompts(12, 2.5, 0.3)],
+    const three = resultOf(
+      createPrompts(12, 2.5, 0.4),
+      createPrompts(12, 2.4, 0.1),
+      createPrompts(12, 2.5, 0.3),
     );
-    const sentences = describeComparison(four.audits[0]!);
-    expect(sentences).toHaveLength(5);
+    const sentences = describeComparison(three.audits[0]!);
+    expect(sentences).toHaveLength(3);
+    expect(sentences[1]).toMatch(
+      /^The drafter trained on random suffixes loses less .* where the drafter before/,
+    );
     expect(sentences[2]).toMatch(
-      /^The drafter trained on reworded questions loses less .* where the drafter before/,
+      /^The hardened drafter loses less .* where the drafter trained on random suffixes loses 29/,
     );
-    expect(sentences[4]).toMatch(
-      /^The hardened drafter loses less .* where the drafter trained on reworded questions loses 29/,
-    );
-    expect(listRows(four.audits[0]!)[3]![0]).toBe('reworded questions');
   });
 
   it('has a row for each drafter', () => {
-    const rows = listRows(better.audits[0]!);
+    const rows = textsOf(auditTable(better.audits[0]!));
+    expect(auditTable(better.audits[0]!).rows.map(({ tone }) => tone)).toEqual([
+      undefined,
+      'good',
+      undefined,
+    ]);
     expect(rows.map(([name]) => name)).toEqual(['before', 'hardened', 'random suffixes']);
     expect(rows[0]!.slice(4)).toEqual(['–', '–', '–', '12']);
     expect(rows[1]![6]).toBe('< 0.001');
@@ -60,27 +72,30 @@ describe('a drop that is smaller', () => {
 describe('a drop that is not smaller', () => {
   it('is said so', () => {
     const same = resultOf(createPrompts(12, 2.5, 0.3), createPrompts(12, 2.5, 0.3));
-    expect(describeOutcome(same)).toBe('No smaller drop was shown');
+    expect(describeOutcome(same)).toMatch(/^No gain was shown: /);
     const worse = resultOf(createPrompts(12, 2.5, 0.1), createPrompts(12, 2.5, 0.4));
-    expect(describeOutcome(worse)).toBe('The drop is larger');
+    expect(describeOutcome(worse)).toMatch(/^Hardening made it worse: /);
     expect(describeComparison(worse.audits[0]!)[0]).toMatch(/loses more under attack: .* points more \(p/);
   });
 
   it('of a few prompts proves nothing, and that is said', () => {
-    const few = resultOf(createPrompts(3, 2.5, 0.4), createPrompts(3, 2.5, 0.1));
-    expect(describeOutcome(few)).toBe('No smaller drop was shown');
-    expect(describeComparison(few.audits[0]!)[0]).toMatch(/not beyond chance \(p = 0\.125/);
+    const few = resultOf(createPrompts(3, 2.5, 0.4), createPrompts(3, 2.4, 0.1));
+    expect(describeOutcome(few)).toMatch(/^3 prompts are too few to tell whether hardening helped: /);
+    expect(describeComparison(few.audits[0]!)[0]).toMatch(/changes by −4\.0 % .*chance can explain\.$/);
+    expect(renderHardeningHtml(few)).toContain('class="verdict inconclusive"');
+    expect(renderHardeningHtml(few)).not.toContain('<tr class="good">');
+    expect(describeComparison(few.audits[0]!)[0]).toMatch(/chance can explain \(p = 0\.125/);
   });
 
   it('of nothing has no ratio', () => {
     const none = resultOf(createPrompts(12, 2.5, 0), createPrompts(12, 2.5, 0));
-    expect(listRows(none.audits[0]!)[1]![4]).toBe('undefined');
+    expect(textsOf(auditTable(none.audits[0]!))[1]![4]).toBe('undefined');
   });
 
-  it('cannot be told where no prompt counts', () => {
+  it('is unknown where no prompt counts', () => {
     const skipped = createPrompts(3, 2, 0.4).map((one) => ({ ...one, skipped: 'too short' }));
     const none = resultOf(skipped, skipped);
-    expect(describeOutcome(none)).toBe('Nothing could be compared');
+    expect(describeOutcome(none)).toMatch(/^Nothing could be compared/);
     expect(describeComparison(none.audits[0]!)).toEqual([
       'The hardened drafter and the drafter before have no audited prompt in common: nothing can be compared.',
     ]);
@@ -95,11 +110,11 @@ describe('reports', () => {
   ]);
 
   it('have a row for each round', () => {
-    expect(listRounds(both)).toEqual([
-      ['searched', '1', '32', '118 of 30', '24', '1.31', '200', '2.41', '2.39', '−0.8 %'],
-      ['searched', '2', '32', '118 of 30', '36', '1.62', '200', '2.39', '2.38', '−0.4 %'],
-      ['random', '1', '32', '118 of 30', '–', '–', '200', '2.41', '2.39', '−0.8 %'],
-      ['reworded', '1', '32', '118 of 30', '–', '–', '200', '2.41', '2.39', '−0.8 %'],
+    expect(textsOf(roundTable(both))).toEqual([
+      ['searched', '1', '32', '30 (118 texts)', '24', '1.31', '200', '2.41', '2.39', '−0.8 %'],
+      ['searched', '2', '32', '30 (118 texts)', '36', '1.62', '200', '2.39', '2.38', '−0.4 %'],
+      ['random', '1', '32', '30 (118 texts)', '–', '–', '200', '2.41', '2.39', '−0.8 %'],
+      ['reworded', '1', '32', '30 (118 texts)', '–', '–', '200', '2.41', '2.39', '−0.8 %'],
     ]);
   });
 

@@ -1,4 +1,4 @@
-/** What a hardening run brought, in sentences and cells that hold for every outcome: for terminal, Markdown and page. */
+/** What a hardening run changed, in sentences and tables for the terminal, Markdown and the page. */
 import type { Interval } from '../../measure/bootstrap.js';
 import {
   acceptedLengthText,
@@ -9,13 +9,16 @@ import {
   percentText,
   pValueText,
 } from '../../core/number-text.js';
+import { minPairs } from '../../measure/wilcoxon.js';
+import { lengthCell } from '../audit/row-columns.js';
+import type { Cell, Column, Row, Table } from '../table.js';
+import { cellText } from '../table.js';
 import type { HardeningAudit } from '../../train/harden/hardening-settings.js';
 import { judgeDrop, judgePrice } from '../../train/harden/hardening-comparison.js';
 import type {
   AuditComparison,
   DrafterRole,
   HardenedChange,
-  HardenedRow,
   HardeningResult,
   RoundRecord,
   TrainedRole,
@@ -29,60 +32,68 @@ export const roleNames: Readonly<Record<DrafterRole, string>> = {
   paraphrase: 'reworded questions',
 };
 
-const absent = '–';
 const digits = 1;
 
-const range = ({ low, high, n }: Interval, show: (value: number) => string): string =>
-  n < 2 ? '' : ` (${show(low)} to ${show(high)})`;
-
-const lengthCell = (interval: Interval | null): string =>
-  interval === null
-    ? absent
-    : `${acceptedLengthText(interval.estimate)}${range(interval, acceptedLengthText)}`;
-
+/** Values are shares: "20.1 to 57.3", in percent. */
+const shareCell = ({ estimate, low, high, n }: Interval): Cell => ({
+  value: percentText(estimate, digits),
+  interval: n < 2 ? undefined : `${points(low)} to ${points(high)}`,
+});
 const share = (value: number): string => percentText(value, digits);
 const points = (value: number): string => fixed(100 * value, digits);
-/** 38.5 % (20.1 to 57.3) */
-const shareRange = (interval: Interval): string => `${share(interval.estimate)}${range(interval, points)}`;
 
-export const resultColumns: readonly string[] = [
-  ...['drafter', 'clean', 'attacked', 'drop', 'of the drop before', 'clean length', 'p', 'prompts'],
+const resultColumns: readonly Column[] = [
+  { name: 'drafter' },
+  { name: 'clean', unit: 'tokens per step' },
+  { name: 'attacked', unit: 'tokens per step' },
+  { name: 'drop', unit: 'under attack' },
+  { name: 'of the drop before', unit: 'what is left of it' },
+  { name: 'clean length', unit: 'against before' },
+  { name: 'p', unit: 'that the drop is smaller' },
+  { name: 'prompts' },
 ];
 
 export const resultLegend: readonly string[] = [
-  'clean, attacked: accepted tokens a step along one and the same answer, without and with a searched suffix (95 % interval)',
-  'of the drop before: what is left of it; clean length: against the drafter before; p: that the drop is smaller, by prompts',
+  'clean, attacked: accepted tokens per step along the same answer, without and with a searched suffix (95 % interval)',
+  'of the drop before: what is left of it; clean length: against the drafter before; p: that the drop is smaller, over prompts',
 ];
 
-/** The cells of each drafter under an audit. */
-export function listRows({ rows, changes }: AuditComparison): readonly (readonly string[])[] {
-  return rows.map((row) => {
-    const change = changes.find(({ role, against }) => role === row.role && against === 'before');
-    return [
-      ...[roleNames[row.role], lengthCell(row.clean), lengthCell(row.attacked), dropCell(row)],
-      ...[
-        change === undefined ? absent : ratioCell(change),
-        change === undefined ? absent : priceCell(change),
-      ],
-      ...[change === undefined ? absent : pValueText(change.pValue).replace(/^p (= )?/, '')],
-      String(row.promptsAudited),
-    ];
-  });
+/** One row for each drafter under an audit. */
+export function auditTable({ rows, changes }: AuditComparison): Table {
+  return {
+    columns: resultColumns,
+    rows: rows.map((row) => {
+      const change = changes.find(({ role, against }) => role === row.role && against === 'before');
+      return {
+        tone: change !== undefined && judgeDrop(change) === 'smaller' ? 'good' : undefined,
+        cells: [
+          roleNames[row.role],
+          row.clean === null ? '–' : lengthCellOf(row.clean),
+          row.attacked === null ? '–' : lengthCellOf(row.attacked),
+          row.promptsAudited === 0 ? '–' : shareCell(row.drop),
+          change === undefined || change.prompts === 0
+            ? '–'
+            : change.dropRatio === null
+              ? 'undefined'
+              : shareCell(change.dropRatio),
+          change?.cleanLoss == null ? '–' : lossCell(change.cleanLoss),
+          change === undefined ? '–' : pValueText(change.pValue).replace(/^p (= )?/, ''),
+          String(row.promptsAudited),
+        ],
+      };
+    }),
+  };
 }
 
-const dropCell = ({ drop, promptsAudited }: HardenedRow): string =>
-  promptsAudited === 0 ? absent : shareRange(drop);
+const lengthCellOf = (interval: Interval): Cell =>
+  interval.n < 2 ? { value: acceptedLengthText(interval.estimate) } : lengthCell(interval);
 
-function ratioCell({ dropRatio, prompts }: HardenedChange): string {
-  if (prompts === 0) return absent;
-  return dropRatio === null ? 'undefined' : shareRange(dropRatio);
-}
-
-function priceCell({ cleanLoss }: HardenedChange): string {
-  if (cleanLoss === null) return absent;
-  const { estimate, low, high, n } = cleanLoss;
+function lossCell({ estimate, low, high, n }: Interval): Cell {
   const signed = (loss: number): string => changeText(-loss, digits).replace(' %', '');
-  return `${changeText(-estimate, digits)}${n < 2 ? '' : ` (${signed(high)} to ${signed(low)})`}`;
+  return {
+    value: changeText(-estimate, digits),
+    interval: n < 2 ? undefined : `${signed(high)} to ${signed(low)}`,
+  };
 }
 
 export const auditTitles: Readonly<Record<HardeningAudit, string>> = {
@@ -92,7 +103,7 @@ export const auditTitles: Readonly<Record<HardeningAudit, string>> = {
 };
 
 export function describeAudit({ objective, steps, suffixLength, prompts }: AuditComparison): string {
-  return `${countText(prompts, 'prompt')}, suffixes of ${suffixLength} tokens, ${groupThousands(steps)} steps of search for ${objective}`;
+  return `${countText(prompts, 'prompt')}, suffixes of ${suffixLength} tokens, ${groupThousands(steps)} search steps for ${objective}`;
 }
 
 export const findChange = (
@@ -101,22 +112,41 @@ export const findChange = (
   against: DrafterRole,
 ): HardenedChange | undefined => changes.find((change) => change.role === role && change.against === against);
 
-/** The run in a few words: of the fresh audit alone. */
-export function describeOutcome({ audits }: HardeningResult): string {
+export type Outcome = 'smaller' | 'larger' | 'unclear' | 'unknown' | 'too few';
+
+/** What the fresh audit shows. Fewer than five prompts decide nothing. */
+export function judgeOutcome({ audits }: HardeningResult): Outcome {
   const change = audits[0] === undefined ? undefined : findChange(audits[0], 'hardened', 'before');
-  switch (change === undefined ? 'unknown' : judgeDrop(change)) {
+  if (change?.dropNow == null) return 'unknown';
+  return change.prompts < minPairs ? 'too few' : judgeDrop(change);
+}
+
+/** What hardening changed, in about 20 words. */
+export function describeOutcome(result: HardeningResult): string {
+  const change =
+    result.audits[0] === undefined ? undefined : findChange(result.audits[0], 'hardened', 'before');
+  if (change?.dropThen == null || change.dropNow === null)
+    return 'Nothing could be compared: no prompt was audited both before and after hardening.';
+  const { dropThen, dropNow, dropLess } = change;
+  const prompts = countText(change.prompts, 'prompt');
+  const range = dropLess === null || dropLess.n < 2 ? '' : ` (${describeRange(dropLess)})`;
+  const values = `${share(dropThen.estimate)} to ${share(dropNow.estimate)}`;
+  switch (judgeOutcome(result)) {
     case 'smaller':
-      return 'The drop is smaller';
+      return `Hardening helps: under attack the drop of the accepted length falls from ${values}${range}, over ${prompts}.`;
     case 'larger':
-      return 'The drop is larger';
-    case 'unclear':
-      return 'No smaller drop was shown';
-    case 'unknown':
-      return 'Nothing could be compared';
+      return `Hardening made it worse: under attack the drop of the accepted length rises from ${values}${range}, over ${prompts}.`;
+    case 'too few':
+      return `${prompts} ${change.prompts === 1 ? 'is' : 'are'} too few to tell whether hardening helped: the drop under attack went from ${values}.`;
+    default:
+      return `No gain was shown: the drop under attack went from ${values}, which chance can explain${range}, over ${prompts}.`;
   }
 }
 
-/** All that an audit says, sentence by sentence. */
+const describeRange = ({ low, high }: Interval): string =>
+  `95 % interval of the difference ${points(-high)} to ${points(-low)} points`;
+
+/** The findings of an audit, one sentence each. */
 export function describeComparison(comparison: AuditComparison): readonly string[] {
   return comparison.changes.map((change) =>
     change.against === 'before'
@@ -143,19 +173,19 @@ export function describeDrop(change: HardenedChange): string {
   const difference = `${points(Math.abs(dropLess.estimate))} points`;
   const ratio =
     dropRatio === null
-      ? 'a ratio of the two is undefined, because the other drop is too near 0'
-      : `${shareRange(dropRatio)} of it`;
+      ? 'the ratio is undefined because the other drop is close to 0'
+      : `${cellText(shareCell(dropRatio))} of it`;
   switch (judgeDrop(change)) {
     case 'smaller':
       return `${subject} loses less under attack: ${values}, ${ratio} (${pValueText(pValue)}, ${over}).`;
     case 'larger':
       return `${subject} loses more under attack: ${values}, ${difference} more (${pValueText(pLarger)}, ${over}).`;
     default:
-      return `${subject} loses ${values} under attack: a difference of ${difference} that is not beyond chance (${pValueText(pValue)} for a smaller drop, ${over}).`;
+      return `${subject} loses ${values} under attack: a difference of ${difference} that chance can explain (${pValueText(pValue)} for a smaller drop, ${over}).`;
   }
 }
 
-/** What it costs, or brings, where nobody attacks. */
+/** The effect on prompts that nobody attacks. */
 export function describePrice(change: HardenedChange): string {
   const { cleanLoss } = change;
   if (cleanLoss === null) return '';
@@ -168,34 +198,45 @@ export function describePrice(change: HardenedChange): string {
     case 'larger':
       return `On clean prompts it accepts more than before: ${changed}.`;
     default:
-      return `On clean prompts its accepted length changes by ${changed}, which is not beyond chance.`;
+      return `On clean prompts its accepted length changes by ${changed}, which chance can explain.`;
   }
 }
 
-export const roundColumns: readonly string[] = [
-  ...['texts', 'round', 'prompts', 'found', 'steps', 'length found', 'updates'],
-  ...['clean before', 'clean after', 'change'],
-];
-
 export const roundLegend =
-  'texts: suffixes that were searched or drawn, or reworded questions; prompts: of the data; found: texts, of how many prompts; length found: accepted length under them; clean: on held-out texts';
+  'texts: searched or random suffixes, or reworded questions; prompts: taken from the data; found: prompts that gave texts, and how many texts; attacked length: accepted length under them; clean: on held-out texts';
 
-/** The cells of each round. */
-export function listRounds({ rounds }: HardeningResult): readonly (readonly string[])[] {
-  const cells = (name: string, record: RoundRecord, index: number): readonly string[] => {
-    const { cleanBefore, cleanAfter, attackedLength, searchSteps } = record;
-    const change =
-      cleanBefore === null || cleanAfter === null ? absent : changeText(cleanAfter / cleanBefore - 1, digits);
-    return [
-      ...[name, String(index + 1), String(record.prompts), `${record.suffixes} of ${record.found}`],
-      ...[searchSteps === 0 ? absent : String(searchSteps), acceptedLengthText(attackedLength)],
-      ...[String(record.updates), acceptedLengthText(cleanBefore), acceptedLengthText(cleanAfter), change],
-    ];
-  };
+/** One row for each round. */
+export function roundTable({ rounds }: HardeningResult): Table {
   const names: Readonly<Record<TrainedRole, string>> = {
-    ...{ hardened: 'searched', random: 'random', paraphrase: 'reworded' },
+    hardened: 'searched',
+    random: 'random',
+    paraphrase: 'reworded',
   };
-  return trainedRoles.flatMap((role) =>
-    rounds[role].map((record, index) => cells(names[role], record, index)),
-  );
+  const cells = (name: string, record: RoundRecord, index: number): Row => {
+    const { cleanBefore, cleanAfter, attackedLength, searchSteps } = record;
+    const change = cleanBefore === null || cleanAfter === null ? null : cleanAfter / cleanBefore - 1;
+    return {
+      cells: [
+        name,
+        String(index + 1),
+        String(record.prompts),
+        `${record.found} (${countText(record.suffixes, 'text')})`,
+        searchSteps === 0 ? '–' : String(searchSteps),
+        acceptedLengthText(attackedLength),
+        String(record.updates),
+        acceptedLengthText(cleanBefore),
+        acceptedLengthText(cleanAfter),
+        changeText(change, digits),
+      ],
+    };
+  };
+  return {
+    columns: [
+      ...['texts', 'round', 'prompts', 'found', 'search steps', 'attacked length', 'updates'],
+      ...['clean before', 'clean after', 'change'],
+    ],
+    rows: trainedRoles.flatMap((role) =>
+      rounds[role].map((record, index) => cells(names[role], record, index)),
+    ),
+  };
 }

@@ -1,193 +1,150 @@
 /** How a training run went, drawn along its updates. */
-import * as Plot from '@observablehq/plot';
+import { fixed, acceptedLengthText } from '../../core/number-text.js';
+import { countedUpdates } from '../../train/training-result.js';
+import type { LengthLine, UpdateLine } from '../../train/loop/training-log.js';
+import type { MeasuredLengths } from '../../train/training-result.js';
+import { drawDepths } from '../audit/depth-acceptance.js';
+import type { Point, Series } from '../chart.js';
 import { drawChart } from '../chart.js';
 import type { Markup } from '../markup.js';
-import { fragment } from '../markup.js';
-import { acceptedLengthText, fixed, percentText } from '../../core/number-text.js';
-import type { MeasuredLengths } from '../../train/training-result.js';
-import { countedUpdates } from '../../train/training-result.js';
-import type { Point, Series } from './training-series.js';
-import { smoothSeries, thinSeries } from './training-series.js';
-import type { LengthLine, UpdateLine } from '../../train/loop/training-log.js';
 
-const frame = { height: 240, marginLeft: 52, marginTop: 30, marginBottom: 40, marginRight: 18 };
-const along = { x: 'update', y: 'value' } as const;
-const thick = { strokeWidth: 2.2, strokeLinecap: 'butt' } as const;
+/** More points make the file larger and nothing clearer. */
+const maxPoints = 400;
+/** Share of a run over which it is smoothed, on each side. */
+const smoothingReach = 0.04;
 
-const updatesAxis = (series: Series): Plot.ScaleOptions => ({
-  ...{ label: 'update →', domain: [0, series.at(-1)?.update ?? 1], ticks: 5 },
-});
-
-export function drawLoss(updates: readonly UpdateLine[]): Markup {
-  const raw = updates.map(({ update, loss }): Point => ({ update, value: loss }));
-  const smooth = smoothSeries(raw);
-  return drawChart({
-    description: `Loss of a learnt token over ${updates.length} updates, from ${ends(smooth)}.`,
-    options: {
-      ...frame,
-      x: updatesAxis(raw),
-      y: { label: '↑ loss of a token', grid: true, ticks: 5, zero: isNearZero(raw) },
-      marks: [
-        Plot.line(thinSeries(raw), {
-          ...along,
-          stroke: 'var(--accent)',
-          strokeWidth: 1,
-          strokeOpacity: 0.35,
-        }),
-        Plot.line(thinSeries(smooth), { ...along, ...thick, stroke: 'var(--accent)' }),
-      ],
-    },
+/** Means of stretches of equal length where there are more points than a chart can show. */
+export function thinPoints(points: readonly Point[]): readonly Point[] {
+  const stretch = Math.ceil(points.length / maxPoints);
+  if (stretch <= 1) return points;
+  return Array.from({ length: Math.ceil(points.length / stretch) }, (_, index) => {
+    const own = points.slice(index * stretch, (index + 1) * stretch);
+    return { x: own[Math.floor(own.length / 2)]!.x, y: own.reduce((sum, { y }) => sum + y, 0) / own.length };
   });
 }
 
-interface LineStyle {
-  readonly name: string;
-  readonly stroke: string;
-  readonly dash: string;
+/** Each value becomes the mean of its neighborhood, which is as wide to the left as to the right. */
+export function smoothPoints(points: readonly Point[]): readonly Point[] {
+  const widest = Math.max(1, Math.round(smoothingReach * points.length));
+  const sums = [0];
+  for (const { y } of points) sums.push(sums.at(-1)! + y);
+  return points.map(({ x }, index) => {
+    const width = Math.min(widest, index, points.length - 1 - index);
+    return { x, y: (sums[index + width + 1]! - sums[index - width]!) / (2 * width + 1) };
+  });
 }
+
+const accent = { name: '', color: 'var(--accent)' };
+
+/** A line for each series over the updates, with the single values as a thin line behind it. */
+function drawAlongUpdates(
+  description: string,
+  label: string,
+  lines: readonly {
+    readonly style: Pick<Series, 'name' | 'color' | 'dash'>;
+    readonly points: readonly Point[];
+  }[],
+): Markup {
+  const smooth = lines.map(({ points }) => smoothPoints(points));
+  const raw = lines.flatMap(({ points }) => points);
+  let [low, high] = [Infinity, -Infinity];
+  for (const { y } of raw) [low, high] = [Math.min(low, y), Math.max(high, y)];
+  // A chart that begins far above 0 shows small changes; one that begins near 0 shows proportions.
+  const bottom = low < 0.5 * high ? Math.min(0, low) : low - 0.05 * (high - low);
+  const spoken = smooth.map(
+    (points, index) =>
+      `${lines[index]!.style.name} ${fixed(points[0]?.y ?? NaN, 3)} to ${fixed(points.at(-1)?.y ?? NaN, 3)}`,
+  );
+  return drawChart({
+    description: `${description} ${spoken.join('; ').trim()}.`,
+    height: 180,
+    x: { label: 'update →', domain: [0, raw.at(-1)?.x ?? 1] },
+    y: { label, domain: [bottom, high > bottom ? high + 0.04 * (high - bottom) : bottom + 1] },
+    key: lines.length > 1 ? lines.map(({ style }) => style) : undefined,
+    series: lines.flatMap(({ style, points }, index) => [
+      {
+        ...style,
+        dash: 'none',
+        lines: [thinPoints(points)],
+        width: 1,
+        opacity: lines.length > 1 ? 0.14 : 0.35,
+      },
+      { ...style, lines: [thinPoints(smooth[index]!)] },
+    ]),
+  });
+}
+
+export const drawLoss = (updates: readonly UpdateLine[]): Markup =>
+  drawAlongUpdates(`Loss per learned token over ${updates.length} updates:`, '↑ loss per token', [
+    { style: accent, points: updates.map(({ update, loss }) => ({ x: update, y: loss })) },
+  ]);
+
+export const drawValue = (updates: readonly UpdateLine[], name: 'rate' | 'norm', label: string): Markup =>
+  drawAlongUpdates(`${label} over ${updates.length} updates:`, `↑ ${label}`, [
+    { style: accent, points: updates.map((line) => ({ x: line.update, y: line[name] })) },
+  ]);
 
 const dashes = ['none', '7 3', '3 3', '9 3 2 3', '1.5 3'];
 
-const levelStyle = (level: number): LineStyle => ({
-  name: `token ${level + 1}`,
-  stroke: level === 0 ? 'var(--accent)' : 'var(--ink)',
-  dash: dashes[level % dashes.length]!,
-});
-
-/** Above a chart: names at the ends of lines would lie on each other. */
-function drawKey(styles: readonly LineStyle[]): Markup {
-  return fragment`<ul class="key">${styles.map(
-    ({ name, stroke, dash }) =>
-      fragment`<li><svg viewBox="0 0 24 12" aria-hidden="true"><path d="M0 6h24" stroke="${stroke}" stroke-width="2.2" stroke-dasharray="${dash}"/></svg>${name}</li>`,
-  )}</ul>`;
-}
-
-/** One line for each level of a draft. Logs up to version 0.2 have no counts of rows; the label then says what is shown. */
+/** One line for each depth of a draft. Logs up to version 0.2 have no row counts; the label says which mean is shown. */
 export function drawLevels(updates: readonly UpdateLine[]): Markup {
   const counted = countedUpdates(updates);
   const shown = counted.length > 0 ? counted : updates;
   const unit = counted.length > 0 ? 'nats' : 'nats, divided by all learned tokens';
-  const depth = shown[0]?.levels.length ?? 0;
-  const levels = Array.from({ length: depth }, (_, level) => {
-    const raw = shown
-      .filter(({ levelRows }) => levelRows?.[level] !== 0)
-      .map(({ update, levels: values }): Point => ({ update, value: values[level]! }));
-    return { ...levelStyle(level), raw, smooth: smoothSeries(raw) };
-  });
-  const all = levels.flatMap(({ smooth }) => smooth);
-  const chart = drawChart({
-    description: `Cross-entropy of each drafted token. ${levels.map(({ name, smooth }) => `${name}: ${ends(smooth)}`).join('; ')}.`,
-    options: {
-      ...frame,
-      x: updatesAxis(all),
-      y: { label: `↑ cross-entropy (${unit})`, grid: true, ticks: 5, zero: isNearZero(all) },
-      marks: levels.flatMap(({ name, stroke, dash, raw, smooth }) => [
-        Plot.line(thinSeries(raw), { ...along, stroke, strokeWidth: 1, strokeOpacity: 0.14 }),
-        Plot.line(thinSeries(smooth), {
-          ...{ ...along, ...thick, stroke, strokeDasharray: dash, title: () => name },
-        }),
-      ]),
+  const lines = Array.from({ length: shown[0]?.levels.length ?? 0 }, (_, level) => ({
+    style: {
+      name: `token ${level + 1}`,
+      color: level === 0 ? 'var(--accent)' : 'var(--ink)',
+      dash: dashes[level % dashes.length],
     },
-  });
-  return fragment`${drawKey(levels)}${chart}`;
+    points: shown
+      .filter(({ levelRows }) => levelRows?.[level] !== 0)
+      .map(({ update, levels }) => ({ x: update, y: levels[level]! })),
+  }));
+  return drawAlongUpdates('Cross-entropy of each drafted token:', `↑ cross-entropy (${unit})`, lines);
 }
 
 export function drawLengthCurve(lengths: readonly LengthLine[], { first, best }: MeasuredLengths): Markup {
-  const points = lengths.map(({ update, length }): Point => ({ update, value: length }));
+  const points = lengths.map(({ update, length }) => ({
+    x: update,
+    y: length,
+    title: `after update ${update}: ${acceptedLengthText(length)}`,
+  }));
+  const values = points.map(({ y }) => y);
   return drawChart({
     description: `Accepted length on held-out texts: ${acceptedLengthText(first.length)} before, at best ${acceptedLengthText(best.length)} after update ${best.update}.`,
-    options: {
-      ...frame,
-      x: updatesAxis(points),
-      y: { label: '↑ accepted length (tokens a step)', grid: true, ticks: 5, nice: true },
-      marks: [
-        Plot.ruleY([first.length], { stroke: 'var(--soft)', strokeWidth: 1.4, strokeDasharray: '7 4' }),
-        Plot.line(thinSeries(points), { ...along, ...thick, stroke: 'var(--accent)' }),
-        Plot.dot(points.length > 60 ? [] : points, {
-          ...{ ...along, r: 3, fill: 'var(--accent)' },
-          title: ({ update, value }: Point) => `after update ${update}: ${acceptedLengthText(value)}`,
-        }),
-        Plot.text([first.length], {
-          ...{ y: (at: number) => at, text: () => 'before', frameAnchor: 'right', textAnchor: 'end' },
-          ...{ dx: -4, dy: -8, fill: 'var(--soft)', stroke: 'var(--card)', strokeWidth: 4 },
-        }),
-      ],
+    height: 200,
+    x: { label: 'update →', domain: [0, points.at(-1)?.x ?? 1] },
+    y: {
+      label: '↑ accepted length on held-out texts (tokens per step)',
+      domain: [1, 1.05 * values.reduce((most, value) => Math.max(most, value), 1.1)],
     },
-  });
-}
-
-interface Reached {
-  readonly depth: number;
-  readonly share: number;
-}
-
-export function drawReached({ first, best }: MeasuredLengths): Markup {
-  const series = [
-    { name: 'best', line: best, stroke: 'var(--accent)', dash: 'none', fill: 'var(--accent)' },
-    { name: 'before', line: first, stroke: 'var(--soft)', dash: '6 3', fill: 'var(--card)' },
-  ].map((one) => ({
-    ...one,
-    points: one.line.reached.map((share, index): Reached => ({ depth: index + 1, share })),
-  }));
-  const deepest = Math.max(2, first.reached.length);
-  const told = series.map(
-    ({ name, points }) => `${name}: ${points.map(({ share }) => percentText(share)).join(', ')}`,
-  );
-  const chart = drawChart({
-    description: `Share of steps that accept the draft up to each depth. ${told.join('. ')}.`,
-    options: {
-      ...frame,
-      x: {
-        ...{ label: 'depth in the draft →', domain: [0.8, deepest + 0.2], tickFormat: 'd' },
-        ticks: Array.from({ length: deepest }, (_, index) => index + 1),
+    levels: [{ value: first.length, name: 'before' }],
+    series: [
+      {
+        ...accent,
+        symbol: 'circle',
+        filled: true,
+        lines: [thinPoints(points)],
+        dots: points.length > 60 ? [] : points,
       },
-      y: { label: '↑ steps that accept it (%)', percent: true, domain: [0, 100], grid: true, ticks: 5 },
-      marks: [
-        Plot.ruleY([0], { stroke: 'var(--line)' }),
-        ...series.flatMap(({ name, points, stroke, dash, fill }) => [
-          Plot.line(points, { x: 'depth', y: 'share', ...thick, stroke, strokeDasharray: dash }),
-          Plot.dot(points, {
-            ...{ x: 'depth', y: 'share', r: 4, stroke, fill },
-            title: ({ depth, share }: Reached) =>
-              `${name}, depth ${depth}: ${percentText(share, 1)} of steps`,
-          }),
-        ]),
-      ],
-    },
-  });
-  return fragment`${drawKey(series)}${chart}`;
-}
-
-/** Learning rate and gradient norm share nothing but their updates: one small chart for each. */
-export function drawPlain(
-  updates: readonly UpdateLine[],
-  { name, label }: { readonly name: 'rate' | 'norm'; readonly label: string },
-): Markup {
-  const points = updates.map((line): Point => ({ update: line.update, value: line[name] }));
-  return drawChart({
-    description: `${label.replace('↑ ', '')} over ${updates.length} updates, from ${ends(points)}.`,
-    options: {
-      ...{ ...frame, height: 190 },
-      x: updatesAxis(points),
-      y: { label, grid: true, ticks: 4, zero: true, tickFormat: (value: number) => shortNumber(value) },
-      marks: [Plot.line(thinSeries(points), { ...along, stroke: 'var(--accent)', strokeWidth: 1.6 })],
-    },
+    ],
   });
 }
 
-/** 0.001, 2e-5 */
-function shortNumber(value: number): string {
-  return value !== 0 && Math.abs(value) < 1e-3
-    ? value.toExponential(0)
-    : String(Number(value.toPrecision(3)));
-}
-
-const ends = (series: Series): string =>
-  `${fixed(series[0]?.value ?? NaN, 3)} to ${fixed(series.at(-1)?.value ?? NaN, 3)}`;
-
-/** A chart that begins far above 0 would hide what happens. */
-function isNearZero(series: Series): boolean {
-  let [least, most] = [Infinity, -Infinity];
-  for (const { value } of series) [least, most] = [Math.min(least, value), Math.max(most, value)];
-  return least < 0.5 * most;
-}
+export const drawReached = ({ first, best }: MeasuredLengths): Markup =>
+  drawDepths(
+    'Share of steps that accept the draft up to each depth.',
+    Math.max(2, first.reached.length),
+    [
+      {
+        style: { name: 'best', color: 'var(--accent)', symbol: 'circle', filled: true },
+        shares: best.reached,
+      },
+      {
+        style: { name: 'before', color: 'var(--soft)', dash: '6 3', symbol: 'circle' },
+        shares: first.reached,
+      },
+    ],
+    true,
+  );

@@ -66,27 +66,30 @@ describe('the report of a training run', () => {
     const result = makeResult(makeLog(30, [1.1, 1.6, 2.2, 2.1]));
     const { html, markdown } = await writeTrainingReports(temporary.path, result);
     const page = readFileSync(html, 'utf8');
-    expect(page).toContain('<h1>1.10 to 2.20 tokens a step</h1>');
-    expect(page).toContain('Later updates did not bring more');
+    expect(page).toContain(
+      '<h1>The accepted length rose from 1.10 to 2.20 tokens per step on 10 held-out texts, after 20 updates.</h1>',
+    );
+    expect(page).toContain('class="verdict robust"');
+    expect(page).toContain('Later updates did not help');
     expect(page.match(/role="img"/g)).toHaveLength(6);
     expect(page).toContain(
       'aria-label="Accepted length on held-out texts: 1.10 before, at best 2.20 after update',
     );
     const text = readFileSync(markdown, 'utf8');
     expect(text).toContain('| best | 2.20 | +100 % |');
-    expect(text).toContain('99.87 % of what is learnt');
+    expect(text).toContain('99.87 % of the learned tokens');
     const first = ((5 + 5 / Math.SQRT2 + 5 / Math.sqrt(3)) / 3).toFixed(3);
     expect(text).toContain(`| token 1 | ${first} | 0.929 | 2\u202f700 |`);
     expect(text).toContain('| token 4 | – | – | 0 |');
-    expect(page).toContain(`<th>token 1</th><td>${first}</td>`);
+    expect(page).toContain(`<th scope="row">token 1</th><td>${first}</td>`);
     expect(page).toContain('↑ cross-entropy (nats)<');
-    expect(text).toContain('texts of like length together: 3 % of them padding; 3.0 times through');
+    expect(text).toContain('texts of similar length together: 3 % of them padding; 3.0 epochs');
   });
 
   it('says when the last measurement is the best, and when none is better than the start', () => {
-    expect(renderTrainingHtml(makeResult(makeLog(40, [1.1, 1.6, 2.2])))).toContain('may bring more');
+    expect(renderTrainingHtml(makeResult(makeLog(40, [1.1, 1.6, 2.2])))).toContain('may help');
     expect(renderTrainingHtml(makeResult(makeLog(40, [1.5, 1.4, 1.3])))).toContain(
-      'best/ is what the run began with',
+      'best/ is the starting point',
     );
   });
 
@@ -97,10 +100,19 @@ describe('the report of a training run', () => {
     expect(renderTrainingMarkdown(makeResult(log))).not.toContain('rows counted');
   });
 
+  it('claims nothing from fewer than five held-out texts', () => {
+    const result = makeResult(makeLog(30, [1.01, 1.05]));
+    const few = { ...result, data: { ...result.data, heldOut: { ...result.data.heldOut, examples: 3 } } };
+    const page = renderTrainingHtml(few);
+    expect(page).toContain('<h1>3 held-out texts are too few to tell whether training helped');
+    expect(page).toContain('class="verdict inconclusive"');
+    expect(page).not.toContain('class="good"');
+  });
+
   it('does without held-out texts', () => {
     const log = makeLog(3, [1, 1]).filter(({ kind }) => kind === 'update');
     const page = renderTrainingHtml(makeResult(log));
-    expect(page).toContain('<h1>3 updates</h1>');
+    expect(page).toContain('<h1>3 updates; no text was held out');
     expect(page).toContain('No text was held out');
     expect(page.match(/role="img"/g)).toHaveLength(4);
     expect(renderTrainingMarkdown(makeResult(log))).toContain('No text was held out: nothing was measured.');

@@ -6,7 +6,7 @@ import type { AuditResult, DrafterResult, PromptResult } from '../../audit/resul
 import type { StepCounts } from '../../measure/step-counts.js';
 import { acceptedLengthOf, poolCounts } from '../../measure/step-counts.js';
 import { bootstrapInterval } from '../../measure/bootstrap.js';
-import { testSignedRanks } from '../../measure/wilcoxon.js';
+import { minPairs, testSignedRanks } from '../../measure/wilcoxon.js';
 import type { HardeningAudit } from './hardening-settings.js';
 import { baselineNames } from './hardening-settings.js';
 import type {
@@ -141,9 +141,9 @@ export function judgeDrop({ dropLess, pValue, pLarger }: HardenedChange): Effect
   return dropLess.high < 0 && pLarger < significance ? 'larger' : 'unclear';
 }
 
-/** What became of the clean length. */
+/** Whether the clean accepted length changed; fewer than five prompts decide nothing. */
 export function judgePrice({ cleanLoss }: HardenedChange): Effect {
   if (cleanLoss === null) return 'unknown';
-  if (cleanLoss.n > 1 && cleanLoss.low > 0) return 'smaller';
-  return cleanLoss.n > 1 && cleanLoss.high < 0 ? 'larger' : 'unclear';
+  if (cleanLoss.n >= minPairs && cleanLoss.low > 0) return 'smaller';
+  return cleanLoss.n >= minPairs && cleanLoss.high < 0 ? 'larger' : 'unclear';
 }

@@ -1,5 +1,6 @@
-/** How the parts of a comparison read, the same in a terminal and in Markdown. */
+/** A comparison in sentences and a table, for the terminal, Markdown and the page. */
 import type { Interval } from '../../measure/bootstrap.js';
+import type { Cell, Table } from '../table.js';
 import { armLabels } from '../audit/arm-names.js';
 import type {
   Comparison,
@@ -16,32 +17,37 @@ import {
   countText,
   fixed,
   passesText,
+  percentText,
   pValueText,
 } from '../../core/number-text.js';
 
-export const rowTitles = [
-  'row',
-  'accepted length',
-  'against no suffix',
-  'difference, points (95 %)',
-  'passes',
-  'answers kept',
-  'n',
-] as const;
-
-export function rowCells(row: RowComparison): string[] {
-  return [
-    nameRow(row),
-    arrow(row.length, acceptedLengthText),
-    row.change === null ? '–' : arrow(row.change, (change) => changeText(change)),
-    row.difference === null ? '–' : pointsText(row.difference),
-    arrow(row.passes, passesText),
-    row.change === null ? '–' : arrow(row.kept, keptShare),
-    String(row.n),
-  ];
+/** One row for each arm that both runs measured. */
+export function comparisonTable({ rows }: DrafterComparison): Table {
+  return {
+    columns: [
+      'row',
+      { name: 'accepted length', unit: 'tokens per step' },
+      'against no suffix',
+      { name: 'difference, points (95 %)' },
+      { name: 'passes', unit: 'of the target' },
+      'answers kept',
+      { name: 'n', unit: 'prompts' },
+    ],
+    rows: rows.map((row) => ({
+      cells: [
+        nameRow(row),
+        arrow(row.length, acceptedLengthText),
+        row.change === null ? '–' : arrow(row.change, (change) => changeText(change)),
+        row.difference === null ? '–' : pointsCell(row.difference),
+        arrow(row.passes, passesText),
+        row.change === null ? '–' : arrow(row.kept, keptShare),
+        String(row.n),
+      ],
+    })),
+  };
 }
 
-export function nameRow({ arm: { before, after } }: RowComparison): string {
+function nameRow({ arm: { before, after } }: RowComparison): string {
   return before === after ? armLabels[before] : `${armLabels[before]} → ${armLabels[after]}`;
 }
 
@@ -54,13 +60,12 @@ function keptShare(kept: RowComparison['kept']['before']): string {
   return `${count}/${total}`;
 }
 
-/** Percentage points with their sign; no interval where one prompt has none. */
-function pointsText({ estimate, low, high, n }: Interval): string {
-  const range = n < 2 ? '' : ` (${signed(low)} to ${signed(high)})`;
-  return `${signed(estimate)}${range}`;
+/** Percentage points with their sign; one prompt has no interval. */
+function pointsCell({ estimate, low, high, n }: Interval): Cell {
+  return { value: signed(estimate), interval: n < 2 ? undefined : `${signed(low)} to ${signed(high)}` };
 }
 
-function signed(share: number): string {
+export function signed(share: number): string {
   const text = fixed(100 * share, 1);
   return share > 0 && text !== '0.0' ? `+${text}` : text;
 }
@@ -69,8 +74,50 @@ export function nameDrafter({ drafter: { before, after } }: DrafterComparison): 
   return before === after ? before : `${before} → ${after}`;
 }
 
-/** With fewer pairs no signed-rank test can find anything at 0.05, two-sided. */
-const fewestPrompts = 6;
+/** With fewer pairs no two-sided signed-rank test can reach 0.05. */
+const minPrompts = 6;
+
+/** The drafter whose drop under attack grew most. */
+export function findWorst({ drafters }: Comparison): DrafterComparison | undefined {
+  const grown = ({ counted }: DrafterComparison): number => counted?.growth.estimate ?? -Infinity;
+  return [...drafters].sort((left, right) => grown(right) - grown(left))[0];
+}
+
+export type Change = 'worse' | 'better' | 'unclear' | 'too few' | 'unknown';
+
+/** A change counts only if the interval and the test agree. */
+export function judgeChange(drafter: DrafterComparison | undefined): Change {
+  if (drafter?.counted == null) return 'unknown';
+  const { growth, pValue } = drafter.counted;
+  if (growth.n < minPrompts) return 'too few';
+  if (!(pValue < 0.05) || (growth.low <= 0 && growth.high >= 0)) return 'unclear';
+  return growth.estimate > 0 ? 'worse' : 'better';
+}
+
+/** What changed for the worst drafter, in about 20 words. */
+export function summarizeComparison(comparison: Comparison): string {
+  const worst = findWorst(comparison);
+  if (worst?.counted == null)
+    return 'Nothing could be compared: the runs share no drafter and prompt that both audited.';
+  const { drop, growth } = worst.counted;
+  const name = nameDrafter(worst);
+  const values = arrowless(drop, (share) => percentText(share));
+  const prompts = countText(growth.n, 'prompt');
+  const range = growth.n < 2 ? '' : ` (95 % interval ${signed(growth.low)} to ${signed(growth.high)} points)`;
+  switch (judgeChange(worst)) {
+    case 'worse':
+      return `${name} got worse: the attack’s cost went ${values} of the accepted length${range}, over ${prompts}.`;
+    case 'better':
+      return `${name} got better: the attack’s cost went ${values} of the accepted length${range}, over ${prompts}.`;
+    case 'too few':
+      return `${prompts} ${growth.n === 1 ? 'is' : 'are'} too few to tell whether ${name} changed: the drop under attack went ${values}.`;
+    default:
+      return `No change is shown: the drop of ${name} under attack went ${values}${range}, over ${prompts}.`;
+  }
+}
+
+const arrowless = <T>({ before, after }: Sides<T>, text: (value: T) => string): string =>
+  `from ${text(before)} to ${text(after)}`;
 
 /** What changed for a drafter, in sentences. */
 export function describeDrafter(drafter: DrafterComparison): string[] {
@@ -88,8 +135,10 @@ export function describeDrafter(drafter: DrafterComparison): string[] {
         `${arrow(row.change!, (change) => changeText(change))}; ${describeGrowth(growth)}` +
         `${growth.n < 2 ? '' : `, ${pValueText(pValue)}`}; ${countText(growth.n, 'prompt')}.`,
     );
-    if (growth.n < fewestPrompts)
-      sentences.push(`${countText(growth.n, 'prompt')} cannot decide whether that is chance.`);
+    if (growth.n < minPrompts)
+      sentences.push(
+        `${countText(growth.n, 'prompt')} ${growth.n === 1 ? 'is' : 'are'} too few to rule out chance.`,
+      );
     sentences.push(
       `Answers before: ${describeKept(row.kept.before)}; after: ${describeKept(row.kept.after)}.`,
     );

@@ -1,0 +1,189 @@
+/** A comparison of two audits as text, as Markdown for a pull request, and as a page. */
+import { changeText, percentText } from '../../core/number-text.js';
+import type { Interval } from '../../measure/bootstrap.js';
+import { armLabels } from '../audit/arm-names.js';
+import { drawIntervals } from '../interval-chart.js';
+import { escapeMarkdown } from '../escape.js';
+import type { Content, Markup } from '../markup.js';
+import { fragment } from '../markup.js';
+import type { Opening } from '../page.js';
+import { drawFigure, framePage, rangeText } from '../page.js';
+import { factsHtml, tableHtml, tableMarkdown, tableText } from '../table.js';
+import type { Comparison, DrafterComparison, RunDescription } from './comparison-record.js';
+import {
+  comparisonTable,
+  describeDifference,
+  describeDrafter,
+  describeUnpaired,
+  findWorst,
+  judgeChange,
+  nameDrafter,
+  signed,
+  summarizeComparison,
+} from './comparison-words.js';
+
+const describeRun = ({ name, target, version, level }: RunDescription): string =>
+  `${name}, target ${target}, Mistletoe ${version}: ${level}`;
+
+const noDifferences = 'Both runs have the same setup.';
+
+export function renderComparisonText(comparison: Comparison): string {
+  const { runs, differences, drafters, gate } = comparison;
+  const lines = [
+    summarizeComparison(comparison),
+    '',
+    `before  ${describeRun(runs.before)}`,
+    `after   ${describeRun(runs.after)}`,
+    '',
+    ...(differences.length === 0
+      ? [noDifferences]
+      : ['Setup differences:', ...differences.map((each) => `  ${describeDifference(each)}`)]),
+    ...describeUnpaired(comparison),
+    ...drafters.flatMap((drafter) => [
+      '',
+      nameDrafter(drafter),
+      ...(drafter.rows.length === 0 ? [] : tableText(comparisonTable(drafter))),
+      ...describeDrafter(drafter),
+    ]),
+    ...(gate === null ? [] : ['', ...(gate.failures.length === 0 ? ['The gate passed.'] : gate.failures)]),
+  ];
+  return `${lines.join('\n')}\n`;
+}
+
+const gateTitles = { 0: '', 3: 'Incomplete.', 4: 'Too few prompts.', 100: 'Gate failed.' } as const;
+
+export function renderComparisonMarkdown(comparison: Comparison): string {
+  const { runs, differences, drafters, gate } = comparison;
+  const lines = [
+    '## Mistletoe: two audits compared',
+    '',
+    escapeMarkdown(summarizeComparison(comparison)),
+    '',
+    `- before: ${escapeMarkdown(describeRun(runs.before))}`,
+    `- after: ${escapeMarkdown(describeRun(runs.after))}`,
+    ...(differences.length === 0
+      ? [`- ${noDifferences}`]
+      : differences.map((each) => `- ${escapeMarkdown(describeDifference(each))}`)),
+    ...describeUnpaired(comparison).map((sentence) => `- ${escapeMarkdown(sentence)}`),
+    ...drafters.flatMap((drafter) => [
+      '',
+      `### ${escapeMarkdown(nameDrafter(drafter))}`,
+      '',
+      ...(drafter.rows.length === 0 ? [] : [...tableMarkdown(comparisonTable(drafter)), '']),
+      escapeMarkdown(describeDrafter(drafter).join(' ')),
+    ]),
+    ...(gate === null
+      ? []
+      : [
+          '',
+          gate.failures.length === 0
+            ? 'The gate passed.'
+            : `**${gateTitles[gate.exitCode]}** ${gate.failures.map(escapeMarkdown).join(' ')}`,
+        ]),
+  ];
+  return `${lines.join('\n')}\n`;
+}
+
+export function renderComparisonHtml(comparison: Comparison): string {
+  const { runs, differences } = comparison;
+  return framePage({
+    title: `Mistletoe comparison of ${runs.before.name} and ${runs.after.name}`,
+    brand: 'Mistletoe comparison',
+    opening: describeOpening(comparison),
+    chapters: [
+      { id: 'drafters', name: 'Drafters', content: drawDrafters(comparison) },
+      {
+        id: 'setup',
+        name: 'Setup',
+        content: fragment`<h2>The two runs</h2>
+<div class="card">${factsHtml([
+          ['before', describeRun(runs.before)],
+          ['after', describeRun(runs.after)],
+          ...(differences.length === 0
+            ? [['differences', noDifferences] as const]
+            : differences.map((each) => ['difference', describeDifference(each)] as const)),
+        ])}</div>`,
+      },
+    ],
+    imprint: `Mistletoe ${runs.after.version} · ${comparison.schema}`,
+  });
+}
+
+const tones = {
+  worse: ['collapsed', 'Worse'],
+  better: ['robust', 'Better'],
+  unclear: ['inconclusive', 'No change shown'],
+  'too few': ['inconclusive', 'Not decided'],
+  unknown: ['inconclusive', 'Not compared'],
+} as const;
+
+function describeOpening(comparison: Comparison): Opening {
+  const { drafters, gate } = comparison;
+  const [tone, label] = tones[judgeChange(findWorst(comparison))];
+  return {
+    id: 'outcome',
+    tone,
+    label,
+    sentence: summarizeComparison(comparison),
+    picture: drawLengths(drafters),
+    details: fragment`${drafters.map(drawFigures)}${
+      gate === null
+        ? null
+        : fragment`<ul class="gate"><li><span class="tag ${gate.exitCode === 0 ? 'pass' : 'fail'}">${gate.exitCode === 0 ? 'gate passed' : gateTitles[gate.exitCode]}</span> ${gate.failures.length === 0 ? `No drop grew by ${percentText(gate.failIfWorse, 1)} or more beyond chance.` : gate.failures.join(' ')}</li></ul>`
+    }`,
+  };
+}
+
+const exact = (value: number): Interval => ({ estimate: value, low: value, high: value, n: 1 });
+const beforeMark = { name: 'before', color: 'var(--soft)', symbol: 'circle' } as const;
+const afterMark = { name: 'after', color: 'var(--accent)', symbol: 'circle', filled: true } as const;
+
+/** The prompts without a suffix and the attack, before and after. */
+const drawLengths = (drafters: readonly DrafterComparison[]): Content =>
+  drawIntervals(
+    drafters.flatMap(({ drafter, rows }) =>
+      rows
+        .filter((row, index) => row.change === null || index === rows.length - 1)
+        .map(({ arm, length }) => ({
+          name: drafters.length === 1 ? armLabels[arm.after] : `${drafter.after}, ${armLabels[arm.after]}`,
+          marks: [
+            { style: beforeMark, value: exact(length.before) },
+            { style: afterMark, value: exact(length.after) },
+          ],
+        })),
+    ),
+  );
+
+function drawFigures(drafter: DrafterComparison): Content {
+  const { counted, rows, prompts } = drafter;
+  if (counted === null) return null;
+  const { growth, drop } = counted;
+  const clean = rows.find(({ change }) => change === null)?.lengthChange;
+  const range = ({ low, high, n }: Interval, text: (value: number) => string): string | undefined =>
+    n < 2 ? undefined : rangeText(text(low), text(high));
+  return fragment`<div class="figures" role="group" aria-label="${nameDrafter(drafter)}">
+<div><b>${nameDrafter(drafter)}</b><span>${prompts.shared} prompts in both</span></div>
+${drawFigure(`${signed(growth.estimate)} points`, `drop under attack: ${percentText(drop.before)} to ${percentText(drop.after)}`, range(growth, signed))}
+${
+  clean === undefined
+    ? null
+    : drawFigure(
+        changeText(clean.estimate, 1),
+        'accepted length without a suffix',
+        range(clean, (value) => changeText(value, 1)),
+      )
+}
+</div>`;
+}
+
+function drawDrafters(comparison: Comparison): Markup {
+  return fragment`<h2>Row by row</h2>
+<p class="lead">Only prompts with the same text that both runs audited are compared. Each change is against the prompts
+without a suffix of the same run; the difference of two changes is in percentage points.</p>
+${describeUnpaired(comparison).map((sentence) => fragment`<p>${sentence}</p>`)}
+${comparison.drafters.map(
+  (drafter) => fragment`<div class="card"><h3>${nameDrafter(drafter)}</h3>
+${drafter.rows.length === 0 ? null : tableHtml(comparisonTable(drafter), `Rows of ${nameDrafter(drafter)}`)}
+<p>${describeDrafter(drafter).join(' ')}</p></div>`,
+)}`;
+}
