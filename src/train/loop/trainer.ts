@@ -79,11 +79,11 @@ export class Trainer {
     const ties = new Map(names.map((name) => [name, tied.get(name)!]));
     const own = [...new Set(ties.values())];
     const shapes = new Map(own.map((name) => [name, values.get(name)!.shape]));
-    const losses = shareFrozenProducts(
-      { loss, ...nameLevels('level', levels), ...nameLevels('rows', rows) },
-      new Set(names),
-    );
-    const outputs = { ...losses, ...sumGradients(losses.loss!, ties) };
+    const plain = { loss, ...nameLevels('level', levels), ...nameLevels('rows', rows) };
+    // Measured on the CPU alone.
+    const isShared = pair.target.runtime.name === 'onnx';
+    const losses = isShared ? shareFrozenProducts(plain, new Set(names)) : plain;
+    const outputs = { ...losses, ...sumGradients(losses.loss ?? loss, ties) };
     const trainer = new Trainer(
       pair,
       options,
