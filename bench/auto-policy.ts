@@ -1,7 +1,7 @@
 /**
  * `auto` against fixed policies: tokens per second of plain decoding, chains and `auto`, for each drafter and prompt set, with
  * one sequence and with eight. All policies answer each prompt (or batch of eight) in turn, starting with a different one each
- * time. The first round warms up and is not counted; `auto` keeps what it learned in it.
+ * time; the table shows medians over batches. The first round warms up and is not counted; `auto` keeps what it learned in it.
  * Options: --prompts 8 --tokens 64 --rounds 2 --drafters ngram,sps,eagle3 --sets humaneval,gsm8k,mt-bench --lengths 1,2,3,4
  *   --sequences 1,8 --threads 2
  */
@@ -50,8 +50,8 @@ interface Contender {
   readonly name: string;
   /** Undefined for plain decoding. */
   readonly policy: PolicyChooser | undefined;
-  tokens: number;
-  ms: number;
+  /** [batch] tokens per second */
+  readonly speeds: number[];
   steps: number;
   drafted: number;
 }
@@ -59,8 +59,7 @@ interface Contender {
 const createContender = (name: string, policy?: PolicyChooser): Contender => ({
   name,
   policy,
-  tokens: 0,
-  ms: 0,
+  speeds: [],
   steps: 0,
   drafted: 0,
 });
@@ -87,9 +86,9 @@ async function decodeBatch(
   const engine = new Engine({ concurrency: batch.length });
   const answers = await Promise.all(
     batch.map((request) =>
-      engine.run(async (meeting) => {
+      engine.run(async (scheduler) => {
         const times: number[] = [];
-        const own = { ...request, meeting, onToken: (): void => void times.push(performance.now()) };
+        const own = { ...request, scheduler, onToken: (): void => void times.push(performance.now()) };
         if (policy === undefined) return { times, ...(await decodePlain(model, own)), steps: [] };
         return { times, ...(await decodeSpeculative(model, drafter, { ...own, policy, mustDraft: true })) };
       }),
@@ -98,8 +97,8 @@ async function decodeBatch(
   if (isCounted) {
     const from = Math.max(...answers.map(({ times }) => times[0]!));
     const to = Math.min(...answers.map(({ times }) => times.at(-1)!));
-    contender.ms += to - from;
-    contender.tokens += answers.flatMap(({ times }) => times).filter((at) => at > from && at <= to).length;
+    const tokens = answers.flatMap(({ times }) => times).filter((at) => at > from && at <= to).length;
+    contender.speeds.push(tokens / ((to - from) / 1000));
     const steps = answers.flatMap((answer) => answer.steps);
     contender.steps += steps.length;
     contender.drafted += steps.filter(({ proposed }) => proposed > 0).length;
@@ -107,7 +106,12 @@ async function decodeBatch(
   return answers.map(({ tokenIds }) => tokenIds);
 }
 
-const speedOf = ({ tokens, ms }: Contender): number => tokens / (ms / 1000);
+const median = (values: readonly number[]): number =>
+  [...values].sort((left, right) => left - right)[Math.floor(values.length / 2)]!;
+
+/** The median ratio over batches, which a short disturbance of the machine does not change. */
+const speedup = ({ speeds }: Contender, base: Contender): number =>
+  median(speeds.map((speed, batch) => speed / base.speeds[batch]!));
 
 async function compare(drafter: Drafter, requests: readonly GenerationRequest[], sequences: number) {
   const fitting = lengths.filter((length) => length <= drafter.maximumDepth);
@@ -154,16 +158,17 @@ for (const sequences of options.sequences.split(',').map(Number)) {
       const contenders = await compare(drafter, await encodeSet(set), sequences);
       const auto = contenders.at(-1)!;
       const fixed = contenders.slice(0, -1);
-      const plain = speedOf(fixed[0]!);
-      const ratio = speedOf(auto) / Math.max(...fixed.map(speedOf));
+      const [plain] = fixed as [Contender];
+      const best = fixed.reduce((most, each) => (speedup(each, plain) > speedup(most, plain) ? each : most));
+      const ratio = speedup(auto, best);
       ratios.push(ratio);
       const cells = columns.map((column) => {
         const found = fixed.find((contender) => contender.name === column);
-        return found === undefined ? '–' : `${(speedOf(found) / plain).toFixed(2)}x`;
+        return found === undefined ? '–' : `${speedup(found, plain).toFixed(2)}x`;
       });
       rows.push([
-        ...[String(sequences), name, set, plain.toFixed(0), ...cells],
-        ...[`${(speedOf(auto) / plain).toFixed(2)}x`, `${(100 * ratio).toFixed(0)} %`],
+        ...[String(sequences), name, set, median(plain.speeds).toFixed(0), ...cells],
+        ...[`${speedup(auto, plain).toFixed(2)}x`, `${(100 * ratio).toFixed(0)} %`],
         `${((100 * auto.drafted) / auto.steps).toFixed(0)} % of steps`,
       ]);
     }

@@ -149,8 +149,8 @@ async function decodeTraces(
   await Promise.all(
     plans.map(async ({ text, ...plan }) => {
       const request = await requestFor(target, text, { maxNewTokens: newTokens });
-      const { steps, tokenIds } = await engine.run((meeting) =>
-        decodeSpeculative(target.model, drafter, { ...request, policy, mustDraft: true, meeting }),
+      const { steps, tokenIds } = await engine.run((scheduler) =>
+        decodeSpeculative(target.model, drafter, { ...request, policy, mustDraft: true, scheduler }),
       );
       await keep({
         ...plan,

@@ -9,8 +9,8 @@ import { findDrafter } from '../src/decode/find-drafter.js';
 import { generateSpeculatively } from '../src/decode/speculative-text.js';
 import { generateText, openTarget } from '../src/decode/target.js';
 import { loadDrafter } from '../src/draft/load-drafter.js';
-import type { Meeting } from '../src/model/lanes/pass-scheduler.js';
-import { alone } from '../src/model/lanes/pass-scheduler.js';
+import type { PassScheduler } from '../src/model/lanes/pass-scheduler.js';
+import { runDirectly } from '../src/model/lanes/pass-scheduler.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
 import { loadPrompts } from '../src/text/prompts/prompt-set.js';
 import { printTable } from './stopwatch.js';
@@ -25,24 +25,24 @@ const target = await openTarget(bundledTarget, { runtime });
 const drafter = await loadDrafter(findDrafter(drafterName), { target: target.model });
 const prompts = await loadPrompts(bundledPrompts);
 
-type Answer = (index: number, meeting: Meeting) => Promise<unknown>;
+type Answer = (index: number, scheduler: PassScheduler) => Promise<unknown>;
 const promptOf = (index: number): string => prompts[index % prompts.length]!.text;
-const plain: Answer = (index, meeting) =>
-  generateText(target, promptOf(index), { maxNewTokens, seed: index, meeting });
-const speculative: Answer = (index, meeting) =>
+const plain: Answer = (index, scheduler) =>
+  generateText(target, promptOf(index), { maxNewTokens, seed: index, scheduler });
+const speculative: Answer = (index, scheduler) =>
   generateSpeculatively(target, drafter, promptOf(index), {
-    ...{ maxNewTokens, seed: index, meeting },
+    ...{ maxNewTokens, seed: index, scheduler },
     policy: 'chain:4',
   });
 
 async function answerAlone(answer: Answer, first: number, count: number): Promise<void> {
-  for (let index = first; index < first + count; index++) await answer(index, alone);
+  for (let index = first; index < first + count; index++) await answer(index, runDirectly);
 }
 
 const engine = new Engine({ concurrency });
 async function answerTogether(answer: Answer, first: number, count: number): Promise<void> {
   await Promise.all(
-    Array.from({ length: count }, (_, index) => engine.run((meeting) => answer(first + index, meeting))),
+    Array.from({ length: count }, (_, index) => engine.run((scheduler) => answer(first + index, scheduler))),
   );
 }
 

@@ -61,13 +61,13 @@ export type { SamplingOptions } from './core/sampling.js';
  * @example
  * const engine = new Engine({ concurrency: 8 });
  * const answers = await Promise.all(
- *   prompts.map((prompt) => engine.run((meeting) => generateText(target, prompt, { meeting }))),
+ *   prompts.map((prompt) => engine.run((scheduler) => generateText(target, prompt, { scheduler }))),
  * );
  */
 export { Engine } from './decode/engine/engine.js';
 export type { EngineCounts, EngineLoad, EngineOptions, SequenceOptions } from './decode/engine/engine.js';
 export { sequenceBytes } from './decode/engine/sequence-bytes.js';
-export type { Meeting } from './model/lanes/pass-scheduler.js';
+export type { PassScheduler } from './model/lanes/pass-scheduler.js';
 export { createEngineWorker } from './decode/engine/engine-worker.js';
 export type {
   EngineWorker,

@@ -1,31 +1,31 @@
-/** A progress line that fits the terminal: the bar shrinks first, then words go, the least important first. */
-import { asOneLine } from './clean-text.js';
+/** A progress line that fits the terminal: the bar shrinks first, then words are dropped, the least important first. */
+import { asOneLine } from './safe-text.js';
 
 export interface BarContent {
   readonly label: string;
   readonly done: number;
   readonly total: number;
-  /** How the two are written; as they are by default. */
+  /** Formats both counts. */
   readonly show?: (value: number) => string;
   /** Most important first. */
   readonly words: readonly string[];
 }
 
 const fullBar = 24;
-const leastBar = 6;
-/** Ids of prompts may be whole sentences. */
-const longestWord = 28;
+const minBar = 6;
+/** Prompt ids may be whole sentences. */
+const maxWord = 28;
 const gap = '  ';
 
-/** At most `columns - 1` wide: in the last column some terminals begin a new line. */
+/** At most `columns - 1` wide: some terminals start a new line after the last column. */
 export function layOutBar({ label, done, total, show = String, words }: BarContent, columns: number): string {
   const room = Math.max(1, columns - 1);
   const count = `${show(done)}/${show(total)}`;
-  const shown = words.map((word) => shorten(asOneLine(word), longestWord));
+  const shown = words.map((word) => shorten(asOneLine(word), maxWord));
   for (let kept = shown.length; kept >= Math.min(1, shown.length); kept--) {
     const behind = [count, ...shown.slice(0, kept)];
     const size = Math.min(fullBar, room - widthOf([label, '', ...behind].join(gap)));
-    if (size >= leastBar) return [label, drawBar(done, total, size), ...behind].join(gap);
+    if (size >= minBar) return [label, drawBar(done, total, size), ...behind].join(gap);
   }
   const [first] = shown;
   const essential = [count, ...(first === undefined ? [] : [first])];
@@ -53,7 +53,7 @@ const zeroWidth = /[\p{Mn}\p{Me}\p{Cf}]/u;
 const doubleWidth =
   /[\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\u{1f300}-\u{1faff}\u{20000}-\u{3fffd}]/u;
 
-/** Columns of a terminal: characters of East Asia and pictures take two, marks above others none. */
+/** Terminal columns: East Asian characters and emoji take two, combining marks none. */
 export function widthOf(text: string): number {
   let width = 0;
   for (const character of text) width += zeroWidth.test(character) ? 0 : doubleWidth.test(character) ? 2 : 1;

@@ -2,25 +2,19 @@ import { describe, expect, it } from 'vitest';
 import { bundledDrafterFolder, bundledDrafters, bundledTarget } from '../decode/bundled-models.js';
 import { defaultDraftPolicy } from '../decode/speculative-text.js';
 import { formatDraftPolicy } from '../draft/tree/policy.js';
-import type { BenchFlags } from './command-flags.js';
 import { planDrafters, planPromptSets } from './bench-systems.js';
 
-const flagsWith = (changes: Partial<BenchFlags>): BenchFlags => ({
+type Subjects = Parameters<typeof planDrafters>[0] & Parameters<typeof planPromptSets>[0];
+
+const flagsWith = (changes: Partial<Subjects>): Subjects => ({
   target: bundledTarget,
   drafter: [],
   draft: [],
   prompts: [],
-  maxNewTokens: 96,
-  temperature: 0,
-  seed: 0,
-  warmup: 1,
-  concurrency: 1,
-  format: 'markdown',
-  progress: 'none',
   ...changes,
 });
 
-const plan = (changes: Partial<BenchFlags>) =>
+const plan = (changes: Partial<Subjects>) =>
   planDrafters(flagsWith(changes)).map(({ name, policies }) => [name, ...policies.map(formatDraftPolicy)]);
 
 describe('the systems of a benchmark', () => {

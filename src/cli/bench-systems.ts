@@ -1,24 +1,30 @@
-/** From --drafter, --draft and --prompts to what is measured: names that are unique, policies that are understood. */
+/** Turns --drafter, --draft and --prompts into what is measured, with unique names. */
 import { basename, extname, resolve } from 'node:path';
 import { nameModel } from '../checkpoint/hub/hub-cache.js';
 import { MistletoeError } from '../core/errors.js';
-import { bundledDrafters, bundledPrompts, bundledTarget } from '../decode/bundled-models.js';
+import { bundledDrafters } from '../decode/bundled-models.js';
+import { bundledPrompts, bundledTarget } from '../decode/bundled-models.js';
 import { findDrafter } from '../decode/find-drafter.js';
 import type { DraftPolicy } from '../draft/tree/policy.js';
 import { parseDraftPolicy } from '../draft/tree/policy.js';
 import { findWeightless } from '../draft/systems.js';
-import { promptSetFiles } from '../text/prompts/prompt-set.js';
-import type { BenchFlags } from './command-flags.js';
+import { checkPromptSource } from './long-runs.js';
+
+interface BenchSubjects {
+  readonly target: string;
+  readonly drafter: readonly string[];
+  readonly draft: readonly string[];
+}
 
 export interface DrafterPlan {
   readonly name: string;
   /** A folder, or a system without weights. */
   readonly source: string;
-  /** Each is a system of its own. Empty: the default. */
+  /** Each is measured as a system. Empty: the default. */
   readonly policies: readonly DraftPolicy[];
 }
 
-export function planDrafters({ target, drafter, draft }: BenchFlags): readonly DrafterPlan[] {
+export function planDrafters({ target, drafter, draft }: BenchSubjects): readonly DrafterPlan[] {
   if (drafter.length === 0 && resolve(target) !== bundledTarget) {
     throw new MistletoeError('usage', `bench has no drafter for the target ${target}.`, {
       hint: 'Give --drafter DIR; the bundled drafters fit the bundled target only.',
@@ -31,7 +37,7 @@ export function planDrafters({ target, drafter, draft }: BenchFlags): readonly D
   if (stray?.name !== undefined) {
     throw new MistletoeError(
       'usage',
-      `--draft names ${stray.name}, which is no drafter of this run; there are ${[...sources.keys()].join(', ')}.`,
+      `--draft names ${stray.name}, which is not a drafter of this run; the drafters are ${[...sources.keys()].join(', ')}.`,
       { hint: 'Write NAME=POLICY with the name of a drafter’s folder, or POLICY alone for all.' },
     );
   }
@@ -47,7 +53,7 @@ interface DraftChoice {
   readonly policy: DraftPolicy;
 }
 
-/** A path in `tree:PATH` may hold an equals sign, too; names that are no drafter's stand before any colon. */
+/** A path in `tree:PATH` may contain an equals sign; unknown names are recognized before any colon. */
 function parseDraftChoice(text: string, names: readonly string[]): DraftChoice {
   const known = names.find((name) => text.startsWith(`${name}=`));
   if (known !== undefined) return { name: known, policy: parseDraftPolicy(text.slice(known.length + 1)) };
@@ -62,25 +68,18 @@ export interface PromptSource {
   readonly source: string;
 }
 
-export function planPromptSets({ prompts }: BenchFlags): readonly PromptSource[] {
-  const wrong = prompts.find((source) => !isKnown(source) && !/\.(jsonl|txt)$/.test(source));
-  if (wrong !== undefined) {
-    throw new MistletoeError(
-      'usage',
-      `--prompts is ${wrong}; a .jsonl or .txt file, or one of ${Object.keys(promptSetFiles).join(', ')} was expected.`,
-      { hint: 'Sets known by name are read from --prompts-dir.' },
-    );
-  }
+export function planPromptSets({
+  prompts,
+}: {
+  readonly prompts: readonly string[];
+}): readonly PromptSource[] {
+  prompts.forEach(checkPromptSource);
   const given = prompts.length === 0 ? [bundledPrompts] : prompts;
   const sources = nameUniquely('--prompts', given, (path) => basename(resolve(path), extname(path)));
   return [...sources].map(([name, source]) => ({ name, source }));
 }
 
-function isKnown(source: string): boolean {
-  return Object.hasOwn(promptSetFiles, source);
-}
-
-/** A short name for each, or the whole of what was given where that is not unique. */
+/** A short name for each, or the whole value if the short name is not unique. */
 function nameUniquely(
   option: string,
   given: readonly string[],

@@ -40,9 +40,10 @@ describe('what the operating system says', () => {
   ])('%s is a sentence with the path and a hint, not a bug', (code, path) => {
     const { code: exitCode, err } = report(failureOf(() => readFileSync(path)));
     expect(err).toMatch(/^error: [^\n]*\nhint: {2}[^\n]*\n$/);
-    expect(err).toContain(`(${code}`);
+    expect(err).not.toContain(code);
     // Reading a folder fails after it was opened by its path.
-    if (code !== 'EISDIR') expect(err).toContain(`error: ${path} cannot be used: `);
+    if (code !== 'EISDIR')
+      expect(err).toContain(`error: ${path} ${code === 'ENOENT' ? 'does not exist' : 'cannot be used: '}`);
     expect(err).not.toContain('bug');
     expect(exitCode).toBe(2);
   });
@@ -67,14 +68,14 @@ describe('what the operating system says', () => {
   ])('%s ends with exit code %d', (code, exitCode) => {
     const { code: seen, err } = report(made(code));
     expect(seen).toBe(exitCode);
-    expect(err).toMatch(new RegExp(`^error: /a/file cannot be used: some words \\(${code}, write\\)\\.\nhint: {2}\\S.*\n$`)); // prettier-ignore
+    expect(err).toMatch(new RegExp(`^error: /a/file cannot be used: some words\\.\nhint: {2}\\S.*\n$`)); // prettier-ignore
   });
 
   it('is told without a path where there is none', () => {
     const pathless = Object.assign(new Error('EMFILE: too many open files, pipe'), {
       ...{ code: 'EMFILE', errno: -24, syscall: 'pipe' },
     });
-    expect(report(pathless).err).toContain('error: The operating system refused to pipe: too many open files (EMFILE).'); // prettier-ignore
+    expect(report(pathless).err).toContain('error: The system call pipe failed: too many open files.'); // prettier-ignore
   });
 });
 

@@ -1,8 +1,7 @@
-/** What a failure looks like and which exit code it has; one place for both. */
+/** How failures are printed, and their exit codes. */
 import { CommanderError } from 'commander';
 import { MistletoeError, type ErrorCode } from '../core/errors.js';
-import { asOneLine } from './clean-text.js';
-import { describeSystemFailure } from './system-failure.js';
+import { asOneLine } from './safe-text.js';
 import type { StopSignal, Terminal } from './terminal.js';
 import { colorsFor } from './terminal.js';
 
@@ -14,7 +13,7 @@ export const exitCodes = {
   interrupted: 130,
 } as const;
 
-/** As shells have it: 128 and the signal's number. */
+/** The shells' convention: 128 plus the signal's number. */
 export const signalCodes: Readonly<Record<StopSignal, number>> = {
   SIGINT: exitCodes.interrupted,
   SIGTERM: 143,
@@ -60,28 +59,69 @@ function describeFailure(failure: unknown): Report {
   }
   const seen = failure instanceof Error ? `${failure.name}: ${failure.message}` : String(failure);
   return {
-    sentence: `Something unforeseen went wrong (${seen}); this is a bug in Mistletoe.`,
+    sentence: `An unexpected error occurred (${seen}); this is a bug in Mistletoe.`,
     hint: 'Please report it with the command you ran; MISTLETOE_DEBUG=1 adds the details.',
     exitCode: exitCodes.failure,
   };
 }
 
-/** Commander writes "error: what is wrong" and sometimes "(Did you mean X?)" on a line of its own. */
+/** Commander writes "error: " and a sentence in lower case. */
 function describeUsage({ message }: CommanderError): Report {
-  const [first = '', ...rest] = message
+  const [first = ''] = message
     .replace(/^error: /, '')
     .replace(/(?<=is invalid|'[\w-]+')\. (?=Expected|Allowed)/, '; ')
     .replace(/; [EA]/, (join) => join.toLowerCase())
     .split('\n');
-  const suggestion = rest.join(' ').replace(/^\(|\)$/g, '');
   return {
     sentence: first.charAt(0).toUpperCase() + first.slice(1),
-    hint: suggestion === '' ? 'Add --help to see what is there.' : suggestion,
+    hint: 'Add --help to see the flags and arguments.',
     exitCode: exitCodes.badInput,
   };
 }
 
-/** One line with a full stop. */
+/** An unknown flag or command, with a suggestion if a known name is a near miss. */
+export function suggestName(failure: CommanderError, names: readonly string[]): MistletoeError | undefined {
+  const [, unknown] = /'([^']+)'/.exec(failure.message) ?? [];
+  const near = unknown === undefined ? undefined : findNearMiss(unknown, names);
+  if (near === undefined) return undefined;
+  const [first = ''] = failure.message.replace(/^error: /, '').split('\n');
+  const sentence = first.charAt(0).toUpperCase() + first.slice(1);
+  return new MistletoeError('usage', sentence, { hint: `Did you mean ${near}?` });
+}
+
+/** The closest name, if it is at most one typing error in four characters away. */
+export function findNearMiss(given: string, names: readonly string[]): string | undefined {
+  const letters = given.replace(/^-+/, '').length;
+  const [nearest] = names
+    .map((name) => ({ name, distance: countTypos(given, name) }))
+    .filter(({ distance }) => distance <= Math.max(1, Math.floor(letters / 4)) && letters >= 3)
+    .sort((left, right) => left.distance - right.distance);
+  return nearest?.name;
+}
+
+/** Edit distance in which swapping two neighboring letters counts once. */
+function countTypos(left: string, right: string): number {
+  const rows = [Array.from({ length: right.length + 1 }, (_, column) => column)];
+  for (let row = 1; row <= left.length; row++) {
+    const current = [row];
+    for (let column = 1; column <= right.length; column++) {
+      const cost = left[row - 1] === right[column - 1] ? 0 : 1;
+      let best = Math.min(
+        rows[row - 1]![column]! + 1,
+        current[column - 1]! + 1,
+        rows[row - 1]![column - 1]! + cost,
+      );
+      const isSwapped =
+        row > 1 && column > 1 && left[row - 1] === right[column - 2] && left[row - 2] === right[column - 1];
+      if (isSwapped) best = Math.min(best, rows[row - 2]![column - 2]! + 1);
+      current.push(best);
+    }
+    rows.push(current);
+  }
+  return rows[left.length]![right.length]!;
+}
+
+/** One line that ends with a period. */
 export function closeSentence(text: string): string {
   const line = asOneLine(text).trim();
   return /[.?!)]$/.test(line) ? line : `${line}.`;
@@ -90,4 +130,54 @@ export function closeSentence(text: string): string {
 function stacksOf(failure: Error): string {
   const own = failure.stack ?? failure.message;
   return failure.cause instanceof Error ? `${own}\ncaused by ${stacksOf(failure.cause)}` : own;
+}
+
+/** An error of the operating system: missing permissions, a full disk, a bad path. */
+interface SystemFailure {
+  readonly sentence: string;
+  readonly hint: string;
+  /** The machine is the cause, not the user's input. */
+  readonly isOfMachine: boolean;
+}
+
+const checkPath = 'Check the path.';
+const hints: Readonly<Record<string, string>> = {
+  ENOENT: checkPath,
+  ENOTDIR: 'A part of the path is a file, but a folder was expected.',
+  EISDIR: 'It is a folder, but a file was expected.',
+  ELOOP: 'Its links form a loop; check the path.',
+  ENAMETOOLONG: 'Use a shorter path.',
+  EEXIST: 'Remove it, or use another path.',
+  EACCES: 'Check its permissions, or use another path.',
+  EPERM: 'Check its permissions, or use another path.',
+  EROFS: 'Use a path on a disk that can be written.',
+};
+const machineHints: Readonly<Record<string, string>> = {
+  ENOSPC: 'Free some disk space.',
+  EDQUOT: 'Free some space in your quota.',
+  EMFILE: 'Close other programs, or raise the limit of open files (ulimit -n).',
+  ENFILE: 'Close other programs: the machine has no free file handles.',
+  ENOMEM: 'Close other programs, or use a machine with more memory.',
+  EAGAIN: 'Close other programs: the machine cannot start more processes.',
+  EIO: 'Check the disk, or the connection to it.',
+};
+
+/** Undefined for other errors. */
+function describeSystemFailure(failure: unknown): SystemFailure | undefined {
+  if (!(failure instanceof Error) || !('syscall' in failure)) return undefined;
+  const { code = '', syscall = '', path, message } = failure as NodeJS.ErrnoException;
+  if (!/^E[A-Z0-9]+$/.test(code)) return undefined;
+  // "EACCES: permission denied, open '/a/file'"
+  const [, words = message] = /^\w+: (.*?), /s.exec(message) ?? [];
+  const machineHint = machineHints[code];
+  return {
+    sentence:
+      path === undefined
+        ? `The system call ${syscall} failed: ${words}.`
+        : code === 'ENOENT'
+          ? `${path} does not exist.`
+          : `${path} cannot be used: ${words}.`,
+    hint: machineHint ?? hints[code] ?? checkPath,
+    isOfMachine: machineHint !== undefined,
+  };
 }

@@ -1,13 +1,17 @@
-/** An inspection in words: a label and a value for each line. */
+/** An inspection as text: a label and a value for each line. */
 import { basename } from 'node:path';
 import { formatBytes } from '../core/byte-size.js';
 import type { DrafterFacts } from '../draft/reading/drafter-facts.js';
 import type { Inspection, MemoryFacts, TokenizerFacts, WeightFacts } from '../draft/inspection.js';
 import type { ModelConfiguration } from '../model/configuration.js';
+import { countFittingTokens, estimateGpuMemory, passBytes } from '../decode/gpu-fit.js';
+import { expectedTokens } from '../decode/gpu-fit.js';
+import type { DeviceWish, GpuHost, RecordedDevice } from '../runtime/device-choice.js';
+import { chooseDevice, keepIfRoom, nameDevice, recordDevice, thisMachine } from '../runtime/device-choice.js';
 
 export type Line = readonly [label: string, value: string];
 
-/** `device` says where it would run, behind what memory it needs. */
+/** `device`: where it would run, shown after the memory it needs. */
 export function inspectionLines(inspection: Inspection, device: readonly Line[] = []): readonly Line[] {
   const { folder, kind, layout, model, drafter, weights, memory, tokenizer, chatTemplate } = inspection;
   const isTarget = kind === 'decoder';
@@ -92,7 +96,7 @@ function drafterLines(facts: DrafterFacts): readonly Line[] {
       ? []
       : [['rotary', `base ${formatCount(rotary.base)} (${rotary.origin})`] as const]),
     ...(traits.length === 0 ? [] : [['has', traits.join(', ')] as const]),
-    ['expects a target', target.length === 0 ? 'not told by the tensors' : `with ${target.join(', ')}`],
+    ['expects a target', target.length === 0 ? 'not known from the tensors' : `with ${target.join(', ')}`],
     ...(expects.tapRule === undefined ? [] : [['taps', expects.tapRule] as const]),
   ];
 }
@@ -136,16 +140,72 @@ function tokenizerLines({ kind, vocabularySize, specialTokens }: TokenizerFacts)
   ];
 }
 
-export function formatCount(value: number): string {
+function formatCount(value: number): string {
   return value.toLocaleString('en-US');
 }
 
 /** 12_345_678 -> 12.3 M */
-export function formatShort(value: number): string {
+function formatShort(value: number): string {
   const scale = [
     { size: 1e9, unit: ' B' },
     { size: 1e6, unit: ' M' },
     { size: 1e3, unit: ' k' },
   ].find(({ size }) => value >= size);
   return scale === undefined ? String(value) : `${(value / scale.size).toPrecision(3)}${scale.unit}`;
+}
+
+/** Where a model would run, and whether it fits there. */
+export interface DeviceFit {
+  readonly device: RecordedDevice;
+  /** Why not a GPU, if the machine seems to have one. */
+  readonly reason?: string;
+  /** On a GPU only. */
+  readonly memory?: {
+    readonly weightBytes: number;
+    /** Keys and values of the whole context. */
+    readonly cacheBytes: number;
+    readonly freeBytes: number;
+    /** Context tokens that fit; 0 if the weights alone are too large. */
+    readonly fittingTokens: number;
+  };
+}
+
+export async function describeFit(
+  model: ModelConfiguration,
+  wish: DeviceWish,
+  host: GpuHost = thisMachine,
+): Promise<DeviceFit> {
+  const { contextLength } = model;
+  const countBytes = (dtype: RecordedDevice['dtype']): Promise<number> => {
+    const { weightBytes, bytesPerToken } = estimateGpuMemory(model, dtype);
+    return Promise.resolve(passBytes + weightBytes + bytesPerToken * Math.min(expectedTokens, contextLength));
+  };
+  const choice = await keepIfRoom(await chooseDevice(wish, host), countBytes, host);
+  const device = recordDevice(choice);
+  if (choice.kind === 'cpu')
+    return { device, ...(choice.reason === undefined ? {} : { reason: choice.reason }) };
+  const memory = estimateGpuMemory(model, choice.dtype);
+  const freeBytes = await host.freeBytes(choice.ordinal);
+  const fittingTokens = Math.min(contextLength, Math.max(0, countFittingTokens(memory, freeBytes)));
+  const { weightBytes, bytesPerToken } = memory;
+  const cacheBytes = bytesPerToken * contextLength;
+  return { device, memory: { weightBytes, cacheBytes, freeBytes, fittingTokens } };
+}
+
+export function fitLines({ device, reason, memory }: DeviceFit, model: ModelConfiguration): readonly Line[] {
+  if (memory === undefined) return [['would run on', reason ?? nameDevice(device)]];
+  const { weightBytes, cacheBytes, freeBytes, fittingTokens } = memory;
+  const isWhole = fittingTokens === model.contextLength;
+  const verdict = isWhole
+    ? 'fits'
+    : fittingTokens > 0
+      ? `fits with a context of up to ${formatCount(fittingTokens)} tokens`
+      : 'does not fit';
+  return [
+    ['would run on', `${nameDevice(device)}, ${formatBytes(freeBytes)} free: ${verdict}`],
+    [
+      '  memory there',
+      `${formatBytes(weightBytes)} of weights, ${formatBytes(cacheBytes)} of KV cache for the whole context`,
+    ],
+  ];
 }

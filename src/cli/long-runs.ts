@@ -1,13 +1,16 @@
-/** What commands with long runs have in common: Ctrl-C that saves, and runs that are resumed as they were begun. */
-import type { Command } from 'commander';
-import { Option } from 'commander';
+/** Shared by commands with long runs: Ctrl-C saves, and runs resume with their original settings. */
+import { basename, extname, isAbsolute, relative } from 'node:path';
 import { MistletoeError } from '../core/errors.js';
 import { quoteWord } from '../core/display-paths.js';
-import { largest } from '../core/long-lists.js';
+import { largest, pushAll } from '../core/long-lists.js';
+import { bundledPrompts } from '../decode/bundled-models.js';
+import type { Prompt } from '../text/prompts/prompt-set.js';
+import { loadPrompts, promptSetFiles } from '../text/prompts/prompt-set.js';
+import type { Invocation } from './command.js';
 import type { Progress } from './progress.js';
 import type { Terminal } from './terminal.js';
 
-/** Runs until it ends or Ctrl-C aborts it; a second Ctrl-C ends the process. `ending`: what it does meanwhile. */
+/** Runs until it ends or Ctrl-C aborts it; a second Ctrl-C kills the process. `ending` says what it does meanwhile. */
 export async function runInterruptibly<Outcome>(
   terminal: Terminal,
   progress: Progress,
@@ -32,7 +35,7 @@ interface OpenedRun {
   readonly request: { readonly targetFolder: string };
 }
 
-/** Runs what saves when it is interrupted, and tells its target, which a resumed run has from its folder. */
+/** Also returns the target, which a resumed run reads from its folder. */
 export async function followRun<Outcome, Events extends { onOpen?(run: OpenedRun): void }>(
   terminal: Terminal,
   progress: Progress,
@@ -51,56 +54,80 @@ export async function followRun<Outcome, Events extends { onOpen?(run: OpenedRun
 }
 
 export function describeInterruption(command: string, folder: string): string {
-  return `Interrupted; what was done is saved. Go on with:\n  mistletoe ${command} --resume ${quoteWord(folder)}\n`;
+  return `Interrupted; progress is saved. Resume with:\n  mistletoe ${command} --resume ${quoteWord(folder)}\n`;
 }
 
-/** Whether the user typed it; a default does not count. */
-export const isGiven = (command: Command, attribute: string): boolean =>
-  command.getOptionValueSource(attribute) === 'cli';
-
-export const listGiven = (command: Command): Option[] =>
-  command.options.filter((option) => isGiven(command, option.attributeName()));
-
-/** The first option that was given and is none of the allowed ones. */
-export function findStray(command: Command, allowed: readonly string[]): string | undefined {
-  return listGiven(command).find((option) => !allowed.includes(option.attributeName()))?.long ?? undefined;
-}
-
-/** `allowed`: in words, what may stand beside --resume. */
-export function refuseStray(
-  stray: string | undefined,
-  allowed = '--progress, --format, --cache-dir and --verify-cache',
+/** `allowed` and `names`: what may be combined with --resume. */
+export function refuseChanges(
+  { allowOnly }: Invocation,
+  allowed: readonly string[],
+  names = '--progress, --format, --cache-dir and --verify-cache',
 ): void {
-  if (stray === undefined) return;
-  throw new MistletoeError('usage', `${stray} cannot be changed when a run is resumed.`, {
-    hint: `Leave it out; ${allowed} may be given.`,
-  });
+  allowOnly(
+    allowed,
+    (flag) =>
+      new MistletoeError('usage', `${flag} cannot be changed when a run is resumed.`, {
+        hint: `Leave it out; ${names} may be given.`,
+      }),
+  );
 }
 
-export const createFormatOption = (): Option =>
-  new Option('--format <format>', 'of what is printed on stdout; the reports are files of the run')
-    .choices(['text', 'json', 'markdown'])
-    .default('text');
+/** `sources`: files or names of known sets; the bundled set if empty. */
+export async function readPromptSets(
+  sources: readonly string[],
+  { promptsDir, limit }: { readonly promptsDir: string | undefined; readonly limit: number | undefined },
+): Promise<readonly Prompt[]> {
+  const read: Prompt[] = [];
+  for (const source of sources.length === 0 ? [bundledPrompts] : sources) {
+    checkPromptSource(source);
+    const loaded = await loadPrompts(source, promptsDir === undefined ? {} : { folder: promptsDir });
+    // Sets number their prompts alike, so ids of several sets start with the name of the set.
+    const prefix = sources.length < 2 ? '' : `${basename(source, extname(source))}-`;
+    pushAll(
+      read,
+      loaded.slice(0, limit).map((prompt) => ({ ...prompt, id: `${prefix}${prompt.id}` })),
+    );
+  }
+  return read;
+}
+
+export function checkPromptSource(source: string): void {
+  if (Object.hasOwn(promptSetFiles, source) || /\.(jsonl|txt)$/.test(source)) return;
+  throw new MistletoeError(
+    'usage',
+    `--prompts is ${source}; a .jsonl or .txt file, or one of ${Object.keys(promptSetFiles).join(', ')} was expected.`,
+    { hint: 'Known sets are read from --prompts-dir; --prompt takes a single prompt as text.' },
+  );
+}
 
 export function requireData(data: string | undefined): string {
   if (data !== undefined) return data;
-  throw new MistletoeError('usage', 'There is nothing to train on: --data was not given.', {
-    hint: 'Give a file with one conversation a line; questions alone will do.',
+  throw new MistletoeError('usage', '--data was not given, so there is nothing to train on.', {
+    hint: 'Give a file with one conversation a line; questions without answers are enough.',
   });
 }
 
-/** What to do with a drafter that was made: `target` is left out where it is the bundled one. */
+/** Commands to try with a new drafter; `target` is undefined for the bundled one. */
 export function describeNext(drafter: string, target: string | undefined): string[] {
   const words = `${target === undefined ? '' : `--target ${quoteWord(target)} `}--drafter ${quoteWord(drafter)}`;
   return ['Next:', `  mistletoe bench ${words}`, `  mistletoe audit ${words}`];
 }
 
-/** Columns of a table in a terminal: the first to the left, the others to the right. */
-export function alignRows(rows: readonly (readonly string[])[]): string[] {
+/** A table in a terminal: the first columns are left-aligned, the others right-aligned. */
+export function alignRows(rows: readonly (readonly string[])[], leftColumns = 1): string[] {
   const widths = (rows[0] ?? []).map((_, column) => largest(rows.map((row) => row[column]!.length)));
   return rows.map((row) =>
     row
-      .map((cell, column) => (column === 0 ? cell.padEnd(widths[column]!) : cell.padStart(widths[column]!)))
-      .join('  '),
+      .map((cell, column) =>
+        column < leftColumns ? cell.padEnd(widths[column]!) : cell.padStart(widths[column]!),
+      )
+      .join('  ')
+      .trimEnd(),
   );
+}
+
+/** The path as one would type it in the current folder. */
+export function typedPath(path: string): string {
+  const inside = relative('.', path);
+  return inside === '' || inside.startsWith('..') || isAbsolute(inside) ? path : inside;
 }

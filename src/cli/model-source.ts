@@ -1,31 +1,33 @@
-/** From what a user writes for a model or a drafter to its folder: a path, or a name on the Hugging Face hub. */
+/** Finds the folder of a model or a drafter: a path, a bundled drafter, or a name on the Hugging Face hub. */
 import { existsSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { findCachedModel } from '../checkpoint/hub/hub-cache.js';
+import type { DownloadOptions } from '../checkpoint/hub/hub-download.js';
 import { downloadModel } from '../checkpoint/hub/hub-download.js';
-import { formatHubId, hubIdForm, parseHubId, readHubSettings } from '../checkpoint/hub/hub-settings.js';
+import { formatHubId, hubIdForm, parseHubId } from '../checkpoint/hub/hub-settings.js';
+import { readHubSettings } from '../checkpoint/hub/hub-settings.js';
+import { formatBytes } from '../core/byte-size.js';
 import { MistletoeError } from '../core/errors.js';
 import { findWeightless } from '../draft/systems.js';
-import type { DownloadFlags } from './common-options.js';
-import { createDownloadProgress } from './download-progress.js';
-import type { ProgressMode } from './progress.js';
-import { createProgress } from './progress.js';
+import type { DownloadFlags } from './common-flags.js';
+import type { Progress, ProgressClock, ProgressMode } from './progress.js';
+import { createProgress, roughDuration } from './progress.js';
 import type { Terminal } from './terminal.js';
 
 export type ModelFinder = (given: string) => Promise<string>;
 
 interface SourceFlags extends DownloadFlags {
-  readonly progress?: ProgressMode;
+  readonly progress?: ProgressMode | undefined;
 }
 
-/** What exists here wins over a name, as in transformers. Nothing is asked of a network without --download. */
+/** An existing path wins over a hub name, as in transformers. Without --download, no network is used. */
 export function createModelFinder(flags: SourceFlags, terminal: Terminal): ModelFinder {
   return async (given) => {
     if (existsSync(given) || findWeightless(given) !== undefined) return given;
     const id = parseHubId(given);
     if (id === undefined) {
       if (flags.download === true) throw refuseToFetch(given);
-      return given; // whoever opens it says what is wrong
+      return given; // opening it reports what is wrong
     }
     const settings = readHubSettings({ environment: terminal.environment, home: homedir() });
     if (flags.download !== true || settings.isOffline) return findCachedModel(id, settings);
@@ -47,7 +49,64 @@ function refuseToFetch(given: string): MistletoeError {
     'usage',
     `${given} is neither a folder nor a name on the Hugging Face hub; ${hubIdForm} was expected.`,
     {
-      hint: 'Names have letters, digits, dots, dashes and underscores. Without --download only folders are looked for.',
+      hint: 'Names have letters, digits, dots, dashes and underscores. Without --download, only folders are used.',
     },
   );
+}
+
+/** A download as progress: size, time left, speed, file. */
+/** Progress events per download, for programs that read them. */
+const maxEvents = 1000;
+
+export interface DownloadDisplay extends Required<Pick<DownloadOptions, 'onStart' | 'onProgress'>> {
+  /** Prints nothing if nothing had to be downloaded. */
+  readonly end: (summary?: string) => void;
+}
+
+export function createDownloadProgress(
+  progress: Progress,
+  name: string,
+  { now }: ProgressClock,
+): DownloadDisplay {
+  let hasStarted = false;
+  let totalBytes = 0;
+  let reportedBytes = 0;
+  let reportedFile: string | undefined;
+  /** Where this attempt started; bytes of an earlier attempt do not count towards the speed. */
+  let first: { readonly bytes: number; readonly time: number } | undefined;
+  const measureSpeed = (doneBytes: number): number | undefined => {
+    if (first === undefined || doneBytes <= first.bytes) return undefined;
+    const milliseconds = now() - first.time;
+    return milliseconds > 0 ? (doneBytes - first.bytes) / milliseconds : undefined;
+  };
+  return {
+    onStart(bytes) {
+      hasStarted = true;
+      totalBytes = bytes;
+      progress.start(bytes, `download ${name}`, formatBytes);
+    },
+    onProgress({ file, doneBytes }) {
+      first ??= { bytes: doneBytes, time: now() };
+      const isDue =
+        file !== reportedFile ||
+        doneBytes - reportedBytes >= totalBytes / maxEvents ||
+        doneBytes === totalBytes;
+      if (!isDue) return;
+      reportedBytes = doneBytes;
+      reportedFile = file;
+      const bytesPerMs = measureSpeed(doneBytes);
+      progress.update(doneBytes, { file }, () => [
+        ...(bytesPerMs === undefined
+          ? []
+          : [
+              `left ${roughDuration((totalBytes - doneBytes) / bytesPerMs)}`,
+              `${formatBytes(Math.round(1000 * bytesPerMs))}/s`,
+            ]),
+        file,
+      ]);
+    },
+    end(summary) {
+      if (hasStarted) progress.finish(summary);
+    },
+  };
 }

@@ -1,27 +1,106 @@
 /**
- * The command line: argv to options to one call into the rooms below. Commands import what they run only when they
- * run, so that help, version and refusals are instant.
+ * The command line: argv to flags to one call into the layers below. A command's module is loaded only if argv names
+ * the command, so that help and version are instant.
  */
 import { Command, CommanderError } from 'commander';
-import { addAuditCommand } from './audit-command.js';
-import { addBenchCommand } from './bench-command.js';
-import { addCacheCommand } from './cache-command.js';
-import type { CommandContext } from './command-context.js';
-import { addCompareCommand } from './compare-command.js';
-import { addDemoCommand } from './demo-command.js';
-import { addDoctorCommand } from './doctor-command.js';
-import { exitCodes, reportFailure, signalCodes } from './failure.js';
-import { addGenerateCommand } from './generate-command.js';
-import { addGuardCommand } from './guard-command.js';
-import { addHardenCommand } from './harden-command.js';
-import { addInspectCommand } from './inspect-command.js';
+import type { CommandContext, CommandDefinition } from './command.js';
+import { setUpCommand } from './command.js';
+import { exitCodes, reportFailure, signalCodes, suggestName } from './failure.js';
+import type { FlagTable } from './flags.js';
+import { addExamples, formatHelp, wrapText } from './help.js';
 import { readVersion } from './package-version.js';
-import { addServeCommand } from './serve-command.js';
 import type { Terminal } from './terminal.js';
 import { colorsFor } from './terminal.js';
-import { addTrainCommand } from './train-command.js';
 
-/** Runs one command line and returns its exit code; every failure has been printed by then. */
+interface CommandEntry {
+  readonly name: string;
+  readonly group: string;
+  readonly summary: string;
+  load(): Promise<(program: Command, context: CommandContext) => void>;
+}
+
+const withDefinition =
+  <Table extends FlagTable>(definition: CommandDefinition<Table>) =>
+  (program: Command, context: CommandContext): void => {
+    setUpCommand(program.command(definition.name), definition, context);
+  };
+
+const commands: readonly CommandEntry[] = [
+  {
+    name: 'demo',
+    group: 'Try it:',
+    summary: 'see speculative decoding and an audit at work',
+    load: async () => withDefinition((await import('./demo/demo.js')).demo),
+  },
+  {
+    name: 'audit',
+    group: 'How fragile is my drafter?',
+    summary: 'search for suffixes that slow a drafter down',
+    load: async () => withDefinition((await import('./audit/audit.js')).audit),
+  },
+  {
+    name: 'compare',
+    group: 'How fragile is my drafter?',
+    summary: 'compare two finished audits',
+    load: async () => withDefinition((await import('./compare.js')).compare),
+  },
+  {
+    name: 'bench',
+    group: 'How fragile is my drafter?',
+    summary: 'measure drafters against plain decoding',
+    load: async () => withDefinition((await import('./bench.js')).bench),
+  },
+  {
+    name: 'doctor',
+    group: 'Is it happening to me now?',
+    summary: 'show what draft metrics a running server exposes',
+    load: async () => (await import('./guard/doctor-command.js')).addDoctorCommand,
+  },
+  {
+    name: 'guard',
+    group: 'Is it happening to me now?',
+    summary: 'watch speculative decoding in production',
+    load: async () => (await import('./guard/guard-command.js')).addGuardCommand,
+  },
+  {
+    name: 'train',
+    group: 'How do I harden it?',
+    summary: 'train a drafter for a target',
+    load: async () => withDefinition((await import('./train/train.js')).train),
+  },
+  {
+    name: 'harden',
+    group: 'How do I harden it?',
+    summary: 'make a drafter robust against suffixes, and audit it again',
+    load: async () => withDefinition((await import('./train/harden.js')).harden),
+  },
+  {
+    name: 'generate',
+    group: 'Run models:',
+    summary: 'answer prompts with a model',
+    load: async () => withDefinition((await import('./generate.js')).generate),
+  },
+  {
+    name: 'serve',
+    group: 'Run models:',
+    summary: 'answer over HTTP with an OpenAI-compatible API',
+    load: async () => withDefinition((await import('./serve.js')).serve),
+  },
+  {
+    name: 'inspect',
+    group: 'Run models:',
+    summary: 'show what a model folder contains, and any problems',
+    load: async () => withDefinition((await import('./inspect.js')).inspect),
+  },
+  {
+    name: 'cache',
+    group: 'Run models:',
+    summary: 'list, trim, verify or clear the converted weights',
+    load: async () => withDefinition((await import('./cache.js')).cache),
+  },
+];
+
+/** Runs one command line and returns its exit code, after printing any failure. */
 export async function run(argv: readonly string[], terminal: Terminal): Promise<number> {
   const code = await runCommand(argv, terminal);
   const fault = await terminal.settle();
@@ -31,72 +110,79 @@ export async function run(argv: readonly string[], terminal: Terminal): Promise<
 
 async function runCommand(argv: readonly string[], terminal: Terminal): Promise<number> {
   const context: CommandContext = { terminal, exitCode: exitCodes.success };
+  const showAll = argv.includes('--help-all');
+  const program = createProgram(terminal, showAll);
   try {
-    await createProgram(context).parseAsync(argv, { from: 'user' });
+    for (const entry of commands) await addCommand(program, entry, argv.includes(entry.name), context);
+    const words = argv.map((word) => (word === '--help-all' ? '--help' : word));
+    await program.parseAsync(words, { from: 'user' });
     return context.exitCode;
   } catch (failure) {
-    if (failure instanceof CommanderError && failure.exitCode === 0) return exitCodes.success;
-    // Called without a command, the help is the answer and has been printed.
-    if (failure instanceof CommanderError && failure.code === 'commander.help') return exitCodes.badInput;
-    return reportFailure(failure, terminal);
+    if (!(failure instanceof CommanderError)) return reportFailure(failure, terminal);
+    if (failure.exitCode === 0) return exitCodes.success;
+    // Without a command, the help has been printed.
+    if (failure.code === 'commander.help') return exitCodes.badInput;
+    return reportFailure(suggestName(failure, listNames(program, argv)) ?? failure, terminal);
   }
 }
 
-function createProgram(context: CommandContext): Command {
-  const { stdout, stderr } = context.terminal;
-  const colors = colorsFor(stdout, context.terminal);
+async function addCommand(
+  program: Command,
+  { name, group, summary, load }: CommandEntry,
+  isNamed: boolean,
+  context: CommandContext,
+): Promise<void> {
+  if (isNamed) (await load())(program, context);
+  else program.command(name);
+  program.commands.at(-1)?.summary(summary).helpGroup(group);
+}
+
+/** Commands, and the flags of the command that argv names. */
+function listNames(program: Command, argv: readonly string[]): string[] {
+  const named = program.commands.filter((command) => argv.includes(command.name()));
+  const flags = named.flatMap(({ options }) =>
+    options.flatMap(({ long, hidden }) => (hidden ? [] : (long ?? []))),
+  );
+  return [...program.commands.map((command) => command.name()), ...flags, '--help', '--help-all'];
+}
+
+function createProgram(terminal: Terminal, showAll: boolean): Command {
+  const { stdout, stderr } = terminal;
+  const colors = colorsFor(stdout, terminal);
+  const columns = stdout.columns();
   const program = new Command('mistletoe')
     .description(
-      'Runs Llama-family language models from Hugging Face folders and measures how fragile their speculative decoding is.',
+      'Measures, detects and repairs the fragility of speculative decoding. Runs Llama-family models from Hugging Face folders.',
     )
     .version(readVersion(), '-V, --version', 'print the version')
-    .helpOption('-h, --help', 'print this help; after a command, that command’s')
-    .helpCommand('help [command]', 'print help for a command')
+    .helpOption('-h, --help', 'print this help; after a command, its help')
+    .helpCommand('help [command]', 'print the help of a command')
+    .showSuggestionAfterError(false)
     .exitOverride()
     .configureOutput({
       writeOut: (text) => {
-        stdout.write(text);
+        stdout.write(wrapText(text, columns));
       },
       writeErr: (text) => {
-        stderr.write(text);
+        stderr.write(wrapText(text, stderr.columns()));
       },
       outputError: () => undefined, // reportFailure prints it
       getOutHasColors: () => colors.isColorSupported,
     })
     .configureHelp({
-      styleTitle: colors.bold,
-      styleCommandText: colors.cyan,
-      styleOptionTerm: colors.cyan,
-      styleSubcommandTerm: colors.cyan,
+      formatHelp: (command, helper) => formatHelp(command, helper, { columns, colors, showAll }),
     })
-    .addHelpText('after', programExamples);
-  addGenerateCommand(program, context);
-  addServeCommand(program, context);
-  addInspectCommand(program, context);
-  addBenchCommand(program, context);
-  addAuditCommand(program, context);
-  addCompareCommand(program, context);
-  addTrainCommand(program, context);
-  addHardenCommand(program, context);
-  addDoctorCommand(program, context);
-  addGuardCommand(program, context);
-  addDemoCommand(program, context);
-  addCacheCommand(program, context);
+    .addHelpText(
+      'after',
+      'Exit codes: 0 success, 1 failure, 2 invalid input, 3 no usable result, 130 interrupted (SIGTERM: 143, SIGHUP: 129).',
+    );
+  addExamples(program, [
+    ['mistletoe demo', 'see it at work in two minutes'],
+    ['mistletoe audit --drafter sps --preset quick', 'audit the bundled draft model'],
+    ['mistletoe doctor localhost:8000', 'what draft metrics does my server expose?'],
+    ['mistletoe guard --upstream http://localhost:8000', 'watch it'],
+    ['mistletoe generate "Write a Python function that adds two numbers."', 'answer with the bundled model'],
+    ['mistletoe inspect ./my-model', 'can Mistletoe use this folder?'],
+  ]);
   return program;
 }
-
-const programExamples = `
-Examples:
-  mistletoe generate --prompt "Why is the sky blue?"     answer with the bundled model
-  mistletoe generate --target ./my-model --prompt "Hi"   answer with a model of your own
-  mistletoe generate --drafter eagle3 --prompt "Hi"      the same answer by speculative decoding
-  mistletoe serve --drafter eagle3                       the same over HTTP, with OpenAI’s interface
-  mistletoe inspect ./my-model                           what is in this folder, and is it usable?
-  mistletoe inspect Qwen/Qwen3-0.6B --download           the same of a model of the Hugging Face hub
-  mistletoe train --system eagle3 --data my.jsonl        make a drafter from questions of your own
-  mistletoe doctor http://localhost:8000                 what a running engine tells about its drafts
-  mistletoe demo                                         see it at work
-
-Exit codes: 0 done, 1 the program failed, 2 something you gave it is wrong, 3 no usable result,
-130 interrupted (143 by SIGTERM, 129 by SIGHUP).
-`;

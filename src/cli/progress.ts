@@ -1,30 +1,30 @@
 /**
- * How far a long run has come: a bar on a terminal, a few lines in a log, events for a program. Always on stderr.
- * Names of prompts and folders come from outside: none of them begins a line of its own.
+ * Progress of long runs on stderr: a bar on a terminal, a few lines in a log, events for a program. Names of prompts and
+ * folders are untrusted: none of them can start a new line.
  */
-import { Writable } from 'node:stream';
-import cliProgress from 'cli-progress';
+import type { BarContent } from './bar-layout.js';
 import { layOutBar } from './bar-layout.js';
-import { asOneLine, isCursorSequence } from './clean-text.js';
+import type { progressModes } from './common-flags.js';
+import { asOneLine } from './safe-text.js';
 import type { Output } from './terminal.js';
 
-export type ProgressMode = 'auto' | 'bar' | 'plain' | 'json' | 'none';
+export type ProgressMode = (typeof progressModes)[number];
 export type ProgressFields = Readonly<Record<string, string | number>>;
 
-/** What people read, most important first; asked whenever it is drawn, so that a time left may run down. */
+/** Text for people, most important first; called for each redraw, so that a time left counts down. */
 export type ProgressWords = () => readonly string[];
 
 export interface Progress {
-  /** `show` is how people read the counts, such as 1.2 GB; programs get numbers. */
+  /** `show` formats the counts for people, such as 1.2 GB; programs get numbers. */
   readonly start: (total: number, label: string, show?: (value: number) => string) => void;
-  /** Programs get the fields; people get the words, or the fields where there are none. */
+  /** Programs get the fields; people get the words, or else the fields. */
   readonly update: (done: number, fields?: ProgressFields, words?: ProgressWords) => void;
-  /** A line that stays; programs get the data beside it. */
+  /** A line that stays; programs also get the data. */
   readonly note: (message: string, data?: Readonly<Record<string, unknown>>) => void;
   readonly finish: (summary?: string) => void;
 }
 
-/** `auto` draws a bar where somebody watches and writes lines where a file does. */
+/** `auto` draws a bar on a terminal and writes lines elsewhere. */
 export function createProgress(mode: ProgressMode, stream: Output): Progress {
   switch (mode) {
     case 'auto':
@@ -47,70 +47,59 @@ const silent: Progress = {
   finish: () => undefined,
 };
 
-const clearedLine = '\r\u001b[K';
-/** Where the terminal does not say. */
-const usualColumns = 80;
+const lineStart = '\u001b[1G';
+const clearedLine = `${lineStart}\u001b[2K`;
+const clearedRest = '\u001b[0K';
+/** If the terminal does not report its width. */
+const defaultColumns = 80;
+const redrawMs = 125;
 
+/** Redraws on a timer, so that the time left counts down. The terminal's state is never changed: a killed run has nothing to restore. */
 function createBar(stream: Output): Progress {
-  let bar: cliProgress.SingleBar | undefined;
+  let content: BarContent | undefined;
+  let words: ProgressWords = () => [];
+  let timer: NodeJS.Timeout | undefined;
+  const draw = (): void => {
+    if (content === undefined) return;
+    stream.steer(lineStart);
+    stream.write(layOutBar({ ...content, words: words() }, stream.columns() ?? defaultColumns));
+    stream.steer(clearedRest);
+  };
+  const stop = (): void => {
+    clearInterval(timer);
+    if (content === undefined) return;
+    draw();
+    content = undefined;
+    stream.steer(clearedLine);
+  };
   return {
     start(total, label, show = String) {
-      bar?.stop();
-      bar = new cliProgress.SingleBar({
-        stream: asTerminalStream(stream),
-        format: (_options, { value, total }, { label, words }: BarPayload) =>
-          layOutBar({ label, done: value, total, show, words: words() }, stream.columns() ?? usualColumns),
-        fps: 8,
-        clearOnComplete: true,
-        // The terminal's state stays as it is: a killed run has nothing to restore, and signals keep their meaning.
-        hideCursor: false,
-        linewrap: true,
-        gracefulExit: false,
-      });
-      bar.start(total, 0, { label, words: () => [] } satisfies BarPayload);
+      stop();
+      content = { label, done: 0, total, show, words: [] };
+      words = () => [];
+      draw();
+      timer = setInterval(draw, redrawMs).unref();
     },
-    update(done, fields = {}, words = () => namesAndValues(fields)) {
-      bar?.update(done, { words });
+    update(done, fields = {}, newWords = () => namesAndValues(fields)) {
+      if (content === undefined) return;
+      content = { ...content, done };
+      words = newWords;
     },
     note(message) {
       stream.steer(clearedLine);
       stream.write(`${asOneLine(message)}\n`);
     },
     finish(summary) {
-      bar?.stop();
-      bar = undefined;
+      stop();
       if (summary !== undefined) stream.write(`${asOneLine(summary)}\n`);
     },
   };
 }
 
-interface BarPayload {
-  readonly label: string;
-  readonly words: ProgressWords;
-}
-
-/** What cli-progress asks of a stream. */
-function asTerminalStream(stream: Output): NodeJS.WritableStream {
-  const writable = new Writable({
-    decodeStrings: false,
-    write(chunk: string | Buffer, _encoding, done) {
-      // Without saving and restoring the cursor: lines written meanwhile would be drawn over.
-      const text = chunk.toString().replace(/\u001b[78]/g, '');
-      // The library writes sequences and text apart; a line of the bar is never a sequence alone.
-      if (isCursorSequence(text)) stream.steer(text);
-      else stream.write(text);
-      done();
-    },
-  });
-  // Asked each time: the library cuts what it writes to this width.
-  Object.defineProperty(writable, 'columns', { get: () => stream.columns() ?? usualColumns });
-  return Object.assign(writable, { isTTY: true });
-}
-
 const milestones = 10;
-const longestSilenceMs = 30_000;
+const maxSilenceMs = 30_000;
 
-/** At most ten lines on the way, however long the run, and one whenever nothing was said for half a minute. */
+/** At most ten lines per run, plus one after each half minute of silence. */
 function createLines(stream: Output): Progress {
   let total = 0;
   let done = 0;
@@ -122,7 +111,7 @@ function createLines(stream: Output): Progress {
   const write = (line: string): void => {
     stream.write(`${line}\n`);
     clearTimeout(silence);
-    silence = setTimeout(writeState, longestSilenceMs).unref();
+    silence = setTimeout(writeState, maxSilenceMs).unref();
   };
   const writeState = (): void => {
     const share = total === 0 ? 100 : Math.floor((100 * done) / total);
@@ -175,7 +164,7 @@ function createEvents(stream: Output): Progress {
       emit('note', { ...data, message });
     },
     finish(summary) {
-      emit('progress-end', { label, ...(summary === undefined ? {} : { summary }) });
+      emit('progress-end', { label, summary });
     },
   };
 }
@@ -183,3 +172,23 @@ function createEvents(stream: Output): Progress {
 function namesAndValues(fields: ProgressFields): string[] {
   return Object.entries(fields).map(([name, value]) => `${name} ${value}`);
 }
+
+export interface ProgressClock {
+  readonly now: () => number;
+}
+
+/** Rounded as an estimate should be: 40 s, 4 min, 1 h 20 min, 3 h. */
+export function roughDuration(milliseconds: number): string {
+  const seconds = Math.max(0, milliseconds / 1000);
+  if (seconds < 9.5) return `${Math.ceil(seconds)} s`;
+  if (seconds < 87.5) return `${5 * Math.round(seconds / 5)} s`;
+  const minutes = Math.round(seconds / 60);
+  if (minutes < 60) return `${minutes} min`;
+  const tens = 10 * Math.round(seconds / 600);
+  const hours = Math.floor(tens / 60);
+  return tens % 60 === 0 ? `${hours} h` : `${hours} h ${tens % 60} min`;
+}
+
+/** The time left, for the words of a progress bar. */
+export const describeLeft = (milliseconds: number | undefined): string[] =>
+  milliseconds === undefined ? [] : [`left ${roughDuration(milliseconds)}`];

@@ -1,8 +1,8 @@
 import { stripVTControlCharacters } from 'node:util';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { asOneLine, withoutControls } from './clean-text.js';
-import { createColors } from './colors.js';
+import { asOneLine, withoutControls } from './safe-text.js';
+import { createColors } from './safe-text.js';
 import type { Output } from './terminal.js';
 import { createOutput } from './terminal.js';
 

@@ -1,23 +1,22 @@
-/** Where a command reads and writes: the process in earnest, buffers in tests. */
+/** Where a command reads and writes: the process, or buffers in tests. */
 import { isatty } from 'node:tty';
 import { maxTextBytes } from '../core/files.js';
 import { describeCause, MistletoeError } from '../core/errors.js';
-import { cleanForReaders, isCursorSequence, openColors } from './clean-text.js';
-import type { Colors } from './colors.js';
-import { createColors } from './colors.js';
+import type { Colors } from './safe-text.js';
+import { asOneLine, cleanForReaders, createColors, isCursorSequence, openColors } from './safe-text.js';
 
-export type { Colors } from './colors.js';
+export type { Colors } from './safe-text.js';
 
-/** The one place where text is cleaned on its way out, so that no caller can forget it. */
+/** Cleans all text that is written, so no caller can forget it. */
 export interface Output {
   readonly isTerminal: boolean;
-  /** How wide it is now; undefined where it is no terminal. */
+  /** Current width; undefined unless it is a terminal. */
   columns(): number | undefined;
-  /** Words for readers, cleaned wherever they go: logs end up on terminals, too. */
+  /** Text for people; always cleaned, because logs end up on terminals too. */
   write(text: string): void;
-  /** A model's text, or JSON: byte for byte into a file or a pipe, cleaned on a terminal. */
+  /** Model output or JSON: unchanged in a file or a pipe, cleaned on a terminal. */
   writeData(text: string): void;
-  /** Moves the cursor and clears lines; whatever else is in it is cleaned. */
+  /** Moves the cursor and clears lines; anything else in it is cleaned. */
   steer(sequence: string): void;
 }
 
@@ -28,19 +27,17 @@ export interface Terminal {
   readonly stderr: Output;
   readonly environment: Readonly<Record<string, string | undefined>>;
   readStdin(): Promise<Uint8Array>;
-  /** Aborts once what is written reaches nobody any more (`| head`, a full disk). */
+  /** Aborts when output can no longer be written (`| head`, a full disk). */
   readonly closed: AbortSignal;
-  /**
-   * Calls back at the first Ctrl-C, SIGTERM or SIGHUP; the returned function ends that. A second one kills as usual.
-   */
+  /** Calls back at the first Ctrl-C, SIGTERM or SIGHUP; the returned function stops that. A second signal kills. */
   onInterrupt(listener: (signal: StopSignal) => void): () => void;
-  /** What a listener was called for, if one was. */
+  /** The signal that a listener was called for, if any. */
   interruption(): StopSignal | undefined;
-  /** Waits until everything is written, and returns what prevented it; a reader that went away is no failure. */
+  /** Waits until everything is written. Returns what prevented it; a closed pipe is not a failure. */
   settle(): Promise<MistletoeError | undefined>;
 }
 
-/** What an Output writes to: nothing is checked behind it. */
+/** What an Output writes to, unchecked. */
 export interface Sink {
   readonly isTerminal: boolean;
   columns(): number | undefined;
@@ -71,6 +68,14 @@ export function colorsFor(output: Output, { environment }: Terminal): Colors {
   const isForced = FORCE_COLOR !== undefined && FORCE_COLOR !== '0';
   const isRefused = (NO_COLOR !== undefined && NO_COLOR !== '') || FORCE_COLOR === '0';
   return createColors(!isRefused && (isForced || (output.isTerminal && TERM !== 'dumb')));
+}
+
+/** Prints a line on stderr that is not a failure. */
+export function createNotice(terminal: Terminal): (message: string) => void {
+  const { stderr } = terminal;
+  return (message) => {
+    stderr.write(`${colorsFor(stderr, terminal).yellow('note:')}  ${asOneLine(message)}\n`);
+  };
 }
 
 export function openProcessTerminal(): Terminal {
@@ -106,14 +111,14 @@ interface StreamSink extends Sink {
   fault(): MistletoeError | undefined;
 }
 
-/** Nothing is written any more once a write has failed: there would be a gap in the middle. */
+/** Stops writing after the first failure, so output never has a gap in the middle. */
 function openStream(
   stream: NodeJS.WriteStream,
   descriptor: number,
   name: string,
   onStop: () => void,
 ): StreamSink {
-  const isTerminal = isatty(descriptor); // stream.isTTY is undefined for pipes, whatever its type says
+  const isTerminal = isatty(descriptor); // stream.isTTY is undefined for pipes, despite its type
   let isOver = false;
   let hasWritten = false;
   let fault: MistletoeError | undefined;
@@ -126,7 +131,7 @@ function openStream(
   stream.on('error', fail);
   return {
     isTerminal,
-    // Undefined for pipes, too; a terminal of unknown size says 0.
+    // Undefined for pipes too; 0 on a terminal of unknown size.
     columns: () => (stream.columns > 0 ? stream.columns : undefined),
     write(text) {
       if (isOver) return;
@@ -140,14 +145,14 @@ function openStream(
     settle: () =>
       new Promise((resolve) => {
         if (isOver || !hasWritten) resolve();
-        // The failure of an earlier write is told by an event of its own, which may come a moment later.
+        // The error event of an earlier write may arrive a moment later.
         else stream.write('', () => setImmediate(resolve));
       }),
     fault: () => fault,
   };
 }
 
-/** The reader of a pipe has ended, or the terminal was closed: there is nobody to tell. */
+/** The pipe or the terminal was closed. */
 function isGone(cause: unknown, isTerminal: boolean): boolean {
   const { code } = cause as NodeJS.ErrnoException;
   return code === 'EPIPE' || (isTerminal && code === 'EIO');
@@ -155,7 +160,7 @@ function isGone(cause: unknown, isTerminal: boolean): boolean {
 
 function describeFault(name: string, cause: unknown): MistletoeError {
   return new MistletoeError('runtime', `${name} cannot be written: ${describeCause(cause)}.`, {
-    hint: 'Make room where it goes, or send it elsewhere, and run the command again.',
+    hint: 'Free some space or write elsewhere, then run the command again.',
     cause,
   });
 }
@@ -167,8 +172,8 @@ async function readStdin(): Promise<Uint8Array> {
     chunks.push(chunk as Buffer);
     size += (chunk as Buffer).length;
     if (size <= maxTextBytes) continue;
-    throw new MistletoeError('text', `stdin has more than ${maxTextBytes} bytes, the most that is read.`, {
-      hint: 'Send the prompt alone.',
+    throw new MistletoeError('text', `stdin has more than ${maxTextBytes} bytes, the maximum.`, {
+      hint: 'Send only the prompt.',
     });
   }
   return Buffer.concat(chunks);

@@ -32,5 +32,7 @@ export class MistletoeError extends Error {
 
 /** The message of an error, to include in another one. */
 export function describeCause(cause: unknown): string {
-  return cause instanceof Error ? cause.message : String(cause);
+  if (!(cause instanceof Error)) return String(cause);
+  // Node's message repeats the path and names a system call.
+  return 'code' in cause && cause.code === 'ENOENT' ? 'no such file or directory' : cause.message;
 }

@@ -13,6 +13,8 @@ export interface ValueType<T> {
   /** From YAML or JSON; undefined if the value is not valid. */
   check(value: unknown): T | undefined;
   readonly choices?: readonly string[];
+  /** The flag may be repeated; files have a list. */
+  readonly isList?: true;
 }
 
 export interface Setting<T> {
@@ -21,7 +23,7 @@ export interface Setting<T> {
   readonly value?: string;
   readonly help: string;
   /** Shown by --help-all only. */
-  readonly rare?: true;
+  readonly rare?: boolean;
   /** Long name of the flag, if it differs from the name of the setting. */
   readonly flag?: string;
   readonly short?: string;
@@ -123,7 +125,8 @@ export function listOf<T>(type: ValueType<T>): ValueType<readonly T[]> {
     return checked.length === 0 || checked.includes(undefined) ? undefined : (checked as readonly T[]);
   };
   return {
-    expected: `a list, each ${type.expected}`,
+    expected: type.expected,
+    isList: true,
     ...(type.choices === undefined ? {} : { choices: type.choices }),
     check: (value) => checkAll(Array.isArray(value) ? (value as readonly unknown[]) : [value]),
     read: (text) => {
@@ -132,6 +135,15 @@ export function listOf<T>(type: ValueType<T>): ValueType<readonly T[]> {
     },
   };
 }
+
+/** Flags accept only `typed`; files and the library accept all of `type`. */
+export const stricterFlag = <T>(type: ValueType<T>, typed: ValueType<T>): ValueType<T> => ({
+  ...type,
+  expected: typed.expected,
+  read: (text) => typed.read(text),
+});
+
+export const seedType = stricterFlag(integer(Number.MIN_SAFE_INTEGER), integer(0));
 
 /** suffixLength -> suffix-length */
 export const toFlagName = (name: string): string =>

@@ -2,35 +2,35 @@
 import type { SamplingOptions } from '../core/sampling.js';
 import type { TokenTree } from '../draft/tree/token-tree.js';
 import type { CausalModel } from '../model/causal-model.js';
-import type { Meeting } from '../model/lanes/pass-scheduler.js';
-import { alone } from '../model/lanes/pass-scheduler.js';
+import type { PassScheduler } from '../model/lanes/pass-scheduler.js';
+import { runDirectly } from '../model/lanes/pass-scheduler.js';
 import type { TokenDraws } from '../model/lanes/token-draws.js';
 import type { RowBuffer } from '../runtime/row-buffer.js';
 
 export interface LogitsOnDevice {
   readonly draws: TokenDraws;
-  readonly meeting: Meeting;
+  readonly scheduler: PassScheduler;
   /** [node, vocabulary] what a tree's nodes were drawn from, in memory of the runtime. */
   draftedRows(tree: TokenTree): RowBuffer;
 }
 
-export interface ScoreUse {
+export interface LogitsUse {
   readonly sampling: SamplingOptions;
-  readonly meeting?: Meeting | undefined;
+  readonly scheduler?: PassScheduler | undefined;
   /** Whoever wants likelihoods reads whole rows anyway. */
   readonly topLikelihoods?: number | undefined;
 }
 
 /** undefined: scores come to the host. */
-export function placeScores(
+export function locateLogits(
   { runtime, draws, configuration: { vocabularySize } }: CausalModel,
-  { sampling, meeting = alone, topLikelihoods }: ScoreUse,
+  { sampling, scheduler = runDirectly, topLikelihoods }: LogitsUse,
 ): LogitsOnDevice | undefined {
   if (runtime.drawsInPrograms !== true || sampling.temperature === 0 || topLikelihoods !== undefined)
     return undefined;
   return {
     draws,
-    meeting,
+    scheduler,
     draftedRows({ tokens, draftDistributions, keptDistributions }) {
       if (keptDistributions !== undefined) return keptDistributions;
       const rows = runtime.allocate(tokens.length, vocabularySize);

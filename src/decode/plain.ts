@@ -6,12 +6,12 @@ import { checkSamplingOptions, toDistribution } from '../core/sampling.js';
 import type { CausalModel } from '../model/causal-model.js';
 import type { ForwardResult } from '../model/forward.js';
 import type { KvCache } from '../model/cache/kv-cache.js';
-import type { Meeting } from '../model/lanes/pass-scheduler.js';
+import type { PassScheduler } from '../model/lanes/pass-scheduler.js';
 import type { AnswerOptions, FinishReason, TokenOrigin } from './answer.js';
 import { Answer } from './answer.js';
 import { prefill } from './prefill.js';
 import type { LogitsOnDevice } from './logits-location.js';
-import { placeScores } from './logits-location.js';
+import { locateLogits } from './logits-location.js';
 import type { ReadPrefix } from './prefix.js';
 import { createLikelihoodReader } from './token-likelihood.js';
 
@@ -20,7 +20,7 @@ export interface GenerationRequest extends AnswerOptions {
   readonly sampling: SamplingOptions;
   readonly seed: number;
   /** Where its passes are joined with those of other requests; alone unless given. */
-  readonly meeting?: Meeting | undefined;
+  readonly scheduler?: PassScheduler | undefined;
   /** What the prompt begins with, if that has been read already. */
   readonly prefix?: ReadPrefix | undefined;
   /** Tokens of the answer come with their likelihood, and with so many of the likeliest ones beside it. */
@@ -56,17 +56,17 @@ async function decodeInto(
   model: CausalModel,
   request: GenerationRequest,
 ): Promise<Generation> {
-  const { promptIds, meeting, signal, topLikelihoods } = request;
+  const { promptIds, scheduler, signal, topLikelihoods } = request;
   const { contextLength, vocabularySize } = model.configuration;
-  const kept = placeScores(model, request);
-  const chooser = createChooser(request.sampling, createRandom(request.seed, 'decode'), kept);
+  const onDevice = locateLogits(model, request);
+  const chooser = createChooser(request.sampling, createRandom(request.seed, 'decode'), onDevice);
   const likelihoods = createLikelihoodReader(topLikelihoods, vocabularySize);
   const want = [...new Set([chooser.want, ...likelihoods.want])];
   const answer = new Answer(promptIds, request);
-  await Promise.all([model.prepare(), kept?.draws.prepare()]);
+  await Promise.all([model.prepare(), onDevice?.draws.prepare()]);
   const startMs = performance.now();
   const rest = promptIds.slice(cache.length);
-  const read = await prefill(model, cache, rest, { want, meeting, signal });
+  const read = await prefill(model, cache, rest, { want, scheduler, signal });
   const firstMs = performance.now();
   if (read === undefined) answer.end('aborted');
   let token = read === undefined ? 0 : await chooser.choose(read);
@@ -76,8 +76,9 @@ async function decodeInto(
       answer.end('context');
       break;
     }
-    const result = await model.forward({ tokens: Int32Array.of(token), cache, want, meeting });
+    const result = await model.forward({ tokens: Int32Array.of(token), cache, want, scheduler });
     cache.appendAll(result.rows, 1);
+    result.rows.free();
     token = await chooser.choose(result);
     likelihood = likelihoods.read(result, 0, token);
   }
@@ -89,14 +90,14 @@ export interface Chooser {
   choose(result: ForwardResult): number | Promise<number>;
 }
 
-/** Greedy decoding asks the runtime for the argmax alone; sampling needs the scores, here or where they are `kept`. */
-export function createChooser(sampling: SamplingOptions, random: Random, kept?: LogitsOnDevice): Chooser {
+/** Greedy decoding asks the runtime for the argmax alone; sampling needs the scores, here or where they are `onDevice`. */
+export function createChooser(sampling: SamplingOptions, random: Random, onDevice?: LogitsOnDevice): Chooser {
   checkSamplingOptions(sampling);
   if (sampling.temperature === 0) return { want: 'argmax', choose: ({ argmax }) => argmax!.at(-1)! };
-  if (kept !== undefined) {
-    const { draws, meeting } = kept;
+  if (onDevice !== undefined) {
+    const { draws, scheduler } = onDevice;
     const choose = async ({ scores }: ForwardResult): Promise<number> =>
-      (await draws.draw(scores!, sampling, [random.next()], meeting))[0]!;
+      (await draws.draw(scores!, sampling, [random.next()], scheduler))[0]!;
     return { want: 'scores', choose };
   }
   return { want: 'logits', choose: ({ logits }) => drawFrom(toDistribution(logits!, sampling), random) };

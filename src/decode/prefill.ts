@@ -4,7 +4,7 @@ import type { CausalModel } from '../model/causal-model.js';
 import type { ForwardOutput, ForwardResult } from '../model/forward.js';
 import { contextError } from '../model/forward.js';
 import type { KvCache } from '../model/cache/kv-cache.js';
-import type { Meeting } from '../model/lanes/pass-scheduler.js';
+import type { PassScheduler } from '../model/lanes/pass-scheduler.js';
 
 export const prefillChunk = 256;
 
@@ -12,7 +12,7 @@ export interface PrefillOptions {
   readonly chunk?: number;
   readonly want: readonly ForwardOutput[];
   readonly taps?: readonly number[];
-  readonly meeting?: Meeting | undefined;
+  readonly scheduler?: PassScheduler | undefined;
   /** Ends the reading before the next chunk; what has been read stays in the cache. */
   readonly signal?: AbortSignal | undefined;
   /** Sees every chunk's outputs with its tokens; logits and argmax are those of the chunk's last token. */
@@ -24,7 +24,7 @@ export async function prefill(
   model: CausalModel,
   cache: KvCache,
   tokenIds: readonly number[],
-  { chunk = prefillChunk, want, taps = [], meeting, signal, onChunk }: PrefillOptions,
+  { chunk = prefillChunk, want, taps = [], scheduler, signal, onChunk }: PrefillOptions,
 ): Promise<ForwardResult | undefined> {
   const { contextLength, vocabularySize } = model.configuration;
   if (tokenIds.length === 0)
@@ -46,8 +46,9 @@ export async function prefill(
     if (signal?.aborted === true) return undefined;
     const tokens = Int32Array.from(tokenIds.slice(start, start + chunk));
     const select = Int32Array.of(tokens.length - 1);
-    last = await model.forward({ tokens, cache, select, want, taps, meeting });
+    last = await model.forward({ tokens, cache, select, want, taps, scheduler });
     cache.appendAll(last.rows, tokens.length);
+    last.rows.free();
     await onChunk?.(tokens, last);
   }
   return last;

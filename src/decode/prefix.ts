@@ -22,14 +22,14 @@ export async function readPrefix(
   model: CausalModel,
   { reads, taps }: Pick<Drafter, 'reads' | 'taps'>,
   tokenIds: readonly number[],
-  { meeting, signal }: Pick<PrefillOptions, 'meeting' | 'signal'> = {},
+  { scheduler, signal }: Pick<PrefillOptions, 'scheduler' | 'signal'> = {},
 ): Promise<ReadPrefix> {
   const cache = model.createCache();
   const parts: RowBuffer[] = [];
   if (tokenIds.length > 0) {
     await prefill(model, cache, tokenIds, {
       want: reads === 'tokens' ? [] : [reads],
-      ...{ taps, meeting, signal },
+      ...{ taps, scheduler, signal },
       onChunk(_, result) {
         if (reads !== 'tokens') parts.push(result[reads]!);
       },
@@ -40,6 +40,7 @@ export async function readPrefix(
   for (const part of parts) {
     states?.write(part, filled);
     filled += part.rowCount;
+    part.free();
   }
   return { tokens: Int32Array.from(tokenIds.slice(0, cache.length)), cache, states };
 }

@@ -27,7 +27,7 @@ import { createChooser, finishGeneration } from './plain.js';
 import type { DraftChoice, PolicyChooser, StepOutcome } from './policies/policy-chooser.js';
 import { prefill } from './prefill.js';
 import type { LogitsOnDevice } from './logits-location.js';
-import { placeScores } from './logits-location.js';
+import { locateLogits } from './logits-location.js';
 import type { LikelihoodReader, TokenLikelihood } from './token-likelihood.js';
 import { createLikelihoodReader } from './token-likelihood.js';
 import type { Verification, VerificationRule } from './verification/verification.js';
@@ -62,7 +62,7 @@ export interface SpeculativeGeneration extends Generation {
   /** decodeMs without the two: verification rules, bookkeeping, streaming. */
   readonly overheadMs: number;
   readonly drafterFailed: boolean;
-  /** Where drafts were guarded (guarded-drafting.ts). */
+  /** Where drafts were guarded (budgeted-drafting.ts). */
   readonly guarding?: Guarding;
 }
 
@@ -72,7 +72,7 @@ export async function decodeSpeculative(
   request: SpeculativeRequest,
 ): Promise<SpeculativeGeneration> {
   const cache = request.prefix?.cache.fork() ?? model.createCache();
-  const session = drafter.startSession(request.meeting);
+  const session = drafter.startSession(request.scheduler);
   try {
     return await new SpeculativeSequence(model, drafter, request, cache, session).decode();
   } finally {
@@ -119,7 +119,7 @@ class SpeculativeSequence {
     const { promptIds, sampling, seed, held, topLikelihoods } = request;
     this.rule = request.rule ?? (sampling.temperature === 0 ? 'greedy' : 'rejection');
     checkRule(this.rule, sampling);
-    this.onDevice = placeScores(model, request);
+    this.onDevice = locateLogits(model, request);
     this.chooser = createChooser(sampling, createRandom(seed, 'decode'), this.onDevice);
     const random = createRandom(seed, 'verify');
     this.verifier =
@@ -140,7 +140,7 @@ class SpeculativeSequence {
     const startMs = performance.now();
     let root = await this.readPrompt();
     // A drafter that is about to draft reads the prompt as part of the prefill, as the target does.
-    let choice = this.request.policy.choose();
+    let choice = request.policy.choose();
     if (root === undefined) answer.end('aborted');
     else if (choice.policy !== undefined && this.session!.room > 0) await this.session!.catchUp?.();
     const firstMs = performance.now();
@@ -172,19 +172,21 @@ class SpeculativeSequence {
   /** Undefined if the request was aborted before the last chunk. */
   private async readPrompt(): Promise<Root | undefined> {
     const { model, cache, chooser, drafter, session } = this;
-    const { promptIds, prefix, held, meeting, signal } = this.request;
+    const { promptIds, prefix, held, scheduler, signal } = this.request;
     let token = 0;
     let readCount = cache.length;
     if (prefix !== undefined) session!.observe({ ...prefix, next: promptIds[readCount]! });
     const read = await prefill(model, cache, promptIds.slice(readCount), {
       want: this.outputsWith(chooser.want),
       taps: drafter.taps,
-      meeting,
+      scheduler,
       signal,
       onChunk: async (tokens, result) => {
         readCount += tokens.length;
         token = promptIds[readCount] ?? held?.[0] ?? (await chooser.choose(result));
-        session!.observe({ tokens, states: statesOf(drafter, result), next: token });
+        const states = statesOf(drafter, result);
+        session!.observe({ tokens, states, next: token });
+        states?.free();
       },
     });
     return read && { token, origin: 'target', likelihood: this.likelihoods.read(read, 0, token) };
@@ -193,7 +195,7 @@ class SpeculativeSequence {
   /** Returns the next root, or undefined where the answer has ended. */
   private async step(root: Root, choice: DraftChoice): Promise<Root | undefined> {
     const { answer, cache, likelihoods, model, request } = this;
-    const log = request.meeting?.log;
+    const log = request.scheduler?.log;
     if (cache.length >= model.configuration.contextLength) {
       answer.end('context');
       return undefined;
@@ -264,7 +266,7 @@ class SpeculativeSequence {
       cache,
       want: this.outputsWith(verifier.want),
       taps: drafter.taps,
-      meeting: this.request.meeting,
+      scheduler: this.request.scheduler,
     });
     this.targetPasses += 1;
     const passEndMs = performance.now();
@@ -273,12 +275,13 @@ class SpeculativeSequence {
     const endMs = verifier.want === 'scores' ? performance.now() : passEndMs;
     const accepted = [0, ...path];
     cache.append(result.rows, accepted);
+    result.rows.free();
     const states = statesOf(drafter, result);
-    this.session?.observe({
-      tokens: Int32Array.from(accepted, (node) => tree.tokens[node]!),
-      states: states && pickRows(model.runtime, states, accepted),
-      next: nextToken,
-    });
+    const acceptedStates = states && pickRows(model.runtime, states, accepted);
+    const tokens = Int32Array.from(accepted, (node) => tree.tokens[node]!);
+    this.session?.observe({ tokens, states: acceptedStates, next: nextToken });
+    acceptedStates?.free();
+    states?.free();
     return { path, nextToken, result, verifyMs: endMs - startMs };
   }
 

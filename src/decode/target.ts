@@ -10,7 +10,7 @@ import { recogniseCheckpoint } from '../draft/systems.js';
 import type { CausalModel, LoadOptions } from '../model/causal-model.js';
 import { createModel, withRuntime } from '../model/causal-model.js';
 import { parseConfiguration } from '../model/configuration.js';
-import type { Meeting } from '../model/lanes/pass-scheduler.js';
+import type { PassScheduler } from '../model/lanes/pass-scheduler.js';
 import { createRuntime } from '../runtime/create-runtime.js';
 import type { Runtime } from '../runtime/program.js';
 import type { ChatMessage, ChatTemplate, TemplateOptions } from '../text/template/chat-template.js';
@@ -179,7 +179,7 @@ export interface GenerateOptions extends PromptEncoding {
   readonly onToken?: AnswerOptions['onToken'];
   readonly signal?: AbortSignal;
   /** Where its passes are joined with those of other requests: what Engine.run hands over. */
-  readonly meeting?: Meeting;
+  readonly scheduler?: PassScheduler;
   /** Tokens come with their likelihood, and with so many of the likeliest ones beside it. */
   readonly topLikelihoods?: number;
 }
@@ -213,7 +213,7 @@ export function completeRequest(
   options: GenerateOptions,
 ): GenerationRequest {
   const { maxNewTokens = 128, sampling = { temperature: 0 }, seed = 0, ...rest } = options;
-  const { stopStrings, onToken, signal, meeting, topLikelihoods } = rest;
+  const { stopStrings, onToken, signal, scheduler, topLikelihoods } = rest;
   return {
     promptIds,
     maxNewTokens,
@@ -224,6 +224,6 @@ export function completeRequest(
     ...(stopStrings === undefined ? {} : { stopStrings }),
     ...(onToken === undefined ? {} : { onToken }),
     ...(signal === undefined ? {} : { signal }),
-    ...{ meeting, topLikelihoods },
+    ...{ scheduler, topLikelihoods },
   };
 }

@@ -11,7 +11,7 @@ import type { WeightStore } from '../runtime/weights.js';
 import type { AttentionContext, KeyValueRows } from '../model/decoder-layer.js';
 import type { CacheSizes } from '../model/cache/cache-pool.js';
 import type { KvCache } from '../model/cache/kv-cache.js';
-import type { Meeting } from '../model/lanes/pass-scheduler.js';
+import type { PassScheduler } from '../model/lanes/pass-scheduler.js';
 import type { RotaryTable } from '../model/rotary/rotary.js';
 import type {
   DrawnChain,
@@ -39,15 +39,15 @@ export interface Drafter {
   readonly parameterCount: number;
   /** Compiles its programs ahead of the first draft, and those of the given drafts. */
   prepare(drafts?: PreparedDrafts): Promise<void>;
-  /** `meeting`: where its passes may be joined with those of other sequences; alone unless given. */
-  startSession(meeting?: Meeting): DraftSession;
+  /** `scheduler`: where its passes may be joined with those of other sequences; alone unless given. */
+  startSession(scheduler?: PassScheduler): DraftSession;
   /** The same drafter as a graph, for gradients and for scoring many candidates at once; undefined where there is none. */
   readonly graph: DraftGraph | undefined;
 }
 
 /** One request's drafting state. */
 export interface DraftSession {
-  /** Tells what became verified since the last call. */
+  /** Takes the tokens that became verified since the last call. It copies states that it needs later. */
   observe(verified: VerifiedTokens): void;
   /** Levels that fit the drafter's own context. */
   readonly room: number;

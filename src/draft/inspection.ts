@@ -83,7 +83,9 @@ export async function inspectCheckpoint(folder: string, options: ReadingOptions 
     return {
       folder: root,
       kind: 'unreadable',
-      layout: 'the folder cannot be opened',
+      layout: problems.some(({ problem }) => problem.endsWith('has no weights.'))
+        ? 'the folder has no weights'
+        : 'the weights cannot be opened',
       ...(model === undefined ? {} : { model }),
       notes,
       problems,

@@ -40,9 +40,9 @@ export function rotateDrafters(drafters: readonly Drafter[]): RotatingDrafter {
     async prepare(drafts) {
       await Promise.all(drafters.map((drafter) => drafter.prepare(drafts)));
     },
-    startSession: (meeting) =>
+    startSession: (scheduler) =>
       rotateSessions(
-        drafters.map((drafter) => ({ reads: drafter.reads, session: drafter.startSession(meeting) })),
+        drafters.map((drafter) => ({ reads: drafter.reads, session: drafter.startSession(scheduler) })),
         () => current,
       ),
   };

@@ -44,8 +44,8 @@ class Spoiled implements SpoiledDrafter {
     return this.inner.prepare({ chains });
   }
 
-  startSession(...meeting: Parameters<Drafter['startSession']>): DraftSession {
-    const session = this.inner.startSession(...meeting);
+  startSession(...scheduler: Parameters<Drafter['startSession']>): DraftSession {
+    const session = this.inner.startSession(...scheduler);
     if (session.draftChain === undefined) {
       session.close();
       throw new MistletoeError('usage', `${this.name} drafts no chains in one go, which a rehearsal needs.`, {

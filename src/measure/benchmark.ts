@@ -15,7 +15,7 @@ import { decodeSpeculative } from '../decode/speculative.js';
 import type { Target } from '../decode/target.js';
 import { encodePrompt } from '../decode/target.js';
 import type { Drafter } from '../draft/drafter.js';
-import type { Meeting } from '../model/lanes/pass-scheduler.js';
+import type { PassScheduler } from '../model/lanes/pass-scheduler.js';
 import type { Prompt } from '../text/prompts/prompt-set.js';
 import type { RequestRecord } from './benchmark-record.js';
 import { plainSystem, recordAnswer } from './benchmark-record.js';
@@ -109,8 +109,8 @@ export async function runBenchmark(
   for (const { name: set, entries } of sets) {
     if (entries.length === 0) continue;
     const choosers = new Map(options.systems.map((system) => [system, system.createPolicy()]));
-    const answer = (entry: EncodedPrompt, system: BenchmarkSystem | undefined, meeting?: Meeting) =>
-      answerWith({ options, events, entry, meeting }, system, system && choosers.get(system));
+    const answer = (entry: EncodedPrompt, system: BenchmarkSystem | undefined, scheduler?: PassScheduler) =>
+      answerWith({ options, events, entry, scheduler }, system, system && choosers.get(system));
     for (let round = 0; round < options.warmup && !isAborted(); round++) {
       for (const system of competitors) await answer(entries[round % entries.length]!, system);
     }
@@ -124,7 +124,7 @@ export async function runBenchmark(
         const system = competitors[(start / concurrency + turn) % competitors.length];
         const engine = new Engine({ concurrency });
         const startMs = performance.now();
-        const answers = batch.map((entry) => engine.run((meeting) => answer(entry, system, meeting)));
+        const answers = batch.map((entry) => engine.run((scheduler) => answer(entry, system, scheduler)));
         generations.set(system, await Promise.all(answers));
         times.set(system, performance.now() - startMs);
         done += batch.length;
@@ -191,11 +191,11 @@ interface AnswerTask {
   readonly options: BenchmarkOptions;
   readonly events: BenchmarkEvents;
   readonly entry: EncodedPrompt;
-  readonly meeting: Meeting | undefined;
+  readonly scheduler: PassScheduler | undefined;
 }
 
 async function answerWith(
-  { options, events, entry: { promptIds, prompt, seed }, meeting }: AnswerTask,
+  { options, events, entry: { promptIds, prompt, seed }, scheduler }: AnswerTask,
   system: BenchmarkSystem | undefined,
   policy: PolicyChooser | undefined,
 ): Promise<Generation> {
@@ -207,7 +207,7 @@ async function answerWith(
     seed,
     stopIds: target.stopIds,
     tokenizer: target.tokenizer,
-    meeting,
+    scheduler,
     ...(signal === undefined ? {} : { signal }),
   };
   if (system === undefined || policy === undefined) return decodePlain(target.model, request);

@@ -4,12 +4,29 @@
  * directly follows the past, and sees the past, its ancestors and itself; with a sliding window of w only those less
  * than w positions before it.
  */
-import type { NamedValues } from '../runtime/program.js';
-import { float32 } from '../runtime/program.js';
+import type { NamedValues, TensorValue } from '../runtime/program.js';
+import { float32, int32 } from '../runtime/program.js';
 import type { RotaryTable } from './rotary/rotary.js';
 
 /** Added to a blocked score: far below any real one, and finite, so that no row turns into NaN. */
 export const blocked = -1e30;
+
+/** An input of one lane that is combined with those of other lanes by more than placing rows side by side. */
+export interface CombinedInput extends TensorValue {
+  readonly combine: 'masks' | 'row-numbers';
+}
+
+/** What the new rows of a lane see. [row, past + row] */
+export const maskInput = (mask: Float32Array, shape: readonly [number, number]): CombinedInput => ({
+  ...float32(mask, shape),
+  combine: 'masks',
+});
+
+/** Numbers of rows of the lane, which become rows of the whole batch. [selected] */
+export const rowNumbers = (rows: Int32Array | readonly number[]): CombinedInput => ({
+  ...int32(rows),
+  combine: 'row-numbers',
+});
 
 export interface NewRows {
   readonly count: number;
@@ -30,7 +47,7 @@ export function attentionInputs(rows: NewRows, rotary: RotaryTable): NamedValues
   return {
     cosine: float32(cosine, [rows.count, pairs]),
     sine: float32(sine, [rows.count, pairs]),
-    mask: float32(treeMask({ ...rows, positions }), [rows.count, rows.pastLength + rows.count]),
+    mask: maskInput(treeMask({ ...rows, positions }), [rows.count, rows.pastLength + rows.count]),
   };
 }
 

@@ -14,7 +14,7 @@ import type { NamedTensors, NamedValues, Runtime } from '../runtime/program.js';
 import { bufferOf, floatsOf, int32, integersOf, pickRows } from '../runtime/program.js';
 import type { RowBuffer } from '../runtime/row-buffer.js';
 import type { WeightStore } from '../runtime/weights.js';
-import { attentionInputs } from './attention-inputs.js';
+import { attentionInputs, rowNumbers } from './attention-inputs.js';
 import type { ModelConfiguration } from './configuration.js';
 import { parseConfiguration } from './configuration.js';
 import { embedTokens, projectToVocabulary, runDecoder } from './decoder.js';
@@ -25,17 +25,17 @@ import type { LaneProgram } from './lanes/lane-program.js';
 import {
   declareAttention,
   declarePast,
-  declareStem,
+  declarePrefix,
   joinLanes,
   lanes,
   partLanes,
   row,
   selectRows,
   stackRows,
-  stem,
+  prefix,
 } from './lanes/lane-graph.js';
 import { compileLanes } from './lanes/lane-program.js';
-import { alone } from './lanes/pass-scheduler.js';
+import { runDirectly } from './lanes/pass-scheduler.js';
 import type { RotaryTable } from './rotary/rotary.js';
 import { createRotary } from './rotary/rotary.js';
 import { requireTiedOutput } from './tied-output.js';
@@ -144,11 +144,11 @@ export class CausalModel {
     if (cache.length + count > contextLength && parents === undefined) {
       throw contextError(cache.length + count, this.configuration);
     }
-    const { taps = [], meeting = alone } = request;
+    const { taps = [], scheduler = runDirectly } = request;
     const { program, tapped } = this.include(want.includes('taps') ? taps : []);
     const inputs: NamedValues = {
       tokens: int32(tokens),
-      select: int32(request.select ?? allRows(count)),
+      select: rowNumbers(request.select ?? allRows(count)),
       ...attentionInputs(
         { count, pastLength: cache.pastLength, parents, window: slidingWindow },
         this.rotary,
@@ -156,7 +156,7 @@ export class CausalModel {
     };
     const wantsScores = want.includes('logits') || want.includes('argmax');
     const names = ['rows', ...want, ...(wantsScores ? ['total'] : [])];
-    const outputs = await meeting.run(await program, { inputs, cache }, names);
+    const outputs = await scheduler.run(await program, { inputs, cache }, names);
     if (wantsScores) requireNumbers(this.name, floatsOf(outputs, 'total'), request);
     return {
       rows: bufferOf(outputs, 'rows'),
@@ -192,7 +192,7 @@ export class CausalModel {
     if (current !== undefined && taps.every((layer) => current.tapped.includes(layer))) return current;
     this.checkTaps(taps);
     const tapped = [...new Set([...(current?.tapped ?? []), ...taps])].sort((left, right) => left - right);
-    const build = (isBehindStem: boolean): NamedTensors => this.buildGraph(tapped, isBehindStem);
+    const build = (isAfterPrefix: boolean): NamedTensors => this.buildGraph(tapped, isAfterPrefix);
     const program = compileLanes(this.runtime, 'verify', build(false), [this.weights], () => build(true));
     const included = { program, tapped };
     this.programs.push(included);
@@ -220,16 +220,17 @@ export class CausalModel {
       (_, at) => Math.floor(at / places.length) * tapped.length + places[at % places.length]!,
     );
     const picked = pickRows(this.runtime, all.withWidth(hiddenSize), picks);
+    all.free();
     return picked.withWidth(places.length * hiddenSize);
   }
 
-  private buildGraph(taps: readonly number[], isBehindStem: boolean): NamedTensors {
+  private buildGraph(taps: readonly number[], isAfterPrefix: boolean): NamedTensors {
     const { configuration, scope } = this;
     const tokens = input('tokens', [row, lanes], 'int32');
     const embeddings = joinLanes(embedTokens(configuration, scope, tokens));
     const decoded = runDecoder(configuration, scope, embeddings, {
-      context: declareAttention(configuration, isBehindStem ? stem : 0),
-      stem: isBehindStem ? declareStem(configuration) : undefined,
+      context: declareAttention(configuration, isAfterPrefix ? prefix : 0),
+      prefix: isAfterPrefix ? declarePrefix(configuration) : undefined,
       past: declarePast(configuration),
       taps,
     });

@@ -115,14 +115,14 @@ function describeScaling(scaling: RotaryScaling, contextLength: number): readonl
 }
 
 /** A configuration that names more is refused once its tensors are counted; until then nothing is built by its word. */
-const mostLayers = 10_000;
+const maxLayers = 10_000;
 
 /** Layers as `layer_types` names them, or else as the family has it. */
 export function windowedLayers(
   { layer_types: types, num_hidden_layers: count }: ContextFields,
   byDefault: (layer: number) => boolean,
 ): readonly boolean[] {
-  return Array.from({ length: Math.min(count, mostLayers) }, (_, layer) =>
+  return Array.from({ length: Math.min(count, maxLayers) }, (_, layer) =>
     types == null ? byDefault(layer) : types[layer] === 'sliding_attention',
   );
 }

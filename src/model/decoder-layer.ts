@@ -74,7 +74,7 @@ export function normalise(
 /** What the new rows may look at besides each other. */
 export interface AttentionMemory {
   /** Before the past, one copy for all lanes; the mask has columns for it. */
-  readonly stem?: KeyValueRows | undefined; // [stem, keyValueHead, headSize]
+  readonly prefix?: KeyValueRows | undefined; // [prefix, keyValueHead, headSize]
   readonly past?: KeyValueRows | undefined; // [past, keyValueHead, headSize]
   /** Rows of the same sequence between the past and the new rows; the mask has columns for them too. */
   readonly earlier?: KeyValueRows | undefined; // [batch, earlier, keyValueHead, headSize]
@@ -91,7 +91,7 @@ export function attend(
   name: string,
   sizes: LayerSizes,
   context: AttentionContext,
-  { stem, past, earlier, drafted }: AttentionMemory = {},
+  { prefix, past, earlier, drafted }: AttentionMemory = {},
 ): LayerResult {
   const { headCount, keyValueHeadCount, headSize, hiddenSize } = sizes;
   const [batch, position, inputSize] = x.shape as [Dimension, Dimension, number];
@@ -124,11 +124,11 @@ export function attend(
     values: arrange(values, length, keyValueHeadCount),
   });
   const visible = drafted?.rows ?? joinRows(earlier, rows);
-  const behind = [stem, past].map((before) => before?.keys.shape[0] ?? 0);
+  const behind = [prefix, past].map((before) => before?.keys.shape[0] ?? 0);
   const mixed = attention(
     arrange(turned('q_proj', headCount, 'q_norm'), ownRows, headCount),
     [
-      ...(stem === undefined ? [] : [{ kind: 'common' as const, ...stem }]),
+      ...(prefix === undefined ? [] : [{ kind: 'common' as const, ...prefix }]),
       ...(past === undefined ? [] : [{ kind: 'shared' as const, ...past }]),
       segment('own', visible, behind.reduce(subtractDimensions, seen)),
       ...(drafted === undefined ? [] : [...drafted.diagonal, rows]).map((diagonal) =>

@@ -18,7 +18,7 @@ export interface DecoderResult {
 
 export interface DecoderOptions {
   readonly context: AttentionContext;
-  readonly stem?: readonly KeyValueRows[] | undefined; // [layer]
+  readonly prefix?: readonly KeyValueRows[] | undefined; // [layer]
   readonly past?: readonly KeyValueRows[]; // [layer]
   readonly earlier?: readonly KeyValueRows[]; // [layer]
   readonly taps?: readonly number[];
@@ -29,7 +29,7 @@ export function runDecoder(
   configuration: ModelConfiguration,
   scope: string,
   embeddings: Tensor, // [batch, position, hidden]
-  { context, stem, past, earlier, taps = [] }: DecoderOptions,
+  { context, prefix, past, earlier, taps = [] }: DecoderOptions,
 ): DecoderResult {
   let hidden = embeddings;
   const streams: Tensor[] = [];
@@ -37,7 +37,7 @@ export function runDecoder(
   for (let layer = 0; layer < configuration.layerCount; layer++) {
     streams.push(hidden);
     const result = runLayer(hidden, `${scope}layers.${layer}`, configuration, context, {
-      stem: stem?.[layer],
+      prefix: prefix?.[layer],
       past: past?.[layer],
       earlier: earlier?.[layer],
     });

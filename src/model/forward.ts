@@ -3,7 +3,7 @@ import { MistletoeError } from '../core/errors.js';
 import type { RowBuffer } from '../runtime/row-buffer.js';
 import type { ModelConfiguration } from './configuration.js';
 import type { KvCache } from './cache/kv-cache.js';
-import type { Meeting } from './lanes/pass-scheduler.js';
+import type { PassScheduler } from './lanes/pass-scheduler.js';
 
 /** `scores` are logits that stay with the runtime. */
 export type ForwardOutput = 'logits' | 'scores' | 'argmax' | 'features' | 'taps';
@@ -19,7 +19,7 @@ export interface ForwardRequest {
   /** Layers before which the residual stream is tapped, where `taps` are wanted. */
   readonly taps?: readonly number[];
   /** Where passes of several sequences become one; alone unless given. */
-  readonly meeting?: Meeting | undefined;
+  readonly scheduler?: PassScheduler | undefined;
 }
 
 export interface ForwardResult {

@@ -1,4 +1,4 @@
-/** Which model exactly: name, size and one hash over the files of a folder that decide what it says. */
+/** The identity of a model: name, size and one hash over the files that determine its output. */
 import { createHash } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
 import { join, relative, resolve } from 'node:path';
@@ -40,7 +40,7 @@ export async function identifyModel(
   // A system without weights is what its name says.
   if (findWeightless(folder) !== undefined)
     return { name: folder, parameterCount: 0, sha256: createHash('sha256').update(folder).digest('hex') };
-  // Without a cache, as where HOME is read-only, the weights are hashed anew each time: slower, not wrong.
+  // Without a cache, for example with a read-only HOME, the weights are hashed every time.
   await makeFolder(cacheFolder).catch(() => undefined);
   const root = resolve(folder);
   const { files, tensors } = await openCheckpoint(root);

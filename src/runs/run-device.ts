@@ -1,4 +1,4 @@
-/** The device of a run: recorded when it begins, and asked for again when it is resumed. */
+/** The device of a run: recorded at the start, and required again on resume. */
 import { z } from 'zod';
 import { MistletoeError } from '../core/errors.js';
 import { DeviceLostError, OutOfMemoryError } from '../runtime/device-failures.js';
@@ -20,7 +20,7 @@ interface Recorded {
   readonly device?: RecordedDevice | undefined;
 }
 
-/** Runs from before GPUs were computed on have none. */
+/** Runs of versions without GPU support have none. */
 export const deviceOf = ({ device = processorDevice }: Recorded): RecordedDevice => device;
 
 /**
@@ -46,7 +46,7 @@ export async function findSameDevice(
   });
 }
 
-/** A runtime that a caller brings must be of the kind that the run records, as far as its name tells. */
+/** A given runtime must be of the kind that the run records. */
 export function requireSameKind(request: Recorded, { name }: Pick<Runtime, 'name'>): void {
   const device = deviceOf(request);
   if (name !== (device.kind === 'cuda' ? 'onnx' : 'cuda')) return;
@@ -59,7 +59,7 @@ export function requireSameKind(request: Recorded, { name }: Pick<Runtime, 'name
   );
 }
 
-/** What was done before a device failed is in the folder. */
+/** Adds how to resume after a device failure. */
 export function tellToResume(cause: unknown, path: string): unknown {
   const resume = `mistletoe audit --resume ${path}`;
   if (cause instanceof DeviceLostError) {

@@ -163,7 +163,7 @@ export class RunFolder {
       // A file in which a write failed half way must not be written behind the gap.
       if (!this.hasFailed) this.appendElapsed();
     } catch {
-      // Closing is no moment for another failure: the time since the last unit is lost, no more.
+      // Only the time since the last unit is lost.
     }
     this.lock.release();
   }

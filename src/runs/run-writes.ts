@@ -1,4 +1,4 @@
-/** Writing a run's files so that they survive a kill and a power cut, and failing in words where it cannot be done. */
+/** Writes a run's files so that they survive a kill and a power cut, with readable errors. */
 import { closeSync, existsSync, fsyncSync, openSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import { describeCause, MistletoeError } from '../core/errors.js';
@@ -38,7 +38,7 @@ export function syncFile(path: string, command: RunCommand = 'audit'): void {
   });
 }
 
-/** Whole or not at all, under a name that nobody reads until it is finished. */
+/** Writes to a temporary name and renames it: the file is complete or absent. */
 export function writeAtomically(path: string, contents: string, command: RunCommand = 'audit'): void {
   explainFailure(path, command, () => {
     const part = `${path}.part`;
@@ -54,7 +54,7 @@ export function writeAtomically(path: string, contents: string, command: RunComm
   });
 }
 
-/** A new name is safe once its folder is on the disk, too. */
+/** A new name is durable once its folder is synced, too. */
 export function syncFolder(path: string): void {
   let folder: number;
   try {
@@ -79,7 +79,7 @@ const remedies: Readonly<Record<string, string>> = {
   EROFS: 'Make the disk writable, or copy the folder to one that is',
 };
 
-/** A full disk or a missing right is no bug of ours: it stops the run, and loses nothing that was finished. */
+/** A full disk or a missing permission stops the run; finished work is kept. */
 export function explainFailure<Result>(path: string, command: RunCommand, write: () => Result): Result {
   try {
     return write();
@@ -111,7 +111,7 @@ export function lostFolder(path: string, cause: unknown): MistletoeError {
   );
 }
 
-/** ENOSPC and its like; undefined for what the operating system did not say. */
+/** ENOSPC and the like; undefined for errors that are not from the operating system. */
 export function codeOf(cause: unknown): string | undefined {
   if (cause instanceof MistletoeError || !(cause instanceof Error) || !('code' in cause)) return undefined;
   return typeof cause.code === 'string' ? cause.code : undefined;

@@ -9,7 +9,7 @@ import { describeCause, MistletoeError } from '../core/errors.js';
 import { isLoopback } from '../core/loopback.js';
 import { bundledTarget } from '../decode/bundled-models.js';
 import type { EngineLoad } from '../decode/engine/engine.js';
-import { usualConcurrency } from '../decode/engine/engine.js';
+import { defaultConcurrency } from '../decode/engine/engine.js';
 import type { EngineWorkerOptions } from '../decode/engine/engine-worker.js';
 import { createEngineWorker } from '../decode/engine/engine-worker.js';
 import { parseDraftPolicy } from '../draft/tree/policy.js';
@@ -111,7 +111,7 @@ export async function startServer(options: ServeOptions): Promise<RunningServer>
     drafters: Object.keys(engine.drafters ?? {}),
     ...{ draft, guarded },
   };
-  const { concurrency = usualConcurrency } = engine;
+  const { concurrency = defaultConcurrency } = engine;
   const engineHost = new EngineHost({
     ...{ worker, model, limits: { ...defaultLimits, ...limits }, concurrency },
     hiddenPaths: pathsOf(engine),

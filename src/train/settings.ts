@@ -3,7 +3,7 @@ import { schemaOf } from '../audit/settings.js';
 import { MistletoeError } from '../core/errors.js';
 import { deepestDraft, mostNewTokens } from '../core/limits.js';
 import type { SettingsOf, SettingTable } from '../core/settings.js';
-import { byteSize, decimal, integer, oneOf, yesNo } from '../core/settings.js';
+import { byteSize, decimal, integer, oneOf, seedType, stricterFlag, yesNo } from '../core/settings.js';
 import type { Drafter } from '../draft/drafter.js';
 import { adamDefaults } from './loop/adamw.js';
 import type { Objective } from './loop/losses.js';
@@ -84,7 +84,12 @@ export const objectiveSettings = {
 } as const satisfies SettingTable;
 
 export const textSettings = {
-  maxTokens: { type: integer(1), value: 'count', help: 'longer texts are cut', rare: true },
+  maxTokens: {
+    type: stricterFlag(integer(1), integer(2)),
+    value: 'count',
+    help: 'longer texts are cut',
+    rare: true,
+  },
   maxNewTokens: {
     type: integer(1, mostNewTokens),
     value: 'count',
@@ -93,7 +98,11 @@ export const textSettings = {
   },
   temperature: { type: weight, value: 'number', help: 'of those answers; 0 is greedy', rare: true },
   generate: { type: yesNo, help: 'let the target generate all answers', rare: true },
-  validation: { type: share, value: 'share', help: 'conversations held out; 0 holds out none' },
+  validation: {
+    type: stricterFlag(share, decimal({ min: 0, max: 0.5 })),
+    value: 'share',
+    help: 'conversations held out; 0 holds out none',
+  },
   validationTexts: { type: count, value: 'count', help: 'max held-out texts to measure', rare: true },
   chain: {
     type: integer(1, deepestDraft),
@@ -117,7 +126,7 @@ export const textSettings = {
     help: 'stop after this many measurements without improvement; 0: never',
     rare: true,
   },
-  seed: { type: integer(Number.MIN_SAFE_INTEGER), value: 'number', help: 'random seed' },
+  seed: { type: seedType, value: 'number', help: 'random seed' },
 } as const satisfies SettingTable;
 
 export const trainSettings = { ...learningSettings, ...objectiveSettings, ...textSettings };

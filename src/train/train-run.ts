@@ -87,7 +87,7 @@ export async function startTraining(
   return runTraining(() => createRun(place, `${JSON.stringify(saved, null, 1)}\n`, 'train'), saved, options);
 }
 
-/** Goes on with the saved request; another version or device, and models or data that have changed, are refused. */
+/** Resumes with the saved request. Refuses another version or device, and changed models or data. */
 export async function resumeTraining(folder: string, options: TrainOptions = {}): Promise<TrainOutcome> {
   const { request, open } = await openTrainingRun(folder, {
     ...{ command: 'train', schema: requestSchema, cacheFolder: options.cacheFolder },
@@ -124,7 +124,7 @@ interface ReadyRun {
   readonly cache: CacheOptions & ReadingOptions;
 }
 
-/** Loads and checks what the run needs: faults show before the target has written for hours. */
+/** Loads and checks everything first, so that errors appear before hours of generation. */
 async function prepare(runtime: Runtime, request: TrainRequest, options: TrainOptions): Promise<ReadyRun> {
   const { targetFolder, system, from, data, settings, shape, chatTemplate, date } = request;
   const { cacheFolder, verifyCache, events } = options;
@@ -167,7 +167,7 @@ async function trainIn(
   const { onNotice = () => undefined } = events;
   events.onOpen?.({ folder, request });
   const read = { folder, signal, onAnswers: events.onAnswers };
-  // What can be begun without knowing the texts is begun before them: sizes that cannot be are refused at once.
+  // Drafters that do not depend on the texts are created first, so that invalid sizes are refused at once.
   const early = await prepareStart(folder, request);
   if (request.answers !== undefined) takeAnswers(request.answers, folder, 'train');
   const texts = await prepareTexts(target, conversations, request.settings, read);

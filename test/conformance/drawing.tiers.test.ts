@@ -9,7 +9,7 @@ import type { GenerationRequest } from '../../src/decode/plain.js';
 import { decodePlain } from '../../src/decode/plain.js';
 import { always } from '../../src/decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../../src/decode/speculative.js';
-import { alone } from '../../src/model/lanes/pass-scheduler.js';
+import { runDirectly } from '../../src/model/lanes/pass-scheduler.js';
 import { TokenDraws } from '../../src/model/lanes/token-draws.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import type { Destination, MixedValues, Program, Runtime } from '../../src/runtime/program.js';
@@ -83,7 +83,7 @@ describe.runIf(byTier({ quick: true, full: false }))('plain decoding that draws 
     const seen: Float32Array[] = [];
     const scores = { rows, release: (totals: Float32Array) => seen.push(totals) };
     const draws = new TokenDraws(runtime, 5);
-    const tokens = await draws.draw(scores, { temperature: 1, topK: 1 }, [0.9, 0.9], alone);
+    const tokens = await draws.draw(scores, { temperature: 1, topK: 1 }, [0.9, 0.9], runDirectly);
     expect(tokens[0]).toBe(4);
     expect(seen).toEqual([Float32Array.of(15, Number.NaN)]);
     await runtime.dispose();
@@ -160,9 +160,9 @@ describe.runIf(byTier({ quick: true, full: false }))('sequences that are drawn t
     const variant = drafterVariants.find(({ name }) => name === 'EAGLE-3 with d2t')!;
     const { target, drafter } = await inPrograms.load(variant.write(inPrograms.freshFolder(), tiny));
     const texts = ['plain', 'chain:3', 'dynamic:12,2,3', 'chain:3', smallTree, 'plain', 'chain:2'];
-    const answer = (text: string, index: number, meeting?: GenerationRequest['meeting']) => {
+    const answer = (text: string, index: number, scheduler?: GenerationRequest['scheduler']) => {
       const sampling = index === 3 ? { temperature: 0 } : samplings[index % samplings.length]!;
-      const own = { ...request(index, sampling), meeting };
+      const own = { ...request(index, sampling), scheduler };
       return text === 'plain'
         ? decodePlain(target, own)
         : decodeSpeculative(target, drafter, { ...own, policy: always(resolveText(text, drafter)) });
@@ -171,9 +171,9 @@ describe.runIf(byTier({ quick: true, full: false }))('sequences that are drawn t
     for (const [index, text] of texts.entries()) alone.push((await answer(text, index)).tokenIds);
     const engine = new Engine({ concurrency: texts.length });
     const together = await Promise.all(
-      texts.map((text, index) => engine.run((meeting) => answer(text, index, meeting))),
+      texts.map((text, index) => engine.run((scheduler) => answer(text, index, scheduler))),
     );
-    expect(together.map(({ tokenIds }) => tokenIds)).toEqual(alone);
+    expect(together.map(({ tokenIds }) => tokenIds)).toEqual(runDirectly);
     // One pass of the target serves all of them: nobody is out of step for drawing.
     expect(engine.counts.verifyRuns).toBeLessThan(2 * 20);
   });

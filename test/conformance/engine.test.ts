@@ -86,7 +86,7 @@ describe('Engine', () => {
           count += 1;
           if (count === abortAfter) stop.abort();
         };
-        return engine.run((meeting) => decode({ meeting, onToken, signal: stop.signal }));
+        return engine.run((scheduler) => decode({ scheduler, onToken, signal: stop.signal }));
       }),
     );
     for (const [index, { decode, abortAfter }] of sequences.entries()) {
@@ -118,7 +118,7 @@ describe('Engine', () => {
     for (const drafter of drafters) {
       const engine = new Engine();
       const together = await Promise.all(
-        [0, 1, 2].map((index) => engine.run((meeting) => decode(drafter, index, { meeting }))),
+        [0, 1, 2].map((index) => engine.run((scheduler) => decode(drafter, index, { scheduler }))),
       );
       for (const [index, { acceptance }] of together.entries()) {
         expect(acceptance).toEqual((await decode(drafter, index, {})).acceptance);
@@ -140,7 +140,7 @@ describe('Engine', () => {
       });
     const engine = new Engine();
     const together = await Promise.all(
-      [1, 2, 3, 4].map((last) => engine.run((meeting) => decode(last, { meeting, prefix }))),
+      [1, 2, 3, 4].map((last) => engine.run((scheduler) => decode(last, { scheduler, prefix }))),
     );
     for (const [index, { tokenIds }] of together.entries())
       expect(tokenIds).toEqual((await decode(index + 1, {})).tokenIds);
@@ -152,9 +152,9 @@ describe('Engine', () => {
     const stop = new AbortController();
     const decode = (promptIds: number[], signal?: AbortSignal) =>
       engine.run(
-        (meeting) =>
+        (scheduler) =>
           decodePlain(target, {
-            ...{ ...request, promptIds, meeting },
+            ...{ ...request, promptIds, scheduler },
             ...(signal === undefined ? {} : { signal }),
           }),
         { signal },
@@ -177,7 +177,7 @@ describe('Engine', () => {
     const request = { maxNewTokens: 8, stopIds: [], sampling: { temperature: 0 }, seed: 0 };
     const engine = new Engine();
     const decode = (promptIds: number[]) =>
-      engine.run((meeting) => decodePlain(target, { ...request, promptIds, meeting }));
+      engine.run((scheduler) => decodePlain(target, { ...request, promptIds, scheduler }));
     const [good, bad, other] = await Promise.allSettled([
       decode([1, 2, 3]),
       decode([tiny.vocabularySize + 1]),
@@ -195,8 +195,8 @@ describe('Engine', () => {
     let sessions = 0;
     const failing = Object.create(whole, {
       startSession: {
-        value: (meeting: Parameters<Drafter['startSession']>[0]) => {
-          const session = whole.startSession(meeting);
+        value: (scheduler: Parameters<Drafter['startSession']>[0]) => {
+          const session = whole.startSession(scheduler);
           if ((sessions += 1) !== 2) return session;
           const fail = () => Promise.reject(new MistletoeError('drafter', 'The drafter returned NaN.'));
           return { ...session, room: 100, expand: fail, draftChain: fail };
@@ -205,18 +205,23 @@ describe('Engine', () => {
     }) as Drafter;
     const engine = new Engine();
     const notices: string[] = [];
-    const decode = (index: number, drafter: Drafter, meeting?: GenerationRequest['meeting']) =>
+    const decode = (index: number, drafter: Drafter, scheduler?: GenerationRequest['scheduler']) =>
       decodeSpeculative(target, drafter, {
         ...{
           promptIds: randomTokens(`fail-${index}`, 6, tiny.vocabularySize),
           maxNewTokens: 10,
           stopIds: [],
         },
-        ...{ sampling: { temperature: 0 }, seed: 0, policy: always(resolveText('chain:3', whole)), meeting },
+        ...{
+          sampling: { temperature: 0 },
+          seed: 0,
+          policy: always(resolveText('chain:3', whole)),
+          scheduler,
+        },
         onNotice: (message) => notices.push(message),
       });
     const together = await Promise.all(
-      Array.from({ length: 8 }, (_, index) => engine.run((meeting) => decode(index, failing, meeting))),
+      Array.from({ length: 8 }, (_, index) => engine.run((scheduler) => decode(index, failing, scheduler))),
     );
     expect(together.map(({ drafterFailed }) => drafterFailed).filter(Boolean)).toHaveLength(1);
     expect(notices).toHaveLength(1);

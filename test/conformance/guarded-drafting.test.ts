@@ -3,13 +3,13 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createRandom } from '../../src/core/random.js';
 import { toDistribution } from '../../src/core/sampling.js';
 import { Engine } from '../../src/decode/engine/engine.js';
-import { GuardedDrafting } from '../../src/decode/policies/budgeted-drafting.js';
+import { BudgetedDrafting } from '../../src/decode/policies/budgeted-drafting.js';
 import { decodePlain } from '../../src/decode/plain.js';
 import { prefill } from '../../src/decode/prefill.js';
 import { decodeSpeculative } from '../../src/decode/speculative.js';
 import type { Drafter } from '../../src/draft/drafter.js';
 import { spoilDrafter } from '../../src/guard/rehearsal-drafter.js';
-import type { Meeting } from '../../src/model/lanes/pass-scheduler.js';
+import type { PassScheduler } from '../../src/model/lanes/pass-scheduler.js';
 import type { CausalModel } from '../../src/model/causal-model.js';
 import { chiSquareExcess } from '../chi-square.js';
 import { tiniest, tiny, writeDecoder, writeLetterTokenizer } from '../support/tiny-checkpoints.js';
@@ -57,14 +57,14 @@ const ladderOf = (name: string, isGreedy = true) => ({
 
 describe('guarded drafting', () => {
   it('answers as plain decoding does, with every drafter and several requests at once', async () => {
-    const guarding = new GuardedDrafting(drafters, target, { floor: 0.5 });
+    const guarding = new BudgetedDrafting(drafters, target, { floor: 0.5 });
     const engine = new Engine();
     const names = ['broken', 'head', 'same', 'broken'];
     const answers = await Promise.all(
       names.map((name, index) =>
-        engine.run(async (meeting) => {
+        engine.run(async (scheduler) => {
           const { drafter, policy, end } = guarding.begin(ladderOf(name));
-          const request = { ...requestOf(index), meeting, policy, mustDraft: true };
+          const request = { ...requestOf(index), scheduler, policy, mustDraft: true };
           const answer = await decodeSpeculative(target, drafter, request);
           return { ...answer, guarding: end(answer.steps) };
         }),
@@ -82,25 +82,30 @@ describe('guarded drafting', () => {
   });
 
   it('leaves a rung whose drafts fail, on evidence, while another request beside it keeps its own', async () => {
-    const guarding = new GuardedDrafting(drafters, target, { floor: 0.5, slowdown: 10 });
+    const guarding = new BudgetedDrafting(drafters, target, { floor: 0.5, slowdown: 10 });
     const engine = new Engine();
     // Costs that nothing but acceptance can tell apart.
-    const play = async (name: string, meeting: Meeting) => {
+    const play = async (name: string, scheduler: PassScheduler) => {
       const { drafter, policy, end } = guarding.begin(ladderOf(name));
       const timeless = {
-        ...policy,
-        begin: () => undefined,
+        chainLengths: policy.chainLengths,
+        trees: policy.trees ?? [],
+        choose: () => policy.choose(),
         learn: (...[choice, outcome]: Parameters<typeof policy.learn>) => {
           const { own, ...rest } = outcome;
           expect(own).toBeDefined();
           policy.learn(choice, { ...rest, draftMs: 0.1, verifyMs: 1 });
         },
       };
-      const answer = await decodeSpeculative(target, drafter, { ...requestOf(1), meeting, policy: timeless });
+      const answer = await decodeSpeculative(target, drafter, {
+        ...requestOf(1),
+        scheduler,
+        policy: timeless,
+      });
       return end(answer.steps).switches;
     };
     const [attacked, beside] = await Promise.all(
-      ['broken', 'same'].map((name) => engine.run((meeting) => play(name, meeting))),
+      ['broken', 'same'].map((name) => engine.run((scheduler) => play(name, scheduler))),
     );
     expect(attacked![0]).toMatchObject({ from: 'broken', to: 'head', reason: 'evidence' });
     expect(beside).toEqual([]);
@@ -109,16 +114,16 @@ describe('guarded drafting', () => {
   it('says what does not fit, and refuses ladders of strangers', async () => {
     const features = await load(models, target, 'EAGLE, torch file');
     const all = new Map([...drafters, ['features', features] as const]);
-    const { misfits } = new GuardedDrafting(all, target);
+    const { misfits } = new BudgetedDrafting(all, target);
     expect(misfits).toContainEqual(
       expect.stringMatching(/^Guarded requests of head cannot go on with features/),
     );
     expect(misfits.some((text) => text.includes('with ngram'))).toBe(false);
-    expect(() => new GuardedDrafting(drafters, target, { ladder: ['head', 'other'] })).toThrow(
+    expect(() => new BudgetedDrafting(drafters, target, { ladder: ['head', 'other'] })).toThrow(
       /names "other"/,
     );
-    expect(() => new GuardedDrafting(drafters, target, { slowdown: 11 })).toThrow(/slowdown 11/);
-    const chosen = new GuardedDrafting(drafters, target, { ladder: ['ngram', 'head'] });
+    expect(() => new BudgetedDrafting(drafters, target, { slowdown: 11 })).toThrow(/slowdown 11/);
+    const chosen = new BudgetedDrafting(drafters, target, { ladder: ['ngram', 'head'] });
     expect(chosen.begin(ladderOf('head')).end([]).ladder).toEqual(['head', 'ngram']);
     // What nobody knows the price of is not read: a prompt that several answers share.
     const shared = chosen.begin({ ...ladderOf('broken'), hasSharedPrompt: true });
@@ -128,7 +133,7 @@ describe('guarded drafting', () => {
   it('draws from the target’s distribution while rungs change at every step, and the same for the same seed', async () => {
     const { target: small } = await tiniestModels.loadTarget();
     const head = await load(tiniestModels, small, 'EAGLE-3 with d2t');
-    const guarding = new GuardedDrafting(new Map([['head', head]]), small);
+    const guarding = new BudgetedDrafting(new Map([['head', head]]), small);
     const promptIds = [5, 2, 5, 2, 5];
     const decode = (seed: number) => {
       const { drafter } = guarding.begin(ladderOf('head', false));

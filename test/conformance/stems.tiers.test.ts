@@ -19,7 +19,7 @@ import { loadModel } from '../../src/model/causal-model.js';
 import type { CausalModel } from '../../src/model/causal-model.js';
 import type { KvCache } from '../../src/model/cache/kv-cache.js';
 import type { LaneRun } from '../../src/model/lanes/lane-program.js';
-import type { Meeting } from '../../src/model/lanes/pass-scheduler.js';
+import type { PassScheduler } from '../../src/model/lanes/pass-scheduler.js';
 import { createCudaRuntime } from '../../src/runtime/cuda/cuda-runtime.js';
 import { createInterpreter } from '../../src/runtime/interpreter/interpreter.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
@@ -33,15 +33,16 @@ const sizes = { ...tiny, contextLength: 256 };
 const draw = (name: string, count: number): number[] => randomTokens(name, count, sizes.vocabularySize);
 
 /** Makes one run of so many asks. */
-function meet(count: number): Meeting {
-  const asks: { run: LaneRun; resolve: (values: MixedValues) => void }[] = [];
+function meet(count: number): PassScheduler {
+  const asks: { run: LaneRun; outputs: readonly string[]; resolve: (values: MixedValues) => void }[] = [];
   return {
     run: (program, run, outputs) =>
       new Promise((resolve, reject) => {
-        asks.push({ run, resolve });
+        asks.push({ run, outputs, resolve });
         if (asks.length < count) return;
         const runs = asks.map((ask) => ask.run);
-        program.run(runs, outputs).then((results) => {
+        const wanted = asks.map((ask) => ask.outputs);
+        program.run(runs, wanted).then((results) => {
           asks.forEach((ask, index) => {
             ask.resolve(results[index]!);
           });
@@ -81,7 +82,7 @@ describe.skipIf(isFullTier).each(runtimes)('forks on %s', (_, createRuntime) => 
     const model = await loadModel(folder, { runtime, cacheFolder: join(temporary.path, 'cache') });
     const beginning = draw('beginning', 40);
     const original = await read(model, model.createCache(), beginning);
-    // One has nothing behind the stem, one reads less of it than the others, and each another number of rows.
+    // One has nothing behind the shared prefix, one reads less of it than the others, and each another number of rows.
     const continuations = [
       { kept: 40, behind: draw('a', 3), tokens: [1, 2, 3], parents: [-1, 0, 0] },
       { kept: 40, behind: [], tokens: [4], parents: [-1] },
@@ -92,17 +93,21 @@ describe.skipIf(isFullTier).each(runtimes)('forks on %s', (_, createRuntime) => 
       forks[index]!.truncate(kept);
       await read(model, forks[index]!, behind);
     }
-    const forward = ({ tokens, parents }: (typeof continuations)[0], cache: KvCache, meeting?: Meeting) =>
+    const forward = (
+      { tokens, parents }: (typeof continuations)[0],
+      cache: KvCache,
+      scheduler?: PassScheduler,
+    ) =>
       model.forward({
-        ...{ tokens: Int32Array.from(tokens), parents: Int32Array.from(parents), cache, meeting },
+        ...{ tokens: Int32Array.from(tokens), parents: Int32Array.from(parents), cache, scheduler },
         want: ['logits', 'features'],
       });
-    const meeting = meet(3);
+    const scheduler = meet(3);
     const together = await Promise.all(
-      continuations.map((continuation, index) => forward(continuation, forks[index]!, meeting)),
+      continuations.map((continuation, index) => forward(continuation, forks[index]!, scheduler)),
     );
     expect(new Set(forks.map(({ pool }) => pool)).size).toBe(1);
-    expect(forks.map(({ content, stem }) => [content, stem === original.stem])).toEqual(
+    expect(forks.map(({ content, prefix }) => [content, prefix === original.prefix])).toEqual(
       forks.map(() => ['rest', true]),
     );
     for (const [index, continuation] of continuations.entries()) {
@@ -201,8 +206,8 @@ describe('an engine', () => {
             shared += forks.some(({ content, pool }) => content === 'rest' && pool.lanes > 1) ? 1 : 0;
           };
           const watched = prefix === undefined ? {} : { prefix: watch(prefix, forks) };
-          return engine.run((meeting) =>
-            decode(drafter, { ...request, ...watched, meeting, onToken, signal: stop.signal }),
+          return engine.run((scheduler) =>
+            decode(drafter, { ...request, ...watched, scheduler, onToken, signal: stop.signal }),
           );
         }),
       );
@@ -218,15 +223,15 @@ describe('an engine', () => {
     },
   );
 
-  it.skipIf(isFullTier)('holds one stem and short lanes, and makes one run of all forks', async () => {
+  it.skipIf(isFullTier)('holds one prefix and short lanes, and makes one run of all forks', async () => {
     const tokens = draw('held', 200);
     const drafter = drafters.find(({ reads }) => reads === 'tokens')!;
     const prefix = await readPrefix(target, drafter, tokens);
-    const stemBytes = prefix.cache.pool.bytes;
+    const prefixBytes = prefix.cache.pool.bytes;
     const forks: KvCache[] = [];
     let most = 0;
     const onToken = (): void => {
-      const pools = new Set(forks.flatMap(({ pool, stem }) => [pool, ...(stem ? [stem.pool] : [])]));
+      const pools = new Set(forks.flatMap(({ pool, prefix }) => [pool, ...(prefix ? [prefix.pool] : [])]));
       most = Math.max(
         most,
         [...pools].reduce((sum, { bytes }) => sum + bytes, 0),
@@ -235,9 +240,9 @@ describe('an engine', () => {
     const engine = new Engine();
     const answers = await Promise.all(
       [1, 2, 3, 4, 5, 6].map((last) =>
-        engine.run((meeting) =>
+        engine.run((scheduler) =>
           decode(drafter, {
-            ...{ promptIds: [...tokens, last], maxNewTokens: 20, meeting, onToken },
+            ...{ promptIds: [...tokens, last], maxNewTokens: 20, scheduler, onToken },
             prefix: watch(prefix, forks),
           }),
         ),
@@ -245,8 +250,8 @@ describe('an engine', () => {
     );
     const { layerCount, keyValueHeadCount, headSize } = target.configuration;
     const bytesPerPosition = 2 * layerCount * keyValueHeadCount * headSize * 4;
-    expect(most).toBeGreaterThan(stemBytes);
-    expect(most).toBeLessThanOrEqual(stemBytes + 6 * (32 + 1) * bytesPerPosition);
+    expect(most).toBeGreaterThan(prefixBytes);
+    expect(most).toBeLessThanOrEqual(prefixBytes + 6 * (32 + 1) * bytesPerPosition);
     const passes = answers.map(({ targetPasses }) => targetPasses);
     expect(engine.counts.verifyRuns).toBeLessThanOrEqual(Math.max(...passes) + 1);
   });

@@ -130,7 +130,7 @@ describe('mistletoe audit', () => {
     [['--drafter', 'eagel3'], 'There is no bundled drafter "eagel3"'],
     [['--epsilon', '0'], 'expected a number above 0'],
     [['--draft', 'auto'], '"auto" depends on the clock'],
-    [['--chat', '--raw'], 'cannot be used with option'],
+    [['--chat', '--raw'], '--chat and --raw were both given'],
     [
       ['--shortest-answer', '90', '--max-new-tokens', '80'],
       'Answers are cut at 80 tokens, and an audit needs 90.',

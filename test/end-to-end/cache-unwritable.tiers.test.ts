@@ -34,7 +34,7 @@ const commands: readonly (readonly [command: string, argv: (out: string) => read
   ['bench', () => [...pair, ...brief, '--prompts', prompts, '--progress', 'plain']],
   ['audit', () => [...audit, '--dry-run']],
   ['audit', (out) => [...audit, '--out', out]],
-  ['demo', () => ['--act', '1', '-n', '4', '--runs', '1']],
+  ['demo', () => ['--act', '1']],
 ];
 const places = [join(file, 'cache'), ...(existsSync('/proc/self') ? ['/proc/x'] : [])];
 const cases = commands.flatMap(([command, argv]) => places.map((place) => [command, place, argv] as const));

@@ -118,7 +118,7 @@ describe('mistletoe bench', () => {
 
   it('writes answer files for Spec-Bench, a folder per set and a file per system', async () => {
     const answers = join(temporary.path, 'answers');
-    const { code } = await bench([...tinyBench, '--answers', answers, '--progress', 'none']);
+    const { code } = await bench([...tinyBench, '--spec-bench', answers, '--progress', 'none']);
     expect(code).toBe(0);
     expect(readdirSync(join(answers, 'prompts')).sort()).toEqual([
       'target-eagle3-chain-3.jsonl',

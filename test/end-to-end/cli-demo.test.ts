@@ -2,18 +2,28 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { makeTemporaryFolder } from '../support/checkpoint/temporary-folder.js';
-import { demo, expectFirstAct, playFirstAct } from './demo-acts.js';
+import { stripVTControlCharacters } from 'node:util';
+import { demo, expectFirstAct, playFirstAct, textsOf } from './demo-acts.js';
 
 const temporary = makeTemporaryFolder();
 afterAll(temporary.remove);
 
 describe('mistletoe demo', () => {
-  it('shows each text twice, the same, in 80 columns, and measures', async () => {
-    expectFirstAct(await playFirstAct(10));
+  it('shows the answer twice, the same, in 80 columns, and measures', async () => {
+    expectFirstAct(await playFirstAct());
+  });
+
+  it('colors instead of brackets on a terminal', async () => {
+    const { code, out } = await playFirstAct({ isTerminal: true });
+    expect(code).toBe(0);
+    expect(out).not.toContain('⟨');
+    expect(out).toMatch(/│.*\u001b\[32m/);
+    const [plain, drafted] = textsOf(stripVTControlCharacters(out));
+    expect(drafted).toBe(plain);
   });
 
   it('ends at Ctrl-C with exit code 130', async () => {
-    const { code, out } = await playFirstAct(10, {
+    const { code, out } = await playFirstAct({
       onWrite: ({ interrupt }) => {
         interrupt();
       },
@@ -30,7 +40,7 @@ describe('mistletoe demo', () => {
       },
     });
     expect(code).toBe(130);
-    expect(out).toContain(`Go on with: mistletoe audit --resume ${folder}`);
+    expect(out).toContain(`Resume with: mistletoe audit --resume ${folder}`);
     expect(existsSync(join(folder, 'config.json'))).toBe(true);
     expect(existsSync(join(folder, 'result.json'))).toBe(false);
   });

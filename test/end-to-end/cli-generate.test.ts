@@ -79,6 +79,12 @@ describe('mistletoe generate', () => {
     expect((await generate(sky)).out).toBe(`${result!.text.trimStart()}\n`);
   });
 
+  it('takes the prompt as its argument', async () => {
+    const [named, ...rest] = [await generateJson(sky), await generateJson([sky[1]!, '-n', '8'])];
+    expect(rest[0]![0]!.tokenIds).toEqual(named![0]!.tokenIds);
+    expectRefusal(await generate(['Hello', '--prompt', 'Hello']), /both given/);
+  });
+
   it('uses the chat template by default, and the text as it is with --raw', async () => {
     const prompt = ['--prompt', 'Hello', '-n', '4'];
     const [plain] = await generateJson(prompt);

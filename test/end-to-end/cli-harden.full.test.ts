@@ -31,7 +31,7 @@ it('searches longer and changes the weights in every round', () => {
 
 it('leaves answers that the next one takes, which becomes the same drafter', async () => {
   const folder = commands.freshFolder();
-  const fewer = ['--rounds', '1', '--no-baseline', '--limit', '1'];
+  const fewer = ['--rounds', '1', '--baseline', 'none', '--limit', '1'];
   const next = await commands.harden([
     ...[...commands.begin(folder), ...fewer, '--answers', whole, '--progress', 'plain'],
   ]);
@@ -48,7 +48,7 @@ it('leaves answers that the next one takes, which becomes the same drafter', asy
 });
 
 describe('other runs', () => {
-  const small = ['--rounds', '1', '--prompts-per-round', '1', '--no-baseline', '--progress', 'none'];
+  const small = ['--rounds', '1', '--prompts-per-round', '1', '--baseline', 'none', '--progress', 'none'];
 
   it('audit with another objective and with ten times the steps, on prompts of several sets', async () => {
     const folder = commands.freshFolder();

@@ -87,14 +87,14 @@ describe('a run', () => {
   it('ends where the loss is NaN, and says where the drafter is', async () => {
     const folder = commands.freshFolder();
     const words = [
-      ...[...oneRound, '--prompts-per-round', '1', '--no-baseline'],
+      ...[...oneRound, '--prompts-per-round', '1', '--baseline', 'none'],
       '--progress',
       'none',
       '--learning-rate',
       '1e30',
       '--clip',
       '1e30',
-      '--warmup',
+      '--warmup-steps',
       '0',
     ];
     const { code, err } = await commands.harden([...commands.begin(folder), ...words]);
@@ -154,17 +154,17 @@ describe('refusals', () => {
     [
       'an unknown audit',
       () => [...commands.begin(fresh()), '--audits', 'fresh,best'],
-      /--audits .* expected some of fresh/,
+      /--audits .* expected one of fresh/,
     ],
     [
       'an unknown objective',
       () => [...commands.begin(fresh()), '--objective', 'speed'],
-      /--objective .* allowed choices/,
+      /--objective .* expected one of/,
     ],
     [
       'an unknown baseline',
       () => [...commands.begin(fresh()), '--baseline', 'random,noise'],
-      /--baseline .* expected some of random, or none/i,
+      /--baseline .* expected one of random, none/,
     ],
     ['a share beyond 1', () => [...commands.begin(fresh()), '--suffixed-share', '2'], /a number from 0 to 1/],
     [

@@ -30,6 +30,16 @@ const config = (changes: object): object => ({
 });
 
 describe('mistletoe inspect', () => {
+  it('knows bundled drafters by name', async () => {
+    expect((await inspect('eagle3')).out).toMatch(/^kind +drafter: EAGLE-3 head$/m);
+  });
+
+  it('says that a folder has no weights', async () => {
+    const folder = newFolder();
+    mkdirSync(folder);
+    expect((await inspect(folder)).out).toMatch(/^kind +unreadable: the folder has no weights$/m);
+  });
+
   it('describes the bundled target', async () => {
     const layer = 4 * 320 * 320 + 3 * 864 * 320 + 2 * 320;
     const parameters = 2 * 4096 * 320 + 8 * layer + 320;

@@ -101,11 +101,11 @@ describe('with a temperature', () => {
   it('auto is allowed and noted', async () => {
     const { code: exit, err } = await generate([...drawn, '--draft', 'auto']);
     expect(exit).toBe(0);
-    expect(err).toMatch(/^note: {2}.*the same seed may give another text\.\n\d+ new tokens/);
+    expect(err).toMatch(/^note: {2}.*the same seed may give a different text\.\n\d+ new tokens/);
   });
 
   it('typical acceptance is called lossy in the summary, in JSON and in the help', async () => {
-    const typical = [...drawn, '--verify', 'typical'];
+    const typical = [...drawn, '--verification-rule', 'typical'];
     expect((await generate(typical)).err).toContain('EAGLE-3 chain:4, lossy (typical acceptance)');
     const [result] = await generateJson(typical);
     expect(result!.verification).toEqual({ rule: 'typical', lossless: false });
@@ -145,7 +145,7 @@ describe('mistletoe generate --drafter refuses', () => {
   };
   it.each<[readonly string[], ...RegExp[]]>([
     [['--draft', 'chain:4'], /--draft was given without a drafter/, /eagle3/],
-    [['--verify', 'greedy'], /--verify was given without a drafter/],
+    [['--verification-rule', 'greedy'], /--verification-rule was given without a drafter/],
     [['--show-drafts'], /--show-drafts was given without a drafter/],
     [
       ['-d', 'eagle-3'],
@@ -163,9 +163,12 @@ describe('mistletoe generate --drafter refuses', () => {
     [['-d', 'sps', '--draft', treeFile('twice.json', '[[0], [0]]')], /lists \[0\] twice/],
     [['-d', 'sps', '--draft', treeFile('rank.json', '[[0], [4096]]')], /rank 4096.*vocabulary size 4096/],
     [['-d', 'sps', '--draft', treeFile('broken.json', '[[0]')], /is not JSON/],
-    [['-d', 'sps', '--verify', 'greedy', '--temperature', '1'], /Greedy verification.*temperature 1/],
-    [['-d', 'sps', '--verify', 'typical'], /Typical acceptance.*above 0/],
-    [['-d', 'sps', '--verify', 'sampling'], /'sampling'.*greedy, rejection, typical/],
+    [
+      ['-d', 'sps', '--verification-rule', 'greedy', '--temperature', '1'],
+      /Greedy verification.*temperature 1/,
+    ],
+    [['-d', 'sps', '--verification-rule', 'typical'], /Typical acceptance.*above 0/],
+    [['-d', 'sps', '--verification-rule', 'sampling'], /'sampling'.*greedy, rejection, typical/],
     [['-d', 'sps', '--show-drafts', '--format', 'json'], /--show-drafts marks text/],
   ])('%j', async (argv, ...patterns) => {
     const prompts = join(temporary.path, 'refused.txt');

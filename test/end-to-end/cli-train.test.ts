@@ -303,7 +303,7 @@ describe('what it refuses', () => {
   });
 
   it('to go on where the loss is no number any more, and keeps the drafter before', async () => {
-    const words = ['--system', 'eagle', '--learning-rate', '1e30', '--warmup', '0', '--clip', '1e30'];
+    const words = ['--system', 'eagle', '--learning-rate', '1e30', '--warmup-steps', '0', '--clip', '1e30'];
     const { folder, code, err } = await commands.train(words);
     expect(code).toBe(1);
     expect(err).toMatch(sentence);

@@ -11,7 +11,7 @@ import type { TinySizes } from '../support/tiny-checkpoints.js';
 const settings = [
   ...['--rounds', '2', '--prompts-per-round', '2', '--suffixes-per-prompt', '2', '--search-steps', '2'],
   ...['--search-growth', '1.5', '--random-per-prompt', '1', '--spread', '2', '--steps-per-round', '4'],
-  ...['--train-suffix-lengths', '4,6'],
+  ...['--train-suffix-length', '4', '--train-suffix-length', '6'],
   ...['--learning-rate', '0.01', '--batch-tokens', '128', '-n', '16', '--validation', '0.2', '--chain', '3'],
   ...['--validate-every', '2', '--save-every', '2', '--preset', 'quick', '--suffix-length', '5'],
   ...['--audit-steps', '2', '--audit-new-tokens', '20', '--window', '8', '--shortest-answer', '8'],
@@ -54,7 +54,7 @@ export class HardenCommands {
     return [
       ...['--target', this.models.targetFolder, '--drafter', this.drafter, '--data', this.data],
       ...['--prompts', this.prompts, '--threads', '1', '--device', 'cpu', ...settings],
-      ...['--objective', ...this.objectives],
+      ...this.objectives.flatMap((name) => ['--search-objective', name]),
     ];
   }
 

@@ -69,7 +69,7 @@ describe('bench --answers', () => {
   /** A finished measurement; the first of its files is gone. */
   async function measureAnswers() {
     const answers = commands.audits.freshFolder();
-    const argv = commands.bench('--answers', answers);
+    const argv = commands.bench('--spec-bench', answers);
     expect((await commands.runHere(argv)).code).toBe(0);
     const [first] = execFileSync('find', [answers, '-name', '*.jsonl'], { encoding: 'utf8' }).split('\n');
     rmSync(first!);

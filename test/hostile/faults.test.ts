@@ -70,7 +70,7 @@ describe('bench --answers', () => {
     ['/proc/mistletoe', 'cannot be created'],
     ['/dev/null', 'cannot be created'],
   ])('%s is refused before anything is measured', async (path, message) => {
-    const { code, out, err } = await commands.runHere(commands.bench('--answers', path));
+    const { code, out, err } = await commands.runHere(commands.bench('--spec-bench', path));
     expect(err).toContain(`The folder ${path} ${message}`);
     expect([code, out]).toEqual([2, '']);
   });

@@ -44,7 +44,7 @@ describe('an option', () => {
     ['generate', [...prompt, '-n', '99999999999999999999'], /from 1 to 10000000/],
     ['generate', [...prompt, '-n', '10000001'], /from 1 to 10000000/],
     ['generate', [...prompt, '--seed', '1e400'], /whole number of 0 or more/],
-    ['generate', [...prompt, '--seed', '99999999999999999999'], /from 0 to 9007199254740991/],
+    ['generate', [...prompt, '--seed', '99999999999999999999'], /whole number of 0 or more/],
     ['generate', [...prompt, '--threads', '100000'], /from 1 to 512/],
     ['generate', [...prompt, '--threads', '0'], /from 1 to 512/],
     ['generate', [...prompt, '--temperature', '1e400'], /a number of 0 or more/],

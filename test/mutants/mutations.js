@@ -393,7 +393,7 @@ export const mutations = [
   },
   {
     name: 'generate ignores --seed',
-    file: 'src/cli/generate-action.ts',
+    file: 'src/cli/generate.ts',
     search: 'return { maxNewTokens, seed,',
     replace: 'return { maxNewTokens, seed: 0,',
     tests: ['test/end-to-end/cli-generate.test.ts'],

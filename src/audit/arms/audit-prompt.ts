@@ -11,6 +11,7 @@ import type { Target } from '../../decode/target.js';
 import { refuseLongText } from '../../decode/target.js';
 import { encodeRaw, encodeRendered } from '../../text/template/chat-template.js';
 import type { Prompt } from '../../text/prompts/prompt-set.js';
+import { findAddedMarkers, listRoleMarkers } from '../../text/template/role-markers.js';
 import { splitAroundSuffix, splitChatAroundSuffix } from '../../text/prompts/suffix-place.js';
 
 export interface AuditPrompt {
@@ -37,6 +38,8 @@ export interface RenderedPrompt {
   readonly addSpecialTokens: boolean;
   /** Chat templates trim what a user writes: a suffix must not end in white space. */
   readonly isTrimmed: boolean;
+  /** Role markers and special tokens that a suffix must not add. */
+  readonly markers?: readonly string[];
 }
 
 export interface PromptOptions {
@@ -106,9 +109,9 @@ export async function preparePrompt(
   const tokens = Int32Array.from([...wholeIds, ...answer.tokenIds.slice(0, -1)]);
   const select = Int32Array.from(answer.tokenIds, (_, row) => wholeIds.length - 1 + row);
   const cache = model.createCache();
-  const { logits } = await model
-    .forward({ tokens, cache, select, want: ['logits'] })
-    .finally(() => cache.release());
+  const { logits } = await model.forward({ tokens, cache, select, want: ['logits'] }).finally(() => {
+    cache.release();
+  });
   const windowIds = answer.tokenIds.slice(0, window);
   const cleanLogits = logits!.slice(0, windowIds.length * vocabularySize);
   return {
@@ -122,6 +125,7 @@ export async function preparePrompt(
       ...(shared === beforeIds.length ? place : moveToToken(target, whole, wholeIds.slice(shared))),
       addSpecialTokens: useChat ? template.addSpecialTokens : plainIds.length === wholeIds.length,
       isTrimmed: useChat,
+      markers: listRoleMarkers(useChat ? template : undefined, tokenizer),
     },
     answer,
     answerPerplexity: perplexityOf(logits!, answer.tokenIds),
@@ -174,7 +178,9 @@ export async function encodeSuffix(
   const { beforeIds, afterIds } = prompt;
   const whole = await target.tokenizer.encode(before + text + after, { addSpecialTokens });
   const suffixIds = whole.slice(beforeIds.length, whole.length - afterIds.length);
-  const [survives] = suffixIds.length === 0 ? [false] : await keepRoundTrips(target, prompt, [suffixIds]);
+  // Unlike a searched suffix, a given one may contain role markers: it is measured and flagged.
+  const unmarked = { ...prompt, rendered: { ...prompt.rendered, markers: [] } };
+  const [survives] = suffixIds.length === 0 ? [false] : await keepRoundTrips(target, unmarked, [suffixIds]);
   if (survives === true && suffixText(target, prompt, suffixIds) === text) return suffixIds;
   throw new MistletoeError(
     'text',
@@ -183,13 +189,16 @@ export async function encodeSuffix(
   );
 }
 
-/** Which suffixes survive as text: written into the whole prompt and encoded again, they give the same ids. */
+/**
+ * Which suffixes survive as text: written into the whole prompt and encoded again, they give the same ids, and the prompt
+ * has no more role markers than before.
+ */
 export async function keepRoundTrips(
   target: Target,
   prompt: AuditPrompt,
   suffixes: readonly (readonly number[])[],
 ): Promise<boolean[]> {
-  const { before, after, addSpecialTokens, isTrimmed } = prompt.rendered;
+  const { before, after, addSpecialTokens, isTrimmed, markers = [] } = prompt.rendered;
   const texts = suffixes.map((suffix) => suffixText(target, prompt, suffix));
   const encoded = await target.tokenizer.encodeBatch(
     texts.map((text) => before + text + after),
@@ -197,6 +206,7 @@ export async function keepRoundTrips(
   );
   return encoded.map((again, index) => {
     if (isTrimmed && texts[index]!.trimEnd() !== texts[index]) return false;
+    if (findAddedMarkers(prompt.rendered, texts[index]!, markers).length > 0) return false;
     const wanted = joinPrompt(prompt, suffixes[index]!);
     return again.length === wanted.length && again.every((id, place) => id === wanted[place]);
   });

@@ -4,6 +4,7 @@ import { lazily } from '../../core/lazy.js';
 import type { PolicyChooser } from '../../decode/policies/policy-chooser.js';
 import type { Target } from '../../decode/target.js';
 import type { Drafter } from '../../draft/drafter.js';
+import { findAddedMarkers } from '../../text/template/role-markers.js';
 import type { Prompt } from '../../text/prompts/prompt-set.js';
 import type { AuditEvents } from '../audit-events.js';
 import type { AuditPrompt } from './audit-prompt.js';
@@ -175,8 +176,16 @@ async function preparePromptAudit(
     { ...settings, draftLevels: audit.draftLevels },
   );
   const given: (readonly number[])[] = [];
-  for (const { text, place } of givenFor(request.suffixes, id, prompt.id))
+  for (const { text, place } of givenFor(request.suffixes, id, prompt.id)) {
     given.push(await encodeSuffix(target, auditPrompt, text, place));
+    const { rendered } = auditPrompt;
+    const [marker] = findAddedMarkers(rendered, text, rendered.markers ?? []);
+    if (marker !== undefined) {
+      audit.events.onNotice?.(
+        `The suffix of ${place} contains the role marker "${marker}": it changes the conversation, not only the prompt.`,
+      );
+    }
+  }
   const state = await readPromptState(models, auditPrompt.beforeIds);
   const scorer = new Scorer(target, models, compiled.programs, auditPrompt, state, audit.passRows);
   const setup = {

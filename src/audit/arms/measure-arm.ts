@@ -11,7 +11,7 @@ import type { SpeculativeGeneration } from '../../decode/speculative.js';
 import { decodeSpeculative } from '../../decode/speculative.js';
 import type { Target } from '../../decode/target.js';
 import type { Drafter } from '../../draft/drafter.js';
-import type { Meeting } from '../../model/lanes/pass-scheduler.js';
+import type { PassScheduler } from '../../model/lanes/pass-scheduler.js';
 import { countSteps } from '../../measure/equal-length.js';
 import { createTextStream } from '../../text/text-stream.js';
 import type { ArmName } from './arms.js';
@@ -117,7 +117,7 @@ export function decodeFreely(
 /** What a decoding shares with others of the same prompt: the part before the suffix, and its passes. */
 export interface Company {
   readonly prefix?: ReadPrefix;
-  readonly meeting?: Meeting;
+  readonly scheduler?: PassScheduler;
 }
 
 function decode(

@@ -147,9 +147,9 @@ async function chooseFinalist(
   const prefix = await readPrefix(target.model, drafter, prompt.beforeIds.slice(0, -1));
   const engine = new Engine({ concurrency: finalists.length + 1 });
   const hold = (suffixIds: readonly number[]): Promise<SpeculativeGeneration> =>
-    engine.run((meeting) => decodeHeld(audit, suffixIds, { prefix, meeting }));
+    engine.run((scheduler) => decodeHeld(audit, suffixIds, { prefix, scheduler }));
   const decodeAll = finalists.map(async ({ suffixIds }) => {
-    const free = await engine.run((meeting) => decodeFreely(audit, suffixIds, { prefix, meeting }));
+    const free = await engine.run((scheduler) => decodeFreely(audit, suffixIds, { prefix, scheduler }));
     const judged = judgeAnswer(prompt, free, bounds);
     return { suffixIds, free, judged, held: judged.accepted ? await hold(suffixIds) : undefined };
   });

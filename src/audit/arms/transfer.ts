@@ -6,7 +6,7 @@ import { always } from '../../decode/policies/policy-chooser.js';
 import type { Target } from '../../decode/target.js';
 import type { Drafter } from '../../draft/drafter.js';
 import type { ResolvedPolicy } from '../../draft/tree/grow-tree.js';
-import type { Meeting } from '../../model/lanes/pass-scheduler.js';
+import type { PassScheduler } from '../../model/lanes/pass-scheduler.js';
 import type { UnitName } from '../audit-events.js';
 import type { AuditPrompt } from './audit-prompt.js';
 import type { AuditRequest } from '../audit-request.js';
@@ -38,11 +38,11 @@ export async function countAlongAnswer(
   { settings, seed }: AuditRequest,
   prompt: AuditPrompt,
   suffixIds: readonly number[],
-  meeting: Meeting,
+  scheduler: PassScheduler,
 ): Promise<StepCounts> {
   const { maxNewTokens, temperature } = settings;
   const setup = { target, drafter, policy: always(policy), prompt, maxNewTokens, temperature, seed };
-  const { acceptance } = await decodeHeld(setup, suffixIds, { meeting });
+  const { acceptance } = await decodeHeld(setup, suffixIds, { scheduler });
   return { accepted: acceptance.accepted, steps: acceptance.steps };
 }
 
@@ -83,8 +83,8 @@ export async function measureTransfer(run: TransferRun): Promise<TransferMatrix>
             batch.map(async (promptId) => {
               const prompt = await run.prepare(promptId);
               const { suffixIds } = attackOf(found, promptId)!;
-              return engine.run((meeting) =>
-                countAlongAnswer(run.target, measured, request, prompt, suffixIds, meeting),
+              return engine.run((scheduler) =>
+                countAlongAnswer(run.target, measured, request, prompt, suffixIds, scheduler),
               );
             }),
           );

@@ -150,11 +150,11 @@ async function measureSplit(
   }
   const engine = new Engine();
   const countAlong = (prompt: AuditPrompt, ids: readonly number[]): Promise<StepCounts> =>
-    engine.run((meeting) => countAlongAnswer(target, { drafter, policy }, request, prompt, ids, meeting));
+    engine.run((scheduler) => countAlongAnswer(target, { drafter, policy }, request, prompt, ids, scheduler));
   const measure = async ({ prompt, divergence }: (typeof survivors)[number]): Promise<MeasuredPrompt> => {
     const setup = { target, drafter, policy: always(policy), prompt, ...settings, seed };
     const [free, clean, attacked] = await Promise.all([
-      engine.run((meeting) => decodeFreely(setup, suffixIds, { meeting })),
+      engine.run((scheduler) => decodeFreely(setup, suffixIds, { scheduler })),
       countAlong(prompt, []),
       countAlong(prompt, suffixIds),
     ]);

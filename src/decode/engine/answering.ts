@@ -7,7 +7,7 @@ import type { Drafter } from '../../draft/drafter.js';
 import { spellToken } from '../../text/tokenizer/token-spelling.js';
 import type { Engine } from './engine.js';
 import type { AnswerProgress, EngineTask } from './engine-messages.js';
-import type { GuardedDrafting, GuardedRequest } from '../policies/budgeted-drafting.js';
+import type { BudgetedDrafting, BudgetedRequest } from '../policies/budgeted-drafting.js';
 import type { Generation, GenerationRequest } from '../plain.js';
 import { decodePlain } from '../plain.js';
 import type { ReadPrefix } from '../prefix.js';
@@ -24,7 +24,7 @@ import { completeRequest, requestFor } from '../target.js';
 export interface OpenedModels {
   readonly target: Target;
   readonly drafters: ReadonlyMap<string, Drafter>;
-  readonly guarding: GuardedDrafting;
+  readonly guarding: BudgetedDrafting;
 }
 
 /** One of the answers to a task. */
@@ -42,7 +42,7 @@ interface Drafting {
   readonly begin: (
     hasSharedPrompt: boolean,
   ) => Pick<SpeculativeRequest, 'policy'> & { readonly drafter: Drafter } & Partial<
-      Pick<GuardedRequest, 'end'>
+      Pick<BudgetedRequest, 'end'>
     >;
 }
 
@@ -53,9 +53,9 @@ interface PreparedTask {
 }
 
 /** Shorter prompts are read by every answer for itself: forks would copy them anyway (model/cache/shared-prefix.ts). */
-const leastShared = 33;
+const minShared = 33;
 /** Policies that requests choose among are remembered, but not without end. */
-const mostPolicies = 64;
+const maxPolicies = 64;
 
 export class Answering {
   /** What `auto` learns on one request helps the next. */
@@ -137,7 +137,7 @@ export class Answering {
     listeners: readonly AnswerListener[],
   ): Promise<ReadPrefix | undefined> {
     const { request, drafting } = await prepared;
-    if (request.promptIds.length < leastShared) return undefined;
+    if (request.promptIds.length < minShared) return undefined;
     const tokenIds = request.promptIds.slice(0, -1);
     const signal = whenAll(listeners.map((listener) => listener.signal));
     const { model } = this.models.target;
@@ -148,7 +148,7 @@ export class Answering {
       ...(drafting?.members ?? []),
     );
     const read = await this.engine.run(
-      (meeting) => readPrefix(model, reader, tokenIds, { meeting, signal }),
+      (scheduler) => readPrefix(model, reader, tokenIds, { scheduler, signal }),
       {
         ...{ bytes, signal },
       },
@@ -169,11 +169,11 @@ export class Answering {
       onToken: report.addToken,
     };
     const room = { bytes: sequenceBytes(request, model, ...(drafting?.members ?? [])), signal };
-    const generation = await this.engine.run(async (meeting) => {
-      if (drafting === undefined) return decodePlain(model, { ...own, meeting });
+    const generation = await this.engine.run(async (scheduler) => {
+      if (drafting === undefined) return decodePlain(model, { ...own, scheduler });
       const { drafter, policy, end } = drafting.begin(prefix !== undefined);
       const drafted = await decodeSpeculative(model, drafter, {
-        ...{ ...own, meeting, policy, onNotice, onStep: report.addStep },
+        ...{ ...own, scheduler, policy, onNotice, onStep: report.addStep },
         ...(rule === undefined ? {} : { rule }),
       });
       return end === undefined ? drafted : { ...drafted, guarding: end(drafted.steps) };
@@ -196,7 +196,7 @@ export class Answering {
     this.policies.delete(key);
     this.policies.set(key, chooser);
     const [oldest] = this.policies.keys();
-    if (this.policies.size > mostPolicies) this.policies.delete(oldest!);
+    if (this.policies.size > maxPolicies) this.policies.delete(oldest!);
     return chooser;
   }
 

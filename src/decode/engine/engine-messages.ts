@@ -38,7 +38,7 @@ export const settingsSchema = z.strictObject({
   chat: z.boolean().exactOptional(),
   chatTemplate: z.union([z.string(), templateText]).exactOptional(),
   date: z.string().exactOptional(),
-  /** Of tasks that are guarded (guarded-drafting.ts). */
+  /** Of tasks that are guarded (budgeted-drafting.ts). */
   guarding: z
     .strictObject({
       slowdown: z.number().positive().exactOptional(),

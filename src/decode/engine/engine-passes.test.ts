@@ -10,9 +10,9 @@ afterEach(() => {
 
 /** A program that takes so long, on a clock that nothing else moves. */
 function createProgram(stage: LaneProgram['stage'], ms: number): LaneProgram {
-  const program: Pick<LaneProgram, 'stage' | 'run' | 'stemOf'> = {
+  const program: Pick<LaneProgram, 'stage' | 'run' | 'prefixOf'> = {
     stage,
-    stemOf: () => undefined,
+    prefixOf: () => undefined,
     run: (runs) => {
       nowMs += ms;
       return Promise.resolve(runs.map(() => ({})));
@@ -36,13 +36,13 @@ describe('a sequence in an engine', () => {
     const draft = createProgram('draft', 3);
     const verify = createProgram('verify', 10);
     const step = (drafts: number) =>
-      engine.run(async (meeting) => {
+      engine.run(async (scheduler) => {
         const times: number[] = [];
         for (let round = 0; round < 2; round++) {
-          const before = meeting.log!.ms;
-          for (let pass = 0; pass < drafts; pass++) await meeting.run(draft, run, []);
-          await meeting.run(verify, run, []);
-          times.push(meeting.log!.ms - before);
+          const before = scheduler.log!.ms;
+          for (let pass = 0; pass < drafts; pass++) await scheduler.run(draft, run, []);
+          await scheduler.run(verify, run, []);
+          times.push(scheduler.log!.ms - before);
         }
         return times;
       });
@@ -58,17 +58,17 @@ describe('a sequence in an engine', () => {
     const draft = createProgram('draft', 3);
     const verify = createProgram('verify', 10);
     const decode = (drafts: number, count: number) =>
-      engine.run(async (meeting) => {
+      engine.run(async (scheduler) => {
         const seen: object[] = [];
         for (let round = 0; round < 3; round++) {
           nowMs += 1; // work between passes
-          if (drafts > 0) await meeting.run(draft, run, []);
-          await meeting.run(verify, rows(count), []);
-          seen.push(meeting.log!.step!);
+          if (drafts > 0) await scheduler.run(draft, run, []);
+          await scheduler.run(verify, rows(count), []);
+          seen.push(scheduler.log!.step!);
         }
         return seen;
       });
-    const readPrompt = () => engine.run((meeting) => meeting.run(verify, rows(64), []));
+    const readPrompt = () => engine.run((scheduler) => scheduler.run(verify, rows(64), []));
     const [drafting, plain] = await Promise.all([decode(1, 4), decode(0, 1), readPrompt()]);
     const step = { batchSize: 2, rows: 4 };
     expect(drafting).toEqual([

@@ -16,7 +16,7 @@ import type { EngineAnswer, EngineSettings, EngineTask } from './engine-messages
 import { describeFailure, requestSchema, settingsSchema } from './engine-messages.js';
 import { findDrafter } from '../find-drafter.js';
 import { settleDevice } from '../gpu-fit.js';
-import { GuardedDrafting } from '../policies/budgeted-drafting.js';
+import { BudgetedDrafting } from '../policies/budgeted-drafting.js';
 import type { Generation } from '../plain.js';
 import { openTarget } from '../target.js';
 
@@ -45,7 +45,7 @@ async function openModels(settings: EngineSettings, runtime: Runtime, post: Repo
     const options = { target: target.model, tokenizer: target.tokenizer, ...loading, ...reading };
     drafters.set(name, await loadDrafter(findDrafter(source), options));
   }
-  const guarding = new GuardedDrafting(drafters, target.model, settings.guarding);
+  const guarding = new BudgetedDrafting(drafters, target.model, settings.guarding);
   // Whoever set them up wants to know; for others a request may still ask to be guarded.
   if (settings.guarding !== undefined) for (const text of guarding.misfits) post({ kind: 'notice', text });
   return { target, drafters, guarding };

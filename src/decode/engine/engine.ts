@@ -15,8 +15,9 @@
  */
 import { MistletoeError } from '../../core/errors.js';
 import type { LaneProgram, LaneRun } from '../../model/lanes/lane-program.js';
-import type { BatchStep, Meeting } from '../../model/lanes/pass-scheduler.js';
-import type { Stem } from '../../model/cache/shared-prefix.js';
+import { countRows, countSelected } from '../../model/lanes/lane-program.js';
+import type { BatchStep, PassScheduler } from '../../model/lanes/pass-scheduler.js';
+import type { SharedPrefix } from '../../model/cache/shared-prefix.js';
 import type { MixedValues } from '../../runtime/program.js';
 
 export interface EngineOptions {
@@ -66,9 +67,9 @@ export interface EngineLoad {
   readonly usedBytes: number;
 }
 
-export const usualConcurrency = 8;
+export const defaultConcurrency = 8;
 /** A chunk of a prompt above this is read by itself: beside it, every other lane would be padded to its rows. */
-const longestShared = 16;
+const maxSharedRows = 16;
 
 export class Engine {
   private readonly concurrency: number;
@@ -89,7 +90,7 @@ export class Engine {
   private promptMs = 0;
   private counted = { verifyRuns: 0, draftRuns: 0, promptRuns: 0, programMs: 0 };
 
-  constructor({ concurrency = usualConcurrency, memoryBytes = Infinity }: EngineOptions = {}) {
+  constructor({ concurrency = defaultConcurrency, memoryBytes = Infinity }: EngineOptions = {}) {
     this.concurrency = concurrency;
     this.memoryBytes = memoryBytes;
   }
@@ -106,10 +107,10 @@ export class Engine {
    * Decodes as soon as there is room.
    * @example
    * const engine = new Engine({ concurrency: 4 });
-   * await Promise.all(requests.map((request) => engine.run((meeting) => decodePlain(model, { ...request, meeting }))));
+   * await Promise.all(requests.map((request) => engine.run((scheduler) => decodePlain(model, { ...request, scheduler }))));
    */
   async run<Result>(
-    decode: (meeting: Meeting) => Promise<Result>,
+    decode: (scheduler: PassScheduler) => Promise<Result>,
     { bytes = 0, signal }: SequenceOptions = {},
   ): Promise<Result> {
     if (bytes > this.memoryBytes) {
@@ -122,7 +123,7 @@ export class Engine {
     const isAdmitted = await this.waitForRoom(bytes, signal);
     const sequence = { hasJoined: false };
     const log = { ms: 0, step: undefined };
-    const meeting: Meeting = {
+    const scheduler: PassScheduler = {
       log,
       run: (program, run, outputs) => {
         if (!sequence.hasJoined) this.joined += 1;
@@ -131,7 +132,7 @@ export class Engine {
       },
     };
     try {
-      return await decode(meeting);
+      return await decode(scheduler);
     } finally {
       if (isAdmitted) {
         this.running -= 1;
@@ -208,7 +209,7 @@ export class Engine {
       return;
     }
     this.targetPasses += 1;
-    const batch = { batchSize: shared.length, rows: Math.max(0, ...shared.map(rowsOf)) };
+    const batch = { batchSize: shared.length, rows: Math.max(0, ...shared.map(({ run }) => countRows(run))) };
     for (const group of groups) await this.answer(group, group[0] === firstChunk ? undefined : batch);
     this.stepStartMs = this.passEndMs;
     this.promptMs = 0;
@@ -216,7 +217,6 @@ export class Engine {
 
   private async answer(group: readonly Ask[], batch?: Pick<BatchStep, 'batchSize' | 'rows'>): Promise<void> {
     const [{ program }] = group as [Ask];
-    const outputs = [...new Set(group.flatMap((ask) => ask.outputs))];
     const isPrompt = group.some(readsPrompt);
     if (isPrompt) this.counted.promptRuns += 1;
     else if (program.stage !== 'draw') this.counted[`${program.stage}Runs`] += 1;
@@ -224,7 +224,7 @@ export class Engine {
     try {
       const results = await program.run(
         group.map(({ run }) => run),
-        outputs,
+        group.map(({ outputs }) => outputs),
       );
       const endMs = (this.passEndMs = performance.now());
       const passMs = endMs - startMs;
@@ -245,23 +245,24 @@ export class Engine {
   }
 }
 
-/** A long read of which only the last row is asked for. */
-function readsPrompt(ask: Ask): boolean {
-  const rows = rowsOf(ask);
-  return rows > longestShared && (ask.run.inputs.select?.shape[0] ?? 1) < rows;
+/** A long read of which only the last row is wanted. */
+function readsPrompt({ run }: Ask): boolean {
+  const rows = countRows(run);
+  return rows > maxSharedRows && countSelected(run) < rows;
 }
 
-const rowsOf = ({ run: { inputs } }: Ask): number => inputs.mask?.shape[0] ?? 1;
-
-/** By program and stem. */
+/** By program and shared prefix. */
 function groupAsks(asks: readonly Ask[]): readonly (readonly Ask[])[] {
-  const groups: { readonly program: LaneProgram; readonly stem: Stem | undefined; readonly asks: Ask[] }[] =
-    [];
+  const groups: {
+    readonly program: LaneProgram;
+    readonly prefix: SharedPrefix | undefined;
+    readonly asks: Ask[];
+  }[] = [];
   for (const ask of asks) {
     const { program } = ask;
-    const stem = program.stemOf(ask.run);
-    const group = groups.find((other) => other.program === program && other.stem === stem);
-    if (group === undefined) groups.push({ program, stem, asks: [ask] });
+    const prefix = program.prefixOf(ask.run);
+    const group = groups.find((other) => other.program === program && other.prefix === prefix);
+    if (group === undefined) groups.push({ program, prefix, asks: [ask] });
     else group.asks.push(ask);
   }
   return groups.map((group) => group.asks);

@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { createRandom } from '../../core/random.js';
-import { UsualShares } from './acceptance-floors.js';
+import { AcceptanceFloors } from './acceptance-floors.js';
 
 /** Requests of fifty steps, with a share each around the middle. */
-function teach(shares: UsualShares, requests: number, middle: number, seed = 'usual'): void {
+function teach(shares: AcceptanceFloors, requests: number, middle: number, seed = 'usual'): void {
   const random = createRandom(seed);
   for (let request = 0; request < requests; request++)
     shares.learn('head', 50, Math.round(50 * (middle - 0.2 + 0.4 * random.next())));
@@ -11,7 +11,7 @@ function teach(shares: UsualShares, requests: number, middle: number, seed = 'us
 
 describe('usual shares', () => {
   it('have no floor until enough requests have been seen, and know kinds apart', () => {
-    const shares = new UsualShares();
+    const shares = new AcceptanceFloors();
     teach(shares, 19, 0.6);
     expect(shares.floorOf('head')).toBe(0);
     teach(shares, 10, 0.6, 'more');
@@ -20,7 +20,7 @@ describe('usual shares', () => {
   });
 
   it('put the floor below all of a few requests, and among the lowest of many', () => {
-    const shares = new UsualShares();
+    const shares = new AcceptanceFloors();
     teach(shares, 24, 0.6);
     expect(shares.floorOf('head')).toBeLessThan(0.4);
     teach(shares, 476, 0.6, 'many');
@@ -29,13 +29,13 @@ describe('usual shares', () => {
   });
 
   it('learn nothing from short requests', () => {
-    const shares = new UsualShares();
+    const shares = new AcceptanceFloors();
     for (let request = 0; request < 100; request++) shares.learn('head', 15, 15);
     expect(shares.floorOf('head')).toBe(0);
   });
 
   it('are hardly moved by a flood of attacks, neither by those that are flagged nor by some that are not', () => {
-    const shares = new UsualShares();
+    const shares = new AcceptanceFloors();
     teach(shares, 400, 0.6);
     const before = shares.floorOf('head');
     for (let attack = 0; attack < 400; attack++) shares.flag('head');
@@ -45,7 +45,7 @@ describe('usual shares', () => {
   });
 
   it('follow the traffic', () => {
-    const shares = new UsualShares();
+    const shares = new AcceptanceFloors();
     teach(shares, 512, 0.7);
     const before = shares.floorOf('head');
     teach(shares, 512, 0.4, 'other');

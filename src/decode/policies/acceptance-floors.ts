@@ -12,9 +12,9 @@
  */
 const allowance = 0.02;
 /** Shorter ones are mostly chance. */
-const leastSteps = 16;
-const leastRequests = 20;
-const mostRequests = 512;
+const minSteps = 16;
+const minRequests = 20;
+const maxRequests = 512;
 
 interface Kept {
   readonly shares: number[];
@@ -23,7 +23,7 @@ interface Kept {
   floor: number | undefined;
 }
 
-export class UsualShares {
+export class AcceptanceFloors {
   private readonly kinds = new Map<string, Kept>();
 
   /** 0 while too little is known. */
@@ -35,7 +35,7 @@ export class UsualShares {
 
   /** A request that kept its rung, or left it for another reason than evidence. */
   learn(kind: string, steps: number, accepting: number): void {
-    if (steps < leastSteps) return;
+    if (steps < minSteps) return;
     const kept = this.keep(kind);
     push(kept.shares, accepting / steps);
     push(kept.flags, false);
@@ -55,7 +55,7 @@ export class UsualShares {
 }
 
 function findFloor({ shares, flags }: Kept): number {
-  if (shares.length < leastRequests) return 0;
+  if (shares.length < minRequests) return 0;
   const flagged = flags.filter(Boolean).length;
   const budget = allowance * (shares.length + flagged + 1);
   const left = budget - Math.min(flagged, budget / 2);
@@ -66,5 +66,5 @@ function findFloor({ shares, flags }: Kept): number {
 
 function push<Value>(values: Value[], value: Value): void {
   values.push(value);
-  if (values.length > mostRequests) values.shift();
+  if (values.length > maxRequests) values.shift();
 }

@@ -45,8 +45,8 @@ const trialSteps = 3;
 /** The share of time that the trials of all choices may cost. */
 const trialShare = 0.01;
 const minTrialPause = 24;
-/** Samples after which a cost is trusted; before that, pauses are shorter. */
-const trustedSamples = 6;
+/** The pause after a first trial, as a share of later ones: a busy machine may have misled it. */
+const secondTrialShare = 0.25;
 /** How much better a draft must be than a plain step, and any choice than the one in use. */
 const plainBonus = 1.02;
 const currentBonus = 1.01;
@@ -187,9 +187,9 @@ class AdaptivePolicy implements PolicyChooser {
       if (choice === best.choice) continue;
       const gap = Math.max(0, best.merit / merit - 1);
       const catchUp = this.current === this.plain ? this.catchUpSteps : 0;
-      const trust = Math.min(1, (1 + costs.countSamples(choice.rows)) / trustedSamples);
-      const pause = Math.max(trust * minTrialPause, (trialSteps * gap + catchUp) / share);
-      const overdue = (this.step - choice.lastTried) / pause;
+      const pause = Math.max(minTrialPause, (trialSteps * gap + catchUp) / share);
+      const isConfirmed = costs.countSamples(choice.rows) > trialSteps;
+      const overdue = (this.step - choice.lastTried) / (isConfirmed ? pause : secondTrialShare * pause);
       if (overdue < mostOverdue) continue;
       found = choice;
       mostOverdue = overdue;

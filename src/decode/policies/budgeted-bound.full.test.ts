@@ -1,7 +1,7 @@
 /** The promise of the guarded policy on a simulated clock, held against every step of thousands of requests. */
 import { describe, expect, it } from 'vitest';
 import { createRandom } from '../../core/random.js';
-import { createGuardedPolicy } from './budgeted-policy.js';
+import { createBudgetedPolicy } from './budgeted-policy.js';
 import type { Weather } from '../../../test/support/decode/simulated-decoding.js';
 import { drawWorld, simulate } from '../../../test/support/decode/simulated-decoding.js';
 
@@ -21,7 +21,7 @@ interface Played {
 function play(seed: number, weather: Weather): Played {
   const world = drawWorld(createRandom(seed, 'bound'), weather);
   let current = 0;
-  const policy = createGuardedPolicy(ladder, {
+  const policy = createBudgetedPolicy(ladder, {
     ...{ floor: [0, 0.3, 0.6][seed % 3]!, slowdown, grant },
     use: (drafter) => (current = drafter),
   });
@@ -78,7 +78,7 @@ describe('the bound of the guarded policy', () => {
     const random = createRandom(1, 'two');
     const moves = rates.map((): number[] => []);
     const policies = moves.map((list) =>
-      createGuardedPolicy(ladder.slice(0, 1), { slowdown, grant, onSwitch: ({ step }) => list.push(step) }),
+      createBudgetedPolicy(ladder.slice(0, 1), { slowdown, grant, onSwitch: ({ step }) => list.push(step) }),
     );
     const sums = rates.map(() => ({ cost: 0, tokens: 0, dearest: 0 }));
     for (let step = 0; step < 400; step++) {

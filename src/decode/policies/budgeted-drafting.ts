@@ -13,12 +13,12 @@ import { findWeightless } from '../../draft/systems.js';
 import type { CausalModel } from '../../model/causal-model.js';
 import type { StepRecord } from '../acceptance.js';
 import type { Rung } from './budgeted-policy.js';
-import { createGuardedPolicy } from './budgeted-policy.js';
+import { createBudgetedPolicy } from './budgeted-policy.js';
 import type { DrafterSwitch, Guarding } from './drafter-switches.js';
 import type { PolicyChooser } from './policy-chooser.js';
-import { UsualShares } from './acceptance-floors.js';
+import { AcceptanceFloors } from './acceptance-floors.js';
 
-export interface GuardSettings {
+export interface BudgetSettings {
   /** By which part a request may be slower than plain decoding. */
   readonly slowdown?: number;
   /** The share of steps that accept anything, in the lowest of usual requests; learnt unless given. */
@@ -27,7 +27,7 @@ export interface GuardSettings {
   readonly ladder?: readonly string[];
 }
 
-export interface GuardedRequest {
+export interface BudgetedRequest {
   readonly drafter: RotatingDrafter;
   readonly policy: PolicyChooser;
   /** Its steps, which teach what is usual. */
@@ -54,13 +54,13 @@ export interface LadderRequest {
 }
 
 const lookUp = 'ngram';
-const usualLength = 4;
-const mostResolved = 64;
+const defaultLength = 4;
+const maxResolved = 64;
 
-export class GuardedDrafting {
+export class BudgetedDrafting {
   /** What was left out of which ladder, in words. */
   readonly misfits: readonly string[];
-  private readonly shares = new UsualShares();
+  private readonly shares = new AcceptanceFloors();
   /** [own drafter] */
   private readonly ladders = new Map<string, readonly NamedDrafter[]>();
   /** [own drafter and policy] */
@@ -69,7 +69,7 @@ export class GuardedDrafting {
   constructor(
     drafters: ReadonlyMap<string, Drafter>,
     private readonly target: CausalModel,
-    private readonly settings: GuardSettings = {},
+    private readonly settings: BudgetSettings = {},
   ) {
     const order = orderOf(drafters, target, settings.ladder);
     const misfits: string[] = [];
@@ -85,7 +85,7 @@ export class GuardedDrafting {
     }
     this.misfits = misfits;
     // Settings that are no budget are refused now, and not in a request.
-    createGuardedPolicy([], optionsOf(settings));
+    createBudgetedPolicy([], optionsOf(settings));
   }
 
   /** The drafters of a request's ladder, all of which keep what they have read. */
@@ -93,7 +93,7 @@ export class GuardedDrafting {
     return this.ladders.get(name)!.map(({ drafter }) => drafter);
   }
 
-  begin({ name, policy, isGreedy, hasSharedPrompt }: LadderRequest): GuardedRequest {
+  begin({ name, policy, isGreedy, hasSharedPrompt }: LadderRequest): BudgetedRequest {
     const ladder = this.resolve(name, policy).filter(
       ({ drafter }, place) => place === 0 || !hasSharedPrompt || drafter.parameterCount === 0,
     );
@@ -108,7 +108,7 @@ export class GuardedDrafting {
     const nameOf = (place: number | undefined): string | null =>
       place === undefined ? null : ladder[place]!.name;
     const switches: DrafterSwitch[] = [];
-    const chooser = createGuardedPolicy(rungs, {
+    const chooser = createBudgetedPolicy(rungs, {
       ...optionsOf(this.settings),
       use: (place) => {
         drafter.use(place);
@@ -134,7 +134,7 @@ export class GuardedDrafting {
       policy: place === 0 ? resolveOwn(policy, member.drafter) : resolveOther(policy, member.drafter),
     }));
     const [oldest] = this.resolved.keys();
-    if (this.resolved.size >= mostResolved) this.resolved.delete(oldest!);
+    if (this.resolved.size >= maxResolved) this.resolved.delete(oldest!);
     this.resolved.set(key, resolved);
     return resolved;
   }
@@ -187,12 +187,12 @@ function misfitOf(drafters: readonly Drafter[]): string | undefined {
   }
 }
 
-const optionsOf = ({ slowdown }: GuardSettings) => (slowdown === undefined ? {} : { slowdown });
+const optionsOf = ({ slowdown }: BudgetSettings) => (slowdown === undefined ? {} : { slowdown });
 
 function resolveOwn(text: string | undefined, drafter: Drafter): ResolvedPolicy {
   const policy = text === undefined ? undefined : parseDraftPolicy(text);
   if (policy !== undefined && policy.kind !== 'auto') return resolvePolicy(policy, drafter);
-  return { kind: 'chain', length: Math.min(usualLength, drafter.maximumDepth) };
+  return { kind: 'chain', length: Math.min(defaultLength, drafter.maximumDepth) };
 }
 
 /** What was asked of the request's own drafter may be more than another one can do. */

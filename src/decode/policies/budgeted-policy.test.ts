@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { createRandom } from '../../core/random.js';
-import type { GuardedOptions, Rung, RungChange } from './budgeted-policy.js';
-import { createGuardedPolicy } from './budgeted-policy.js';
+import type { BudgetOptions, Rung, RungChange } from './budgeted-policy.js';
+import { createBudgetedPolicy } from './budgeted-policy.js';
 
 const ladder: readonly Rung[] = [
   { policy: { kind: 'chain', length: 4 }, drafter: 0 },
@@ -18,12 +18,12 @@ interface World {
 }
 
 /** One request of so many steps in a world with known costs; the excess over plain decoding after each step, in plain steps. */
-function play(steps: number, world: World, options: Partial<GuardedOptions> = {}, rungs = ladder) {
+function play(steps: number, world: World, options: Partial<BudgetOptions> = {}, rungs = ladder) {
   const { rate, draftMs = 0.15, rowMs = 0.05, catchUpMs = 0, pace = () => 1 } = world;
   const random = createRandom(1, 'guarded');
   const switches: RungChange[] = [];
   let drafter = 0;
-  const policy = createGuardedPolicy(rungs, {
+  const policy = createBudgetedPolicy(rungs, {
     floor: 0.3,
     use: (place) => (drafter = place),
     onSwitch: (change) => switches.push(change),
@@ -131,7 +131,7 @@ describe('the guarded policy', () => {
     let left = 0;
     for (let seed = 0; seed < 300; seed++) {
       const random = createRandom(seed, 'usual');
-      const policy = createGuardedPolicy(ladder, {
+      const policy = createBudgetedPolicy(ladder, {
         ...{ floor: 0.3, level: 0.05 },
         onSwitch: ({ reason }) => (left += Number(reason === 'evidence')),
       });
@@ -153,7 +153,7 @@ describe('the guarded policy', () => {
         drafter,
         readingShare: drafter === 1 ? 0.5 : 0,
       }));
-      const policy = createGuardedPolicy(rungs, { onSwitch: ({ to }) => taken.push(to) });
+      const policy = createBudgetedPolicy(rungs, { onSwitch: ({ to }) => taken.push(to) });
       let hasRead = false;
       for (let step = 0; step < 100 && taken.length < 2; step++) {
         const choice = policy.choose();
@@ -174,6 +174,6 @@ describe('the guarded policy', () => {
   it('is plain decoding without rungs, and refuses what is no budget', () => {
     const { drafters } = play(20, { rate: () => 1 }, {}, []);
     expect(share(drafters, undefined)).toBe(1);
-    expect(() => createGuardedPolicy(ladder, { floor: 0.3, slowdown: 0 })).toThrow(/slowdown 0/);
+    expect(() => createBudgetedPolicy(ladder, { floor: 0.3, slowdown: 0 })).toThrow(/slowdown 0/);
   });
 });

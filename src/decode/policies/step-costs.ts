@@ -7,7 +7,7 @@
  * measured against it in trials and keep their relative cost. Numbers of rows without a measurement follow the expected
  * shape, scaled by the nearest measurements.
  */
-const paceWindow = 11;
+const paceWindow = 7;
 const costWindow = 15;
 
 export class StepCosts {

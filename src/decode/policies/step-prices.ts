@@ -13,7 +13,7 @@ const ratioWindow = 8;
 const paceWindow = 3;
 const draftWindow = 7;
 /** From so many on, two plain steps at least have had a say. */
-export const leastMeasures = 3;
+export const minMeasures = 3;
 
 export interface StepTimes {
   readonly draftMs: number;
@@ -134,7 +134,7 @@ export class StepPrices {
   private ratioOf(proposed: number): number {
     if (proposed === 0) return 1;
     const own = this.ratios.get(proposed) ?? [];
-    const known = own.length >= leastMeasures ? [own] : [...this.ratios.values()];
+    const known = own.length >= minMeasures ? [own] : [...this.ratios.values()];
     return known.reduce((most, ratios) => Math.max(most, upper(ratios) ?? 1), 1);
   }
 }

@@ -8,7 +8,7 @@ import { drawFrom } from '../../core/random.js';
 import { sum } from '../../core/vector.js';
 import type { TokenTree } from '../../draft/tree/token-tree.js';
 import type { JudgedNodes, NodesToJudge } from '../../model/lanes/token-draws.js';
-import { leastResidualMass } from '../../model/lanes/token-draws.js';
+import { minResidualMass } from '../../model/lanes/token-draws.js';
 
 /** Children are asked for in their order, each once, and rejected before the next. */
 export interface NodeChances {
@@ -73,7 +73,7 @@ class HostChances implements NodeChances {
     const rest = left.slice();
     for (const token of struck) rest[token] = 0;
     const restMass = sum(rest);
-    return restMass > leastResidualMass ? drawFrom(rest, random, restMass) : drawFrom(left, random);
+    return restMass > minResidualMass ? drawFrom(rest, random, restMass) : drawFrom(left, random);
   }
 }
 
@@ -96,7 +96,7 @@ export function subtractDistribution(
     out[token] = kept;
     mass += kept;
   }
-  if (!(mass > leastResidualMass)) return undefined;
+  if (!(mass > minResidualMass)) return undefined;
   const scale = 1 / mass;
   for (let token = 0; token < length; token++) out[token]! *= scale;
   return out;

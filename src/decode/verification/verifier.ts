@@ -49,21 +49,21 @@ export interface Verifier {
   judge(tree: TokenTree, result: ForwardResult, emitted: number): Verification | Promise<Verification>;
 }
 
-/** `kept`: where scores stay and are judged, if not with the host. */
+/** `onDevice`: where scores stay and are judged, if not with the host. */
 export function createVerifier(
   rule: VerificationRule,
   sampling: SamplingOptions,
   random: Random,
-  kept?: LogitsOnDevice,
+  onDevice?: LogitsOnDevice,
 ): Verifier {
   if (rule === 'greedy') return { want: 'argmax', judge: (tree, { argmax }) => verifyGreedy(tree, argmax!) };
-  if (rule === 'rejection' && kept !== undefined) {
+  if (rule === 'rejection' && onDevice !== undefined) {
     return {
       want: 'scores',
       async judge(tree, { scores }) {
-        const drafted = tree.origin === 'sampled' ? kept.draftedRows(tree) : undefined;
+        const drafted = tree.origin === 'sampled' ? onDevice.draftedRows(tree) : undefined;
         const asked = { ...askAbout(tree, random), drafted };
-        const judged = await kept.draws.judge(scores!, sampling, asked, kept.meeting);
+        const judged = await onDevice.draws.judge(scores!, sampling, asked, onDevice.scheduler);
         drafted?.free();
         return verifyRejection(tree, judgedChances(judged), random);
       },
@@ -120,7 +120,7 @@ export function checkRule(rule: VerificationRule, { temperature }: SamplingOptio
       'usage',
       `Greedy verification was asked for at temperature ${temperature}; it needs 0.`,
       {
-        hint: 'Leave --verify out, or use rejection (lossless) or typical (lossy) with a temperature.',
+        hint: 'Leave --verification-rule out, or use rejection (lossless) or typical (lossy) with a temperature.',
       },
     );
   }
@@ -129,7 +129,7 @@ export function checkRule(rule: VerificationRule, { temperature }: SamplingOptio
       'usage',
       'Typical acceptance was asked for at temperature 0; it needs a temperature above 0.',
       {
-        hint: 'Leave --verify out for greedy verification, or give --temperature.',
+        hint: 'Leave --verification-rule out for greedy verification, or give --temperature.',
       },
     );
   }

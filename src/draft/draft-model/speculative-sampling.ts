@@ -3,6 +3,7 @@
  * vocabulary. It reads tokens only, and drafts trees like any other drafter, with a cache of its own. Checkpoints of one
  * tokenizer may be padded to different sizes: then the ids both have are the draft vocabulary.
  */
+import { rowNumbers } from '../../model/attention-inputs.js';
 import { MistletoeError } from '../../core/errors.js';
 import { lazily } from '../../core/lazy.js';
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
@@ -27,8 +28,8 @@ import {
   stackRows,
 } from '../../model/lanes/lane-graph.js';
 import { compileLanes } from '../../model/lanes/lane-program.js';
-import type { Meeting } from '../../model/lanes/pass-scheduler.js';
-import { alone } from '../../model/lanes/pass-scheduler.js';
+import type { PassScheduler } from '../../model/lanes/pass-scheduler.js';
+import { runDirectly } from '../../model/lanes/pass-scheduler.js';
 import type { NamedTensors, NamedValues } from '../../runtime/program.js';
 import { bufferOf, int32 } from '../../runtime/program.js';
 import { countParameters } from '../reading/checks.js';
@@ -48,8 +49,8 @@ import type { Vocabularies } from '../programs/scores.js';
 import { readScores, scoreNames, scoreOutputs } from '../programs/scores.js';
 import type { TokenizerPair } from './shared-vocabulary.js';
 import { requireSameVocabulary, shareVocabulary } from './shared-vocabulary.js';
-import type { WholePrograms } from '../programs/fused-drafts.js';
-import { createWholePrograms, draftWholes, prepareWholes } from '../programs/fused-drafts.js';
+import type { FusedPrograms } from '../programs/fused-drafts.js';
+import { createFusedPrograms, draftFused, prepareFused } from '../programs/fused-drafts.js';
 
 export async function loadDraftModel(
   checkpoint: Checkpoint,
@@ -79,7 +80,7 @@ class DraftModel implements Drafter {
   /** Positions it reads: its context, or a sliding window, inside which masks need not know of it. */
   private readonly reach: number;
   private readonly compile: () => Promise<LaneProgram>;
-  private readonly wholes: WholePrograms;
+  private readonly wholes: FusedPrograms;
 
   constructor(
     private readonly model: CausalModel,
@@ -94,7 +95,7 @@ class DraftModel implements Drafter {
     this.parameterCount = countParameters(model.weights);
     this.compile = lazily(() => compileLanes(model.runtime, 'draft', this.buildGraph(), [model.weights]));
     const project = (features: Tensor): Tensor => this.project(features);
-    this.wholes = createWholePrograms(model.runtime, [model.weights], this.vocabularies, {
+    this.wholes = createFusedPrograms(model.runtime, [model.weights], this.vocabularies, {
       chain: (length, choose) => buildDraftModelChain(model, project, length, choose),
       tree: (size) => buildDraftModelTree(model, project, size),
     });
@@ -136,7 +137,7 @@ class DraftModel implements Drafter {
   }
 
   async prepare(drafts?: PreparedDrafts): Promise<void> {
-    await Promise.all([this.compile(), prepareWholes(this.wholes, drafts)]);
+    await Promise.all([this.compile(), prepareFused(this.wholes, drafts)]);
   }
 
   private buildGraph(): NamedTensors {
@@ -152,25 +153,25 @@ class DraftModel implements Drafter {
   }
 
   /** The tokens that it has read; the newest is the root of the next draft. */
-  private createMemory(cache: KvCache, meeting: Meeting): DraftMemory {
+  private createMemory(cache: KvCache, scheduler: PassScheduler): DraftMemory {
     const inputsOf = (_: unknown, tokens: Int32Array): NamedValues => ({ tokens: int32(tokens) });
-    return new DraftMemory({ cache, rotary: this.model.rotary, stateWidth: 0, meeting, inputsOf });
+    return new DraftMemory({ cache, rotary: this.model.rotary, stateWidth: 0, scheduler, inputsOf });
   }
 
   private async readPrefix(verified: VerifiedTokens, cache: KvCache): Promise<void> {
     const { contextLength, vocabularySize } = this.model.configuration;
     const unknown = verified.tokens.find((token) => token >= vocabularySize);
     if (unknown !== undefined) throw unknownToken(unknown, this.model);
-    const memory = this.createMemory(cache, alone);
+    const memory = this.createMemory(cache, runDirectly);
     memory.observe(verified);
     if (memory.length - 1 > contextLength) throw contextError(memory.length - 1, this.model.configuration);
     await memory.catchUp(await this.compile());
   }
 
-  startSession(meeting: Meeting = alone): DraftSession {
+  startSession(scheduler: PassScheduler = runDirectly): DraftSession {
     const { reach, vocabularies, compile } = this;
     const { vocabularySize } = this.model.configuration;
-    const memory = this.createMemory(this.model.createCache(), meeting);
+    const memory = this.createMemory(this.model.createCache(), scheduler);
     let unknown: number | undefined; // a token of the text that the drafter has no embedding for
     const requireKnown = (): void => {
       if (unknown !== undefined) throw unknownToken(unknown, this.model);
@@ -196,14 +197,16 @@ class DraftModel implements Drafter {
           return readScores(await memory.read(program, names), want, vocabularies);
         }
         const tokens = int32(nodes.map((node) => draft.tokens[node]!));
-        const select = int32(nodes.map((_, row) => row));
+        const select = rowNumbers(nodes.map((_, row) => row));
         const inputs = { tokens, select, ...memory.attention.draftedInputs(draft, nodes, depth - 1) };
         const outputs = await memory.run(program, inputs, names);
-        memory.attention.keepDrafted(bufferOf(outputs, 'rows'), nodes);
+        const rows = bufferOf(outputs, 'rows');
+        memory.attention.keepDrafted(rows, nodes);
+        rows.free();
         return readScores(outputs, want, vocabularies);
       },
-      ...draftWholes(this.wholes, {
-        ...{ memory, rotary: this.model.rotary, meeting },
+      ...draftFused(this.wholes, {
+        ...{ memory, rotary: this.model.rotary, scheduler },
         reader: () => {
           requireKnown();
           return compile();

@@ -21,13 +21,13 @@ import {
   stackRows,
 } from '../../model/lanes/lane-graph.js';
 import { compileLanes } from '../../model/lanes/lane-program.js';
-import { alone } from '../../model/lanes/pass-scheduler.js';
+import { runDirectly } from '../../model/lanes/pass-scheduler.js';
 import type { NamedTensors } from '../../runtime/program.js';
 import type { WeightStore } from '../../runtime/weights.js';
 import type { DraftedLogits, Drafter, TeacherForcing } from '../drafter.js';
 import type { TokenChooser } from '../programs/chain-program.js';
 import { chainOutputs, chooseBest, declareChainContexts } from '../programs/chain-program.js';
-import { createWholePrograms, prepareWholes } from '../programs/fused-drafts.js';
+import { createFusedPrograms, prepareFused } from '../programs/fused-drafts.js';
 import { dropFirst, dropLast } from '../programs/states.js';
 import type { TreeSize } from '../programs/program-drafts.js';
 import { buildTree } from '../programs/tree-program.js';
@@ -178,7 +178,7 @@ export function createEagleDrafter({ head, weights, ...described }: LoadedHead):
   const programs: EaglePrograms = {
     verified: compile('verified'),
     drafted: compile('drafted'),
-    wholes: createWholePrograms(target.runtime, stores, vocabularies, {
+    wholes: createFusedPrograms(target.runtime, stores, vocabularies, {
       chain: (length, choose) => buildEagleChain(head, length, choose),
       tree: (size) => buildEagleTree(head, size),
     }),
@@ -189,9 +189,9 @@ export function createEagleDrafter({ head, weights, ...described }: LoadedHead):
     vocabularySize: vocabularies.draftSize,
     async prepare(drafts) {
       const { verified, drafted, wholes } = programs;
-      await Promise.all([verified(), drafted(), prepareWholes(wholes, drafts)]);
+      await Promise.all([verified(), drafted(), prepareFused(wholes, drafts)]);
     },
-    startSession: (meeting = alone) => startEagleSession(head, programs, meeting),
+    startSession: (scheduler = runDirectly) => startEagleSession(head, programs, scheduler),
     graph: {
       weights: stores,
       targetTokens: vocabularies.targetTokens,

@@ -2,6 +2,7 @@
  * Drafting with features, common to EAGLE and EAGLE-3: position t pairs the state at t with the token t + 1. Each cycle
  * first reads the true states of the tokens that were verified, then goes on with its own predicted features.
  */
+import { rowNumbers } from '../../model/attention-inputs.js';
 import type { Tensor } from '../../graph/tensor.js';
 import { gatherRows } from '../../graph/operations/indexing.js';
 import { input } from '../../graph/operations/leaves.js';
@@ -19,8 +20,8 @@ import {
   selectRows,
   stackRows,
 } from '../../model/lanes/lane-graph.js';
-import type { Meeting } from '../../model/lanes/pass-scheduler.js';
-import { alone } from '../../model/lanes/pass-scheduler.js';
+import type { PassScheduler } from '../../model/lanes/pass-scheduler.js';
+import { runDirectly } from '../../model/lanes/pass-scheduler.js';
 import type { RotaryTable } from '../../model/rotary/rotary.js';
 import type { MixedValues, NamedTensors } from '../../runtime/program.js';
 import { bufferOf, int32, resident } from '../../runtime/program.js';
@@ -29,8 +30,8 @@ import { DraftMemory } from '../programs/draft-memory.js';
 import type { DraftSession, VerifiedTokens } from '../drafter.js';
 import type { Vocabularies } from '../programs/scores.js';
 import { readScores, scoreNames, scoreOutputs } from '../programs/scores.js';
-import type { WholePrograms } from '../programs/fused-drafts.js';
-import { draftWholes } from '../programs/fused-drafts.js';
+import type { FusedPrograms } from '../programs/fused-drafts.js';
+import { draftFused } from '../programs/fused-drafts.js';
 
 /** One autoregressive step of the head as a graph. */
 export interface EagleStep {
@@ -75,13 +76,13 @@ export function buildEagleGraph(head: EagleHead, kind: 'verified' | 'drafted'): 
 export interface EaglePrograms {
   readonly verified: () => Promise<LaneProgram>;
   readonly drafted: () => Promise<LaneProgram>;
-  readonly wholes: WholePrograms;
+  readonly wholes: FusedPrograms;
 }
 
-function createMemory(head: EagleHead, cache: KvCache, meeting: Meeting): DraftMemory {
+function createMemory(head: EagleHead, cache: KvCache, scheduler: PassScheduler): DraftMemory {
   const { rotary, stateWidth } = head;
   return new DraftMemory({
-    ...{ cache, rotary, stateWidth, meeting },
+    ...{ cache, rotary, stateWidth, scheduler },
     inputsOf: (states, tokens) => ({ states: resident(states), tokens: int32(tokens) }),
   });
 }
@@ -92,16 +93,24 @@ export async function readEaglePrefix(
   verified: VerifiedTokens,
   cache: KvCache,
 ): Promise<void> {
-  const memory = createMemory(head, cache, alone);
+  const memory = createMemory(head, cache, runDirectly);
   memory.observe(verified);
   await memory.read(await programs.verified(), ['rows']);
 }
 
-export function startEagleSession(head: EagleHead, programs: EaglePrograms, meeting: Meeting): DraftSession {
+export function startEagleSession(
+  head: EagleHead,
+  programs: EaglePrograms,
+  scheduler: PassScheduler,
+): DraftSession {
   const { configuration, target, vocabularies } = head;
   const { runtime } = target;
-  const memory = createMemory(head, new KvCache(configuration, runtime), meeting);
+  const memory = createMemory(head, new KvCache(configuration, runtime), scheduler);
   const features = new Map<number, RowBuffer>(); // [node] -> [1, hidden]
+  const forgetFeatures = (): void => {
+    for (const feature of features.values()) feature.free();
+    features.clear();
+  };
 
   const keepFeatures = (outputs: MixedValues, nodes: readonly number[]): void => {
     const all = bufferOf(outputs, 'features');
@@ -123,7 +132,7 @@ export function startEagleSession(head: EagleHead, programs: EaglePrograms, meet
       const names = [...scoreNames(want), 'features', 'rows'];
       const depth = draft.depths[nodes[0]!]!;
       if (depth === 0) {
-        features.clear();
+        forgetFeatures();
         const last = await memory.read(await programs.verified(), names);
         keepFeatures(last, nodes);
         return readScores(last, want, vocabularies);
@@ -138,17 +147,21 @@ export function startEagleSession(head: EagleHead, programs: EaglePrograms, meet
         {
           states: resident(states),
           tokens: int32(nodes.map((node) => draft.tokens[node]!)),
-          select: int32(nodes.map((_, row) => row)),
+          select: rowNumbers(nodes.map((_, row) => row)),
           ...memory.attention.draftedInputs(draft, nodes, depth - 1),
         },
         names,
       );
-      memory.attention.keepDrafted(bufferOf(outputs, 'rows'), nodes);
+      states.free();
+      const rows = bufferOf(outputs, 'rows');
+      memory.attention.keepDrafted(rows, nodes);
+      rows.free();
       keepFeatures(outputs, nodes);
       return readScores(outputs, want, vocabularies);
     },
-    ...draftWholes(programs.wholes, { memory, rotary: head.rotary, meeting, reader: programs.verified }),
+    ...draftFused(programs.wholes, { memory, rotary: head.rotary, scheduler, reader: programs.verified }),
     close() {
+      forgetFeatures();
       memory.close();
     },
   };

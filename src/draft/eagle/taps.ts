@@ -94,13 +94,13 @@ function judgeNested({ architectures }: Config): Meaning {
 }
 
 /** Many times what any head has. */
-const mostTaps = 256;
-const idsSchema = z.array(z.number().int().nonnegative()).min(1).max(mostTaps);
+const maxTaps = 256;
+const idsSchema = z.array(z.number().int().nonnegative()).min(1).max(maxTaps);
 
 function parseList({ list, ...meaning }: FoundList, folder: string): TapRule & { listed: readonly number[] } {
   const parsed = idsSchema.safeParse(list);
   if (parsed.success) return { listed: parsed.data, ...meaning };
-  throw badTaps(folder, list, `1 to ${mostTaps} whole numbers from 0 were expected`);
+  throw badTaps(folder, list, `1 to ${maxTaps} whole numbers from 0 were expected`);
 }
 
 /** Layers before which is tapped, ascending. */

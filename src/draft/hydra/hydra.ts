@@ -10,8 +10,8 @@ import type { CausalModel } from '../../model/causal-model.js';
 import { KvCache } from '../../model/cache/kv-cache.js';
 import type { LaneProgram } from '../../model/lanes/lane-program.js';
 import { compileLanes } from '../../model/lanes/lane-program.js';
-import type { Meeting } from '../../model/lanes/pass-scheduler.js';
-import { alone } from '../../model/lanes/pass-scheduler.js';
+import type { PassScheduler } from '../../model/lanes/pass-scheduler.js';
+import { runDirectly } from '../../model/lanes/pass-scheduler.js';
 import { bufferOf, int32, resident } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
 import type { WeightStore } from '../../runtime/weights.js';
@@ -98,7 +98,7 @@ class Hydra implements Drafter {
             sizes: this.cacheSizes,
             rotary: target.rotary,
             readPrefix: async (verified, cache) => {
-              const memory = this.createMemory(cache, alone);
+              const memory = this.createMemory(cache, runDirectly);
               memory.observe(verified);
               await memory.read(await this.compilePrefix(), ['rows']);
             },
@@ -115,21 +115,21 @@ class Hydra implements Drafter {
   }
 
   /** The features that Hydra++'s layer has read; the heads read the newest. */
-  private createMemory(cache: KvCache, meeting: Meeting): DraftMemory {
+  private createMemory(cache: KvCache, scheduler: PassScheduler): DraftMemory {
     const { configuration, rotary } = this.target;
     const { hiddenSize } = configuration;
     return new DraftMemory({
-      ...{ cache, rotary, stateWidth: hiddenSize, meeting },
+      ...{ cache, rotary, stateWidth: hiddenSize, scheduler },
       inputsOf: (features) => ({ features: resident(features) }),
     });
   }
 
-  startSession(meeting: Meeting = alone): DraftSession {
+  startSession(scheduler: PassScheduler = runDirectly): DraftSession {
     const { runtime, configuration } = this.target;
     const { hiddenSize, vocabularySize } = configuration;
     const pending = new PendingStates(runtime, hiddenSize);
     const memory = this.sizes.hasPrefix
-      ? this.createMemory(new KvCache(this.cacheSizes, runtime), meeting)
+      ? this.createMemory(new KvCache(this.cacheSizes, runtime), scheduler)
       : undefined;
     let feature: RowBuffer = runtime.allocate(1, hiddenSize);
     let root = 0;
@@ -151,24 +151,30 @@ class Hydra implements Drafter {
       },
       expand: async (draft, nodes, want) => {
         const depth = draft.depths[nodes[0]!]!;
-        if (depth === 0) feature = await readFeature();
+        if (depth === 0) {
+          feature.free();
+          feature = await readFeature();
+        }
         const program = await this.compileHead(depth);
         const paths = nodes.flatMap((node) => tokensTo(draft, node));
         const inputs = {
           feature: resident(feature),
           path: int32(paths, [nodes.length, depth + 1]),
         };
-        const outputs = await meeting.run(program, { inputs }, scoreNames(want));
+        const outputs = await scheduler.run(program, { inputs }, scoreNames(want));
         return readScores(outputs, want, { targetSize: vocabularySize, draftSize: vocabularySize });
       },
-      siblings: this.siblings?.(meeting),
+      siblings: this.siblings?.(scheduler),
       draftChain: async (length) => {
         const program = await this.compileChain(length);
-        const feature = resident(await readFeature());
-        const inputs = { feature, root: int32([root]) };
-        return readChain(await meeting.run(program, { inputs }, chainNames));
+        feature.free();
+        feature = await readFeature();
+        const inputs = { feature: resident(feature), root: int32([root]) };
+        return readChain(await scheduler.run(program, { inputs }, chainNames));
       },
       close() {
+        feature.free();
+        pending.close();
         memory?.close();
       },
     };

@@ -13,8 +13,8 @@ import { project } from '../../model/decoder-layer.js';
 import type { LaneProgram } from '../../model/lanes/lane-program.js';
 import { lanes } from '../../model/lanes/lane-graph.js';
 import { compileLanes } from '../../model/lanes/lane-program.js';
-import type { Meeting } from '../../model/lanes/pass-scheduler.js';
-import { alone } from '../../model/lanes/pass-scheduler.js';
+import type { PassScheduler } from '../../model/lanes/pass-scheduler.js';
+import { runDirectly } from '../../model/lanes/pass-scheduler.js';
 import type { NamedTensors } from '../../runtime/program.js';
 import { resident } from '../../runtime/program.js';
 import type { WeightStore } from '../../runtime/weights.js';
@@ -133,7 +133,7 @@ class Medusa implements Drafter {
     return chainOutputs(chosen);
   }
 
-  startSession(meeting: Meeting = alone): DraftSession {
+  startSession(scheduler: PassScheduler = runDirectly): DraftSession {
     const { hiddenSize, vocabularySize } = this.sizes;
     const pending = new PendingStates(this.target.runtime, hiddenSize);
     let heads: DraftScores | undefined;
@@ -146,20 +146,27 @@ class Medusa implements Drafter {
         const depth = draft.depths[nodes[0]!]!;
         if (depth === 0) {
           const program = await this.compile();
-          const inputs = { feature: resident(pending.takeLast()) };
+          const feature = pending.takeLast();
+          const inputs = { feature: resident(feature) };
           // Deeper levels ask for no more detail than the first one, and all heads are there at once.
-          const outputs = await meeting.run(program, { inputs }, scoreNames(want));
+          const outputs = await scheduler.run(program, { inputs }, scoreNames(want));
+          feature.free();
           heads = readScores(outputs, want, { targetSize: vocabularySize, draftSize: vocabularySize });
         }
         return repeatRow(heads!, depth, this.target.runtime);
       },
-      siblings: this.siblings?.(meeting),
+      siblings: this.siblings?.(scheduler),
       draftChain: async (length) => {
         const program = await this.compileChain(length);
-        const inputs = { feature: resident(pending.takeLast()) };
-        return readChain(await meeting.run(program, { inputs }, chainNames));
+        const feature = pending.takeLast();
+        const inputs = { feature: resident(feature) };
+        const outputs = await scheduler.run(program, { inputs }, chainNames);
+        feature.free();
+        return readChain(outputs);
       },
-      close: () => undefined,
+      close: () => {
+        pending.close();
+      },
     };
   }
 }

@@ -18,7 +18,7 @@ export interface NgramLengths {
 
 /** Those of llama.cpp: a single token is often enough, and a wrong draft costs little. */
 const defaults: NgramLengths = { shortest: 1, longest: 4 };
-const longestAllowed = 64;
+const maxAllowed = 64;
 
 export const ngram: WeightlessSystem = {
   name: 'ngram',
@@ -33,12 +33,11 @@ const formatNgram = ({ shortest, longest }: NgramLengths): string => `ngram:${sh
 export function parseNgram(text: string): NgramLengths {
   if (text === 'ngram') return defaults;
   const [, shortest, longest] = (/^ngram:(\d{1,4}),(\d{1,4})$/.exec(text) ?? []).map(Number);
-  const isGood =
-    shortest !== undefined && longest !== undefined && shortest >= 1 && longest <= longestAllowed;
+  const isGood = shortest !== undefined && longest !== undefined && shortest >= 1 && longest <= maxAllowed;
   if (isGood && shortest <= longest) return { shortest, longest };
   throw new MistletoeError(
     'usage',
-    `The drafter "${text}" is not understood; ngram or ngram:MIN,MAX with whole numbers from 1 to ${longestAllowed}, MIN not above MAX, was expected.`,
+    `The drafter "${text}" is not understood; ngram or ngram:MIN,MAX with whole numbers from 1 to ${maxAllowed}, MIN not above MAX, was expected.`,
     {
       hint: `ngram alone is ${formatNgram(defaults)}: runs of ${defaults.shortest} to ${defaults.longest} tokens are looked for. A folder of that name is written ./ngram.`,
     },

@@ -3,6 +3,7 @@
  * one that was drawn. A step then costs one call instead of one for each level; on a CPU the calls are a good part of what
  * a small drafter costs.
  */
+import { maskInput, rowNumbers } from '../../model/attention-inputs.js';
 import { lazilyBy } from '../../core/lazy.js';
 import type { SamplingOptions } from '../../core/sampling.js';
 import type { Tensor } from '../../graph/tensor.js';
@@ -18,7 +19,7 @@ import { lanes } from '../../model/lanes/lane-graph.js';
 import { compileLanes } from '../../model/lanes/lane-program.js';
 import { declareSampling, distributionOf, samplingInputs } from '../../model/lanes/sampling-graph.js';
 import type { MixedValues, NamedTensors, Runtime } from '../../runtime/program.js';
-import { bufferOf, float32, floatsOf, int32, integersOf } from '../../runtime/program.js';
+import { bufferOf, float32, floatsOf, integersOf } from '../../runtime/program.js';
 import type { WeightStore } from '../../runtime/weights.js';
 import type { DrawnChain } from './program-drafts.js';
 import type { Vocabularies } from './scores.js';
@@ -93,7 +94,7 @@ export function chainInputs(
   const mask = floatsOf(verified, 'mask');
   const [rows, width] = verified.mask!.shape as [number, number];
   const levels = length - 1;
-  const inputs = { ...verified, select: int32([rows - 1]) };
+  const inputs = { ...verified, select: rowNumbers([rows - 1]) };
   if (levels === 0) return inputs;
   const { cosine, sine } = rotary.anglesAt(Int32Array.from({ length: levels }, (_, level) => start + level));
   const shape = [levels, cosine.length / levels];
@@ -101,7 +102,7 @@ export function chainInputs(
     ...inputs,
     chainCosine: float32(cosine, shape),
     chainSine: float32(sine, shape),
-    chainMask: float32(mask.subarray((rows - 1) * width), [1, width]),
+    chainMask: maskInput(mask.subarray((rows - 1) * width), [1, width]),
   };
 }
 

@@ -4,7 +4,7 @@ import { KvCache } from '../../model/cache/kv-cache.js';
 import type { LaneProgram } from '../../model/lanes/lane-program.js';
 import { lanes, row } from '../../model/lanes/lane-graph.js';
 import { compileLanes } from '../../model/lanes/lane-program.js';
-import type { Meeting } from '../../model/lanes/pass-scheduler.js';
+import type { PassScheduler } from '../../model/lanes/pass-scheduler.js';
 import { createRotary } from '../../model/rotary/rotary.js';
 import { createInterpreter } from '../../runtime/interpreter/interpreter.js';
 import type { MixedValues } from '../../runtime/program.js';
@@ -17,7 +17,7 @@ const runtime = createInterpreter();
 const sizes = { layerCount: 1, keyValueHeadCount: 1, headSize: 2 };
 const rotary = createRotary({ headSize: 2, rotaryBase: 10_000, rotaryScaling: { kind: 'none' } });
 
-/** Only handed on: what a run gives is the meeting's affair. */
+/** Only handed on: what a run gives is the scheduler's affair. */
 let program: LaneProgram;
 beforeAll(async () => {
   program = await compileLanes(runtime, 'draft', { rows: input('kept', [2, row, lanes, 1, 2]) }, []);
@@ -33,7 +33,7 @@ interface Reading {
 /** A memory whose runs are written down; rows that they leave in the cache are zeros. */
 function startMemory(stateWidth: number, cache = new KvCache(sizes, runtime)) {
   const readings: Reading[] = [];
-  const meeting: Meeting = {
+  const scheduler: PassScheduler = {
     run(_, { inputs, cache: place }) {
       const tokens = [...integersOf(inputs, 'tokens')];
       readings.push({
@@ -51,7 +51,7 @@ function startMemory(stateWidth: number, cache = new KvCache(sizes, runtime)) {
     tokens: int32(tokens),
     ...(stateWidth === 0 ? {} : { states: resident(states) }),
   });
-  const memory = new DraftMemory({ cache, rotary, stateWidth, inputsOf, meeting });
+  const memory = new DraftMemory({ cache, rotary, stateWidth, inputsOf, scheduler });
   return { memory, cache, readings };
 }
 

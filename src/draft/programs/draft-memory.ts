@@ -6,14 +6,14 @@
  * Where the drafter reads the target's states, row t pairs the state at t with the token t + 1. Where it reads tokens
  * alone, row t is the token t: the rows begin with the first token, and the newest of them is the root of the next draft.
  */
-import { attentionInputs, blocked } from '../../model/attention-inputs.js';
+import { attentionInputs, blocked, maskInput, rowNumbers } from '../../model/attention-inputs.js';
 import type { KvCache } from '../../model/cache/kv-cache.js';
 import type { LaneProgram } from '../../model/lanes/lane-program.js';
-import type { Meeting } from '../../model/lanes/pass-scheduler.js';
-import { alone } from '../../model/lanes/pass-scheduler.js';
+import type { PassScheduler } from '../../model/lanes/pass-scheduler.js';
+import { runDirectly } from '../../model/lanes/pass-scheduler.js';
 import type { RotaryTable } from '../../model/rotary/rotary.js';
 import type { MixedValues, NamedValues } from '../../runtime/program.js';
-import { bufferOf, float32, int32 } from '../../runtime/program.js';
+import { bufferOf } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
 import type { GrowingDraft, VerifiedTokens } from '../drafter.js';
 import { PendingStates } from './states.js';
@@ -74,7 +74,7 @@ export class DraftAttention {
     const positions = new Int32Array(count).fill(this.verified + level);
     return {
       ...attentionInputs({ count, pastLength, positions }, this.rotary),
-      mask: float32(mask, [count, width]),
+      mask: maskInput(mask, [count, width]),
     };
   }
 
@@ -92,7 +92,7 @@ export interface MemoryOptions {
   /** What its program reads of some rows, besides attention. */
   readonly inputsOf: (states: RowBuffer /* [row, width] */, tokens: Int32Array /* [row] */) => MixedValues;
   /** Alone unless given. */
-  readonly meeting?: Meeting;
+  readonly scheduler?: PassScheduler;
 }
 
 /** Rows of one run: more would need more memory at once than reading them together saves time. */
@@ -101,14 +101,14 @@ const chunkRows = 256;
 export class DraftMemory {
   readonly attention: DraftAttention;
   private readonly pending: PendingStates;
-  private readonly meeting: Meeting;
+  private readonly scheduler: PassScheduler;
   /** Whether the token that the next verification begins with is among the rows. */
   private hasRoot: boolean;
 
   constructor(private readonly options: MemoryOptions) {
     this.attention = new DraftAttention(options.cache, options.rotary);
     this.pending = new PendingStates(options.cache.pool.runtime, options.stateWidth);
-    this.meeting = options.meeting ?? alone;
+    this.scheduler = options.scheduler ?? runDirectly;
     this.hasRoot = options.stateWidth > 0;
   }
 
@@ -131,7 +131,7 @@ export class DraftMemory {
     program: LaneProgram,
     names: readonly string[],
     finish: (inputs: MixedValues, count: number) => Promise<MixedValues> = (inputs, count) =>
-      this.run(program, { ...inputs, select: int32([count - 1]) }, names),
+      this.run(program, { ...inputs, select: rowNumbers([count - 1]) }, names),
   ): Promise<MixedValues> {
     let last: MixedValues = {};
     let left = this.pending.count;
@@ -148,15 +148,16 @@ export class DraftMemory {
   }
 
   run(program: LaneProgram, inputs: MixedValues, names: readonly string[]): Promise<MixedValues> {
-    return this.meeting.run(program, { inputs, cache: this.options.cache }, names);
+    return this.scheduler.run(program, { inputs, cache: this.options.cache }, names);
   }
 
   close(): void {
+    this.pending.close();
     this.options.cache.release();
   }
 
   private readRows(program: LaneProgram, inputs: MixedValues, count: number): Promise<MixedValues> {
-    return this.run(program, { ...inputs, select: int32([count - 1]) }, ['rows']);
+    return this.run(program, { ...inputs, select: rowNumbers([count - 1]) }, ['rows']);
   }
 
   private async drain(
@@ -169,7 +170,9 @@ export class DraftMemory {
       async (states, tokens) => {
         const count = tokens.length;
         const inputs = { ...this.options.inputsOf(states, tokens), ...this.attention.verifiedInputs(count) };
-        this.attention.keepVerified(bufferOf(await run(inputs, count), 'rows'), count);
+        const rows = bufferOf(await run(inputs, count), 'rows');
+        this.attention.keepVerified(rows, count);
+        rows.free();
       },
       leave,
     );

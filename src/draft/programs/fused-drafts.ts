@@ -3,7 +3,7 @@
  * dynamic trees. The same run reads what was verified since the last draft, and drafts behind it.
  */
 import type { LaneProgram } from '../../model/lanes/lane-program.js';
-import type { Meeting } from '../../model/lanes/pass-scheduler.js';
+import type { PassScheduler } from '../../model/lanes/pass-scheduler.js';
 import type { RotaryTable } from '../../model/rotary/rotary.js';
 import type { MixedValues, NamedTensors, Runtime } from '../../runtime/program.js';
 import type { WeightStore } from '../../runtime/weights.js';
@@ -26,7 +26,7 @@ import { createSiblingDraws } from './sibling-draws.js';
 import { createTreeCompiler, readTree, treeInputs, treeNames } from './tree-program.js';
 
 /** Each compiled when it is first asked for. */
-export interface WholePrograms {
+export interface FusedPrograms {
   readonly runtime: Runtime;
   readonly vocabularies: Vocabularies;
   readonly chain: (length: number) => Promise<LaneProgram>;
@@ -36,17 +36,17 @@ export interface WholePrograms {
 }
 
 /** A drafter's own graphs; a chain takes the best tokens unless it is told how to choose. */
-export interface WholeGraphs {
+export interface FusedGraphs {
   chain(length: number, choose?: TokenChooser): NamedTensors;
   tree(size: TreeSize): NamedTensors;
 }
 
-export function createWholePrograms(
+export function createFusedPrograms(
   runtime: Runtime,
   weights: readonly WeightStore[],
   vocabularies: Vocabularies,
-  graphs: WholeGraphs,
-): WholePrograms {
+  graphs: FusedGraphs,
+): FusedPrograms {
   return {
     ...{ runtime, vocabularies },
     chain: createChainCompiler(runtime, weights, (length) => graphs.chain(length)),
@@ -58,8 +58,8 @@ export function createWholePrograms(
   };
 }
 
-export async function prepareWholes(
-  { runtime, chain, drawnChain, tree }: WholePrograms,
+export async function prepareFused(
+  { runtime, chain, drawnChain, tree }: FusedPrograms,
   { chains = [], drawnChains = [], trees = [] }: PreparedDrafts = {},
 ): Promise<void> {
   const drawn = runtime.drawsInPrograms === true ? drawnChains : [];
@@ -70,17 +70,17 @@ export async function prepareWholes(
   ]);
 }
 
-export interface WholeDrafting {
+export interface FusedDrafting {
   readonly memory: DraftMemory;
   readonly rotary: RotaryTable;
-  readonly meeting: Meeting;
+  readonly scheduler: PassScheduler;
   /** The program that reads all but the last piece of a long text. */
   readonly reader: () => Promise<LaneProgram>;
 }
 
-export function draftWholes(
-  programs: WholePrograms,
-  { memory, rotary, meeting, reader }: WholeDrafting,
+export function draftFused(
+  programs: FusedPrograms,
+  { memory, rotary, scheduler, reader }: FusedDrafting,
 ): Pick<DraftSession, 'siblings' | 'draftChain' | 'drawChain' | 'draftTree'> {
   const { runtime, vocabularies } = programs;
   const draft = async (
@@ -94,7 +94,7 @@ export function draftWholes(
     });
 
   return {
-    siblings: programs.siblings?.(meeting),
+    siblings: programs.siblings?.(scheduler),
     async draftChain(length) {
       const behind = (inputs: MixedValues, start: number) => chainInputs(inputs, rotary, start, length);
       return readChain(await draft(await programs.chain(length), chainNames, behind));

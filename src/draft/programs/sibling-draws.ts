@@ -15,7 +15,7 @@ import type { Tensor } from '../../graph/tensor.js';
 import { lanes, row } from '../../model/lanes/lane-graph.js';
 import type { LaneProgram } from '../../model/lanes/lane-program.js';
 import { compileLanes } from '../../model/lanes/lane-program.js';
-import type { Meeting } from '../../model/lanes/pass-scheduler.js';
+import type { PassScheduler } from '../../model/lanes/pass-scheduler.js';
 import { declareSampling, distributionOf, samplingInputs } from '../../model/lanes/sampling-graph.js';
 import type { NamedTensors, Runtime } from '../../runtime/program.js';
 import { bufferOf, float32, floatsOf, integersOf, resident } from '../../runtime/program.js';
@@ -29,13 +29,13 @@ import { spreadTokens } from './vocabulary-map.js';
 export function createSiblingDraws(
   runtime: Runtime,
   vocabularies: Vocabularies,
-): ((meeting: Meeting) => SiblingDrawer) | undefined {
+): ((scheduler: PassScheduler) => SiblingDrawer) | undefined {
   if (runtime.drawsInPrograms !== true) return undefined;
   const compile = lazilyBy((most: number) =>
     compileLanes(runtime, 'draw', buildDraws(most, vocabularies), []),
   );
   const { targetSize } = vocabularies;
-  return (meeting) => ({
+  return (scheduler) => ({
     newRows: (count) => runtime.allocate(count, targetSize),
     async draw(scores, counts, sampling, random) {
       const most = 2 ** Math.ceil(Math.log2(Math.max(...counts)));
@@ -44,7 +44,7 @@ export function createSiblingDraws(
       counts.forEach((count, node) => {
         for (let place = 0; place < count; place++) uniforms[node * most + place] = random.next();
       });
-      const drawn = await runDraws(await compile(most), meeting, {
+      const drawn = await runDraws(await compile(most), scheduler, {
         ...{ scores: resident(scores), uniforms: float32(uniforms, [counts.length, most]) },
         ...samplingInputs(sampling, targetSize),
       });
@@ -66,10 +66,15 @@ interface DrawnRows {
 
 async function runDraws(
   program: LaneProgram,
-  meeting: Meeting,
-  inputs: Parameters<Meeting['run']>[1]['inputs'],
+  scheduler: PassScheduler,
+  inputs: Parameters<PassScheduler['run']>[1]['inputs'],
 ): Promise<DrawnRows> {
-  const outputs = await meeting.run(program, { inputs }, ['siblings', 'possible', 'total', 'distributions']);
+  const outputs = await scheduler.run(program, { inputs }, [
+    'siblings',
+    'possible',
+    'total',
+    'distributions',
+  ]);
   floatsOf(outputs, 'total').forEach(requireScore);
   return {
     places: integersOf(outputs, 'siblings'),

@@ -70,6 +70,10 @@ export class PendingStates {
     return last;
   }
 
+  close(): void {
+    this.states.free();
+  }
+
   private reserve(rows: number): void {
     const needed = this.count + rows;
     if (this.first + needed <= this.states.rowCount) return;

@@ -11,14 +11,14 @@ import { logSoftmax } from '../../graph/operations/reductions.js';
 import { broadcast, concatenate, reshape, slice, transpose } from '../../graph/operations/shaping.js';
 import type { Tensor } from '../../graph/tensor.js';
 import { multiplyDimensions } from '../../graph/dimension.js';
-import { blocked } from '../../model/attention-inputs.js';
+import { blocked, rowNumbers } from '../../model/attention-inputs.js';
 import type { AttentionContext } from '../../model/decoder-layer.js';
 import { lanes } from '../../model/lanes/lane-graph.js';
 import type { LaneProgram } from '../../model/lanes/lane-program.js';
 import { compileLanes } from '../../model/lanes/lane-program.js';
 import type { RotaryTable } from '../../model/rotary/rotary.js';
 import type { MixedValues, NamedTensors, Runtime } from '../../runtime/program.js';
-import { floatsOf, int32, integersOf } from '../../runtime/program.js';
+import { floatsOf, integersOf } from '../../runtime/program.js';
 import type { WeightStore } from '../../runtime/weights.js';
 import { chainInputs } from './chain-program.js';
 import type { TreeLevel, TreeSize } from './program-drafts.js';
@@ -150,7 +150,7 @@ export function treeInputs(
   start: number,
   { depth, topK }: TreeSize,
 ): MixedValues {
-  const treePlaces = int32(Array.from({ length: topK }, (_, place) => place));
+  const treePlaces = rowNumbers(Array.from({ length: topK }, (_, place) => place));
   return { ...chainInputs(verified, rotary, start, depth + 1), treePlaces };
 }
 

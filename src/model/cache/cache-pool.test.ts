@@ -20,11 +20,11 @@ function fill(...numbers: number[]): KvCache {
   return cache;
 }
 
-/** What a program would see of the cache, in its stem and in its lane, without the dummies. */
+/** What a program would see of the cache, in its shared prefix and in its lane, without the dummies. */
 function read(cache: KvCache): number[] {
-  const { pool, lane, stem, stemLength, content } = cache;
+  const { pool, lane, prefix, prefixLength, content } = cache;
   if (content === undefined) return readLane(cache.pool, 0, cache.length);
-  const before = stem === undefined ? [] : readLane(stem.pool, 0, stemLength);
+  const before = prefix === undefined ? [] : readLane(prefix.pool, 0, prefixLength);
   return [...before, ...readLane(pool, lane, cache.count(content))];
 }
 

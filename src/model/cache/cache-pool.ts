@@ -18,7 +18,7 @@ export interface CacheSizes {
   readonly headSize: number;
 }
 
-/** All rows of a cache, or those behind its stem. A pool has lanes of one kind, and of one stem. */
+/** All rows of a cache, or those behind its shared prefix. A pool has lanes of one kind, and of one shared prefix. */
 export type LaneContent = 'whole' | 'rest';
 
 /** What reads a lane of a pool and can be moved to another. */
@@ -114,10 +114,12 @@ export class CachePool {
     }
     const old = this.written[lane]! - positions;
     if (old > 0) {
-      this.copy(this.runtime.allocate(1, this.rowSize), old, {
+      const zeros = this.runtime.allocate(1, this.rowSize);
+      this.copy(zeros, old, {
         from: () => 0,
         to: (slot, index) => this.rowAt(slot, positions + index, lane),
       });
+      zeros.free();
     }
     this.written[lane] = positions;
   }
@@ -132,6 +134,11 @@ export class CachePool {
     for (let slot = 0; slot < this.slotCount; slot++)
       this.storage.write(old.rows(slot * oldRows, oldRows), this.rowAt(slot, 0, 0));
     old.free();
+  }
+
+  /** Called by the last cache that reads it. */
+  free(): void {
+    this.storage.free();
   }
 
   private rowAt(slot: number, position: number, lane: number): number {
@@ -158,7 +165,7 @@ interface RowPlaces {
 }
 
 /**
- * One pool in which all the given caches lie, whole or with what is behind the stem that they share. Moving costs a copy of what a cache holds, so caches stay where they are
+ * One pool in which all the given caches lie, whole or with what is behind the shared prefix that they share. Moving costs a copy of what a cache holds, so caches stay where they are
  * if they can: newcomers take lanes that nobody owns, and a pool is left only when half of it is nobody's, or when
  * there is no lane left.
  */

@@ -3,15 +3,15 @@
  * only new rows; appending some of those rows is all that remains of "compacting the cache" after a tree was verified.
  * A cache begins in a pool of its own and may be moved beside others, so that one pass serves them all.
  *
- * With its first fork the rows of a cache become a stem, which it and its forks read in place. Each has a lane for what
- * comes behind, as soon as there is something, or, where keeping the stem does not pay, for everything. Forking copies
- * nothing, except from a lane beside others or behind a stem.
+ * With its first fork the rows of a cache become a shared prefix, which it and its forks read in place. Each has a lane for what
+ * comes behind, as soon as there is something, or, where keeping the shared prefix does not pay, for everything. Forking copies
+ * nothing, except from a lane beside others or behind a shared prefix.
  */
 import type { ResidentValue, Runtime } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
 import type { CacheSizes, LaneContent, LanePiece, PooledCache } from './cache-pool.js';
 import { CachePool, roomFor } from './cache-pool.js';
-import { Stem } from './shared-prefix.js';
+import { SharedPrefix } from './shared-prefix.js';
 
 interface Place {
   readonly pool: CachePool;
@@ -21,10 +21,10 @@ interface Place {
 export class KvCache implements PooledCache {
   /** Verified positions. */
   private filled = 0;
-  /** Its lane; none while all its rows are the stem's. */
+  /** Its lane; none while all its rows are the shared prefix's. */
   private place: Place | undefined;
-  private common: Stem | undefined;
-  /** How many of its first positions are the stem's. */
+  private common: SharedPrefix | undefined;
+  /** How many of its first positions are the shared prefix's. */
   private commonLength = 0;
 
   constructor(
@@ -36,7 +36,7 @@ export class KvCache implements PooledCache {
       this.settleIn(new CachePool(runtime, sizes, 1), 0);
       return;
     }
-    this.common = original.becomeStem();
+    this.common = original.becomePrefix();
     this.common.join(this);
     this.filled = this.commonLength = original.filled;
   }
@@ -63,17 +63,17 @@ export class KvCache implements PooledCache {
     return this.common === undefined ? 'whole' : 'rest';
   }
 
-  /** What its first `stemLength` positions are read from, if not from its lane. */
-  get stem(): Stem | undefined {
+  /** What its first `prefixLength` positions are read from, if not from its lane. */
+  get prefix(): SharedPrefix | undefined {
     return this.common;
   }
 
-  get stemLength(): number {
+  get prefixLength(): number {
     return this.commonLength;
   }
 
-  /** The stem, where it shall be read in place together with other forks. */
-  get keptStem(): Stem | undefined {
+  /** The shared prefix, where it shall be read in place together with other forks. */
+  get keptPrefix(): SharedPrefix | undefined {
     return this.common?.isWorthKeeping(this.commonLength) === true ? this.common : undefined;
   }
 
@@ -83,7 +83,7 @@ export class KvCache implements PooledCache {
 
   /**
    * The first rows of a slot (2 * layer for keys, 2 * layer + 1 for values), read in place; all unless told. A cache
-   * that lies beside others or behind a stem moves into a pool of its own for that.
+   * that lies beside others or behind a shared prefix moves into a pool of its own for that.
    */
   view(slot: number, rows = this.pastLength): ResidentValue {
     if (this.pool.lanes > 1 || this.content === 'rest') this.settle('whole');
@@ -124,14 +124,14 @@ export class KvCache implements PooledCache {
     pool.reserve(this.count(content));
     pool.takeLane(lane, this.piecesOf(content));
     this.leaveLane();
-    if (content === 'whole') this.leaveStem();
+    if (content === 'whole') this.leavePrefix();
     this.settleIn(pool, lane);
   }
 
-  /** Gives its lane to whoever comes next. Nothing may be done with the cache any more. */
+  /** Frees its lane for other caches, and the memory of a pool that it used last. The cache cannot be used afterwards. */
   release(): void {
     this.leaveLane();
-    this.common?.leave(this);
+    this.leavePrefix();
   }
 
   /** Into a pool of its own, with room to grow. */
@@ -150,30 +150,34 @@ export class KvCache implements PooledCache {
   private takePlace(): Place {
     const { pool } = this;
     if (this.common?.isOnlyFor(this) !== true)
-      return this.settle(this.keptStem === undefined ? 'whole' : 'rest');
-    this.leaveStem();
+      return this.settle(this.keptPrefix === undefined ? 'whole' : 'rest');
+    this.common = undefined;
+    this.commonLength = 0;
     return this.settleIn(pool, 0);
   }
 
   /** What all its rows are read from then, by itself too. */
-  private becomeStem(): Stem {
+  private becomePrefix(): SharedPrefix {
     if (this.common === undefined || this.count('rest') > 0) {
       if (this.pool.lanes > 1 || this.common !== undefined) this.settle('whole');
-      this.common = new Stem(this.pool, this);
+      this.common = new SharedPrefix(this.pool, this);
       this.commonLength = this.filled;
     }
-    this.leaveLane();
+    if (this.place?.pool === this.common.pool) this.place.pool.owners[this.place.lane] = undefined;
+    else this.leaveLane();
     this.place = undefined;
     return this.common;
   }
 
   private leaveLane(): void {
-    if (this.place?.pool.owners[this.place.lane] === this)
-      this.place.pool.owners[this.place.lane] = undefined;
+    const { place } = this;
+    if (place?.pool.owners[place.lane] !== this) return;
+    place.pool.owners[place.lane] = undefined;
+    if (place.pool.owners.every((owner) => owner === undefined)) place.pool.free();
   }
 
-  private leaveStem(): void {
-    this.common?.leave(this);
+  private leavePrefix(): void {
+    if (this.common?.leave(this) === true) this.common.pool.free();
     this.common = undefined;
     this.commonLength = 0;
   }

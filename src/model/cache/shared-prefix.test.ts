@@ -5,7 +5,7 @@ import { hostDataOf, HostRows } from '../../runtime/row-buffer.js';
 import type { CachePool } from './cache-pool.js';
 import { gatherCaches } from './cache-pool.js';
 import { KvCache } from './kv-cache.js';
-import type { Stem } from './shared-prefix.js';
+import type { SharedPrefix } from './shared-prefix.js';
 
 const runtime = createInterpreter();
 const sizes = { layerCount: 1, keyValueHeadCount: 1, headSize: 2 };
@@ -29,11 +29,11 @@ function fill(numbers: readonly number[]): KvCache {
   return cache;
 }
 
-/** As a program sees the cache, in its stem and in its lane, without the dummies. */
+/** As a program sees the cache, in its shared prefix and in its lane, without the dummies. */
 function read(cache: KvCache): number[] {
-  const { pool, lane, stem, stemLength, content } = cache;
+  const { pool, lane, prefix, prefixLength, content } = cache;
   if (content === undefined) return readLane(pool, 0, cache.length);
-  const before = stem === undefined ? [] : readLane(stem.pool, 0, stemLength);
+  const before = prefix === undefined ? [] : readLane(prefix.pool, 0, prefixLength);
   return [...before, ...readLane(pool, lane, cache.count(content))];
 }
 
@@ -46,51 +46,51 @@ function readLane(pool: CachePool, lane: number, length: number): number[] {
 }
 
 const poolsOf = (caches: readonly KvCache[]): CachePool[] => [
-  ...new Set(caches.flatMap(({ pool, stem }) => (stem === undefined ? [pool] : [pool, stem.pool]))),
+  ...new Set(caches.flatMap(({ pool, prefix }) => (prefix === undefined ? [pool] : [pool, prefix.pool]))),
 ];
 
-/** What a step of the engine does: forks that keep a stem go together, all others too. */
-function gatherByStem(caches: readonly KvCache[]): void {
-  const groups = new Map<Stem | undefined, KvCache[]>();
-  for (const cache of caches) groups.set(cache.keptStem, [...(groups.get(cache.keptStem) ?? []), cache]);
-  for (const [stem, group] of groups) gatherCaches(group, stem === undefined ? 'whole' : 'rest');
+/** What a step of the engine does: forks that keep a shared prefix go together, all others too. */
+function gatherByPrefix(caches: readonly KvCache[]): void {
+  const groups = new Map<SharedPrefix | undefined, KvCache[]>();
+  for (const cache of caches) groups.set(cache.keptPrefix, [...(groups.get(cache.keptPrefix) ?? []), cache]);
+  for (const [prefix, group] of groups) gatherCaches(group, prefix === undefined ? 'whole' : 'rest');
 }
 
 describe('forks of a cache', () => {
-  it('hold one stem and short lanes', () => {
+  it('hold one prefix and short lanes', () => {
     const original = fill(countUp(512));
-    const stemBytes = original.pool.bytes;
+    const prefixBytes = original.pool.bytes;
     const forks = countUp(8).map(() => original.fork());
     expect(poolsOf([original, ...forks])).toEqual([original.pool]);
-    gatherByStem(forks);
+    gatherByPrefix(forks);
     forks.forEach((fork, index) => {
       append(fork, countUp(30, 1000 * index));
     });
     const pools = poolsOf([original, ...forks]);
     expect(pools).toHaveLength(2);
     const bytes = pools.reduce((sum, pool) => sum + pool.bytes, 0);
-    expect(bytes).toBe(stemBytes + 8 * (32 + 1) * bytesPerPosition);
+    expect(bytes).toBe(prefixBytes + 8 * (32 + 1) * bytesPerPosition);
     forks.forEach((fork, index) => {
       expect(read(fork)).toEqual([...countUp(512), ...countUp(30, 1000 * index)]);
     });
   });
 
-  it('copy the stem where one of them lives, or where it is short', () => {
+  it('copy the prefix where one of them lives, or where it is short', () => {
     const original = fill(countUp(40));
     const [only, gone] = [original.fork(), original.fork()];
     gone.release();
-    expect(only.keptStem).toBeUndefined();
+    expect(only.keptPrefix).toBeUndefined();
     append(only, [7]);
     expect([only.content, only.length]).toEqual(['whole', 41]);
     const short = fill(countUp(31));
     const forks = [short.fork(), short.fork()] as const;
     append(forks[0], [7]);
-    gatherByStem(forks);
+    gatherByPrefix(forks);
     expect(forks.map(({ content }) => content)).toEqual(['whole', 'whole']);
     expect([only, ...forks].map((fork) => read(fork).at(-1))).toEqual([7, 7, 30]);
   });
 
-  it('leave the stem to the last of them, who writes behind it', () => {
+  it('leave the prefix to the last of them, who writes behind it', () => {
     const original = fill(countUp(40));
     const { pool } = original;
     const [gone, last] = [original.fork(), original.fork()];
@@ -98,7 +98,7 @@ describe('forks of a cache', () => {
     gone.release();
     append(last, [7]);
     expect(last.pool).toBe(pool);
-    expect([last.stem, pool.owners[0]]).toEqual([undefined, last]);
+    expect([last.prefix, pool.owners[0]]).toEqual([undefined, last]);
     expect(read(last)).toEqual([...countUp(40), 7]);
   });
 
@@ -109,27 +109,27 @@ describe('forks of a cache', () => {
     append(original, [1, 2]);
     expect(original.content).toBe('rest');
     expect(read(original)).toEqual([...countUp(45), 1, 2]);
-    gatherByStem([original, ...forks]);
+    gatherByPrefix([original, ...forks]);
     append(forks[0]!, [3]);
     original.truncate(10);
     append(original, [4]);
     expect(read(original)).toEqual([...countUp(10), 4]);
     original.release();
-    gatherByStem(forks);
+    gatherByPrefix(forks);
     append(forks[1]!, [5]);
     forks[1]!.truncate(20);
     append(forks[1]!, [6]);
     expect(forks.map(read)).toEqual([[...countUp(50), 3], [...countUp(20), 6], countUp(50)]);
   });
 
-  it('fork again: at the end of the stem without a copy, behind it with one', () => {
+  it('fork again: at the end of the prefix without a copy, behind it with one', () => {
     const original = fill(countUp(40));
     const forks = countUp(3).map(() => original.fork());
     append(forks[0]!, [7]);
     const again = forks[1]!.fork();
-    expect(again.stem).toBe(original.stem);
+    expect(again.prefix).toBe(original.prefix);
     const further = forks[0]!.fork();
-    expect(further.stem).not.toBe(original.stem);
+    expect(further.prefix).not.toBe(original.prefix);
     append(further, [8]);
     append(again, [9]);
     expect([original, ...forks, again, further].map((cache) => read(cache).slice(40))).toEqual([
@@ -173,7 +173,7 @@ describe('forks of a cache', () => {
         numbers.length = length;
       }
       const asking = living.filter(() => random.nextInteger(3) > 0).map(({ cache }) => cache);
-      if (asking.length > 0) gatherByStem(asking);
+      if (asking.length > 0) gatherByPrefix(asking);
       if (random.nextInteger(10) === 0) living[random.nextInteger(living.length)]!.cache.view(0);
       while (living.length > 12) living.splice(random.nextInteger(living.length), 1)[0]!.cache.release();
       for (const { cache, numbers } of living) expect(read(cache)).toEqual(numbers);

@@ -2,16 +2,16 @@
  * A beginning that a cache and its forks have in common: rows that nobody changes any more, in a pool of their own, read
  * in place by all of them. What each has behind it lies in a lane of its own.
  *
- * Passes over sequences of one stem read it once for all of them, and cannot take in sequences of another stem, or of
+ * Passes over sequences of one shared prefix read it once for all of them, and cannot take in sequences of another shared prefix, or of
  * none, whose lanes are longer. That pays where at least two forks are living and read at least 32 rows of it; any other
  * fork copies what it reads as soon as it has rows of its own or joins others, and shares its passes with everybody.
  */
 import type { CachePool } from './cache-pool.js';
 
-const leastForks = 2;
-const leastRows = 32;
+const minForks = 2;
+const minRows = 32;
 
-export class Stem {
+export class SharedPrefix {
   private readonly readers = new Set<object>();
 
   constructor(
@@ -26,8 +26,9 @@ export class Stem {
     this.readers.add(reader);
   }
 
-  leave(reader: object): void {
-    this.readers.delete(reader);
+  /** True for the last reader, which then owns the pool. */
+  leave(reader: object): boolean {
+    return this.readers.delete(reader) && this.readers.size === 0;
   }
 
   /** Who reads it alone may change it. */
@@ -38,6 +39,6 @@ export class Stem {
   /** Whether reading so many rows of it in place is better than copying them. */
   isWorthKeeping(rows: number): boolean {
     const forks = this.readers.size - (this.readers.has(this.original) ? 1 : 0);
-    return forks >= leastForks && rows >= leastRows;
+    return forks >= minForks && rows >= minRows;
   }
 }

@@ -1,9 +1,11 @@
 /**
- * Pieces of graphs that several sequences run together, each in a lane of its own: every input and output has an axis
- * `lanes` behind its row axis. Three inputs are special: `mask` [lanes, 1, row, past + row] blocks what belongs to
- * nobody; `select` [selected, lanes] holds rows of the whole; `past*` [past, lanes * head, size] is the pool in which the
- * caches of all lanes lie. A graph behind a stem has a fourth, `stem*` [stem, head, size], which all lanes read, and the
- * mask has columns for it before those of the past.
+ * Parts of graphs that several sequences run together, one lane each. Every input and output has an axis `lanes` after its
+ * row axis, except:
+ *
+ *   mask     [lanes, 1, row, prefix + past + row]   what each row sees; blocks the padding of shorter lanes
+ *   select   [selected, lanes]                      rows of the whole batch whose outputs are wanted
+ *   past*    [past, lanes * head, size]             the pool with the caches of all lanes
+ *   prefix*  [prefix, head, size]                   rows that all lanes share, in graphs after a shared prefix
  */
 import type { Dimension } from '../../graph/dimension.js';
 import { addDimensions, multiplyDimensions, symbol } from '../../graph/dimension.js';
@@ -13,6 +15,15 @@ import { concatenate, reshape } from '../../graph/operations/shaping.js';
 import type { Tensor } from '../../graph/tensor.js';
 import type { CacheSizes } from '../cache/cache-pool.js';
 import type { AttentionContext, KeyValueRows } from '../decoder-layer.js';
+
+/** Outputs that only other programs read, which stay on the device. */
+export const residentOutputs: ReadonlySet<string> = new Set([
+  'rows',
+  'features',
+  'taps',
+  'scores',
+  'distributions',
+]);
 
 export const lanes = symbol('lanes');
 export const row = symbol('row');
@@ -50,11 +61,11 @@ export function declarePast(sizes: CacheSizes): readonly KeyValueRows[] {
   return declareRows('past', multiplyDimensions(lanes, sizes.keyValueHeadCount), sizes);
 }
 
-export const stem = symbol('stem');
+export const prefix = symbol('prefix');
 
 /** What all lanes have in common before their past. */
-export function declareStem(sizes: CacheSizes): readonly KeyValueRows[] {
-  return declareRows('stem', sizes.keyValueHeadCount, sizes);
+export function declarePrefix(sizes: CacheSizes): readonly KeyValueRows[] {
+  return declareRows('prefix', sizes.keyValueHeadCount, sizes);
 }
 
 function declareRows(name: string, heads: Dimension, sizes: CacheSizes): readonly KeyValueRows[] {

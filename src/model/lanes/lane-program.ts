@@ -3,8 +3,8 @@
  * lays those of all lanes side by side and takes their outputs apart again. Which lane is a sequence's follows from where
  * its cache lies; a program without a past gives them lanes in order. One sequence alone is the case of one lane.
  *
- * A program may have a second form, compiled when it is first needed, for sequences with a common stem (stem.ts): it
- * reads that in place, once for all lanes. Without it, or where keeping a stem does not pay, lanes hold all rows.
+ * A program may have a second form, compiled when it is first needed, for sequences with a common shared prefix (shared-prefix.ts): it
+ * reads that in place, once for all lanes. Without it, or where keeping a shared prefix does not pay, lanes hold all rows.
  */
 import { lazily } from '../../core/lazy.js';
 import type { Shape } from '../../graph/dimension.js';
@@ -18,10 +18,13 @@ import type {
   Runtime,
   TensorValue,
 } from '../../runtime/program.js';
+import type { RowBuffer } from '../../runtime/row-buffer.js';
 import type { WeightStore } from '../../runtime/weights.js';
 import type { CachePool } from '../cache/cache-pool.js';
 import { gatherCaches } from '../cache/cache-pool.js';
 import type { KvCache } from '../cache/kv-cache.js';
+import type { CombinedInput } from '../attention-inputs.js';
+import { residentOutputs } from './lane-graph.js';
 import type { LanePlaces } from './lane-values.js';
 import {
   mergeBuffers,
@@ -31,7 +34,7 @@ import {
   takeBufferLane,
   takeLane,
 } from './lane-values.js';
-import type { Stem } from '../cache/shared-prefix.js';
+import type { SharedPrefix } from '../cache/shared-prefix.js';
 
 /** One sequence's part of a run. */
 export interface LaneRun {
@@ -44,16 +47,11 @@ export interface LaneRun {
 /** `draw` and `draft` programs run before the target's pass of the same step. */
 export type Stage = 'draw' | 'draft' | 'verify';
 
-/** Outputs that nobody but programs reads again: they stay with the runtime. */
-const staying: ReadonlySet<string> = new Set(['rows', 'features', 'taps', 'scores', 'distributions']);
+/** New rows of a run's sequence. */
+export const countRows = ({ inputs }: LaneRun): number => inputs.mask?.shape[0] ?? 1;
 
-/** Inputs that are more than rows side by side. */
-const merging: ReadonlyMap<string, typeof mergeRows> = new Map([
-  ['mask', mergeMasks],
-  ['chainMask', mergeMasks],
-  ['select', mergeSelections],
-  ['treePlaces', mergeSelections],
-]);
+/** Rows whose outputs are wanted. */
+export const countSelected = ({ inputs }: LaneRun): number => inputs.select?.shape[0] ?? 1;
 
 export class LaneProgram {
   /** [output] its axis of lanes, and the input that has as many rows; none where the number is fixed. */
@@ -64,7 +62,7 @@ export class LaneProgram {
     private readonly program: Program,
     private readonly runtime: Runtime,
     graph: NamedTensors,
-    private readonly behindStem?: () => Promise<Program>,
+    private readonly afterPrefix?: () => Promise<Program>,
   ) {
     const counting = new Map<string, string>(); // symbol of a row axis -> an input that has it
     for (const { name, shape } of program.inputs) {
@@ -79,43 +77,61 @@ export class LaneProgram {
     );
   }
 
-  /** The stem that a run reads in place: only runs of the same stem, or of none, go together without copying it. */
-  stemOf({ cache }: LaneRun): Stem | undefined {
-    return this.behindStem === undefined ? undefined : cache?.keptStem;
+  /** The shared prefix that a run reads in place: only runs of the same shared prefix, or of none, go together without copying it. */
+  prefixOf({ cache }: LaneRun): SharedPrefix | undefined {
+    return this.afterPrefix === undefined ? undefined : cache?.keptPrefix;
   }
 
-  /** Outputs of each run, as if it were alone; rows, features and taps stay with the runtime. */
-  async run(runs: readonly LaneRun[], wanted: readonly string[]): Promise<readonly MixedValues[]> {
-    const stem = this.commonStem(runs);
-    const program = stem === undefined ? this.program : await this.behindStem!();
-    const { pool, places } = placeRuns(runs, stem !== undefined);
-    const inputs = this.mergeInputs(runs, places);
+  /**
+   * The wanted outputs of each run, as if it were alone. Outputs that stay on the device belong to the caller, who frees them.
+   * @param wanted [run] names of outputs
+   */
+  async run(
+    runs: readonly LaneRun[],
+    wanted: readonly (readonly string[])[],
+  ): Promise<readonly MixedValues[]> {
+    const prefix = this.commonPrefix(runs);
+    const program = prefix === undefined ? this.program : await this.afterPrefix!();
+    const { pool, places } = placeRuns(runs, prefix !== undefined);
+    const merged = this.mergeInputs(runs, places);
+    const inputs = { ...merged };
     addViews(inputs, 'past', pool, places.pastOf);
-    addViews(inputs, 'stem', stem?.pool, places.stemOf);
-    const destinations = wanted.map((name): [string, Destination] => [
+    addViews(inputs, 'prefix', prefix?.pool, places.prefixOf);
+    const names = [...new Set(wanted.flat())];
+    const destinations = names.map((name): [string, Destination] => [
       name,
-      staying.has(name) ? 'runtime' : 'host',
+      residentOutputs.has(name) ? 'runtime' : 'host',
     ]);
     const outputs = await program.run(inputs, Object.fromEntries(destinations));
-    return runs.map((run, index) => {
+    const handedOut = new Set<RowBuffer>();
+    const results = runs.map((run, index) => {
       const own: Record<string, TensorValue | ResidentValue> = {};
-      for (const name of wanted) {
+      for (const name of wanted[index]!) {
         const { axis, like } = this.outputs.get(name)!;
         const count = like === undefined ? undefined : run.inputs[like]!.shape[0]!;
         const pick = { axis, lane: places.laneOf[index]!, count };
         const value = outputs[name]!;
-        own[name] = 'data' in value ? takeLane(value, pick) : takeBufferLane(value, pick, this.runtime);
+        if ('data' in value) own[name] = takeLane(value, pick);
+        else {
+          const taken = takeBufferLane(value, pick, this.runtime);
+          handedOut.add(taken.buffer);
+          own[name] = taken;
+        }
       }
       return own;
     });
+    for (const value of Object.values(outputs))
+      if ('buffer' in value && !handedOut.has(value.buffer)) value.buffer.free();
+    freeMerged(merged, runs);
+    return results;
   }
 
-  private commonStem(runs: readonly LaneRun[]): Stem | undefined {
+  private commonPrefix(runs: readonly LaneRun[]): SharedPrefix | undefined {
     const [first] = runs as [LaneRun];
-    const stem = this.stemOf(first);
-    if (runs.length > 1) return runs.every((run) => this.stemOf(run) === stem) ? stem : undefined;
-    // Alone it stays as it is: a copy would be for nothing if others of its stem come back.
-    return this.behindStem !== undefined && first.cache?.content === 'rest' ? first.cache.stem : undefined;
+    const prefix = this.prefixOf(first);
+    if (runs.length > 1) return runs.every((run) => this.prefixOf(run) === prefix) ? prefix : undefined;
+    // Alone it stays as it is: a copy would be for nothing if others of its shared prefix come back.
+    return this.afterPrefix !== undefined && first.cache?.content === 'rest' ? first.cache.prefix : undefined;
   }
 
   private mergeInputs(
@@ -129,37 +145,36 @@ export class LaneProgram {
         merged[name] = mergeBuffers(values, places, this.runtime);
         continue;
       }
-      const merge = merging.get(name) ?? mergeRows;
-      merged[name] = merge(values as readonly TensorValue[], places);
+      merged[name] = mergeHostValues(values as readonly (TensorValue | CombinedInput)[], places);
     }
     return merged;
   }
 }
 
-/** `behindStem` is the same graph for lanes that have a stem in common. */
+/** `afterPrefix` is the same graph for lanes that have a shared prefix in common. */
 export async function compileLanes(
   runtime: Runtime,
   stage: Stage,
   graph: NamedTensors,
   weights: readonly WeightStore[],
-  behindStem?: () => NamedTensors,
+  afterPrefix?: () => NamedTensors,
 ): Promise<LaneProgram> {
   const compile = (outputs: NamedTensors): Promise<Program> =>
     runtime.compile(outputs, weights, { packed: true });
   const program = await compile(graph);
-  const other = behindStem === undefined ? undefined : lazily(() => compile(behindStem()));
+  const other = afterPrefix === undefined ? undefined : lazily(() => compile(afterPrefix()));
   return new LaneProgram(stage, program, runtime, graph, other);
 }
 
 /** Brings the caches of all runs together. */
 function placeRuns(
   runs: readonly LaneRun[],
-  isBehindStem: boolean,
+  isAfterPrefix: boolean,
 ): { readonly pool: CachePool | undefined; readonly places: LanePlaces } {
   const caches = runs.flatMap(({ cache }) => (cache === undefined ? [] : [cache]));
-  const content = isBehindStem ? 'rest' : 'whole';
+  const content = isAfterPrefix ? 'rest' : 'whole';
   const [first] = caches;
-  // Alone and without a row of its own, it reads the stem as its past.
+  // Alone and without a row of its own, it reads the shared prefix as its past.
   const isReader = caches.length === 1 && first!.content === undefined;
   const pool = first === undefined ? undefined : isReader ? first.pool : gatherCaches(caches, content);
   return {
@@ -168,7 +183,7 @@ function placeRuns(
       lanes: pool?.lanes ?? runs.length,
       laneOf: runs.map(({ cache }, index) => cache?.lane ?? index),
       pastOf: runs.map(({ cache }) => (cache === undefined ? 0 : cache.count(content) + 1)),
-      stemOf: isBehindStem ? caches.map(({ stemLength }) => stemLength + 1) : undefined,
+      prefixOf: isAfterPrefix ? caches.map(({ prefixLength }) => prefixLength + 1) : undefined,
     },
   };
 }
@@ -186,6 +201,20 @@ function addViews(
 }
 
 const laneAxis = (shape: Shape): number => shape.findIndex((dimension) => bareSymbol(dimension) === 'lanes');
+
+/** Frees the copies that were made for the run; with one lane, inputs are the sequence's own. */
+function freeMerged(merged: MixedValues, [first]: readonly LaneRun[]): void {
+  for (const [name, value] of Object.entries(merged)) {
+    const own = first!.inputs[name]!;
+    if ('buffer' in value && 'buffer' in own && value.buffer !== own.buffer) value.buffer.free();
+  }
+}
+
+function mergeHostValues(values: readonly (TensorValue | CombinedInput)[], places: LanePlaces): TensorValue {
+  const [first] = values as [TensorValue | CombinedInput];
+  if (!('combine' in first)) return mergeRows(values, places);
+  return first.combine === 'masks' ? mergeMasks(values, places) : mergeSelections(values, places);
+}
 
 /** An input is of one kind, whichever the lane. */
 const areResident = (values: readonly (TensorValue | ResidentValue)[]): values is readonly ResidentValue[] =>

@@ -25,12 +25,12 @@ it('lays masks of different pasts side by side', () => {
   )]);
 });
 
-it('parts masks between a stem and lanes, whose dummies nobody sees', () => {
-  const places = { lanes: 2, laneOf: [0, 1], pastOf: [3, 1], stemOf: [2, 3] };
+it('parts masks between a prefix and lanes, whose dummies nobody sees', () => {
+  const places = { lanes: 2, laneOf: [0, 1], pastOf: [3, 1], prefixOf: [2, 3] };
   // prettier-ignore
   const masks = [
-    float32(Float32Array.of(x, 1, 2, 3, 4), [1, 5]), // one row of the stem, two of its own
-    float32(Float32Array.of(x, 5, 6, 7), [1, 4]), // two of the stem, none of its own
+    float32(Float32Array.of(x, 1, 2, 3, 4), [1, 5]), // one row of the prefix, two of its own
+    float32(Float32Array.of(x, 5, 6, 7), [1, 4]), // two of the prefix, none of its own
   ];
   const { data, shape } = mergeMasks(masks, places);
   expect(shape).toEqual([2, 1, 1, 7]);

@@ -13,8 +13,8 @@ export interface LanePlaces {
   readonly laneOf: readonly number[];
   /** [run] rows of its past in its lane, the dummy included; 0 where it has none. */
   readonly pastOf: readonly number[];
-  /** [run] rows of the stem that it reads before them, the dummy included; absent where the program has no stem. */
-  readonly stemOf?: readonly number[] | undefined;
+  /** [run] rows of the shared prefix that it reads before them, the dummy included; absent where the program has no shared prefix. */
+  readonly prefixOf?: readonly number[] | undefined;
 }
 
 /** [row, ...] of each lane -> [row, lanes, ...] */
@@ -68,28 +68,28 @@ export function mergeSelections(values: readonly TensorValue[], { lanes, laneOf 
 }
 
 /**
- * [row, past + new] of each lane -> [lanes, 1, row, stem + past + new], with the columns of the longest. A sequence knows
- * of one dummy, at its beginning: where that is the stem's, the one of its lane is blocked here.
+ * [row, past + new] of each lane -> [lanes, 1, row, shared prefix + past + new], with the columns of the longest. A sequence knows
+ * of one dummy, at its beginning: where that is the shared prefix's, the one of its lane is blocked here.
  */
 export function mergeMasks(values: readonly TensorValue[], places: LanePlaces): TensorValue {
-  const { lanes, laneOf, pastOf, stemOf } = places;
+  const { lanes, laneOf, pastOf, prefixOf } = places;
   const rows = Math.max(...values.map(({ shape }) => shape[0]!));
-  const stem = stemOf === undefined ? 0 : Math.max(...stemOf);
+  const prefix = prefixOf === undefined ? 0 : Math.max(...prefixOf);
   const past = Math.max(...pastOf);
   const pieces = values.map((_, index) => {
-    if (stemOf === undefined) return [{ columns: pastOf[index]!, to: 0 }];
+    if (prefixOf === undefined) return [{ columns: pastOf[index]!, to: 0 }];
     return [
-      { columns: stemOf[index]!, to: 0 },
-      { columns: pastOf[index]! - 1, to: stem + 1 },
+      { columns: prefixOf[index]!, to: 0 },
+      { columns: pastOf[index]! - 1, to: prefix + 1 },
     ];
   });
   const seen = pieces.map((own) => own.reduce((total, { columns }) => total + columns, 0));
-  const width = stem + past + Math.max(...values.map(({ shape }, index) => shape[1]! - seen[index]!));
-  if (lanes === 1 && stemOf === undefined) return { data: values[0]!.data, shape: [1, 1, rows, width] };
+  const width = prefix + past + Math.max(...values.map(({ shape }, index) => shape[1]! - seen[index]!));
+  if (lanes === 1 && prefixOf === undefined) return { data: values[0]!.data, shape: [1, 1, rows, width] };
   const data = new Float32Array(lanes * rows * width).fill(blocked);
   values.forEach((value, index) => {
     const [count, columns] = value.shape as [number, number];
-    const all = [...pieces[index]!, { columns: columns - seen[index]!, to: stem + past }];
+    const all = [...pieces[index]!, { columns: columns - seen[index]!, to: prefix + past }];
     for (let row = 0; row < count; row++) {
       const start = (laneOf[index]! * rows + row) * width;
       let from = row * columns;

@@ -1,6 +1,6 @@
 /**
- * Where runs of several sequences meet. A sequence decodes as if it were alone and asks here for every pass; whoever
- * runs several of them waits until all have asked and makes one run of what fits together (decode/engine/engine.ts).
+ * Schedules the passes of sequences. A sequence asks for every pass here; an engine waits until all of its sequences have
+ * asked and runs passes of the same program together (decode/engine/engine.ts).
  */
 import type { MixedValues } from '../../runtime/program.js';
 import type { LaneProgram, LaneRun } from './lane-program.js';
@@ -16,7 +16,7 @@ export interface BatchStep {
   readonly stepMs: number;
 }
 
-/** What a sequence has seen of the passes that it takes part in. */
+/** The passes that a sequence took part in. */
 export interface PassLog {
   /** Milliseconds in programs, without waiting for others. */
   readonly ms: number;
@@ -24,16 +24,16 @@ export interface PassLog {
   readonly step: BatchStep | undefined;
 }
 
-export interface Meeting {
+export interface PassScheduler {
   /** Undefined where only one sequence runs. */
   readonly log?: PassLog;
   run(program: LaneProgram, run: LaneRun, outputs: readonly string[]): Promise<MixedValues>;
 }
 
-/** Nobody to wait for. */
-export const alone: Meeting = {
+/** For a single sequence. */
+export const runDirectly: PassScheduler = {
   async run(program, run, outputs) {
-    const [result] = await program.run([run], outputs);
+    const [result] = await program.run([run], [outputs]);
     return result!;
   },
 };

@@ -19,7 +19,7 @@ import type { KeptScores } from '../forward.js';
 import { lanes, row } from './lane-graph.js';
 import type { LaneProgram } from './lane-program.js';
 import { compileLanes } from './lane-program.js';
-import type { Meeting } from './pass-scheduler.js';
+import type { PassScheduler } from './pass-scheduler.js';
 import { declareSampling, distributionOf, samplingInputs } from './sampling-graph.js';
 
 /** How siblings were chosen decides what a rejected one leaves: see decode/verification/verification.ts. */
@@ -50,7 +50,7 @@ export interface JudgedNodes {
 }
 
 /** Below this a residual is rounding noise and the target's distribution takes its place. */
-export const leastResidualMass = 1e-12;
+export const minResidualMass = 1e-12;
 
 export class TokenDraws {
   private readonly compile: (key: string) => Promise<LaneProgram>;
@@ -72,9 +72,9 @@ export class TokenDraws {
     scores: KeptScores,
     sampling: SamplingOptions,
     uniforms: readonly number[],
-    meeting: Meeting,
+    scheduler: PassScheduler,
   ): Promise<Int32Array> {
-    const outputs = await meeting.run(
+    const outputs = await scheduler.run(
       await this.compile('draw'),
       {
         inputs: {
@@ -92,7 +92,7 @@ export class TokenDraws {
     scores: KeptScores,
     sampling: SamplingOptions,
     { origin, children, uniforms, drafted }: NodesToJudge,
-    meeting: Meeting,
+    scheduler: PassScheduler,
   ): Promise<JudgedNodes> {
     const widest = Math.max(1, ...children.map(({ length }) => length));
     const most = 2 ** Math.ceil(Math.log2(widest)); // few programs for many trees
@@ -112,7 +112,7 @@ export class TokenDraws {
       ...(isSampled ? { drafted: resident(drafted!) } : {}),
     };
     const names = ['drawn', 'total', 'target', ...(isSampled ? ['draft', 'untried'] : [])];
-    const outputs = await meeting.run(await this.compile(`${origin} ${most}`), { inputs }, names);
+    const outputs = await scheduler.run(await this.compile(`${origin} ${most}`), { inputs }, names);
     scores.release(floatsOf(outputs, 'total'));
     const none = new Float32Array(0);
     return {
@@ -172,7 +172,7 @@ function judgeSampled(whole: Tensor, most: number): NamedTensors {
     drafts.push(draftProbability);
     const excess = maximum(subtract(left, divide(drafted, maximum(mass ?? 1, draftProbability))), 0);
     const excessMass = sum(excess, [-1]);
-    const rest = select(greater(excessMass, leastResidualMass), divide(excess, excessMass), whole);
+    const rest = select(greater(excessMass, minResidualMass), divide(excess, excessMass), whole);
     left = select(greater(isThere, 0), rest, left);
     // Summed anew: behind a likely child, a difference would be no more than rounding.
     untriedDraft = select(greater(markToken(token, isThere, whole), 0), 0, untriedDraft);
@@ -195,7 +195,7 @@ function judgeDeterministic(whole: Tensor, most: number): NamedTensors {
     targets.push(pickColumn(whole, token));
     rest = select(greater(markToken(token, isThere, whole), 0), 0, rest);
   }
-  const isUsable = greater(sum(rest, [-1]), leastResidualMass);
+  const isUsable = greater(sum(rest, [-1]), minResidualMass);
   return {
     target: concatenate(targets, -1),
     drawn: draw(select(isUsable, rest, whole), input('uniforms', [row, lanes])),

@@ -1,7 +1,6 @@
 /**
- * answers.jsonl of a run: a line for each conversation, in the order in which they were finished. Lines are only ever
- * added. A kill can tear the last one, which is cut off when the file is opened again; what stands in whole lines is
- * never asked again.
+ * answers.jsonl of a run: one line per conversation, in the order in which they finished. Lines are only appended. A kill
+ * can leave a partial last line, which is cut when the file is opened again.
  */
 import { closeSync, existsSync, fsyncSync, openSync, truncateSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
@@ -16,11 +15,11 @@ import { parseFileLine, readFileLines } from '../../runs/json-lines.js';
 export type AnswerEnd = 'stop' | 'length' | 'context' | 'given';
 
 export interface AnsweredTurn {
-  /** The prompt begins with so many ids of the turn before, its answer included; with all of them where it merely goes on. */
+  /** How many ids the prompt shares with the previous turn and its answer, from the beginning. */
   readonly kept: number;
-  /** The ids of the prompt behind these. */
+  /** The remaining ids of the prompt. */
   readonly promptIds: Int32Array;
-  /** As they were generated, the one that ended the answer included. */
+  /** As generated, including the stop token. */
   readonly answerIds: Int32Array;
   readonly ended: AnswerEnd;
 }
@@ -28,7 +27,7 @@ export interface AnsweredTurn {
 export interface AnsweredConversation {
   readonly id: string;
   readonly turns: readonly AnsweredTurn[];
-  /** Whether turns are missing at the end because the context had no room for their prompts. */
+  /** Whether the last turns are missing because the context was full. */
   readonly isCut: boolean;
 }
 
@@ -52,7 +51,7 @@ const lineSchema = z.object({
   cut: z.boolean(),
 });
 
-/** Lines between two moments at which all is on the disk; a kill loses none of them, a power cut these. */
+/** Lines between two fsyncs: a power cut can lose these, a kill none. */
 const linesPerSync = 64;
 
 export class AnswersFile {
@@ -97,7 +96,7 @@ export class AnswersFile {
       })),
       cut: isCut,
     };
-    // Behind a line of which only a part could be written, another would be lost with it.
+    // After a partial line, another line would be lost with it.
     if (this.hasFailed) return;
     this.hasFailed = true;
     explainFailure(this.path, () => {

@@ -1,10 +1,8 @@
 /**
- * Batches of examples, each found by its number alone, so that a run that goes on needs no memory of what it has seen.
+ * Batches of examples. A batch follows from its number alone, so a resumed run needs no record of earlier batches.
  *
- * Which lengths meet in a row and in a batch follows from the lengths (row-layout.ts): every epoch has the same number of
- * batches, of the same shapes, and a program sees few of them. Who stands where among examples of one length (a rounded
- * one where rows are padded), which rows meet where all are of one length, and the order of the batches are drawn anew in
- * every epoch.
+ * Only the lengths decide which rows a batch has, so every epoch has the same number of batches with the same few shapes.
+ * Each epoch shuffles the examples of equal length, the rows of equal length, and the order of the batches.
  */
 import { MistletoeError } from '../../core/errors.js';
 import type { Random } from '../../core/random.js';
@@ -20,18 +18,18 @@ export interface Batch extends TextBatch {
 
 export interface BatchPlan {
   readonly batchesPerEpoch: number;
-  /** Of all positions, those that hold nothing. */
+  /** Share of positions that are padding. */
   readonly paddingShare: number;
-  /** Examples that are longer than a batch is meant to be, each in one of its own. */
+  /** Examples longer than `batchTokens`, each in a batch of its own. */
   readonly oversizedCount: number;
-  /** The batch of a step, from 0; the same whenever it is asked for. */
+  /** The batch of a step, from 0; always the same. */
   batchAt(step: number): Batch;
 }
 
 export interface BatchOptions {
   /** Positions of a batch, padding included. */
   readonly batchTokens: number;
-  /** Whether a row has one example, or as many as fit it. */
+  /** One example per row, or as many as fit. */
   readonly rows: 'padded' | 'packed';
   readonly seed: number;
 }
@@ -92,7 +90,7 @@ interface LengthClass {
   readonly members: Example[];
 }
 
-/** Examples by what counts as their length, the longest first. */
+/** Examples by length, longest first. */
 function classByLength(
   examples: readonly Example[],
   lengthOf: (length: number) => number,
@@ -107,7 +105,7 @@ function classByLength(
   return [...classes.values()].sort((left, right) => right.length - left.length);
 }
 
-/** Shelves of one batch each. */
+/** Splits a shelf into batches. */
 function cutBatches(shelf: Shelf, random: Random): readonly Shelf[] {
   const { rows, rowsOfBatch } = shelf;
   if (rows.length === rowsOfBatch) return [shelf];

@@ -105,7 +105,10 @@ async function write(
 ): Promise<WrittenAnswer | undefined> {
   const request = completeRequest(target, ids, { maxNewTokens, sampling, seed, signal });
   const room = { bytes: Math.min(sequenceBytes(request, target.model), memoryBytes), signal };
-  const generation = await engine.run((meeting) => decodePlain(target.model, { ...request, meeting }), room);
+  const generation = await engine.run(
+    (scheduler) => decodePlain(target.model, { ...request, scheduler }),
+    room,
+  );
   const { tokenIds, finishReason, text } = generation;
   if (finishReason === 'aborted' || finishReason === 'stop-string') return undefined;
   // Many templates write a blank where the answer's first token brings its own.

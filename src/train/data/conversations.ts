@@ -49,7 +49,7 @@ const askWith = (question: string, answer: string | null | undefined): readonly 
   ...(typeof answer === 'string' ? [{ role: 'assistant', content: answer } as const] : []),
 ];
 
-/** By the key that tells one from the others, so that a fault is told of the shape that was meant. */
+/** By the key that identifies a shape, so that errors refer to the intended one. */
 const shapes: Readonly<Record<string, Shape>> = {
   messages: {
     schema: z.object({ ...ids, messages: z.array(z.object({ role: roleSchema, content: textSchema })) }),

@@ -1,7 +1,7 @@
 /**
- * Examples: token ids, and which of them a drafter learns to foresee. Those are the ids of answers; prompts are read
- * only, unless they are asked for. A conversation is one example, unless a later prompt does not begin with what was said
- * before: the turns from there on are an example of their own, in which the earlier answers are read and not learnt again.
+ * Examples: token ids, and which of them are in the loss. Those are the tokens of answers, and of prompts only if asked
+ * for. A conversation is one example, unless a later prompt does not begin with the previous turns. The turns from there
+ * on are another example, with the earlier answers outside of the loss.
  */
 import { MistletoeError } from '../../core/errors.js';
 import { createRandom } from '../../core/random.js';
@@ -11,9 +11,9 @@ export interface Example {
   /** Unique among the examples of a run. */
   readonly id: string;
   readonly tokens: Int32Array; // [position]
-  /** 1 where the token of this position is to be foreseen from those before it. [position] */
+  /** 1 if the token at this position is in the loss. [position] */
   readonly isLearnt: Uint8Array;
-  /** Examples of one conversation stay on one side of a split; each is by itself without it. */
+  /** Examples of one conversation stay on one side of a split. */
   readonly conversationId?: string;
 }
 
@@ -23,7 +23,7 @@ export interface ExampleCounts {
   readonly learntTokens: number;
   /** Examples that were longer than allowed and lost their end. */
   readonly cut: number;
-  /** Examples left out because no token of them is learnt. */
+  /** Examples left out because none of their tokens is in the loss. */
   readonly withoutLearnt: number;
 }
 
@@ -50,9 +50,9 @@ export function createExamples(
     if (sequences.length === 0) withoutLearnt += 1;
     for (const [index, { tokens, isLearnt }] of sequences.entries()) {
       if (tokens.length > maxTokens) cut += 1;
-      // What follows the last learnt token is read by nobody.
+      // Nothing after the last token in the loss is needed.
       const length = isLearnt.lastIndexOf(1, maxTokens - 1) + 1;
-      // The first token has nothing before it to be foreseen from.
+      // The first token has no context to be predicted from.
       if (length < 2) withoutLearnt += 1;
       else
         examples.push({
@@ -92,7 +92,7 @@ function sequencesOf({ turns }: AnsweredConversation): readonly Sequence[] {
   return sequences;
 }
 
-/** With its prompts to be foreseen as well. */
+/** Puts the prompts into the loss as well. */
 export const learnAll = (example: Example): Example => ({
   ...example,
   isLearnt: new Uint8Array(example.tokens.length).fill(1),
@@ -110,7 +110,7 @@ export function countTokens(
   return { examples: examples.length, tokens, learntTokens };
 }
 
-/** What is kept of an example is kept by its id, so two must not share one. */
+/** Stored states are keyed by example id, so ids must be unique. */
 export function refuseRepeated(examples: readonly Example[]): void {
   const seen = new Set<string>();
   for (const { id } of examples) {

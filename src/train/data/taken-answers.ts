@@ -1,7 +1,6 @@
 /**
- * Answers of an earlier run: the same target, asked the same way, says the same again, and saying it is a good part of what
- * training costs. They are copied into the new run, which then owes nothing to the old one; questions that it had not asked
- * are asked as always.
+ * Reuses the answers of an earlier run with the same target and the same settings; generating them is a large part of the
+ * cost of training. They are copied into the new run. Missing answers are generated.
  */
 import { copyFileSync, existsSync, renameSync, rmSync } from 'node:fs';
 import { join, resolve } from 'node:path';
@@ -14,7 +13,7 @@ import { parseDay, today } from '../../text/template/calendar-day.js';
 
 export const answersFile = 'answers.jsonl';
 
-/** What answers follow from besides their questions, which are compared one by one when the file is read. */
+/** What determines answers besides their questions, which are compared one by one when the file is read. */
 const earlierSchema = z.object({
   target: z.object({ sha256: z.string() }),
   date: z.iso.date(),
@@ -61,7 +60,7 @@ export function refuseOtherAnswers(earlier: Earlier & { readonly folder: string 
   );
 }
 
-/** Once: a run that is gone on with has them already. */
+/** Copies them once: a resumed run already has them. */
 export function takeAnswers(from: string, run: string, command: 'train' | 'harden'): void {
   const own = join(run, answersFile);
   if (existsSync(own)) return;

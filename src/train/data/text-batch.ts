@@ -7,7 +7,7 @@ import { blocked } from '../../model/attention-inputs.js';
 
 /** Where a text stands in a batch. */
 export interface TextPlace {
-  /** By which its states are kept. */
+  /** Key of its stored states. */
   readonly id: string;
   readonly row: number;
   /** Position of its first token in the row. */
@@ -16,9 +16,9 @@ export interface TextPlace {
 }
 
 export interface TextBatch {
-  /** Zeros where there is no text. */
+  /** Zeros in padding. */
   readonly tokens: Int32Array; // [batch, position]
-  /** 1 where a token is to be learnt, 0 in prompts and padding. */
+  /** 1 for tokens in the loss, 0 in prompts and padding. */
   readonly weights: Float32Array; // [batch, position]
   readonly shape: readonly [number, number];
   readonly texts: readonly TextPlace[];
@@ -35,7 +35,7 @@ export function positionsInTexts({ shape: [count, length], texts }: TextBatch): 
 /** Added to scores: each token sees itself and what comes before it in its text, within a window. [batch, position, position] */
 export function maskTexts({ shape: [count, length], texts }: TextBatch, window = Infinity): Float32Array {
   const mask = new Float32Array(count * length * length).fill(blocked);
-  // Padding sees itself: nobody reads what comes of it, but it has to be a number.
+  // Padding attends to itself: its output is never read, but must not be NaN.
   for (let at = 0; at < count * length; at++) mask[at * length + (at % length)] = 0;
   for (const { row, start, length: own } of texts)
     for (let position = start; position < start + own; position++) {

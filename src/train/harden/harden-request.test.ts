@@ -105,7 +105,7 @@ describe('refusals', () => {
     [{ prompts: [] }, /no prompt to audit on/],
     [{ preset: 'enormous' }, /preset "enormous" is not known/],
     [{ training: { rate: -1 } }, /"rate" is -1/],
-    [{ audit: { epsilon: 0 } }, /"epsilon" is wrong/],
+    [{ audit: { epsilon: 0 } }, /"epsilon" is 0/],
   ])('%j', async (changes, sentence) => {
     await expect(ask(changes)).rejects.toThrow(sentence);
   });

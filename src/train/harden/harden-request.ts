@@ -174,7 +174,7 @@ function refuseSeenLength({ suffixLength }: AuditSettings, { suffixLengths }: Ha
   throw new MistletoeError(
     'usage',
     `The audit would search suffixes of ${suffixLength} tokens, a length that training searches too (${suffixLengths.join(', ')}).`,
-    { hint: 'Choose another --suffix-length for the audit, or other --train-suffix-lengths.' },
+    { hint: 'Choose another --suffix-length for the audit, or another --train-suffix-length.' },
   );
 }
 

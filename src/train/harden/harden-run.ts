@@ -91,7 +91,7 @@ export async function startHardening(
   );
 }
 
-/** Goes on with the saved request; another version or device, and models or data that have changed, are refused. */
+/** Resumes with the saved request. Refuses another version or device, and changed models or data. */
 export async function resumeHardening(folder: string, options: HardenOptions = {}): Promise<HardenOutcome> {
   const { request, open } = await openTrainingRun(folder, {
     ...{ command: 'harden', schema: hardenRequestSchema, cacheFolder: options.cacheFolder },
@@ -123,7 +123,7 @@ async function runHardening(
   }
 }
 
-/** Rounds and audits are runs of their own in folders of their own; what is gone on with is the whole. */
+/** Rounds and audits have their own folders, but only the whole run can be resumed. */
 export function tellToResume(folder: string, failure: unknown): unknown {
   if (!(failure instanceof MistletoeError)) return failure;
   const { code, message, hint = '', cause } = failure;
@@ -141,7 +141,7 @@ interface ReadyRun {
   readonly cache: CacheOptions & ReadingOptions;
 }
 
-/** Loads and checks what the run needs: faults show before the target has written for hours. */
+/** Loads and checks everything first, so that errors appear before hours of generation. */
 async function prepare(
   runtime: Runtime,
   request: HardenRequest,
@@ -182,7 +182,7 @@ async function hardenIn(folder: string, ready: ReadyRun, options: HardenOptions)
   return { status: 'complete', folder, hardened: hardened.drafter, result };
 }
 
-/** What came of the rounds of each kind. */
+/** The trained drafters of each role. */
 type MadeRounds = { hardened: FinishedRounds } & Partial<Record<Baseline, FinishedRounds>>;
 
 interface Audited {

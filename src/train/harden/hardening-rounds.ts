@@ -1,7 +1,6 @@
 /**
- * Rounds of one kind: search for suffixes against the drafter as it is now, let the target answer behind them, train on
- * these texts mixed with clean ones; the drafter of the last round is what came of it. A round that is finished has a
- * round.json, and a run that goes on reads that.
+ * The rounds of one role: search for suffixes against the current drafter, let the target answer behind them, and train on
+ * these texts mixed with clean ones. A finished round has a round.json, which a resumed run reads.
  */
 import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -84,7 +83,7 @@ export async function hardenRounds(work: RoundsWork): Promise<FinishedRounds> {
   for (let round = 0; round < count; round++) {
     signal?.throwIfAborted();
     const place = join(folder, role, `round-${round + 1}`);
-    // Else a folder that was deleted while the run went on would be made anew, without what it held.
+    // Without this check, a folder deleted during the run would be created again, without its contents.
     if (!existsSync(join(folder, configFile))) throw lostFolder(join(folder, role), undefined);
     explainFailure(place, 'harden', () => mkdirSync(place, { recursive: true }));
     const found = await attack(work, round, drafter, place);
@@ -225,7 +224,7 @@ const finishedSchema = z.strictObject({
 });
 type FinishedRound = z.infer<typeof finishedSchema>;
 
-/** What cannot be read is trained again, from the saved state, to the same drafter. */
+/** An unreadable round is trained again from its saved state, to the same drafter. */
 function readFinished(place: string): FinishedRound | undefined {
   const text = readIfThere(join(place, finishedFile));
   if (text === undefined) return undefined;

@@ -5,7 +5,7 @@ import { presets, schemaOf } from '../../audit/settings.js';
 import type { AuditSettings } from '../../audit/settings.js';
 import { MistletoeError } from '../../core/errors.js';
 import type { SettingsOf, SettingTable } from '../../core/settings.js';
-import { decimal, integer, listOf, oneOf } from '../../core/settings.js';
+import { decimal, integer, listOf, oneOf, seedType } from '../../core/settings.js';
 
 const count = integer(1);
 
@@ -25,7 +25,7 @@ export const hardeningSettings = {
     help: 'other questions that each suffix is appended to',
     rare: true,
   },
-  searchSteps: { type: count, value: 'count', help: 'steps of each search in the first round' },
+  searchSteps: { type: count, value: 'count', help: 'steps of each search in the first round', rare: true },
   searchGrowth: {
     type: decimal({ min: 1 }),
     value: 'factor',
@@ -61,7 +61,7 @@ export const hardeningSettings = {
     help: 'rounds whose suffixes stay in the training data',
     rare: true,
   },
-  seed: { type: integer(Number.MIN_SAFE_INTEGER), value: 'number', help: 'random seed' },
+  seed: { type: seedType, value: 'number', help: 'random seed' },
 } as const satisfies SettingTable;
 
 export type HardeningSettings = SettingsOf<typeof hardeningSettings>;

@@ -139,7 +139,7 @@ function answerAll(
         ...{ stopIds, tokenizer, ...(signal === undefined ? {} : { signal }) },
       };
       const bytes = sequenceBytes(request, model);
-      const { tokenIds } = await engine.run((meeting) => decodePlain(model, { ...request, meeting }), {
+      const { tokenIds } = await engine.run((scheduler) => decodePlain(model, { ...request, scheduler }), {
         bytes,
         signal,
       });
@@ -189,9 +189,9 @@ function repeatExamples(examples: readonly Example[], copies: number): readonly 
 }
 
 /**
- * Suffixes that were found on one question, put behind others: a search is dear, and what is to be learnt is to read on
- * behind stray tokens, not behind those of one prompt. Each stands before the answer that its question has without it; what
- * is learnt there is the target's own distribution, whether or not it would still say the same.
+ * Puts suffixes found on one question behind other questions: searches are expensive, and the drafter should learn to ignore
+ * stray tokens in any prompt. The example keeps the question's clean answer; the loss uses the target's own distribution
+ * there, whether or not the target would still give that answer.
  */
 interface SpreadOptions {
   readonly round: number;

@@ -1,7 +1,6 @@
 /**
- * What a drafter is trained for: that its distribution of each drafted token is the target's. Level d, row t of a draft
- * along the text is about token t + 2 + d; the target's own distribution of that token stands at its position t + 1 + d.
- * Where another text begins before that token, the draft counts for nothing.
+ * The loss: a drafter's distribution of each drafted token should be the target's. Row t of draft level d predicts token
+ * t + 2 + d; the target predicts that token at its position t + 1 + d. Drafts that cross into another text are ignored.
  *
  *   soft    cross-entropy to the target's distribution (EAGLE, EAGLE-3, Hydra++, draft models)
  *   tokens  cross-entropy to the token itself (Medusa-1, arXiv 2401.10774)
@@ -37,18 +36,18 @@ export interface Objective {
   /** Levels of a draft that are trained. */
   readonly depth: number;
   readonly labels: 'soft' | 'tokens';
-  /** What a level counts beside the one before it. */
+  /** Weight of a level relative to the previous one. */
   readonly decay: number;
-  /** What the distance of features counts; 0 where the drafter predicts none. */
+  /** Weight of the feature distance; 0 if the drafter predicts no features. */
   readonly featureWeight: number;
-  /** What the labels count. */
+  /** Weight of the labels. */
   readonly labelWeight: number;
   /** Width of the uniform noise on the features that the drafter reads. */
   readonly noise: number;
 }
 
 export interface LossGraph {
-  /** Of all learnt tokens together. [1] */
+  /** Sum over all tokens in the loss. [1] */
   readonly loss: Tensor;
   /** Cross-entropy of each level, over its counted rows together, without its weight. [depth] -> [1] */
   readonly levels: readonly Tensor[];
@@ -68,7 +67,7 @@ export function buildLoss(pair: Pair, objective: Objective): LossGraph {
   const judging = dropLast(dropFirst(truth, 1), 1);
   const teacher = labels === 'soft' ? describeTeacher(pair, judging) : undefined;
   const judged = drafted.logits.map((logits, level) => {
-    // The last row is about the token behind the text.
+    // The last row predicts the token after the text.
     const scores = logSoftmax(dropLast(logits, 1));
     const own = weightsOf(level);
     if (teacher === undefined) {
@@ -124,7 +123,7 @@ function describeTeacher({ target, drafter }: Pair, features: Tensor): Teacher {
   return { distribution: softmax(within), isInside: reshape(inside, places) };
 }
 
-/** Values for what a loss asks for besides texts and states. */
+/** Inputs of a loss besides texts and states. */
 export function labelInputs({ target, drafter }: Pair, { tokens, shape }: TextBatch): NamedValues {
   const drafted = drafter.graph?.targetTokens;
   if (drafted === undefined) {

@@ -1,7 +1,6 @@
 /**
- * What was trained, back into the layout it came from: the recipes by which a drafter's weights are read are run
- * backwards. Tensors that no recipe reads, and those of weights that were not trained, are taken over from the folder
- * that training began with, as are the files that describe it.
+ * Saves a trained drafter in its original layout, by running the recipes that read its weights backwards. Tensors that no
+ * recipe reads, untrained weights, and the describing files are copied from the folder that training started with.
  */
 import { basename } from 'node:path';
 import { openCheckpoint } from '../../checkpoint/open-checkpoint.js';
@@ -104,7 +103,7 @@ function findScope(folder: string, recipes: readonly WeightRecipe[], keys: reado
   throw misfit(folder, `has no weight ${quote(stranger!)}`, 'The values belong to another drafter.');
 }
 
-/** A second copy of a tied embedding would no longer be one; loaders refuse a checkpoint that has both. */
+/** After training, a second copy of a tied embedding would differ; loaders refuse a checkpoint with both. */
 function isStale(name: string, { config }: Checkpoint, trained: ReadonlyMap<string, TrainedPart>): boolean {
   return (
     name === outputName &&
@@ -128,7 +127,7 @@ function writeTensor(
   );
 }
 
-/** Whoever loads by what config.json says of the type shall not round what was written. */
+/** config.json must name the dtype that was written, or loaders would round the weights. */
 function describeConfig(
   { config: added = {}, dtype = 'float32', taps }: SaveRequest,
   checkpoint: Checkpoint,
@@ -138,7 +137,7 @@ function describeConfig(
   return { ...config, ...Object.fromEntries(named.map((key) => [key, 'float32'])), ...added };
 }
 
-/** As its authors name it, where safetensors have such a name. */
+/** The file name that the system's authors use, with .safetensors. */
 function nameWeights({ files }: Checkpoint): string {
   const [file, ...others] = files.map((path) => basename(path));
   if (file === undefined || others.length > 0 || file === 'pytorch_model.bin') return 'model.safetensors';

@@ -6,12 +6,11 @@
  *   bytes of the id, rows, width, checksum of the states, checksum of these four and the id   (5 x uint32)
  *   the id as UTF-8, then the states   [row, width]
  *
- * Whatever is wrong in it is not used, and computed again: behind an entry that was torn or whose head is damaged the
- * file is cut, states whose checksum does not fit are passed over, and what was made for another target or other data
- * is emptied.
+ * Damaged parts are not used but computed again: the file is cut at an incomplete entry or damaged header, states with a
+ * wrong checksum are ignored, and a file made for another target or other data is emptied.
  *
- * A run must come to the same weights whether states are computed or read. So what is used is what `put` returns: the
- * states as they would be read again, whether they were stored or not.
+ * A run must end with the same weights whether states are computed or read. So training uses what `put` returns: the
+ * states as they would be read back, whether they were stored or not.
  */
 import { createHash } from 'node:crypto';
 import { closeSync, fstatSync, ftruncateSync, openSync, readSync, writeSync } from 'node:fs';
@@ -104,7 +103,7 @@ export class StateStore {
     return { states: decodeHalves(bits, 'float16'), shape: entry.shape };
   }
 
-  /** Stores the states, unless they are there or there is no room for them, and returns those to go on with. */
+  /** Stores the states if they are new and fit, and returns the values to use. */
   put(exampleId: string, states: Float32Array, shape: readonly [number, number]): Float32Array {
     const [rows, width] = shape;
     if (states.length !== rows * width) {
@@ -148,7 +147,7 @@ export class StateStore {
       writeWhole(this.file, bytes);
     } catch (cause) {
       if (codeOf(cause) === undefined) throw cause;
-      // Training goes on without a store; the next entry must not stand behind half of this one.
+      // Training continues without a store; the next entry must not follow a partial one.
       ftruncateSync(this.file, this.end);
       this.say(
         'full',
@@ -234,7 +233,7 @@ function decodeHead(head: Buffer): [number, number, number, number] {
 const bytesOf = (bits: Uint16Array): Uint8Array =>
   new Uint8Array(bits.buffer, bits.byteOffset, bits.byteLength);
 
-/** Infinite, or not a number. */
+/** Infinite or NaN. */
 const isBeyond = (bits: number): boolean => (bits & 0x7c00) === 0x7c00;
 
 function writeWhole(file: number, bytes: Uint8Array): void {

@@ -1,7 +1,6 @@
 /**
- * What the frozen target says about a batch of texts: its features, and the taps that a drafter reads. With a store, each
- * text's states are computed once and read from the disk in later epochs; rows that hold no text are zeros then, which
- * no row of a text sees.
+ * The frozen target's features of a batch of texts, and the taps that the drafter reads. With a store, the states of a text
+ * are computed once and read from disk in later epochs; padding rows are then zeros, which no text attends to.
  */
 import { concatenate } from '../../graph/operations/shaping.js';
 import type { Tensor } from '../../graph/tensor.js';
@@ -39,7 +38,7 @@ export class TeacherStates {
     return this.store === undefined ? this.compute(batch) : this.readKept(this.store, batch);
   }
 
-  /** They stay with the runtime. */
+  /** The outputs stay in the runtime's buffers. */
   private async compute(batch: TextBatch): Promise<MixedValues> {
     const { target, drafter } = this.pair;
     const { slidingWindow } = target.configuration;
@@ -76,7 +75,7 @@ export class TeacherStates {
           (fresh === undefined
             ? undefined
             : store.put(key, fresh.slice(start, start + rows * width), [rows, width]));
-        // An entry that was damaged is found out only now.
+        // A damaged entry is only detected here.
         if (kept === undefined) return this.readKept(store, batch);
         all.set(kept, start);
       }
@@ -95,7 +94,7 @@ export function freeStates(states: MixedValues): void {
   for (const value of Object.values(states)) if ('buffer' in value) value.buffer.free();
 }
 
-/** Up to the last learnt token: what follows is read by nobody. */
+/** Rows up to the last token in the loss; later rows are not needed. */
 function countRows({ weights, shape: [, width] }: TextBatch, { row, start, length }: TextPlace): number {
   const first = row * width + start;
   return weights.subarray(first, first + length).lastIndexOf(1) + 1;

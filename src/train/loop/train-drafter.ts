@@ -1,4 +1,4 @@
-/** Trains a drafter on given texts, in a folder that holds its state, its log and the drafters that come of it. */
+/** Trains a drafter on given texts, in a folder with its state, its log and the trained drafters. */
 import { join } from 'node:path';
 import type { CacheOptions } from '../../checkpoint/cache/weight-cache.js';
 import { MistletoeError } from '../../core/errors.js';
@@ -29,7 +29,7 @@ export interface DrafterTraining {
   /** Held-out texts. */
   readonly validation: readonly TextBatch[];
   readonly settings: TrainSettings;
-  /** state.safetensors, log.jsonl, best/ and last/ lie in it; where there is a state, it is gone on from. */
+  /** Has state.safetensors, log.jsonl, best/ and last/; training resumes from the state if there is one. */
   readonly folder: string;
   readonly cache: CacheOptions & ReadingOptions;
   readonly signal?: AbortSignal | undefined;
@@ -51,7 +51,7 @@ export async function trainDrafter(training: DrafterTraining): Promise<TrainedDr
   const pair = { target: target.model, drafter };
   const values = await readParameters(drafter);
   const { weightDecay, clip, seed, keepStates } = settings;
-  // The run knows its target and its data: what is left to tell states apart is which of them the drafter reads.
+  // The run's target and data are fixed, so only the drafter's taps identify the states.
   const store =
     keepStates === 0
       ? undefined
@@ -113,7 +113,7 @@ export async function trainDrafter(training: DrafterTraining): Promise<TrainedDr
   }
 }
 
-/** Such a run could neither go on nor end. */
+/** Such a run could neither continue nor end. */
 function refuseFurther(file: string, { update }: TrainingProgress, { steps }: TrainSettings): void {
   if (update <= steps) return;
   throw new MistletoeError(

@@ -1,7 +1,7 @@
 /** Reports of audits whose every free text (names, prompts, answers, suffixes) tries to be more than text. */
 import type { AuditResult } from '../../../src/audit/result.js';
-import { formatAudit } from '../../../src/cli/audit-text.js';
-import { createColors } from '../../../src/cli/colors.js';
+import { formatAudit } from '../../../src/cli/audit/audit-text.js';
+import { createColors } from '../../../src/cli/safe-text.js';
 import { createOutput } from '../../../src/cli/terminal.js';
 import type { Random } from '../../../src/core/random.js';
 import { createRandom } from '../../../src/core/random.js';

@@ -1,0 +1,174 @@
+/** The audit in a terminal: a table with a legend, the tests, the verdict, and the path of the report. */
+import type { AuditResult, DrafterResult, TransferMatrix, UniversalResult } from '../../audit/result.js';
+import type { AuditTimings } from '../../audit/arms/phase-clock.js';
+import { armLabels, findArm } from '../../report/audit/arm-names.js';
+import {
+  describeCounts,
+  describeDrop,
+  describeTests,
+  keptDigits,
+  keptText,
+} from '../../report/audit/test-text.js';
+import {
+  acceptedLengthText,
+  changeText,
+  countText,
+  divergenceText,
+  passesText,
+  pValueText,
+} from '../../core/number-text.js';
+import { listPhases, phaseCells, phaseColumns } from '../../report/audit/timing-summary.js';
+import { rowContext, sameAnswerColumn } from '../../report/audit/row-columns.js';
+import type { DrafterVerdict, Verdict } from '../../report/audit/verdict.js';
+import { alignRows } from '../long-runs.js';
+import type { Colors } from '../terminal.js';
+
+export interface AuditTextOptions {
+  readonly report: string;
+  readonly colors: Colors;
+  readonly timings: AuditTimings;
+}
+
+type Row = readonly string[];
+
+const heading: Row = [
+  'drafter',
+  'row',
+  'accepted length',
+  'change',
+  'passes',
+  'answers',
+  'free-running',
+  'KL',
+  'n',
+];
+
+/** Explains the columns, under the table. */
+const legend = [
+  'accepted length: tokens a step along the clean answer (95 % interval); passes: of the target for that answer',
+  'answers, when the target runs free: identical/same task result/similar/different from the clean ones',
+  'free-running: accepted length of that answer, and its passes against no suffix over as many tokens',
+];
+
+export function formatAudit(
+  result: AuditResult,
+  verdict: Verdict,
+  { report, colors, timings }: AuditTextOptions,
+): string {
+  const table = alignTable([heading, ...result.drafters.flatMap(drawRows)]);
+  const notes = [
+    '',
+    ...result.drafters.flatMap((drafter, index) => describeEvidence(drafter, verdict.drafters[index])),
+    '',
+    ...result.drafters.flatMap(describeSkipped),
+    ...describeTransfer(result.transfer),
+    ...result.universal.flatMap(describeUniversal),
+    ...drawPhases(timings),
+  ];
+  const closing = [
+    `${colors.bold(verdict.level)}: ${verdict.headline}`,
+    ...verdict.failures.map((failure) => colors.red(failure)),
+    '',
+    `Report: ${report}`,
+  ];
+  const [first = '', ...rows] = table;
+  const warnings = (verdict.warnings ?? []).flatMap((warning) => [colors.red(`Warning: ${warning}`), '']);
+  const lines = [
+    ...warnings,
+    colors.dim(first),
+    ...rows,
+    ...legend.map((line) => colors.dim(line)),
+    ...notes,
+    ...closing,
+  ];
+  // An id or a folder name with a line feed must not start a new line.
+  return `${lines.map((line) => line.replace(/[\r\n]/g, ' ')).join('\n')}\n`;
+}
+
+function drawRows(result: DrafterResult): Row[] {
+  const { drafter, summary } = result;
+  const clean = findArm(summary, 'clean');
+  if (clean === undefined) {
+    return [[drafter, 'nothing audited', ...heading.slice(3).map(() => '–'), '0']];
+  }
+  return summary.arms.map((row) => {
+    const context = rowContext(result, row);
+    const free = acceptedLengthText(row.freeRunning);
+    const compared =
+      row.arm === 'clean'
+        ? ['–', passesText(row.passes), '–', free, '–']
+        : [
+            changeText(context.change),
+            `${passesText(row.passes)} ${changeText(row.passes / clean.passes - 1).padStart(6)}`,
+            keptDigits(row.kept),
+            `${free} ${changeText(row.passRatio - 1).padStart(6)}`,
+            divergenceText(row.divergence),
+          ];
+    return [
+      drafter,
+      armLabels[row.arm],
+      sameAnswerColumn.cell(row, context),
+      ...compared,
+      String(row.sameAnswer.n),
+    ];
+  });
+}
+
+const alignTable = (rows: readonly Row[]): string[] => alignRows(rows, 2);
+
+function describeEvidence(
+  { drafter, summary }: DrafterResult,
+  verdict: DrafterVerdict | undefined,
+): string[] {
+  if (verdict?.audited !== true) return [`${drafter}: ${describeCounts(summary)}`];
+  return [
+    `${drafter}, ${verdict.level}: ${describeDrop(summary)}; ${describeCounts(summary)}`,
+    `  ${describeTests(summary, verdict)}`,
+  ];
+}
+
+const maxReasons = 3;
+
+function describeSkipped({ drafter, prompts }: DrafterResult): string[] {
+  const skipped = prompts.filter((prompt) => prompt.skipped !== null);
+  if (skipped.length === 0) return [];
+  const shown = skipped.slice(0, maxReasons).map(({ promptId, skipped: why }) => `  ${promptId}: ${why}`);
+  const more = skipped.length > maxReasons ? [`  and ${skipped.length - maxReasons} more`] : [];
+  return [`${drafter}: ${skipped.length} of ${prompts.length} prompts skipped`, ...shown, ...more, ''];
+}
+
+function describeTransfer(transfer: TransferMatrix | null): string[] {
+  if (transfer === null) return [];
+  const { drafters, prompts, attacked, clean } = transfer;
+  const rows = attacked.map((row, index) => [drafters[index]!, '', ...row.map(acceptedLengthText)]);
+  return [
+    'Transfer: accepted length along the clean answers on each drafter (across) with the suffixes found on each (down),',
+    `over the ${countText(prompts.length, 'prompt')} audited on all of them`,
+    ...alignTable([['', '', ...drafters], ['no suffix', '', ...clean.map(acceptedLengthText)], ...rows]),
+    '',
+  ];
+}
+
+function drawPhases(timings: AuditTimings): string[] {
+  const rows = listPhases(timings);
+  if (rows.length === 0) return [];
+  const cells = rows.map((row) => ['', row.name, ...phaseCells(row, timings)]);
+  return [...alignTable([['time', '', ...phaseColumns], ...cells]), ''];
+}
+
+function describeUniversal({ drafter, suffix, trained, heldOut }: UniversalResult): string[] {
+  const describe = (split: typeof trained): string => {
+    const { cleanAcceptedLength: clean, attackedAcceptedLength: attacked, n, lostInText } = split;
+    const lost = lostInText === 0 ? '' : `, lost in the text of ${lostInText} more`;
+    return (
+      `${acceptedLengthText(clean)} to ${acceptedLengthText(attacked)} (${changeText(attacked / clean - 1)}, ` +
+      `n = ${n}${lost}, ${pValueText(split.pValue)}, KL ${divergenceText(split.divergence)}, ${keptText(split.kept)})`
+    );
+  };
+  return [
+    `One suffix for many prompts on ${drafter}: ${JSON.stringify(suffix)}`,
+    `  searched on ${describe(trained)}`,
+    `  ${heldOut === null ? 'no prompt was held out' : `held out ${describe(heldOut)}`}`,
+    '',
+  ];
+}

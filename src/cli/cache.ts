@@ -1,0 +1,201 @@
+/** `mistletoe cache`. */
+import { basename } from 'node:path';
+import type { CacheContents, CheckedWeights, DescribedWeights } from '../checkpoint/cache/cache-contents.js';
+import { describeCache, verifyCache } from '../checkpoint/cache/cache-contents.js';
+import { readCacheLimit } from '../checkpoint/cache/cache-folder.js';
+import { defaultCacheFolder } from '../core/default-cache-folder.js';
+import type { Removal } from '../checkpoint/cache/cache-removal.js';
+import { clearCache, trimCache } from '../checkpoint/cache/cache-removal.js';
+import type { CachedWeights } from '../checkpoint/cache/cache-removal.js';
+import { byteSize as bytes } from '../core/settings.js';
+import { formatBytes } from '../core/byte-size.js';
+import { MistletoeError } from '../core/errors.js';
+import type { Invocation } from './command.js';
+import { defineCommand } from './command.js';
+import { cacheFolderFlag, formatFlag } from './common-flags.js';
+import { exitCodes } from './failure.js';
+import type { FlagsOf } from './flags.js';
+import { flag } from './flags.js';
+import { asOneLine } from './safe-text.js';
+
+const tasks = ['list', 'trim', 'clear', 'verify'] as const;
+
+const flags = {
+  to: flag('trim to this size, as 20GB', bytes(0), 'size', {
+    shownDefault: '$MISTLETOE_CACHE_LIMIT or 64GB',
+  }),
+  cacheDir: { ...cacheFolderFlag.cacheDir, rare: false },
+  ...formatFlag,
+};
+type CacheFlags = FlagsOf<typeof flags>;
+
+export const cache = defineCommand({
+  name: 'cache',
+  description:
+    'Weights are converted to float32 once and kept, so later starts are fast. Lists them; trim removes the least recently used, clear removes all, verify reads every file and finds damage.',
+  arguments: [['[task]', `${tasks.join(', ')} (default: list)`]],
+  flags,
+  examples: [
+    ['mistletoe cache', 'list files, models, sizes and last use'],
+    ['mistletoe cache trim --to 20GB', 'remove the least recently used until 20 GB are left'],
+    ['mistletoe cache verify', 'read every file; damaged ones are converted again when needed'],
+    ['mistletoe cache clear', 'remove all; each model starts slowly once'],
+  ],
+  notes:
+    'Weights that a running command uses stay, and so do files that are not Mistletoe’s. The limit MISTLETOE_CACHE_LIMIT (50GB, none; default 64GB) applies without this command: before new weights are written, the least recently used are removed.\n\nExit codes: 0 done, 1 a file could not be removed, 2 verify found a damaged file.',
+  run: runCache,
+});
+
+async function runCache(flags: CacheFlags, { terminal: { stdout }, args }: Invocation): Promise<number> {
+  const task = readTask(args[0] ?? 'list');
+  if (flags.to !== undefined && task !== 'trim') {
+    throw new MistletoeError('usage', `--to was given to cache ${task}, which removes nothing by size.`, {
+      hint: 'Use mistletoe cache trim --to SIZE.',
+    });
+  }
+  const folder = flags.cacheDir ?? defaultCacheFolder();
+  const isJson = flags.format === 'json';
+  const print = (value: object, lines: readonly string[]): void => {
+    if (isJson) stdout.writeData(`${JSON.stringify(value, undefined, 2)}\n`);
+    else stdout.write(lines.map((line) => `${line}\n`).join(''));
+  };
+  switch (task) {
+    case 'list': {
+      const contents = await describeCache(folder);
+      const { limitBytes, weights } = contents;
+      print(
+        {
+          ...contents,
+          limitBytes: Number.isFinite(limitBytes) ? limitBytes : null,
+          weights: weights.map((each) => ({
+            ...toJson(each),
+            checkpoint: each.checkpoint ?? null,
+            content: each.content ?? null,
+          })),
+        },
+        contentsLines(contents),
+      );
+      return exitCodes.success;
+    }
+    case 'trim':
+    case 'clear': {
+      const removal =
+        task === 'clear' ? await clearCache(folder) : await trimCache(folder, flags.to ?? readCacheLimit());
+      const { removed, inUse, failures, leftBytes } = removal;
+      print(
+        { removed: removed.map(toJson), inUse: inUse.map(toJson), failures, leftBytes },
+        removalLines(removal),
+      );
+      return exitCodeOf(removal);
+    }
+    case 'verify': {
+      const showOne = (checked: CheckedWeights): void => {
+        if (!isJson) stdout.write(`${verificationLine(checked)}\n`);
+      };
+      const checked = await verifyCache(folder, showOne);
+      print(
+        { weights: checked.map((each) => ({ ...toJson(each), result: each.result })) },
+        verificationSummary(checked),
+      );
+      return checked.some(({ result }) => result === 'damaged') ? exitCodes.badInput : exitCodes.success;
+    }
+  }
+}
+
+function readTask(given: string): (typeof tasks)[number] {
+  const task = tasks.find((name) => name === given);
+  if (task !== undefined) return task;
+  throw new MistletoeError('usage', `cache cannot ${given}; one of ${tasks.join(', ')} was expected.`, {
+    hint: 'Without a task, it lists the cache.',
+  });
+}
+
+function exitCodeOf({ failures }: Removal): number {
+  return failures.length === 0 ? exitCodes.success : exitCodes.failure;
+}
+
+function toJson({ path, sizeBytes, lastUsed, isInUse }: CachedWeights): object {
+  return { path, sizeBytes, lastUsed: lastUsed.toISOString(), isInUse };
+}
+
+/** Rows of the list; --format json has all. */
+const shownFiles = 50;
+
+function contentsLines(contents: CacheContents): readonly string[] {
+  const { folder, limitBytes, totalBytes, weights, temporaryCount, foreignCount } = contents;
+  const limit = Number.isFinite(limitBytes) ? formatBytes(limitBytes) : 'none';
+  const hidden = weights.length - shownFiles;
+  return [
+    `folder  ${asOneLine(folder)}`,
+    `limit   ${limit} (MISTLETOE_CACHE_LIMIT)`,
+    `used    ${formatBytes(totalBytes)} in ${countFiles(weights.length)} of weights`,
+    ...(weights.length === 0
+      ? []
+      : [
+          '',
+          formatRow(['file', 'size', 'weights', 'last used', 'made from']),
+          ...weights.slice(0, shownFiles).map(describeRow),
+        ]),
+    ...(hidden > 0 ? [`... and ${hidden} more; --format json lists them all.`] : []),
+    ...(temporaryCount + foreignCount === 0 ? [] : ['']),
+    ...(temporaryCount === 0 ? [] : [`${countFiles(temporaryCount)} being written, or incomplete.`]),
+    ...(foreignCount === 0
+      ? []
+      : [
+          `${foreignCount} other ${foreignCount === 1 ? 'entry' : 'entries'} in the folder that Mistletoe does not touch.`,
+        ]),
+  ];
+}
+
+const widths = [14, 9, 7, 17];
+
+function formatRow(cells: readonly string[]): string {
+  return cells
+    .map((cell, index) => cell.padEnd(widths[index] ?? 0))
+    .join('  ')
+    .trimEnd();
+}
+
+function describeRow(weights: DescribedWeights): string {
+  const { path, sizeBytes, content = 'unknown', lastUsed, checkpoint, isInUse } = weights;
+  const origin = checkpoint === undefined ? 'unknown' : asOneLine(checkpoint);
+  const when = isInUse ? 'now' : `${lastUsed.toISOString().slice(0, 16).replace('T', ' ')}Z`;
+  return formatRow([shortName(path), formatBytes(sizeBytes), content, when, origin]);
+}
+
+/** Twelve of its 64 digits identify a file. */
+const shortName = (path: string): string => `${basename(path).slice(0, 12)}…`;
+
+function removalLines({ removed, inUse, failures, leftBytes }: Removal): readonly string[] {
+  const freedBytes = removed.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
+  return [
+    removed.length === 0
+      ? 'No weights removed.'
+      : `Removed ${countFiles(removed.length)} of weights, ${formatBytes(freedBytes)}.`,
+    ...inUse.map((each) => `${describeOne(each)} is used by a running command and stays.`),
+    ...failures.map(({ path, reason }) => asOneLine(`${path} could not be removed: ${reason}`)),
+    `${formatBytes(leftBytes)} left.`,
+  ];
+}
+
+const resultWords: Readonly<Record<CheckedWeights['result'], string>> = {
+  whole: 'whole',
+  damaged: 'damaged; it is converted again when needed',
+  'other-format':
+    'not checked: it was written by another version of Mistletoe, and is removed when space is needed',
+};
+
+function verificationLine(checked: CheckedWeights): string {
+  return `${describeOne(checked)}  ${resultWords[checked.result]}`;
+}
+
+function verificationSummary(checked: readonly CheckedWeights[]): readonly string[] {
+  if (checked.length === 0) return ['There are no converted weights to check.'];
+  const damaged = checked.filter(({ result }) => result === 'damaged').length;
+  return [damaged === 0 ? 'No damage found.' : `${countFiles(damaged)} damaged.`];
+}
+
+const describeOne = ({ path, sizeBytes }: CachedWeights): string =>
+  `${shortName(path)}  ${formatBytes(sizeBytes)}`;
+
+const countFiles = (count: number): string => `${count} ${count === 1 ? 'file' : 'files'}`;

@@ -1,0 +1,184 @@
+/** Flags that several commands share; each means the same everywhere. */
+import type { Command } from 'commander';
+import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
+import { maxThreads } from '../core/limits.js';
+import type { SamplingOptions } from '../core/sampling.js';
+import { decimal, integer, oneOf, text, textOf } from '../core/settings.js';
+import { bundledTarget } from '../decode/bundled-models.js';
+import type { ReadingOptions } from '../draft/draft-system.js';
+import { tapConventions } from '../draft/draft-system.js';
+import { computeTypes, deviceForm, deviceForms } from '../runtime/device-choice.js';
+import { builtInTemplateNames } from '../text/template/built-in-templates.js';
+import { parseDay } from '../text/template/calendar-day.js';
+import type { TemplateOptions } from '../text/template/chat-template.js';
+import type { FlagsOf } from './flags.js';
+import { addFlags, flag, toggle } from './flags.js';
+import { Option } from 'commander';
+
+export const targetFlag = {
+  target: flag('model folder, or ORG/NAME[@REVISION] on the Hugging Face hub', text, 'model', {
+    short: 't',
+    default: bundledTarget,
+    shownDefault: 'the bundled model',
+  }),
+};
+
+export const tapsFlag = {
+  taps: flag(
+    'meaning of the layer ids in the config.json of an EAGLE-3 head; `mistletoe inspect` explains',
+    oneOf(tapConventions),
+    'meaning',
+    { rare: true, shownDefault: 'set by its trainer, if the file names one' },
+  ),
+};
+export type DrafterFlags = FlagsOf<typeof tapsFlag>;
+
+export const downloadFlag = {
+  download: toggle('download ORG/NAME models from the Hugging Face hub; otherwise only its cache is used', {
+    rare: true,
+  }),
+};
+export type DownloadFlags = Partial<FlagsOf<typeof downloadFlag>>;
+
+export const templateFlags = {
+  chatTemplate: flag(
+    `replaces the model’s own: ${builtInTemplateNames.join(', ')}, or a file with a Jinja template`,
+    text,
+    'name',
+    { conflicts: 'raw', rare: true },
+  ),
+  date: flag(
+    'date for chat templates that use it, as 2024-07-26',
+    textOf('a date such as 2024-07-26', (given) => parseDay(given, '--date')),
+    'day',
+    { rare: true, shownDefault: 'today' },
+  ),
+};
+export type TemplateFlags = FlagsOf<typeof templateFlags>;
+
+export const promptSetFlags = {
+  promptsDir: flag('folder with mt_bench.jsonl, humaneval.jsonl and gsm8k.jsonl', text, 'dir', {
+    rare: true,
+  }),
+  limit: flag('use only the first prompts of each set', integer(1), 'count', { shownDefault: 'all' }),
+};
+
+export const samplingFlags = {
+  temperature: flag(
+    '0 always takes the most likely token; higher values vary more',
+    decimal({ min: 0 }),
+    'number',
+    { default: 0 },
+  ),
+  topP: flag(
+    'sample from the most likely tokens that together reach this probability',
+    decimal({ above: 0, max: 1 }),
+    'number',
+    { rare: true },
+  ),
+  topK: flag('sample from this many of the most likely tokens', integer(1), 'count', { rare: true }),
+};
+export type SamplingFlags = FlagsOf<typeof samplingFlags>;
+
+export const progressModes = ['auto', 'bar', 'plain', 'json', 'none'] as const;
+
+export const progressFlag = {
+  progress: flag(
+    'on stderr; auto is a bar on a terminal and a few lines elsewhere',
+    oneOf(progressModes),
+    'mode',
+    { default: 'auto', rare: true },
+  ),
+};
+
+export const deviceFlags = {
+  device: flag(
+    'cpu, cuda for the first GPU, cuda:1 for the second; auto takes the first usable GPU with enough memory, else the CPU',
+    textOf(deviceForms, (given) => (deviceForm.test(given) ? given : undefined)),
+    'name',
+    { shownDefault: '$MISTLETOE_DEVICE or auto' },
+  ),
+  dtype: flag('compute type on a GPU; the CPU always uses float32', oneOf(computeTypes), 'type', {
+    rare: true,
+    shownDefault: 'bfloat16',
+  }),
+};
+export type DeviceFlags = FlagsOf<typeof deviceFlags>;
+
+export const cacheFolderFlag = {
+  cacheDir: flag('folder for converted weights', text, 'dir', {
+    rare: true,
+    shownDefault: '$MISTLETOE_CACHE or the system’s',
+  }),
+};
+
+export const machineFlags = {
+  ...deviceFlags,
+  threads: flag('CPU threads', integer(1, maxThreads), 'count', { rare: true, shownDefault: 'all' }),
+  ...cacheFolderFlag,
+  verifyCache: toggle('check the converted weights for disk errors before use', { rare: true }),
+};
+export type MachineFlags = FlagsOf<typeof machineFlags>;
+
+/** Flags of audit, train and harden about the run itself. */
+export const runFlags = {
+  out: flag('run folder', text, 'dir', { shownDefault: 'a new one in runs/' }),
+  resume: flag('continue an interrupted run', text, 'dir'),
+};
+
+export const reportFormatFlag = {
+  format: flag(
+    'of stdout; reports are files in the run folder',
+    oneOf(['text', 'json', 'markdown']),
+    'format',
+    {
+      default: 'text',
+    },
+  ),
+};
+
+export const formatFlag = {
+  format: flag('text for people, json for programs', oneOf(['text', 'json']), 'format', { default: 'text' }),
+};
+
+/** What --resume may be combined with: everything else is in the run's folder. */
+export const resumable = ['resume', 'progress', 'format', 'cacheDir', 'verifyCache'];
+
+export const tapsOf = ({ taps }: { readonly taps?: DrafterFlags['taps'] }): ReadingOptions =>
+  taps === undefined ? {} : { taps };
+
+export function templateOf({ chatTemplate, date }: Partial<TemplateFlags>): TemplateOptions {
+  return {
+    ...(chatTemplate === undefined ? {} : { chatTemplate }),
+    ...(date === undefined ? {} : { date }),
+  };
+}
+
+export function samplingOf({ temperature, topK, topP }: SamplingFlags): SamplingOptions {
+  return {
+    temperature,
+    ...(topK === undefined ? {} : { topK }),
+    ...(topP === undefined ? {} : { topP }),
+  };
+}
+
+export function cacheOf({
+  cacheDir,
+  verifyCache,
+}: Partial<Pick<MachineFlags, 'cacheDir' | 'verifyCache'>>): Pick<
+  CacheOptions,
+  'cacheFolder' | 'verifyCache'
+> {
+  return {
+    ...(cacheDir === undefined ? {} : { cacheFolder: cacheDir }),
+    ...(verifyCache === undefined ? {} : { verifyCache }),
+  };
+}
+
+// `guard` declares its flags with commander; these put the shared ones beside them.
+export const createTargetOption = (): Option =>
+  new Option('-t, --target <model>', targetFlag.target.help).default(bundledTarget, 'the bundled model');
+export const addTaps = (command: Command): Command => addFlags(command, tapsFlag);
+export const addDownload = (command: Command): Command => addFlags(command, downloadFlag);
+export const addTemplate = (command: Command): Command => addFlags(command, templateFlags);
+export const addMachine = (command: Command): Command => addFlags(command, machineFlags);

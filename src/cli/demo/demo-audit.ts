@@ -1,0 +1,147 @@
+/** Part two: an audit of the draft model on code and math prompts, short enough to watch, that ends in a report. */
+import { relative } from 'node:path';
+import type { ArmName } from '../../audit/arms/arms.js';
+import { createRequest } from '../../audit/create-request.js';
+import type { ArmResult, AuditResult, PromptResult } from '../../audit/result.js';
+import { startAudit } from '../../audit/run-audit.js';
+import { quoteWord } from '../../core/display-paths.js';
+import { armLabels } from '../../report/audit/arm-names.js';
+import { judge } from '../../report/audit/verdict.js';
+import { writeReports } from '../../report/audit/write-reports.js';
+import { createAuditProgress } from '../audit/audit-progress.js';
+import { cacheOf } from '../common-flags.js';
+import { createProgress } from '../progress.js';
+import { demoPrompts } from './demo-prompts.js';
+import type { Stage } from './demo-stage.js';
+import { createWrapper, sayBars, sayHeading, stageWidth } from './demo-stage.js';
+
+/** A shorter search than the quick preset, over more prompts: enough prompts to decide, in two minutes. */
+const settings = {
+  steps: 8,
+  starts: 4,
+  candidates: 6,
+  finalists: 3,
+  randomDraws: 1,
+  maxNewTokens: 48,
+  window: 48,
+};
+
+export async function showAudit(stage: Stage, number: number): Promise<void> {
+  const { say, flags, terminal, signal } = stage;
+  sayHeading(stage, number, 'A few tokens that make the drafts fail');
+  say('The speedup depends on how often target and drafter agree. With the weights of');
+  say('both, the audit searches for a suffix that makes them disagree while the answer');
+  say(`stays the same: one drafter, ${demoPrompts.length} code and math prompts.`);
+  say();
+  const cache = cacheOf(flags);
+  const request = await createRequest({
+    prompts: demoPrompts,
+    drafters: ['sps'],
+    preset: 'quick',
+    settings,
+    threads: flags.threads,
+    device: flags.device,
+    dtype: flags.dtype,
+    command: 'mistletoe demo --act 2',
+    ...cache,
+  });
+  const progress = createProgress('auto', terminal.stderr);
+  const events = createAuditProgress(progress, { now: () => performance.now() });
+  const place = flags.out ?? { parent: 'runs', name: 'demo' };
+  const outcome = await startAudit(place, request, { events, signal, ...cache }).finally(() => {
+    progress.finish();
+  });
+  const { path } = outcome.folder;
+  if (outcome.status === 'interrupted') {
+    say(`Resume with: mistletoe audit --resume ${quoteWord(path)}`);
+    return;
+  }
+  const { result, timings } = outcome;
+  const verdict = judge(result);
+  const reports = await writeReports(path, result, timings, verdict);
+  sayLengths(stage, result);
+  sayOneAnswer(stage, result);
+  say();
+  const wrapper = createWrapper(stage.write, '', stageWidth);
+  wrapper.add(`${stage.colors.bold(verdict.level)}: ${verdict.headline}`);
+  wrapper.finish();
+  say();
+  say('The target is a 12.5 M model trained to ignore stray text; its drafter was not.');
+  say('Expect other numbers from your models.');
+  say();
+  say(`Report: ${stage.colors.bold(relative('.', reports.html))}`);
+  say();
+  say('Try next:');
+  say('  mistletoe audit --target ./my-model --drafter ./my-drafter   audit your own pair');
+  say('  mistletoe doctor localhost:8000        what draft metrics does my server expose?');
+  say('  mistletoe bench --drafter sps          accepted length and speed, without attack');
+}
+
+const shown: readonly ArmName[] = ['clean', 'random', 'fluent', 'undirected', 'attack'];
+
+function sayLengths(stage: Stage, { drafters: results }: AuditResult): void {
+  const { say, colors } = stage;
+  say('Mean accepted length along the same answers, in tokens per target pass');
+  for (const { summary } of results) {
+    const rows = summary.arms.filter(({ arm }) => shown.includes(arm));
+    if (rows.length === 0) say('  no prompt could be audited');
+    else
+      sayBars(
+        stage,
+        rows.map(({ arm, sameAnswer: { estimate } }) => ({
+          name: armLabels[arm],
+          figure: estimate.toFixed(2),
+          value: estimate,
+          paint: arm === 'attack' ? colors.red : colors.dim,
+        })),
+      );
+  }
+}
+
+interface Example {
+  readonly prompt: PromptResult;
+  readonly clean: ArmResult;
+  readonly attack: ArmResult;
+}
+
+/** The identical answer with the largest slowdown. */
+function findExample({ drafters: results }: AuditResult): Example | undefined {
+  const all = results.flatMap(({ prompts }) =>
+    prompts.flatMap((prompt): Example[] => {
+      const clean = prompt.arms.find(({ arm }) => arm === 'clean');
+      const attack = prompt.arms.find(({ arm }) => arm === 'attack');
+      const isSame = attack?.preservation.kept === 'identical' && attack.suffixIds.length > 0;
+      return clean !== undefined && attack !== undefined && isSame ? [{ prompt, clean, attack }] : [];
+    }),
+  );
+  const lossOf = ({ clean, attack }: Example): number => attack.sameAnswer.steps / clean.sameAnswer.steps;
+  return all.sort((left, right) => lossOf(right) - lossOf(left))[0];
+}
+
+function sayOneAnswer(stage: Stage, result: AuditResult): void {
+  const { say, colors } = stage;
+  const example = findExample(result);
+  if (example === undefined) return;
+  const { prompt, clean, attack } = example;
+  const wrapped = (text: string): void => {
+    const wrapper = createWrapper(stage.write, '  ', stageWidth - 2);
+    wrapper.add(text);
+    wrapper.finish();
+  };
+  say();
+  say('One of the prompts, with the suffix that the search found:');
+  wrapped(`${prompt.prompt}${colors.cyan(attack.suffix)}`);
+  say(`The answer, ${attack.answer.tokenIds.length} tokens, is the same with and without the suffix:`);
+  wrapped(attack.answer.text.trim());
+  for (const [name, { sameAnswer }] of [
+    ['without', clean],
+    ['with', attack],
+  ] as const) {
+    const marks = Array.from(sameAnswer.origins, (origin) =>
+      origin === 'a' ? colors.green('▪') : colors.red('○'),
+    ).join('');
+    say(`  ${name}: ${sameAnswer.steps} target passes`);
+    say(`  ${marks}`);
+  }
+  say(colors.dim('  ▪ accepted draft token   ○ token of the target'));
+}

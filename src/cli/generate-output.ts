@@ -1,0 +1,206 @@
+/** Output of `generate`: text that streams, or one JSON object per prompt. */
+import type { FinishReason, TokenOrigin } from '../decode/answer.js';
+import type { Generation } from '../decode/plain.js';
+import type { PolicyChooser } from '../decode/policies/policy-chooser.js';
+import type { SpeculativeGeneration } from '../decode/speculative.js';
+import { isSpeculative } from '../decode/speculative-text.js';
+import type { GenerateOptions, Target } from '../decode/target.js';
+import type { VerificationRule } from '../decode/verification/verification.js';
+import { verificationRules } from '../decode/verification/verification.js';
+import type { Drafter } from '../draft/drafter.js';
+import type { DraftPolicy } from '../draft/tree/policy.js';
+import { formatDraftPolicy } from '../draft/tree/policy.js';
+import type { Prompt } from '../text/prompts/prompt-set.js';
+import { asOneLine } from './safe-text.js';
+import type { Colors, Terminal } from './terminal.js';
+import { colorsFor } from './terminal.js';
+
+/** Shared by all prompts, so `auto` keeps what it learned. */
+export interface Speculation {
+  readonly drafter: Drafter;
+  readonly draftPolicy: DraftPolicy;
+  readonly policy: PolicyChooser;
+  readonly rule: VerificationRule | undefined;
+}
+
+export interface Printer {
+  begin(prompt: Prompt): void;
+  readonly token: NonNullable<GenerateOptions['onToken']>;
+  end(prompt: Prompt, generation: Generation): void;
+}
+
+interface PrinterParts {
+  readonly flags: {
+    readonly format: 'text' | 'json';
+    readonly prompts: string | undefined;
+    readonly showDrafts: true | undefined;
+  };
+  readonly terminal: Terminal;
+  readonly target: Target;
+  readonly speculation: Speculation | undefined;
+}
+
+export function createPrinter(parts: PrinterParts): Printer {
+  return parts.flags.format === 'json' ? createJsonPrinter(parts) : createTextPrinter(parts);
+}
+
+function createTextPrinter({ flags, terminal, target, speculation }: PrinterParts): Printer {
+  const { stdout, stderr } = terminal;
+  const colors = colorsFor(stdout, terminal);
+  const summaryColors = colorsFor(stderr, terminal);
+  const marker = createTokenMarker(colors, flags.showDrafts === true);
+  let isAtStart = true;
+  return {
+    begin({ id, text }) {
+      isAtStart = true;
+      if (flags.prompts === undefined) return;
+      const [line = ''] = text.trim().split('\n');
+      const shown = line.length > 90 ? `${line.slice(0, 90)}...` : line;
+      stdout.write(`${colors.bold(`[${asOneLine(id)}]`)} ${colors.dim(asOneLine(shown))}\n`);
+    },
+    token({ text, origin }) {
+      // An answer to a template's "ASSISTANT:" starts with a space that readers do not need.
+      const shown = isAtStart && target.template !== undefined ? text.trimStart() : text;
+      if (shown !== '') isAtStart = false;
+      stdout.writeData(marker.mark(shown, origin));
+    },
+    end(_, generation) {
+      stdout.writeData(`${marker.finish()}${generation.text.endsWith('\n') ? '' : '\n'}`);
+      stderr.write(`${summaryColors.dim(summarize(generation, speculation))}\n`);
+      if (flags.prompts !== undefined) stdout.write('\n');
+    },
+  };
+}
+
+/** One object per line: an interrupted run leaves complete lines. */
+function createJsonPrinter({ flags, terminal: { stdout }, speculation }: PrinterParts): Printer {
+  return {
+    begin: () => undefined,
+    token: () => undefined,
+    end({ id }, generation) {
+      const { promptTokenIds, tokenIds, text, finishReason, prefillMs, decodeMs, tokensPerSecond } =
+        generation;
+      const result = {
+        ...(flags.prompts === undefined ? {} : { id }),
+        ...{ promptTokenIds, tokenIds, text, finishReason, prefillMs, decodeMs, tokensPerSecond },
+        ...(speculation !== undefined && isSpeculative(generation)
+          ? describeSpeculation(generation, speculation)
+          : {}),
+      };
+      stdout.writeData(`${JSON.stringify(result)}\n`);
+    },
+  };
+}
+
+function describeSpeculation(generation: SpeculativeGeneration, speculation: Speculation): object {
+  const { acceptance, rule } = generation;
+  const { drafterFailed, targetPasses, drafterPasses, draftMs, verifyMs, overheadMs } = generation;
+  return {
+    drafter: speculation.drafter.name,
+    draftPolicy: formatDraftPolicy(speculation.draftPolicy),
+    verification: { rule, lossless: verificationRules[rule].lossless },
+    drafterFailed,
+    steps: acceptance.steps,
+    acceptedLengths: acceptance.acceptedLengths,
+    meanAcceptedLength: acceptance.meanAcceptedLength,
+    acceptanceByDepth: acceptance.acceptanceByDepth,
+    acceptedTokens: acceptance.accepted,
+    proposedTokens: acceptance.proposed,
+    ...{ targetPasses, drafterPasses, draftMs, verifyMs, overheadMs },
+  };
+}
+
+const endings: Readonly<Record<FinishReason, string>> = {
+  stop: 'the model ended its answer',
+  'stop-string': 'stopped at --stop',
+  length: 'reached --max-new-tokens',
+  context: 'the context is full',
+  aborted: 'interrupted',
+};
+
+function summarize(generation: Generation, speculation: Speculation | undefined): string {
+  const parts =
+    speculation !== undefined && isSpeculative(generation)
+      ? summarizeSpeculation(generation, speculation)
+      : summarizePlain(generation);
+  return [...parts, endings[generation.finishReason]].join(' · ');
+}
+
+function summarizePlain({ promptTokenIds, tokenIds, prefillMs, tokensPerSecond }: Generation): string[] {
+  return [
+    `${promptTokenIds.length} prompt tokens in ${prefillMs.toFixed(0)} ms`,
+    count(tokenIds.length, 'new token'),
+    ...(tokensPerSecond > 0 ? [`${tokensPerSecond.toFixed(1)} tokens/s`] : []),
+  ];
+}
+
+function summarizeSpeculation(generation: SpeculativeGeneration, speculation: Speculation): string[] {
+  const { acceptance, tokenIds, tokensPerSecond, decodeMs, draftMs, verifyMs, rule } = generation;
+  const share = (ms: number): string => `${((100 * ms) / decodeMs).toFixed(0)}%`;
+  const drafting = `${speculation.drafter.name} ${formatDraftPolicy(speculation.draftPolicy)}`;
+  return [
+    `${count(tokenIds.length, 'new token')} in ${count(acceptance.steps, 'step')}`,
+    `mean accepted length ${acceptance.meanAcceptedLength.toFixed(2)} (bonus included)`,
+    ...(tokensPerSecond > 0 ? [`${tokensPerSecond.toFixed(1)} tokens/s`] : []),
+    ...(acceptance.steps > 0 ? [`draft ${share(draftMs)} verify ${share(verifyMs)}`] : []),
+    `${drafting}, ${verificationRules[rule].lossless ? 'lossless' : `lossy (${rule} acceptance)`}`,
+    ...(generation.drafterFailed ? ['finished without the drafter'] : []),
+  ];
+}
+
+function count(amount: number, noun: string): string {
+  return `${amount} ${noun}${amount === 1 ? '' : 's'}`;
+}
+
+/**
+ * Marks accepted draft tokens: by color if there is color, between brackets on request. The tokens that one step accepts
+ * are adjacent, because a token of the target follows them, so each pair of brackets is the accepted draft of one step.
+ * Spaces at its edges stay outside.
+ */
+export const draftBrackets = ['⟨', '⟩'] as const;
+
+export interface TokenMarker {
+  /** The text of one more token, marked. */
+  mark(text: string, origin: TokenOrigin): string;
+  /** The rest to write after the last token. */
+  finish(): string;
+}
+
+export function createTokenMarker(colors: Colors, hasBrackets: boolean): TokenMarker {
+  const [opening, closing] = draftBrackets;
+  let isOpen = false;
+  let heldSpaces = ''; // after an open draft: inside if it continues, outside if it ends
+
+  // Word by word, so that no color is open at a line break.
+  const paint = (text: string): string => text.replace(/\S+/g, (word) => colors.green(word));
+
+  const close = (): string => {
+    const rest = `${isOpen ? closing : ''}${heldSpaces}`;
+    isOpen = false;
+    heldSpaces = '';
+    return rest;
+  };
+
+  const bracket = (text: string): string => {
+    const body = text.trim();
+    if (body === '') {
+      if (!isOpen) return text;
+      heldSpaces += text;
+      return '';
+    }
+    const lead = heldSpaces + text.slice(0, text.indexOf(body));
+    heldSpaces = text.slice(text.indexOf(body) + body.length);
+    const start = isOpen ? lead : `${lead}${opening}`;
+    isOpen = true;
+    return start + paint(body);
+  };
+
+  return {
+    mark(text, origin) {
+      if (text === '') return '';
+      if (origin !== 'accepted') return close() + text;
+      return hasBrackets ? bracket(text) : paint(text);
+    },
+    finish: close,
+  };
+}

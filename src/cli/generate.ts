@@ -1,0 +1,301 @@
+/** `mistletoe generate`. */
+import { MistletoeError } from '../core/errors.js';
+import { bundledDrafters } from '../decode/bundled-models.js';
+import { settleDevice } from '../decode/gpu-fit.js';
+import { mostNewTokens } from '../core/limits.js';
+import type { SamplingOptions } from '../core/sampling.js';
+import { integer, oneOf, text } from '../core/settings.js';
+import { findDrafter } from '../decode/find-drafter.js';
+import { checkRule } from '../decode/verification/verifier.js';
+import { createPolicy, defaultDraftPolicy, generateSpeculatively } from '../decode/speculative-text.js';
+import type { VerificationRule } from '../decode/verification/verification.js';
+import { verificationRules } from '../decode/verification/verification.js';
+import type { ReadingOptions } from '../draft/draft-system.js';
+import { loadDrafter } from '../draft/load-drafter.js';
+import type { DraftPolicy } from '../draft/tree/policy.js';
+import { parseDraftPolicy } from '../draft/tree/policy.js';
+import type { GenerateOptions, Target } from '../decode/target.js';
+import { generateText, openTarget } from '../decode/target.js';
+import { openRuntime } from '../runtime/create-runtime.js';
+import { chooseDevice } from '../runtime/device-choice.js';
+import type { Prompt } from '../text/prompts/prompt-set.js';
+import { inlinePrompt, loadPrompts } from '../text/prompts/prompt-set.js';
+import { decodeText } from '../text/text-file.js';
+import type { Invocation } from './command.js';
+import { defineCommand } from './command.js';
+import {
+  cacheOf,
+  downloadFlag,
+  machineFlags,
+  samplingFlags,
+  samplingOf,
+  tapsFlag,
+  tapsOf,
+  targetFlag,
+  templateFlags,
+  templateOf,
+} from './common-flags.js';
+import { exitCodes } from './failure.js';
+import type { FlagsOf } from './flags.js';
+import { flag, group, list, toggle } from './flags.js';
+import type { Speculation } from './generate-output.js';
+import { createPrinter } from './generate-output.js';
+import { createModelFinder } from './model-source.js';
+import type { Terminal } from './terminal.js';
+import { createNotice } from './terminal.js';
+
+const flags = {
+  ...group('What to run', {
+    ...targetFlag,
+    prompt: flag('the prompt, if it is not the first argument; - reads it from stdin', text, 'text', {
+      was: ['-p'],
+      conflicts: 'prompts',
+    }),
+    prompts: flag('a .jsonl or .txt file of prompts, answered one after the other', text, 'file'),
+    raw: toggle('continue the text as it is, without the chat template'),
+    chat: toggle('require a chat template', { conflicts: 'raw', rare: true }),
+    ...templateFlags,
+    ...downloadFlag,
+  }),
+  ...group('Sampling', {
+    maxNewTokens: flag('max tokens to generate', integer(1, mostNewTokens), 'count', {
+      short: 'n',
+      default: 128,
+    }),
+    ...samplingFlags,
+    seed: flag(
+      'the same seed gives the same text; above temperature 0 it also depends on drafter and --draft',
+      integer(0),
+      'number',
+      { default: 0 },
+    ),
+    stop: list('stop before this text', text, 'text'),
+  }),
+  ...group('Speculative decoding', {
+    drafter: flag(
+      `folder or hub name of a drafter; ${bundledDrafters.join(', ')} (for the bundled model); or ngram[:MIN,MAX], which works with any model`,
+      text,
+      'model',
+      { short: 'd', shownDefault: 'none, plain decoding' },
+    ),
+    draft: flag(
+      'how much to draft per step: auto, chain:4, tree:mc_sim_7b_63, tree:FILE.json, dynamic:60,5,10',
+      text,
+      'policy',
+      { shownDefault: 'auto; chain:4 with a temperature' },
+    ),
+    verificationRule: flag(
+      'which drafts to accept; greedy and rejection are lossless, typical is lossy',
+      oneOf(Object.keys(verificationRules) as VerificationRule[]),
+      'rule',
+      { was: ['--verify'], rare: true, shownDefault: 'greedy; rejection with a temperature' },
+    ),
+    ...tapsFlag,
+    showDrafts: toggle('put accepted draft tokens between \u27e8 and \u27e9, for terminals without color'),
+  }),
+  ...group('Output and machine', {
+    format: flag(
+      'text streams; json prints one object per prompt and line',
+      oneOf(['text', 'json']),
+      'format',
+      {
+        default: 'text',
+      },
+    ),
+    ...machineFlags,
+  }),
+};
+export type GenerateFlags = FlagsOf<typeof flags>;
+
+export const generate = defineCommand({
+  name: 'generate',
+  description: 'Answers one prompt, or every prompt of a file. The text appears while it is generated.',
+  arguments: [['[prompt]', 'the prompt; - reads it from stdin']],
+  flags,
+  examples: [
+    ['mistletoe generate "Write a Python function that adds two numbers."', ''],
+    ['mistletoe generate "What is 12 + 30?" --drafter eagle3 --show-drafts', 'with speculative decoding'],
+    ['mistletoe generate "Write a Python function that reverses a string." -d medusa --draft chain:3', ''],
+    ['mistletoe generate --raw "def reverse(text):" --stop "def "', 'continue a text'],
+    ['cat question.txt | mistletoe generate -', ''],
+    ['mistletoe generate --prompts prompts.jsonl --format json > answers.jsonl', ''],
+    ['mistletoe generate --target ./my-model --drafter ngram --prompts texts.jsonl', ''],
+    ['mistletoe generate --target Qwen/Qwen2.5-0.5B-Instruct --download "Hi"', ''],
+  ],
+  notes:
+    'The text goes to stdout, a line with counts and speed to stderr. Ctrl-C stops the answer and keeps what was generated.',
+  run: runGenerate,
+});
+
+async function runGenerate(flags: GenerateFlags, { terminal, args }: Invocation): Promise<number> {
+  const plan = planDrafting(flags, samplingOf(flags));
+  const prompts = await readPrompts({ ...flags, prompt: choosePrompt(flags, args) }, terminal);
+  const choice = await chooseDevice(flags);
+  const findModel = createModelFinder(flags, terminal);
+  const folder = await findModel(flags.target);
+  const located = plan === undefined ? undefined : { ...plan, source: await findModel(plan.source) };
+  const onNotice = createNotice(terminal);
+  const sources = [folder, ...(located === undefined ? [] : [located.source])];
+  const device = await settleDevice(choice, sources, onNotice);
+  const runtime = await openRuntime(device, flags.threads);
+  const loading = { onNotice, ...cacheOf(flags), ...tapsOf(flags) };
+  try {
+    const target = await openTarget(folder, {
+      runtime,
+      ...loading,
+      ...chatOf(flags),
+      ...templateOf(flags),
+    });
+    const speculation = located === undefined ? undefined : await loadSpeculation(located, target, loading);
+    return await answerAll({ target, speculation, prompts, flags, terminal, onNotice });
+  } finally {
+    await runtime.dispose();
+  }
+}
+
+function chatOf({ chat, raw }: GenerateFlags): { readonly chat?: boolean } {
+  if (raw === true) return { chat: false };
+  return chat === true ? { chat: true } : {};
+}
+
+function choosePrompt({ prompt, prompts }: GenerateFlags, [first]: readonly string[]): string | undefined {
+  if (first === undefined) return prompt;
+  if (prompt === undefined && prompts === undefined) return first;
+  throw new MistletoeError(
+    'usage',
+    `The prompt "${first}" and ${prompt === undefined ? '--prompts' : '--prompt'} were both given; one was expected.`,
+    { hint: 'Put a prompt with several words in quotes, and leave the flag out.' },
+  );
+}
+
+async function readPrompts(
+  { prompt, prompts }: Pick<GenerateFlags, 'prompt' | 'prompts'>,
+  terminal: Terminal,
+): Promise<readonly Prompt[]> {
+  // The newline at the end of a piped line is not part of the prompt.
+  if (prompt === '-') {
+    const text = decodeText(await terminal.readStdin(), 'The prompt on stdin');
+    return [inlinePrompt(text.replace(/\r?\n$/, ''))];
+  }
+  if (prompt !== undefined) return [inlinePrompt(prompt)];
+  if (prompts === undefined) {
+    throw new MistletoeError('usage', 'generate has no prompt to answer.', {
+      hint: 'Give it in quotes, as - to read it from stdin, or as --prompts FILE.',
+    });
+  }
+  if (!/\.(jsonl|txt)$/.test(prompts)) {
+    throw new MistletoeError('usage', `--prompts is ${prompts}; a .jsonl or .txt file was expected.`, {
+      hint: 'Rename the file to match its format, or give the text itself as the prompt.',
+    });
+  }
+  return loadPrompts(prompts);
+}
+
+interface Task {
+  readonly target: Target;
+  readonly speculation: Speculation | undefined;
+  readonly prompts: readonly Prompt[];
+  readonly flags: GenerateFlags;
+  readonly terminal: Terminal;
+  readonly onNotice: (message: string) => void;
+}
+
+async function answerAll({ prompts, onNotice, ...task }: Task): Promise<number> {
+  const { target, speculation, flags, terminal } = task;
+  const abort = new AbortController();
+  const signal = AbortSignal.any([abort.signal, terminal.closed]);
+  const stopListening = terminal.onInterrupt(() => {
+    abort.abort();
+  });
+  const printer = createPrinter(task);
+  try {
+    for (const prompt of prompts) {
+      printer.begin(prompt);
+      const options = {
+        ...optionsOf(flags),
+        ...(flags.prompts === undefined ? {} : { name: `Prompt ${prompt.id} of ${flags.prompts}` }),
+        onToken: printer.token,
+        signal,
+      };
+      const generation =
+        speculation === undefined
+          ? await generateText(target, prompt.text, options)
+          : await generateSpeculatively(target, speculation.drafter, prompt.text, {
+              ...options,
+              onNotice,
+              policy: speculation.policy,
+              ...(speculation.rule === undefined ? {} : { rule: speculation.rule }),
+            });
+      printer.end(prompt, generation);
+      if (signal.aborted) break;
+    }
+  } finally {
+    stopListening();
+  }
+  return abort.signal.aborted ? exitCodes.interrupted : exitCodes.success;
+}
+
+function optionsOf(flags: GenerateFlags): GenerateOptions {
+  const { maxNewTokens, seed, stop } = flags;
+  return { maxNewTokens, seed, stopStrings: stop, sampling: samplingOf(flags) };
+}
+
+/** The drafting flags, parsed but not loaded. */
+interface DraftingPlan {
+  /** A folder, or a system without weights. */
+  readonly source: string;
+  readonly draftPolicy: DraftPolicy | undefined;
+  readonly rule: VerificationRule | undefined;
+  readonly sampling: SamplingOptions;
+}
+
+/** Undefined without a drafter. Checks the flags before anything is loaded. */
+function planDrafting(flags: GenerateFlags, sampling: SamplingOptions): DraftingPlan | undefined {
+  const { drafter, draft, verificationRule, taps, showDrafts, format } = flags;
+  if (drafter === undefined) {
+    const given = {
+      '--draft': draft,
+      '--verification-rule': verificationRule,
+      '--taps': taps,
+      '--show-drafts': showDrafts,
+    };
+    const stray = Object.entries(given).find(([, value]) => value !== undefined)?.[0];
+    if (stray === undefined) return undefined;
+    throw new MistletoeError('usage', `${stray} was given without a drafter.`, {
+      hint: 'Add --drafter with a folder or a bundled name such as eagle3, or leave it out for plain decoding.',
+    });
+  }
+  if (showDrafts === true && format === 'json') {
+    throw new MistletoeError('usage', '--show-drafts marks text, but --format json prints none.', {
+      hint: 'Leave it out: acceptedLengths shows which tokens of each step were drafted.',
+    });
+  }
+  if (verificationRule !== undefined) checkRule(verificationRule, sampling);
+  return {
+    source: findDrafter(drafter),
+    draftPolicy: draft === undefined ? undefined : parseDraftPolicy(draft),
+    rule: verificationRule,
+    sampling,
+  };
+}
+
+interface LoadingOptions extends ReadingOptions {
+  readonly cacheFolder?: string;
+  readonly verifyCache?: boolean;
+  readonly onNotice: (message: string) => void;
+}
+
+async function loadSpeculation(
+  { source, rule, sampling, ...plan }: DraftingPlan,
+  { model, tokenizer }: Target,
+  loading: LoadingOptions,
+): Promise<Speculation> {
+  const drafter = await loadDrafter(source, { target: model, tokenizer, ...loading });
+  const draftPolicy = plan.draftPolicy ?? defaultDraftPolicy(drafter, sampling);
+  if (draftPolicy.kind === 'auto' && sampling.temperature > 0) {
+    loading.onNotice(
+      'With a temperature, --draft auto depends on timing: the same seed may give a different text.',
+    );
+  }
+  return { drafter, draftPolicy, policy: createPolicy(draftPolicy, drafter), rule };
+}

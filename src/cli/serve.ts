@@ -1,0 +1,304 @@
+/** `mistletoe serve`. */
+import { existsSync } from 'node:fs';
+import { nameModel } from '../checkpoint/hub/hub-cache.js';
+import { parseHubId } from '../checkpoint/hub/hub-settings.js';
+import { MistletoeError } from '../core/errors.js';
+import { findDrafter } from '../decode/find-drafter.js';
+import { pageHandler } from '../dashboard/page-handler.js';
+import { findWeightless } from '../draft/systems.js';
+import type { NamedKey } from '../serve/access.js';
+import { parseKeys, readKeys } from '../serve/access.js';
+import { watchRecords } from '../serve/record-watch.js';
+import type { RunningServer, ServeOptions } from '../serve/serve.js';
+import { startServer } from '../serve/serve.js';
+import { mostNewTokens } from '../core/limits.js';
+import { byteSize, decimal, integer, oneOf, text } from '../core/settings.js';
+import { bundledDrafters } from '../decode/bundled-models.js';
+import type { Invocation } from './command.js';
+import { defineCommand } from './command.js';
+import {
+  cacheOf,
+  downloadFlag,
+  machineFlags,
+  tapsFlag,
+  tapsOf,
+  targetFlag,
+  templateFlags,
+  templateOf,
+} from './common-flags.js';
+import { exitCodes } from './failure.js';
+import type { ModelFinder } from './model-source.js';
+import { createModelFinder } from './model-source.js';
+import { readVersion } from './package-version.js';
+import type { FlagsOf } from './flags.js';
+import { flag, group, list, toggle } from './flags.js';
+import type { Terminal } from './terminal.js';
+import { createNotice } from './terminal.js';
+
+const flags = {
+  ...group('What to run', {
+    ...targetFlag,
+    drafter: list(
+      `folder or hub name of a drafter; ${bundledDrafters.join(', ')}; or ngram[:MIN,MAX]; requests may name another than the first`,
+      text,
+      'model',
+      { short: 'd', shownDefault: 'none, plain decoding' },
+    ),
+    draft: flag(
+      'how much to draft per step: auto, chain:4, tree:mc_sim_7b_63, tree:FILE.json, dynamic:60,5,10',
+      text,
+      'policy',
+      { shownDefault: 'auto; chain:4 with a temperature' },
+    ),
+    ...tapsFlag,
+    servedModelName: flag('model name in requests', text, 'name', { shownDefault: 'the name of its folder' }),
+    ...templateFlags,
+    ...downloadFlag,
+  }),
+  ...group('When drafts fail', {
+    guarded: toggle(
+      'per request: switch to another drafter, then to ngram, then to plain decoding if drafting does not pay; requests may override it',
+    ),
+    slowdown: flag(
+      'how much slower than plain decoding a guarded request may be',
+      decimal({ above: 0, max: 10 }),
+      'share',
+      { rare: true, shownDefault: '0.05' },
+    ),
+    ladder: list('drafters to switch to, in this order', text, 'name', {
+      rare: true,
+      shownDefault: 'all that fit, then ngram',
+    }),
+    floor: flag(
+      'share of steps that accept at least one draft token in the lowest normal requests',
+      decimal({ min: 0, max: 1 }),
+      'share',
+      { rare: true, shownDefault: 'learned' },
+    ),
+  }),
+  ...group('Network and access', {
+    host: flag('address to listen on; addresses of other machines need keys', text, 'address', {
+      default: '127.0.0.1',
+    }),
+    port: flag('0 takes any free port', integer(0, 65_535), 'number', { default: 8000 }),
+    keys: flag('file of bearer keys, one a line, optionally after a name', text, 'file', {
+      shownDefault: '$MISTLETOE_KEYS or none',
+    }),
+    allowAnonymous: toggle('listen for other machines without keys', { rare: true }),
+  }),
+  ...group('Limits', {
+    concurrency: flag('answers decoded at the same time', integer(1, 256), 'count', { default: 8 }),
+    maxMemory: flag('KV cache of running answers, as 20GB; others wait', byteSize(1), 'size', {
+      shownDefault: 'no limit',
+    }),
+    maxBody: flag('max size of a request', byteSize(1), 'size', {
+      default: 4 * 2 ** 20,
+      shownDefault: '4MiB',
+      rare: true,
+    }),
+    maxPromptTokens: flag('max tokens of a prompt', integer(1), 'count', {
+      rare: true,
+      shownDefault: 'the model’s context',
+    }),
+    maxNewTokens: flag('max tokens of an answer', integer(1, mostNewTokens), 'count', {
+      shownDefault: 'the model’s context',
+    }),
+    maxChoices: flag('max answers per request', integer(1, 1024), 'count', { default: 16, rare: true }),
+    maxQueue: flag('max waiting answers; further requests are rejected', integer(0), 'count', {
+      default: 64,
+    }),
+    maxSeconds: flag(
+      'max duration of a request; its answer is cut',
+      decimal({ above: 0, max: 1e6 }),
+      'number',
+      {
+        default: 600,
+        rare: true,
+      },
+    ),
+    grace: flag('time to finish answers after Ctrl-C', decimal({ min: 0, max: 1e6 }), 'seconds', {
+      default: 10,
+      rare: true,
+    }),
+  }),
+  ...group('Telemetry and machine', {
+    perRequestSpecDecodeMetrics: flag(
+      'draft metrics in responses; requests may override it',
+      oneOf(['none', 'summary', 'detailed']),
+      'level',
+      { default: 'none' },
+    ),
+    logPrompts: toggle('log prompts and answers', { rare: true }),
+    ...machineFlags,
+  }),
+};
+type ServeFlags = FlagsOf<typeof flags>;
+
+export const serve = defineCommand({
+  name: 'serve',
+  description:
+    'Serves a model with an OpenAI-compatible API (/v1/chat/completions, /v1/completions), with speculative decoding if a drafter is given, and many answers at once. Draft metrics are available per request and in /metrics, in vLLM’s format.',
+  flags,
+  examples: [
+    ['mistletoe serve', 'the bundled model, plain decoding'],
+    ['mistletoe serve --drafter eagle3 --draft chain:4', 'with speculative decoding'],
+    [
+      'mistletoe serve -t ./my-model -d ./my-eagle3 -d ngram',
+      'requests choose: "mistletoe": {"drafter": "ngram"}',
+    ],
+    ['mistletoe serve -d eagle3 -d sps --guarded', 'falls back to sps, ngram, plain decoding'],
+    ['mistletoe serve --host 0.0.0.0 --keys keys.txt', 'for other machines, with keys'],
+  ],
+  notes:
+    'The log goes to stdout, one line of JSON per request, without prompts; everything else to stderr. Ctrl-C rejects new requests, lets answers finish, and cuts the others after the grace period. Exit code 0 then.',
+  run: runServe,
+});
+
+/** A question that the bundled model answers well. */
+const exampleQuestion = 'Write a Python function that adds two numbers.';
+
+async function runServe(flags: ServeFlags, { terminal }: Invocation): Promise<number> {
+  if (flags.draft !== undefined && flags.drafter.length === 0) {
+    throw new MistletoeError('usage', '--draft was given without a drafter.', {
+      hint: 'Add --drafter with a folder or a bundled name such as eagle3, or leave it out for plain decoding.',
+    });
+  }
+  const keys = await keysOf(flags, terminal);
+  const findModel = createModelFinder(flags, terminal);
+  const drafters = await nameDrafters(flags.drafter, findModel);
+  const target = await findModel(flags.target);
+  const notice = createNotice(terminal);
+  const server = await startServer({
+    ...{ target, drafters, keys, ...nameOf(flags) },
+    ...watchRecords(readVersion(), ({ text }) => {
+      notice(text);
+    }),
+    page: pageHandler,
+    ...optionsOf(flags),
+    ...cacheOf(flags),
+    ...tapsOf(flags),
+    ...templateOf(flags),
+    onNotice: notice,
+    onLog: (line) => {
+      terminal.stdout.writeData(line);
+    },
+  });
+  terminal.stderr.write(describe(server, Object.keys(drafters), flags, keys.length > 0));
+  const fault = await waitForEnd(server, terminal);
+  if (fault === undefined)
+    terminal.stderr.write('Shutting down: new requests are rejected, running answers finish.\n');
+  await server.close({ graceMs: flags.grace * 1000 });
+  if (fault !== undefined) throw fault;
+  return exitCodes.success;
+}
+
+async function keysOf({ keys }: ServeFlags, { environment }: Terminal): Promise<readonly NamedKey[]> {
+  if (keys !== undefined) return readKeys(keys);
+  const { MISTLETOE_KEYS: listed = '' } = environment;
+  return listed.trim() === '' ? [] : parseKeys(listed.replaceAll(',', '\n'), 'MISTLETOE_KEYS');
+}
+
+/** By the names that requests use: the folder's, or the whole value if two folders have the same. */
+async function nameDrafters(
+  given: readonly string[],
+  findModel: ModelFinder,
+): Promise<Readonly<Record<string, string>>> {
+  const named = new Map<string, string>();
+  for (const drafter of given) {
+    const source = await findModel(findDrafter(drafter));
+    const short = findWeightless(source)?.name ?? nameModel(source);
+    const name = named.has(short) || short === 'none' ? drafter : short;
+    if (named.has(name)) {
+      throw new MistletoeError('usage', `--drafter ${drafter} was given twice.`, {
+        hint: 'Each may be given once; requests choose among policies by "draft".',
+      });
+    }
+    named.set(name, source);
+  }
+  return Object.fromEntries(named);
+}
+
+/** Hub models keep their hub name. */
+function nameOf({ servedModelName, target }: ServeFlags): Pick<ServeOptions, 'modelName'> {
+  const modelName = servedModelName ?? (existsSync(target) ? undefined : parseHubId(target)?.repository);
+  return modelName === undefined ? {} : { modelName };
+}
+
+function optionsOf(flags: ServeFlags): Omit<ServeOptions, 'target'> {
+  const { host, port, draft, concurrency, maxMemory, device, dtype, threads } = flags;
+  return {
+    ...{ host, port, concurrency },
+    allowAnonymous: flags.allowAnonymous === true,
+    metricsLevel: flags.perRequestSpecDecodeMetrics,
+    logPrompts: flags.logPrompts === true,
+    guarded: flags.guarded === true,
+    ...guardingOf(flags),
+    limits: {
+      bodyBytes: flags.maxBody,
+      promptTokens: flags.maxPromptTokens,
+      newTokens: flags.maxNewTokens,
+      choices: flags.maxChoices,
+      queue: flags.maxQueue,
+      seconds: flags.maxSeconds,
+    },
+    ...(draft === undefined ? {} : { draft }),
+    ...(maxMemory === undefined ? {} : { memoryBytes: maxMemory }),
+    ...(device === undefined ? {} : { device }),
+    ...(dtype === undefined ? {} : { dtype }),
+    ...(threads === undefined ? {} : { threads }),
+  };
+}
+
+/** Applies to requests that ask to be guarded too. */
+function guardingOf({ slowdown, floor, ladder: given }: ServeFlags): Pick<ServeOptions, 'guarding'> {
+  // Names of drafters have no commas: a,b was the syntax of this list, and still works.
+  const ladder = given.flatMap((names) => names.split(',').map((name) => name.trim()));
+  if (slowdown === undefined && floor === undefined && ladder.length === 0) return {};
+  return {
+    guarding: {
+      ...(slowdown === undefined ? {} : { slowdown }),
+      ...(floor === undefined ? {} : { floor }),
+      ...(ladder.length === 0 ? {} : { ladder }),
+    },
+  };
+}
+
+function describe(
+  { url, modelName, device }: RunningServer,
+  drafters: readonly string[],
+  { draft, guarded }: ServeFlags,
+  isKeyed: boolean,
+): string {
+  const drafting = drafters.length === 0 ? 'by plain decoding' : `drafted by ${drafters.join(', ')}`;
+  const details = [...(draft === undefined ? [] : [draft]), ...(guarded === true ? ['guarded'] : [])];
+  const policy = details.length === 0 ? '' : ` (${details.join(', ')})`;
+  const key = isKeyed ? " -H 'Authorization: Bearer KEY'" : '';
+  const body = JSON.stringify({
+    model: modelName,
+    messages: [{ role: 'user', content: exampleQuestion }],
+    temperature: 0,
+  });
+  const page = `Page: ${url}/mistletoe\n`;
+  return (
+    `Serves ${modelName}, ${drafting}${policy}, on ${device}, at ${url}\n` +
+    `Try: curl ${url}/v1/chat/completions${key} -H 'Content-Type: application/json' -d '${body}'\n` +
+    page
+  );
+}
+
+/** Until Ctrl-C, or until the engine fails. */
+function waitForEnd(server: RunningServer, terminal: Terminal): Promise<Error | undefined> {
+  return new Promise((resolve) => {
+    const stopListening = terminal.onInterrupt(() => {
+      resolve(undefined);
+    });
+    const end = (fault?: Error): void => {
+      stopListening();
+      resolve(fault);
+    };
+    terminal.closed.addEventListener('abort', () => {
+      end();
+    });
+    void server.ended.then(end);
+  });
+}

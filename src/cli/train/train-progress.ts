@@ -1,0 +1,103 @@
+/** The progress of a training run: answers of the target, then weight updates. */
+import { countText, fixed, groupThousands, parameterText } from '../../core/number-text.js';
+import type { StartedTraining, TrainEvents } from '../../train/train-run.js';
+import { nameStart } from '../../train/systems/training-start.js';
+import { typedPath } from '../long-runs.js';
+import type { Progress, ProgressClock } from '../progress.js';
+import { describeLeft } from '../progress.js';
+
+/** Weight of earlier losses in the displayed one. */
+const memory = 0.9;
+
+export function createTrainProgress(progress: Progress, { now }: ProgressClock): TrainEvents {
+  let pace: Pace | undefined;
+  let steps = 0;
+  let tokens = 0;
+  let accepted: number | undefined;
+  const smooth = createSmoothing();
+  return {
+    onNotice: progress.note,
+    onOpen({ folder, request }) {
+      const { system, target, from, shape } = request;
+      const start = `${from === undefined ? '' : 'starting from '}${nameStart({ from, ...shape })}`;
+      progress.note(`train: ${system} for ${target.name}, ${start}, run folder ${typedPath(folder)}`, {
+        folder,
+        system,
+        target: target.name,
+      });
+    },
+    onAnswers({ done, total, newTokens }) {
+      if (pace === undefined) {
+        if (done === total) return;
+        pace = createPace(now, done);
+        progress.start(total, 'answers');
+      }
+      const speed = newTokens / pace.seconds();
+      const leftMs = pace.left(done, total);
+      const fields = leftMs === undefined ? {} : { leftMs: Math.round(leftMs) };
+      progress.update(done, { newTokens, ...fields }, () => [
+        ...describeLeft(leftMs),
+        ...(newTokens === 0 ? [] : [`${fixed(speed, 0)} tokens/s`]),
+      ]);
+    },
+    onStart(start) {
+      ({ steps } = start.request.settings);
+      pace = createPace(now, start.update);
+      progress.note(describeStart(start), { parameterCount: start.parameterCount, update: start.update });
+      progress.start(steps, 'train');
+      progress.update(start.update, {}, () => []);
+    },
+    onLine(line) {
+      const { update } = line;
+      if (line.kind === 'length') accepted = line.length;
+      else tokens += line.tokens;
+      const loss = line.kind === 'update' ? smooth(line.loss) : undefined;
+      const leftMs = pace?.left(update, steps);
+      const speed = tokens / (pace?.seconds() ?? NaN);
+      const length = accepted === undefined ? {} : { accepted };
+      const fields = line.kind === 'update' ? { loss: line.loss, rate: line.rate, ...length } : length;
+      progress.update(
+        update,
+        { ...fields, ...(leftMs === undefined ? {} : { leftMs: Math.round(leftMs) }) },
+        () => [
+          ...describeLeft(leftMs),
+          ...(loss === undefined ? [] : [`loss ${fixed(loss, 3)}`]),
+          ...(accepted === undefined ? [] : [`accepted ${fixed(accepted, 2)}`]),
+          ...(tokens === 0 ? [] : [`${fixed(speed, 0)} tokens/s`]),
+        ],
+      );
+    },
+  };
+}
+
+function describeStart({ request, texts, parameterCount, update }: StartedTraining): string {
+  const { trainingCounts, heldOutCounts } = texts;
+  const learned = `${countText(trainingCounts.examples, 'text')} with ${groupThousands(trainingCounts.learntTokens)} tokens to predict`;
+  const resumed = update === 0 ? '' : `, resumed after update ${update}`;
+  return `train: ${parameterText(parameterCount)}, ${learned}, ${heldOutCounts.examples} held out, ${request.settings.steps} updates${resumed}`;
+}
+
+export interface Pace {
+  seconds(): number;
+  /** Undefined until something was done. */
+  left(done: number, total: number): number | undefined;
+}
+
+/** Counts from `first`: updates of an earlier start do not count towards the speed. */
+export function createPace(now: () => number, first: number): Pace {
+  const began = now();
+  return {
+    seconds: () => (now() - began) / 1000,
+    left: (done, total) => (done > first ? ((now() - began) / (done - first)) * (total - done) : undefined),
+  };
+}
+
+/** A moving average without startup bias. */
+function createSmoothing(): (value: number) => number {
+  let [sum, weight] = [0, 0];
+  return (value) => {
+    sum = memory * sum + value;
+    weight = memory * weight + 1;
+    return sum / weight;
+  };
+}
