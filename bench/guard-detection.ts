@@ -28,8 +28,6 @@ import { median, printTable } from './stopwatch.js';
 
 const [part = 'all', chosen = 'sps,eagle3'] = process.argv.slice(2);
 const percent = (share: number): string => `${(100 * share).toFixed(2)} %`;
-if (part !== 'simulated') await runLive();
-if (part !== 'live') await simulate(chosen.split(',') as BundledDrafter[]);
 
 async function runLive(): Promise<void> {
   const maxTokens = 44;
@@ -212,3 +210,6 @@ function toObservation(trace: Trace, tenant: string, endedMs: number): Observati
     },
   };
 }
+
+if (part !== 'simulated') await runLive();
+if (part !== 'live') await simulate(chosen.split(',') as BundledDrafter[]);
