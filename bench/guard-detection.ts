@@ -28,11 +28,10 @@ import { median, printTable } from './stopwatch.js';
 
 const [part = 'all', chosen = 'sps,eagle3'] = process.argv.slice(2);
 const percent = (share: number): string => `${(100 * share).toFixed(2)} %`;
-if (part !== 'simulated') await runLive();
-if (part !== 'live') await simulate(chosen.split(',') as BundledDrafter[]);
 
 async function runLive(): Promise<void> {
   const maxTokens = 44;
+  const attackRequests = 12;
   const benign = (await planBenign(0)).filter(({ set }) => set !== 'bundled');
   const attacks = planAttacks(benign, 'sps').slice(0, 6);
   const shared = { target: bundledTarget, threads: 1, port: 0, metricsLevel: 'detailed' } as const;
@@ -71,9 +70,10 @@ async function runLive(): Promise<void> {
     };
     const sendBenign = (index: number): Promise<number> =>
       send(guard.url, `tenant-${index % 6}`, benign[random.nextInteger(benign.length)]!);
-    for (let index = 0; index < before; index++) await sendBenign(index);
+    for (let index = 0; index < before; index += 5)
+      await Promise.all([0, 1, 2, 3, 4].map((offset) => sendBenign(index + offset)));
     const ratios: number[] = [];
-    for (let index = 0; index < 18; index++) {
+    for (let index = 0; index < attackRequests; index++) {
       const attack = attacks[index % attacks.length]!;
       const ms = await send(guard.url, 'attacker', attack);
       if (index >= 6) ratios.push((await send(plain.url, 'attacker', attack)) / ms);
@@ -212,3 +212,6 @@ function toObservation(trace: Trace, tenant: string, endedMs: number): Observati
     },
   };
 }
+
+if (part !== 'simulated') await runLive();
+if (part !== 'live') await simulate(chosen.split(',') as BundledDrafter[]);

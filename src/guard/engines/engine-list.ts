@@ -54,7 +54,8 @@ function recognizeResponse(response: JsonObject): EngineName {
 
 /** The header x-mistletoe-engine may end in a version, as in mistletoe/0.2.0. */
 export function parseEngineName(name: string | null | undefined): EngineName | undefined {
-  const [given] = (name ?? '').split('/', 1);
+  if (name === null || name === undefined) return undefined; // nearly every response
+  const [given] = name.split('/', 1);
   return engines.find((engine) => engine.name === given)?.name;
 }
 

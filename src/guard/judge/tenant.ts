@@ -66,7 +66,7 @@ export interface SavedTenants {
 
 /** Lengths of the stretches that are tested, so that earlier requests do not dilute a beginning attack. */
 const stretches = [5, 15, 50] as const;
-const driftStretches: readonly number[] = [10, 20, 40];
+const driftStretches: readonly number[] = [10, 15, 20, 25, 30, 40];
 const maxTogether = 15;
 const maxOutcomes = 50;
 const minCount = 3;
