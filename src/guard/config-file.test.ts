@@ -114,3 +114,22 @@ describe('times', () => {
     ]);
   });
 });
+
+describe('settings of version 0.2', () => {
+  it('work under their old names, with a note about each', () => {
+    const text = [
+      'upstream: http://127.0.0.1:8000',
+      'askForPromptLogprobs: true',
+      'alarm: { falseAlarms: 0.02, falseAlarmsPerWeek: 3 }',
+      'mitigation: { action: tag, from: tenant }',
+    ].join('\n');
+    const notices: string[] = [];
+    const configuration = readConfiguration({
+      file: { name: 'guard.yaml', text },
+      onNotice: (message) => notices.push(message),
+    });
+    expect(configuration.alert).toEqual({ falseAlerts: 0.02, falseAlertsPerWeek: 3 });
+    expect(configuration.mitigation.action).toBe('observe');
+    expect(notices).toHaveLength(4);
+  });
+});

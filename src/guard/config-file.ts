@@ -20,13 +20,17 @@ export interface FlagValue {
 export interface ConfigurationSources {
   readonly file?: { readonly name: string; readonly text: string } | undefined;
   readonly flags?: readonly FlagValue[];
+  /** Told about settings of version 0.2 that have another name now, or no effect. */
+  readonly onNotice?: (message: string) => void;
 }
 
 type Tree = Record<string, unknown>;
 
-export function readConfiguration({ file, flags = [] }: ConfigurationSources = {}): GuardConfiguration {
+export function readConfiguration(sources: ConfigurationSources = {}): GuardConfiguration {
+  const { file, flags = [], onNotice } = sources;
   const parsed = file === undefined ? undefined : parseFile(file);
   const tree = parsed?.tree ?? {};
+  for (const change of updateOldSettings(tree)) onNotice?.(`${file!.name}: ${change}`);
   for (const { path, value } of flags) set(tree, path, value);
   return check(tree, flags, parsed);
 }
@@ -82,6 +86,43 @@ function parseFile({ name, text }: { readonly name: string; readonly text: strin
   }
   return { name, tree: tree as Tree, document, lines };
 }
+
+/** Settings of version 0.2 in today's names; says what was changed. */
+function updateOldSettings(tree: Tree): readonly string[] {
+  const changes: string[] = [];
+  const { alarm, alert, mitigation } = tree;
+  if (isTree(alarm) && alert === undefined) {
+    const { falseAlarms, falseAlarmsPerWeek, ...others } = alarm;
+    tree['alert'] = {
+      ...others,
+      ...(falseAlarms === undefined ? {} : { falseAlerts: falseAlarms }),
+      ...(falseAlarmsPerWeek === undefined ? {} : { falseAlertsPerWeek: falseAlarmsPerWeek }),
+    };
+    delete tree['alarm'];
+    changes.push(
+      'alarm.falseAlarms and alarm.falseAlarmsPerWeek are now alert.falseAlerts and alert.falseAlertsPerWeek',
+    );
+  }
+  if (isTree(mitigation)) {
+    for (const name of ['action', 'forEveryone'])
+      if (mitigation[name] === 'tag') {
+        mitigation[name] = 'observe';
+        changes.push(`mitigation.${name}: tag no longer exists; observe is used`);
+      }
+    if ('from' in mitigation) {
+      delete mitigation['from'];
+      changes.push('mitigation.from has no effect any more: measures apply to tenants');
+    }
+  }
+  if ('askForPromptLogprobs' in tree) {
+    delete tree['askForPromptLogprobs'];
+    changes.push('askForPromptLogprobs has no effect any more');
+  }
+  return changes;
+}
+
+const isTree = (value: unknown): value is Tree =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
 
 function toValue(document: Document, name: string): unknown {
   try {

@@ -77,7 +77,7 @@ describe('mistletoe audit --verify', () => {
     const { code, out, err } = await mistletoe('audit', '--verify', finished);
     expect([code, err]).toEqual([0, '']);
     expect(out).toMatch(
-      /^\S+: config\.json, \d+ units and \d+ steps are as they were written\.\nresult\.json and suffixes\.jsonl follow from them\.\nsha256 [0-9a-f]{64}\n$/,
+      /^\S+: config\.json, \d+ units and \d+ steps are unchanged\.\nresult\.json and suffixes\.jsonl follow from them\.\nsha256 [0-9a-f]{64}\n$/,
     );
   });
 
@@ -97,7 +97,7 @@ describe('mistletoe audit --verify', () => {
     rmSync(join(copy, 'result.json'));
     const { code, out } = await mistletoe('audit', '--verify', copy);
     expect(code).toBe(0);
-    expect(out).toContain('The run has not ended: there is no result.json.');
+    expect(out).toContain('The run is not finished: there is no result.json.');
   });
 
   it.each<[string, (folder: string) => void, RegExp]>([
@@ -129,7 +129,7 @@ describe('mistletoe audit --verify', () => {
 
   it('stands alone, and asks for a run', async () => {
     const beside = await mistletoe('audit', '--verify', finished, '--seed', '3');
-    expect(beside.err).toContain('--seed means nothing beside --verify');
+    expect(beside.err).toContain('--seed has no effect on --verify');
     const nothing = await mistletoe('audit', '--verify', audits.targetFolder);
     expect([beside.code, nothing.code]).toEqual([2, 2]);
   });

@@ -21,13 +21,13 @@ export async function runGuard(flags: GuardFlags, terminal: Terminal): Promise<n
     refuseBesideScrape(flags);
     return runScrape(scrape, flags, terminal);
   }
-  const configuration = await readSettings(flags);
+  const notice = createNotice(terminal);
+  const configuration = await readSettings(flags, notice);
   if (flags.showConfig === true) {
     terminal.stdout.write(writeConfiguration(configuration));
     return exitCodes.success;
   }
   const { MISTLETOE_GUARD_KEY: key = '' } = terminal.environment;
-  const notice = createNotice(terminal);
   const guard = await startGuard(configuration, {
     version: readVersion(),
     operatorKey: key === '' ? undefined : key,
@@ -45,19 +45,23 @@ export async function runGuard(flags: GuardFlags, terminal: Terminal): Promise<n
   return exitCodes.success;
 }
 
-async function readSettings(flags: GuardFlags): Promise<GuardConfiguration> {
+async function readSettings(
+  flags: GuardFlags,
+  onNotice: (message: string) => void,
+): Promise<GuardConfiguration> {
   const { config: name } = flags;
   const text = name === undefined ? undefined : (await readBoundedFile(name, maxFileBytes)).toString();
   return readConfiguration({
     file: name === undefined || text === undefined ? undefined : { name, text },
     flags: flagValues(flags),
+    onNotice,
   });
 }
 
 /** A file with an error changes nothing. */
 async function reload(guard: Guard, flags: GuardFlags, notice: (message: string) => void): Promise<void> {
   try {
-    await guard.reload(await readSettings(flags));
+    await guard.reload(await readSettings(flags, notice));
     notice('Settings reloaded.');
   } catch (cause) {
     notice(`Settings not reloaded: ${describeCause(cause)}`);

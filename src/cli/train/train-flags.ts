@@ -52,7 +52,7 @@ export const conversationFlags = {
 const { generate: _generate, ...otherTextSettings } = textSettings;
 
 const shapeFlags = {
-  heads: flag('of medusa and hydra', integer(1, deepestDraft), 'count'),
+  heads: flag('of medusa and hydra', integer(1, deepestDraft), 'count', { rare: true }),
   layers: flag('of a draft model, or blocks per head of medusa and hydra', integer(1, 1024), 'count'),
   hiddenSize: flag('of a draft model', integer(1, 2 ** 20), 'width', { rare: true }),
   targetLayers: flag(
