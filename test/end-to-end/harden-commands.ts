@@ -83,7 +83,7 @@ export class HardenCommands {
       expect(code).toBe(130);
       expect(err).toMatch(/Saving what is done; Ctrl-C again stops at once\.\n/);
       expect(err).toContain(
-        `Interrupted; what was done is saved. Go on with:\n  mistletoe harden --resume ${folder}\n`,
+        `Interrupted; progress is saved. Resume with:\n  mistletoe harden --resume ${folder}\n`,
       );
       words = ['--resume', folder];
     }

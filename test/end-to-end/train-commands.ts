@@ -94,7 +94,7 @@ export class TrainCommands {
     expect(stopped.err).toContain('Saving what is done; Ctrl-C again stops at once.');
     expect(stopped.err).toMatch(
       new RegExp(
-        `Interrupted; what was done is saved. Go on with:\n {2}mistletoe train --resume ${stopped.folder}\n$`,
+        `Interrupted; progress is saved. Resume with:\n {2}mistletoe train --resume ${stopped.folder}\n$`,
       ),
     );
     expect(existsSync(join(stopped.folder, 'result.json'))).toBe(false);
