@@ -52,7 +52,7 @@ describe('the systems of a benchmark', () => {
   it('are refused when they cannot be meant', () => {
     expect(() => plan({ drafter: ['a/eagle', 'a/../a/eagle'] })).toThrow(/given twice/);
     expect(() => plan({ drafter: ['a/eagle'], draft: ['eagel=auto'] })).toThrow(
-      /names eagel, .* there are eagle\./,
+      /names eagel, .* the drafters are eagle\./,
     );
     expect(() => plan({ draft: ['chian:4'] })).toThrow(/"chian:4" is not understood/);
     expect(() => plan({ target: 'elsewhere' })).toThrow(/no drafter for the target elsewhere/);

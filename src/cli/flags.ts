@@ -156,7 +156,9 @@ export function parseFlags(command: Command, table: FlagTable): ParsedFlags {
       const attribute = new Option(old).attributeName();
       if (read(name, attribute)) notes.push(`${old} is now --${long}; the old name still works.`);
     }
-    read(name, attributeOf(long));
+    // Commander stores `--no-x` as `x: false`.
+    if (!long.startsWith('no-')) read(name, attributeOf(long));
+    else if (read(name, attributeOf(long.slice(3)))) values.set(name, true);
   }
   return { values, notes };
 }

@@ -165,7 +165,7 @@ describe('progress', () => {
     progress.start(2, 'bench');
     progress.note('the drafter failed');
     progress.finish();
-    expect(stream.written).toContain('\r\u001b[Kthe drafter failed\n');
+    expect(stream.written).toContain('\u001b[1G\u001b[2Kthe drafter failed\n');
   });
 
   it('can be silent, and then says nothing at all', () => {

@@ -145,7 +145,8 @@ class SpeculativeSequence {
     else if (choice.policy !== undefined && this.session!.room > 0) await this.session!.catchUp?.();
     const firstMs = performance.now();
     request.policy.begin?.(firstMs - startMs);
-    while (root !== undefined && answer.push(root.token, root.origin, root.likelihood)) {
+    if (root !== undefined && !this.push(root)) root = undefined;
+    while (root !== undefined) {
       root = await this.step(root, choice);
       if (root === undefined) break;
       choice = this.session === undefined ? { policy: undefined } : request.policy.choose();
@@ -224,11 +225,18 @@ class SpeculativeSequence {
       return answer.push(token, 'accepted', likelihoods.read(result, tree.parents[node]!, token));
     });
     if (!isOpen) return undefined;
-    return {
+    const next: Root = {
       token: nextToken,
       origin: tree.tokens.length > 1 ? 'bonus' : 'target',
       likelihood: likelihoods.read(result, path.at(-1) ?? 0, nextToken),
     };
+    // Without a wait after the accepted tokens: listeners report all tokens of a pass together.
+    return this.push(next) ? next : undefined;
+  }
+
+  /** Whether the answer goes on. */
+  private push({ token, origin, likelihood }: Root): boolean {
+    return this.answer.push(token, origin, likelihood);
   }
 
   /** Drafts as deep as the contexts of target and drafter allow; the tree is the root alone in a plain step. */

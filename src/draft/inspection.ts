@@ -83,7 +83,7 @@ export async function inspectCheckpoint(folder: string, options: ReadingOptions 
     return {
       folder: root,
       kind: 'unreadable',
-      layout: problems.some(({ problem }) => problem.endsWith('has no weights.'))
+      layout: problems.some(({ problem }) => /has no weights\.?$/.test(problem))
         ? 'the folder has no weights'
         : 'the weights cannot be opened',
       ...(model === undefined ? {} : { model }),

@@ -81,7 +81,7 @@ describe('mistletoe doctor', () => {
     expect(unknown.out).toMatch(/^engine +unknown$/m);
     await server.close();
     expect((await doctor([server.url])).code).toBe(1);
-    expect((await doctor(['nonsense'])).code).toBe(2);
+    expect((await doctor(['http://'])).code).toBe(2);
     expect((await doctor([])).code).toBe(2);
     expect((await doctor([server.url, '--timeout', '0'])).code).toBe(2);
   });

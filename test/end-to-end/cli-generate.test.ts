@@ -242,7 +242,7 @@ describe('mistletoe generate refuses', () => {
     { argv: ['--prompt', 'a', '--prompts', 'b.txt'], patterns: [/--prompt.*--prompts/] },
     { argv: ['--prompts', 'prompts.csv'], patterns: [/prompts\.csv.*\.jsonl or \.txt/] },
     { argv: ['--prompts', 'nowhere.jsonl'], patterns: [/nowhere\.jsonl does not exist/] },
-    { argv: ['--prompt', 'a', 'more'], patterns: [/Too many arguments/] },
+    { argv: ['--prompt', 'a', 'more'], patterns: [/"more" and --prompt were both given/] },
     {
       argv: ['--prompt', 'a', '--target', '/no/such/folder'],
       patterns: [/\/no\/such\/folder does not exist/],

@@ -37,7 +37,7 @@ describe('a run', () => {
     expect(rounds.random).toMatchObject([{ attackedLength: null }]);
     expect(rounds.random[0]!.suffixes).toBeGreaterThan(0);
     expect(whole.out).toMatch(
-      /^Fresh audit: 2 prompts, suffixes of 5 tokens, 2 steps of search for margin\n/,
+      /^Fresh audit: 2 prompts, suffixes of 5 tokens, 2 search steps for margin\n/,
     );
     expect(whole.out).toMatch(/\nbefore +\d\.\d\d .*\nhardened +\d.*\nrandom suffixes +\d/);
     expect(whole.out).toContain(`--drafter ${join(whole.folder, 'hardened/round-1/last')}\n`);
@@ -124,8 +124,8 @@ describe('refusals', () => {
     return words;
   };
   const cases: readonly (readonly [string, () => readonly string[], RegExp])[] = [
-    ['no drafter', () => without('--drafter'), /nothing to harden: --drafter was not given/],
-    ['no data', () => without('--data'), /nothing to train on: --data was not given/],
+    ['no drafter', () => without('--drafter'), /--drafter was not given, so there is nothing to harden/],
+    ['no data', () => without('--data'), /--data was not given, so there is nothing to train on/],
     [
       'data that are not there',
       () => [...commands.begin(fresh()), '--data', 'none.jsonl'],
@@ -144,7 +144,7 @@ describe('refusals', () => {
     [
       'a prompt for a set',
       () => [...without('--prompts'), '--prompts', 'abc'],
-      /--prompts is abc; .jsonl or .txt/,
+      /--prompts is abc; a .jsonl or .txt/,
     ],
     [
       'a suffix length that training has, too',

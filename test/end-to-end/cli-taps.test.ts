@@ -38,7 +38,7 @@ async function call(...argv: string[]): Promise<{ code: number; out: string; err
 it.each(['generate', 'bench', 'audit', 'serve', 'train', 'harden', 'inspect', 'guard rehearse'])(
   '%s has the option',
   async (command) => {
-    const { out } = await call(...command.split(' '), '--help');
+    const { out } = await call(...command.split(' '), '--help-all');
     expect(out).toMatch(/--taps <meaning>/);
     const { code, err } = await call(...command.split(' '), '--taps', 'both');
     expect(code).toBe(2);

@@ -23,7 +23,8 @@ describe('a fresh drafter', () => {
     expect(readFileSync(join(folder, 'answers.jsonl'), 'utf8').match(/\n/g)).toHaveLength(5);
     const help = async (name: string): Promise<string | undefined> =>
       /--limit <count>[^-]*/.exec((await commands.run([name, '--help'])).out)?.[0].replace(/\s+/g, ' ');
-    expect(await help('train')).toBe(await help('bench'));
+    expect(await help('train')).toContain('use only the first conversations');
+    expect(await help('bench')).toContain('use only the first prompts');
   });
 
   it('has the sizes that are asked for', async () => {
@@ -194,7 +195,7 @@ describe('what it refuses', () => {
   };
   const other = (): string => targetWith({ hiddenSize: 32 });
   it.each<[string, () => readonly string[], RegExp]>([
-    ['nothing to train', () => [], /neither --system nor --from was given/],
+    ['nothing to train', () => [], /Neither --system nor --from was given/],
     ['an unknown system', () => ['--system', 'eagle4'], /No drafter of the system "eagle4" can be trained/],
     ['a drafter without weights', () => ['--from', 'ngram'], /ngram:1,4 has no weights/],
     [
