@@ -42,7 +42,7 @@ describe('a fresh drafter', () => {
     const losses = lossesOf(after);
     expectFallingLoss(losses);
     const report = readFileSync(join(packed.folder, 'report.md'), 'utf8');
-    expect(report).toContain('several texts in a row');
+    expect(report).toContain('several texts per row');
   });
 
   it('learns the same to the last digits from states of the target that are kept on the disk', async () => {

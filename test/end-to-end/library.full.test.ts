@@ -33,17 +33,21 @@ interface Report {
   readonly length: number;
 }
 
-/** Smaller numbers for audits, so that they take seconds: everything else runs as it is printed. */
+/** Smaller numbers for audits and hardening, so that they take seconds: everything else runs as it is printed. */
 const reductions: readonly (readonly [printed: string, reduced: string])[] = [
   [
     'settings: { steps: 2, candidates: 16, suffixLength: 6, maxNewTokens: 32 }',
-    'settings: { steps: 1, candidates: 4, starts: 1, finalists: 1, randomDraws: 1, suffixLength: 6, window: 8, shortestAnswer: 8, maxNewTokens: 16 }',
+    'settings: { steps: 1, candidates: 4, starts: 1, finalists: 1, randomDraws: 1, suffixLength: 6, window: 4, shortestAnswer: 4, maxNewTokens: 8 }',
+  ],
+  [
+    'hardening: { rounds: 1, promptsPerRound: 2, suffixesPerPrompt: 1, searchSteps: 1, stepsPerRound: 2 }',
+    'hardening: { rounds: 1, promptsPerRound: 1, suffixesPerPrompt: 1, randomPerPrompt: 1, spread: 1, searchSteps: 1, suffixLengths: [5], stepsPerRound: 1 }',
   ],
   [
     '    candidates: 16,\n    starts: 1,',
-    '    candidates: 4,\n    window: 8,\n    shortestAnswer: 8,\n    starts: 1,',
+    '    candidates: 4,\n    window: 4,\n    shortestAnswer: 4,\n    starts: 1,',
   ],
-  ['    maxNewTokens: 32,\n  },\n});\nconst hardened', '    maxNewTokens: 16,\n  },\n});\nconst hardened'],
+  ['    maxNewTokens: 32,\n  },\n});\nconst hardened', '    maxNewTokens: 8,\n  },\n});\nconst hardened'],
 ];
 
 function reduce(code: string): string {

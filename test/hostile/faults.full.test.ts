@@ -37,7 +37,7 @@ describe('a signal', () => {
     ['SIGHUP', 129],
     ['SIGINT', 130],
   ] as const)(
-    '%s ends an audit with the command that goes on, and exit code %d',
+    '%s ends an audit with the command that resumes it, and exit code %d',
     async (signal, exitCode) => {
       const out = join(commands.audits.freshFolder(), 'my run');
       const words = commands.audit('--out', out, '--steps', '400', '--patience', '400', '--progress', 'json');
@@ -53,7 +53,7 @@ describe('a signal', () => {
       });
       const [code] = (await once(child, 'close')) as [number | null];
       expect(code).toBe(exitCode);
-      expect(err).toContain(`Interrupted. Go on with:\n  mistletoe audit --resume '${out}'\n`);
+      expect(err).toContain(`Interrupted. Resume with:\n  mistletoe audit --resume '${out}'\n`);
     },
   );
 });

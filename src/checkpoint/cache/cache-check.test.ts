@@ -1,10 +1,18 @@
 import { createHash } from 'node:crypto';
-import { chmodSync, readFileSync, statSync, utimesSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  copyFileSync,
+  readFileSync,
+  renameSync,
+  statSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
 import { chmod, cp, rename, rm, utimes, writeFile } from 'node:fs/promises';
 import { describe, expect, it } from 'vitest';
 import type { WeightStore } from '../../runtime/weights.js';
 import { verifyCache } from './cache-contents.js';
-import { notePath, recordCheck } from './cache-check.js';
+import { checkForUse, notePath, recordCheck } from './cache-check.js';
 import { identifyFile } from './content-hash.js';
 import { CachedModel, pathOf, waitForFileTick } from '../../../test/support/checkpoint/cached-model.js';
 import type { CacheOptions } from './weight-cache.js';
@@ -144,4 +152,30 @@ it('a file of another format is told apart from a damaged one', async () => {
   chmodSync(path, 0o600);
   writeFileSync(path, bytes);
   expect((await verifyCache(model.cacheFolder)).map(({ result }) => result)).toEqual(['other-format']);
+});
+
+describe('a cache file that is replaced while it is checked', () => {
+  const replaceDuringCheck = async (change: (copy: string) => void) => {
+    const { path } = await prepare();
+    let replacements = 0;
+    const fits = (): boolean => {
+      if ((replacements += 1) === 1) {
+        copyFileSync(path, `${path}.2`);
+        change(`${path}.2`);
+        renameSync(`${path}.2`, path);
+      }
+      return true;
+    };
+    const usable = await checkForUse(path, { fits, verify: true });
+    return { usable, identity: await identifyFile(path) };
+  };
+
+  it('by another process with the same weights is used', async () => {
+    const { usable, identity } = await replaceDuringCheck(() => undefined);
+    expect(usable?.identity).toBe(identity);
+  });
+
+  it('by a damaged one is not', async () => {
+    expect((await replaceDuringCheck(flipBit)).usable).toBeUndefined();
+  });
 });
