@@ -2,7 +2,10 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createRandom } from '../../../src/core/random.js';
-import { renderComparisonMarkdown, renderComparisonText } from '../../../src/report/compare/comparison-report.js';
+import {
+  renderComparisonMarkdown,
+  renderComparisonText,
+} from '../../../src/report/compare/comparison-report.js';
 import { checkWorse, compareAudits } from '../../../src/report/compare/comparison.js';
 import { readFinishedRun } from '../../../src/report/compare/finished-run.js';
 import { renderResult, stringifyStably } from '../../../src/report/audit/json.js';
@@ -16,7 +19,7 @@ import { checkMarkdown } from '../report-checks.js';
 
 export const result: FuzzKind = {
   name: 'result',
-  boundedRuns: 60,
+  boundedRuns: 30,
   open(folder) {
     const { result: audit } = createSampleAudit({ prompts: 3 });
     const text = renderResult(audit, judge(audit));
