@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { CommandRun } from './command-run.js';
 import { runCommand } from './command-run.js';
+import type { MaliciousCase } from './corpus/case.js';
 import { checkpointCases } from './corpus/checkpoints.js';
 import { placeCases } from './corpus/places.js';
 import { smallCases } from './corpus/small-files.js';
@@ -18,11 +19,22 @@ export const maliciousCases = [
   ...trainingCases,
 ];
 
+/** Cases of one sort are listed together, so every second one represents them all; the places are each a sort of their own. */
+export const representativeCases = [
+  ...[checkpointCases, textCases, smallCases, trainingCases].flatMap((cases) =>
+    cases.filter((_, index) => index % 2 === 0),
+  ),
+  ...placeCases,
+];
+
 /** The command line on each of them, two at a time; by name. `main` is the program's compiled entry. */
-export async function runCorpus(main: string): Promise<ReadonlyMap<string, CommandRun>> {
+export async function runCorpus(
+  main: string,
+  cases: readonly MaliciousCase[] = maliciousCases,
+): Promise<ReadonlyMap<string, CommandRun>> {
   const folder = mkdtempSync(join(tmpdir(), 'mistletoe-corpus-'));
   const runs = new Map<string, CommandRun>();
-  const left = [...maliciousCases.entries()];
+  const left = [...cases.entries()];
   const workOff = async (): Promise<void> => {
     for (let next = left.shift(); next !== undefined; next = left.shift()) {
       const [index, malicious] = next;

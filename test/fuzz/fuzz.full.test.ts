@@ -1,20 +1,26 @@
 /**
- * A bounded run over every kind of file, each in a process of its own; `npm run fuzz` runs them for long. A fault is replayed
+ * A bounded run over every kind of file, all in one process; `npm run fuzz` runs them for long. A fault is replayed
  * by its kind and seed: `npm run fuzz -- KIND --seed SEED --runs 1`.
  */
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { transpileForTests } from '../support/transpiled-sources.js';
 import { maxBytes } from './kind.js';
 import { fuzzKinds } from './kinds.js';
+import type { KindRun } from './run-kinds.js';
 import { runKinds } from './run-kinds.js';
 
 const { folder: build } = transpileForTests('fuzz', ['src', 'test/fuzz', 'test/support']);
 
 describe('files of strangers are read, or refused in one sentence', () => {
-  it.each(fuzzKinds)('$name', async ({ name, boundedRuns }) => {
-    const plan = { kind: name, first: 1, count: boundedRuns };
-    const run = (await runKinds(join(build, 'test/fuzz/worker.js'), [plan])).get(name)!;
+  let runs: ReadonlyMap<string, KindRun>;
+  beforeAll(async () => {
+    const plans = fuzzKinds.map(({ name, boundedRuns }) => ({ kind: name, first: 1, count: boundedRuns }));
+    runs = await runKinds(join(build, 'test/fuzz/worker.js'), plans);
+  });
+
+  it.each(fuzzKinds)('$name', ({ name, boundedRuns }) => {
+    const run = runs.get(name)!;
     expect(run.faults.map(({ seed, what }) => `${name}, seed ${seed}: ${what}`)).toEqual([]);
     expect(run.files).toBe(boundedRuns);
     expect(run.peakBytes).toBeLessThan(maxBytes);

@@ -19,7 +19,7 @@ import { checkMarkdown } from '../report-checks.js';
 
 export const result: FuzzKind = {
   name: 'result',
-  boundedRuns: 60,
+  boundedRuns: 30,
   open(folder) {
     const { result: audit } = createSampleAudit({ prompts: 3 });
     const text = renderResult(audit, judge(audit));

@@ -109,7 +109,7 @@ export function writeTemplate(random: Random): string {
 
 export const templateProgram: FuzzKind = {
   name: 'template-program',
-  boundedRuns: 200,
+  boundedRuns: 100,
   open: (folder) => async (seed) => {
     const random = createRandom(seed, 'template-program');
     writeFileSync(join(folder, 'chat_template.jinja'), writeTemplate(random));

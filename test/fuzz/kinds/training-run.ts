@@ -212,4 +212,4 @@ async function open(folder: string): Promise<Attempt> {
   };
 }
 
-export const trainingRun: FuzzKind = { name: 'training-run', boundedRuns: 60, open };
+export const trainingRun: FuzzKind = { name: 'training-run', boundedRuns: 30, open };
