@@ -23,9 +23,12 @@ export interface Invocation {
   /** Names of the flags that were typed or are in the config file. */
   readonly given: ReadonlySet<string>;
   /** Flags that were given, as one would type them, except `ignored` ones. */
-  commandLine(ignored: readonly string[], show?: Readonly<Record<string, (value: string) => string>>): string;
+  readonly commandLine: (
+    ignored: readonly string[],
+    show?: Readonly<Record<string, (value: string) => string>>,
+  ) => string;
   /** Throws if a flag was given that is not among `allowed`. */
-  allowOnly(allowed: readonly string[], explain: (flag: string) => MistletoeError): void;
+  readonly allowOnly: (allowed: readonly string[], explain: (flag: string) => MistletoeError) => void;
 }
 
 export interface CommandDefinition<Table extends FlagTable = FlagTable> {

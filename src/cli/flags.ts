@@ -114,7 +114,7 @@ export function addFlags(command: Command, table: FlagTable): Command {
 
 function describe({ help, type, default: value, shownDefault }: Flag): string {
   const choices = type.choices === undefined || type === yesNo ? '' : ` (${type.choices.join(', ')})`;
-  const shown = shownDefault ?? (value === undefined ? '' : String(value));
+  const shown = shownDefault ?? (value === undefined ? '' : JSON.stringify(value).replace(/^"|"$/g, ''));
   const repeated = type.isList === true && !help.includes('repeat') ? '; repeat for several' : '';
   return `${help}${choices}${repeated}${shown === '' ? '' : ` (default: ${shown})`}`;
 }

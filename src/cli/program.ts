@@ -16,7 +16,7 @@ interface CommandEntry {
   readonly name: string;
   readonly group: string;
   readonly summary: string;
-  load(): Promise<(program: Command, context: CommandContext) => void>;
+  readonly load: () => Promise<(program: Command, context: CommandContext) => void>;
 }
 
 const withDefinition =

@@ -148,3 +148,14 @@ export const seedType = stricterFlag(integer(Number.MIN_SAFE_INTEGER), integer(0
 /** suffixLength -> suffix-length */
 export const toFlagName = (name: string): string =>
   name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+
+/** A table without one of its settings. */
+export function omitSetting<Table extends SettingTable, Name extends keyof Table>(
+  table: Table,
+  name: Name,
+): Omit<Table, Name> {
+  return Object.fromEntries(Object.entries(table).filter(([each]) => each !== name)) as unknown as Omit<
+    Table,
+    Name
+  >;
+}

@@ -93,12 +93,12 @@ function updateOldSettings(tree: Tree): readonly string[] {
   const { alarm, alert, mitigation } = tree;
   if (isTree(alarm) && alert === undefined) {
     const { falseAlarms, falseAlarmsPerWeek, ...others } = alarm;
-    tree['alert'] = {
+    tree.alert = {
       ...others,
       ...(falseAlarms === undefined ? {} : { falseAlerts: falseAlarms }),
       ...(falseAlarmsPerWeek === undefined ? {} : { falseAlertsPerWeek: falseAlarmsPerWeek }),
     };
-    delete tree['alarm'];
+    delete tree.alarm;
     changes.push(
       'alarm.falseAlarms and alarm.falseAlarmsPerWeek are now alert.falseAlerts and alert.falseAlertsPerWeek',
     );
@@ -110,12 +110,12 @@ function updateOldSettings(tree: Tree): readonly string[] {
         changes.push(`mitigation.${name}: tag no longer exists; observe is used`);
       }
     if ('from' in mitigation) {
-      delete mitigation['from'];
+      delete mitigation.from;
       changes.push('mitigation.from has no effect any more: measures apply to tenants');
     }
   }
   if ('askForPromptLogprobs' in tree) {
-    delete tree['askForPromptLogprobs'];
+    delete tree.askForPromptLogprobs;
     changes.push('askForPromptLogprobs has no effect any more');
   }
   return changes;

@@ -81,7 +81,7 @@ describe('mistletoe generate', () => {
 
   it('takes the prompt as its argument', async () => {
     const [named, ...rest] = [await generateJson(sky), await generateJson([sky[1]!, '-n', '8'])];
-    expect(rest[0]![0]!.tokenIds).toEqual(named![0]!.tokenIds);
+    expect(rest[0][0]!.tokenIds).toEqual(named[0]!.tokenIds);
     expectRefusal(await generate(['Hello', '--prompt', 'Hello']), /both given/);
   });
 

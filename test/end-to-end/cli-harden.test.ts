@@ -36,9 +36,7 @@ describe('a run', () => {
     ]);
     expect(rounds.random).toMatchObject([{ attackedLength: null }]);
     expect(rounds.random[0]!.suffixes).toBeGreaterThan(0);
-    expect(whole.out).toMatch(
-      /^Fresh audit: 2 prompts, suffixes of 5 tokens, 2 search steps for margin\n/,
-    );
+    expect(whole.out).toMatch(/^Fresh audit: 2 prompts, suffixes of 5 tokens, 2 search steps for margin\n/);
     expect(whole.out).toMatch(/\nbefore +\d\.\d\d .*\nhardened +\d.*\nrandom suffixes +\d/);
     expect(whole.out).toContain(`--drafter ${join(whole.folder, 'hardened/round-1/last')}\n`);
   });

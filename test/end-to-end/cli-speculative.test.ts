@@ -109,9 +109,9 @@ describe('with a temperature', () => {
     expect((await generate(typical)).err).toContain('EAGLE-3 chain:4, lossy (typical acceptance)');
     const [result] = await generateJson(typical);
     expect(result!.verification).toEqual({ rule: 'typical', lossless: false });
-    const help = (await generate(['--help'])).out.replace(/\s+/g, ' ');
+    const help = (await generate(['--help-all'])).out.replace(/\s+/g, ' ');
     expect(help).toContain('typical is lossy');
-    expect(help).toContain('above temperature 0, another drafter or --draft gives other text');
+    expect(help).toContain('above temperature 0 it also depends on drafter and --draft');
   });
 });
 

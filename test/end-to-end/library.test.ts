@@ -27,7 +27,10 @@ describe('docs/library.md', () => {
   it('explains every name the package exports, and no other', () => {
     const source = readFileSync(resolve(import.meta.dirname, '../../src/index.ts'), 'utf8');
     const exported = [...source.matchAll(/^export (?:type )?\{([^}]*)\}/gm)].flatMap(([, list]) =>
-      list!.split(',').flatMap((name) => name.trim().split(' as ').at(-1) || []),
+      list!
+        .split(',')
+        .map((name) => name.trim().split(' as ').at(-1)!)
+        .filter((name) => name !== ''),
     );
     const [, section] = page.split('## All names');
     const explained = [...section!.matchAll(/`(\w+)`(?=[^|]*\|[^|]*\|$)/gm)].map(([, name]) => name!);

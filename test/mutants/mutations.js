@@ -53,8 +53,8 @@ export const mutations = [
   {
     name: 'ONNX Runtime maps every weight from the start of its file',
     file: 'src/runtime/onnx/weight-placement.ts',
-    search: '{ location, ...store.tensors.get(name)! }',
-    replace: '{ location, ...store.tensors.get(name)!, offsetBytes: 0 }',
+    search: '{ location, ...place }',
+    replace: '{ location, ...place, offsetBytes: 0 }',
     tests: ['src/runtime/onnx/weight-placement.test.ts'],
   },
   {
@@ -182,7 +182,7 @@ export const mutations = [
   },
   {
     name: 'a drafted node sees its siblings',
-    file: 'src/draft/programs/draft-attention.ts',
+    file: 'src/draft/programs/draft-memory.ts',
     search: 'if (ancestors.has(other))',
     replace: 'if (other < node)',
     tests: ['src/draft/programs/draft-attention.test.ts'],
@@ -212,8 +212,8 @@ export const mutations = [
   {
     name: 'the drafter reads the states of rejected drafts',
     file: 'src/decode/speculative.ts',
-    search: 'statesOf(drafter, result), kept)',
-    replace: 'statesOf(drafter, result), kept.map((_, row) => row))',
+    search: 'pickRows(model.runtime, states, accepted)',
+    replace: 'pickRows(model.runtime, states, Int32Array.from(accepted, (_, row) => row))',
     tests: ['test/golden/drafters.tiers.test.ts'],
   },
   {
@@ -226,7 +226,7 @@ export const mutations = [
   {
     name: 'guarded drafting ignores evidence of a collapse',
     file: 'src/decode/policies/budgeted-policy.ts',
-    search: '>= 1 / level)',
+    search: '>= 1 / this.level)',
     replace: '>= Infinity)',
     tests: ['src/decode/policies/budgeted-policy.test.ts'],
   },
@@ -400,7 +400,7 @@ export const mutations = [
   },
   {
     name: 'terminal escapes of a model are printed',
-    file: 'src/cli/clean-text.ts',
+    file: 'src/cli/safe-text.ts',
     search: 'code === undefined ? replacement :',
     replace: 'code === undefined ? _ :',
     tests: ['src/cli/terminal.test.ts'],

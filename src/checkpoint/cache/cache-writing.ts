@@ -87,7 +87,8 @@ export async function obtainCacheFile(
     }
     // Also after a failure: another process may have made the file, and have it open so that it cannot be replaced.
     usable = await check();
-    if (usable === undefined) throw failure ?? unwritable(folder, `${path} was damaged at once`);
+    if (usable === undefined)
+      throw failure instanceof Error ? failure : unwritable(folder, `${path} was damaged at once`);
   }
   await recordUse(path, { identity: usable.identity, checkpoint });
   return { path, footer: usable.footer };

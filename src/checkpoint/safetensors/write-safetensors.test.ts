@@ -140,7 +140,9 @@ describe('writeSafetensors', () => {
   it('says in a sentence that a folder is not there, is a file, or cannot be written', async () => {
     const tensors = [floats('a', 'F32', [1])];
     writeFileSync(join(folder, 'file'), '');
-    expect((await failureOf(writeSafetensors(join(folder, 'gone', 'x'), tensors))).message).toMatch(/no such file or directory/);
+    expect((await failureOf(writeSafetensors(join(folder, 'gone', 'x'), tensors))).message).toMatch(
+      /no such file or directory/,
+    );
     expect((await failureOf(writeSafetensors(join(folder, 'file', 'x'), tensors))).hint).toMatch(
       /file stands/,
     );

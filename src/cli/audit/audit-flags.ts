@@ -1,7 +1,7 @@
 /** The flag table of `mistletoe audit`. */
 import type { AuditSettings, PresetName } from '../../audit/settings.js';
 import { auditSettings, presets } from '../../audit/settings.js';
-import { decimal, integer, oneOf, text } from '../../core/settings.js';
+import { decimal, integer, omitSetting, oneOf, text } from '../../core/settings.js';
 import {
   downloadFlag,
   machineFlags,
@@ -27,7 +27,7 @@ export const presetFlag = {
   ),
 };
 
-const { chat: _chat, ...searchSettings } = auditSettings;
+const searchSettings = omitSetting(auditSettings, 'chat');
 /** In brackets: the value of every preset, or the one value that they share. */
 export const auditSettingFlags = settingFlags(searchSettings, (name) => {
   const values = presetNames.map((preset) => String(presets[preset][name]));
@@ -107,5 +107,8 @@ export function givenSettings(
 ): Partial<AuditSettings> {
   const names = Object.keys(searchSettings) as (keyof typeof searchSettings)[];
   const given = names.filter((name) => flags[name] !== undefined).map((name) => [name, flags[name]]);
-  return { ...Object.fromEntries(given), ...(flags.raw === true ? { chat: false } : {}) };
+  return {
+    ...(Object.fromEntries(given) as Partial<AuditSettings>),
+    ...(flags.raw === true ? { chat: false } : {}),
+  };
 }

@@ -148,10 +148,8 @@ export function givenAudit(flags: HardenFlags): Partial<AuditSettings> {
     maxNewTokens: flags.auditNewTokens,
   };
   const all = [...names.map((name) => [name, flags[name]] as const), ...Object.entries(renamed)];
-  return Object.fromEntries(all.filter(([, value]) => value !== undefined));
+  return Object.fromEntries(all.filter(([, value]) => value !== undefined)) as Partial<AuditSettings>;
 }
 
-export const givenHardenTraining = (flags: HardenFlags): ReturnType<typeof givenTraining> => {
-  const { seed: _, ...others } = flags;
-  return givenTraining(others);
-};
+export const givenHardenTraining = (flags: HardenFlags): ReturnType<typeof givenTraining> =>
+  givenTraining({ ...flags, seed: undefined });

@@ -1,6 +1,6 @@
 /** The flag table of `mistletoe train`. */
 import { deepestDraft } from '../../core/limits.js';
-import { integer, text } from '../../core/settings.js';
+import { integer, omitSetting, text } from '../../core/settings.js';
 import { trainableSystems } from '../../train/systems/new-drafter.js';
 import type { TrainSettings } from '../../train/settings.js';
 import {
@@ -28,9 +28,7 @@ import { flag, group, settingFlags, toggle } from '../flags.js';
 /** The value that most systems have, and the exceptions. */
 function describeDefault(name: keyof TrainSettings): string {
   const valueOf = (system: string): string =>
-    String(
-      defaultSettings({ system, maximumDepth: Infinity } as Parameters<typeof defaultSettings>[0])[name],
-    );
+    String(defaultSettings({ system, maximumDepth: Infinity })[name]);
   const common = valueOf('speculative-sampling');
   const others = trainableSystems.filter((system) => valueOf(system) !== common);
   return [common, ...others.map((system) => `${system}: ${valueOf(system)}`)].join('; ');
@@ -49,7 +47,7 @@ export const conversationFlags = {
   ),
 };
 
-const { generate: _generate, ...otherTextSettings } = textSettings;
+const otherTextSettings = omitSetting(textSettings, 'generate');
 
 const shapeFlags = {
   heads: flag('of medusa and hydra', integer(1, deepestDraft), 'count', { rare: true }),
@@ -95,7 +93,10 @@ export function givenTraining(
 ): Partial<TrainSettings> {
   const names = Object.keys(trainSettings) as (keyof TrainSettings)[];
   const given = names.filter((name) => flags[name] !== undefined).map((name) => [name, flags[name]]);
-  return { ...Object.fromEntries(given), ...(flags.noGenerate === true ? { generate: false } : {}) };
+  return {
+    ...(Object.fromEntries(given) as Partial<TrainSettings>),
+    ...(flags.noGenerate === true ? { generate: false } : {}),
+  };
 }
 
 export function givenShape(flags: FlagsOf<typeof shapeFlags>): DrafterShape {

@@ -49,7 +49,7 @@ describe('progress of a training run', () => {
     events.onLine?.(update(2, 2));
     expect(read()).toBe(
       [
-        'train: 2.50 million parameters, 9 texts with 12 345 tokens to foresee, 1 held out, 20 updates',
+        'train: 2.50 million parameters, 9 texts with 12 345 tokens to predict, 1 held out, 20 updates',
         'train: 20 to do',
         `train: 2/20 (10 %)  left 2 min  loss ${((0.9 * 4 + 2) / 1.9).toFixed(3)}  accepted 1.25  20 tokens/s`,
         '',
@@ -62,7 +62,7 @@ describe('progress of a training run', () => {
     events.onStart?.(started(10));
     clock.ms = 6000;
     events.onLine?.(update(12, 1));
-    expect(read()).toContain('20 updates, on from update 10\n');
+    expect(read()).toContain('20 updates, resumed after update 10\n');
     expect(read()).toContain('train: 12/20 (60 %)  left 25 s  loss 1.000  17 tokens/s\n');
   });
 

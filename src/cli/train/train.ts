@@ -22,11 +22,13 @@ export const train = defineCommand({
   complete(flags) {
     const system = trainableSystems.find((name) => name === flags.system) ?? 'speculative-sampling';
     const maximumDepth = flags.heads ?? Infinity;
-    const { generate: _, ...defaults } = defaultSettings({ system, maximumDepth });
+    const defaults = { ...defaultSettings({ system, maximumDepth }), generate: undefined };
     const given = givenTraining({ ...flags, noGenerate: undefined });
     const warmupSteps = Math.ceil((given.steps ?? defaults.steps) / 20);
     const settings = { ...defaults, warmupSteps, ...given };
-    const finite = Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== Infinity));
+    const finite = Object.fromEntries(
+      Object.entries(settings).filter(([, value]) => value !== Infinity && value !== undefined),
+    );
     const target = flags.target === targetFlag.target.default ? undefined : flags.target;
     return { ...flags, ...finite, target };
   },

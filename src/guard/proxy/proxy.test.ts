@@ -3,7 +3,13 @@ import type { IncomingMessage } from 'node:http';
 import { Agent, request as requestHttp } from 'node:http';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { closeAfterEach, readAll, startHttp, startRaw, talk } from '../../../test/support/guard/fake-upstream.js';
+import {
+  closeAfterEach,
+  readAll,
+  startHttp,
+  startRaw,
+  talk,
+} from '../../../test/support/guard/fake-upstream.js';
 import { startPlainProxy } from '../../../test/support/guard/plain-proxy.js';
 
 const keep = closeAfterEach();

@@ -114,7 +114,7 @@ export class OnnxBuilder {
     source: ExternalWeight | Uint8Array,
   ): string {
     // A table that is looked up, and packed for a product besides, has two.
-    const isPacked = 'copies' in source && source.copies !== undefined;
+    const isPacked = 'copies' in source;
     const name = weightName(isPacked ? `${attributes.name} packed` : attributes.name);
     const tensor = new MessageWriter()
       .integers(1, shape as readonly number[])

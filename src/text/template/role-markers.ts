@@ -23,7 +23,7 @@ export function listRoleMarkers(
   const parts = template === undefined ? [] : renderTurns(template).split(content);
   const [head = '', ...others] = parts;
   // A system prompt may precede the first marker, so only its last word counts.
-  const words = [head.match(/\S+\s*$/)?.[0] ?? '', ...others].flatMap(
+  const words = [/\S+\s*$/.exec(head)?.[0] ?? '', ...others].flatMap(
     (part) => part.match(/<[^<>\s]*>|[^\s<>]+/g) ?? [],
   );
   // Bare words such as "user" between special tokens are ordinary text.

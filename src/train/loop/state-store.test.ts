@@ -182,7 +182,9 @@ describe('the store of states', () => {
     expect(() => StateStore.open(other, { limitBytes: 1 })).toThrow(/it is no file of states/);
     expect(readFileSync(other, 'utf8')).toBe('somebody else’s');
     const absent = join(folder.path, 'absent', 'states.bin');
-    expect(() => StateStore.open(absent, { limitBytes: 1 })).toThrow(/cannot be kept in .*no such file or directory/);
+    expect(() => StateStore.open(absent, { limitBytes: 1 })).toThrow(
+      /cannot be kept in .*no such file or directory/,
+    );
     withStore(freshPath(), (store) => {
       expect(() => store.put('a', new Float32Array(5), [2, 3])).toThrow(/5 numbers .*\[2, 3\]/);
     });

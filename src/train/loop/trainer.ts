@@ -83,7 +83,7 @@ export class Trainer {
     // Measured on the CPU alone.
     const isShared = pair.target.runtime.name === 'onnx';
     const losses = isShared ? shareFrozenProducts(plain, new Set(names)) : plain;
-    const outputs = { ...losses, ...sumGradients(losses.loss ?? loss, ties) };
+    const outputs = { ...losses, ...sumGradients(losses.loss, ties) };
     const trainer = new Trainer(
       pair,
       options,

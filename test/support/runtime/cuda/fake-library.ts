@@ -1,5 +1,9 @@
 /** A native library of JavaScript functions that remembers its calls; what no handler answers succeeds. */
-import type { Native, NativeLibrary, NativeValue } from '../../../../src/runtime/cuda/driver/native-library.js';
+import type {
+  Native,
+  NativeLibrary,
+  NativeValue,
+} from '../../../../src/runtime/cuda/driver/native-library.js';
 
 export interface FakeLibrary extends NativeLibrary {
   readonly calls: (readonly [name: string, ...values: NativeValue[]])[];

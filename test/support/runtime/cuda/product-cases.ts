@@ -1,5 +1,10 @@
 /** Products of all layouts, and what they have to give, made element by element. */
-import type { Address, FloatType, MatrixOperand, Product } from '../../../../src/runtime/cuda/driver/device.js';
+import type {
+  Address,
+  FloatType,
+  MatrixOperand,
+  Product,
+} from '../../../../src/runtime/cuda/driver/device.js';
 
 export interface ProductCase {
   readonly name: string;
