@@ -17,7 +17,7 @@ describe.skipIf(!hasShared)('an audit of the bundled speculative sampling', () =
       prompts: [prompt!],
       drafters: ['sps'],
       preset: 'quick',
-      settings: { keep: 'identical', steps: 6, starts: 2 },
+      settings: { keep: 'identical', steps: 12, starts: 4 },
     });
     const outcome = await startAudit(join(temporary.path, 'run'), request);
     if (outcome.status !== 'complete') throw new Error('The audit was interrupted.');
