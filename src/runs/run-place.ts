@@ -53,14 +53,16 @@ function fillFolder(path: string, config: string, command: RunCommand): OpenedRu
 
 export function refuseUsedFolder(path: string, command: RunCommand = 'audit'): void {
   if (!existsSync(path)) return;
-  if (existsSync(join(path, configFile))) {
+  // One listing decides: another process may be writing to the folder.
+  const names = statSync(path).isDirectory() ? readdirSync(path) : undefined;
+  if (names?.includes(configFile) === true) {
     throw new MistletoeError('usage', `${path} already holds a run.`, {
       hint: `Resume it with --resume ${quoteWord(path)}, or choose another folder.`,
     });
   }
   // A run killed before it started leaves these behind.
   const isLeftover = (name: string): boolean => name === `${configFile}.part` || isLockFile(name);
-  if (!statSync(path).isDirectory() || !readdirSync(path).every(isLeftover)) {
+  if (names?.every(isLeftover) !== true) {
     throw new MistletoeError('usage', `${path} already exists and is not a run of mistletoe ${command}.`, {
       hint: 'Choose another folder, or an empty one.',
     });

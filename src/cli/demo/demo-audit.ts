@@ -72,9 +72,9 @@ export async function showAudit(stage: Stage, number: number): Promise<void> {
   say(`Report: ${stage.colors.bold(relative('.', reports.html))}`);
   say();
   say('Try next:');
-  say('  mistletoe audit --target ./my-model --drafter ./my-drafter   audit your own pair');
-  say('  mistletoe doctor localhost:8000        what draft metrics does my server expose?');
-  say('  mistletoe bench --drafter sps          accepted length and speed, without attack');
+  say('  npx mistletoe audit --target ./my-model --drafter ./my-drafter  your own pair');
+  say('  npx mistletoe doctor localhost:8000  what draft metrics does my server expose?');
+  say('  npx mistletoe bench --drafter sps    accepted length and speed without attack');
 }
 
 const shown: readonly ArmName[] = ['clean', 'random', 'fluent', 'undirected', 'attack'];

@@ -138,7 +138,7 @@ async function saySpeeds(stage: Stage, drafter: Drafter, prompt: Prompt): Promis
     },
   ]);
   if (drafted / plain >= 1.05) return;
-  say('  Not faster in this run: on a busy machine, or with a target as small as this one,');
+  say('  Not faster in this run: on a busy machine, or with a target this small,');
   say('  drafting can cost more than it saves.');
 }
 
