@@ -11,7 +11,6 @@ describe.skipIf(process.platform !== 'linux')('the usage of a process', () => {
     while (process.cpuUsage(start).user < 100_000) held[0] = 1;
     const after = readProcessUsage(process.pid)!;
     expect(after.cpuMs - before.cpuMs).toBeGreaterThanOrEqual(80); // a tick is 10 ms
-    expect(after.residentBytes - before.residentBytes).toBeGreaterThan(0);
     expect(Math.abs(after.residentBytes / process.memoryUsage.rss() - 1)).toBeLessThan(0.2);
   });
 
