@@ -1,4 +1,5 @@
 /** Help as text: grouped flags, wrapped at the width of the terminal without breaking words. */
+import { stripVTControlCharacters } from 'node:util';
 import type { Command, Help, Option } from 'commander';
 import { isRare } from './flags.js';
 import type { Colors } from './terminal.js';
@@ -116,6 +117,9 @@ function layOutExamples(examples: readonly Example[], width: number, colors: Col
   return [colors.bold('Examples:'), ...lines, ''];
 }
 
+/** Columns on a terminal: colors take none. */
+const widthOf = (text: string): number => stripVTControlCharacters(text).length;
+
 /** Breaks between words only; `hanging` indents all lines but the first. Line ends in the text are kept. */
 export function wrap(text: string, width: number, hanging = ''): string[] {
   return text.split('\n').flatMap((paragraph) => {
@@ -123,7 +127,7 @@ export function wrap(text: string, width: number, hanging = ''): string[] {
     let line = '';
     for (const word of paragraph.split(' ')) {
       const longer = line === '' ? word : `${line} ${word}`;
-      if (line.trim() !== '' && longer.length > width) {
+      if (line.trim() !== '' && widthOf(longer) > width) {
         lines.push(line);
         line = hanging + word;
       } else line = longer;
@@ -137,6 +141,6 @@ export function wrapText(text: string, columns: number | undefined): string {
   const width = helpWidth(columns);
   return text
     .split('\n')
-    .flatMap((line) => (line.length <= width ? [line] : wrap(line, width, /^ */.exec(line)?.[0] ?? '')))
+    .flatMap((line) => (widthOf(line) <= width ? [line] : wrap(line, width, /^ */.exec(line)?.[0] ?? '')))
     .join('\n');
 }
