@@ -8,7 +8,8 @@ import type { Prompt } from '../text/prompts/prompt-set.js';
 import { loadPrompts, promptSetFiles } from '../text/prompts/prompt-set.js';
 import type { Invocation } from './command.js';
 import type { Progress } from './progress.js';
-import type { Terminal } from './terminal.js';
+import type { Colors, Terminal } from './terminal.js';
+import { colorsFor } from './terminal.js';
 
 /** Runs until it ends or Ctrl-C aborts it; a second Ctrl-C kills the process. `ending` says what it does meanwhile. */
 export async function runInterruptibly<Outcome>(
@@ -55,6 +56,17 @@ export async function followRun<Outcome, Events extends { onOpen?(run: OpenedRun
 
 export function describeInterruption(command: string, folder: string): string {
   return `Interrupted; progress is saved. Resume with:\n  mistletoe ${command} --resume ${quoteWord(folder)}\n`;
+}
+
+/** A result in the form that --format names; only that form is made. */
+export function printResult(
+  format: 'text' | 'json' | 'markdown',
+  terminal: Terminal,
+  forms: { text(colors: Colors): string; json(): string; markdown(): string },
+): void {
+  const { stdout } = terminal;
+  if (format === 'json') stdout.writeData(forms.json());
+  else stdout.write(format === 'text' ? forms.text(colorsFor(stdout, terminal)) : forms.markdown());
 }
 
 /** `allowed` and `names`: what may be combined with --resume. */

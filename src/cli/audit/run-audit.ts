@@ -25,13 +25,13 @@ import { verifyFinishedRun } from '../../report/audit/verify-run.js';
 import type { Invocation } from '../command.js';
 import { cacheOf, resumable } from '../common-flags.js';
 import { exitCodes } from '../failure.js';
-import { readPromptSets, refuseChanges, runInterruptibly } from '../long-runs.js';
+import { printResult, readPromptSets, refuseChanges, runInterruptibly } from '../long-runs.js';
 import type { ModelFinder } from '../model-source.js';
 import { createModelFinder } from '../model-source.js';
 import { createProgress } from '../progress.js';
 import { asOneLine } from '../safe-text.js';
 import type { Output, Terminal } from '../terminal.js';
-import { colorsFor, createNotice } from '../terminal.js';
+import { createNotice } from '../terminal.js';
 import type { AuditFlags } from './audit-flags.js';
 import { givenSettings } from './audit-flags.js';
 import { createAuditProgress } from './audit-progress.js';
@@ -189,10 +189,9 @@ const shownValues: Readonly<Record<string, (value: string) => string>> = {
 const formatCommandLine = ({ commandLine }: Invocation): string => commandLine(irrelevant, shownValues);
 
 async function finish(outcome: AuditOutcome, flags: AuditFlags, terminal: Terminal): Promise<number> {
-  const { stdout, stderr } = terminal;
   const path = outcome.folder.path;
   if (outcome.status === 'interrupted') {
-    stderr.write(
+    terminal.stderr.write(
       `Interrupted. Resume with:\n  mistletoe audit --resume ${quoteWord(path)}${gateWords(flags)}\n`,
     );
     return exitCodes.interrupted;
@@ -201,19 +200,12 @@ async function finish(outcome: AuditOutcome, flags: AuditFlags, terminal: Termin
   const { failIfDrop, failIfAcceptedLengthBelow } = flags;
   const verdict = judge(result, { failIfDrop, failIfAcceptedLengthBelow });
   const reports = await writeReports(path, result, timings, verdict);
-  switch (flags.format) {
-    case 'text': {
-      const report = relative('.', reports.html);
-      stdout.write(formatAudit(result, verdict, { report, timings, colors: colorsFor(stdout, terminal) }));
-      break;
-    }
-    case 'json':
-      stdout.writeData(renderJson(result, timings, verdict, path));
-      break;
-    case 'markdown':
-      stdout.write(renderMarkdown(result, timings, verdict));
-      break;
-  }
+  const report = relative('.', reports.html);
+  printResult(flags.format, terminal, {
+    text: (colors) => formatAudit(result, verdict, { report, timings, colors }),
+    json: () => renderJson(result, timings, verdict, path),
+    markdown: () => renderMarkdown(result, timings, verdict),
+  });
   return verdict.exitCode;
 }
 

@@ -15,6 +15,7 @@ import { exitCodes } from '../failure.js';
 import {
   describeInterruption,
   followRun,
+  printResult,
   readPromptSets,
   refuseChanges,
   requireData,
@@ -23,7 +24,6 @@ import {
 import { createModelFinder } from '../model-source.js';
 import { createProgress } from '../progress.js';
 import type { Terminal } from '../terminal.js';
-import { colorsFor } from '../terminal.js';
 import type { HardenFlags } from './harden-flags.js';
 import { givenAudit, givenHardening, givenHardenTraining } from './harden-flags.js';
 import { createHardenProgress } from './harden-progress.js';
@@ -93,28 +93,19 @@ async function finish(
   { format }: HardenFlags,
   terminal: Terminal,
 ): Promise<number> {
-  const { stdout, stderr } = terminal;
   const { folder } = outcome;
   if (outcome.status === 'interrupted') {
-    stderr.write(describeInterruption('harden', folder));
+    terminal.stderr.write(describeInterruption('harden', folder));
     return exitCodes.interrupted;
   }
   const { result, hardened } = outcome;
   const { html } = await writeHardeningReports(folder, result);
-  switch (format) {
-    case 'text': {
-      const target = targetFolder === bundledTarget ? undefined : targetFolder;
-      const places = { hardened, report: typedPath(html), target };
-      stdout.write(formatHardening(result, { ...places, colors: colorsFor(stdout, terminal) }));
-      break;
-    }
-    case 'json':
-      stdout.writeData(`${JSON.stringify({ folder, hardened, ...result }, undefined, 2)}\n`);
-      break;
-    case 'markdown':
-      stdout.write(renderHardeningMarkdown(result));
-      break;
-  }
+  const target = targetFolder === bundledTarget ? undefined : targetFolder;
+  printResult(format, terminal, {
+    text: (colors) => formatHardening(result, { hardened, report: typedPath(html), target, colors }),
+    json: () => `${JSON.stringify({ folder, hardened, ...result }, undefined, 2)}\n`,
+    markdown: () => renderHardeningMarkdown(result),
+  });
   const isAudited = result.audits[0]?.rows.every(({ promptsAudited }) => promptsAudited > 0) === true;
   return isAudited ? exitCodes.success : exitCodes.incomplete;
 }

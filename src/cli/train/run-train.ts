@@ -11,11 +11,17 @@ import { writeTrainingReports } from '../../report/training/training-report.js';
 import type { Invocation } from '../command.js';
 import { cacheOf, resumable } from '../common-flags.js';
 import { exitCodes } from '../failure.js';
-import { describeInterruption, followRun, refuseChanges, requireData, typedPath } from '../long-runs.js';
+import {
+  describeInterruption,
+  followRun,
+  printResult,
+  refuseChanges,
+  requireData,
+  typedPath,
+} from '../long-runs.js';
 import { createModelFinder } from '../model-source.js';
 import { createProgress } from '../progress.js';
 import type { Terminal } from '../terminal.js';
-import { colorsFor } from '../terminal.js';
 import type { TrainFlags } from './train-flags.js';
 import { givenShape, givenTraining } from './train-flags.js';
 import { createTrainProgress } from './train-progress.js';
@@ -81,27 +87,18 @@ async function finish(
   { format }: TrainFlags,
   terminal: Terminal,
 ): Promise<number> {
-  const { stdout, stderr } = terminal;
   const { folder } = outcome;
   if (outcome.status === 'interrupted') {
-    stderr.write(describeInterruption('train', folder));
+    terminal.stderr.write(describeInterruption('train', folder));
     return exitCodes.interrupted;
   }
   const { result } = outcome;
   const { html } = await writeTrainingReports(folder, result);
-  switch (format) {
-    case 'text': {
-      const target = targetFolder === bundledTarget ? undefined : targetFolder;
-      const places = { folder, report: typedPath(html), target };
-      stdout.write(formatTraining(result, { ...places, colors: colorsFor(stdout, terminal) }));
-      break;
-    }
-    case 'json':
-      stdout.writeData(`${JSON.stringify({ folder, ...result }, undefined, 2)}\n`);
-      break;
-    case 'markdown':
-      stdout.write(renderTrainingMarkdown(result));
-      break;
-  }
+  const target = targetFolder === bundledTarget ? undefined : targetFolder;
+  printResult(format, terminal, {
+    text: (colors) => formatTraining(result, { folder, report: typedPath(html), target, colors }),
+    json: () => `${JSON.stringify({ folder, ...result }, undefined, 2)}\n`,
+    markdown: () => renderTrainingMarkdown(result),
+  });
   return exitCodes.success;
 }
