@@ -22,7 +22,7 @@ import { openRuntime } from '../runtime/create-runtime.js';
 import type { RecordedDevice } from '../runtime/device-choice.js';
 import { chooseDevice, recordDevice } from '../runtime/device-choice.js';
 import { loadPrompts } from '../text/prompts/prompt-set.js';
-import { mostNewTokens } from '../core/limits.js';
+import { maxNewTokensLimit } from '../core/limits.js';
 import { integer, oneOf, text } from '../core/settings.js';
 import { bundledDrafters } from '../decode/bundled-models.js';
 import type { Invocation } from './command.js';
@@ -76,7 +76,7 @@ const flags = {
     ...downloadFlag,
   }),
   ...group('How to measure', {
-    maxNewTokens: flag('max tokens to generate', integer(1, mostNewTokens), 'count', {
+    maxNewTokens: flag('max tokens to generate', integer(1, maxNewTokensLimit), 'count', {
       short: 'n',
       default: 96,
     }),

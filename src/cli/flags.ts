@@ -114,7 +114,8 @@ export function addFlags(command: Command, table: FlagTable): Command {
 
 function describe({ help, type, default: value, shownDefault }: Flag): string {
   const choices = type.choices === undefined || type === yesNo ? '' : ` (${type.choices.join(', ')})`;
-  const shown = shownDefault ?? (value === undefined ? '' : JSON.stringify(value).replace(/^"|"$/g, ''));
+  const shown =
+    shownDefault ?? (value === undefined ? '' : typeof value === 'string' ? value : JSON.stringify(value));
   const repeated = type.isList === true && !help.includes('repeat') ? '; repeat for several' : '';
   return `${help}${choices}${repeated}${shown === '' ? '' : ` (default: ${shown})`}`;
 }

@@ -2,7 +2,7 @@
 import { MistletoeError } from '../core/errors.js';
 import { bundledDrafters } from '../decode/bundled-models.js';
 import { settleDevice } from '../decode/gpu-fit.js';
-import { mostNewTokens } from '../core/limits.js';
+import { maxNewTokensLimit } from '../core/limits.js';
 import type { SamplingOptions } from '../core/sampling.js';
 import { integer, oneOf, text } from '../core/settings.js';
 import { findDrafter } from '../decode/find-drafter.js';
@@ -58,7 +58,7 @@ const flags = {
     ...downloadFlag,
   }),
   ...group('Sampling', {
-    maxNewTokens: flag('max tokens to generate', integer(1, mostNewTokens), 'count', {
+    maxNewTokens: flag('max tokens to generate', integer(1, maxNewTokensLimit), 'count', {
       short: 'n',
       default: 128,
     }),

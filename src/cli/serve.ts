@@ -11,7 +11,7 @@ import { parseKeys, readKeys } from '../serve/access.js';
 import { watchRecords } from '../serve/record-watch.js';
 import type { RunningServer, ServeOptions } from '../serve/serve.js';
 import { startServer } from '../serve/serve.js';
-import { mostNewTokens } from '../core/limits.js';
+import { maxNewTokensLimit } from '../core/limits.js';
 import { byteSize, decimal, integer, oneOf, text } from '../core/settings.js';
 import { bundledDrafters } from '../decode/bundled-models.js';
 import type { Invocation } from './command.js';
@@ -100,7 +100,7 @@ const flags = {
       rare: true,
       shownDefault: 'the model’s context',
     }),
-    maxNewTokens: flag('max tokens of an answer', integer(1, mostNewTokens), 'count', {
+    maxNewTokens: flag('max tokens of an answer', integer(1, maxNewTokensLimit), 'count', {
       shownDefault: 'the model’s context',
     }),
     maxChoices: flag('max answers per request', integer(1, 1024), 'count', { default: 16, rare: true }),

@@ -45,7 +45,7 @@ export const mostDraftNodes = 1024;
 export const widestDraft = 64;
 
 /** Tokens of an answer. Contexts are shorter. */
-export const mostNewTokens = 10_000_000;
+export const maxNewTokensLimit = 10_000_000;
 
 /** Tokens of a tokenizer whose model is not known; the largest published vocabularies have some 260,000. */
 export const maxVocabularySize = 1_000_000;

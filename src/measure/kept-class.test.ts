@@ -5,7 +5,7 @@ import {
   isKept,
   keepRules,
   keptClasses,
-  leastSimilarity,
+  minSimilarity,
   satisfies,
   taskOf,
 } from './kept-class.js';
@@ -116,7 +116,7 @@ describe('classifyAnswer', () => {
     const relate = (edits: number) =>
       classifyAnswer({ clean, other: { text: '', tokenIds: changed(edits) }, task: 'none' });
     expect(relate(1)).toEqual({ keptClass: 'similar', similarity: 0.95, firstDifference: 0 });
-    expect(relate(2)).toEqual({ keptClass: 'similar', similarity: leastSimilarity, firstDifference: 0 });
+    expect(relate(2)).toEqual({ keptClass: 'similar', similarity: minSimilarity, firstDifference: 0 });
     expect(relate(3)).toEqual({ keptClass: 'different', similarity: 0.85, firstDifference: 0 });
   });
 

@@ -19,7 +19,7 @@ export const keepRules = ['identical', 'task', 'similar', 'distribution'] as con
 export type KeepRule = (typeof keepRules)[number];
 
 /** Edit similarity from which on an answer is nearly the clean one. */
-export const leastSimilarity = 0.9;
+export const minSimilarity = 0.9;
 
 export interface DecodedAnswer {
   readonly tokenIds: readonly number[];
@@ -49,7 +49,7 @@ export function classifyAnswer({ clean, other, task }: AnswerPair): AnswerRelati
     ? 'identical'
     : hasSameResult(clean.text, other.text, task)
       ? 'task'
-      : similarity >= leastSimilarity
+      : similarity >= minSimilarity
         ? 'similar'
         : 'different';
   return { keptClass, similarity, firstDifference: shared };
@@ -67,7 +67,7 @@ export function satisfies(rule: KeepRule, keptClass: KeptClass, similarity: numb
     case 'task':
       return keptClass === 'identical' || keptClass === 'task';
     case 'similar':
-      return keptClass === 'identical' || similarity >= leastSimilarity;
+      return keptClass === 'identical' || similarity >= minSimilarity;
     case 'distribution':
       return true;
   }

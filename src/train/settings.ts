@@ -1,7 +1,7 @@
 /** The settings of a training run: one table for flags, config files, callers and the run's own record. */
 import { schemaOf } from '../audit/settings.js';
 import { MistletoeError } from '../core/errors.js';
-import { deepestDraft, mostNewTokens } from '../core/limits.js';
+import { deepestDraft, maxNewTokensLimit } from '../core/limits.js';
 import type { SettingsOf, SettingTable } from '../core/settings.js';
 import { byteSize, decimal, integer, oneOf, seedType, stricterFlag, yesNo } from '../core/settings.js';
 import type { Drafter } from '../draft/drafter.js';
@@ -91,7 +91,7 @@ export const textSettings = {
     rare: true,
   },
   maxNewTokens: {
-    type: integer(1, mostNewTokens),
+    type: integer(1, maxNewTokensLimit),
     value: 'count',
     short: 'n',
     help: 'max length of the answers that the target generates',

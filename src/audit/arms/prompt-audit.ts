@@ -136,11 +136,11 @@ interface Choice {
 
 async function chooseFinalist(
   audit: PromptAudit,
-  { finalists, leastDivergence }: SearchOutcome,
+  { finalists, minDivergence }: SearchOutcome,
 ): Promise<Choice> {
   const { target, drafter, prompt, bounds } = audit;
   if (finalists.length === 0) {
-    const why = `No suffix inside the bounds was found: the smallest divergence is ${leastDivergence.toFixed(3)}, the bound ${bounds.epsilon}.`;
+    const why = `No suffix inside the bounds was found: the smallest divergence is ${minDivergence.toFixed(3)}, the bound ${bounds.epsilon}.`;
     return { suffixIds: [], failureReason: why, slowerDifferentAnswer: null };
   }
   // Without its last token: where nothing follows the suffix, the clean prompt is this and that token.

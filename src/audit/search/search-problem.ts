@@ -1,7 +1,7 @@
 /** Inputs and outcome of a search. */
 import type { Random } from '../../core/random.js';
 import type { KeepRule } from '../../measure/kept-class.js';
-import { leastSimilarity } from '../../measure/kept-class.js';
+import { minSimilarity } from '../../measure/kept-class.js';
 import type { Candidate } from './candidates.js';
 import type { Projection } from './projection.js';
 import type { TracePoint } from '../result.js';
@@ -49,7 +49,7 @@ export interface KeepBounds {
 /** Share of the answer that must be the target's most likely tokens, from the beginning. */
 const followedShare: Readonly<Record<KeepRule, number>> = {
   identical: 1,
-  similar: leastSimilarity,
+  similar: minSimilarity,
   task: 0,
   distribution: 0,
 };
@@ -124,6 +124,6 @@ export interface SearchOutcome {
   readonly trace: readonly TracePoint[];
   readonly scoredCandidates: number;
   /** The smallest divergence of any suffix that was scored. */
-  readonly leastDivergence: number;
+  readonly minDivergence: number;
   readonly interrupted: boolean;
 }

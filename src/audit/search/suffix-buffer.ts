@@ -13,7 +13,7 @@ export class SuffixBuffer {
   private readonly values = new Map<Scored, number>();
   private shortest: Scored[] = [];
   private waiting: Scored[] = [];
-  private leastDivergence = Infinity;
+  private minDivergence = Infinity;
   private scoredCandidates = 0;
 
   constructor(
@@ -34,7 +34,7 @@ export class SuffixBuffer {
 
   offer(scored: readonly Scored[]): void {
     const { finalists } = this.settings;
-    for (const { divergence } of scored) this.leastDivergence = Math.min(this.leastDivergence, divergence);
+    for (const { divergence } of scored) this.minDivergence = Math.min(this.minDivergence, divergence);
     this.scoredCandidates += scored.length;
     const inside = scored.filter((candidate) => this.violation(candidate) === 0);
     // Of equal lengths, the one with the smallest divergence is most likely to keep the answer.
@@ -66,9 +66,9 @@ export class SuffixBuffer {
     return next === undefined ? undefined : this.take(next);
   }
 
-  outcome(): Pick<SearchOutcome, 'finalists' | 'leastDivergence' | 'scoredCandidates'> {
-    const { shortest: finalists, leastDivergence, scoredCandidates } = this;
-    return { finalists, leastDivergence, scoredCandidates };
+  outcome(): Pick<SearchOutcome, 'finalists' | 'minDivergence' | 'scoredCandidates'> {
+    const { shortest: finalists, minDivergence, scoredCandidates } = this;
+    return { finalists, minDivergence, scoredCandidates };
   }
 
   private sort(scored: readonly Scored[]): Scored[] {

@@ -20,15 +20,15 @@ afterEach(() => {
 });
 
 const quarterHour = 900_000;
-const usualScrapes = 80;
+const normalScrapes = 80;
 
-/** vLLM's counters, which grow with every look at them; after `usualScrapes` nearly nothing is accepted any more. */
+/** vLLM's counters, which grow with every look at them; after `normalScrapes` nearly nothing is accepted any more. */
 async function startCounters(): Promise<{ url: string; looks: () => number }> {
   let [looks, drafts, accepted] = [0, 0, 0];
   server = createServer((_, response) => {
     looks++;
     drafts += 400;
-    accepted += looks > usualScrapes ? 20 : 1000 + ((looks * 37) % 90);
+    accepted += looks > normalScrapes ? 20 : 1000 + ((looks * 37) % 90);
     const counters = { num_drafts: drafts, num_draft_tokens: 3 * drafts, num_accepted_tokens: accepted };
     response.end(
       Object.entries(counters)
@@ -58,7 +58,7 @@ describe('mistletoe guard --scrape', () => {
     const { url, looks } = await startCounters();
     const terminal = createFakeTerminal({
       onWrite({ interrupt }) {
-        if (linesOf(terminal.written.out).at(-1)!.event === 'alert' || looks() > usualScrapes + 40)
+        if (linesOf(terminal.written.out).at(-1)!.event === 'alert' || looks() > normalScrapes + 40)
           interrupt();
       },
     });
@@ -71,7 +71,7 @@ describe('mistletoe guard --scrape', () => {
     expect(first!.message).toMatch(/^m: mean accepted length 3\.\d\d over 400 steps$/);
     const alerted = lines.findIndex(({ event }) => event === 'alert');
     // The first look has nothing to be compared with.
-    expect(alerted).toBeGreaterThan(usualScrapes - 1);
+    expect(alerted).toBeGreaterThan(normalScrapes - 1);
     expect(lines[alerted - 1]!.message).toContain('mean accepted length 1.05');
     expect(lines[alerted]!.message.length).toBeGreaterThan(20);
   });

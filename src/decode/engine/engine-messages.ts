@@ -6,7 +6,7 @@
 import { z } from 'zod';
 import type { ErrorCode } from '../../core/errors.js';
 import { describeCause, MistletoeError } from '../../core/errors.js';
-import { mostNewTokens } from '../../core/limits.js';
+import { maxNewTokensLimit } from '../../core/limits.js';
 import { tapConventions } from '../../draft/draft-system.js';
 import { computeTypes, deviceForm, deviceForms } from '../../runtime/device-choice.js';
 import type { Generation } from '../plain.js';
@@ -68,7 +68,7 @@ export const taskSchema = z.strictObject({
   rule: z.enum(rules).exactOptional(),
   /** Whether other drafters, and plain steps, take over where drafts do not pay. */
   guarded: z.boolean().exactOptional(),
-  maxNewTokens: count.max(mostNewTokens).exactOptional(),
+  maxNewTokens: count.max(maxNewTokensLimit).exactOptional(),
   /** Whether a prompt that leaves no room for maxNewTokens is refused; otherwise the answer ends with the context. */
   needsRoom: z.boolean().exactOptional(),
   sampling: z
