@@ -49,7 +49,7 @@ const processBytes = 128 * 2 ** 20;
 const programsPerDrafter = 2;
 /** Tensors as wide as the vocabulary that the target's part of a scoring pass has at once; each level adds one. */
 const targetScores = 3;
-/** Values that backward passes keep of each row and layer: so many as wide as a layer, and as its inner half. */
+/** Values that a backward pass keeps for each row and layer, in multiples of the hidden size and of the MLP size. */
 const keptWidths = { hidden: 8, inner: 4 };
 /** Forward values, and their gradients. */
 const directions = 2;
