@@ -1,4 +1,5 @@
 /** Progress events of an audit. */
+import type { WorkerName } from '../runs/unit.js';
 import type { TracePoint } from './result.js';
 
 /** One unit of work: an arm of a prompt on a drafter, the universal search, or a transfer measurement. */
@@ -7,6 +8,12 @@ export interface UnitName {
   readonly prompt: string;
   /** An arm with its number (`attack`, `attack#2`), `universal` or `transfer`. */
   readonly arm: string;
+}
+
+/** Progress within one unit. */
+export interface UnitEvents {
+  onStep?(unit: UnitName, point: TracePoint, steps: number): void;
+  onNotice?(message: string): void;
 }
 
 export interface AuditPlanned {
@@ -25,9 +32,9 @@ export interface AuditEvents {
   onPlan?(plan: AuditPlanned): void;
   /** All units in the order in which they run, including those that a resumed run has finished. */
   onStart?(units: readonly UnitName[]): void;
-  /** `done` units are finished. */
-  onUnitStart?(unit: UnitName, done: number, total: number): void;
-  onStep?(unit: UnitName, point: TracePoint, steps: number): void;
-  onUnitEnd?(unit: UnitName, acceptedLength: number | undefined): void;
+  /** `done` units are finished. With several workers, units overlap. */
+  onUnitStart?(unit: UnitName, done: number, total: number, worker: WorkerName): void;
+  onStep?(unit: UnitName, point: TracePoint, steps: number, worker: WorkerName): void;
+  onUnitEnd?(unit: UnitName, acceptedLength: number | undefined, worker: WorkerName): void;
   onNotice?(message: string): void;
 }

@@ -151,7 +151,7 @@ export interface ArmResult extends Readonly<z.infer<typeof armSchema>> {
   readonly notKept?: OtherAnswer | undefined;
 }
 
-const tracePointSchema = z.object({
+export const tracePointSchema = z.object({
   step: number,
   /** The objective and the divergence of the search's current suffix; larger is worse for the service. */
   degradation: number,
@@ -182,7 +182,11 @@ export type SearchTrace = Readonly<z.infer<typeof traceSchema>>;
 /** A unit: a measured arm, or the reason why it was skipped. */
 export const unitSchema = z.union([
   z.object({ result: armSchema, trace: traceSchema.nullable() }),
-  z.object({ skipped: z.string() }),
+  z.object({
+    skipped: z.string(),
+    /** Its worker ended again and again, or reported an error. */
+    failed: z.literal(true).exactOptional(),
+  }),
 ]);
 export type UnitData = z.infer<typeof unitSchema>;
 

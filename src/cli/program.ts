@@ -39,6 +39,12 @@ const commands: readonly CommandEntry[] = [
     load: async () => withDefinition((await import('./audit/audit.js')).audit),
   },
   {
+    name: 'worker',
+    group: 'How fragile is my drafter?',
+    summary: 'run units of audits from a queue',
+    load: async () => withDefinition((await import('./audit/worker.js')).worker),
+  },
+  {
     name: 'compare',
     group: 'How fragile is my drafter?',
     summary: 'compare two finished audits',

@@ -1,12 +1,16 @@
 /** The flag table of `mistletoe audit`. */
 import type { AuditSettings, PresetName } from '../../audit/settings.js';
 import { auditSettings, presets } from '../../audit/settings.js';
-import { decimal, integer, omitSetting, oneOf, text } from '../../core/settings.js';
+import { decimal, integer, omitSetting, oneOf, text, textOf } from '../../core/settings.js';
+import { maxWorkers } from '../../core/limits.js';
+import { readDeviceList } from '../../runs/worker-devices.js';
+import { deviceForms } from '../../runtime/device-choice.js';
 import {
   downloadFlag,
   machineFlags,
   progressFlag,
   promptSetFlags,
+  queueFlag,
   reportFormatFlag,
   runFlags,
   tapsFlag,
@@ -78,6 +82,10 @@ export const auditFlags = {
     verify: flag('check that a run folder is unchanged since it was written; runs nothing', text, 'dir', {
       rare: true,
     }),
+    workers: flag('worker processes on this machine; a worker that dies is replaced', integer(1, maxWorkers), 'count', {
+      shownDefault: 'one for each device',
+    }),
+    ...queueFlag,
     dryRun: toggle('print what would run, the time and the memory; search nothing'),
   }),
   ...group('Gate, output and machine', {
@@ -97,6 +105,11 @@ export const auditFlags = {
     ...reportFormatFlag,
     ...progressFlag,
     ...machineFlags,
+    device: {
+      ...machineFlags.device,
+      help: `${machineFlags.device.help}; cuda:0,cuda:1 or cuda:all for workers on several`,
+      type: textOf(`${deviceForms}, cuda:all or several separated by commas`, readDeviceList),
+    },
   }),
 };
 export type AuditFlags = FlagsOf<typeof auditFlags>;

@@ -2,9 +2,11 @@
 import { relative } from 'node:path';
 import { createRequest } from '../../audit/create-request.js';
 import { deviceOf } from '../../runs/run-device.js';
+import { findDevices } from '../../runs/worker-devices.js';
 import type { AuditRequest } from '../../audit/audit-request.js';
 import type { Effort } from '../../audit/effort.js';
 import type { AuditOptions, AuditOutcome } from '../../audit/run-audit.js';
+import type { WorkerPlan } from '../../audit/units/executors.js';
 import { planAudit, resumeAudit, startAudit } from '../../audit/run-audit.js';
 import { MistletoeError } from '../../core/errors.js';
 import { quoteWord, shortenPath } from '../../core/display-paths.js';
@@ -35,6 +37,7 @@ import { createNotice } from '../terminal.js';
 import type { AuditFlags } from './audit-flags.js';
 import { givenSettings } from './audit-flags.js';
 import { createAuditProgress } from './audit-progress.js';
+import { createFleetProgress } from './fleet-progress.js';
 import { formatAudit } from './audit-text.js';
 
 export async function runAudit(flags: AuditFlags, invocation: Invocation): Promise<number> {
@@ -46,11 +49,44 @@ export async function runAudit(flags: AuditFlags, invocation: Invocation): Promi
     findModel: createModelFinder(flags, terminal),
   });
   // Until here Ctrl-C kills the process: there is nothing to save yet.
-  const events = createAuditProgress(progress, { now: () => performance.now() });
+  const workers = await planWorkers(flags);
+  const queue = queueOf(flags, terminal);
+  const createEvents = workers === undefined && queue === undefined ? createAuditProgress : createFleetProgress;
+  const events = createEvents(progress, { now: () => performance.now() });
   const outcome = await runInterruptibly(terminal, progress, 'Finishing the current step', (signal) =>
-    start({ events, signal, ...cacheOf(flags) }),
+    start({ events, signal, ...cacheOf(flags), ...givenOnly({ workers, queue }) }),
   );
   return finish(outcome, flags, terminal);
+}
+
+/** Undefined for a run in this process. */
+async function planWorkers({ workers, device, resume }: AuditFlags): Promise<WorkerPlan | undefined> {
+  const devices = await findDevices(device);
+  if (resume !== undefined && device !== undefined && devices === undefined) throw fixedDevice();
+  const count = workers ?? devices?.length ?? 1;
+  if (count === 1 && (devices?.length ?? 1) === 1) return undefined;
+  return { count, devices };
+}
+
+/** A password in the environment does not show in lists of processes. */
+export function queueOf(
+  { queue }: { readonly queue?: string | undefined },
+  { environment }: Terminal,
+): string | undefined {
+  const url = queue ?? environment.MISTLETOE_QUEUE ?? '';
+  return url === '' ? undefined : url;
+}
+
+/** For options that must be absent rather than undefined. */
+function givenOnly<Options extends object>(options: Options): { [Name in keyof Options]?: NonNullable<Options[Name]> } {
+  const given = Object.entries(options).filter(([, value]) => value !== undefined);
+  return Object.fromEntries(given) as ReturnType<typeof givenOnly<Options>>;
+}
+
+function fixedDevice(): MistletoeError {
+  return new MistletoeError('usage', '--device cannot be changed when a run is resumed.', {
+    hint: 'With several GPUs of the same kind, cuda:0,cuda:1 or cuda:all places workers on them.',
+  });
 }
 
 async function prepare(
@@ -63,8 +99,8 @@ async function prepare(
     const gate = ['failIfDrop', 'failIfAcceptedLengthBelow'];
     refuseChanges(
       invocation,
-      [...resumable, ...gate],
-      '--progress, --format, --cache-dir, --verify-cache and the gate',
+      [...resumable, ...gate, 'workers', 'queue', 'device'],
+      '--progress, --format, --cache-dir, --verify-cache, --workers, --queue, --device for workers and the gate',
     );
     return (options) => resumeAudit(resume, options);
   }
@@ -94,7 +130,7 @@ async function readRequest(
     settings: givenSettings(flags),
     seed: flags.seed,
     threads: flags.threads,
-    device: flags.device,
+    device: (await findDevices(flags.device)) === undefined ? flags.device : 'cuda',
     dtype: flags.dtype,
     transfer: flags.transfer,
     universal: flags.universal,
@@ -173,7 +209,7 @@ async function readPrompts({ prompt, prompts, ...flags }: AuditFlags): Promise<r
 }
 
 /** Flags that do not change the result. */
-const irrelevant = ['out', 'progress', 'format', 'cacheDir', 'verifyCache', 'dryRun', 'download'];
+const irrelevant = ['out', 'progress', 'format', 'cacheDir', 'verifyCache', 'dryRun', 'download', 'workers', 'queue'];
 
 /** Reports are shared, so the command line in them shows no folders. */
 const shownValues: Readonly<Record<string, (value: string) => string>> = {

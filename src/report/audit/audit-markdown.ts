@@ -10,7 +10,7 @@ import { levelNames } from './levels.js';
 import { countText, durationText, parameterText } from '../../core/number-text.js';
 import type { Row } from '../table.js';
 import { tableMarkdown } from '../table.js';
-import { phaseColumns, phaseTable } from './timing-summary.js';
+import { phaseColumns, phaseTable, workerTable } from './timing-summary.js';
 import { mainColumns, rowContext, sameAnswerColumn } from './row-columns.js';
 import { describeCounts, describeDrop, describeTests } from './test-text.js';
 import type { DrafterVerdict, Verdict } from './verdict.js';
@@ -99,7 +99,11 @@ function describeDrafter({ drafter, summary }: DrafterResult, verdict: DrafterVe
 /** All drafters together: the HTML report has one row for each. */
 function drawPhases(timings: AuditTimings): string[] {
   const all = phaseTable(timings)?.rows.at(-1);
-  return all === undefined ? [] : [...tableMarkdown({ columns: ['time', ...phaseColumns], rows: [all] }), ''];
+  const workers = workerTable(timings);
+  return [
+    ...(all === undefined ? [] : [...tableMarkdown({ columns: ['time', ...phaseColumns], rows: [all] }), '']),
+    ...(workers === undefined ? [] : [...tableMarkdown(workers), '']),
+  ];
 }
 
 function describeSetup({ setup }: AuditResult, timings: AuditTimings): string {

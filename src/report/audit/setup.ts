@@ -10,7 +10,7 @@ import {
   parameterText,
   speedupText,
 } from '../../core/number-text.js';
-import { phaseLegend, phaseTable, summariseTimings } from './timing-summary.js';
+import { phaseLegend, phaseTable, summariseTimings, workerTable } from './timing-summary.js';
 import { factsHtml, tableHtml } from '../table.js';
 import type { Content, Markup } from '../markup.js';
 import { fragment } from '../markup.js';
@@ -56,7 +56,15 @@ function drawPhases(timings: AuditTimings): Content {
   if (table === undefined) return null;
   return fragment`<h2>Where the time went</h2>
 <div class="card">${tableHtml(table, 'Time by phase')}
-<p class="soft small">${phaseLegend}. Shares are of the whole run.</p></div>`;
+<p class="soft small">${phaseLegend}. Shares are of the whole run.</p></div>
+${drawWorkers(timings)}`;
+}
+
+function drawWorkers(timings: AuditTimings): Content {
+  const table = workerTable(timings);
+  if (table === undefined) return null;
+  return fragment`<div class="card">${tableHtml(table, 'Workers')}
+<p class="soft small">Workers that share a machine slow each other down: tokens per second and speedups are lower than those of one process.</p></div>`;
 }
 
 /** The A/A row. In float32 greedy decoding repeats exactly; where it does not, the report opens with a warning (repeats.ts). */
