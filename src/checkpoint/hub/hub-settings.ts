@@ -11,6 +11,8 @@ export interface HubId {
   readonly repository: string;
   /** A branch, tag or commit; default `main`. */
   readonly revision: string;
+  /** A model by default. */
+  readonly kind?: 'dataset' | undefined;
 }
 
 /**

@@ -51,7 +51,7 @@ export const auditFlags = {
       rare: true,
     }),
     ...tapsFlag,
-    prompts: flag('a .jsonl or .txt file, or mt-bench, humaneval, gsm8k from --prompts-dir', text, 'set', {
+    prompts: list('a .jsonl or .txt file, or mt-bench, humaneval, gsm8k', text, 'set', {
       short: 'p',
       conflicts: 'prompt',
       shownDefault: 'a small bundled set',
@@ -82,9 +82,14 @@ export const auditFlags = {
     verify: flag('check that a run folder is unchanged since it was written; runs nothing', text, 'dir', {
       rare: true,
     }),
-    workers: flag('worker processes on this machine; a worker that dies is replaced', integer(1, maxWorkers), 'count', {
-      shownDefault: 'one for each device',
-    }),
+    workers: flag(
+      'worker processes on this machine; a worker that dies is replaced',
+      integer(1, maxWorkers),
+      'count',
+      {
+        shownDefault: 'one for each device',
+      },
+    ),
     ...queueFlag,
     dryRun: toggle('print what would run, the time and the memory; search nothing'),
   }),

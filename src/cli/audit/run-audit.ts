@@ -1,6 +1,7 @@
 /** Runs an audit and prints its result. */
 import { relative } from 'node:path';
 import { createRequest } from '../../audit/create-request.js';
+import { applyPreset } from '../../audit/settings.js';
 import { deviceOf } from '../../runs/run-device.js';
 import { findDevices } from '../../runs/worker-devices.js';
 import type { AuditRequest } from '../../audit/audit-request.js';
@@ -31,12 +32,15 @@ import { printResult, readPromptSets, refuseChanges, runInterruptibly } from '..
 import type { ModelFinder } from '../model-source.js';
 import { createModelFinder } from '../model-source.js';
 import { createProgress } from '../progress.js';
+import type { PromptFinder } from '../prompt-source.js';
+import { createPromptFinder } from '../prompt-source.js';
 import { asOneLine } from '../safe-text.js';
 import type { Output, Terminal } from '../terminal.js';
 import { createNotice } from '../terminal.js';
 import type { AuditFlags } from './audit-flags.js';
 import { givenSettings } from './audit-flags.js';
 import { createAuditProgress } from './audit-progress.js';
+import { formatDownloads, planDownloads } from './planned-downloads.js';
 import { createFleetProgress } from './fleet-progress.js';
 import { formatAudit } from './audit-text.js';
 
@@ -47,11 +51,13 @@ export async function runAudit(flags: AuditFlags, invocation: Invocation): Promi
   const start = await prepare(flags, invocation, {
     onNotice: progress.note,
     findModel: createModelFinder(flags, terminal),
+    findSet: createPromptFinder(flags, terminal),
   });
   // Until here Ctrl-C kills the process: there is nothing to save yet.
   const workers = await planWorkers(flags);
   const queue = queueOf(flags, terminal);
-  const createEvents = workers === undefined && queue === undefined ? createAuditProgress : createFleetProgress;
+  const createEvents =
+    workers === undefined && queue === undefined ? createAuditProgress : createFleetProgress;
   const events = createEvents(progress, { now: () => performance.now() });
   const outcome = await runInterruptibly(terminal, progress, 'Finishing the current step', (signal) =>
     start({ events, signal, ...cacheOf(flags), ...givenOnly({ workers, queue }) }),
@@ -78,7 +84,9 @@ export function queueOf(
 }
 
 /** For options that must be absent rather than undefined. */
-function givenOnly<Options extends object>(options: Options): { [Name in keyof Options]?: NonNullable<Options[Name]> } {
+function givenOnly<Options extends object>(
+  options: Options,
+): { [Name in keyof Options]?: NonNullable<Options[Name]> } {
   const given = Object.entries(options).filter(([, value]) => value !== undefined);
   return Object.fromEntries(given) as ReturnType<typeof givenOnly<Options>>;
 }
@@ -112,19 +120,20 @@ async function prepare(
 interface RequestOptions {
   readonly onNotice: (message: string) => void;
   readonly findModel: ModelFinder;
+  readonly findSet: PromptFinder;
 }
 
 async function readRequest(
   flags: AuditFlags,
   command: string,
-  { onNotice, findModel }: RequestOptions,
+  { onNotice, findModel, findSet }: RequestOptions,
 ): Promise<AuditRequest> {
   return createRequest({
     target: flags.target,
     drafters: flags.drafter,
     draft: flags.draft,
     taps: flags.taps,
-    prompts: await readPrompts(flags),
+    prompts: await readPrompts(flags, findSet),
     suffixes: dropRepeated(await readSuffixes(flags.suffix), onNotice),
     preset: flags.preset,
     settings: givenSettings(flags),
@@ -157,8 +166,16 @@ async function describePlan(flags: AuditFlags, invocation: Invocation): Promise<
     });
   }
   const onNotice = createNotice(terminal);
+  const downloads = await planDownloads(flags, terminal);
+  if (downloads !== undefined) {
+    const { stdout } = terminal;
+    if (flags.format === 'json') stdout.writeData(`${JSON.stringify({ downloads }, undefined, 2)}\n`);
+    else stdout.write(`${[...formatDownloads(downloads), describeUnits(flags)].join('\n')}\n`);
+    return exitCodes.success;
+  }
   const findModel = createModelFinder(flags, terminal);
-  const request = await readRequest(flags, formatCommandLine(invocation), { onNotice, findModel });
+  const findSet = createPromptFinder(flags, terminal);
+  const request = await readRequest(flags, formatCommandLine(invocation), { onNotice, findModel, findSet });
   const effort = await planAudit(request, {
     events: { onNotice },
     ...cacheOf(flags),
@@ -168,12 +185,27 @@ async function describePlan(flags: AuditFlags, invocation: Invocation): Promise<
     stdout.writeData(
       `${JSON.stringify({ ...effort, device: request.device, settings: request.settings }, undefined, 2)}\n`,
     );
-  else stdout.write(formatPlan(request, effort, await describeMemory(request, effort)));
+  else {
+    const workers = (await planWorkers(flags))?.count ?? 1;
+    stdout.write(formatPlan(request, effort, await describeMemory(request, effort), workers));
+  }
   return exitCodes.success;
 }
 
-function formatPlan(request: AuditRequest, effort: Effort, memory: string): string {
+/** Of prompts that are not here yet, as many as --limit says. */
+function describeUnits(flags: AuditFlags): string {
+  const { repeats, controlSearches } = applyPreset(flags.preset, givenSettings(flags));
+  const drafters = Math.max(1, flags.drafter.length);
+  const perPrompt = 2 * repeats + (controlSearches ? 2 : 0);
+  const sets = Math.max(1, flags.prompts.length);
+  if (flags.limit === undefined) return `Each prompt has ${countText(drafters * perPrompt, 'search')}.`;
+  const searches = sets * flags.limit * drafters * perPrompt;
+  return `${countText(sets * flags.limit, 'prompt')} or fewer: ${countText(searches, 'search')} in ${countText(sets * flags.limit * drafters * (1 + perPrompt), 'unit')}.`;
+}
+
+function formatPlan(request: AuditRequest, effort: Effort, memory: string, workers: number): string {
   const { settings, prompts, drafters, target, suffixes } = request;
+  const units = prompts.length * drafters.length + effort.searches;
   const what =
     suffixes.length > 0
       ? `measure ${countText(suffixes.length, 'given suffix')}`
@@ -181,8 +213,8 @@ function formatPlan(request: AuditRequest, effort: Effort, memory: string): stri
   return [
     `It would audit ${drafters.map(({ id, policy }) => `${id} (${policy})`).join(', ')} on ${target.name}, ${countText(prompts.length, 'prompt')}, preset ${request.preset}:`,
     `${what}, and decode some ${effort.decodedAnswers} answers of up to ${settings.maxNewTokens} tokens.`,
-    `It would run on ${nameDevice(deviceOf(request))}.`,
-    `Time: about ${durationText(effort.expectedMs)} on this machine. Memory: about ${memory}.`,
+    `It would run on ${nameDevice(deviceOf(request))}${workers === 1 ? '' : ` with ${workers} workers`}, in ${countText(units, 'unit')}.`,
+    `Time: about ${durationText(effort.expectedMs / workers)} on this machine. Memory: about ${memory}${workers === 1 ? '' : ' for each worker'}.`,
     `Settings: ${Object.entries(settings)
       .map(([name, value]) => `${name} ${value}`)
       .join(', ')}.`,
@@ -203,13 +235,26 @@ async function describeMemory(request: AuditRequest, { memoryBytes, mappedBytes 
   return `${mebibytes(memoryBytes)}, and ${mebibytes(mappedBytes)} of weights mapped from the cache`;
 }
 
-async function readPrompts({ prompt, prompts, ...flags }: AuditFlags): Promise<readonly Prompt[]> {
+async function readPrompts(
+  { prompt, prompts, ...flags }: AuditFlags,
+  findSet: PromptFinder,
+): Promise<readonly Prompt[]> {
   if (prompt !== undefined) return [inlinePrompt(prompt)];
-  return readPromptSets(prompts === undefined ? [] : [prompts], flags);
+  return readPromptSets(prompts, flags, findSet);
 }
 
 /** Flags that do not change the result. */
-const irrelevant = ['out', 'progress', 'format', 'cacheDir', 'verifyCache', 'dryRun', 'download', 'workers', 'queue'];
+const irrelevant = [
+  'out',
+  'progress',
+  'format',
+  'cacheDir',
+  'verifyCache',
+  'dryRun',
+  'download',
+  'workers',
+  'queue',
+];
 
 /** Reports are shared, so the command line in them shows no folders. */
 const shownValues: Readonly<Record<string, (value: string) => string>> = {

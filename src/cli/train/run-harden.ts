@@ -22,6 +22,7 @@ import {
   typedPath,
 } from '../long-runs.js';
 import { createModelFinder } from '../model-source.js';
+import { createPromptFinder } from '../prompt-source.js';
 import { createProgress } from '../progress.js';
 import type { Terminal } from '../terminal.js';
 import type { HardenFlags } from './harden-flags.js';
@@ -57,7 +58,8 @@ async function prepare(
     });
   }
   const data = requireData(flags.data);
-  const prompts = await readPromptSets(flags.prompts, flags);
+  const findSet = createPromptFinder(flags, invocation.terminal);
+  const prompts = await readPromptSets(flags.prompts, flags, findSet);
   const findModel = createModelFinder(flags, invocation.terminal);
   const request = await createHardenRequest({
     target: await findModel(flags.target),

@@ -20,6 +20,7 @@ import {
   typedPath,
 } from '../long-runs.js';
 import { createModelFinder } from '../model-source.js';
+import { createPromptFinder } from '../prompt-source.js';
 import { createProgress } from '../progress.js';
 import type { Terminal } from '../terminal.js';
 import type { TrainFlags } from './train-flags.js';
@@ -58,7 +59,7 @@ async function prepare(
       },
     );
   }
-  const data = requireData(flags.data);
+  const data = await createPromptFinder(flags, invocation.terminal)(requireData(flags.data));
   const findModel = createModelFinder(flags, invocation.terminal);
   const request = await createTrainRequest({
     target: await findModel(flags.target),

@@ -10,6 +10,7 @@ import {
   parameterText,
   speedupText,
 } from '../../core/number-text.js';
+import { paperTable } from './paper-table.js';
 import { phaseLegend, phaseTable, summariseTimings, workerTable } from './timing-summary.js';
 import { factsHtml, tableHtml } from '../table.js';
 import type { Content, Markup } from '../markup.js';
@@ -29,6 +30,7 @@ export function drawSetup(result: AuditResult, timings: AuditTimings): Markup {
   return fragment`<h2>What each row is for</h2>
 <div class="card">${factsHtml(measured.map((arm) => [armLabels[arm], armPurposes[arm]]))}
 ${result.drafters.map((drafter) => [describeRepeat(drafter, timings), describeEffort(drafter)])}</div>
+${drawPaperTable(result, timings)}
 ${drawPhases(timings)}
 <h2>Setup and how to reproduce</h2>
 <div class="card">${factsHtml([
@@ -49,6 +51,14 @@ ${drawPhases(timings)}
   ])}<pre class="command"><code>${setup.command}</code></pre>
 <p class="soft small">The same seed on the same machine gives the same result.json, byte for byte; times differ from run to run.</p></div>
 ${drawLimits()}`;
+}
+
+function drawPaperTable(result: AuditResult, timings: AuditTimings): Content {
+  const table = paperTable(result, timings);
+  if (table === undefined) return null;
+  return fragment`<h2>The columns of the paper</h2>
+<div class="card">${tableHtml(table, 'The columns of the paper')}
+<p class="soft small">Speedup, accepted length, and tokens per second of the answers that the target gives by itself, without and with the suffix. Perplexity of those answers under the clean prompt. Same answer: the accepted length along the clean answer.</p></div>`;
 }
 
 function drawPhases(timings: AuditTimings): Content {
