@@ -55,9 +55,17 @@ export function simulate(run: SimulatedRun, fleet: SimulatedFleet, seed = 0): Si
   const random = createRandom(seed, 'fleet');
   const draw = (values: readonly number[]): number => values[random.nextInteger(values.length)]!;
   const slowdown = fleet.slowdown ?? 1;
-  const controls = Array.from({ length: run.pairs }, (_, pair): Task => ({ isControl: true, pair, ms: draw(run.controlsMs) }));
+  const controls = Array.from({ length: run.pairs }, (_, pair): Task => ({
+    isControl: true,
+    pair,
+    ms: draw(run.controlsMs),
+  }));
   const searches = controls.map(({ pair }) =>
-    Array.from({ length: run.searchesPerPair }, (): Task => ({ isControl: false, pair, ms: draw(run.searchesMs) })),
+    Array.from({ length: run.searchesPerPair }, (): Task => ({
+      isControl: false,
+      pair,
+      ms: draw(run.searchesMs),
+    })),
   );
   const events = new EventQueue();
   const waiting: Task[] = [...controls];
@@ -67,7 +75,8 @@ export function simulate(run: SimulatedRun, fleet: SimulatedFleet, seed = 0): Si
   let [redisFreeMs, submitterFreeMs, redisMs, submitterMs] = [0, 0, 0, 0];
   let [recorded, deaths, handedOut, lastStartMs, endMs] = [0, 0, 0, 0, 0];
   const pass = (nowMs: number, place: 'redis' | 'submitter'): number => {
-    const [cost, free] = place === 'redis' ? [fleet.redisMs, redisFreeMs] : [fleet.submitterMs, submitterFreeMs];
+    const [cost, free] =
+      place === 'redis' ? [fleet.redisMs, redisFreeMs] : [fleet.submitterMs, submitterFreeMs];
     const end = Math.max(nowMs, free) + cost;
     if (place === 'redis') [redisFreeMs, redisMs] = [end, redisMs + cost];
     else [submitterFreeMs, submitterMs] = [end, submitterMs + cost];
@@ -136,7 +145,12 @@ class EventQueue {
   add(atMs: number, handle: (nowMs: number) => void): void {
     const { heap } = this;
     let place = heap.length;
-    heap.push({ atMs, run: () => { handle(atMs); } });
+    heap.push({
+      atMs,
+      run: () => {
+        handle(atMs);
+      },
+    });
     for (let parent = (place - 1) >> 1; place > 0 && heap[parent]!.atMs > atMs; parent = (place - 1) >> 1) {
       [heap[place], heap[parent]] = [heap[parent]!, heap[place]!];
       place = parent;

@@ -44,7 +44,8 @@ const times = timingsFile === undefined ? assumed : readTimes(timingsFile);
 /** Serial costs of a unit, measured by the tests of the queue on a 2-core machine: see docs/fleet.md. */
 const costs = { redisMs: 0.5, submitterMs: 3 };
 const table = { pairs: 5 * 240 * 2, searchesPerPair: 5, ...times };
-const mean = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0) / values.length;
+const mean = (values: readonly number[]): number =>
+  values.reduce((sum, value) => sum + value, 0) / values.length;
 printNote(
   `Unit times: controls ${durationText(mean(times.controlsMs))}, searches ${durationText(mean(times.searchesMs))} on average` +
     `${timingsFile === undefined ? ' (assumed)' : ''}; 0.05 deaths per worker and hour, 60 s to load models, lease 30 s.`,
@@ -58,7 +59,12 @@ printTable(
       return [
         ...[String(workers), durationText(result.wallMs), durationText(result.idealMs)],
         ...[percentText(result.idealMs / result.wallMs), durationText(result.tailMs)],
-        ...[percentText(result.redisBusy), percentText(result.submitterBusy), String(result.deaths), result.limit],
+        ...[
+          percentText(result.redisBusy),
+          percentText(result.submitterBusy),
+          String(result.deaths),
+          result.limit,
+        ],
       ];
     }),
   ],
@@ -71,7 +77,10 @@ if (process.argv.includes('--check')) checkAgainstRuns();
 function checkAgainstRuns(): void {
   const temporary = mkdtempSync(join(tmpdir(), 'mistletoe-fleet-'));
   try {
-    const rows = [1, 2, 4].map((workers) => ({ workers, ...runAudit(join(temporary, `run-${workers}`), workers) }));
+    const rows = [1, 2, 4].map((workers) => ({
+      workers,
+      ...runAudit(join(temporary, `run-${workers}`), workers),
+    }));
     const alone = readTimes(join(temporary, 'run-1', 'timings.jsonl'));
     const run = { pairs: alone.controlsMs.length, searchesPerPair: 2, ...alone };
     const loadMs = Math.max(0, rows[0]!.wallMs - sum(alone.controlsMs) - sum(alone.searchesMs));
@@ -83,7 +92,12 @@ function checkAgainstRuns(): void {
           const slowdown = Math.max(1, workers / cores);
           const fleet = { ...{ workers, loadMs, failuresPerWorkerHour: 0, leaseMs: 0, slowdown }, ...costs };
           const { wallMs: simulated } = simulate(run, fleet);
-          return [String(workers), durationText(wallMs), durationText(simulated), percentText(simulated / wallMs - 1)];
+          return [
+            String(workers),
+            durationText(wallMs),
+            durationText(simulated),
+            percentText(simulated / wallMs - 1),
+          ];
         }),
       ],
       `12 pairs of the bundled model, 1 thread for each worker, ${cores} cores`,
@@ -99,7 +113,16 @@ function sum(values: readonly number[]): number {
 
 function runAudit(folder: string, workers: number): { readonly wallMs: number } {
   const words = ['audit', '-d', 'eagle3', '-d', 'sps', '--limit', '6', '--preset', 'quick', '--out', folder];
-  const machine = ['--threads', String(workers), '--workers', String(workers), '--progress', 'none', '--device', 'cpu'];
+  const machine = [
+    '--threads',
+    String(workers),
+    '--workers',
+    String(workers),
+    '--progress',
+    'none',
+    '--device',
+    'cpu',
+  ];
   const start = performance.now();
   const { status, stderr } = spawnSync(
     process.execPath,

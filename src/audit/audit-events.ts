@@ -32,9 +32,9 @@ export interface AuditEvents {
   onPlan?(plan: AuditPlanned): void;
   /** All units in the order in which they run, including those that a resumed run has finished. */
   onStart?(units: readonly UnitName[]): void;
-  /** `done` units are finished. With several workers, units overlap. */
-  onUnitStart?(unit: UnitName, done: number, total: number, worker: WorkerName): void;
-  onStep?(unit: UnitName, point: TracePoint, steps: number, worker: WorkerName): void;
-  onUnitEnd?(unit: UnitName, acceptedLength: number | undefined, worker: WorkerName): void;
+  /** `done` units are finished. With several workers, units overlap; without, there is no worker. */
+  onUnitStart?(unit: UnitName, done: number, total: number, worker?: WorkerName): void;
+  onStep?(unit: UnitName, point: TracePoint, steps: number, worker?: WorkerName): void;
+  onUnitEnd?(unit: UnitName, acceptedLength: number | undefined, worker?: WorkerName): void;
   onNotice?(message: string): void;
 }

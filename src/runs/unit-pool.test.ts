@@ -49,6 +49,7 @@ describe('a pool of worker processes', () => {
     const parts = await run(pool, 'u', { parts: ['u/1', 'u/2'], then: 'die-once' });
     expect(parts.map(({ key }) => key)).toEqual(['u/1', 'u/2']);
     expect(notices).toEqual([
+      'last words',
       'worker-1, u: the worker ended with SIGKILL: out of memory. Attempt 2 of 3 follows.',
     ]);
     const [next] = await run(pool, 'v', { parts: ['v'] });

@@ -162,14 +162,19 @@ describe.skipIf(!hasRedis)('an audit on a queue', () => {
     const poor = await startWorker(['--models', empty]);
     const folder = audits.freshFolder();
     let rich: Promise<TestWorker> | undefined;
-    const { code, errors, events } = await audit([...common, '--limit', '1', '--out', folder], ({ message = '' }) => {
-      if (message.includes('does not have the model')) rich ??= startWorker();
-    });
+    const { code, errors, events } = await audit(
+      [...common, '--limit', '1', '--out', folder],
+      ({ message = '' }) => {
+        if (message.includes('does not have the model')) rich ??= startWorker();
+      },
+    );
     expect([code, errors]).toEqual([0, '']);
     expect(rich).toBeDefined();
     await rich;
     const said = events.flatMap(({ message }) => message ?? []).join('\n');
-    expect(said).toMatch(/The worker worker-\d+ does not serve this run: this worker does not have the model target/);
+    expect(said).toMatch(
+      /The worker worker-\d+ does not serve this run: this worker does not have the model target/,
+    );
     expect(poor.lines.join('\n')).toContain(`Copy the submitter's folder to ${join(empty, 'target')}.`);
     const texts = [
       ...readdirSync(folder).map((name) => readFileSync(join(folder, name), 'utf8')),

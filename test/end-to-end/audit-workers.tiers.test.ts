@@ -6,7 +6,7 @@ import { createRandom } from '../../src/core/random.js';
 import type { FleetEvent, FleetOutcome } from '../support/fleet-runs.js';
 import { readResults, settingWords, startFleetRun, unitOf } from '../support/fleet-runs.js';
 import { createRunner } from '../support/run-command.js';
-import { byTier } from '../support/tier.js';
+import { byTier, isFullTier } from '../support/tier.js';
 import { TinyAudits } from '../support/tiny-audit.js';
 import { shallow } from '../support/tiny-checkpoints.js';
 import { transpileForTests } from '../support/transpiled-sources.js';
@@ -17,7 +17,7 @@ afterAll(() => audits.dispose());
 
 const { kills, drafters, prompts, counts, words } = byTier({
   quick: {
-    ...{ kills: 2, drafters: ['Medusa, torch file'], prompts: ['abcdefgh', 'hgfedcba'], counts: [2] },
+    ...{ kills: 1, drafters: ['Medusa, torch file'], prompts: ['abcdefgh', 'hgfedcba'], counts: [2] },
     words: ['--starts', '1', '--steps', '1'],
   },
   full: {
@@ -47,7 +47,7 @@ function audit(own: readonly string[], onEvent?: (event: FleetEvent) => void): P
   return startFleetRun([main, 'audit', ...own, '--cache-dir', audits.cacheFolder], onEvent).outcome;
 }
 
-it.each(counts)('%i workers write the bytes of one process', async (count) => {
+it.runIf(isFullTier).each(counts)('%i workers write the bytes of one process', async (count) => {
   const folder = audits.freshFolder();
   const { code, errors, events } = await audit([...common, '--workers', String(count), '--out', folder]);
   expect([code, errors]).toEqual([0, '']);
@@ -56,7 +56,7 @@ it.each(counts)('%i workers write the bytes of one process', async (count) => {
   expect([...workers].sort()).toEqual(Array.from({ length: count }, (_, index) => `worker-${index + 1}`));
 });
 
-it(`${kills} kills of random workers change nothing`, async () => {
+it(`${kills} kills of random workers leave the bytes of one process`, async () => {
   const random = createRandom(3, 'worker kills');
   let killed = 0;
   while (killed < kills) {
@@ -79,31 +79,34 @@ it(`${kills} kills of random workers change nothing`, async () => {
   }
 });
 
-it('a unit that ends its worker three times is skipped with its error, and the rest is audited', async () => {
-  const folder = audits.freshFolder();
-  const dead = new Set<number>();
-  const own = common.filter((word) => !['--transfer', '--universal'].includes(word));
-  const { code, errors, events } = await audit([...own, '--workers', '2', '--out', folder], (event) => {
-    const { pid, prompt, arm } = event;
-    if (pid === undefined || dead.has(pid) || arm !== 'attack' || prompt !== 'prompt-1') return;
-    dead.add(pid);
-    process.kill(pid, 'SIGKILL');
-  });
-  expect([code, errors]).toEqual([0, '']);
-  const [result] = readResults(folder);
-  const { drafters: results } = JSON.parse(result!) as {
-    readonly drafters: readonly { prompts: readonly { skipped: string | null }[] }[];
-  };
-  for (const { prompts: rows } of results) {
-    expect(rows[0]!.skipped).toBe('It failed: the worker ended with SIGKILL (3 attempts)');
-    expect(rows.slice(1).every(({ skipped }) => skipped === null)).toBe(true);
-  }
-  const said = events.flatMap(({ message }) => message ?? []).join('\n');
-  expect(said).toMatch(/prompt-1\/attack failed: the worker ended with SIGKILL \(3 attempts\)/);
-  expect(said).toContain('Attempt 3 of 3 follows.');
-});
+it.runIf(isFullTier)(
+  'a unit that ends its worker three times is skipped with its error, and the rest is audited',
+  async () => {
+    const folder = audits.freshFolder();
+    const dead = new Set<number>();
+    const own = common.filter((word) => !['--transfer', '--universal'].includes(word));
+    const { code, errors, events } = await audit([...own, '--workers', '2', '--out', folder], (event) => {
+      const { pid, prompt, arm } = event;
+      if (pid === undefined || dead.has(pid) || arm !== 'attack' || prompt !== 'prompt-1') return;
+      dead.add(pid);
+      process.kill(pid, 'SIGKILL');
+    });
+    expect([code, errors]).toEqual([0, '']);
+    const [result] = readResults(folder);
+    const { drafters: results } = JSON.parse(result!) as {
+      readonly drafters: readonly { prompts: readonly { skipped: string | null }[] }[];
+    };
+    for (const { prompts: rows } of results) {
+      expect(rows[0]!.skipped).toBe('It failed: the worker ended with SIGKILL (3 attempts)');
+      expect(rows.slice(1).every(({ skipped }) => skipped === null)).toBe(true);
+    }
+    const said = events.flatMap(({ message }) => message ?? []).join('\n');
+    expect(said).toMatch(/prompt-1\/attack failed: the worker ended with SIGKILL \(3 attempts\)/);
+    expect(said).toContain('Attempt 3 of 3 follows.');
+  },
+);
 
-it('a run that was killed with its workers resumes with others', async () => {
+it.runIf(isFullTier)('a run that was killed with its workers resumes with others', async () => {
   const folder = audits.freshFolder();
   let seen = 0;
   const { child, outcome } = startFleetRun(

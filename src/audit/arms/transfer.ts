@@ -117,10 +117,7 @@ export function listShared({ prompts }: AuditRequest, results: readonly AuditedD
   return prompts.map(({ id }) => id).filter((id) => results.every((result) => isAudited(result, id)));
 }
 
-export function attackOf(
-  { prompts }: AuditedDrafter,
-  id: string,
-): PromptResult['arms'][number] | undefined {
+export function attackOf({ prompts }: AuditedDrafter, id: string): PromptResult['arms'][number] | undefined {
   return prompts.find(({ promptId }) => promptId === id)?.arms.find(({ arm }) => arm === 'attack');
 }
 

@@ -8,7 +8,15 @@ import type { UnitSource } from '../../runs/run-units.js';
 import type { UnitEstimate, UnitSchedule } from '../../runs/unit.js';
 import { isSearched } from '../arms/arms.js';
 import type { RequestPrompt } from '../arms/drafter-units.js';
-import { armKeys, collectPrompt, givenFor, nameUnit, skipAll, skipOf, unitKey } from '../arms/drafter-units.js';
+import {
+  armKeys,
+  collectPrompt,
+  givenFor,
+  nameUnit,
+  skipAll,
+  skipOf,
+  unitKey,
+} from '../arms/drafter-units.js';
 import type { ArmKey } from '../arms/measure-arm.js';
 import { attackOf, listShared, transferKey, transferName } from '../arms/transfer.js';
 import { universalKey, universalName } from '../arms/universal.js';

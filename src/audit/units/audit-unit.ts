@@ -73,11 +73,7 @@ export interface ModelFolders {
 }
 
 /** The request of a unit as the rest of the audit knows it. */
-export function toRequest(
-  { request }: AuditUnitInput,
-  folders: ModelFolders,
-  threads: number,
-): AuditRequest {
+export function toRequest({ request }: AuditUnitInput, folders: ModelFolders, threads: number): AuditRequest {
   const { drafter, ...rest } = request;
   return {
     ...rest,

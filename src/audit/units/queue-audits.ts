@@ -29,14 +29,17 @@ export interface QueueAuditOptions {
 }
 
 /** The type is the run's choice. */
-type Device = { readonly kind: 'cpu' } | { readonly kind: 'cuda'; readonly ordinal: number; readonly name: string };
+type Device =
+  { readonly kind: 'cpu' } | { readonly kind: 'cuda'; readonly ordinal: number; readonly name: string };
 
 /** Reads a unit from the queue; throws a phrase. */
 export function parseAuditUnit(input: unknown): AuditUnitInput {
   const parsed = strangeUnitSchema.safeParse(input);
   if (parsed.success) return parsed.data;
   const [issue] = parsed.error.issues;
-  throw new Error(`it is not a unit of an audit: "${issue?.path.join('.') ?? ''}", ${issue?.message ?? 'unreadable'}`);
+  throw new Error(
+    `it is not a unit of an audit: "${issue?.path.join('.') ?? ''}", ${issue?.message ?? 'unreadable'}`,
+  );
 }
 
 /** Processes that can run the units of this run, or why there are none. */
@@ -110,7 +113,9 @@ async function findModel(
 function listFolders(folder: string): string[] {
   try {
     const entries = readdirSync(folder, { withFileTypes: true });
-    return entries.filter((entry) => entry.isDirectory() || entry.isSymbolicLink()).map(({ name }) => join(folder, name));
+    return entries
+      .filter((entry) => entry.isDirectory() || entry.isSymbolicLink())
+      .map(({ name }) => join(folder, name));
   } catch {
     return [];
   }

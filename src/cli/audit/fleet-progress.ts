@@ -14,6 +14,8 @@ interface WorkerState {
   readonly step: string;
 }
 
+const noWorker: WorkerName = { name: '', pid: null };
+
 interface Timed {
   readonly count: number;
   readonly totalMs: number;
@@ -59,18 +61,18 @@ export function createFleetProgress(progress: Progress, { now }: ProgressClock):
       for (const unit of units) remaining.set(kindOf(unit), (remaining.get(kindOf(unit)) ?? 0) + 1);
       progress.start(units.length, 'audit');
     },
-    onUnitStart(unit, finishedUnits, _total, worker) {
+    onUnitStart(unit, finishedUnits, _total, worker = noWorker) {
       done = finishedUnits;
       workers.set(worker.name, { unit, sinceMs: now(), step: '' });
       show(unit, worker);
     },
-    onStep(unit, point, steps, worker) {
+    onStep(unit, point, steps, worker = noWorker) {
       const sinceMs = workers.get(worker.name)?.sinceMs ?? now();
       workers.set(worker.name, { unit, sinceMs, step: ` ${point.step}/${steps}` });
       const accepted = point.acceptedLength === null ? {} : { accepted: point.acceptedLength };
       show(unit, worker, { step: point.step, steps, ...accepted });
     },
-    onUnitEnd(unit, acceptedLength, worker) {
+    onUnitEnd(unit, acceptedLength, worker = noWorker) {
       const kind = kindOf(unit);
       const sinceMs = workers.get(worker.name)?.sinceMs ?? now();
       const { count, totalMs } = timed.get(kind) ?? { count: 0, totalMs: 0 };

@@ -40,7 +40,9 @@ export async function runWorker(flags: WorkerFlags, { terminal }: Invocation): P
   const stopListening = terminal.onInterrupt(() => {
     abort.abort();
   });
-  onNotice(`Waits for runs at ${address.shown} with ${devices.length === 1 ? '1 process' : `${devices.length} processes`}.`);
+  onNotice(
+    `Waits for runs at ${address.shown} with ${devices.length === 1 ? '1 process' : `${devices.length} processes`}.`,
+  );
   try {
     await serveQueue(connection, {
       name: flags.name ?? hostname(),
@@ -84,7 +86,8 @@ async function serveMetrics(
   const server = createServer((request, response) => {
     const isFound = request.method === 'GET' && request.url === '/metrics';
     void (isFound ? metrics.render() : Promise.resolve('Not found; /metrics was expected.\n')).then(
-      (body) => response.writeHead(isFound ? 200 : 404, { 'content-type': 'text/plain; version=0.0.4' }).end(body),
+      (body) =>
+        response.writeHead(isFound ? 200 : 404, { 'content-type': 'text/plain; version=0.0.4' }).end(body),
       () => response.writeHead(503).end('The queue cannot be reached.\n'),
     );
   });

@@ -35,7 +35,9 @@ const flags = {
       help: `${deviceFlags.device.help}; cuda:0,cuda:1 or cuda:all for several`,
       type: textOf(`${deviceForms}, cuda:all or several separated by commas`, readDeviceList),
     },
-    workers: flag('worker processes', integer(1, maxWorkers), 'count', { shownDefault: 'one for each device' }),
+    workers: flag('worker processes', integer(1, maxWorkers), 'count', {
+      shownDefault: 'one for each device',
+    }),
     threads: flag('CPU threads of all processes together', integer(1, maxThreads), 'count', {
       rare: true,
       shownDefault: 'all',
@@ -52,10 +54,17 @@ export const worker = defineCommand({
   flags,
   examples: [
     ['mistletoe worker --queue redis://queue:6379 --models /models', ''],
-    ['mistletoe worker --queue rediss://queue:6379 --device cuda:all --workers 16', 'two processes on each of 8 GPUs'],
-    ['MISTLETOE_QUEUE=redis://:secret@queue:6379 mistletoe worker', 'a password that lists of processes do not show'],
+    [
+      'mistletoe worker --queue rediss://queue:6379 --device cuda:all --workers 16',
+      'two processes on each of 8 GPUs',
+    ],
+    [
+      'MISTLETOE_QUEUE=redis://:secret@queue:6379 mistletoe worker',
+      'a password that lists of processes do not show',
+    ],
   ],
-  notes: 'Ctrl-C finishes the units that run; a second one ends at once, and other workers take the units over.',
+  notes:
+    'Ctrl-C finishes the units that run; a second one ends at once, and other workers take the units over.',
   async run(given, invocation) {
     const { runWorker } = await import('./run-worker.js');
     return runWorker(given, invocation);

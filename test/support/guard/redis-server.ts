@@ -19,10 +19,7 @@ export interface RedisOptions {
 }
 
 /** @param port a free one by default; give one to restart a server where it was */
-export async function startRedis(
-  port?: number,
-  { folder, password }: RedisOptions = {},
-): Promise<TestRedis> {
+export async function startRedis(port?: number, { folder, password }: RedisOptions = {}): Promise<TestRedis> {
   const chosen = port ?? (await findFreePort());
   const server = spawn(
     'redis-server',
