@@ -54,7 +54,10 @@ async function inspectFolder(folder: string): Promise<Inspection> {
 
   if (isGgufFile(root)) {
     const checkpoint = await attempt(() => openGguf(root));
-    return { checkpoint: checkpoint ?? { folder: root, config: {}, tensors: new Map(), files: [] }, failures };
+    return {
+      checkpoint: checkpoint ?? { folder: root, config: {}, tensors: new Map(), files: [] },
+      failures,
+    };
   }
   const names = await attempt(() => listFolder(root));
   const config = names && (await attempt(() => readConfig(root, names)));

@@ -32,7 +32,11 @@ async function openAs(type: WritableType, interleaves = true): Promise<Target> {
 }
 
 const original = await openTarget(referenceTarget, { runtime, cacheFolder: bundledCache });
-const expected: { readonly promptIds: number[]; readonly tokenIds: readonly number[]; readonly text: string }[] = [];
+const expected: {
+  readonly promptIds: number[];
+  readonly tokenIds: readonly number[];
+  readonly text: string;
+}[] = [];
 for (const prompt of prompts) {
   const promptIds = await encodePrompt(original, prompt);
   const { tokenIds, text } = await generateText(original, prompt, { maxNewTokens: 48 });
@@ -60,7 +64,10 @@ describe('the bundled target as GGUF', () => {
     for (const [index, prompt] of prompts.entries()) {
       expect(await encodePrompt(target, prompt)).toEqual(expected[index]!.promptIds);
       const { tokenIds, text } = await generateText(target, prompt, { maxNewTokens: 48 });
-      expect({ tokenIds, text }).toEqual({ tokenIds: expected[index]!.tokenIds, text: expected[index]!.text });
+      expect({ tokenIds, text }).toEqual({
+        tokenIds: expected[index]!.tokenIds,
+        text: expected[index]!.text,
+      });
     }
   });
 

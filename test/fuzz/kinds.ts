@@ -18,6 +18,19 @@ import { trainingRun } from './kinds/training-run.js';
 import { tree } from './kinds/tree.js';
 
 export const fuzzKinds: readonly FuzzKind[] = [
-  ...[safetensors, torch, gguf, config, shardIndex, tokenizer, template, prompts, tree, runFolder, result, report],
+  ...[
+    safetensors,
+    torch,
+    gguf,
+    config,
+    shardIndex,
+    tokenizer,
+    template,
+    prompts,
+    tree,
+    runFolder,
+    result,
+    report,
+  ],
   ...[request, conversations, trainingRun, tokenizerStructure, templateProgram],
 ];

@@ -24,7 +24,10 @@ const highNibble = (byte: number): number => Math.floor(byte / 16);
 const signed = (byte: number): number => (byte > 127 ? byte - 256 : byte);
 
 /** Takes bytes from the front of a block. */
-function reader(block: readonly number[]): { take(count: number): number[]; half(): number } {
+function reader(block: readonly number[]): {
+  readonly take: (count: number) => number[];
+  readonly half: () => number;
+} {
   const rest = [...block];
   const take = (count: number): number[] => rest.splice(0, count);
   return {

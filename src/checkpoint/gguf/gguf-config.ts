@@ -40,7 +40,7 @@ const knownSettings = new Set([
   ...['attention.layer_norm_rms_epsilon', 'attention.causal', 'expert_count', 'expert_used_count'],
   ...['rope.freq_base', 'rope.dimension_count', 'rope.scaling.type', 'rope.scaling.factor'],
   ...['rope.scaling.original_context_length', 'rope.scaling.finetuned', 'rope.scaling.attn_factor'],
-  ...['tensor_data_layout'],
+  ...['attention.sliding_window', 'tensor_data_layout'],
 ]);
 
 export interface TensorFacts {
@@ -75,6 +75,7 @@ export function describeConfig(
   requireValue('rope.dimension_count', headSize);
   requireValue('rope.scaling.attn_factor', 1);
   requireValue('expert_count', 0);
+  requireValue('attention.sliding_window', 0);
   if (findFlag(header, `${name}.attention.causal`) === false)
     throw unsupported(header, `${name}.attention.causal = false`);
   const scaling = describeScaling(header, name, contextLength, headSize, facts.rotaryFactors);
@@ -118,7 +119,8 @@ function describeScaling(
   const factor = findNumber(header, `${name}.rope.scaling.factor`);
   const original = findNumber(header, `${name}.rope.scaling.original_context_length`);
   if (factors !== undefined) {
-    if (kind !== 'none') throw unsupported(header, `${name}.rope.scaling.type = ${quote(kind)} with rope_freqs,`);
+    if (kind !== 'none')
+      throw unsupported(header, `${name}.rope.scaling.type = ${quote(kind)} with rope_freqs,`);
     const base = findNumber(header, `${name}.rope.freq_base`) ?? 10_000;
     return describeFactors(factors, contextLength, headSize, base);
   }

@@ -104,7 +104,11 @@ describe('a damaged GGUF file is refused:', () => {
     ['an array of arrays', patch('texts', 4, Buffer.from([9])), /has arrays in "texts"/],
     ['an array of 2^63 texts', patch('texts', 8, huge), /ends before the value of "texts"/],
     ['an array of 2^40 numbers', patch('numbers', 8, uint64(2 ** 40)), /ends before the value of "numbers"/],
-    ['five dimensions', patch('numbers', 4 + 4 + 8 + 8 + 8 + 1, Buffer.from([5])), /5 dimensions, expected 1 to 4/],
+    [
+      'five dimensions',
+      patch('numbers', 4 + 4 + 8 + 8 + 8 + 1, Buffer.from([5])),
+      /5 dimensions, expected 1 to 4/,
+    ],
     ['the end inside its data', whole.subarray(0, whole.length - 64), /it is truncated/],
   ])('%s', async (_, bytes, message) => {
     await expect(read(bytes)).rejects.toThrow(message);
@@ -128,12 +132,19 @@ describe('a damaged GGUF file is refused:', () => {
       (cause: unknown) => cause,
     );
     expect(failure).toBeInstanceOf(MistletoeError);
-    expect((failure as MistletoeError).message).toMatch(/tensor "a" in .* has the type IQ2_XXS, which is not read/);
+    expect((failure as MistletoeError).message).toMatch(
+      /tensor "a" in .* has the type IQ2_XXS, which is not read/,
+    );
     expect((failure as MistletoeError).hint).toMatch(/llama-quantize --allow-requantize/);
   });
 
   it('an offset into another tensor', async () => {
-    const file = Buffer.from(encodeGguf({}, [{ ...matrix, name: 'first' }, { ...matrix, name: 'second' }]));
+    const file = Buffer.from(
+      encodeGguf({}, [
+        { ...matrix, name: 'first' },
+        { ...matrix, name: 'second' },
+      ]),
+    );
     file.set(uint64(0), file.indexOf('second') + 'second'.length + typeAt + 4);
     await expect(read(file)).rejects.toThrow(/"second" .* begins at 0, expected 32/);
   });

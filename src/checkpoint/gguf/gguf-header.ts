@@ -232,7 +232,8 @@ function placeTensors(
     const where = `tensor ${quote(name)} in ${file.path}`;
     if (names.has(name)) throw refuse(`${file.path} has the tensor ${quote(name)} twice`, downloadAgain);
     names.add(name);
-    if (offset !== expected) throw refuse(`${where} begins at ${offset}, expected ${expected}`, downloadAgain);
+    if (offset !== expected)
+      throw refuse(`${where} begins at ${offset}, expected ${expected}`, downloadAgain);
     const end = dataStart + offset + sizeBytes;
     if (end > file.sizeBytes) {
       throw refuse(

@@ -120,11 +120,6 @@ function wrongType(
   return refuse(`${path} has ${quote(key)} of the type ${found}, expected ${expected}`, downloadAgain);
 }
 
-function wrongCount(
-  { path }: Source,
-  key: string,
-  { count }: StoredValue,
-  expected: string,
-): MistletoeError {
+function wrongCount({ path }: Source, key: string, { count }: StoredValue, expected: string): MistletoeError {
   return refuse(`${path} has ${count} elements in ${quote(key)}, expected ${expected}`, downloadAgain);
 }

@@ -91,7 +91,9 @@ function mapTensor(header: GgufHeader, family: GgufFamily, tensor: GgufTensor): 
   }
   const mapped = { name: `model.layers.${layer}.${known}.${kind!}`, ...stored };
   const counted = family.interleavesHeads ? headCountKeys.get(part) : undefined;
-  return counted === undefined ? mapped : { ...mapped, interleavedHeads: countHeads(header, tensor, counted) };
+  return counted === undefined
+    ? mapped
+    : { ...mapped, interleavedHeads: countHeads(header, tensor, counted) };
 }
 
 /** Queries and keys are rotated. */

@@ -29,7 +29,7 @@ const texts = [
   ' ',
   'The quick brown fox jumps over the lazy dog, 12345 times (and 6.7)!',
   'def f(x):\n    return x ** 2  # done\n\n\tpass',
-  'Grüße, 你好, привет, 🙂 e\u0301 I’ll it\'s DON\'T',
+  "Grüße, 你好, привет, 🙂 e\u0301 I’ll it's DON'T",
   '  leading,   inner   and trailing  ',
   'USER: hello </s><s> there</s>',
   '<|special|>the cat<tool>sat 99<|special|>',
@@ -60,7 +60,10 @@ describe('a tokenizer of the kind llama', () => {
   });
 
   it('adds the beginning of a text only if the file asks for it, or says nothing', async () => {
-    const flag = (value: boolean) => ({ ...metadata, 'tokenizer.ggml.add_bos_token': { type: 'bool', value } as const });
+    const flag = (value: boolean) => ({
+      ...metadata,
+      'tokenizer.ggml.add_bos_token': { type: 'bool', value } as const,
+    });
     const first = async (of: GgufMetadata): Promise<number | undefined> =>
       (await (await loadTokenizer(write(of))).encode('the'))[0];
     expect(await first(metadata)).toBe(1);
@@ -129,7 +132,11 @@ describe('a tokenizer of the kind gpt2', () => {
     const folder = writeFolder({ 'tokenizer.json': byteLevelFile(published('Llama 3')) });
     const ids = { bos: 5 };
     const first = async (split: string): Promise<number | undefined> =>
-      (await (await loadTokenizer(write(describeTokenizer(folder, { kind: 'gpt2', split, ids })))).encode('the'))[0];
+      (
+        await (
+          await loadTokenizer(write(describeTokenizer(folder, { kind: 'gpt2', split, ids })))
+        ).encode('the')
+      )[0];
     expect(await first('llama-bpe')).toBe(5);
     expect(await first('qwen2')).not.toBe(5);
   });
@@ -151,7 +158,9 @@ describe('a tokenizer of the kind gpt2', () => {
 });
 
 describe('a GGUF file', () => {
-  const tokens = (...value: string[]): GgufMetadata => ({ 'tokenizer.ggml.tokens': { type: 'strings', value } });
+  const tokens = (...value: string[]): GgufMetadata => ({
+    'tokenizer.ggml.tokens': { type: 'strings', value },
+  });
   const gpt2: GgufMetadata = { 'tokenizer.ggml.model': text('gpt2'), ...tokens('a', 'b') };
 
   it('without a vocabulary has no tokenizer', async () => {
@@ -164,16 +173,32 @@ describe('a GGUF file', () => {
 
   it.each<[string, GgufMetadata, RegExp]>([
     ['another kind', { 'tokenizer.ggml.model': text('bert'), ...tokens('a') }, /of the kind "bert"/],
-    ['an unknown split', { ...gpt2, 'tokenizer.ggml.pre': text('tekken') }, /by "tekken" \(tokenizer\.ggml\.pre\)/],
+    [
+      'an unknown split',
+      { ...gpt2, 'tokenizer.ggml.pre': text('tekken') },
+      /by "tekken" \(tokenizer\.ggml\.pre\)/,
+    ],
     ['llama.cpp’s default split', { ...gpt2, 'tokenizer.ggml.pre': text('default') }, /by "default"/],
     ['no split', gpt2, /has no tokenizer\.ggml\.pre/],
     ['no tokens', { 'tokenizer.ggml.model': text('llama') }, /names a tokenizer and has no tokens/],
     ['a token twice', { ...gpt2, ...tokens('a', 'b', 'a') }, /"a" as tokens 0 and 2/],
     ['an empty token', { ...gpt2, ...tokens('a', '') }, /token 1 of 0 characters/],
-    ['an id beyond its tokens', { ...gpt2, 'tokenizer.ggml.eos_token_id': uint32(2) }, /eos_token_id 2, but 2 tokens/],
+    [
+      'an id beyond its tokens',
+      { ...gpt2, 'tokenizer.ggml.eos_token_id': uint32(2) },
+      /eos_token_id 2, but 2 tokens/,
+    ],
     ['too few types', { ...gpt2, 'tokenizer.ggml.token_type': { type: 'int32s', value: [1] } }, /expected 2/],
-    ['an unknown type', { ...gpt2, 'tokenizer.ggml.token_type': { type: 'int32s', value: [1, 9] } }, /type 9/],
-    ['a score of NaN', { ...gpt2, 'tokenizer.ggml.scores': { type: 'float32s', value: [0, NaN] } }, /score NaN/],
+    [
+      'an unknown type',
+      { ...gpt2, 'tokenizer.ggml.token_type': { type: 'int32s', value: [1, 9] } },
+      /type 9/,
+    ],
+    [
+      'a score of NaN',
+      { ...gpt2, 'tokenizer.ggml.scores': { type: 'float32s', value: [0, NaN] } },
+      /score NaN/,
+    ],
   ])('is refused with %s', async (_, metadata, message) => {
     await expect(loadTokenizer(write(metadata))).rejects.toThrow(message);
   });

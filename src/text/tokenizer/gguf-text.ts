@@ -63,7 +63,11 @@ export async function readGgufText(path: string): Promise<GgufText | undefined> 
 export async function readGgufTokenizer(path: string): Promise<object> {
   const text = await readGgufText(path);
   if (text === undefined) {
-    throw refuse(path, 'has no tokenizer', 'Use a file with a vocabulary, as llama.cpp’s converter writes it.');
+    throw refuse(
+      path,
+      'has no tokenizer',
+      'Use a file with a vocabulary, as llama.cpp’s converter writes it.',
+    );
   }
   const pieces = readPieces(text);
   switch (text.kind) {
@@ -72,7 +76,11 @@ export async function readGgufTokenizer(path: string): Promise<object> {
     case 'gpt2':
       return describeByteLevel(text, pieces);
     default:
-      throw refuse(path, `has a tokenizer of the kind ${quote(text.kind)}`, 'The kinds llama and gpt2 are read.');
+      throw refuse(
+        path,
+        `has a tokenizer of the kind ${quote(text.kind)}`,
+        'The kinds llama and gpt2 are read.',
+      );
   }
 }
 
@@ -148,7 +156,9 @@ function describeByteLevel({ header }: GgufText, pieces: readonly SentencePiece[
     truncation: null,
     padding: null,
     added_tokens: used.flatMap(({ piece, type, id }) =>
-      type === 'normal' || type === 'byte' ? [] : [{ id, content: piece, special: type !== 'user-defined', ...flags }],
+      type === 'normal' || type === 'byte'
+        ? []
+        : [{ id, content: piece, special: type !== 'user-defined', ...flags }],
     ),
     normalizer,
     pre_tokenizer: splitter,
@@ -169,7 +179,8 @@ function describeByteLevel({ header }: GgufText, pieces: readonly SentencePiece[
   };
 }
 
-const publishedHint = 'Use the file as the model’s authors published it, or convert the model again with a current llama.cpp.';
+const publishedHint =
+  'Use the file as the model’s authors published it, or convert the model again with a current llama.cpp.';
 
 function refuse(path: string, problem: string, hint = publishedHint): MistletoeError {
   return new MistletoeError('text', `${path} ${problem}.`, { hint });

@@ -158,9 +158,7 @@ async function readFile<Output>(
   schema: z.ZodType<Output>,
 ): Promise<Output | undefined> {
   const path = join(folder, name);
-  const contents = isGgufFile(folder)
-    ? (await readGgufText(folder))?.tokenizerConfig
-    : await readJson(path);
+  const contents = isGgufFile(folder) ? (await readGgufText(folder))?.tokenizerConfig : await readJson(path);
   if (contents === undefined) return undefined;
   const parsed = schema.safeParse(contents);
   if (parsed.success) return parsed.data;

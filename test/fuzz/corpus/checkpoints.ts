@@ -25,7 +25,8 @@ const withPickle = (name: string, pickle: Uint8Array): MaliciousCase =>
 
 const withGguf = (name: string, contents: Uint8Array): MaliciousCase => ({
   name,
-  write: (folder) => inspect(join(writeFiles(join(folder, 'model'), { 'model.gguf': contents }), 'model.gguf')),
+  write: (folder) =>
+    inspect(join(writeFiles(join(folder, 'model'), { 'model.gguf': contents }), 'model.gguf')),
 });
 const word = (value: string) => ({ type: 'string', value }) as const;
 const architecture: GgufMetadata = { 'general.architecture': word('llama') };
@@ -118,9 +119,13 @@ export const checkpointCases: readonly MaliciousCase[] = [
       {
         ...architecture,
         ...Object.fromEntries(
-          ['context_length', 'embedding_length', 'block_count', 'feed_forward_length', 'attention.head_count'].map(
-            (key) => [`llama.${key}`, { type: 'uint32', value: 2 ** 32 - 2 } as const],
-          ),
+          [
+            'context_length',
+            'embedding_length',
+            'block_count',
+            'feed_forward_length',
+            'attention.head_count',
+          ].map((key) => [`llama.${key}`, { type: 'uint32', value: 2 ** 32 - 2 } as const]),
         ),
         'llama.attention.layer_norm_rms_epsilon': { type: 'float32', value: 1e-5 },
       },

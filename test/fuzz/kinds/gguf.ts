@@ -90,8 +90,10 @@ function changeValue(random: Random): GgufMetadata {
     { type: 'strings', value: pick(random, [[], ['a', 'a'], ['a'.repeat(3000)], pieces.toReversed()]) },
     { type: 'int32s', value: pick(random, [[], [1, 2, 3], pieces.map(() => -1), pieces.map(() => 4)]) },
   ]);
-  const { [key]: _, ...others } = metadata;
-  return value === undefined ? others : { ...others, [key]: value };
+  const entries = Object.entries(metadata).flatMap(([name, each]): [string, GgufValue][] =>
+    name !== key ? [[name, each]] : value === undefined ? [] : [[name, value]],
+  );
+  return Object.fromEntries(entries);
 }
 
 export const gguf: FuzzKind = {
@@ -108,12 +110,18 @@ export const gguf: FuzzKind = {
         const { name, shape, offsetBytes, sizeBytes } = tensor;
         ensure(offsetBytes + sizeBytes <= bytes.length, `${name} ends outside of the file`);
         const values = await readFloat32(tensor);
-        ensure(values.length === shape.reduce((product, size) => product * size, 1), `${name} has other values`);
+        ensure(
+          values.length === shape.reduce((product, size) => product * size, 1),
+          `${name} has other values`,
+        );
       }
       if (!(await hasTokenizer(path))) return;
       const tokenizer = await loadTokenizer(path);
       const ids = await tokenizer.encode('ab a');
-      ensure(ids.every((id) => tokenizer.hasToken(id)), 'encoded to a token that is not there');
+      ensure(
+        ids.every((id) => tokenizer.hasToken(id)),
+        'encoded to a token that is not there',
+      );
     };
   },
 };

@@ -40,7 +40,13 @@ export function encodeGgufHeader(
   for (const { name, type, shape, sizeBytes } of tensors) {
     // ggml counts axes from the innermost.
     const sizes = shape.toReversed();
-    parts.push(string(name), uint32(sizes.length), ...sizes.map(uint64), uint32(ggmlTypes[type]), uint64(offset));
+    parts.push(
+      string(name),
+      uint32(sizes.length),
+      ...sizes.map(uint64),
+      uint32(ggmlTypes[type]),
+      uint64(offset),
+    );
     offset += alignment * Math.ceil(sizeBytes / alignment);
   }
   return pad(Buffer.concat(parts), alignment);

@@ -5,7 +5,11 @@ import type { GgufMetadata } from './encode-gguf.js';
 import { text, uint32 } from './write-gguf.js';
 
 interface TokenizerJson {
-  readonly added_tokens: readonly { readonly id: number; readonly content: string; readonly special: boolean }[];
+  readonly added_tokens: readonly {
+    readonly id: number;
+    readonly content: string;
+    readonly special: boolean;
+  }[];
   readonly model: {
     readonly vocab: Readonly<Record<string, number>>;
     readonly merges: readonly (string | readonly [string, string])[];
@@ -22,10 +26,7 @@ export interface TokenizerOptions {
   readonly ids?: Readonly<Partial<Record<'bos' | 'eos' | 'unknown' | 'padding', number>>>;
 }
 
-export function describeTokenizer(
-  folder: string,
-  { kind, split, ids = {} }: TokenizerOptions,
-): GgufMetadata {
+export function describeTokenizer(folder: string, { kind, split, ids = {} }: TokenizerOptions): GgufMetadata {
   const { added_tokens: added, model } = JSON.parse(
     readFileSync(join(folder, 'tokenizer.json'), 'utf8'),
   ) as TokenizerJson;
@@ -41,11 +42,14 @@ export function describeTokenizer(
   const typeOf = (id: number): number => {
     const piece = pieces.get(id);
     if (piece === undefined) return types.unused;
-    return addedTypes.get(id) ?? (/^<0x[0-9A-F]{2}>$/.test(piece) && kind === 'llama' ? types.byte : types.normal);
+    return (
+      addedTypes.get(id) ?? (/^<0x[0-9A-F]{2}>$/.test(piece) && kind === 'llama' ? types.byte : types.normal)
+    );
   };
   const merges = model.merges.map((merge) => (typeof merge === 'string' ? merge : merge.join(' ')));
   const ranks = new Map(merges.map((merge, rank) => [merge.replace(' ', ''), rank]));
-  const every = <Value>(describe: (id: number) => Value): Value[] => Array.from({ length: size }, (_, id) => describe(id));
+  const every = <Value>(describe: (id: number) => Value): Value[] =>
+    Array.from({ length: size }, (_, id) => describe(id));
   const template = join(folder, 'chat_template.jinja');
   return {
     'tokenizer.ggml.model': text(kind),

@@ -17,7 +17,9 @@ export function encodeAs(values: Float32Array, type: WritableType): Uint8Array {
       return inBlocks(values, 34, (block, bytes) => {
         const scale = Math.max(...block.map(Math.abs)) / 127;
         bytes.writeUInt16LE(roundToHalf(scale), 0);
-        block.forEach((value, index) => bytes.writeInt8(scale === 0 ? 0 : Math.round(value / scale), 2 + index));
+        block.forEach((value, index) =>
+          bytes.writeInt8(scale === 0 ? 0 : Math.round(value / scale), 2 + index),
+        );
       });
     case 'Q4_0':
       return inBlocks(values, 18, (block, bytes) => {
@@ -33,7 +35,13 @@ export function encodeAs(values: Float32Array, type: WritableType): Uint8Array {
 }
 
 export function bytesFor(count: number, type: WritableType): number {
-  return { F32: 4 * count, F16: 2 * count, BF16: 2 * count, Q8_0: (34 * count) / 32, Q4_0: (18 * count) / 32 }[type];
+  return {
+    F32: 4 * count,
+    F16: 2 * count,
+    BF16: 2 * count,
+    Q8_0: (34 * count) / 32,
+    Q4_0: (18 * count) / 32,
+  }[type];
 }
 
 function inBlocks(

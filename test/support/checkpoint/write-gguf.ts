@@ -26,7 +26,7 @@ interface PlannedTensor {
   readonly name: string;
   readonly type: WritableType;
   readonly shape: readonly number[];
-  read(): Promise<Float32Array> | Float32Array;
+  readonly read: () => Promise<Float32Array> | Float32Array;
 }
 
 export async function writeGguf(
@@ -38,7 +38,10 @@ export async function writeGguf(
   const tensors = planTensors(checkpoint, configuration, type, interleaves);
   const entries = tensors.map(({ name, type, shape }) => ({
     ...{ name, type, shape },
-    sizeBytes: bytesFor(shape.reduce((product, size) => product * size, 1), type),
+    sizeBytes: bytesFor(
+      shape.reduce((product, size) => product * size, 1),
+      type,
+    ),
   }));
   const file = await open(path, 'w');
   try {
