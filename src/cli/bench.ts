@@ -17,7 +17,7 @@ import { describeMachine } from '../measure/machine.js';
 import { toSpecBenchFiles } from '../measure/spec-bench.js';
 import type { BenchmarkSetting } from '../report/benchmark-table.js';
 import { formatBenchmark } from '../report/benchmark-table.js';
-import { writeWhole } from '../report/audit/write-reports.js';
+import { writeWhole } from '../report/document.js';
 import { openRuntime } from '../runtime/create-runtime.js';
 import type { RecordedDevice } from '../runtime/device-choice.js';
 import { chooseDevice, recordDevice } from '../runtime/device-choice.js';
