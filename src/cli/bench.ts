@@ -209,7 +209,14 @@ async function measure({
   if (flags.format === 'jsonl') writeLine({ type: 'setting', ...setting });
   const result = await runBenchmark(
     {
-      ...{ target, systems, promptSets, maxNewTokens, sampling, seed, warmup, concurrency },
+      target,
+      systems,
+      promptSets,
+      maxNewTokens,
+      sampling,
+      seed,
+      warmup,
+      concurrency,
       limit: flags.limit,
       signal: AbortSignal.any([abort.signal, terminal.closed]),
     },

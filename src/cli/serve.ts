@@ -29,7 +29,7 @@ import {
 import { exitCodes } from './failure.js';
 import type { ModelFinder } from './model-source.js';
 import { createModelFinder } from './model-source.js';
-import { readVersion } from './package-version.js';
+import { readVersion } from '../decode/bundled-models.js';
 import type { FlagsOf } from './flags.js';
 import { flag, group, list, toggle } from './flags.js';
 import type { Terminal } from './terminal.js';
@@ -169,7 +169,10 @@ async function runServe(flags: ServeFlags, { terminal }: Invocation): Promise<nu
   const target = await findModel(flags.target);
   const notice = createNotice(terminal);
   const server = await startServer({
-    ...{ target, drafters, keys, ...nameOf(flags) },
+    target,
+    drafters,
+    keys,
+    ...nameOf(flags),
     ...watchRecords(readVersion(), ({ text }) => {
       notice(text);
     }),
@@ -227,7 +230,9 @@ function nameOf({ servedModelName, target }: ServeFlags): Pick<ServeOptions, 'mo
 function optionsOf(flags: ServeFlags): Omit<ServeOptions, 'target'> {
   const { host, port, draft, concurrency, maxMemory, device, dtype, threads } = flags;
   return {
-    ...{ host, port, concurrency },
+    host,
+    port,
+    concurrency,
     allowAnonymous: flags.allowAnonymous === true,
     metricsLevel: flags.perRequestSpecDecodeMetrics,
     logPrompts: flags.logPrompts === true,

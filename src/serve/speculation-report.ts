@@ -111,7 +111,9 @@ export function countByDrafter(
     const name = names[drafter];
     if (proposed === 0 || name === undefined) continue;
     const count = counts.get(name) ?? {
-      ...{ num_spec_steps: 0, num_accepted_draft_tokens: 0, num_draft_tokens: 0 },
+      num_spec_steps: 0,
+      num_accepted_draft_tokens: 0,
+      num_draft_tokens: 0,
     };
     count.num_spec_steps += 1;
     count.num_accepted_draft_tokens += accepted;

@@ -14,7 +14,7 @@ import {
   templateFlags,
 } from '../common-flags.js';
 import type { FlagsOf, Given } from '../flags.js';
-import { flag, group, list, settingFlags, toggle } from '../flags.js';
+import { flag, group, list, pickGiven, settingFlags, toggle } from '../flags.js';
 
 const presetNames = Object.keys(presets) as PresetName[];
 
@@ -102,13 +102,9 @@ export const auditFlags = {
 export type AuditFlags = FlagsOf<typeof auditFlags>;
 
 /** The settings that were given; the preset has the others. */
-export function givenSettings(
+export const givenSettings = (
   flags: Given<AuditSettings> & { readonly raw?: true | undefined },
-): Partial<AuditSettings> {
-  const names = Object.keys(searchSettings) as (keyof typeof searchSettings)[];
-  const given = names.filter((name) => flags[name] !== undefined).map((name) => [name, flags[name]]);
-  return {
-    ...(Object.fromEntries(given) as Partial<AuditSettings>),
-    ...(flags.raw === true ? { chat: false } : {}),
-  };
-}
+): Partial<AuditSettings> => ({
+  ...pickGiven(searchSettings, flags),
+  ...(flags.raw === true ? { chat: false } : {}),
+});

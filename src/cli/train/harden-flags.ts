@@ -25,7 +25,7 @@ import {
   templateFlags,
 } from '../common-flags.js';
 import type { FlagsOf, FlagTable } from '../flags.js';
-import { flag, group, list, settingFlags } from '../flags.js';
+import { flag, group, list, pickGiven, settingFlags } from '../flags.js';
 import { conversationFlags, givenTraining } from './train-flags.js';
 
 function pick<Table extends FlagTable, Name extends keyof Table & string>(
@@ -133,22 +133,14 @@ export const hardenFlags = {
 export type HardenFlags = FlagsOf<typeof hardenFlags>;
 
 /** The settings that were given. */
-export function givenHardening(flags: HardenFlags): Partial<HardeningSettings> {
-  const names = Object.keys(hardeningSettings) as (keyof HardeningSettings)[];
-  return Object.fromEntries(
-    names.filter((name) => flags[name] !== undefined).map((name) => [name, flags[name]]),
-  );
-}
+export const givenHardening = (flags: HardenFlags): Partial<HardeningSettings> =>
+  pickGiven(hardeningSettings, flags);
 
+/** Settings of the audits; three have other names here. */
 export function givenAudit(flags: HardenFlags): Partial<AuditSettings> {
-  const names = Object.keys(sharedAudit) as (keyof typeof sharedAudit)[];
-  const renamed = {
-    steps: flags.auditSteps,
-    objective: flags.auditObjective,
-    maxNewTokens: flags.auditNewTokens,
-  };
-  const all = [...names.map((name) => [name, flags[name]] as const), ...Object.entries(renamed)];
-  return Object.fromEntries(all.filter(([, value]) => value !== undefined)) as Partial<AuditSettings>;
+  const { auditSteps: steps, auditObjective: objective, auditNewTokens: maxNewTokens } = flags;
+  const all = { ...pickGiven(sharedAudit, flags), steps, objective, maxNewTokens };
+  return pickGiven(all, all);
 }
 
 export const givenHardenTraining = (flags: HardenFlags): ReturnType<typeof givenTraining> =>

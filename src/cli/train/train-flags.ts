@@ -23,7 +23,7 @@ import {
   templateFlags,
 } from '../common-flags.js';
 import type { FlagsOf, Given } from '../flags.js';
-import { flag, group, settingFlags, toggle } from '../flags.js';
+import { flag, group, pickGiven, settingFlags, toggle } from '../flags.js';
 
 /** The value that most systems have, and the exceptions. */
 function describeDefault(name: keyof TrainSettings): string {
@@ -88,20 +88,11 @@ export const trainFlags = {
 export type TrainFlags = FlagsOf<typeof trainFlags>;
 
 /** The settings that were given. */
-export function givenTraining(
+export const givenTraining = (
   flags: Given<TrainSettings> & { readonly noGenerate?: true | undefined },
-): Partial<TrainSettings> {
-  const names = Object.keys(trainSettings) as (keyof TrainSettings)[];
-  const given = names.filter((name) => flags[name] !== undefined).map((name) => [name, flags[name]]);
-  return {
-    ...(Object.fromEntries(given) as Partial<TrainSettings>),
-    ...(flags.noGenerate === true ? { generate: false } : {}),
-  };
-}
+): Partial<TrainSettings> => ({
+  ...pickGiven(trainSettings, flags),
+  ...(flags.noGenerate === true ? { generate: false } : {}),
+});
 
-export function givenShape(flags: FlagsOf<typeof shapeFlags>): DrafterShape {
-  const names = Object.keys(shapeFlags) as (keyof typeof shapeFlags)[];
-  return Object.fromEntries(
-    names.filter((name) => flags[name] !== undefined).map((name) => [name, flags[name]]),
-  );
-}
+export const givenShape = (flags: FlagsOf<typeof shapeFlags>): DrafterShape => pickGiven(shapeFlags, flags);
