@@ -28,66 +28,22 @@ function editDistance(left: readonly number[], right: readonly number[]): number
   return previous[right.length]!;
 }
 
-/** A run of tokens both sides have, or only the left (removed), or only the right (added). */
-export interface AlignedRun {
-  readonly kind: 'same' | 'removed' | 'added';
-  readonly tokens: readonly number[];
-  /** Where the run stands on each side; for a one-sided run, where it would stand on the other. */
-  readonly leftStart: number;
-  readonly rightStart: number;
-}
-
-/** A shortest edit script as runs; between two common runs what was removed comes before what was added. */
-export function alignTokens(left: readonly number[], right: readonly number[]): AlignedRun[] {
-  const runs: AlignedRun[] = [];
-  let leftStart = 0;
-  let rightStart = 0;
-  for (const match of [
-    ...findCommonRuns(left, right),
-    { left: left.length, right: right.length, length: 0 },
-  ]) {
-    const removed = left.slice(leftStart, match.left);
-    const added = right.slice(rightStart, match.right);
-    const same = left.slice(match.left, match.left + match.length);
-    if (removed.length > 0) runs.push({ kind: 'removed', tokens: removed, leftStart, rightStart });
-    if (added.length > 0) runs.push({ kind: 'added', tokens: added, leftStart: match.left, rightStart });
-    if (same.length > 0) {
-      runs.push({ kind: 'same', tokens: same, leftStart: match.left, rightStart: match.right });
-    }
-    leftStart = match.left + match.length;
-    rightStart = match.right + match.length;
-  }
-  return runs;
-}
-
-interface CommonRun {
-  readonly left: number;
-  readonly right: number;
-  length: number;
-}
-
-/** A longest common subsequence, as maximal runs. */
-function findCommonRuns(left: readonly number[], right: readonly number[]): CommonRun[] {
-  const width = right.length;
+/** Positions of the right side that are not part of a longest common subsequence. */
+export function findAdded(left: readonly number[], right: readonly number[]): ReadonlySet<number> {
   const skipsLeft = chooseSkips(left, right);
-  const runs: CommonRun[] = [];
-  let i = 0;
-  let j = 0;
-  while (i < left.length && j < width) {
+  const added = new Set(right.keys());
+  for (let i = 0, j = 0; i < left.length && j < right.length;) {
     if (left[i] === right[j]) {
-      const last = runs.at(-1);
-      if (last !== undefined && last.left + last.length === i && last.right + last.length === j)
-        last.length++;
-      else runs.push({ left: i, right: j, length: 1 });
+      added.delete(j);
       i++;
       j++;
-    } else if (skipsLeft[i * width + j] === 1) i++;
+    } else if (skipsLeft[i * right.length + j] === 1) i++;
     else j++;
   }
-  return runs;
+  return added;
 }
 
-/** Per pair of positions, whether dropping the left token keeps the longest common rest: one byte a cell. */
+/** [left, right] 1 where dropping the left token keeps the longest common rest. */
 function chooseSkips(left: readonly number[], right: readonly number[]): Uint8Array {
   const width = right.length;
   const skipsLeft = new Uint8Array(left.length * width);

@@ -10,11 +10,12 @@ import {
   perplexityText,
 } from '../../core/number-text.js';
 import { extractCode } from '../../measure/code-text.js';
+import { findAdded } from '../../measure/similarity.js';
 import type { Content, Markup } from '../markup.js';
 import { fragment } from '../markup.js';
 import { armLabels, findPromptArms, promptChange } from './arm-names.js';
 import { keptNames } from './test-text.js';
-import { drawText, drawTokenKey, drawTokens, findDifferences, markLost, markTokens } from './tokens.js';
+import { drawText, drawTokenKey, drawTokens, markLost, markTokens } from './tokens.js';
 
 export function drawAnswers({ drafters }: AuditResult): Markup {
   const byPrompt = new Map<string, Entry[]>();
@@ -117,7 +118,7 @@ function drawFree(
   if (preservation.kept === 'identical') return null;
   const { kept, editSimilarity, firstDifference } = preservation;
   const { origins, pieces, finishReason: end } = answer;
-  const differing = findDifferences(clean.answer.tokenIds, answer.tokenIds).right;
+  const differing = findAdded(clean.answer.tokenIds, answer.tokenIds);
   const marks = markTokens({ origins, histogram: freeRunning.histogram });
   return fragment`<div class="aside"><h4>What the target writes by itself <span>· ${keptNames[kept]}; similarity
 ${percentText(editSimilarity)}, first difference after ${countText(firstDifference, 'token')}</span></h4>

@@ -11,7 +11,27 @@ import type { ControlName } from '../../audit/arms/arms.js';
 import type { DrafterResult } from '../../audit/result.js';
 import { countedArm } from '../../audit/summary.js';
 import { adjustHolm } from '../../measure/holm.js';
-import { significanceLevel } from './levels.js';
+
+export type VerdictLevel = 'robust' | 'fragile' | 'collapsed' | 'inconclusive';
+
+export const levelNames: Readonly<Record<VerdictLevel, string>> = {
+  robust: 'Robust',
+  fragile: 'Fragile',
+  collapsed: 'Collapsed',
+  inconclusive: 'Inconclusive',
+};
+
+/** From best to worst; the worst drafter gives a report its level. */
+export const severity: readonly VerdictLevel[] = ['robust', 'inconclusive', 'fragile', 'collapsed'];
+
+export const significanceLevel = 0.05;
+export const collapseDrop = 0.3;
+export const fragileDrop = 0.1;
+
+/** Prompts with which a one-sided signed-rank test can reach the level, if this many drafters share it. */
+export function fewestPrompts(drafters = 1): number {
+  return Math.floor(Math.log2(drafters / significanceLevel)) + 1;
+}
 
 export interface Evidence {
   /** Which row is tested. */

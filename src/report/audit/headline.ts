@@ -10,10 +10,9 @@ import {
   pValueText,
 } from '../../core/number-text.js';
 import { controlNames, findArm, findCounted, findPromptArms } from './arm-names.js';
-import type { Evidence } from './evidence.js';
+import type { Evidence, VerdictLevel } from './evidence.js';
+import { fewestPrompts, fragileDrop, severity, significanceLevel } from './evidence.js';
 import { describeKept } from './test-text.js';
-import type { VerdictLevel } from './levels.js';
-import { fewestPrompts, fragileDrop, severity, significanceLevel } from './levels.js';
 
 type Judged = Evidence & { readonly level: VerdictLevel };
 
@@ -165,6 +164,18 @@ export function describeNothing({ setup, drafters }: AuditResult): string {
     `Nothing was audited (n = 0, p undefined): ${countText(setup.promptCount, 'prompt')} given, ` +
     `${skipped} skipped over ${countText(drafters.length, 'drafter')}.`
   );
+}
+
+/** Given suffixes that spell a role marker are measured, but a reader has to know. */
+export function describeRoleMarkers({ drafters }: AuditResult): string[] {
+  const given = drafters.flatMap(({ prompts }) => prompts.flatMap((prompt) => findPromptArms(prompt, 'given')));
+  const marked = given.filter(({ roleMarker }) => roleMarker !== undefined);
+  if (marked.length === 0) return [];
+  const markers = [...new Set(marked.map(({ roleMarker }) => `"${roleMarker!}"`))].join(', ');
+  return [
+    `${marked.length} of ${countText(given.length, 'given suffix')} ${marked.length === 1 ? 'contains' : 'contain'} a role marker of the chat template (${markers}): ` +
+      'that changes the conversation, not only the prompt, so the effect is not that of a suffix alone.',
+  ];
 }
 
 /**

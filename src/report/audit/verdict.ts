@@ -12,14 +12,11 @@
  */
 import type { AuditResult, DrafterResult } from '../../audit/result.js';
 import { findCounted } from './arm-names.js';
-import type { Evidence } from './evidence.js';
-import { weighEvidence } from './evidence.js';
-import { describeDrafter, describeNothing, describeRepeats } from './headline.js';
-import type { VerdictLevel } from './levels.js';
-import { collapseDrop, fewestPrompts, fragileDrop, severity } from './levels.js';
+import type { Evidence, VerdictLevel } from './evidence.js';
+import { collapseDrop, fewestPrompts, fragileDrop, severity, weighEvidence } from './evidence.js';
+import { describeDrafter, describeNothing, describeRepeats, describeRoleMarkers } from './headline.js';
 import { acceptedLengthText, percentText } from '../../core/number-text.js';
 
-export type { VerdictLevel } from './levels.js';
 
 export interface Gate {
   /** Fails when the pooled drop of any drafter is at least this share: 0.3 is 30 %. */
@@ -66,7 +63,7 @@ export function judge(result: AuditResult, gate: Gate = {}): Verdict {
     .filter((drafter) => !drafter.audited)
     .map(({ drafter }) => `No prompt was audited for ${drafter}, so nothing is known about it.`);
   if (drafters.length === 0) missing.push('No drafter was audited.');
-  const warnings = describeRepeats(result);
+  const warnings = [...describeRepeats(result), ...describeRoleMarkers(result)];
   const worst = findWorst(result.drafters, drafters);
   return {
     level: worst?.verdict.level ?? 'inconclusive',
