@@ -12,7 +12,7 @@ import { decodeSpeculative } from '../../decode/speculative.js';
 import type { Target } from '../../decode/target.js';
 import type { Drafter } from '../../draft/drafter.js';
 import type { PassScheduler } from '../../model/lanes/pass-scheduler.js';
-import { countSteps } from '../../measure/equal-length.js';
+import { countSteps } from '../../measure/answer-measures.js';
 import { findAddedMarkers } from '../../text/template/role-markers.js';
 import { createTextStream } from '../../text/text-stream.js';
 import type { ArmName } from './arms.js';

@@ -10,7 +10,7 @@ import {
   perplexityText,
 } from '../../core/number-text.js';
 import { extractCode } from '../../measure/code-text.js';
-import { findAdded } from '../../measure/similarity.js';
+import { findAdded } from '../../measure/answer-measures.js';
 import type { Content, Markup } from '../markup.js';
 import { fragment } from '../markup.js';
 import { armLabels, findPromptArms, promptChange } from './arm-names.js';

@@ -7,7 +7,7 @@ import type {
   DrafterSummary,
   PromptResult,
 } from '../../audit/result.js';
-import { acceptedLengthOf, poolCounts } from '../../measure/step-counts.js';
+import { acceptedLengthOf, poolCounts } from '../../measure/bootstrap.js';
 import { countedArm } from '../../audit/summary.js';
 import type { MarkStyle, MarkSymbol } from '../chart.js';
 

@@ -4,7 +4,7 @@ import type { AuditTimings } from '../../audit/arms/phase-clock.js';
 import type { AuditResult, DrafterResult } from '../../audit/result.js';
 import { countedArm } from '../../audit/summary.js';
 import { armLabels } from './arm-names.js';
-import { escapeMarkdown, showInvisible } from '../escape.js';
+import { escapeMarkdown, showInvisible } from '../markup.js';
 import type { VerdictLevel } from './evidence.js';
 import { levelNames } from './evidence.js';
 import { countText, durationText, parameterText } from '../../core/number-text.js';

@@ -10,7 +10,7 @@
 import type { ControlName } from '../../audit/arms/arms.js';
 import type { DrafterResult } from '../../audit/result.js';
 import { countedArm } from '../../audit/summary.js';
-import { adjustHolm } from '../../measure/holm.js';
+import { adjustHolm } from '../../measure/significance.js';
 
 export type VerdictLevel = 'robust' | 'fragile' | 'collapsed' | 'inconclusive';
 

@@ -5,10 +5,9 @@
  */
 import type { ArmName } from '../../audit/arms/arms.js';
 import { countClasses } from '../../audit/summary.js';
-import type { StepCounts } from '../../measure/step-counts.js';
-import { acceptedLengthOf, poolCounts } from '../../measure/step-counts.js';
-import { bootstrapInterval } from '../../measure/bootstrap.js';
-import { testSignedRanks } from '../../measure/wilcoxon.js';
+import type { StepCounts } from '../../measure/bootstrap.js';
+import { acceptedLengthOf, bootstrapInterval, poolCounts } from '../../measure/bootstrap.js';
+import { testSignedRanks } from '../../measure/significance.js';
 import type { CountedComparison, RowComparison, Sides } from './comparison-record.js';
 import type { ComparableArm, ComparablePrompt } from './finished-run.js';
 

@@ -28,10 +28,9 @@ import {
   tableBlock,
   writeReport,
 } from '../document.js';
-import { escapeMarkdown } from '../escape.js';
-import { attackMark, cleanMark, drawIntervals } from '../interval-chart.js';
 import type { Content, Markup } from '../markup.js';
-import { fragment } from '../markup.js';
+import { escapeMarkdown, fragment } from '../markup.js';
+import { attackMark, cleanMark, drawIntervals } from '../interval-chart.js';
 import type { Opening } from '../page.js';
 import { drawFigure, rangeText } from '../page.js';
 import type { Facts } from '../table.js';

@@ -1,16 +1,39 @@
-/**
- * The paired signed-rank test of Wilcoxon (1945): rank the absolute differences, and ask how likely the rank sum of
- * the positive ones is when every sign is a fair coin. Zero differences are dropped, ties share their mid-rank. Up to
- * 25 differences the null distribution is counted exactly, ties included: doubled mid-ranks are whole numbers, so the number of
- * sign patterns per rank sum follows by dynamic programming. Beyond that, the normal approximation with the
- * corrections for ties and continuity.
- */
+/** Paired signed-rank tests, and the correction for several tests. */
 import { MistletoeError } from '../core/errors.js';
+
+/**
+ * Holm's step-down correction (1979) for several tests: the smallest of n p-values is multiplied by n, the next by
+ * n - 1 and so on, and none may fall below the one before it. This bounds the probability of any false rejection,
+ * however the tests depend on each other. Results are in the order given. NaN marks a test that was not made: it stays
+ * NaN and does not count towards n.
+ */
+export function adjustHolm(pValues: readonly number[]): number[] {
+  for (const [index, pValue] of pValues.entries()) checkPValue(pValue, index);
+  const adjusted = pValues.map(() => NaN);
+  const order = [...pValues.keys()]
+    .filter((index) => !Number.isNaN(pValues[index]!))
+    .sort((a, b) => pValues[a]! - pValues[b]!);
+  let largest = 0;
+  for (const [rank, index] of order.entries()) {
+    largest = Math.max(largest, Math.min(1, (order.length - rank) * pValues[index]!));
+    adjusted[index] = largest;
+  }
+  return adjusted;
+}
+
+function checkPValue(pValue: number, index: number): void {
+  if (!(pValue < 0 || pValue > 1)) return;
+  throw new MistletoeError(
+    'usage',
+    `Test ${index} has a p-value of ${pValue}; expected a number from 0 to 1, or NaN.`,
+    { hint: 'Pass the p-values as the tests gave them.' },
+  );
+}
 
 /** With fewer pairs no one-sided test can reach 0.05, so reports claim nothing from them. */
 export const minPairs = 5;
 
-/** What is claimed of left - right: 'less' says that left tends to be smaller. */
+/** 'less': left tends to be smaller than right. */
 export type Alternative = 'less' | 'greater' | 'two-sided';
 
 export interface WilcoxonResult {
@@ -26,6 +49,13 @@ export interface WilcoxonResult {
 
 const LARGEST_EXACT = 25;
 
+/**
+ * The paired signed-rank test of Wilcoxon (1945): rank the absolute differences, and compute how likely the rank sum of
+ * the positive ones is if every sign is a fair coin. Zero differences are dropped, ties share their mid-rank. Up to 25
+ * differences the null distribution is counted exactly, ties included: doubled mid-ranks are whole numbers, so dynamic
+ * programming counts the sign patterns per rank sum. Beyond that, the normal approximation with corrections for ties
+ * and continuity.
+ */
 export function testSignedRanks(
   left: readonly number[],
   right: readonly number[],
@@ -122,7 +152,7 @@ function approximateTails(n: number, tieSizes: readonly number[], statistic: num
   };
 }
 
-/** P(Z > z), accurate to about 12 digits relative, also far out where p-values live. */
+/** P(Z > z), with a relative accuracy of about 12 digits, also for large z. */
 function normalUpperTail(z: number): number {
   if (z < 0) return 1 - normalUpperTail(-z);
   const density = Math.exp((-z * z) / 2) / Math.sqrt(2 * Math.PI);
