@@ -16,16 +16,7 @@ import { byteSize, decimal, integer, oneOf, text } from '../core/settings.js';
 import { bundledDrafters } from '../decode/bundled-models.js';
 import type { Invocation } from './command.js';
 import { defineCommand } from './command.js';
-import {
-  cacheOf,
-  downloadFlag,
-  machineFlags,
-  tapsFlag,
-  tapsOf,
-  targetFlag,
-  templateFlags,
-  templateOf,
-} from './common-flags.js';
+import * as common from './common-flags.js';
 import { exitCodes } from './failure.js';
 import type { ModelFinder } from './model-source.js';
 import { createModelFinder } from './model-source.js';
@@ -37,7 +28,7 @@ import { createNotice } from './terminal.js';
 
 const flags = {
   ...group('What to run', {
-    ...targetFlag,
+    ...common.targetFlag,
     drafter: list(
       `folder or hub name of a drafter; ${bundledDrafters.join(', ')}; or ngram[:MIN,MAX]; requests may name another than the first`,
       text,
@@ -50,10 +41,10 @@ const flags = {
       'policy',
       { shownDefault: 'auto; chain:4 with a temperature' },
     ),
-    ...tapsFlag,
+    ...common.tapsFlag,
     servedModelName: flag('model name in requests', text, 'name', { shownDefault: 'the name of its folder' }),
-    ...templateFlags,
-    ...downloadFlag,
+    ...common.templateFlags,
+    ...common.downloadFlag,
   }),
   ...group('When drafts fail', {
     guarded: toggle(
@@ -129,7 +120,7 @@ const flags = {
       { default: 'none' },
     ),
     logPrompts: toggle('log prompts and answers', { rare: true }),
-    ...machineFlags,
+    ...common.machineFlags,
   }),
 };
 type ServeFlags = FlagsOf<typeof flags>;
@@ -178,9 +169,9 @@ async function runServe(flags: ServeFlags, { terminal }: Invocation): Promise<nu
     }),
     page: pageHandler,
     ...optionsOf(flags),
-    ...cacheOf(flags),
-    ...tapsOf(flags),
-    ...templateOf(flags),
+    ...common.cacheOf(flags),
+    ...common.tapsOf(flags),
+    ...common.templateOf(flags),
     onNotice: notice,
     onLog: (line) => {
       terminal.stdout.writeData(line);

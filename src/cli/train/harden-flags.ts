@@ -13,17 +13,7 @@ import {
 } from '../../train/harden/hardening-settings.js';
 import { learningSettings, objectiveSettings, textSettings } from '../../train/settings.js';
 import { auditSettingFlags, presetFlag } from '../audit/audit-flags.js';
-import {
-  downloadFlag,
-  machineFlags,
-  progressFlag,
-  promptSetFlags,
-  reportFormatFlag,
-  runFlags,
-  tapsFlag,
-  targetFlag,
-  templateFlags,
-} from '../common-flags.js';
+import * as common from '../common-flags.js';
 import type { FlagsOf, FlagTable } from '../flags.js';
 import { flag, group, list, pickGiven, settingFlags } from '../flags.js';
 import { conversationFlags, givenTraining } from './train-flags.js';
@@ -77,7 +67,7 @@ export const sharedAudit = pick(auditSettingFlags, [
 
 export const hardenFlags = {
   ...group('What to harden', {
-    ...targetFlag,
+    ...common.targetFlag,
     drafter: flag('a folder, a hub name or a bundled name', text, 'model', { short: 'd' }),
     data: conversationFlags.data,
     answers: { ...conversationFlags.answers, rare: true },
@@ -87,10 +77,10 @@ export const hardenFlags = {
       'set',
       { short: 'p', shownDefault: 'a small bundled set', variadic: true },
     ),
-    ...promptSetFlags,
-    ...tapsFlag,
-    ...templateFlags,
-    ...downloadFlag,
+    ...common.promptSetFlags,
+    ...common.tapsFlag,
+    ...common.templateFlags,
+    ...common.downloadFlag,
   }),
   ...group('Attack and training [default]', {
     ...settingFlags(hardeningSettings, (name) => [hardeningDefaults[name]].flat().join(', ')),
@@ -128,7 +118,7 @@ export const hardenFlags = {
     ),
     ...sharedAudit,
   }),
-  ...group('Run', { ...runFlags, ...reportFormatFlag, ...progressFlag, ...machineFlags }),
+  ...group('Run', { ...common.runFlags, ...common.reportFormatFlag, ...common.progressFlag, ...common.machineFlags }),
 };
 export type HardenFlags = FlagsOf<typeof hardenFlags>;
 

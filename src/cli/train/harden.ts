@@ -9,14 +9,7 @@ import {
   describeTimes,
   writeHardeningReports,
 } from '../../report/harden/hardening-report.js';
-import {
-  auditTable,
-  auditTitles,
-  describeAudit,
-  describeComparison,
-  describeOutcome,
-  resultLegend,
-} from '../../report/harden/hardening-words.js';
+import * as words from '../../report/harden/hardening-words.js';
 import { tableText } from '../../report/table.js';
 import { createHardenRequest } from '../../train/harden/harden-request.js';
 import type { HardenOptions, HardenOutcome } from '../../train/harden/harden-run.js';
@@ -153,9 +146,9 @@ function formatHardening(
 ): string {
   return joinLines([
     ...result.audits.flatMap((comparison) => drawAudit(comparison, colors)),
-    ...resultLegend.map((line) => colors.dim(line)),
+    ...words.resultLegend.map((line) => colors.dim(line)),
     '',
-    colors.bold(describeOutcome(result)),
+    colors.bold(words.describeOutcome(result)),
     `It took ${describeTimes(result)}.`,
     '',
     `${colors.bold('hardened')}  ${typedPath(hardened)}`,
@@ -167,9 +160,9 @@ function formatHardening(
 }
 
 function drawAudit(comparison: AuditComparison, colors: Colors): string[] {
-  const [heading = '', ...rows] = tableText(auditTable(comparison));
+  const [heading = '', ...rows] = tableText(words.auditTable(comparison));
   return [
-    `${colors.bold(auditTitles[comparison.audit])}: ${describeAudit(comparison)}`,
-    ...[colors.dim(heading), ...rows, ...describeComparison(comparison), ''],
+    `${colors.bold(words.auditTitles[comparison.audit])}: ${words.describeAudit(comparison)}`,
+    ...[colors.dim(heading), ...rows, ...words.describeComparison(comparison), ''],
   ];
 }

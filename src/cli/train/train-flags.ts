@@ -11,17 +11,7 @@ import {
   trainSettings,
 } from '../../train/settings.js';
 import type { DrafterShape } from '../../train/train-request.js';
-import {
-  downloadFlag,
-  machineFlags,
-  progressFlag,
-  promptSetFlags,
-  reportFormatFlag,
-  runFlags,
-  tapsFlag,
-  targetFlag,
-  templateFlags,
-} from '../common-flags.js';
+import * as common from '../common-flags.js';
 import type { FlagsOf, Given } from '../flags.js';
 import { flag, group, pickGiven, settingFlags, toggle } from '../flags.js';
 
@@ -65,14 +55,14 @@ const shapeFlags = {
 
 export const trainFlags = {
   ...group('What to train', {
-    ...targetFlag,
+    ...common.targetFlag,
     system: flag(`start with fresh weights: ${trainableSystems.join(', ')}`, text, 'name'),
     from: flag('start from this drafter: a folder, a hub name or a bundled name', text, 'model'),
     ...conversationFlags,
-    limit: { ...promptSetFlags.limit, help: 'use only the first conversations' },
-    ...tapsFlag,
-    ...templateFlags,
-    ...downloadFlag,
+    limit: { ...common.promptSetFlags.limit, help: 'use only the first conversations' },
+    ...common.tapsFlag,
+    ...common.templateFlags,
+    ...common.downloadFlag,
   }),
   ...group('Size of a fresh drafter (default: as published, or derived from the target)', shapeFlags),
   ...group('How it learns [default]', {
@@ -83,7 +73,7 @@ export const trainFlags = {
     noGenerate: toggle('learn from the answers in the data instead of generating them', { rare: true }),
     ...settingFlags(otherTextSettings, describeDefault),
   }),
-  ...group('Run', { ...runFlags, ...reportFormatFlag, ...progressFlag, ...machineFlags }),
+  ...group('Run', { ...common.runFlags, ...common.reportFormatFlag, ...common.progressFlag, ...common.machineFlags }),
 };
 export type TrainFlags = FlagsOf<typeof trainFlags>;
 

@@ -34,21 +34,7 @@ import { attackMark, cleanMark, drawIntervals } from '../interval-chart.js';
 import type { Opening } from '../page.js';
 import { drawFigure, rangeText } from '../page.js';
 import type { Facts } from '../table.js';
-import {
-  auditTable,
-  auditTitles,
-  describeAudit,
-  describeComparison,
-  describeDrop,
-  describeOutcome,
-  describePrice,
-  findChange,
-  judgeOutcome,
-  resultLegend,
-  roleNames,
-  roundLegend,
-  roundTable,
-} from './hardening-words.js';
+import * as words from './hardening-words.js';
 
 /**
  * @example
@@ -72,7 +58,7 @@ export function createHardeningReport(result: HardeningResult): Report {
       section(
         ['rounds', 'Rounds', 'Rounds of attack and training'],
         'Each round searches suffixes against the current drafter, lets the target answer the prompts with these suffixes, and trains on the answers mixed with clean ones.',
-        cardBlock(undefined, tableBlock(roundTable(result), 'Rounds', [roundLegend])),
+        cardBlock(undefined, tableBlock(words.roundTable(result), 'Rounds', [words.roundLegend])),
       ),
       section(
         ['setup', 'Setup', 'Data, settings and machine'],
@@ -99,15 +85,15 @@ const tones = {
 
 function describeOpening(result: HardeningResult): Opening {
   const [fresh] = result.audits;
-  const change = fresh === undefined ? undefined : findChange(fresh, 'hardened', 'before');
-  const [tone, label] = tones[judgeOutcome(result)];
+  const change = fresh === undefined ? undefined : words.findChange(fresh, 'hardened', 'before');
+  const [tone, label] = tones[words.judgeOutcome(result)];
   return {
     id: 'outcome',
     tone,
     label,
-    sentence: describeOutcome(result),
+    sentence: words.describeOutcome(result),
     picture: fresh === undefined ? null : drawLengths(fresh),
-    details: fragment`<p class="meaning">${describeSubject(result)}. ${change === undefined ? null : [describeDrop(change), ' ', describePrice(change)]}</p>
+    details: fragment`<p class="meaning">${describeSubject(result)}. ${change === undefined ? null : [words.describeDrop(change), ' ', words.describePrice(change)]}</p>
 ${change === undefined ? null : drawFigures(change)}`,
   };
 }
@@ -115,7 +101,7 @@ ${change === undefined ? null : drawFigures(change)}`,
 const drawLengths = ({ rows }: AuditComparison): Content =>
   drawIntervals(
     rows.map(({ role, clean, attacked }) => ({
-      name: roleNames[role],
+      name: words.roleNames[role],
       marks: [
         ...(clean === null ? [] : [{ style: cleanMark, value: clean }]),
         ...(attacked === null ? [] : [{ style: attackMark, value: attacked }]),
@@ -152,14 +138,14 @@ function describeAuditBlock(comparison: AuditComparison, index: number): Block {
   const { audit } = comparison;
   const link = `audits/${audit}/report.html`;
   return cardBlock(
-    auditTitles[audit],
+    words.auditTitles[audit],
     {
-      html: fragment`<p class="soft">${describeAudit(comparison)} · <a href="${link}">full report</a></p>`,
-      markdown: [`${escapeMarkdown(describeAudit(comparison))} ([report](${link}))`],
+      html: fragment`<p class="soft">${words.describeAudit(comparison)} · <a href="${link}">full report</a></p>`,
+      markdown: [`${escapeMarkdown(words.describeAudit(comparison))} ([report](${link}))`],
     },
-    tableBlock(auditTable(comparison), auditTitles[audit], resultLegend),
+    tableBlock(words.auditTable(comparison), words.auditTitles[audit], words.resultLegend),
     pictureBlock(index === 0 ? null : fragment`<figure>${drawLengths(comparison)}</figure>`),
-    sentencesBlock(describeComparison(comparison)),
+    sentencesBlock(words.describeComparison(comparison)),
   );
 }
 
