@@ -13,7 +13,7 @@ import { finishedReasonOf, usageOf } from './answer-format.js';
 import type { ApiError } from './api-error.js';
 import type { HostedAnswer } from './engine-host.js';
 import type { ServeMetrics } from './serve-metrics.js';
-import { countByDrafter } from './speculation-report.js';
+import { countByDrafter, countDrafts } from './speculation-report.js';
 
 export interface ExchangeContext {
   readonly log: Logger;
@@ -177,29 +177,21 @@ export class Exchange {
   }
 }
 
-/** Counts only steps of the request's own drafter; those of its stand-ins are not comparable. */
+/** Counts only steps of the request's own drafter; those of its substitutes are not comparable. */
 function summarizeSteps(drafted: readonly StepRecord[]): Speculation | null {
   const steps = drafted.filter(({ drafter = 0 }) => drafter === 0);
   if (steps.length === 0) return null;
-  const histogram: number[] = [];
-  const sum = { accepted: 0, proposed: 0, depth: 0 };
-  for (const { accepted, proposed, depth } of steps) {
-    while (histogram.length <= depth) histogram.push(0);
-    histogram[accepted]! += 1;
-    sum.accepted += accepted;
-    sum.proposed += proposed;
-    sum.depth = Math.max(sum.depth, depth);
-  }
+  const { accepted, proposed, histogram, depth, isTree } = countDrafts(steps);
   return {
     evidence: 'reported',
     steps: steps.length,
-    accepted: sum.accepted,
-    proposed: sum.proposed,
+    accepted,
+    proposed,
     histogram,
-    perStepAccepted: steps.map(({ accepted }) => accepted),
-    perStepProposed: steps.map(({ proposed }) => proposed),
-    draftLength: sum.depth,
-    isTree: steps.some(({ proposed, depth }) => proposed > depth),
+    perStepAccepted: steps.map((step) => step.accepted),
+    perStepProposed: steps.map((step) => step.proposed),
+    draftLength: depth,
+    isTree,
   };
 }
 
