@@ -37,7 +37,7 @@ export interface Interval {
   readonly estimate: number;
   readonly low: number;
   readonly high: number;
-  /** Independent samples behind the estimate. */
+  /** Independent samples. */
   readonly n: number;
 }
 

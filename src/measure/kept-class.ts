@@ -91,7 +91,7 @@ function hasSameResult(clean: string, other: string, task: TaskKind): boolean {
   }
 }
 
-/** Nothing where the code does nothing yet: comments alone, or cut behind the head of a function that the prompt gave. */
+/** Undefined if the code does nothing yet: comments only, or cut after the header of a function. */
 function findCodeForm(text: string): string | undefined {
   const code = extractCode(text);
   const form = code === undefined ? '' : normaliseCode(code);

@@ -124,7 +124,7 @@ function drawSymbol({ color, symbol = 'circle', filled = false }: Omit<MarkStyle
   return fragment`<path d="${outlines[symbol]}" fill="${filled ? color : 'var(--card)'}" stroke="${color}" stroke-width="1.5"/>`;
 }
 
-/** Names each style beside a sample of it. */
+/** A sample and a name for each style. */
 export function drawKey(styles: readonly MarkStyle[]): Markup {
   return fragment`<ul class="key">${styles.map((style) => {
     const { name, color, dash = 'none', symbol } = style;

@@ -37,13 +37,13 @@ function picture(character: string): string {
   return `⟨U+${code.toString(16).toUpperCase().padStart(4, '0')}⟩`;
 }
 
-/** XML 1.0 has no way to write most control characters, so they are always shown by their stand-ins. */
+/** XML 1.0 cannot represent most control characters, so they become stand-ins. */
 export function escapeXml(text: string): string {
   // A raw line end inside an attribute would be read back as a space.
   return escapeMarkup(showInvisible(text)).replace(/[\n\t]/g, (character) => `&#${character.charCodeAt(0)};`);
 }
 
-/** A cell, or a part of a line that does not begin it: nothing in it is markup, a link, or a mention of somebody. */
+/** For a cell or a part of a line: no markup, no links, no mentions. */
 export function escapeMarkdown(text: string): string {
   return (
     showInvisible(text)

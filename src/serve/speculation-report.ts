@@ -123,7 +123,7 @@ export function countByDrafter(
   return Object.fromEntries(counts);
 }
 
-/** Counts over steps with a draft; the histogram goes to `minDepth` or deeper. */
+/** Counts over steps with a draft; the histogram has at least `minDepth` + 1 entries. */
 export function countDrafts(drafted: readonly StepRecord[], minDepth = 0) {
   const depth = drafted.reduce((deepest, step) => Math.max(deepest, step.depth), minDepth);
   const histogram = Array.from({ length: depth + 1 }, () => 0);

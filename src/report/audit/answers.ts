@@ -1,4 +1,4 @@
-/** One fold for each prompt: the suffix in its place, and under it what became of the drafts and of the answer. */
+/** Per prompt: the suffix in its place, the drafts token by token, and the answer. */
 import type { ArmResult, AuditResult, OtherAnswer, PromptResult } from '../../audit/result.js';
 import { countedArm } from '../../audit/summary.js';
 import {
@@ -109,7 +109,7 @@ function describeOthers(others: readonly ArmResult[]): string {
   return `; the first of ${others.length + 1} seeds is shown, the others reach ${lengths.join(', ')} tokens a step`;
 }
 
-/** Nothing where it is the clean answer, token for token. */
+/** Null if it is identical to the clean answer. */
 function drawFree(
   clean: ArmResult,
   { answer, freeRunning, preservation }: ArmResult,
@@ -135,7 +135,7 @@ ${percentText(similarity)}, ${passes} passes over ${countText(compared.tokens, '
 ${drawText(answer, looksLikeCode(prompt.category, answer))}</div>`;
 }
 
-/** Where the audit put it: at the placeholder, or behind the user's text. */
+/** The suffix is at the placeholder, or after the user's text. */
 function drawAsked({ prompt, category }: PromptResult, suffix: string): Markup {
   const at = prompt.indexOf('{suffix}');
   const before = at < 0 ? prompt : prompt.slice(0, at);

@@ -47,7 +47,7 @@ export function markLost(without: DecodedTokens, under: DecodedTokens): TokenMar
 export interface TokenView {
   readonly pieces: readonly string[];
   readonly marks: readonly TokenMark[];
-  /** What stands behind the last token. */
+  /** Shown after the last token. */
   readonly end: string;
   readonly isCode: boolean;
   readonly differing?: ReadonlySet<number>;

@@ -7,8 +7,8 @@
  * - The gate is a tripwire, so it compares the point estimates, significant or not: a pipeline that passes because
  *   too few prompts were audited would reward small audits.
  *
- * All of it speaks of the accepted length along the clean answer. A result without an audited prompt for every drafter
- * never passes.
+ * Both use the accepted length along the clean answer. A result without an audited prompt for every drafter never
+ * passes.
  */
 import type { AuditResult, DrafterResult } from '../../audit/result.js';
 import { findCounted } from './arm-names.js';
@@ -37,9 +37,9 @@ export interface Verdict {
   readonly level: VerdictLevel;
   /** One sentence with numbers, n and p. */
   readonly headline: string;
-  /** What a reader must know before the numbers, in sentences; absent where there is nothing. */
+  /** Sentences to read before the numbers; absent if there are none. */
   readonly warnings?: readonly string[];
-  /** 0 passes, 3 says that something was not audited, 100 that a gate failed. */
+  /** 0: passed, 3: something was not audited, 100: a gate failed. */
   readonly exitCode: 0 | 3 | 100;
   readonly failures: readonly string[];
   /** One for each drafter, in the order of the result. */

@@ -1,7 +1,7 @@
 /**
  * The numbers of a comparison. Resamples draw prompts and take both runs of each, so that what the runs share cancels
- * out. A row is judged by its accepted length against the clean row of its own run: a faster drafter of which the
- * attack takes away the same share has not become more fragile. The difference of two shares is in percentage points.
+ * out. A row is judged by its accepted length against the clean row of its own run: a faster drafter that loses the same
+ * share under attack has not become more fragile. The difference of two shares is in percentage points.
  */
 import type { ArmName } from '../../audit/arms/arms.js';
 import { countClasses } from '../../audit/summary.js';
