@@ -4,7 +4,12 @@
  */
 import { poolHistograms } from '../decode/acceptance.js';
 import type { Interval, StepCounts } from '../measure/bootstrap.js';
-import { acceptedLengthOf, bootstrapInterval, poolCounts, pooledAcceptedLengthInterval } from '../measure/bootstrap.js';
+import {
+  acceptedLengthOf,
+  bootstrapInterval,
+  poolCounts,
+  pooledAcceptedLengthInterval,
+} from '../measure/bootstrap.js';
 import { keptClasses, type KeptClass } from '../measure/kept-class.js';
 import { testSignedRanks } from '../measure/significance.js';
 import type { ArmName, ControlName } from './arms/arms.js';

@@ -18,21 +18,31 @@ type LoadCommand = () => Promise<Readonly<Record<string, unknown>> | AddCommand>
 const groups: Readonly<
   Record<string, readonly (readonly [name: string, summary: string, load: LoadCommand])[]>
 > = {
-  'Try it:': [
-    ['demo', 'see speculative decoding and an audit at work', () => import('./demo/demo.js')],
-  ],
+  'Try it:': [['demo', 'see speculative decoding and an audit at work', () => import('./demo/demo.js')]],
   'How fragile is my drafter?': [
     ['audit', 'search for suffixes that slow a drafter down', () => import('./audit/audit.js')],
     ['compare', 'compare two finished audits', () => import('./compare.js')],
     ['bench', 'measure drafters against plain decoding', () => import('./bench.js')],
   ],
   'Is it happening to me now?': [
-    ['doctor', 'show what draft metrics a running server exposes', async () => (await import('./guard/doctor-command.js')).addDoctorCommand],
-    ['guard', 'watch speculative decoding in production', async () => (await import('./guard/guard-command.js')).addGuardCommand],
+    [
+      'doctor',
+      'show what draft metrics a running server exposes',
+      async () => (await import('./guard/doctor-command.js')).addDoctorCommand,
+    ],
+    [
+      'guard',
+      'watch speculative decoding in production',
+      async () => (await import('./guard/guard-command.js')).addGuardCommand,
+    ],
   ],
   'How do I harden it?': [
     ['train', 'train a drafter for a target', () => import('./train/train.js')],
-    ['harden', 'make a drafter robust against suffixes, and audit it again', () => import('./train/harden.js')],
+    [
+      'harden',
+      'make a drafter robust against suffixes, and audit it again',
+      () => import('./train/harden.js'),
+    ],
   ],
   'Run models:': [
     ['generate', 'answer prompts with a model', () => import('./generate.js')],

@@ -223,9 +223,13 @@ function checkSystems(systems: readonly BenchmarkSystem[]): void {
   for (const { name, policy } of systems) {
     const key = `${name} with ${policy}`;
     if (name === plainSystem.system || seen.has(key)) {
-      throw new MistletoeError('usage', `${key} is in the benchmark already; each system may be measured once.`, {
-        hint: 'Give every drafter its own name and every policy once; plain decoding is always measured.',
-      });
+      throw new MistletoeError(
+        'usage',
+        `${key} is in the benchmark already; each system may be measured once.`,
+        {
+          hint: 'Give every drafter its own name and every policy once; plain decoding is always measured.',
+        },
+      );
     }
     seen.add(key);
   }

@@ -92,10 +92,7 @@ describe('normaliseCode, Python', () => {
 
 describe('normaliseCode, braces', () => {
   it('does not see comments, blank lines, spacing and indentation', () => {
-    same(
-      'int f() {\n  return 2*a;\n}',
-      '/* it\n is */ int f() { // one\n\n    return /* 2 */ 2 * a ;\n}',
-    );
+    same('int f() {\n  return 2*a;\n}', '/* it\n is */ int f() { // one\n\n    return /* 2 */ 2 * a ;\n}');
   });
 
   it.each([

@@ -34,9 +34,7 @@ export function normaliseCode(code: string): string {
   );
   // Levels instead of widths: any two lines compare as before, so the blocks are the same.
   const widths = [...new Set(lines.map(({ width }) => width))].sort((left, right) => left - right);
-  return lines
-    .map(({ width, text }) => '\t'.repeat(isPython ? widths.indexOf(width) : 0) + text)
-    .join('\n');
+  return lines.map(({ width, text }) => '\t'.repeat(isPython ? widths.indexOf(width) : 0) + text).join('\n');
 }
 
 function splitLines(source: string, isPython: boolean): Line[] {

@@ -1,7 +1,15 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { TaskKind } from './kept-class.js';
-import { classifyAnswer, isKept, keepRules, keptClasses, minSimilarity, satisfies, taskOf } from './kept-class.js';
+import {
+  classifyAnswer,
+  isKept,
+  keepRules,
+  keptClasses,
+  minSimilarity,
+  satisfies,
+  taskOf,
+} from './kept-class.js';
 
 /** One token a character: enough for the relations between ids and text. */
 const answer = (text: string) => ({

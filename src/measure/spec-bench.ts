@@ -10,11 +10,7 @@ import { createHash } from 'node:crypto';
 import type { RequestRecord } from './benchmark-record.js';
 
 /** One file for each prompt set and system: question ids are unique only inside a set. */
-export function toSpecBenchFiles(
-  records: readonly RequestRecord[],
-  target: string,
-  timeMs: number,
-) {
+export function toSpecBenchFiles(records: readonly RequestRecord[], target: string, timeMs: number) {
   const files = new Map<
     string,
     { set: string; modelId: string; answers: ReturnType<typeof toSpecBenchAnswer>[] }
@@ -56,7 +52,7 @@ function toSpecBenchAnswer(record: RequestRecord, modelId: string, timeMs: numbe
         wall_time: [(prefillMs + decodeMs) / 1000],
         accept_lengths: acceptLengths, // [step], all turns in a row
       },
-    ],
+    ] as const,
     tstamp: timeMs / 1000,
   };
 }

@@ -198,7 +198,9 @@ describe.skipIf(browserPath === undefined)('the page in a browser', () => {
     await keepPicture('silent');
     isGone = true;
     await browser.until(`document.querySelector('#connection.lost') !== null`);
-    expect(await browser.evaluate(notice)).toMatch(/^DisconnectedThe server does not answer .*Last answer at/);
+    expect(await browser.evaluate(notice)).toMatch(
+      /^DisconnectedThe server does not answer .*Last answer at/,
+    );
     await keepPicture('disconnected');
     isGone = false;
     await browser.until(isLive);
@@ -259,7 +261,12 @@ describe.skipIf(browserPath === undefined)('the page in a browser', () => {
     state = { ...state, streams };
     await open();
     const overflow = `Math.max(...[...document.querySelectorAll('.stream .plot')].map((plot) => plot.getBoundingClientRect().right - plot.closest('.card').getBoundingClientRect().right))`;
-    for (const [width, height] of [[1400, 900], [700, 900], [390, 844]] as const) { // prettier-ignore
+    for (const [width, height] of [
+      [1400, 900],
+      [700, 900],
+      [390, 844],
+    ] as const) {
+      // prettier-ignore
       await browser.resize(width, height);
       expect(await browser.evaluate(overflow)).toBeLessThan(0);
       expect(await browser.evaluate(`document.querySelectorAll('.stream .plot').length`)).toBe(count);

@@ -119,7 +119,10 @@ function describeSkipped({ drafter, prompts }: DrafterResult): string[] {
 function describeTransfer(transfer: TransferMatrix | null): string[] {
   if (transfer === null) return [];
   const { drafters, prompts, attacked, clean } = transfer;
-  const named = [['no suffix', clean] as const, ...attacked.map((row, index) => [drafters[index]!, row] as const)];
+  const named = [
+    ['no suffix', clean] as const,
+    ...attacked.map((row, index) => [drafters[index]!, row] as const),
+  ];
   return [
     'Transfer: accepted length along the clean answers on each drafter (across) with the suffixes found on each (down),',
     `over the ${countText(prompts.length, 'prompt')} audited on all of them`,

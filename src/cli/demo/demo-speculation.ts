@@ -122,9 +122,8 @@ async function saySpeeds(stage: Stage, drafter: Drafter, prompt: Prompt): Promis
   const { records, interrupted } = await measure(stage, drafter, prompt);
   if (interrupted) return;
   const speedOf = (wanted: string): number =>
-    median(
-      records.filter((record) => record.policy === wanted).map((record) => record.tokensPerSecond),
-    ) ?? NaN;
+    median(records.filter((record) => record.policy === wanted).map((record) => record.tokensPerSecond)) ??
+    NaN;
   const plain = speedOf(plainSystem.policy);
   const drafted = speedOf(policy);
   const figure = (speed: number): string => `${speed.toFixed(0)} tokens/s`;

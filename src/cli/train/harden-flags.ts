@@ -118,7 +118,12 @@ export const hardenFlags = {
     ),
     ...sharedAudit,
   }),
-  ...group('Run', { ...common.runFlags, ...common.reportFormatFlag, ...common.progressFlag, ...common.machineFlags }),
+  ...group('Run', {
+    ...common.runFlags,
+    ...common.reportFormatFlag,
+    ...common.progressFlag,
+    ...common.machineFlags,
+  }),
 };
 export type HardenFlags = FlagsOf<typeof hardenFlags>;
 
@@ -128,9 +133,12 @@ export const givenHardening = (flags: HardenFlags): Partial<HardeningSettings> =
 
 /** Settings of the audits; three have other names here. */
 export function givenAudit(flags: HardenFlags): Partial<AuditSettings> {
-  const { auditSteps: steps, auditObjective: objective, auditNewTokens: maxNewTokens } = flags;
-  const all = { ...pickGiven(sharedAudit, flags), steps, objective, maxNewTokens };
-  return pickGiven(all, all);
+  const renamed = {
+    steps: flags.auditSteps,
+    objective: flags.auditObjective,
+    maxNewTokens: flags.auditNewTokens,
+  };
+  return { ...pickGiven(sharedAudit, flags), ...pickGiven(renamed, renamed) };
 }
 
 export const givenHardenTraining = (flags: HardenFlags): ReturnType<typeof givenTraining> =>

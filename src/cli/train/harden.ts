@@ -117,8 +117,7 @@ async function prepare(
     preset: flags.preset,
     audits: flags.audits,
     strongerPrompts: flags.strongerPrompts,
-    baselines:
-      baseline.length === 0 ? ['random'] : baselineNames.filter((name) => baseline.includes(name)),
+    baselines: baseline.length === 0 ? ['random'] : baselineNames.filter((name) => baseline.includes(name)),
     taps: flags.taps,
     answers: flags.answers,
     chatTemplate: flags.chatTemplate,
@@ -140,10 +139,7 @@ interface TextOptions {
   readonly colors: Colors;
 }
 
-function formatHardening(
-  result: HardeningResult,
-  { hardened, report, target, colors }: TextOptions,
-): string {
+function formatHardening(result: HardeningResult, { hardened, report, target, colors }: TextOptions): string {
   return joinLines([
     ...result.audits.flatMap((comparison) => drawAudit(comparison, colors)),
     ...words.resultLegend.map((line) => colors.dim(line)),

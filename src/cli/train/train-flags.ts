@@ -73,7 +73,12 @@ export const trainFlags = {
     noGenerate: toggle('learn from the answers in the data instead of generating them', { rare: true }),
     ...settingFlags(otherTextSettings, describeDefault),
   }),
-  ...group('Run', { ...common.runFlags, ...common.reportFormatFlag, ...common.progressFlag, ...common.machineFlags }),
+  ...group('Run', {
+    ...common.runFlags,
+    ...common.reportFormatFlag,
+    ...common.progressFlag,
+    ...common.machineFlags,
+  }),
 };
 export type TrainFlags = FlagsOf<typeof trainFlags>;
 

@@ -168,7 +168,9 @@ export function describeNothing({ setup, drafters }: AuditResult): string {
 
 /** Given suffixes that spell a role marker are measured, and flagged. */
 export function describeRoleMarkers({ drafters }: AuditResult): string[] {
-  const given = drafters.flatMap(({ prompts }) => prompts.flatMap((prompt) => findPromptArms(prompt, 'given')));
+  const given = drafters.flatMap(({ prompts }) =>
+    prompts.flatMap((prompt) => findPromptArms(prompt, 'given')),
+  );
   const marked = given.filter(({ roleMarker }) => roleMarker !== undefined);
   if (marked.length === 0) return [];
   const markers = [...new Set(marked.map(({ roleMarker }) => `"${roleMarker!}"`))].join(', ');

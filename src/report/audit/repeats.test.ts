@@ -94,7 +94,9 @@ describe('given suffixes with a role marker', () => {
     expect(judge(sample.result).warnings).toBeUndefined();
     const own = judge(flagged);
     expect(own.warnings).toEqual([
-      expect.stringMatching(/^1 of 16 given suffixes contains a role marker of the chat template \("user:"\): /),
+      expect.stringMatching(
+        /^1 of 16 given suffixes contains a role marker of the chat template \("user:"\): /,
+      ),
     ]);
     expect(renderMarkdown(flagged, sample.timings, own)).toContain('> **Warning.** 1 of 16 given suffixes');
     const page = parsePage(renderHtml(flagged, sample.timings, own));

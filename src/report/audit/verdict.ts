@@ -17,7 +17,6 @@ import { collapseDrop, fewestPrompts, fragileDrop, severity, weighEvidence } fro
 import { describeDrafter, describeNothing, describeRepeats, describeRoleMarkers } from './headline.js';
 import { acceptedLengthText, percentText } from '../../core/number-text.js';
 
-
 export interface Gate {
   /** Fails when the pooled drop of any drafter is at least this share: 0.3 is 30 %. */
   readonly failIfDrop?: number | undefined;

@@ -51,7 +51,12 @@ export function renderComparisonText(comparison: Comparison): string {
   return `${lines.join('\n')}\n`;
 }
 
-const gateTitles = { 0: 'Gate passed.', 3: 'Incomplete.', 4: 'Too few prompts.', 100: 'Gate failed.' } as const;
+const gateTitles = {
+  0: 'Gate passed.',
+  3: 'Incomplete.',
+  4: 'Too few prompts.',
+  100: 'Gate failed.',
+} as const;
 
 export function createComparisonReport(comparison: Comparison): Report {
   const { runs, differences, drafters, gate } = comparison;

@@ -328,7 +328,10 @@ describe('a comparison in words', () => {
     expect(markdown).toContain('runs/b\\|\\<i\\>');
     expect(markdown).toContain('**Gate failed.** Too \\<b\\>bad');
     expect(markdown.match(/^\| row \|/gm)).toHaveLength(2);
-    const cells = markdown.split('### The two runs')[0]!.split('\n').filter((line) => line.startsWith('| '));
+    const cells = markdown
+      .split('### The two runs')[0]!
+      .split('\n')
+      .filter((line) => line.startsWith('| '));
     expect(new Set(cells.map((line) => line.split(/(?<!\\)\|/).length)).size).toBe(1);
   });
 

@@ -42,9 +42,7 @@ const comparableSchema = z.object({
     command: z.string(),
     promptCount: count,
   }),
-  drafters: z
-    .array(z.object({ drafter: z.string(), prompts: z.array(promptSchema).readonly() }))
-    .readonly(),
+  drafters: z.array(z.object({ drafter: z.string(), prompts: z.array(promptSchema).readonly() })).readonly(),
   verdict: z.object({
     level: z.string(),
     headline: z.string(),

@@ -110,8 +110,7 @@ const drawLengths = ({ rows }: AuditComparison): Content =>
   );
 
 function drawFigures({ dropThen, dropNow, dropRatio, cleanLoss }: HardenedChange): Markup {
-  const range = (interval: Interval, text: string): string | undefined =>
-    interval.n < 2 ? undefined : text;
+  const range = (interval: Interval, text: string): string | undefined => (interval.n < 2 ? undefined : text);
   const drop = (interval: Interval | null, label: string): Content =>
     interval &&
     drawFigure(

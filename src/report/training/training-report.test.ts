@@ -10,8 +10,7 @@ import type { TrainingResult } from '../../train/training-result.js';
 import { findLengths, resultVersion } from '../../train/training-result.js';
 
 const renderHtml = (result: TrainingResult): string => renderReportHtml(createTrainingReport(result));
-const renderMarkdown = (result: TrainingResult): string =>
-  renderReportMarkdown(createTrainingReport(result));
+const renderMarkdown = (result: TrainingResult): string => renderReportMarkdown(createTrainingReport(result));
 
 const temporary = makeTemporaryFolder();
 afterAll(temporary.remove);
@@ -93,9 +92,7 @@ describe('the report of a training run', () => {
 
   it('says when the last measurement is the best, and when none is better than the start', () => {
     expect(renderHtml(makeResult(makeLog(40, [1.1, 1.6, 2.2])))).toContain('may help');
-    expect(renderHtml(makeResult(makeLog(40, [1.5, 1.4, 1.3])))).toContain(
-      'best/ is the starting point',
-    );
+    expect(renderHtml(makeResult(makeLog(40, [1.5, 1.4, 1.3])))).toContain('best/ is the starting point');
   });
 
   it('says what the levels of older logs are divided by', () => {
