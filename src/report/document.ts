@@ -93,10 +93,13 @@ export function renderReportMarkdown({ brand, opening, subject, sections }: Repo
     '',
     escapeMarkdown(`${brand}: ${subject}.`),
     '',
-    ...sections.flatMap(({ title, blocks }) => {
-      const own = joinBlocks(blocks);
-      return own.length === 0 ? [] : [`### ${escapeMarkdown(title)}`, '', ...own, ''];
-    }),
+    ...sections.flatMap(({ title, lead, blocks }) => [
+      `### ${escapeMarkdown(title)}`,
+      '',
+      ...(lead === undefined ? [] : [escapeMarkdown(lead), '']),
+      ...joinBlocks(blocks),
+      '',
+    ]),
   ];
   return `${lines.join('\n').trimEnd()}\n`;
 }

@@ -52,7 +52,7 @@ describe('mistletoe compare', () => {
     expect(json.schema).toBe('mistletoe.comparison/1');
     expect(json.drafters).toHaveLength(2);
     expect(json.drafters[0]!.counted.growth.estimate).toBeGreaterThan(0.1);
-    expect((await compare(weak, strong, '--format', 'markdown')).out).toMatch(/^## Mistletoe: two audits/);
+    expect((await compare(weak, strong, '--format', 'markdown')).out).toMatch(/^## eagle3 got worse: /);
   });
 
   it('finds no difference between a run and itself', async () => {
