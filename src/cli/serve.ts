@@ -1,11 +1,10 @@
 /** `mistletoe serve`. */
 import { existsSync } from 'node:fs';
-import { nameModel } from '../checkpoint/hub/hub-cache.js';
 import { parseHubId } from '../checkpoint/hub/hub-settings.js';
 import { MistletoeError } from '../core/errors.js';
 import { findDrafter } from '../decode/find-drafter.js';
 import { pageHandler } from '../dashboard/page-handler.js';
-import { findWeightless } from '../draft/systems.js';
+import { nameDrafter } from '../draft/load-drafter.js';
 import type { NamedKey } from '../serve/access.js';
 import { parseKeys, readKeys } from '../serve/access.js';
 import { watchRecords } from '../serve/record-watch.js';
@@ -206,7 +205,7 @@ async function nameDrafters(
   const named = new Map<string, string>();
   for (const drafter of given) {
     const source = await findModel(findDrafter(drafter));
-    const short = findWeightless(source)?.name ?? nameModel(source);
+    const short = nameDrafter(source);
     const name = named.has(short) || short === 'none' ? drafter : short;
     if (named.has(name)) {
       throw new MistletoeError('usage', `--drafter ${drafter} was given twice.`, {
