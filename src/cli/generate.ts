@@ -85,7 +85,7 @@ const flags = {
       { shownDefault: 'auto; chain:4 with a temperature' },
     ),
     verificationRule: flag(
-      'which drafts to accept; greedy and rejection are lossless, typical is lossy',
+      'which drafts to accept: greedy, rejection and block are lossless, typical is lossy; block keeps more of drawn chains and nothing more of lookups',
       oneOf(Object.keys(verificationRules) as VerificationRule[]),
       'rule',
       { was: ['--verify'], rare: true, shownDefault: 'greedy; rejection with a temperature' },
