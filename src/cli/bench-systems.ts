@@ -29,7 +29,9 @@ export function planDrafters({ target, drafter, draft }: BenchSubjects): readonl
       hint: 'Give --drafter DIR; the bundled drafters fit the bundled target only.',
     });
   }
-  const given = drafter.length === 0 ? bundledDrafters : drafter;
+  // A lookup drafts chains only, so a policy for all drafters might not fit it.
+  const lookups = draft.length === 0 ? ['ngram', 'ngram+eagle3'] : [];
+  const given = drafter.length === 0 ? [...bundledDrafters, ...lookups] : drafter;
   const sources = nameUniquely('--drafter', given.map(findDrafter), nameDrafter);
   const choices = draft.map((text) => parseDraftChoice(text, [...sources.keys()]));
   const stray = choices.find(({ name }) => name !== undefined && !sources.has(name));

@@ -73,7 +73,7 @@ const flags = {
   }),
   ...group('Speculative decoding', {
     drafter: flag(
-      `folder or hub name of a drafter; ${bundledDrafters.join(', ')} (for the bundled model); or ngram[:MIN,MAX], which works with any model`,
+      `folder or hub name of a drafter; ${bundledDrafters.join(', ')} (for the bundled model); ngram[:MIN,MAX], which works with any model; or both, as in ngram+eagle3`,
       text,
       'model',
       { short: 'd', shownDefault: 'none, plain decoding' },
