@@ -13,6 +13,7 @@ import type { CacheSizes } from '../model/cache/cache-pool.js';
 import type { KvCache } from '../model/cache/kv-cache.js';
 import type { PassScheduler } from '../model/lanes/pass-scheduler.js';
 import type { RotaryTable } from '../model/rotary/rotary.js';
+import type { MatchLengths } from './ngram/lookup-index.js';
 import type {
   DrawnChain,
   PreparedDrafts,
@@ -37,6 +38,8 @@ export interface Drafter {
   readonly taps: readonly number[];
   /** Parameters of the drafter alone, without what it borrows from the target. */
   readonly parameterCount: number;
+  /** Matches in the text that replace its chains (hybrid.ts). */
+  readonly lookup?: MatchLengths;
   /** Compiles its programs ahead of the first draft, and those of the given drafts. */
   prepare(drafts?: PreparedDrafts): Promise<void>;
   /** `scheduler`: where its passes may be joined with those of other sequences; alone unless given. */
