@@ -175,10 +175,7 @@ function chooseDrafters(given: readonly string[], target: string): Map<string, s
 }
 
 /** A drafter's folder as an absolute path, with the lookup in front of it if there is one. */
-async function resolveSource(
-  source: string,
-  find: (given: string) => Promise<string>,
-): Promise<string> {
+async function resolveSource(source: string, find: (given: string) => Promise<string>): Promise<string> {
   const hybrid = parseHybrid(source);
   if (hybrid !== undefined) return withLookup(hybrid.lookup, await resolveSource(hybrid.behind, find));
   return findWeightless(source) === undefined ? resolve(await find(source)) : source;

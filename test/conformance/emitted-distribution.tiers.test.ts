@@ -16,7 +16,12 @@ import { namedShape, shapeFromPaths } from '../../src/draft/tree/tree-shapes.js'
 import type { TargetDistribution } from '../../src/decode/verification/node-chances.js';
 import { hostChances } from '../../src/decode/verification/node-chances.js';
 import type { Verification } from '../../src/decode/verification/verification.js';
-import { verifyBlock, verifyRejection, verifySampled, verifyTypical } from '../../src/decode/verification/verification.js';
+import {
+  verifyBlock,
+  verifyRejection,
+  verifySampled,
+  verifyTypical,
+} from '../../src/decode/verification/verification.js';
 
 const VOCABULARY = 8;
 const START = 0;

@@ -96,7 +96,12 @@ const requestFor = (sampling: SamplingOptions, seed: number, promptIds = shortPr
   seed,
 });
 
-const quick = ['draft model chain:2', `EAGLE-3 with d2t ${gappedTree}`, 'ngram chain:1', 'ngram+eagle3 chain:2'];
+const quick = [
+  'draft model chain:2',
+  `EAGLE-3 with d2t ${gappedTree}`,
+  'ngram chain:1',
+  'ngram+eagle3 chain:2',
+];
 
 const systems = [
   {
