@@ -42,10 +42,10 @@ const flags = {
   ...group('What to measure', {
     ...common.targetFlag,
     drafter: list(
-      `folder or hub name of a drafter; ${bundledDrafters.join(', ')}; or ngram[:MIN,MAX]`,
+      `folder or hub name of a drafter; ${bundledDrafters.join(', ')}; ngram[:MIN,MAX]; or both, as in ngram+eagle3`,
       text,
       'model',
-      { short: 'd', shownDefault: 'the bundled drafters' },
+      { short: 'd', shownDefault: 'the bundled drafters, ngram, and ngram+eagle3' },
     ),
     draft: list(
       'how much to draft: auto, chain:4, tree:mc_sim_7b_63, dynamic:60,5,10; or NAME=POLICY for one drafter',

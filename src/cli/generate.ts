@@ -62,7 +62,7 @@ const flags = {
   }),
   ...group('Speculative decoding', {
     drafter: flag(
-      `folder or hub name of a drafter; ${bundledDrafters.join(', ')} (for the bundled model); or ngram[:MIN,MAX], which works with any model`,
+      `folder or hub name of a drafter; ${bundledDrafters.join(', ')} (for the bundled model); ngram[:MIN,MAX], which works with any model; or both, as in ngram+eagle3`,
       text,
       'model',
       { short: 'd', shownDefault: 'none, plain decoding' },
@@ -74,7 +74,7 @@ const flags = {
       { shownDefault: 'auto; chain:4 with a temperature' },
     ),
     verificationRule: flag(
-      'which drafts to accept; greedy and rejection are lossless, typical is lossy',
+      'which drafts to accept: greedy, rejection and block are lossless, typical is lossy; block keeps more of drawn chains and nothing more of lookups',
       oneOf(Object.keys(verificationRules) as VerificationRule[]),
       'rule',
       { was: ['--verify'], rare: true, shownDefault: 'greedy; rejection with a temperature' },

@@ -1,11 +1,10 @@
 /** `mistletoe serve`. */
 import { existsSync } from 'node:fs';
-import { nameModel } from '../checkpoint/hub/hub-cache.js';
 import { parseHubId } from '../checkpoint/hub/hub-settings.js';
 import { MistletoeError } from '../core/errors.js';
 import { findDrafter } from '../decode/find-drafter.js';
 import { pageHandler } from '../dashboard/page-handler.js';
-import { findWeightless } from '../draft/systems.js';
+import { nameDrafter } from '../draft/load-drafter.js';
 import type { NamedKey } from '../serve/access.js';
 import { parseKeys, readKeys } from '../serve/access.js';
 import { watchRecords } from '../serve/record-watch.js';
@@ -30,7 +29,7 @@ const flags = {
   ...group('What to run', {
     ...common.targetFlag,
     drafter: list(
-      `folder or hub name of a drafter; ${bundledDrafters.join(', ')}; or ngram[:MIN,MAX]; requests may name another than the first`,
+      `folder or hub name of a drafter; ${bundledDrafters.join(', ')}; ngram[:MIN,MAX]; or both, as in ngram+eagle3; requests may name another than the first`,
       text,
       'model',
       { short: 'd', shownDefault: 'none, plain decoding' },
@@ -200,7 +199,7 @@ async function nameDrafters(
   const named = new Map<string, string>();
   for (const drafter of given) {
     const source = await findModel(findDrafter(drafter));
-    const short = findWeightless(source)?.name ?? nameModel(source);
+    const short = nameDrafter(source);
     const name = named.has(short) || short === 'none' ? drafter : short;
     if (named.has(name)) {
       throw new MistletoeError('usage', `--drafter ${drafter} was given twice.`, {

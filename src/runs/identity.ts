@@ -9,6 +9,7 @@ import { hashFile } from '../checkpoint/cache/content-hash.js';
 import { nameModel } from '../checkpoint/hub/hub-cache.js';
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import { makeFolder } from '../core/files.js';
+import { parseHybrid, withLookup } from '../draft/hybrid/hybrid.js';
 import { findWeightless } from '../draft/systems.js';
 
 export const identitySchema = z.object({ name: z.string(), parameterCount: z.number(), sha256: z.string() });
@@ -32,6 +33,12 @@ export async function identifyModel(
   folder: string,
   cacheFolder = defaultCacheFolder(),
 ): Promise<ModelIdentity> {
+  const hybrid = parseHybrid(folder);
+  if (hybrid !== undefined) {
+    const { name, parameterCount, sha256 } = await identifyModel(hybrid.behind, cacheFolder);
+    const hash = createHash('sha256').update(withLookup(hybrid.lookup, sha256));
+    return { name: withLookup(hybrid.lookup, name), parameterCount, sha256: hash.digest('hex') };
+  }
   // A system without weights is what its name says.
   if (findWeightless(folder) !== undefined)
     return { name: folder, parameterCount: 0, sha256: createHash('sha256').update(folder).digest('hex') };
