@@ -175,7 +175,7 @@ export function cacheOf({
   };
 }
 
-// `guard` declares its flags with commander; these put the shared ones beside them.
+// `guard` declares its flags with commander; these add the shared ones.
 export const createTargetOption = (): Option =>
   new Option('-t, --target <model>', targetFlag.target.help).default(bundledTarget, 'the bundled model');
 export const addTaps = (command: Command): Command => addFlags(command, tapsFlag);
