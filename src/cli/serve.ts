@@ -15,20 +15,11 @@ import { byteSize, decimal, integer, oneOf, text } from '../core/settings.js';
 import { bundledDrafters } from '../decode/bundled-models.js';
 import type { Invocation } from './command.js';
 import { defineCommand } from './command.js';
-import {
-  cacheOf,
-  downloadFlag,
-  machineFlags,
-  tapsFlag,
-  tapsOf,
-  targetFlag,
-  templateFlags,
-  templateOf,
-} from './common-flags.js';
+import * as common from './common-flags.js';
 import { exitCodes } from './failure.js';
 import type { ModelFinder } from './model-source.js';
 import { createModelFinder } from './model-source.js';
-import { readVersion } from './package-version.js';
+import { readVersion } from '../decode/bundled-models.js';
 import type { FlagsOf } from './flags.js';
 import { flag, group, list, toggle } from './flags.js';
 import type { Terminal } from './terminal.js';
@@ -36,7 +27,7 @@ import { createNotice } from './terminal.js';
 
 const flags = {
   ...group('What to run', {
-    ...targetFlag,
+    ...common.targetFlag,
     drafter: list(
       `folder or hub name of a drafter; ${bundledDrafters.join(', ')}; ngram[:MIN,MAX]; or both, as in ngram+eagle3; requests may name another than the first`,
       text,
@@ -49,10 +40,10 @@ const flags = {
       'policy',
       { shownDefault: 'auto; chain:4 with a temperature' },
     ),
-    ...tapsFlag,
+    ...common.tapsFlag,
     servedModelName: flag('model name in requests', text, 'name', { shownDefault: 'the name of its folder' }),
-    ...templateFlags,
-    ...downloadFlag,
+    ...common.templateFlags,
+    ...common.downloadFlag,
   }),
   ...group('When drafts fail', {
     guarded: toggle(
@@ -128,7 +119,7 @@ const flags = {
       { default: 'none' },
     ),
     logPrompts: toggle('log prompts and answers', { rare: true }),
-    ...machineFlags,
+    ...common.machineFlags,
   }),
 };
 type ServeFlags = FlagsOf<typeof flags>;
@@ -168,15 +159,18 @@ async function runServe(flags: ServeFlags, { terminal }: Invocation): Promise<nu
   const target = await findModel(flags.target);
   const notice = createNotice(terminal);
   const server = await startServer({
-    ...{ target, drafters, keys, ...nameOf(flags) },
+    target,
+    drafters,
+    keys,
+    ...nameOf(flags),
     ...watchRecords(readVersion(), ({ text }) => {
       notice(text);
     }),
     page: pageHandler,
     ...optionsOf(flags),
-    ...cacheOf(flags),
-    ...tapsOf(flags),
-    ...templateOf(flags),
+    ...common.cacheOf(flags),
+    ...common.tapsOf(flags),
+    ...common.templateOf(flags),
     onNotice: notice,
     onLog: (line) => {
       terminal.stdout.writeData(line);
@@ -226,7 +220,9 @@ function nameOf({ servedModelName, target }: ServeFlags): Pick<ServeOptions, 'mo
 function optionsOf(flags: ServeFlags): Omit<ServeOptions, 'target'> {
   const { host, port, draft, concurrency, maxMemory, device, dtype, threads } = flags;
   return {
-    ...{ host, port, concurrency },
+    host,
+    port,
+    concurrency,
     allowAnonymous: flags.allowAnonymous === true,
     metricsLevel: flags.perRequestSpecDecodeMetrics,
     logPrompts: flags.logPrompts === true,

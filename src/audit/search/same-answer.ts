@@ -8,7 +8,7 @@ import type { Drafter } from '../../draft/drafter.js';
 import type { MatchLengths } from '../../draft/ngram/lookup-index.js';
 import { LookupIndex } from '../../draft/ngram/lookup-index.js';
 import { requireGraph } from '../../draft/reading/checks.js';
-import type { StepCounts } from '../../measure/step-counts.js';
+import type { StepCounts } from '../../measure/bootstrap.js';
 
 /** [level] -> [row]: probability that the draft token of the level is accepted, from answer token `row` as root. */
 export type AcceptanceTable = readonly Float32Array[];

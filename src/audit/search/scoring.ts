@@ -21,7 +21,7 @@ import { declaredOf, runDeclared } from './search-programs.js';
 import type { AnswerScore, Scored, SuffixGradients, SuffixScorer } from './search-problem.js';
 import type { SearchDirection, RankedTokens, TokenRanking } from './steepest-tokens.js';
 import { rankingInputs, readRanking } from './steepest-tokens.js';
-import { acceptedLengthOf } from '../../measure/step-counts.js';
+import { acceptedLengthOf } from '../../measure/bootstrap.js';
 
 export class Scorer implements SuffixScorer {
   readonly answerLength: number;
