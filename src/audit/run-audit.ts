@@ -35,9 +35,9 @@ export interface AuditOptions {
   /** Used and left open; by default one for this audit alone, with the device and the threads of the request. */
   readonly runtime?: Runtime;
   /** Worker processes on this machine; without them the audit runs in this process. */
-  readonly workers?: WorkerPlan;
+  readonly workers?: WorkerPlan | undefined;
   /** URL of a Redis or Valkey server whose workers run the units; `mistletoe worker` is one. */
-  readonly queue?: string;
+  readonly queue?: string | undefined;
 }
 
 export type AuditOutcome =

@@ -6,7 +6,7 @@ import { createRandom } from '../../core/random.js';
 import { Engine } from '../../decode/engine/engine.js';
 import { always } from '../../decode/policies/policy-chooser.js';
 import type { KeptClass } from '../../measure/kept-class.js';
-import { testSignedRanks } from '../../measure/wilcoxon.js';
+import { testSignedRanks } from '../../measure/significance.js';
 import type { Prompt } from '../../text/prompts/prompt-set.js';
 import type { UnitName } from '../audit-events.js';
 import type { AuditPrompt } from './audit-prompt.js';
@@ -23,7 +23,7 @@ import { cosine, parseProjection, projectGradient } from '../search/projection.j
 import { Interrupted } from './prompt-audit.js';
 import { readPromptState } from '../search/prompt-state.js';
 import type { UniversalResult, UniversalSplit } from '../result.js';
-import type { StepCounts } from '../../measure/step-counts.js';
+import type { StepCounts } from '../../measure/bootstrap.js';
 import { Scorer } from '../search/scoring.js';
 import type { SearchPrograms } from '../search/search-programs.js';
 import { compileSearch } from '../search/search-programs.js';

@@ -15,7 +15,7 @@ import { chooseDevice } from '../../runtime/device-choice.js';
 import type { Invocation } from '../command.js';
 import { exitCodes } from '../failure.js';
 import { createNotice } from '../terminal.js';
-import { queueOf } from './run-audit.js';
+import { queueOf } from './audit-workers.js';
 import type { WorkerFlags } from './worker.js';
 
 export async function runWorker(flags: WorkerFlags, { terminal }: Invocation): Promise<number> {
