@@ -105,7 +105,7 @@ async function prepare(
     });
   }
   const data = requireData(flags.data);
-  const findSet = createPromptFinder(flags, invocation.terminal);
+  const findSet = createPromptFinder(flags, terminal);
   const prompts = await readPromptSets(flags.prompts, flags, findSet);
   const findModel = createModelFinder(flags, terminal);
   const request = await createHardenRequest({

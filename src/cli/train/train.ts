@@ -89,7 +89,7 @@ async function prepare(
       },
     );
   }
-  const data = await createPromptFinder(flags, invocation.terminal)(requireData(flags.data));
+  const data = await createPromptFinder(flags, terminal)(requireData(flags.data));
   const findModel = createModelFinder(flags, terminal);
   const request = await createTrainRequest({
     target: await findModel(flags.target),
