@@ -9,7 +9,7 @@
  * Counters are summed over the ranks and engines of a model. A counter that fell was reset and counts from zero, as in
  * Prometheus.
  */
-import type { EngineName, Evidence, Speculation } from '../observation.js';
+import type { EngineName, Speculation } from '../observation.js';
 import { checkClaim } from './claim.js';
 import type { Sample } from './prometheus-text.js';
 
@@ -51,7 +51,7 @@ const maxPositions = 1024;
 interface CountingEngine {
   readonly name: EngineName;
   readonly metricPrefix: RegExp;
-  readonly counters: CounterNames | undefined;
+  readonly counters: CounterNames;
 }
 
 /** One entry per model that drafts; none for engines that do not draft or do not count. */
@@ -61,7 +61,7 @@ export function readEngineCounters(
 ): readonly EngineCounters[] {
   // Our server exports vLLM's names besides its own: the first engine whose prefix occurs wins.
   const engine = engines.find(({ metricPrefix }) => samples.some(({ name }) => metricPrefix.test(name)));
-  if (engine?.counters === undefined) return [];
+  if (engine === undefined) return [];
   const known = new Map(
     Object.entries(engine.counters).flatMap(([field, names]) => names.map((name) => [name, field as Field])),
   );
@@ -126,7 +126,7 @@ export function differCounters(
   after: EngineCounters,
 ): Speculation | null {
   const last = before !== undefined && hasFallen(before, after) ? undefined : before;
-  const difference = (read: (counters: EngineCounters) => number | null): number | null => {
+  const difference = (read: (counters: EngineCounters) => number | null): Difference => {
     const [now, then] = [read(after), last === undefined ? 0 : read(last)];
     return now === null ? null : Math.round(now - (then ?? 0));
   };
@@ -150,30 +150,16 @@ export function differCounters(
 }
 
 function hasFallen(before: EngineCounters, after: EngineCounters): boolean {
-  const pairs = [
-    [before.drafts, after.drafts],
-    [before.draftTokens, after.draftTokens],
-    [before.acceptedTokens, after.acceptedTokens],
-  ];
-  return pairs.some(([then, now]) => (now ?? 0) < (then ?? 0));
+  const counted = ['drafts', 'draftTokens', 'acceptedTokens'] as const;
+  return counted.some((name) => (after[name] ?? 0) < (before[name] ?? 0));
 }
 
-interface Differences {
-  readonly drafts: number | null;
-  readonly accepted: number | null;
-  readonly proposed: number | null;
-}
-
-interface CountedSteps {
-  readonly steps: number;
-  readonly accepted: number;
-  readonly evidence: Evidence;
-}
+type Difference = number | null;
 
 function countSteps(
   after: EngineCounters,
-  { drafts, accepted, proposed }: Differences,
-): CountedSteps | undefined {
+  { drafts, accepted, proposed }: Readonly<Record<'drafts' | 'accepted' | 'proposed', Difference>>,
+): Pick<Speculation, 'steps' | 'accepted' | 'evidence'> | undefined {
   const { draftLength, recentLength } = after;
   if (drafts !== null && accepted !== null) return { steps: drafts, accepted, evidence: 'reported' };
   const recent = recentLength !== null && recentLength >= 1 ? recentLength : undefined;

@@ -17,7 +17,6 @@ export const tensorRtLlm: EngineAdapter = {
   isResponse: ({ choices }) => 'avg_decoded_tokens_per_iter' in (asObject(asList(choices)?.[0]) ?? {}),
   read: readTensorRtLlm,
   owner: 'tensorrt_llm',
-  isServer: () => false,
   metricPrefix: /^trtllm_/,
   counters: {
     draftTokens: ['trtllm_spec_decode_num_draft_tokens'],

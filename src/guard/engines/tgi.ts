@@ -12,8 +12,6 @@ export const tgi: EngineAdapter = {
   chunk: 'token',
   ask: askForUsage,
   isResponse: ({ details, generated_text: text }) => details !== undefined && text !== undefined,
-  read: () => undefined,
-  owner: undefined,
   isServer(probes) {
     const router = probes.get('/info')?.json?.router;
     return typeof router === 'string' && router.startsWith('text-generation-router');

@@ -11,11 +11,11 @@ import { randomUUID } from 'node:crypto';
 import { Redis } from 'ioredis';
 import { describeCause } from '../../core/errors.js';
 import type { Judge } from '../judge/judge.js';
-import { parseSavedJudge } from '../judge/saved-judge.js';
 import type { Decision } from '../judge/verdict.js';
 import type { Observation } from '../observation.js';
 import { readRecordLine } from '../records/record-schema.js';
 import type { JudgeState, StateCallbacks } from './judge-state.js';
+import { packState, unpackState } from './judge-state.js';
 
 /** The braces keep both keys in one slot of a cluster. */
 const keys = { log: '{mistletoe-guard}:log', snapshot: '{mistletoe-guard}:snapshot' } as const;
@@ -151,16 +151,13 @@ class RedisState implements JudgeState {
   }
 
   private append({ number, observation }: Numbered): Promise<unknown> {
-    const { speculation } = observation;
     // Fields that no judgment depends on stay with this guard's records.
-    const shared: Observation & { choiceSpeculation?: unknown } = {
-      ...observation,
-      speculation: speculation && { ...speculation, perStepAccepted: null, histogram: null },
-    };
-    delete shared.choiceSpeculation;
+    const { speculation: counts } = observation;
+    const speculation = counts && { ...counts, perStepAccepted: null, histogram: null };
+    const text = JSON.stringify({ ...observation, speculation });
     return this.commands.xadd(
       ...([keys.log, 'MAXLEN', '~', maxEntries, '*', 'guard', this.guard] as const),
-      ...(['number', number, 'observation', JSON.stringify(shared)] as const),
+      ...(['number', number, 'observation', text] as const),
     );
   }
 
@@ -176,14 +173,10 @@ class RedisState implements JudgeState {
       const known = new Set<number>();
       if ((await this.saveSnapshot('first')) === 0) {
         const [id, state] = await this.commands.hmget(keys.snapshot, 'id', 'state');
-        this.judge.restore(parseSavedJudge(JSON.parse(state ?? 'null')));
+        this.judge.restore(unpackState(state ?? 'null'));
         this.lastId = id!;
-        await this.catchUp(known);
-      } else {
-        // This guard's state became the shared one, with everything it judged alone.
-        this.backlog = [];
-        await this.catchUp(known);
-      }
+      } else this.backlog = []; // this guard's state became the shared one, with everything it judged alone
+      await this.catchUp(known);
       for (const item of this.backlog) if (!known.has(item.number)) await this.append(item);
       this.backlog = [];
       this.isConnected = true;
@@ -261,7 +254,7 @@ class RedisState implements JudgeState {
 
   private async saveSnapshot(mode: 'first' | 'newer'): Promise<number> {
     this.sinceSnapshot = { entries: 0, atMs: Date.now() };
-    const state = JSON.stringify(this.judge.save());
+    const state = packState(this.judge);
     return Number(await this.commands.eval(storeSnapshot, 1, keys.snapshot, this.lastId, state, mode));
   }
 
