@@ -63,8 +63,7 @@ function observe(histogram: Float64Array, bounds: readonly number[], value: numb
 }
 
 interface Family {
-  readonly name: string;
-  readonly help: string;
+  readonly name: keyof typeof help;
   readonly labels: readonly string[];
   /** Of a histogram; a counter has none. */
   readonly bounds?: readonly number[];
@@ -72,66 +71,41 @@ interface Family {
   readonly read: (tally: Tally) => ArrayLike<number> | undefined;
 }
 
+const help = {
+  request_accepted_length: 'Mean accepted length of a request, the bonus token included.',
+  spec_steps_total: 'Verification passes of the target.',
+  spec_draft_tokens_total: 'Draft tokens, where the engine counts them.',
+  spec_accepted_tokens_total: 'Accepted draft tokens, without bonus tokens.',
+  requests_without_telemetry_total: 'Answered requests without draft counts.',
+  verdicts_total: 'Answered requests by verdict.',
+  requests_total: 'Requests forwarded or refused.',
+  request_duration_seconds: 'From request to end of response.',
+  time_to_first_byte_seconds: 'From request to first byte of the response.',
+  alerts_total: 'Alerts by cause.',
+  mitigations_total: 'Measures applied and lifted.',
+  requests_unread_total: 'Requests that passed without being read.',
+  baseline_accepted_length: 'Median accepted length of the baseline.',
+  requests_running: 'Requests in progress.',
+  records_lost: 'Records that could not be written since the start.',
+  tenants: 'Tenants in memory.',
+  measures: 'Measures in force.',
+  unattributed_share: "Share of the engine's own draft steps that no request through the guard accounts for.",
+  state_connected: '1 while the shared state is reachable, 0 while it is not.',
+} as const;
+
 const own = ['engine', 'model', 'route', 'tenant'];
-const hasDrafts = ({ length }: Tally): boolean => length !== undefined;
+const where = (isIncluded: boolean, value = 0): readonly number[] | undefined =>
+  isIncluded ? [value] : undefined;
 const families: readonly Family[] = [
-  {
-    name: 'request_accepted_length',
-    help: 'Mean accepted length of a request, the bonus token included.',
-    labels: [...own, 'evidence'],
-    bounds: lengths,
-    read: ({ length }) => length,
-  },
-  {
-    name: 'spec_steps_total',
-    help: 'Verification passes of the target.',
-    labels: own,
-    read: (tally) => (hasDrafts(tally) ? [tally.steps] : undefined),
-  },
-  {
-    name: 'spec_draft_tokens_total',
-    help: 'Draft tokens, where the engine counts them.',
-    labels: own,
-    read: ({ proposed }) => (proposed === undefined ? undefined : [proposed]),
-  },
-  {
-    name: 'spec_accepted_tokens_total',
-    help: 'Accepted draft tokens, without bonus tokens.',
-    labels: own,
-    read: (tally) => (hasDrafts(tally) ? [tally.accepted] : undefined),
-  },
-  {
-    name: 'requests_without_telemetry_total',
-    help: 'Answered requests without draft counts.',
-    labels: own,
-    read: (tally) => (tally.isAnswered && !hasDrafts(tally) ? [tally.count] : undefined),
-  },
-  {
-    name: 'verdicts_total',
-    help: 'Answered requests by verdict.',
-    labels: [...own, 'verdict'],
-    read: (tally) => (tally.isAnswered ? [tally.count] : undefined),
-  },
-  {
-    name: 'requests_total',
-    help: 'Requests forwarded or refused.',
-    labels: ['route', 'upstream', 'ending', 'status'],
-    read: ({ count }) => [count],
-  },
-  {
-    name: 'request_duration_seconds',
-    help: 'From request to end of response.',
-    labels: ['route'],
-    bounds: seconds,
-    read: ({ duration }) => duration,
-  },
-  {
-    name: 'time_to_first_byte_seconds',
-    help: 'From request to first byte of the response.',
-    labels: ['route'],
-    bounds: seconds,
-    read: ({ firstByte }) => firstByte,
-  },
+  { name: 'request_accepted_length', labels: [...own, 'evidence'], bounds: lengths, read: ({ length }) => length },
+  { name: 'spec_steps_total', labels: own, read: ({ length, steps }) => where(length !== undefined, steps) },
+  { name: 'spec_draft_tokens_total', labels: own, read: ({ proposed }) => where(proposed !== undefined, proposed) },
+  { name: 'spec_accepted_tokens_total', labels: own, read: ({ length, accepted }) => where(length !== undefined, accepted) },
+  { name: 'requests_without_telemetry_total', labels: own, read: (tally) => where(tally.isAnswered && tally.length === undefined, tally.count) },
+  { name: 'verdicts_total', labels: [...own, 'verdict'], read: ({ isAnswered, count }) => where(isAnswered, count) },
+  { name: 'requests_total', labels: ['route', 'upstream', 'ending', 'status'], read: ({ count }) => [count] },
+  { name: 'request_duration_seconds', labels: ['route'], bounds: seconds, read: ({ duration }) => duration },
+  { name: 'time_to_first_byte_seconds', labels: ['route'], bounds: seconds, read: ({ firstByte }) => firstByte },
 ];
 
 const maxModels = 100;
@@ -189,25 +163,20 @@ export class GuardMetrics {
     const baselines = streams.flatMap(({ baseline, model, route }): [string, number][] =>
       baseline === null || !this.models.has(model) ? [] : [[labelText({ model, route }), baseline.middle]],
     );
-    const shown = (value: number | null, labels = ''): [string, number][] =>
-      value === null ? [] : [[labels, value]];
-    const connected = isStateConnected === null ? null : Number(isStateConnected);
-    const unexplained = "Share of the engine's own draft steps that no request through the guard accounts for.";
+    const gauge = (name: keyof typeof help, value: number | null, labels = ''): readonly string[] =>
+      write(name, 'gauge', value === null ? [] : [[labels, value]]);
     const lines = [
       ...families.flatMap((family) => this.sum(family)),
-      ...write('alerts_total', 'counter', 'Alerts by cause.', this.alerts),
-      ...write('mitigations_total', 'counter', 'Measures applied and lifted.', this.mitigations),
-      ...write('requests_unread_total', 'counter', 'Requests that passed without being read.', shown(this.unread)),
-      ...write('baseline_accepted_length', 'gauge', 'Median accepted length of the baseline.', baselines),
-      ...write('requests_running', 'gauge', 'Requests in progress.', shown(running)),
-      ...write('records_lost', 'gauge', 'Records that could not be written since the start.', shown(lostRecords)),
-      ...write('tenants', 'gauge', 'Tenants in memory.', shown(tenants)),
-      ...write('measures', 'gauge', 'Measures in force.', shown(measures)),
-      ...write('unattributed_share', 'gauge', unexplained, shown(this.unattributed, '{upstream="speculative"}')),
-      ...write(
-        ...(['state_connected', 'gauge', '1 while the shared state is reachable, 0 while it is not.'] as const),
-        shown(connected, '{state="redis"}'),
-      ),
+      ...write('alerts_total', 'counter', this.alerts),
+      ...write('mitigations_total', 'counter', this.mitigations),
+      ...write('requests_unread_total', 'counter', [['', this.unread]]),
+      ...write('baseline_accepted_length', 'gauge', baselines),
+      ...gauge('requests_running', running),
+      ...gauge('records_lost', lostRecords),
+      ...gauge('tenants', tenants),
+      ...gauge('measures', measures),
+      ...gauge('unattributed_share', this.unattributed, '{upstream="speculative"}'),
+      ...gauge('state_connected', isStateConnected === null ? null : Number(isStateConnected), '{state="redis"}'),
     ];
     return `${lines.join('\n')}\n`;
   }
@@ -216,7 +185,7 @@ export class GuardMetrics {
     return this.models.has(model) ? model : 'other';
   }
 
-  private sum({ name, help, labels: names, bounds, read }: Family): readonly string[] {
+  private sum({ name, labels: names, bounds, read }: Family): readonly string[] {
     const groups = new Map<string, Float64Array>();
     for (const tally of this.tallies.values()) {
       const added = read(tally);
@@ -227,7 +196,7 @@ export class GuardMetrics {
       groups.set(labels, sums);
       for (let index = 0; index < added.length; index++) sums[index]! += added[index]!;
     }
-    if (bounds === undefined) return write(name, 'counter', help, [...groups].map(([key, [value]]) => [key, value!]));
+    if (bounds === undefined) return write(name, 'counter', [...groups].map(([key, [value]]) => [key, value!]));
     const samples = [...groups].flatMap(([labels, sums]): [string, number][] => {
       let total = 0;
       const buckets = [...bounds, '+Inf'].map((bound, place): [string, number] => {
@@ -236,20 +205,19 @@ export class GuardMetrics {
       });
       return [...buckets, [`_sum${labels}`, sums.at(-1)!], [`_count${labels}`, total]];
     });
-    return write(name, 'histogram', help, samples);
+    return write(name, 'histogram', samples);
   }
 }
 
 /** @param samples what follows the name, and the value */
 function write(
-  shortName: string,
+  shortName: keyof typeof help,
   type: 'counter' | 'gauge' | 'histogram',
-  help: string,
   samples: Iterable<readonly [string, number]>,
 ): readonly string[] {
   const name = `mistletoe_${shortName}`;
   const lines = Array.from(samples, ([labels, value]) => `${name}${labels} ${value}`);
-  return [`# HELP ${name} ${help}`, `# TYPE ${name} ${type}`, ...lines, ''];
+  return [`# HELP ${name} ${help[shortName]}`, `# TYPE ${name} ${type}`, ...lines, ''];
 }
 
 const escapes: Readonly<Record<string, string>> = { '\\': '\\\\', '\n': '\\n', '"': '\\"' };

@@ -44,9 +44,11 @@ const storeSnapshot = `
 interface Numbered {
   readonly number: number;
   readonly observation: Observation;
+  readonly atMs: number;
 }
 
 type Entry = readonly [id: string, fields: readonly string[]];
+type ReadEntry = Omit<Numbered, 'atMs'> & { readonly guard: string };
 
 export async function openRedisState(
   url: string,
@@ -66,7 +68,7 @@ class RedisState implements JudgeState {
   private count = 0;
   private lastId = '0-0';
   /** Appended and not read back yet. */
-  private readonly pending = new Map<number, { readonly observation: Observation; readonly atMs: number }>();
+  private readonly pending = new Map<number, Numbered>();
   /** Judged alone; appended when Redis is back. */
   private backlog: Numbered[] = [];
   /** Observed while joining. */
@@ -118,13 +120,13 @@ class RedisState implements JudgeState {
       this.waiting.push(observation);
       return;
     }
-    const number = ++this.count;
+    const item = { number: ++this.count, observation, atMs: Date.now() };
     if (!this.isConnected) {
-      this.judgeAlone({ number, observation });
+      this.judgeAlone(item);
       return;
     }
-    this.pending.set(number, { observation, atMs: Date.now() });
-    this.append({ number, observation }).catch((cause: unknown) => {
+    this.pending.set(item.number, item);
+    this.append(item).catch((cause: unknown) => {
       this.leave(cause);
     });
   }
@@ -241,7 +243,7 @@ class RedisState implements JudgeState {
   }
 
   /** Undefined for an entry that is unusable, as of another version. */
-  private read([id, fields]: Entry): (Numbered & { readonly guard: string }) | undefined {
+  private read([id, fields]: Entry): ReadEntry | undefined {
     this.lastId = id;
     const [, guard = '', , number = '', , text = ''] = fields;
     try {
@@ -264,9 +266,9 @@ class RedisState implements JudgeState {
     this.isConnected = false;
     this.epoch += 1;
     if (cause !== undefined) this.warn(describeCause(cause));
-    const pending = [...this.pending];
+    const pending = [...this.pending.values()];
     this.pending.clear();
-    for (const [number, { observation }] of pending) this.judgeAlone({ number, observation });
+    for (const item of pending) this.judgeAlone(item);
   }
 
   private judgeAlone(item: Numbered): void {
