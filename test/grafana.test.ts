@@ -131,7 +131,7 @@ describe('the guard', () => {
     for (const record of [told, createRequest(2)]) metrics.ended(record, requests[0]!.verdict);
     metrics.alerted(alerts[0]!);
     metrics.acted(actions[0]!);
-    metrics.unattributed(0.1);
+    metrics.unattributed = 0.1;
     const state = { streams, running: 0, lostRecords: 0, tenants: 1, measures: 0, isStateConnected: true };
     const text = metrics.text(state);
     const samples = [...text.matchAll(/^([a-z_]+)(?:\{(.*)\})? \S+$/gm)];

@@ -198,7 +198,12 @@ export async function startGuard(initial: GuardConfiguration, options: GuardOpti
   };
   try {
     const url = await listen(server, configuration, 'port');
-    return { url, operatorUrl: await listen(operator, configuration.operator, 'operator.port'), reload, close };
+    return {
+      url,
+      operatorUrl: await listen(operator, configuration.operator, 'operator.port'),
+      reload,
+      close,
+    };
   } catch (cause) {
     await close();
     throw cause;

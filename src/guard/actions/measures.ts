@@ -114,7 +114,8 @@ export class Measures {
   learn(observation: Observation, result: 'good' | 'bad' | 'inconclusive'): readonly ActionEvent[] {
     const { model, id: requestId, endedMs: atMs, measure: during } = observation;
     if (during === undefined || result === 'inconclusive') return [];
-    const tenant = this.measures.peek(keyOf(observation.tenant)) === undefined ? everyone : observation.tenant;
+    const tenant =
+      this.measures.peek(keyOf(observation.tenant)) === undefined ? everyone : observation.tenant;
     const key = keyOf(tenant);
     const measure = this.measures.peek(key);
     if (measure?.action !== during) return [];

@@ -87,7 +87,8 @@ function readClaim(claim: Claim): Speculation {
   const histogram = readHistogram(claim.histogram, steps, accepted);
   const perStepAccepted = readSteps(claim.perStepAccepted, steps, accepted);
   const perStepProposed = readSteps(claim.perStepProposed, steps, proposed);
-  const step = perStepAccepted?.findIndex((count, index) => count > (perStepProposed?.[index] ?? Infinity)) ?? -1;
+  const step =
+    perStepAccepted?.findIndex((count, index) => count > (perStepProposed?.[index] ?? Infinity)) ?? -1;
   if (step >= 0)
     refuse(`${perStepAccepted![step]} accepted of ${perStepProposed![step]} draft tokens in step ${step}`);
   const totals = { evidence, steps, accepted, proposed, draftLength, isTree };

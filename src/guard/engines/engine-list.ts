@@ -16,7 +16,15 @@ import { tgi } from './tgi.js';
 import { vllm } from './vllm.js';
 
 /** Our own server has vLLM's fields and a signature, so it comes first. */
-export const engines: readonly EngineAdapter[] = [mistletoe, vllm, sglang, tensorRtLlm, llamaCpp, lmdeploy, tgi];
+export const engines: readonly EngineAdapter[] = [
+  mistletoe,
+  vllm,
+  sglang,
+  tensorRtLlm,
+  llamaCpp,
+  lmdeploy,
+  tgi,
+];
 
 export function adapterOf(name: EngineName | undefined): EngineAdapter | undefined {
   return engines.find((engine) => engine.name === name);

@@ -43,7 +43,8 @@ export async function getBounded(address: URL, options: GetOptions = {}): Promis
   try {
     for (let hop = 0; hop <= maxRedirects; hop++) {
       const response = await send(url.href, { headers, redirect: 'manual', signal });
-      const location = response.status >= 300 && response.status < 400 ? response.headers.get('location') : null;
+      const location =
+        response.status >= 300 && response.status < 400 ? response.headers.get('location') : null;
       if (location === null) return await readResponse(response, maxBytes);
       await response.body?.cancel();
       if (!URL.canParse(location, url.href) || new URL(location, url.href).origin !== address.origin)
@@ -135,7 +136,7 @@ export function metricsOf(probes: Probes): readonly Sample[] | undefined {
 
 export function modelsOf(probes: Probes): readonly JsonObject[] {
   const models = asList(probes.get('/v1/models')?.json?.data) ?? [];
-  return models.slice(0, 16).flatMap((model) => asObject(model) ?? []);
+  return models.slice(0, 16).flatMap((model): JsonObject[] => [asObject(model) ?? {}]);
 }
 
 /** SGLang renamed it; vLLM has it in developer mode. */

@@ -88,7 +88,13 @@ function compare(before: Scrape, { counters, atMs }: Scrape): readonly Observati
     if (speculation === null) return [];
     return [
       {
-        ...{ id: `scrape-${atMs}-${model ?? ''}`, model: model ?? 'unknown', route: 'all', endedMs: atMs, engine },
+        ...{
+          id: `scrape-${atMs}-${model ?? ''}`,
+          model: model ?? 'unknown',
+          route: 'all',
+          endedMs: atMs,
+          engine,
+        },
         ...{ tenant: 'all', status: 200, ending: 'complete', upstream: 'speculative', isStream: false },
         ...{ promptTokens: null, completionTokens: null, firstByteMs: null, totalMs: atMs - before.atMs },
         speculation,

@@ -183,7 +183,10 @@ const settle = (name: VerdictName, numbers: VerdictNumbers, reason: string): Jud
 
 const unreadable = (reason: string, numbers = noNumbers): Judgment => settle('unreadable', numbers, reason);
 
-function numbersOf({ acceptedLength, steps, upperBound, breakEven }: Cost, rank: Rank | undefined): VerdictNumbers {
+function numbersOf(
+  { acceptedLength, steps, upperBound, breakEven }: Cost,
+  rank: Rank | undefined,
+): VerdictNumbers {
   return {
     acceptedLength: round(acceptedLength),
     steps,

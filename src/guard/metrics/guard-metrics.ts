@@ -97,15 +97,41 @@ const own = ['engine', 'model', 'route', 'tenant'];
 const where = (isIncluded: boolean, value = 0): readonly number[] | undefined =>
   isIncluded ? [value] : undefined;
 const families: readonly Family[] = [
-  { name: 'request_accepted_length', labels: [...own, 'evidence'], bounds: lengths, read: ({ length }) => length },
+  {
+    name: 'request_accepted_length',
+    labels: [...own, 'evidence'],
+    bounds: lengths,
+    read: ({ length }) => length,
+  },
   { name: 'spec_steps_total', labels: own, read: ({ length, steps }) => where(length !== undefined, steps) },
-  { name: 'spec_draft_tokens_total', labels: own, read: ({ proposed }) => where(proposed !== undefined, proposed) },
-  { name: 'spec_accepted_tokens_total', labels: own, read: ({ length, accepted }) => where(length !== undefined, accepted) },
-  { name: 'requests_without_telemetry_total', labels: own, read: (tally) => where(tally.isAnswered && tally.length === undefined, tally.count) },
-  { name: 'verdicts_total', labels: [...own, 'verdict'], read: ({ isAnswered, count }) => where(isAnswered, count) },
+  {
+    name: 'spec_draft_tokens_total',
+    labels: own,
+    read: ({ proposed }) => where(proposed !== undefined, proposed),
+  },
+  {
+    name: 'spec_accepted_tokens_total',
+    labels: own,
+    read: ({ length, accepted }) => where(length !== undefined, accepted),
+  },
+  {
+    name: 'requests_without_telemetry_total',
+    labels: own,
+    read: (tally) => where(tally.isAnswered && tally.length === undefined, tally.count),
+  },
+  {
+    name: 'verdicts_total',
+    labels: [...own, 'verdict'],
+    read: ({ isAnswered, count }) => where(isAnswered, count),
+  },
   { name: 'requests_total', labels: ['route', 'upstream', 'ending', 'status'], read: ({ count }) => [count] },
   { name: 'request_duration_seconds', labels: ['route'], bounds: seconds, read: ({ duration }) => duration },
-  { name: 'time_to_first_byte_seconds', labels: ['route'], bounds: seconds, read: ({ firstByte }) => firstByte },
+  {
+    name: 'time_to_first_byte_seconds',
+    labels: ['route'],
+    bounds: seconds,
+    read: ({ firstByte }) => firstByte,
+  },
 ];
 
 const maxModels = 100;
@@ -176,7 +202,11 @@ export class GuardMetrics {
       ...gauge('tenants', tenants),
       ...gauge('measures', measures),
       ...gauge('unattributed_share', this.unattributed, '{upstream="speculative"}'),
-      ...gauge('state_connected', isStateConnected === null ? null : Number(isStateConnected), '{state="redis"}'),
+      ...gauge(
+        'state_connected',
+        isStateConnected === null ? null : Number(isStateConnected),
+        '{state="redis"}',
+      ),
     ];
     return `${lines.join('\n')}\n`;
   }
@@ -196,7 +226,12 @@ export class GuardMetrics {
       groups.set(labels, sums);
       for (let index = 0; index < added.length; index++) sums[index]! += added[index]!;
     }
-    if (bounds === undefined) return write(name, 'counter', [...groups].map(([key, [value]]) => [key, value!]));
+    if (bounds === undefined)
+      return write(
+        name,
+        'counter',
+        [...groups].map(([key, [value]]) => [key, value!]),
+      );
     const samples = [...groups].flatMap(([labels, sums]): [string, number][] => {
       let total = 0;
       const buckets = [...bounds, '+Inf'].map((bound, place): [string, number] => {

@@ -77,7 +77,14 @@ function toRecord(name: string, attributes: Attributes, text: string): object {
   const body = { stringValue: text };
   const eventName = `mistletoe.${name}`;
   const timeUnixNano = `${Date.now()}000000`;
-  return { timeUnixNano, severityNumber, severityText, eventName, body, attributes: toAttributes(attributes) };
+  return {
+    timeUnixNano,
+    severityNumber,
+    severityText,
+    eventName,
+    body,
+    attributes: toAttributes(attributes),
+  };
 }
 
 function toRequest(logRecords: readonly object[], version: string): object {

@@ -65,7 +65,14 @@ export const alertAttributes = (alert: Alert): Attributes =>
     'mistletoe.alert.probability': alert.probability,
   });
 
-export const actionAttributes = ({ action, change, tenant, model, requestId, alertId }: ActionEvent): Attributes =>
+export const actionAttributes = ({
+  action,
+  change,
+  tenant,
+  model,
+  requestId,
+  alertId,
+}: ActionEvent): Attributes =>
   known({
     'gen_ai.request.model': model,
     'mistletoe.action.name': action,

@@ -172,7 +172,8 @@ export class Exchange {
     incoming.once('end', () => {
       if (this.isOver) return;
       const rest = this.strip?.finish();
-      if (rest !== undefined && isWhole) this.writeHead(withoutLength, ['Content-Length', String(rest.byteLength)]);
+      if (rest !== undefined && isWhole)
+        this.writeHead(withoutLength, ['Content-Length', String(rest.byteLength)]);
       if (rest === undefined || rest.byteLength === 0) response.end();
       else response.end(rest);
       this.end('complete', response.statusCode);
@@ -180,7 +181,11 @@ export class Exchange {
     const breakOff = (): void => {
       if (this.isOver) return;
       // Bytes that came before the failure and wait for a slow client still pass.
-      for (let rest = incoming.read() as Buffer | null; rest !== null; rest = incoming.read() as Buffer | null)
+      for (
+        let rest = incoming.read() as Buffer | null;
+        rest !== null;
+        rest = incoming.read() as Buffer | null
+      )
         this.passBytes(rest);
       this.breakOff();
     };

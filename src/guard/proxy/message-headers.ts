@@ -34,7 +34,11 @@ export function valuesOf(rawHeaders: RawHeaders, name: string): string[] {
 }
 
 /** Undefined where the request may pass. */
-export function refuseRequest(method: string, target: string, rawHeaders: RawHeaders): ErrorResponse | undefined {
+export function refuseRequest(
+  method: string,
+  target: string,
+  rawHeaders: RawHeaders,
+): ErrorResponse | undefined {
   if (!target.startsWith('/')) return bad('The request target contains a host; send the path only.');
   if (method === 'TRACE' || method === 'CONNECT') return bad(`${method} is not supported.`, 405);
   let [hosts, lengths, encodings] = [0, 0, 0];

@@ -69,7 +69,9 @@ function refuseConnection(socket: Duplex, error: ErrorResponse): void {
   const body = errorBody(error);
   const head = `HTTP/1.1 ${error.status} ${STATUS_CODES[error.status] ?? 'Error'}\r\nContent-Type: application/json`;
   const length = Buffer.byteLength(body);
-  socket.end(`${head}\r\nContent-Length: ${length}\r\nConnection: close\r\n\r\n${body}`, () => socket.destroy());
+  socket.end(`${head}\r\nContent-Length: ${length}\r\nConnection: close\r\n\r\n${body}`, () =>
+    socket.destroy(),
+  );
 }
 
 function describeParseError(code: string | undefined): ErrorResponse {

@@ -29,10 +29,7 @@ const passes = { ...counted, steps: 7 };
 
 describe('createResponseReader', () => {
   it.each([
-    [
-      'vllm-detailed.json',
-      { engine: 'vllm', speculation: counted },
-    ],
+    ['vllm-detailed.json', { engine: 'vllm', speculation: counted }],
     ['vllm-silent.json', { engine: 'vllm', speculation: null }],
     ['sglang-native.json', { engine: 'sglang', id: 'a3f0c5d2e1b94c61', speculation: counted }],
     ['llama-cpp-native.json', { engine: 'llama-cpp', speculation: passes }],

@@ -101,7 +101,10 @@ function readBody(facts: Facts, maxBytes: number): ResponseReader {
     },
     finish() {
       const [first = Buffer.alloc(0)] = pieces;
-      const whole = pieces.length === 1 ? Buffer.from(first.buffer, first.byteOffset, first.length) : Buffer.concat(pieces);
+      const whole =
+        pieces.length === 1
+          ? Buffer.from(first.buffer, first.byteOffset, first.length)
+          : Buffer.concat(pieces);
       const body = bytes > maxBytes ? undefined : parseJson(whole.toString());
       if (body !== undefined) facts.take(body);
       else if (bytes > maxBytes) facts.refusal = `The response has more than ${maxBytes} bytes.`;
@@ -149,7 +152,9 @@ export class StreamMeter {
   private listedTokens: number | null = 0;
 
   add(body: JsonObject): void {
-    const choices = asList(body.choices)?.slice(0, maxChoices).map((choice) => asObject(choice) ?? {});
+    const choices = asList(body.choices)
+      ?.slice(0, maxChoices)
+      .map((choice) => asObject(choice) ?? {});
     if (choices === undefined) this.count(0, this.measureOther(body), listedIn(body));
     for (const choice of choices ?? [])
       this.count(asCount(choice.index) ?? 0, measureChoice(choice), listedIn(choice));

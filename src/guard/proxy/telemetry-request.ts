@@ -65,7 +65,8 @@ const eventEnd = /\r?\n\r?\n/g;
 /** Undefined where the response has nothing to take out. */
 export function createResponseStrip(strip: Strip, contentType: string): ResponseStrip | undefined {
   const isStream = contentType.startsWith('text/event-stream');
-  if (!isStream && (strip.fields.length === 0 || !contentType.startsWith('application/json'))) return undefined;
+  if (!isStream && (strip.fields.length === 0 || !contentType.startsWith('application/json')))
+    return undefined;
   let held = '';
   return {
     isWhole: !isStream,

@@ -50,9 +50,8 @@ export class Upstream {
     this.hostHeader = host;
     this.port = port === '' ? (isSecure ? 443 : 80) : Number(port);
     this.basePath = pathname.replace(/\/+$/, '');
-    const settings = {
-      ...{ keepAlive: true, noDelay: true, scheduling: 'lifo', maxFreeSockets: 1024, timeout: maxIdleMs },
-    } as const;
+    const pool = { keepAlive: true, scheduling: 'lifo', maxFreeSockets: 1024, timeout: maxIdleMs } as const;
+    const settings = { ...pool, noDelay: true };
     this.agent = isSecure ? new HttpsAgent(settings) : new HttpAgent(settings);
   }
 

@@ -74,7 +74,11 @@ export function readRecordLine(value: unknown): ReadLine {
 }
 
 /** Of version 0.2, which wrote a name only. */
-const earlierVerdicts: Readonly<Record<string, VerdictName>> = { usual: 'normal', high: 'normal', low: 'low' };
+const earlierVerdicts: Readonly<Record<string, VerdictName>> = {
+  usual: 'normal',
+  high: 'normal',
+  low: 'low',
+};
 
 /** A line of a log, or undefined. The guard wrote it, but a disk may damage it, so its kind is checked. */
 export function parseEntry(line: string): LogEntry | undefined {

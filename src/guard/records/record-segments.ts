@@ -92,7 +92,10 @@ export async function findRecords(folder: string, query: RecordQuery = {}): Prom
   return { entries, isBehind: false };
 }
 
-function matches(entry: LogEntry, { kind, fromMs = -Infinity, toMs = Infinity, ...query }: RecordQuery): boolean {
+function matches(
+  entry: LogEntry,
+  { kind, fromMs = -Infinity, toMs = Infinity, ...query }: RecordQuery,
+): boolean {
   const [about, atMs, verdict] =
     entry.kind === 'request'
       ? [entry.record, entry.record.endedMs, entry.verdict.name]

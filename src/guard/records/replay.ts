@@ -41,7 +41,13 @@ export async function replayRecords(
   { judge: given, onJudged, ...options }: ReplayOptions = {},
 ): Promise<Replay> {
   const judge = given ?? new Judge(options);
-  const verdicts: Record<VerdictName, number> = { normal: 0, low: 0, collapsed: 0, learning: 0, unreadable: 0 };
+  const verdicts: Record<VerdictName, number> = {
+    normal: 0,
+    low: 0,
+    collapsed: 0,
+    learning: 0,
+    unreadable: 0,
+  };
   const alerts: Alert[] = [];
   const actions: ActionEvent[] = [];
   let [alertCount, requests, unread, number, different] = [0, 0, 0, 0, 0];

@@ -107,7 +107,11 @@ export async function rehearse(options: RehearsalOptions): Promise<Rehearsal | u
   });
   const isOver = (): boolean => settings.signal?.aborted === true;
   const draft = async (index: number): Promise<SpeculativeGeneration> => {
-    const generation = await decodeSpeculative(model, drafter, { ...requestOf(index), policy, mustDraft: true });
+    const generation = await decodeSpeculative(model, drafter, {
+      ...requestOf(index),
+      policy,
+      mustDraft: true,
+    });
     count();
     return generation;
   };

@@ -7,7 +7,10 @@ export class RecentMap<Value> {
 
   constructor(readonly limit: number) {
     if (Number.isInteger(limit) && limit >= 1) return;
-    throw new MistletoeError('usage', `The limit of a table is ${limit}; a whole number from 1 was expected.`);
+    throw new MistletoeError(
+      'usage',
+      `The limit of a table is ${limit}; a whole number from 1 was expected.`,
+    );
   }
 
   get size(): number {

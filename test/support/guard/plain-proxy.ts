@@ -36,10 +36,7 @@ export interface PlainOptions extends Partial<ProxySettings> {
 }
 
 export async function startPlainProxy(options: PlainOptions): Promise<PlainProxy> {
-  const upstream = new Upstream(
-    options.upstream,
-    options.upstreamTimeouts ?? { connect: 0, firstByte: 0 },
-  );
+  const upstream = new Upstream(options.upstream, options.upstreamTimeouts ?? { connect: 0, firstByte: 0 });
   const seen: SeenExchange[] = [];
   let waiting: ((exchange: SeenExchange) => void)[] = [];
   const server = createProxy(
