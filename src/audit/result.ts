@@ -145,6 +145,8 @@ const armSchema = z.object({
   preservation: preservationSchema,
   /** Of the finalists of the search, the slowest whose answer differs. Never the attack. */
   slowOther: otherAnswerSchema.nullable(),
+  /** A role marker of the chat template that a given suffix spells. */
+  roleMarker: z.string().optional(),
 });
 export interface ArmResult extends Readonly<z.infer<typeof armSchema>> {
   /** The searched suffix whose answer was not kept when it was measured; the arm then counts as the clean prompt. */

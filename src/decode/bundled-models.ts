@@ -1,9 +1,15 @@
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 /** The folder of package.json, whether this runs from the sources or from a build. */
 export const packageRoot = findPackageRoot(dirname(fileURLToPath(import.meta.url)));
+
+/** The version of this package. */
+export function readVersion(): string {
+  const contents = JSON.parse(readFileSync(join(packageRoot, 'package.json'), 'utf8')) as { version: string };
+  return contents.version;
+}
 
 /** The small target that comes with the package. */
 export const bundledTarget = join(packageRoot, 'models/reference/target');

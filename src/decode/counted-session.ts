@@ -23,6 +23,7 @@ export function countPasses(inner: DraftSession, { parameterCount }: Drafter): C
     get siblings() {
       return inner.siblings;
     },
+    lookUp: (length) => inner.lookUp?.(length) ?? [],
     observe: (verified) => {
       inner.observe(verified);
     },

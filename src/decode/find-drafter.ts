@@ -2,15 +2,18 @@
 import { existsSync } from 'node:fs';
 import { findNearNames } from '../checkpoint/near-names.js';
 import { MistletoeError } from '../core/errors.js';
+import { parseHybrid, withLookup } from '../draft/hybrid/hybrid.js';
 import { findWeightless, systems, weightlessForms } from '../draft/systems.js';
 import { bundledDrafterFolder, bundledDrafters } from './bundled-models.js';
 
 /**
- * Where a drafter comes from, given by its folder, by a bundled name, or by a system without weights such as
- * `ngram:1,4`. A name always means what it names, wherever the command runs; a folder of the same name is written
+ * Where a drafter comes from, given by its folder, by a bundled name, by a system without weights such as `ngram:1,4`,
+ * or by both as in `ngram+eagle3`. A name always means what it names, wherever the command runs; a folder of the same name is written
  * `./eagle3`.
  */
 export function findDrafter(given: string): string {
+  const hybrid = parseHybrid(given);
+  if (hybrid !== undefined) return withLookup(hybrid.lookup, findDrafter(hybrid.behind));
   const name = bundledDrafters.find((bundled) => bundled === given);
   if (name !== undefined) return bundledDrafterFolder(name);
   const weightless = findWeightless(given);

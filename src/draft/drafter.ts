@@ -13,6 +13,7 @@ import type { CacheSizes } from '../model/cache/cache-pool.js';
 import type { KvCache } from '../model/cache/kv-cache.js';
 import type { PassScheduler } from '../model/lanes/pass-scheduler.js';
 import type { RotaryTable } from '../model/rotary/rotary.js';
+import type { MatchLengths } from './ngram/lookup-index.js';
 import type {
   DrawnChain,
   PreparedDrafts,
@@ -37,6 +38,8 @@ export interface Drafter {
   readonly taps: readonly number[];
   /** Parameters of the drafter alone, without what it borrows from the target. */
   readonly parameterCount: number;
+  /** Matches in the text that replace its chains (hybrid.ts). */
+  readonly lookup?: MatchLengths;
   /** Compiles its programs ahead of the first draft, and those of the given drafts. */
   prepare(drafts?: PreparedDrafts): Promise<void>;
   /** `scheduler`: where its passes may be joined with those of other sequences; alone unless given. */
@@ -54,6 +57,11 @@ export interface DraftSession {
   /** What it proposes follows from the text alone and is never drawn, at any temperature; it has draftChain. */
   readonly isDeterministic?: boolean;
   /**
+   * Tokens found in the text itself (hybrid.ts), at most `length`: they replace a chain and are merged into a tree. Empty
+   * where nothing was found.
+   */
+  lookUp?(length: number): readonly number[];
+  /**
    * Scores of the tokens behind each given node. Node 0 is the root; all nodes of one call have one depth, and their
    * parents were expanded before, since the last observe.
    */
@@ -66,14 +74,14 @@ export interface DraftSession {
    * The drafter's most likely chain behind the root, drafted in one program: what expanding level by level gives, with
    * one call instead of many; shorter where it has no more to propose. Optional; after it, only observe may follow.
    */
-  draftChain?(length: number): Promise<readonly number[]>;
+  draftChain?: ((length: number) => Promise<readonly number[]>) | undefined;
   /**
    * A chain that is drawn inside one program, each level from the drafter's processed distribution by a random number of
    * its own: what expanding level by level and drawing gives. Only where the runtime draws in programs.
    */
-  drawChain?(uniforms: readonly number[], sampling: SamplingOptions): Promise<DrawnChain>;
+  drawChain?: ((uniforms: readonly number[], sampling: SamplingOptions) => Promise<DrawnChain>) | undefined;
   /** The levels of a dynamic tree behind the root, drafted in one program: what expanding them one by one gives. */
-  draftTree?(size: TreeSize): Promise<readonly TreeLevel[]>;
+  draftTree?: ((size: TreeSize) => Promise<readonly TreeLevel[]>) | undefined;
   /** Gives back what it holds. Nothing may be asked any more. */
   close(): void;
 }

@@ -5,6 +5,7 @@ import type { DraftSystem, WeightedSystem, WeightlessSystem } from './draft-syst
 import { namesOf } from './draft-system.js';
 import { eagle } from './eagle/eagle.js';
 import { eagle3 } from './eagle/eagle3.js';
+import { parseHybrid } from './hybrid/hybrid.js';
 import { hydra } from './hydra/hydra.js';
 import { medusa } from './medusa/medusa.js';
 import { ngram } from './ngram/ngram.js';
@@ -37,6 +38,7 @@ export function recogniseCheckpoint(checkpoint: Pick<Checkpoint, 'tensors'>): Re
 
 /** The system that a text names in place of a folder, as in `ngram:1,4`; a folder of that name is written `./ngram`. */
 export function findWeightless(text: string): WeightlessSystem | undefined {
+  if (parseHybrid(text) !== undefined) return undefined;
   const [name] = text.split(':', 1);
   return weightless.find((system) => system.name === name);
 }

@@ -4,7 +4,7 @@
  * is, must give the very ids that were audited.
  */
 import { MistletoeError } from '../../core/errors.js';
-import { perplexityOf } from '../../measure/perplexity.js';
+import { perplexityOf } from '../../measure/answer-measures.js';
 import type { Generation } from '../../decode/plain.js';
 import { decodePlain } from '../../decode/plain.js';
 import type { Target } from '../../decode/target.js';

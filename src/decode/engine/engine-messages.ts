@@ -55,7 +55,7 @@ const message = z.strictObject({
   name: z.string().exactOptional(),
 });
 
-const rules = ['greedy', 'rejection', 'typical'] as const satisfies readonly VerificationRule[];
+const rules = ['greedy', 'rejection', 'block', 'typical'] as const satisfies readonly VerificationRule[];
 
 /** What one answer is asked for with. */
 export const taskSchema = z.strictObject({

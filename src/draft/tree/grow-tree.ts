@@ -9,7 +9,7 @@ import type { Random } from '../../core/random.js';
 import type { SamplingOptions } from '../../core/sampling.js';
 import { toDistribution } from '../../core/sampling.js';
 import type { TokenTree } from './token-tree.js';
-import { chainTree, Draft, finishTree } from './token-tree.js';
+import { addPath, chainTree, Draft, finishTree } from './token-tree.js';
 import type { DraftSession } from '../drafter.js';
 import { growDynamicTree } from './dynamic-tree.js';
 import type { DraftPolicy, DynamicPolicy } from './policy.js';
@@ -90,6 +90,17 @@ export interface DraftRequest {
 }
 
 export async function growTree(session: DraftSession, request: DraftRequest): Promise<TokenTree> {
+  const { root, policy, sampling, depthLimit } = request;
+  const levels = Math.min(levelsOf(policy), depthLimit);
+  const found = levels > 0 ? (session.lookUp?.(levels) ?? []) : [];
+  if (found.length === 0) return growDrafted(session, request);
+  // Siblings that were drawn can't be mixed with one that wasn't.
+  const isDrawn = policy.kind === 'tree' && sampling.temperature > 0;
+  if (policy.kind === 'chain' || isDrawn) return chainTree(root, found);
+  return addPath(await growDrafted(session, request), found);
+}
+
+async function growDrafted(session: DraftSession, request: DraftRequest): Promise<TokenTree> {
   const { policy, along } = request;
   const { isDeterministic = false } = session;
   if (along !== undefined && !isDeterministic) return growAlong(session, request, along);

@@ -29,6 +29,8 @@ export interface JudgeOptions {
 
 export interface JudgeSnapshot {
   readonly streams: readonly StreamBaseline[];
+  /** Requests until a stream has a baseline. */
+  readonly needed: number;
   /** Newest first. */
   readonly alerts: readonly Alert[];
   readonly tenants: number;
@@ -97,6 +99,7 @@ export class Judge {
   snapshot(): JudgeSnapshot {
     return {
       streams: this.baselines.list(),
+      needed: this.baselines.minSamples,
       alerts: this.alerts.toReversed(),
       tenants: this.tenants.size,
       measures: this.measures.list(),

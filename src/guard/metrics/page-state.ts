@@ -17,6 +17,8 @@ export type ShownRequest = Observation & {
 };
 
 export interface StreamState extends StreamBaseline {
+  /** Requests until there is a baseline. */
+  readonly needed?: number;
   /** Mean accepted length in slices of time, oldest first. */
   readonly history: readonly {
     readonly atMs: number;
@@ -92,12 +94,15 @@ export class PageMemory {
 
   /** @param sinceMs leaves out older requests, alerts and actions */
   state(sinceMs = 0): PageState {
-    const { streams, alerts } = this.judge.snapshot();
+    const { streams, needed, alerts } = this.judge.snapshot();
     return {
       ...this.about,
       nowMs: Date.now(),
       startedMs: this.startedMs,
-      streams: [...this.streams.entries()].map(([key, slices]) => toStream(key, slices, streams)),
+      streams: [...this.streams.entries()].map(([key, slices]) => ({
+        ...toStream(key, slices, streams),
+        needed,
+      })),
       requests: this.requests
         .slice(-maxRequests)
         .filter(({ record }) => record.endedMs > sinceMs)

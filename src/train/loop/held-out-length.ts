@@ -4,7 +4,7 @@
  * a position is what the graph drafts there. Walking an answer by these drafts is therefore what greedy decoding with a
  * chain would do, step for step. Behind answers that were drawn or given it is an estimate.
  */
-import type { StepCounts } from '../../measure/step-counts.js';
+import type { StepCounts } from '../../measure/bootstrap.js';
 import type { TextBatch } from '../data/text-batch.js';
 import type { Trainer } from './trainer.js';
 import type { Pair } from './training-graph.js';

@@ -9,7 +9,7 @@ import type { Trainer } from './trainer.js';
 import type { Pair } from './training-graph.js';
 import type { LogLine } from './training-log.js';
 import type { TrainingProgress } from './training-state.js';
-import { acceptedLengthOf } from '../../measure/step-counts.js';
+import { acceptedLengthOf } from '../../measure/bootstrap.js';
 
 export interface TrainingWork {
   readonly pair: Pair;
