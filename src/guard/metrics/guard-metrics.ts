@@ -1,13 +1,14 @@
 /**
- * The guard's metrics in Prometheus' text format (0.0.4). Requests with the same labels share one tally, found by one key;
- * families are summed from the tallies when scraped, because libraries that sort labels for every count cost as much as
- * reading the response. Labels are bounded: model names come from requests, so only models that an engine has answered
+ * The guard's metrics. Requests with the same labels share one tally, found by one key; families are summed from the
+ * tallies when scraped. Labels are bounded: model names come from requests, so only models that an engine has answered
  * become labels, up to a limit, and the rest is `other`. Tenants are labels only where the operator enables it.
  */
-import type { ActionEvent, Alert, Verdict } from '../judge/verdict.js';
 import type { StreamBaseline } from '../judge/rank.js';
+import type { ActionEvent, Alert, Verdict } from '../judge/verdict.js';
 import type { Observation } from '../observation.js';
 import { meanAcceptedLength } from '../observation.js';
+import type { Labels } from './exposition.js';
+import { Histogram, line, textContentType } from './exposition.js';
 
 export interface MetricsState {
   readonly streams: readonly Pick<StreamBaseline, 'model' | 'route' | 'baseline'>[];
@@ -17,58 +18,6 @@ export interface MetricsState {
   readonly measures: number;
   /** Of the shared state; null where there is none. */
   readonly isStateConnected: boolean | null;
-}
-
-type Labels = Readonly<Record<string, string>>;
-
-const lengths = [1, 1.1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 12, 16];
-const seconds = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
-
-/** Requests whose labels are all the same. Histograms end with the count above the last bound and the sum. */
-class Tally {
-  count = 0;
-  steps = 0;
-  accepted = 0;
-  proposed: number | undefined;
-  length: Float64Array | undefined;
-  firstByte: Float64Array | undefined;
-  readonly duration = new Float64Array(seconds.length + 2);
-
-  constructor(
-    readonly labels: Labels,
-    readonly isAnswered: boolean,
-  ) {}
-
-  add({ totalMs, firstByteMs, speculation }: Observation): void {
-    this.count++;
-    observe(this.duration, seconds, totalMs / 1000);
-    if (firstByteMs !== null) {
-      this.firstByte ??= new Float64Array(seconds.length + 2);
-      observe(this.firstByte, seconds, firstByteMs / 1000);
-    }
-    if (speculation === null || !this.isAnswered) return;
-    this.steps += speculation.steps;
-    this.accepted += speculation.accepted;
-    if (speculation.proposed !== null) this.proposed = (this.proposed ?? 0) + speculation.proposed;
-    this.length ??= new Float64Array(lengths.length + 2);
-    observe(this.length, lengths, meanAcceptedLength(speculation));
-  }
-}
-
-function observe(histogram: Float64Array, bounds: readonly number[], value: number): void {
-  let place = 0;
-  while (place < bounds.length && value > bounds[place]!) place++;
-  histogram[place]!++;
-  histogram[histogram.length - 1]! += value;
-}
-
-interface Family {
-  readonly name: keyof typeof help;
-  readonly labels: readonly string[];
-  /** Of a histogram; a counter has none. */
-  readonly bounds?: readonly number[];
-  /** What a tally adds; undefined where the family leaves it out. */
-  readonly read: (tally: Tally) => ArrayLike<number> | undefined;
 }
 
 const help = {
@@ -93,60 +42,73 @@ const help = {
   state_connected: '1 while the shared state is reachable, 0 while it is not.',
 } as const;
 
+type Name = keyof typeof help;
+type Value = number | Histogram;
+
+const lengths = [1, 1.1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 12, 16];
+const seconds = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
+
+/** Requests whose labels are all the same. Values that do not apply are undefined. */
+class Tally {
+  requests_total = 0;
+  verdicts_total: number | undefined;
+  requests_without_telemetry_total: number | undefined;
+  spec_steps_total: number | undefined;
+  spec_accepted_tokens_total: number | undefined;
+  spec_draft_tokens_total: number | undefined;
+  request_accepted_length: Histogram | undefined;
+  time_to_first_byte_seconds: Histogram | undefined;
+  readonly request_duration_seconds = new Histogram(seconds);
+
+  constructor(readonly labels: Readonly<Record<string, string>>) {}
+
+  add({ totalMs, firstByteMs }: Observation): void {
+    this.requests_total++;
+    this.request_duration_seconds.observe(totalMs / 1000);
+    if (firstByteMs !== null)
+      (this.time_to_first_byte_seconds ??= new Histogram(seconds)).observe(firstByteMs / 1000);
+  }
+
+  /** For a request that the speculative engine answered. */
+  addAnswer({ speculation }: Observation): void {
+    this.verdicts_total = this.requests_total;
+    if (speculation === null) {
+      this.requests_without_telemetry_total = this.requests_total;
+      return;
+    }
+    const { steps, accepted, proposed } = speculation;
+    this.spec_steps_total = (this.spec_steps_total ?? 0) + steps;
+    this.spec_accepted_tokens_total = (this.spec_accepted_tokens_total ?? 0) + accepted;
+    if (proposed !== null) this.spec_draft_tokens_total = (this.spec_draft_tokens_total ?? 0) + proposed;
+    (this.request_accepted_length ??= new Histogram(lengths)).observe(meanAcceptedLength(speculation));
+  }
+}
+
 const own = ['engine', 'model', 'route', 'tenant'];
-const where = (isIncluded: boolean, value = 0): readonly number[] | undefined =>
-  isIncluded ? [value] : undefined;
-const families: readonly Family[] = [
-  {
-    name: 'request_accepted_length',
-    labels: [...own, 'evidence'],
-    bounds: lengths,
-    read: ({ length }) => length,
-  },
-  { name: 'spec_steps_total', labels: own, read: ({ length, steps }) => where(length !== undefined, steps) },
-  {
-    name: 'spec_draft_tokens_total',
-    labels: own,
-    read: ({ proposed }) => where(proposed !== undefined, proposed),
-  },
-  {
-    name: 'spec_accepted_tokens_total',
-    labels: own,
-    read: ({ length, accepted }) => where(length !== undefined, accepted),
-  },
-  {
-    name: 'requests_without_telemetry_total',
-    labels: own,
-    read: (tally) => where(tally.isAnswered && tally.length === undefined, tally.count),
-  },
-  {
-    name: 'verdicts_total',
-    labels: [...own, 'verdict'],
-    read: ({ isAnswered, count }) => where(isAnswered, count),
-  },
-  { name: 'requests_total', labels: ['route', 'upstream', 'ending', 'status'], read: ({ count }) => [count] },
-  { name: 'request_duration_seconds', labels: ['route'], bounds: seconds, read: ({ duration }) => duration },
-  {
-    name: 'time_to_first_byte_seconds',
-    labels: ['route'],
-    bounds: seconds,
-    read: ({ firstByte }) => firstByte,
-  },
-];
+const families = {
+  request_accepted_length: [...own, 'evidence'],
+  spec_steps_total: own,
+  spec_draft_tokens_total: own,
+  spec_accepted_tokens_total: own,
+  requests_without_telemetry_total: own,
+  verdicts_total: [...own, 'verdict'],
+  requests_total: ['route', 'upstream', 'ending', 'status'],
+  request_duration_seconds: ['route'],
+  time_to_first_byte_seconds: ['route'],
+} as const;
 
 const maxModels = 100;
 
 export class GuardMetrics {
-  readonly contentType = 'text/plain; version=0.0.4; charset=utf-8';
+  readonly contentType = textContentType;
   /** Requests that passed unread: too large, or no memory left for them. */
   unread = 0;
   /** Share of the engine's own counts that no request accounts for; null where the engine has none. */
   unattributed: number | null = null;
   private readonly tallies = new Map<string, Tally>();
   private readonly models = new Set<string>();
-  /** By the text of their labels. */
-  private readonly alerts = new Map<string, number>();
-  private readonly mitigations = new Map<string, number>();
+  private readonly alerts = new Sums();
+  private readonly mitigations = new Sums();
   private readonly tenants: boolean;
 
   constructor({ tenants = false }: { readonly tenants?: boolean } = {}) {
@@ -154,59 +116,59 @@ export class GuardMetrics {
   }
 
   ended(record: Observation, verdict: Verdict): void {
-    const { route, upstream, ending, status, engine, model: given, speculation } = record;
-    const isAnswer = status >= 200 && status < 300;
-    if (isAnswer && this.models.size < maxModels) this.models.add(given);
+    const { route, upstream, ending, engine, speculation } = record;
+    const isAnswer = record.status >= 200 && record.status < 300;
+    if (isAnswer && this.models.size < maxModels) this.models.add(record.model);
     const isJudged = isAnswer && upstream === 'speculative';
-    const model = this.label(given);
+    const model = this.label(record.model);
     const tenant = this.tenants ? record.tenant : '';
     const evidence = speculation?.evidence ?? '';
-    const outcome = status === 0 ? 'none' : `${Math.floor(status / 100)}xx`;
+    const status = record.status === 0 ? 'none' : `${Math.floor(record.status / 100)}xx`;
     const key = isJudged
-      ? `${verdict.name} ${ending} ${outcome} ${evidence} ${route} ${engine} ${tenant} ${model}`
-      : `${upstream} ${ending} ${outcome} ${route}`;
+      ? `${verdict.name} ${ending} ${status} ${evidence} ${route} ${engine} ${tenant} ${model}`
+      : `${upstream} ${ending} ${status} ${route}`;
     let tally = this.tallies.get(key);
     if (tally === undefined) {
-      const labels = { route, upstream, ending, status: outcome, engine, model };
-      tally = new Tally({ ...labels, tenant, evidence, verdict: verdict.name }, isJudged);
+      const labels = { route, upstream, ending, status, engine, model, tenant, evidence };
+      tally = new Tally({ ...labels, verdict: verdict.name });
       this.tallies.set(key, tally);
     }
     tally.add(record);
+    if (isJudged) tally.addAnswer(record);
   }
 
   alerted({ model, route, cause }: Alert): void {
-    const labels = labelText({ model: this.label(model), route, cause });
-    this.alerts.set(labels, (this.alerts.get(labels) ?? 0) + 1);
+    this.alerts.add(['model', this.label(model), 'route', route, 'cause', cause], 1);
   }
 
   acted({ action, change }: ActionEvent): void {
-    const labels = labelText({ action, change });
-    this.mitigations.set(labels, (this.mitigations.get(labels) ?? 0) + 1);
+    this.mitigations.add(['action', action, 'change', change], 1);
   }
 
   /** @param state at the time of the scrape */
   text({ streams, running, lostRecords, tenants, measures, isStateConnected }: MetricsState): string {
-    const baselines = streams.flatMap(({ baseline, model, route }): [string, number][] =>
-      baseline === null || !this.models.has(model) ? [] : [[labelText({ model, route }), baseline.middle]],
-    );
-    const gauge = (name: keyof typeof help, value: number | null, labels = ''): readonly string[] =>
-      write(name, 'gauge', value === null ? [] : [[labels, value]]);
+    const baselines = new Sums();
+    for (const { baseline, model, route } of streams)
+      if (baseline !== null && this.models.has(model))
+        baselines.add(['model', model, 'route', route], baseline.middle);
+    const one = (value: number | null, ...labels: string[]): Sums => {
+      const sums = new Sums();
+      if (value !== null) sums.add(labels, value);
+      return sums;
+    };
+    const connected = isStateConnected === null ? null : Number(isStateConnected);
     const lines = [
-      ...families.flatMap((family) => this.sum(family)),
+      ...Object.keys(families).flatMap((name) => this.family(name as keyof typeof families)),
       ...write('alerts_total', 'counter', this.alerts),
       ...write('mitigations_total', 'counter', this.mitigations),
-      ...write('requests_unread_total', 'counter', [['', this.unread]]),
+      ...write('requests_unread_total', 'counter', one(this.unread)),
       ...write('baseline_accepted_length', 'gauge', baselines),
-      ...gauge('requests_running', running),
-      ...gauge('records_lost', lostRecords),
-      ...gauge('tenants', tenants),
-      ...gauge('measures', measures),
-      ...gauge('unattributed_share', this.unattributed, '{upstream="speculative"}'),
-      ...gauge(
-        'state_connected',
-        isStateConnected === null ? null : Number(isStateConnected),
-        '{state="redis"}',
-      ),
+      ...write('requests_running', 'gauge', one(running)),
+      ...write('records_lost', 'gauge', one(lostRecords)),
+      ...write('tenants', 'gauge', one(tenants)),
+      ...write('measures', 'gauge', one(measures)),
+      ...write('unattributed_share', 'gauge', one(this.unattributed, 'upstream', 'speculative')),
+      ...write('state_connected', 'gauge', one(connected, 'state', 'redis')),
     ];
     return `${lines.join('\n')}\n`;
   }
@@ -215,51 +177,38 @@ export class GuardMetrics {
     return this.models.has(model) ? model : 'other';
   }
 
-  private sum({ name, labels: names, bounds, read }: Family): readonly string[] {
-    const groups = new Map<string, Float64Array>();
+  private family(name: keyof typeof families): readonly string[] {
+    const names = families[name].filter((label) => this.tenants || label !== 'tenant');
+    const sums = new Sums();
     for (const tally of this.tallies.values()) {
-      const added = read(tally);
-      if (added === undefined) continue;
-      const kept = names.filter((label) => this.tenants || label !== 'tenant');
-      const labels = labelText(Object.fromEntries(kept.map((label) => [label, tally.labels[label]!])));
-      const sums = groups.get(labels) ?? new Float64Array(added.length);
-      groups.set(labels, sums);
-      for (let index = 0; index < added.length; index++) sums[index]! += added[index]!;
+      const value = tally[name];
+      if (value !== undefined)
+        sums.add(
+          names.flatMap((label) => [label, tally.labels[label]!]),
+          value,
+        );
     }
-    if (bounds === undefined)
-      return write(
-        name,
-        'counter',
-        [...groups].map(([key, [value]]) => [key, value!]),
-      );
-    const samples = [...groups].flatMap(([labels, sums]): [string, number][] => {
-      let total = 0;
-      const buckets = [...bounds, '+Inf'].map((bound, place): [string, number] => {
-        total += sums[place]!;
-        return [`_bucket{le="${bound}",${labels.slice(1)}`, total];
-      });
-      return [...buckets, [`_sum${labels}`, sums.at(-1)!], [`_count${labels}`, total]];
-    });
-    return write(name, 'histogram', samples);
+    return write(name, name.endsWith('_total') ? 'counter' : 'histogram', sums);
   }
 }
 
-/** @param samples what follows the name, and the value */
-function write(
-  shortName: keyof typeof help,
-  type: 'counter' | 'gauge' | 'histogram',
-  samples: Iterable<readonly [string, number]>,
-): readonly string[] {
-  const name = `mistletoe_${shortName}`;
-  const lines = Array.from(samples, ([labels, value]) => `${name}${labels} ${value}`);
-  return [`# HELP ${name} ${help[shortName]}`, `# TYPE ${name} ${type}`, ...lines, ''];
+/** Values by their labels. */
+class Sums {
+  readonly cells = new Map<string, { readonly labels: Labels; readonly value: Value }>();
+
+  add(labels: Labels, value: Value): void {
+    const key = labels.join('\n');
+    const known = this.cells.get(key)?.value;
+    const isHistogram = known instanceof Histogram && value instanceof Histogram;
+    const total = isHistogram ? known.plus(value) : typeof known === 'number' ? known + Number(value) : value;
+    this.cells.set(key, { labels, value: total });
+  }
 }
 
-const escapes: Readonly<Record<string, string>> = { '\\': '\\\\', '\n': '\\n', '"': '\\"' };
-
-function labelText(labels: Labels): string {
-  const pairs = Object.entries(labels).map(
-    ([name, value]) => `${name}="${value.replace(/[\\\n"]/g, (found) => escapes[found]!)}"`,
+function write(shortName: Name, type: 'counter' | 'gauge' | 'histogram', sums: Sums): readonly string[] {
+  const name = `mistletoe_${shortName}`;
+  const lines = [...sums.cells.values()].flatMap(({ labels, value }) =>
+    value instanceof Histogram ? value.lines(name, labels) : [line(name, labels, value)],
   );
-  return `{${pairs.join(',')}}`;
+  return [`# HELP ${name} ${help[shortName]}`, `# TYPE ${name} ${type}`, ...lines, ''];
 }
