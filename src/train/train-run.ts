@@ -45,11 +45,8 @@ import { asSaved, withResumption, openTrainingRun } from '../runs/resumed-run.js
 
 export interface TrainEvents {
   readonly onNotice?: (text: string) => void;
-  /** Once, when everything is loaded and the run has its folder. */
   readonly onOpen?: (run: { readonly folder: string; readonly request: TrainRequest }) => void;
-  /** While the target writes what is trained on. */
   readonly onAnswers?: (progress: AnswersProgress) => void;
-  /** Once, before the first update. */
   readonly onStart?: (start: StartedTraining) => void;
   readonly onLine?: (line: LogLine) => void;
 }
@@ -58,7 +55,6 @@ export interface StartedTraining {
   readonly request: TrainRequest;
   readonly texts: TrainingTexts;
   readonly parameterCount: number;
-  /** Updates of earlier starts of this run. */
   readonly update: number;
 }
 
@@ -66,9 +62,8 @@ export interface TrainOptions {
   readonly events?: TrainEvents;
   readonly signal?: AbortSignal;
   readonly cacheFolder?: string;
-  /** Read all of the converted weights before they are used. */
   readonly verifyCache?: boolean;
-  /** Used and left open; by default one for this run alone. */
+  /** Left open; by default the run creates its own. */
   readonly runtime?: Runtime;
 }
 
@@ -76,7 +71,7 @@ export type TrainOutcome =
   | { readonly status: 'complete'; readonly folder: string; readonly result: TrainingResult }
   | { readonly status: 'interrupted'; readonly folder: string };
 
-/** `place`: a folder of its own, or the next free number of a name. What is refused at once leaves no folder behind. */
+/** `place`: a folder, or the next free number of a name. A request that is refused leaves no folder. */
 export async function startTraining(
   place: RunPlace,
   request: TrainRequest,
@@ -124,7 +119,7 @@ interface ReadyRun {
   readonly cache: CacheOptions & ReadingOptions;
 }
 
-/** Loads and checks everything first, so that errors appear before hours of generation. */
+/** Loads and checks everything before hours of generation. */
 async function prepare(runtime: Runtime, request: TrainRequest, options: TrainOptions): Promise<ReadyRun> {
   const { targetFolder, system, from, data, settings, shape, chatTemplate, date } = request;
   const { cacheFolder, verifyCache, events } = options;
@@ -167,7 +162,7 @@ async function trainIn(
   const { onNotice = () => undefined } = events;
   events.onOpen?.({ folder, request });
   const read = { folder, signal, onAnswers: events.onAnswers };
-  // Drafters that do not depend on the texts are created first, so that invalid sizes are refused at once.
+  // Created first if possible, so that invalid sizes are refused at once.
   const early = await prepareStart(folder, request);
   if (request.answers !== undefined) takeAnswers(request.answers, folder, 'train');
   const texts = await prepareTexts(target, conversations, request.settings, read);

@@ -11,13 +11,12 @@ import { describeCause, MistletoeError } from '../../core/errors.js';
 import type { FileLine } from '../../runs/json-lines.js';
 import { parseFileLine, readFileLines } from '../../runs/json-lines.js';
 
-/** How an answer ended: as decoding ends one, or `given` where the data had it. */
+/** How decoding ended the answer, or `given` if the data had it. */
 export type AnswerEnd = 'stop' | 'length' | 'context' | 'given';
 
 export interface AnsweredTurn {
   /** How many ids the prompt shares with the previous turn and its answer, from the beginning. */
   readonly kept: number;
-  /** The remaining ids of the prompt. */
   readonly promptIds: Int32Array;
   /** As generated, including the stop token. */
   readonly answerIds: Int32Array;
@@ -38,7 +37,7 @@ const tokenIds = z
   .transform((ids) => Int32Array.from(ids));
 const lineSchema = z.object({
   id: z.string().min(1),
-  /** What was asked, and how: a digest. */
+  /** Digest of the question and the settings. */
   asked: z.string().min(1),
   turns: z.array(
     z.object({
@@ -65,8 +64,7 @@ export class AnswersFile {
   ) {}
 
   /**
-   * With what it holds already of the conversations asked for, given by their ids with the digests of what is asked.
-   * Lines of other conversations are left alone.
+   * `asked`: ids of the wanted conversations with their digests. Lines of other conversations stay in the file.
    */
   static async open(path: string, asked: ReadonlyMap<string, string>): Promise<AnswersFile> {
     const { answered, end } = await readAnswers(path, asked);
@@ -152,7 +150,7 @@ async function readAnswers(
   return { answered, end };
 }
 
-/** Undefined for a conversation that is not asked for. */
+/** Undefined for a conversation that is not wanted. */
 function parseAnswer(
   line: FileLine,
   place: string,

@@ -1,10 +1,10 @@
-/** The prompts that rounds of hardening attack: what users ask in the data, each round the next few. */
+/** Selects the prompts that each round attacks. */
 import { createRandom } from '../../core/random.js';
 import type { Prompt } from '../../text/prompts/prompt-set.js';
 import type { Conversation } from '../data/conversations.js';
 import type { Example } from '../data/examples.js';
 
-/** What users ask first in the texts that are trained on, in an order of its own. */
+/** The first user message of each training conversation, shuffled. */
 export function listPrompts(
   conversations: readonly Conversation[],
   training: readonly Example[],
@@ -19,7 +19,7 @@ export function listPrompts(
   return prompts;
 }
 
-/** Each round has prompts of its own, beginning anew where there are too few. */
+/** Starts again from the beginning if there are too few. */
 export function takeRound<Item>(prompts: readonly Item[], round: number, count: number): readonly Item[] {
   const taken = Math.min(count, prompts.length);
   return Array.from({ length: taken }, (_, place) => prompts[(round * taken + place) % prompts.length]!);

@@ -1,12 +1,11 @@
 /**
- * Hardens a drafter in rounds: attack, answer, train. Then audits the hardened drafter, the original one, and a baseline
- * trained with equal effort on random suffixes. A run is a folder, and everything in it follows from its config.json:
- * killed at any moment and resumed, it ends with the same drafters and the same result.
- *
- *   answers.jsonl                  the target's clean answers
- *   hardened/round-N/, random/...  suffixes.jsonl, state, log, drafters and, once it is finished, round.json
- *   audits/NAME/                   runs of mistletoe audit
- *   result.json                    what came of it
+ * Hardens a drafter in rounds of attack and training, then audits it against the original and a baseline trained on
+ * random suffixes. Everything follows from config.json: a killed and resumed run ends with the same drafters and
+ * result.
+ * answers.jsonl: the target's clean answers
+ * hardened/round-N/, random/round-N/: suffixes.jsonl, state, log, drafters, and round.json once finished
+ * audits/NAME/: runs of mistletoe audit
+ * result.json
  */
 import { join } from 'node:path';
 import type { AuditEvents } from '../../audit/audit-events.js';
@@ -46,10 +45,8 @@ import { prepareTexts } from '../data/training-texts.js';
 import { asSaved, withResumption, openTrainingRun } from '../../runs/resumed-run.js';
 
 export interface HardenEvents extends RoundEvents {
-  /** Once, when everything is loaded and the run has its folder. */
   readonly onOpen?: (run: { readonly folder: string; readonly request: HardenRequest }) => void;
   readonly onAnswers?: (progress: AnswersProgress) => void;
-  /** Before each audit, whose own events follow. */
   readonly onAudit?: (name: HardeningAudit) => void;
   readonly audit?: AuditEvents;
 }
@@ -58,11 +55,10 @@ export interface HardenOptions {
   readonly events?: HardenEvents;
   readonly signal?: AbortSignal;
   readonly cacheFolder?: string;
-  /** Read all of the converted weights before they are used. */
   readonly verifyCache?: boolean;
-  /** Used and left open; by default one for this run alone. */
+  /** Left open; by default the run creates its own. */
   readonly runtime?: Runtime;
-  /** Called after each audit. Pass `writeReports` to get a report and a result.json in every audit's folder. */
+  /** Called after each audit, for example with `writeReports`. */
   readonly writeAuditReports?: WriteAuditReports;
 }
 
@@ -70,13 +66,12 @@ export type HardenOutcome =
   | {
       readonly status: 'complete';
       readonly folder: string;
-      /** Of the drafter that came of it. */
       readonly hardened: string;
       readonly result: HardeningResult;
     }
   | { readonly status: 'interrupted'; readonly folder: string };
 
-/** `place`: a folder of its own, or the next free number of a name. What is refused at once leaves no folder behind. */
+/** `place`: a folder, or the next free number of a name. A request that is refused leaves no folder. */
 export async function startHardening(
   place: RunPlace,
   request: HardenRequest,
@@ -123,7 +118,7 @@ async function runHardening(
   }
 }
 
-/** Rounds and audits have their own folders, but only the whole run can be resumed. */
+/** Rounds and audits have folders of their own, but only the whole run can be resumed. */
 export function tellToResume(folder: string, failure: unknown): unknown {
   if (!(failure instanceof MistletoeError)) return failure;
   const { code, message, hint = '', cause } = failure;
@@ -141,7 +136,7 @@ interface ReadyRun {
   readonly cache: CacheOptions & ReadingOptions;
 }
 
-/** Loads and checks everything first, so that errors appear before hours of generation. */
+/** Loads and checks everything before hours of generation. */
 async function prepare(
   runtime: Runtime,
   request: HardenRequest,
@@ -182,7 +177,6 @@ async function hardenIn(folder: string, ready: ReadyRun, options: HardenOptions)
   return { status: 'complete', folder, hardened: hardened.drafter, result };
 }
 
-/** The trained drafters of each role. */
 type MadeRounds = { hardened: FinishedRounds } & Partial<Record<Baseline, FinishedRounds>>;
 
 interface Audited {
@@ -190,7 +184,6 @@ interface Audited {
   readonly auditMs: number;
 }
 
-/** Undefined where it was interrupted. */
 async function auditAll(
   folder: string,
   { request, runtime }: ReadyRun,

@@ -1,8 +1,8 @@
 /**
- * The accepted length on texts that were not trained on, without decoding any of them. The texts are the target's own
- * greedy answers, so a draft token is accepted exactly where it is the text's; along accepted tokens a chain drafted at
- * a position is what the graph drafts there. Walking an answer by these drafts is therefore what greedy decoding with a
- * chain would do, step for step. Behind answers that were drawn or given it is an estimate.
+ * The accepted length on held-out texts without decoding. The texts are the target's greedy answers, so a draft token
+ * is accepted exactly if it is the text's token, and a chain drafted along accepted tokens is the graph's draft
+ * there. Walking an answer this way is greedy decoding with a chain, step by step. For sampled or given answers it is
+ * an estimate.
  */
 import type { StepCounts } from '../../measure/step-counts.js';
 import type { TextBatch } from '../data/text-batch.js';
@@ -22,7 +22,6 @@ export function addLengths(left: HeldOutLength, right: HeldOutLength): HeldOutLe
   };
 }
 
-/** Of drafts of `chain` tokens, on all texts together. */
 export async function measureLength(
   { pair, trainer }: { readonly pair: Pair; readonly trainer: Trainer },
   batches: readonly TextBatch[],
@@ -41,7 +40,7 @@ export async function measureLength(
   return sum;
 }
 
-/** `choices`: [level] the most likely draft at each row, as tokens of the target. [batch, position - 2 - level] */
+/** `choices`: [level] most likely target token of each draft row. [batch, position - 2 - level] */
 export function walkAnswers(
   { tokens, weights, shape: [, length], texts }: TextBatch,
   choices: readonly Int32Array[],
@@ -51,7 +50,7 @@ export function walkAnswers(
   for (const { row, start, length: own } of texts) {
     const beginning = row * length + start;
     for (const { first, end } of listAnswers(weights.subarray(beginning, beginning + own))) {
-      // The first token is the prefill's. The draft behind the token at `root` stands in the row before it.
+      // The prefill gives the first token. The draft after `root` is in the row before it.
       for (let root = Math.max(first, 1); root < end - 1;) {
         let kept = 0;
         const isHit = (level: number): boolean => {
@@ -68,7 +67,6 @@ export function walkAnswers(
   return { steps, accepted, reached };
 }
 
-/** Stretches of learnt tokens: `first` to before `end`. */
 function listAnswers(weights: Float32Array): { readonly first: number; readonly end: number }[] {
   const answers: { first: number; end: number }[] = [];
   for (let position = 0; position < weights.length; position++) {

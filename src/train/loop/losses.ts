@@ -33,25 +33,20 @@ import type { Pair } from './training-graph.js';
 import { batch, draftAlong, featuresInput, positionsInput, row, weightsInput } from './training-graph.js';
 
 export interface Objective {
-  /** Levels of a draft that are trained. */
   readonly depth: number;
   readonly labels: 'soft' | 'tokens';
-  /** Weight of a level relative to the previous one. */
   readonly decay: number;
-  /** Weight of the feature distance; 0 if the drafter predicts no features. */
   readonly featureWeight: number;
-  /** Weight of the labels. */
   readonly labelWeight: number;
-  /** Width of the uniform noise on the features that the drafter reads. */
   readonly noise: number;
 }
 
 export interface LossGraph {
-  /** Sum over all tokens in the loss. [1] */
+  /** Sum over the tokens in the loss. [1] */
   readonly loss: Tensor;
-  /** Cross-entropy of each level, over its counted rows together, without its weight. [depth] -> [1] */
+  /** [level] Unweighted cross-entropy over the level's rows. [1] */
   readonly levels: readonly Tensor[];
-  /** Rows that a level counts: fewer the deeper it is, and only those whose token can be drafted. [depth] -> [1] */
+  /** [level] Counted rows: fewer at deeper levels, and only tokens that can be drafted. [1] */
   readonly rows: readonly Tensor[];
 }
 
@@ -63,11 +58,10 @@ export function buildLoss(pair: Pair, objective: Objective): LossGraph {
   const [weights, positions] = [weightsInput(), positionsInput()];
   const weightsOf = (level: number): Tensor =>
     dropFirst(select(greater(positions, level + 1), weights, 0), level + 2);
-  // Cut before they are projected: scores are far larger. No draft is about the token of the first row or of the last.
+  // Cut before projecting: logits are far larger. No draft predicts the first row's token or the last.
   const judging = dropLast(dropFirst(truth, 1), 1);
   const teacher = labels === 'soft' ? describeTeacher(pair, judging) : undefined;
   const judged = drafted.logits.map((logits, level) => {
-    // The last row predicts the token after the text.
     const scores = logSoftmax(dropLast(logits, 1));
     const own = weightsOf(level);
     if (teacher === undefined) {
@@ -104,7 +98,7 @@ export function buildChoices(pair: Pair, depth: number): readonly Tensor[] {
 
 interface Teacher {
   readonly distribution: Tensor; // [batch, row - 2, draft vocabulary]
-  /** 1 where the target's most likely token can be drafted; undefined where all can. */
+  /** 1 if the target's most likely token can be drafted; undefined if all can. */
   readonly isInside: Tensor | undefined; // [batch, row - 2]
 }
 
@@ -123,7 +117,6 @@ function describeTeacher({ target, drafter }: Pair, features: Tensor): Teacher {
   return { distribution: softmax(within), isInside: reshape(inside, places) };
 }
 
-/** Inputs of a loss besides texts and states. */
 export function labelInputs({ target, drafter }: Pair, { tokens, shape }: TextBatch): NamedValues {
   const drafted = drafter.graph?.targetTokens;
   if (drafted === undefined) {
@@ -155,7 +148,6 @@ function smoothDistance(left: Tensor, right: Tensor): Tensor {
   return flatten(mean(select(greater(size, 1), subtract(size, 0.5), near), [-1]));
 }
 
-/** Without a last axis of one element. */
 const flatten = (x: Tensor): Tensor => reshape(x, x.shape.slice(0, -1));
 
 const total = (x: Tensor): Tensor => reshape(sum(x, [0, 1]), [1]);

@@ -38,7 +38,6 @@ export class TeacherStates {
     return this.store === undefined ? this.compute(batch) : this.readKept(this.store, batch);
   }
 
-  /** The outputs stay in the runtime's buffers. */
   private async compute(batch: TextBatch): Promise<MixedValues> {
     const { target, drafter } = this.pair;
     const { slidingWindow } = target.configuration;

@@ -1,4 +1,3 @@
-/** Trains a drafter on given texts, in a folder with its state, its log and the trained drafters. */
 import { join } from 'node:path';
 import type { CacheOptions } from '../../checkpoint/cache/weight-cache.js';
 import { MistletoeError } from '../../core/errors.js';
@@ -23,13 +22,10 @@ import { freshProgress, loadState, removeUnfinished, saveState } from './trainin
 
 export interface DrafterTraining {
   readonly target: Target;
-  /** The drafter to begin with. */
   readonly start: string;
   readonly plan: BatchPlan;
-  /** Held-out texts. */
   readonly validation: readonly TextBatch[];
   readonly settings: TrainSettings;
-  /** Has state.safetensors, log.jsonl, best/ and last/; training resumes from the state if there is one. */
   readonly folder: string;
   readonly cache: CacheOptions & ReadingOptions;
   readonly signal?: AbortSignal | undefined;
@@ -64,7 +60,6 @@ export async function trainDrafter(training: DrafterTraining): Promise<TrainedDr
     freezeVocabulary: settings.freeze === 'vocabulary',
   });
   const keep = async (name: string): Promise<void> => {
-    // Weights that are not trained stay as they were.
     await saveDrafter({
       ...{ from: start, to: join(folder, name), values: await trainer.readWeights() },
       ...(cache.taps === undefined ? {} : { taps: cache.taps }),
@@ -113,7 +108,7 @@ export async function trainDrafter(training: DrafterTraining): Promise<TrainedDr
   }
 }
 
-/** Such a run could neither continue nor end. */
+/** Such a run could never end. */
 function refuseFurther(file: string, { update }: TrainingProgress, { steps }: TrainSettings): void {
   if (update <= steps) return;
   throw new MistletoeError(

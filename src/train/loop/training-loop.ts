@@ -1,4 +1,3 @@
-/** The training loop: batches, gradients, updates, and regular measurements on held-out texts. */
 import { MistletoeError } from '../../core/errors.js';
 import type { BatchPlan } from '../data/batches.js';
 import type { HeldOutLength } from './held-out-length.js';
@@ -16,13 +15,10 @@ export interface TrainingWork {
   readonly trainer: Trainer;
   readonly settings: TrainSettings;
   readonly plan: BatchPlan;
-  /** Held-out texts. */
   readonly validation: readonly TextBatch[];
   readonly signal?: AbortSignal | undefined;
   readonly onLine: (line: LogLine) => void;
-  /** Called after the best measurement so far. */
   readonly keepBest: () => Promise<void>;
-  /** Saves a state from which the run can resume. */
   readonly save: (progress: TrainingProgress) => Promise<void>;
   /** Called on a NaN loss: keeps the last saved drafter and returns its update. */
   readonly keepSaved: () => Promise<number>;
@@ -124,16 +120,13 @@ async function brokenLoss(
   );
 }
 
-/** Linear warm-up, then a cosine down to a share of the peak. */
 interface RateSchedule {
   readonly peak: number;
   readonly warmupSteps: number;
   readonly steps: number;
-  /** Share of the peak at the end. */
   readonly floor: number;
 }
 
-/** `step` counts from 0; the rate of the first update is above 0. */
 export function learningRate(step: number, { peak, warmupSteps, steps, floor }: RateSchedule): number {
   if (step < warmupSteps) return (peak * (step + 1)) / warmupSteps;
   const way = Math.min(1, (step - warmupSteps) / Math.max(1, steps - warmupSteps));

@@ -1,4 +1,3 @@
-/** Weights that nothing was learnt into yet. */
 import { readFloat32 } from '../../checkpoint/read-tensor.js';
 import type { StoredTensor } from '../../checkpoint/stored-tensor.js';
 import { bytesPerElement } from '../../checkpoint/stored-tensor.js';
@@ -16,14 +15,12 @@ export interface FreshTensor {
 
 export interface CopiedRows {
   readonly from: StoredTensor; // [row, column]
-  /** All unless given, in this order. */
   readonly rows?: Int32Array | undefined;
 }
 
 /**
- * A table of the target's at another width: every column of it is added, with a sign drawn for it, to one of the columns
- * here, which take the same number of them up to one. Inner products of rows, which say which tokens are alike, stay what
- * they were on average; at the target's width or above, they stay exactly.
+ * A table of the target at another width: each column is added, with a random sign, to one of the new columns. Inner
+ * products of rows stay the same on average, and exactly at the target's width or above.
  */
 export interface FoldedColumns {
   readonly folded: StoredTensor; // [row, column]
@@ -34,7 +31,7 @@ export interface FreshOptions {
   readonly deviation: number;
 }
 
-/** Each tensor has a random stream of its own: one more head changes no other. */
+/** Each tensor has its own random stream. */
 export function makeFresh(
   tensors: readonly FreshTensor[],
   { seed, deviation }: FreshOptions,
@@ -52,7 +49,7 @@ export function makeFresh(
   );
 }
 
-/** What recipes read: norms begin at 1 and biases at 0, everything else is random. */
+/** Norms start at 1, biases at 0, the rest is random. */
 export function freshOf(recipes: readonly WeightRecipe[]): FreshTensor[] {
   return recipes.flatMap(({ parts }) =>
     parts.map(({ tensor, shape }) => {
@@ -66,7 +63,7 @@ async function copyRows({ from, rows }: CopiedRows): Promise<Float32Array> {
   if (rows === undefined) return readFloat32(from);
   const [, width = 1] = from.shape;
   const values = new Float32Array(rows.length * width);
-  // Row by row where rows lie together: the whole table can be far larger than what is taken of it.
+  // Row by row if contiguous: the whole table can be far larger.
   const whole = from.strides === undefined ? undefined : await readFloat32(from);
   for (const [place, row] of rows.entries()) {
     const copied = whole?.subarray(row * width, (row + 1) * width) ?? (await readFloat32(rowOf(from, row)));
@@ -100,7 +97,7 @@ function rowOf(tensor: StoredTensor, row: number): StoredTensor {
   return { ...tensor, shape: [1, width], offsetBytes: tensor.offsetBytes + row * sizeBytes, sizeBytes };
 }
 
-/** Box and Muller's pairs. */
+/** Box-Muller. */
 function fillNormal(values: Float32Array, deviation: number, random: Random): void {
   for (let index = 0; index < values.length; index += 2) {
     const radius = deviation * Math.sqrt(-2 * Math.log(1 - random.next()));

@@ -1,4 +1,3 @@
-/** A drafter's checkpoint on its way to the disk. */
 import { copyFile, open } from 'node:fs/promises';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -10,10 +9,9 @@ import { explainWriting, writeWholeFile, writeWholeFolder } from '../../checkpoi
 
 export interface NewCheckpoint {
   readonly config: Readonly<Record<string, unknown>>;
-  /** Of the weights. */
   readonly file: string;
   readonly tensors: readonly TensorSource[];
-  /** Files that lie elsewhere and belong to it; those that are not there are left out. */
+  /** Missing files are skipped. */
   readonly copies?: CopiedFiles | undefined;
 }
 
@@ -22,16 +20,14 @@ export interface CopiedFiles {
   readonly names: readonly string[];
 }
 
-/** Tokenizer, template and the like; a checkpoint writes its config.json itself. */
 export function describingFiles(folder: string): CopiedFiles {
   return { folder, names: describingNames.filter((name) => name !== 'config.json') };
 }
 
 export const hydraFile = 'hydra_lm_head.safetensors';
-/** The one form that Hydra's authors read; of the two, everybody else reads the first. */
+/** Hydra's authors read only this form. */
 const hydraTorchFile = 'hydra_lm_head.pt';
 
-/** The folder is there whole or as it was before. */
 export async function writeCheckpoint(
   folder: string,
   { config, file, tensors, copies }: NewCheckpoint,

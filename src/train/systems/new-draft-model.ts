@@ -1,4 +1,4 @@
-/** A small language model with its target's vocabulary, that begins with what the target knows of it. */
+/** A small language model with its target's vocabulary and folded embeddings. */
 import { readFloat32 } from '../../checkpoint/read-tensor.js';
 import { floatSource } from '../../checkpoint/tensor-source.js';
 import { MistletoeError } from '../../core/errors.js';
@@ -11,7 +11,7 @@ import { describingFiles } from './new-checkpoint.js';
 import type { LayerChoice, NewTarget } from './new-target.js';
 import { llamaConfig } from './new-target.js';
 
-/** Two fifths of the heads and a quarter of the layers: a tenth of what its target's layers take. */
+/** Two fifths of the heads and a quarter of the layers: a tenth of the weights of the target's layers. */
 export function chooseDraftModel({ configuration }: NewTarget, wanted: Partial<LayerChoice>): LayerChoice {
   const { headSize, hiddenSize, intermediateSize, layerCount } = configuration;
   const groupSize = configuration.headCount / configuration.keyValueHeadCount;
@@ -59,9 +59,8 @@ export function createDraftModel(
 }
 
 /**
- * A draft model made of its target's own layers: as wide as the target, with its embeddings, final norm and output, and a
- * few of its layers, the first and, from two on, the last among them. It knows the language from the beginning; what it
- * learns is to do without the layers between.
+ * A draft model of the target's own layers: same width, embeddings, final norm and output, and a few layers from the
+ * first to the last. It learns to do without the layers between.
  */
 export function createShortenedTarget(target: NewTarget, layers: number): NewCheckpoint {
   const { config, configuration, tensors, folder } = target;
@@ -94,7 +93,6 @@ export function refuseWholeTarget(layers: number, layerCount: number): void {
   );
 }
 
-/** [layer of the draft model] the target's: evenly from the first to the last. */
 function spreadLayers(count: number, of: number): readonly number[] {
   return Array.from({ length: count }, (_, place) =>
     count === 1 ? 0 : Math.round((place * (of - 1)) / (count - 1)),

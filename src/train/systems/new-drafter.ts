@@ -1,7 +1,6 @@
 /**
- * A drafter to begin with: a checkpoint folder in the layout in which drafters of its system are published, with weights
- * from which its authors begin. Heads draft with a copy of their target's output from the first step on; everything that
- * has to be learnt is random, or 0 where that makes a block the identity.
+ * Creates a drafter in its system's published layout, initialized as its authors do. Heads start with a copy of the
+ * target's output; the rest is random, or 0 where that makes a block the identity.
  */
 import { MistletoeError } from '../../core/errors.js';
 import { deepestDraft } from '../../core/limits.js';
@@ -13,7 +12,6 @@ import { createHydra, createMedusa } from './new-heads.js';
 import type { LayerChoice, NewTarget } from './new-target.js';
 import { openNewTarget } from './new-target.js';
 
-/** Sizes that are left out are those of published drafters, or a fraction of the target's. */
 export type NewDrafter =
   | ({ readonly system: 'speculative-sampling' } & Partial<LayerChoice>)
   | { readonly system: 'speculative-sampling'; readonly targetLayers: number }
@@ -22,13 +20,12 @@ export type NewDrafter =
       readonly system: 'hydra';
       readonly heads?: number;
       readonly layers?: number;
-      /** Hydra++. */
       readonly hasPrefix?: boolean;
     }
   | { readonly system: 'eagle' }
   | {
       readonly system: 'eagle3';
-      /** Tokens that it can propose, ascending; the target's whole vocabulary unless given. */
+      /** Ascending; by default the target's whole vocabulary. */
       readonly draftTokens?: Int32Array | undefined;
     };
 
@@ -39,10 +36,9 @@ export const trainableSystems = [
 ] satisfies readonly TrainableSystem[];
 
 export interface NewDrafterRequest {
-  /** The target's checkpoint folder. */
   readonly target: string;
   readonly drafter: NewDrafter;
-  /** Where the drafter shall lie. A drafter that lies there is replaced, anything else is left and refused. */
+  /** A drafter at this path is replaced; anything else is refused. */
   readonly folder: string;
   readonly seed: number | string;
 }

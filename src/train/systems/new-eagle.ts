@@ -1,4 +1,4 @@
-/** Heads of EAGLE and EAGLE-3: one layer of the target's sizes, of Llama's kind whatever the target's family is. */
+/** Heads of EAGLE and EAGLE-3: one Llama layer of the target's sizes. */
 import { MistletoeError } from '../../core/errors.js';
 import { countText } from '../../core/number-text.js';
 import { integerSource } from '../../checkpoint/tensor-source.js';
@@ -16,7 +16,10 @@ function layerOf({ configuration }: NewTarget): LayerSizes {
   return { ...configuration, ...plain };
 }
 
-/** Without dynamic scaling: inside the target's context its angles are the plain ones, and other engines would stretch. */
+/**
+ * Without dynamic scaling: within the target's context the angles are the plain ones, and other engines would stretch
+ * them.
+ */
 function headConfig(target: NewTarget, sizes: LayerSizes): Record<string, unknown> {
   const { rope_scaling: scaling, ...config } = llamaConfig(target, { ...sizes, layers: 1 });
   const isKept = scaling !== undefined && target.configuration.rotaryScaling.kind !== 'dynamic';
@@ -52,7 +55,6 @@ export function refuseShallowTarget(folder: string, layerCount: number): void {
   );
 }
 
-/** `draftTokens`: what it can propose, ascending; the target's whole vocabulary unless given. */
 export function createEagle3(
   target: NewTarget,
   draftTokens: Int32Array | undefined,
@@ -90,7 +92,6 @@ export function createEagle3(
   };
 }
 
-/** Offsets from draft to target tokens, and which target tokens have one. */
 function mapSources(rows: Int32Array, vocabularySize: number) {
   const known = new Int32Array(vocabularySize);
   for (const token of rows) known[token] = 1;

@@ -1,4 +1,4 @@
-/** Heads of Medusa and Hydra that draft, before they have learnt anything, what their target's output says. */
+/** Heads of Medusa and Hydra that start by drafting what the target's output says. */
 import { storedSource } from '../../checkpoint/tensor-source.js';
 import { layerRecipes, vectorRecipe } from '../../model/weights.js';
 import { freshOf, makeFresh } from './fresh-tensors.js';
@@ -14,7 +14,7 @@ export interface MedusaChoice {
 
 const indices = (count: number): number[] => Array.from({ length: count }, (_, index) => index);
 
-/** Of a residual block that begins as the identity. */
+/** A residual block that starts as the identity. */
 function zeroLinear(name: string, outputs: number, inputs: number): FreshTensor[] {
   return [
     { name: `${name}.weight`, shape: [outputs, inputs], start: 'zeros' },
@@ -51,7 +51,6 @@ export function createMedusa(
 }
 
 export interface HydraChoice extends MedusaChoice {
-  /** Hydra++: a layer of its own over all verified positions. */
   readonly hasPrefix: boolean;
 }
 
@@ -64,7 +63,6 @@ export function createHydra(
 ): NewCheckpoint {
   const { configuration, deviation } = target;
   const { hiddenSize, vocabularySize } = configuration;
-  // Dropout modules take the even places of prefix-mlp's lists.
   const block = (head: number, at: number): string => `hydra_mlp.${head}.${hasPrefix ? 2 * at + 1 : at}`;
   const output = (head: number): string => `hydra_lm_head.${head}${hasPrefix ? '.1' : ''}`;
   const tensors = indices(heads).flatMap((head): FreshTensor[] => {
@@ -104,7 +102,7 @@ export function createHydra(
     file: hydraFile,
     tensors: [
       ...makeFresh([...tensors, ...(hasPrefix ? freshOf(layer) : [])], { seed, deviation }),
-      // Nothing reads it, but the authors' module has it, and they load what their module has.
+      // Unused, but the authors' module has it and their loader expects it.
       ...(hasPrefix ? [{ ...storedSource(target.embedding), name: `${prefix}.embed_tokens.weight` }] : []),
     ],
   };

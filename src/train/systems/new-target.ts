@@ -1,4 +1,3 @@
-/** What a drafter that is made new takes from the target it is made for. */
 import { openCheckpoint } from '../../checkpoint/open-checkpoint.js';
 import type { Checkpoint, StoredTensor } from '../../checkpoint/stored-tensor.js';
 import { resolveRecipes } from '../../checkpoint/weight-recipe.js';
@@ -8,14 +7,14 @@ import { embeddingName, outputName } from '../../model/tied-output.js';
 import { decoderRecipes, requireLayers } from '../../model/weights.js';
 
 export interface NewTarget {
-  /** As it was written by whoever asked: a drafter's config.json names its target so. */
+  /** As given by the user; the drafter's config.json names its target like this. */
   readonly name: string;
   readonly folder: string;
   readonly config: Checkpoint['config'];
   readonly configuration: ModelConfiguration;
   readonly tensors: Checkpoint['tensors'];
   readonly embedding: StoredTensor; // [vocabulary, hidden]
-  /** The embedding, where the two are tied. */
+  /** The embedding if tied. */
   readonly output: StoredTensor; // [vocabulary, hidden]
   readonly deviation: number;
 }
@@ -49,7 +48,7 @@ export interface LayerChoice {
   readonly layers: number;
 }
 
-/** A config.json of Llama's kind, over the target's vocabulary, positions and angles. */
+/** A Llama config.json with the target's vocabulary, positions and angles. */
 export function llamaConfig(
   { config, configuration, deviation }: NewTarget,
   { hiddenSize, intermediateSize, headCount, keyValueHeadCount, layers }: LayerChoice,
@@ -77,7 +76,7 @@ export function llamaConfig(
   };
 }
 
-/** In the older spelling, which every reader of drafters knows. The target's own was read before, and is in order. */
+/** In the older spelling, which every reader of drafters knows. */
 function rotaryOf(config: Checkpoint['config'], base: number): Record<string, unknown> {
   const { rope_parameters: newer, rope_scaling: older } = config;
   const settings: Record<string, unknown> = Object.fromEntries(

@@ -1,4 +1,3 @@
-/** The initial drafter of a run: an existing one, or a new one in the run's folder. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { MistletoeError } from '../../core/errors.js';
@@ -10,7 +9,6 @@ import type { TrainRequest } from '../train-request.js';
 import type { TrainingTexts } from '../data/training-texts.js';
 import type { Example } from '../data/examples.js';
 
-/** For reports and progress. */
 export function nameStart({
   from,
   targetLayers,
@@ -37,7 +35,6 @@ export async function prepareStart(run: string, request: TrainRequest): Promise<
   return drafter === undefined ? undefined : { folder: await createStart(run, request, drafter) };
 }
 
-/** EAGLE-3, whose draft vocabulary is the most frequent tokens of the training texts. */
 export async function prepareEagle3(
   run: string,
   target: Target,
@@ -90,26 +87,22 @@ function describeFresh({ system, shape }: TrainRequest): NewDrafter | undefined 
 }
 
 /**
- * Which tokens a drafter with a vocabulary of its own can propose: the most frequent ones of what it learns from. Every
- * other token of the target's ends a draft, so the share that is covered bounds how long drafts can get.
+ * The tokens that a drafter with its own vocabulary can propose: the most frequent ones of its training texts. All
+ * other tokens end a draft.
  */
 export interface DraftVocabulary {
-  /** Ascending. */
   readonly tokens: Int32Array; // [draft token]
-  /** Share of the counted tokens that it holds. */
   readonly coverage: number;
-  /** Tokens that nothing was learnt of, because the data has fewer than were asked for. */
+  /** Tokens without an occurrence, if the data has too few distinct ones. */
   readonly unseen: number;
-  /** Where that is worth telling. */
   readonly notice: string | undefined;
 }
 
 interface VocabularyOptions {
-  /** Special and stop tokens, which belong to it however rare they are. */
+  /** Special and stop tokens, included however rare. */
   readonly always?: Iterable<number>;
 }
 
-/** How often each token is learnt. [vocabulary] */
 export function countLearntTokens(
   examples: Iterable<{ readonly tokens: Int32Array; readonly isLearnt: Uint8Array }>,
   vocabularySize: number,
@@ -158,7 +151,6 @@ export function chooseDraftVocabulary(
   return { tokens, coverage: measureCoverage(counts, tokens), unseen, notice: describe(size, unseen) };
 }
 
-/** 1 where nothing was counted: then nothing is missed. */
 export function measureCoverage(counts: Float64Array, tokens: Int32Array): number {
   const total = counts.reduce((sum, count) => sum + count, 0);
   const covered = tokens.reduce((sum, token) => sum + counts[token]!, 0);
@@ -176,7 +168,6 @@ function outside(token: number, vocabularySize: number): MistletoeError {
   });
 }
 
-/** The tokens that an EAGLE-3 head of this size should be able to propose. */
 function chooseVocabulary(
   { model, stopIds }: Target,
   training: readonly Example[],
