@@ -1,7 +1,7 @@
 /**
- * Collects the tokens of an answer, streams their text and knows when it ends: at a stop token, a stop string or the
- * length asked for. Both decoding loops feed it one token at a time, so an accepted draft path that runs past the
- * end is cut at exactly the token where plain decoding would have ended.
+ * Collects the tokens of an answer, streams their text, and ends at a stop token, a stop string or the max length.
+ * Both decoding loops push one token at a time, so an accepted path is cut at the token where plain decoding would
+ * have ended.
  */
 import { createStopScanner } from '../text/stop-strings.js';
 import { createTextStream } from '../text/text-stream.js';
@@ -15,9 +15,8 @@ export type FinishReason = 'stop' | 'stop-string' | 'length' | 'context' | 'abor
 export interface TokenEvent {
   readonly id: number;
   readonly origin: TokenOrigin;
-  /** Text that became certain with this token; often, but not always, the token's own. */
+  /** Text that became certain with this token; not always the token's own. */
   readonly text: string;
-  /** Where it was asked for. */
   readonly likelihood?: TokenLikelihood;
 }
 
@@ -57,7 +56,6 @@ export class Answer {
     return this.reason;
   }
 
-  /** The stop string that ended it, if one did. */
   get stopString(): string | undefined {
     return this.scanner.matched();
   }
@@ -66,7 +64,7 @@ export class Answer {
     return this.options.maxNewTokens - this.tokenIds.length;
   }
 
-  /** Takes one more token; false once the answer has ended. */
+  /** False once the answer has ended. */
   push(id: number, origin: TokenOrigin, likelihood?: TokenLikelihood): boolean {
     if (this.reason !== undefined) return false;
     this.tokenIds.push(id);

@@ -1,10 +1,9 @@
-/** A draft session that counts the passes of its drafter. */
+/** Counts the passes of a drafter. */
 import type { Drafter, DraftSession } from '../draft/drafter.js';
 
 export interface CountedSession {
-  /** Closing it closes nothing: whoever opened the session within does that. */
+  /** Its close() does nothing: the inner session belongs to whoever opened it. */
   readonly session: DraftSession;
-  /** So far. */
   readonly passes: number;
 }
 
@@ -13,7 +12,7 @@ export function countPasses(inner: DraftSession, { parameterCount }: Drafter): C
   let passes = 0;
   const session: DraftSession = {
     close: () => undefined,
-    // Drafters that take turns (rotating-drafter.ts) are not all alike in this.
+    // Differs between drafters that take turns (rotating-drafter.ts).
     get isDeterministic() {
       return inner.isDeterministic === true;
     },

@@ -1,4 +1,3 @@
-/** From what a user writes for a drafter to what loadDrafter takes. */
 import { existsSync } from 'node:fs';
 import { findNearNames } from '../checkpoint/near-names.js';
 import { MistletoeError } from '../core/errors.js';
@@ -6,9 +5,8 @@ import { findWeightless, systems, weightlessForms } from '../draft/systems.js';
 import { bundledDrafterFolder, bundledDrafters } from './bundled-models.js';
 
 /**
- * Where a drafter comes from, given by its folder, by a bundled name, or by a system without weights such as
- * `ngram:1,4`. A name always means what it names, wherever the command runs; a folder of the same name is written
- * `./eagle3`.
+ * Resolves a folder, a bundled name, or a system without weights such as `ngram:1,4`. Names take precedence; write
+ * `./eagle3` for a folder of that name.
  */
 export function findDrafter(given: string): string {
   const name = bundledDrafters.find((bundled) => bundled === given);

@@ -1,4 +1,4 @@
-/** Where the target's scores stay while tokens are drawn by them: with the host, or with a runtime that draws there. */
+/** Where logits stay while tokens are drawn: on the host, or in a runtime that draws itself. */
 import type { SamplingOptions } from '../core/sampling.js';
 import type { TokenTree } from '../draft/tree/token-tree.js';
 import type { CausalModel } from '../model/causal-model.js';
@@ -10,18 +10,18 @@ import type { RowBuffer } from '../runtime/row-buffer.js';
 export interface LogitsOnDevice {
   readonly draws: TokenDraws;
   readonly scheduler: PassScheduler;
-  /** [node, vocabulary] what a tree's nodes were drawn from, in memory of the runtime. */
+  /** [node, vocabulary] The draft distributions of a tree's nodes. */
   draftedRows(tree: TokenTree): RowBuffer;
 }
 
 export interface LogitsUse {
   readonly sampling: SamplingOptions;
   readonly scheduler?: PassScheduler | undefined;
-  /** Whoever wants likelihoods reads whole rows anyway. */
+  /** Likelihoods need whole rows on the host. */
   readonly topLikelihoods?: number | undefined;
 }
 
-/** undefined: scores come to the host. */
+/** Undefined: logits go to the host. */
 export function locateLogits(
   { runtime, draws, configuration: { vocabularySize } }: CausalModel,
   { sampling, scheduler = runDirectly, topLikelihoods }: LogitsUse,

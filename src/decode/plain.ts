@@ -1,4 +1,4 @@
-/** Plain decoding: one token, one pass of the target. What every speculative run is compared with. */
+/** Plain decoding, one target pass per token: the baseline of speculative decoding. */
 import type { Random } from '../core/random.js';
 import { createRandom, drawFrom } from '../core/random.js';
 import type { SamplingOptions } from '../core/sampling.js';
@@ -19,11 +19,11 @@ export interface GenerationRequest extends AnswerOptions {
   readonly promptIds: readonly number[];
   readonly sampling: SamplingOptions;
   readonly seed: number;
-  /** Where its passes are joined with those of other requests; alone unless given. */
+  /** Joins its passes with those of other requests. */
   readonly scheduler?: PassScheduler | undefined;
-  /** What the prompt begins with, if that has been read already. */
+  /** The beginning of the prompt, if already read. */
   readonly prefix?: ReadPrefix | undefined;
-  /** Tokens of the answer come with their likelihood, and with so many of the likeliest ones beside it. */
+  /** Report likelihoods, with this many of the most likely tokens. */
   readonly topLikelihoods?: number | undefined;
 }
 
@@ -33,12 +33,10 @@ export interface Generation {
   readonly origins: readonly TokenOrigin[];
   readonly text: string;
   readonly finishReason: FinishReason;
-  /** The stop string that ended it. */
   readonly stopString?: string;
   readonly prefillMs: number;
   /** From the first token, which the prefill gives, to the last. */
   readonly decodeMs: number;
-  /** Tokens after the first, per second of decodeMs. */
   readonly tokensPerSecond: number;
 }
 
@@ -90,7 +88,7 @@ export interface Chooser {
   choose(result: ForwardResult): number | Promise<number>;
 }
 
-/** Greedy decoding asks the runtime for the argmax alone; sampling needs the scores, here or where they are `onDevice`. */
+/** Greedy decoding needs only the argmax; sampling needs the logits, on the host or on the device. */
 export function createChooser(sampling: SamplingOptions, random: Random, onDevice?: LogitsOnDevice): Chooser {
   checkSamplingOptions(sampling);
   if (sampling.temperature === 0) return { want: 'argmax', choose: ({ argmax }) => argmax!.at(-1)! };

@@ -1,4 +1,4 @@
-/** Reads the prompt in chunks, so that attention scores of a long prompt never exist all at once. */
+/** Reads the prompt in chunks to bound the size of attention scores. */
 import { MistletoeError } from '../core/errors.js';
 import type { CausalModel } from '../model/causal-model.js';
 import type { ForwardOutput, ForwardResult } from '../model/forward.js';
@@ -13,13 +13,13 @@ export interface PrefillOptions {
   readonly want: readonly ForwardOutput[];
   readonly taps?: readonly number[];
   readonly scheduler?: PassScheduler | undefined;
-  /** Ends the reading before the next chunk; what has been read stays in the cache. */
+  /** Stops before the next chunk; the cache keeps what was read. */
   readonly signal?: AbortSignal | undefined;
-  /** Sees every chunk's outputs with its tokens; logits and argmax are those of the chunk's last token. */
+  /** Logits and argmax are those of the chunk's last token. */
   readonly onChunk?: (tokens: Int32Array, result: ForwardResult) => Promise<void> | void;
 }
 
-/** Fills the cache with the tokens and returns the outputs of the last chunk; undefined where none was read any more. */
+/** Returns the outputs of the last chunk; undefined if aborted. */
 export async function prefill(
   model: CausalModel,
   cache: KvCache,

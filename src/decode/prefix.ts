@@ -1,6 +1,6 @@
 /**
- * The beginning that several prompts have in common, read once: answers to all of them go on from there, and those that
- * are decoded together read its rows in place (model/cache/shared-prefix.ts).
+ * The common beginning of several prompts, read once. Answers fork it and read its rows in place (model/cache/shared-
+ * prefix.ts).
  */
 import type { Drafter } from '../draft/drafter.js';
 import type { CausalModel } from '../model/causal-model.js';
@@ -11,13 +11,13 @@ import { prefill } from './prefill.js';
 
 export interface ReadPrefix {
   readonly tokens: Int32Array;
-  /** Never written to: whoever goes on forks it. */
+  /** Never written: fork it. */
   readonly cache: KvCache;
-  /** What the drafter reads of the target at these tokens. [token, width] */
+  /** Target states for the drafter. [token, width] */
   readonly states: RowBuffer | undefined;
 }
 
-/** Aborted, it is as much of the beginning as was read. */
+/** If aborted, holds what was read so far. */
 export async function readPrefix(
   model: CausalModel,
   { reads, taps }: Pick<Drafter, 'reads' | 'taps'>,

@@ -1,6 +1,6 @@
 /**
- * Speculative decoding: the drafter proposes a tree behind the last token, the target reads the whole tree in one pass,
- * verification keeps a path of it and adds one token of the target's own. Nothing here knows how a drafter works.
+ * Speculative decoding: the drafter proposes a tree after the last token, the target reads it in one pass, and
+ * verification accepts a path and adds one token. Independent of how the drafter works.
  */
 import { describeCause, MistletoeError } from '../core/errors.js';
 import type { Random } from '../core/random.js';
@@ -36,18 +36,17 @@ import { checkRule, createHeldVerifier, createVerifier } from './verification/ve
 
 export interface SpeculativeRequest extends GenerationRequest {
   readonly policy: PolicyChooser;
-  /** `greedy` at temperature 0 and `rejection` above it, unless told otherwise. */
+  /** Default: `greedy` at temperature 0, else `rejection`. */
   readonly rule?: VerificationRule;
   /**
-   * Holds the answer to these tokens, whatever the target would say: the drafter drafts and is judged along them. Above
-   * temperature 0 a chain is drafted along them, too. `maxNewTokens` and stop tokens do not count then.
+   * Forces the answer to these tokens; drafts are judged along them, and above temperature 0 drafted along them.
+   * Ignores `maxNewTokens` and stop tokens.
    */
   readonly held?: readonly number[] | undefined;
-  /** A drafter that fails fails the request: for callers that measure drafts, to which an answer without them is none. */
+  /** Fail if the drafter fails, instead of continuing without it. */
   readonly mustDraft?: boolean;
-  /** Told once when the drafter fails and the request goes on without it. */
   readonly onNotice?: (message: string) => void;
-  /** Hears of every step before its tokens. */
+  /** Called before the step's tokens. */
   readonly onStep?: (step: StepRecord) => void;
 }
 
@@ -59,10 +58,10 @@ export interface SpeculativeGeneration extends Generation {
   readonly drafterPasses: number;
   readonly draftMs: number;
   readonly verifyMs: number;
-  /** decodeMs without the two: verification rules, bookkeeping, streaming. */
+  /** The rest of decodeMs: verification rules, bookkeeping, streaming. */
   readonly overheadMs: number;
   readonly drafterFailed: boolean;
-  /** Where drafts were guarded (budgeted-drafting.ts). */
+  /** Set if drafts were guarded (budgeted-drafting.ts). */
   readonly guarding?: Guarding;
 }
 
@@ -81,7 +80,7 @@ export async function decodeSpeculative(
   }
 }
 
-/** The last token of the answer, behind which the next draft grows. */
+/** The last token of the answer. */
 interface Root {
   readonly token: number;
   readonly origin: TokenOrigin;
@@ -93,7 +92,6 @@ interface VerifiedTree extends Verification {
   readonly verifyMs: number;
 }
 
-/** One request while it is decoded. */
 class SpeculativeSequence {
   private readonly rule: VerificationRule;
   private readonly onDevice: LogitsOnDevice | undefined;
@@ -139,7 +137,7 @@ class SpeculativeSequence {
     await this.prepare();
     const startMs = performance.now();
     let root = await this.readPrompt();
-    // A drafter that is about to draft reads the prompt as part of the prefill, as the target does.
+    // A drafter that is about to draft reads the prompt as part of the prefill.
     let choice = request.policy.choose();
     if (root === undefined) answer.end('aborted');
     else if (choice.policy !== undefined && this.session!.room > 0) await this.session!.catchUp?.();
@@ -193,7 +191,7 @@ class SpeculativeSequence {
     return read && { token, origin: 'target', likelihood: this.likelihoods.read(read, 0, token) };
   }
 
-  /** Returns the next root, or undefined where the answer has ended. */
+  /** Returns the next root, or undefined at the end of the answer. */
   private async step(root: Root, choice: DraftChoice): Promise<Root | undefined> {
     const { answer, cache, likelihoods, model, request } = this;
     const log = request.scheduler?.log;
@@ -230,16 +228,15 @@ class SpeculativeSequence {
       origin: tree.tokens.length > 1 ? 'bonus' : 'target',
       likelihood: likelihoods.read(result, path.at(-1) ?? 0, nextToken),
     };
-    // Without a wait after the accepted tokens: listeners report all tokens of a pass together.
+    // No await after the accepted tokens: listeners report all tokens of a pass together.
     return this.push(next) ? next : undefined;
   }
 
-  /** Whether the answer goes on. */
   private push({ token, origin, likelihood }: Root): boolean {
     return this.answer.push(token, origin, likelihood);
   }
 
-  /** Drafts as deep as the contexts of target and drafter allow; the tree is the root alone in a plain step. */
+  /** As deep as the contexts allow. A plain step has only the root. */
   private async draft(root: number, { policy }: DraftChoice): Promise<TokenTree> {
     const { session, cache, answer, request, draftRandom: random } = this;
     const { sampling, held, onNotice } = request;
@@ -264,7 +261,7 @@ class SpeculativeSequence {
     }
   }
 
-  /** One pass of the target over the tree; keeps the accepted path in the cache. */
+  /** One target pass; the cache keeps the accepted path. */
   private async verify(tree: TokenTree): Promise<VerifiedTree> {
     const { model, drafter, verifier, cache, answer } = this;
     const startMs = performance.now();
@@ -279,7 +276,7 @@ class SpeculativeSequence {
     this.targetPasses += 1;
     const passEndMs = performance.now();
     const { path, nextToken } = await verifier.judge(tree, result, answer.tokenIds.length);
-    // Logits that stay on the device may still be in computation when the pass returns.
+    // Logits on the device may still be in computation when the pass returns.
     const endMs = verifier.want === 'scores' ? performance.now() : passEndMs;
     const accepted = [0, ...path];
     cache.append(result.rows, accepted);

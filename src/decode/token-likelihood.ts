@@ -1,25 +1,20 @@
-/**
- * How likely the target itself found a token, as natural logarithms of its distribution before temperature, top-k and
- * top-p: what clients of an API call logprobs. A pass has to hand over its logits for it.
- */
+/** Log probabilities of tokens under the target, before temperature, top-k and top-p. */
 import { topIndices } from '../core/vector.js';
 import type { ForwardOutput, ForwardResult } from '../model/forward.js';
 
 export interface TokenLikelihood {
   readonly logprob: number;
-  /** The likeliest tokens, best first. */
   readonly top: readonly { readonly id: number; readonly logprob: number }[];
 }
 
 export interface LikelihoodReader {
   readonly want: readonly ForwardOutput[];
-  /** Of the token behind a row of the pass's scores; undefined where nobody asked. */
+  /** Of the token after a row; undefined if not requested. */
   read(result: ForwardResult, row: number, id: number): TokenLikelihood | undefined;
 }
 
 const silent: LikelihoodReader = { want: [], read: () => undefined };
 
-/** `topCount` likeliest tokens beside each chosen one; undefined asks for nothing at all. */
 export function createLikelihoodReader(
   topCount: number | undefined,
   vocabularySize: number,

@@ -1,6 +1,6 @@
 /**
- * From tasks to answers through one engine: finds the drafter, encodes the prompt, shares its reading among several
- * answers to it, and reports progress pass by pass.
+ * Answers tasks through one engine: finds the drafter, encodes the prompt, reads it once for several answers, and
+ * reports progress per pass.
  */
 import { MistletoeError } from '../../core/errors.js';
 import type { Drafter } from '../../draft/drafter.js';
@@ -27,7 +27,6 @@ export interface OpenedModels {
   readonly guarding: BudgetedDrafting;
 }
 
-/** One of the answers to a task. */
 export interface AnswerListener {
   readonly signal: AbortSignal;
   readonly onProgress: (progress: AnswerProgress) => void;
@@ -36,9 +35,9 @@ export interface AnswerListener {
 
 interface Drafting {
   readonly drafter: Drafter;
-  /** All that keep what they have read. */
+  /** All drafters that keep state for the request. */
   readonly members: readonly Drafter[];
-  /** For one answer; `end` where it is guarded. */
+  /** Called per answer; `end` exists if the answer is guarded. */
   readonly begin: (
     hasSharedPrompt: boolean,
   ) => Pick<SpeculativeRequest, 'policy'> & { readonly drafter: Drafter } & Partial<
@@ -52,13 +51,12 @@ interface PreparedTask {
   readonly task: EngineTask;
 }
 
-/** Shorter prompts are read by every answer for itself: forks would copy them anyway (model/cache/shared-prefix.ts). */
+/** Forks copy shorter prompts anyway (model/cache/shared-prefix.ts), so each answer reads them itself. */
 const minShared = 33;
-/** Policies that requests choose among are remembered, but not without end. */
 const maxPolicies = 64;
 
 export class Answering {
-  /** What `auto` learns on one request helps the next. */
+  /** What `auto` learns in one request helps the next. */
   private readonly policies = new Map<string, PolicyChooser>();
 
   constructor(
@@ -66,7 +64,7 @@ export class Answering {
     private readonly engine: Engine,
   ) {}
 
-  /** One promise for each listener, in their order. */
+  /** One promise per listener. */
   start(task: EngineTask, listeners: readonly AnswerListener[]): readonly Promise<Generation>[] {
     const prepared = this.prepare(task);
     const prefix = listeners.length > 1 ? this.readShared(prepared, listeners) : Promise.resolve(undefined);
@@ -131,7 +129,7 @@ export class Answering {
     };
   }
 
-  /** Without the prompt's last token, whose scores each answer needs for itself. */
+  /** Without the last token, whose logits each answer needs. */
   private async readShared(
     prepared: Promise<PreparedTask>,
     listeners: readonly AnswerListener[],
@@ -215,7 +213,7 @@ function isTokenIds(prompt: EngineTask['prompt']): prompt is number[] {
   return Array.isArray(prompt) && typeof prompt[0] === 'number';
 }
 
-/** Aborted once every one of them is. */
+/** Aborted once all signals are. */
 function whenAll(signals: readonly AbortSignal[]): AbortSignal {
   const controller = new AbortController();
   const look = (): void => {

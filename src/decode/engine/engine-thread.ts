@@ -1,7 +1,4 @@
-/**
- * The thread's side of createEngineWorker: opens target and drafters, and answers requests through one engine. Only small
- * messages pass; weights, caches and logits stay here.
- */
+/** The thread of createEngineWorker. Weights, caches and logits stay here; only small messages pass. */
 import type { MessagePort } from 'node:worker_threads';
 import { parentPort, workerData } from 'node:worker_threads';
 import type { Drafter } from '../../draft/drafter.js';
@@ -20,7 +17,6 @@ import { BudgetedDrafting } from '../policies/budgeted-drafting.js';
 import type { Generation } from '../plain.js';
 import { openTarget } from '../target.js';
 
-/** What an answer reports on its way. */
 type Reporter = (answer: EngineAnswer) => void;
 
 async function openModels(settings: EngineSettings, runtime: Runtime, post: Reporter): Promise<OpenedModels> {
@@ -46,12 +42,11 @@ async function openModels(settings: EngineSettings, runtime: Runtime, post: Repo
     drafters.set(name, await loadDrafter(findDrafter(source), options));
   }
   const guarding = new BudgetedDrafting(drafters, target.model, settings.guarding);
-  // Whoever set them up wants to know; for others a request may still ask to be guarded.
   if (settings.guarding !== undefined) for (const text of guarding.misfits) post({ kind: 'notice', text });
   return { target, drafters, guarding };
 }
 
-/** Who is being answered, by the ids of the requests. */
+/** Answers in progress, by request id. */
 class AnsweringThread {
   private readonly engine: Engine;
   private readonly answering: Answering;

@@ -1,10 +1,10 @@
-/** What one pass brings to one answer, as one message. */
+/** Combines what one pass brings to an answer into one message. */
 import type { TokenSpelling } from '../../text/tokenizer/token-spelling.js';
 import type { StepRecord } from '../acceptance.js';
 import type { TokenEvent } from '../answer.js';
 import type { AnswerProgress, SpelledLikelihood, WorkerTokenEvent } from './engine-messages.js';
 
-/** A pass's tokens are handed over in one stretch of code without a wait, so the end of that stretch is the end of the pass. */
+/** Tokens of a pass arrive without an await between them, so a microtask marks the end of the pass. */
 export class ProgressReport {
   private tokens: WorkerTokenEvent[] = [];
   private steps: StepRecord[] = [];

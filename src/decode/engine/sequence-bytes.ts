@@ -1,12 +1,11 @@
-/** What an engine is told that a sequence needs, so that it begins when there is room. */
 import type { Drafter } from '../../draft/drafter.js';
 import type { CacheSizes } from '../../model/cache/cache-pool.js';
 import type { CausalModel } from '../../model/causal-model.js';
 import type { GenerationRequest } from '../plain.js';
 
 /**
- * Bytes of keys and values of prompt and answer, in the target and in the drafters' own attention. At most: rows that it
- * shares with other forks of a prefix count for each.
+ * Bytes of keys and values of prompt and answer, in the target and the drafters. An upper bound: rows shared with
+ * other forks of a prefix count for each.
  */
 export function sequenceBytes(
   { promptIds, maxNewTokens }: Pick<GenerationRequest, 'promptIds' | 'maxNewTokens'>,

@@ -1,24 +1,22 @@
 /**
- * The share of steps that accept a draft token at all, in usual requests of a rung: what the test of the guarded policy holds a request
- * against. It is learnt from requests as they end, of each kind of rung by itself; of kinds
- * there are few, so that nobody can crowd out what is known of the usual ones.
- *
- * The floor is a rank: so low that of further requests like these one in fifty lies below it. Requests that left the rung
- * on evidence are not learnt from, for they may have been attacks; but some were benign, and to drop the lowest each time would
- * raise the floor, drop more, and raise it again. So they count as lying below the floor, for half of the one in fifty at
- * most: no flood of attacks can push it down by more than that. While requests are too few for their lowest to be the
- * floor, it is put below all of them; and at first there is none, for nothing that a test says without having seen anything
- * is worth leaving a rung for: then the account alone decides, which needs to know nothing.
+ * The floor of the budgeted policy's test: the lowest share of steps that accept a draft token in usual requests,
+ * learned per kind of rung as requests end. There are few kinds, so no one can crowd out what is known of usual
+ * requests.
+ * The floor is a rank: one in fifty similar requests lies below it. Requests that left a rung on evidence may be
+ * attacks, so their shares are not learned. But some were benign, and ignoring them would raise the floor again and
+ * again; so they count as below the floor, for at most half of the one in fifty. A flood of attacks cannot lower the
+ * floor further. With too few requests the floor is below all of them; with even fewer it is 0, and only the account
+ * decides.
  */
 const allowance = 0.02;
-/** Shorter ones are mostly chance. */
+/** Shorter requests are mostly noise. */
 const minSteps = 16;
 const minRequests = 20;
 const maxRequests = 512;
 
 interface Kept {
   readonly shares: number[];
-  /** [request, latest last] whether it was flagged */
+  /** [request, latest last] */
   readonly flags: boolean[];
   floor: number | undefined;
 }
@@ -26,14 +24,14 @@ interface Kept {
 export class AcceptanceFloors {
   private readonly kinds = new Map<string, Kept>();
 
-  /** 0 while too little is known. */
+  /** 0 if too little is known. */
   floorOf(kind: string): number {
     const kept = this.kinds.get(kind);
     if (kept === undefined) return 0;
     return (kept.floor ??= findFloor(kept));
   }
 
-  /** A request that kept its rung, or left it for another reason than evidence. */
+  /** A request that did not leave its rung on evidence. */
   learn(kind: string, steps: number, accepting: number): void {
     if (steps < minSteps) return;
     const kept = this.keep(kind);
@@ -41,7 +39,6 @@ export class AcceptanceFloors {
     push(kept.flags, false);
   }
 
-  /** A request that left it on evidence. */
   flag(kind: string): void {
     push(this.keep(kind).flags, true);
   }

@@ -1,20 +1,20 @@
 /**
- * How many draft tokens of a chain are expected to be accepted. Each depth has a rate: of the drafts that reached it, the
- * share that was accepted there. Recent steps count most, so the estimate follows the text. The long-term rate fills in
- * where recent steps are few, and the rate one level above where even those are few.
+ * Expected accepted draft tokens of a chain. Each depth has a rate: the share of drafts accepted there of those that
+ * reached it. Recent steps count most; the long-term rate fills in where they are few, then the rate of the level
+ * above.
  */
 import type { StepRecord } from '../acceptance.js';
 
 const recentDecay = 0.98;
 const longDecay = 0.998;
-/** Weight of the long-term rate against recent steps, and of the level above against the long-term rate, in steps. */
+/** Prior weights in steps: of the long-term rate, and of the level above. */
 const longWeight = 8;
 const levelWeight = 4;
 /** Acceptance at the first level before any step. */
 const initialRate = 0.6;
 
 interface Tally {
-  /** [level] Decaying counts of drafts that reached it, and that were accepted there. */
+  /** [level] Decaying counts. */
   readonly tried: number[];
   readonly accepted: number[];
 }
@@ -22,10 +22,9 @@ interface Tally {
 export class DraftAcceptance {
   private readonly recent: Tally = { tried: [], accepted: [] };
   private readonly long: Tally = { tried: [], accepted: [] };
-  /** Decaying counts of steps that asked for a draft, and that got one. */
+  /** Decaying counts of steps that asked for a draft and got one. */
   private readonly proposals = { asked: 1, made: 1 };
 
-  /** The share of steps in which the drafter has anything to propose. */
   get proposalRate(): number {
     return this.proposals.made / this.proposals.asked;
   }
@@ -39,13 +38,11 @@ export class DraftAcceptance {
     }
   }
 
-  /** Reduces the weight of recent steps. */
   fade(share: number): void {
     for (const counts of [this.recent.tried, this.recent.accepted])
       counts.forEach((value, level) => (counts[level] = value * share));
   }
 
-  /** Mean accepted draft tokens of a chain. */
   expect(length: number): number {
     let [longRate, survival, tokens] = [initialRate, this.proposalRate, 0];
     for (let level = 0; level < length; level++) {

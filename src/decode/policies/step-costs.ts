@@ -1,21 +1,16 @@
 /**
- * The time of a step as a function of its rows, for one range of batch sizes:
- *
- *   step time = pace x relative cost of its rows
- *
- * The pace changes all the time: contexts grow, other processes run. The rows in use set the pace; other numbers of rows are
- * measured against it in trials and keep their relative cost. Numbers of rows without a measurement follow the expected
- * shape, scaled by the nearest measurements.
+ * The time of a step by its rows, for one range of batch sizes: pace x relative cost of the rows. The pace changes
+ * all the time (longer contexts, other processes); the rows in use set it. Other numbers of rows are measured against
+ * it in trials. Without a measurement, they follow the expected shape, scaled by the nearest measurements.
  */
 const paceWindow = 7;
 const costWindow = 15;
 
 export class StepCosts {
   private readonly paces: number[] = [];
-  /** [rows] Measured over expected relative cost, the latest last. */
+  /** [rows] Measured over expected relative cost. */
   private readonly ratios = new Map<number, number[]>();
 
-  /** [rows] Known until the next measurement. */
   private readonly fitted = new Map<number, number>();
 
   /** @param expect the relative cost of a step by its rows, before any measurement */

@@ -1,9 +1,8 @@
 /**
- * Verification: which part of a draft tree the target keeps, and the token it adds. Each rule is one forward loop:
- * parents come before children, so following the accepted node means skipping every node whose parent it is not.
- *
- * Lossless rules emit tokens with exactly the target's distribution, whatever the drafter proposes. They expect processed
- * distributions (temperature, top-k, top-p applied) on both sides, and never write to the distributions they are given.
+ * Verification: which part of a draft tree is accepted, and the token after it. Parents come before children, so each
+ * rule is one loop.
+ * Lossless rules emit tokens with exactly the target's distribution, whatever the drafter proposes. They expect
+ * processed distributions (temperature, top-k, top-p) and never write to them.
  */
 import type { Random } from '../../core/random.js';
 import { argmax } from '../../core/vector.js';
@@ -14,7 +13,7 @@ import type { ChancesOf, TargetDistribution } from './node-chances.js';
 export interface Verification {
   /** Accepted nodes in order, without the root. */
   readonly path: readonly number[];
-  /** The token after the path: the bonus token, or the correction where a draft was rejected. */
+  /** The bonus token, or the correction after a rejection. */
   readonly nextToken: number;
 }
 
@@ -29,7 +28,6 @@ export const verificationRules = {
 
 export type VerificationRule = keyof typeof verificationRules;
 
-/** Temperature 0: follow the child that is the target's most likely token. */
 export function verifyGreedy(tree: TokenTree, targetArgmax: Int32Array /* [node] */): Verification {
   const { tokens, parents } = tree;
   const path: number[] = [];
@@ -43,7 +41,6 @@ export function verifyGreedy(tree: TokenTree, targetArgmax: Int32Array /* [node]
   return { path, nextToken: targetArgmax[node]! };
 }
 
-/** The lossless rule that fits how the tree's siblings were chosen. */
 export function verifyRejection(tree: TokenTree, chancesOf: ChancesOf, random: Random): Verification {
   return tree.origin === 'sampled'
     ? verifySampled(tree, chancesOf, random)
