@@ -82,7 +82,6 @@ export async function readConfig(folder: string, names: readonly string[]): Prom
     : {};
 }
 
-/** Tensor name to shard name. */
 export async function readShardIndex(path: string): Promise<Map<string, string>> {
   const { weight_map: weightMap } = await readJsonObject(path, fileLimits.shardIndex);
   if (!isRecord(weightMap)) {
@@ -103,7 +102,6 @@ export async function readShardIndex(path: string): Promise<Map<string, string>>
   return shards;
 }
 
-/** The limit of most file systems. */
 const maxShardName = 255;
 
 /** The name is untrusted: it must not lead out of the folder on any platform. */

@@ -1,7 +1,4 @@
-/**
- * Opening and inspecting are one walk over the folder that collects problems: `openCheckpoint` throws the first,
- * `findProblems` lists them all. Only headers are read.
- */
+/** `openCheckpoint` throws the first problem of a folder, `findProblems` lists all. Only headers are read. */
 import { join, resolve } from 'node:path';
 import { MistletoeError } from '../core/errors.js';
 import { chooseLayout, listFolder, readConfig, readShardIndex } from './checkpoint-folder.js';
@@ -27,7 +24,6 @@ export async function openCheckpoint(folder: string): Promise<Checkpoint> {
   });
 }
 
-/** Every problem of the folder, none if it opens. */
 export async function findProblems(folder: string): Promise<readonly Problem[]> {
   const { failures } = await inspectFolder(folder);
   return failures.map(({ message, hint }) => ({ problem: message, remedy: hint ?? '' }));

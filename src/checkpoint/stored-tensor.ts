@@ -20,7 +20,6 @@ export interface Checkpoint {
   /** config.json as it is; `{}` if there is none. */
   readonly config: Readonly<Record<string, unknown>>;
   readonly tensors: ReadonlyMap<string, StoredTensor>;
-  /** Absolute paths of the weight files. */
   readonly files: readonly string[];
 }
 
@@ -78,7 +77,6 @@ export function quote(name: string): string {
   return JSON.stringify(short).replace(/[\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g, '?');
 }
 
-/** A checkpoint error with a hint. */
 export function refuse(problem: string, remedy: string, cause?: unknown): MistletoeError {
   return new MistletoeError('checkpoint', problem, {
     hint: remedy,

@@ -1,7 +1,6 @@
 /** Splits a program's weight into the checkpoint's tensors, and joins parts in memory. */
 import type { WeightRecipe } from './weight-recipe.js';
 
-/** One of a weight's parts, as values. */
 export interface PartValues {
   readonly values: Float32Array;
   /** As stored, before transposing. */
@@ -9,7 +8,6 @@ export interface PartValues {
   readonly isTransposed: boolean;
 }
 
-/** Along the last axis, as recipes join them. */
 export function joinParts(parts: readonly PartValues[], shape: readonly number[]): Float32Array {
   const [first] = parts;
   if (first !== undefined && parts.length === 1) return straighten(first);
@@ -26,7 +24,6 @@ export function joinParts(parts: readonly PartValues[], shape: readonly number[]
   return weight;
 }
 
-/** The tensor of one part of a recipe, cut out of the weight. */
 export function cutPart(weight: Float32Array, { shape, parts }: WeightRecipe, place: number): Float32Array {
   const part = parts[place]!;
   const width = shape.at(-1) ?? 1;
@@ -55,7 +52,7 @@ const widthOf = ({ shape, isTransposed }: Omit<PartValues, 'values'>): number =>
 
 const countValues = (shape: readonly number[]): number => shape.reduce((product, size) => product * size, 1);
 
-/** [rows, columns] -> [columns, rows], in square tiles: row by row, every write would touch a new cache line. */
+/** In square tiles: row by row, every write would touch a new cache line. */
 function transpose(values: Float32Array, rows: number, columns: number): Float32Array {
   const tile = 32;
   const turned = new Float32Array(values.length);

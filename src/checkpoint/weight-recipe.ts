@@ -1,6 +1,6 @@
 /**
- * How a program's weight is made from the checkpoint's tensors: each part is read as float32, transposed if asked,
- * and the parts are joined along the last axis (q, k and v projections become one matrix, for instance).
+ * How a program's weight is made from the checkpoint's tensors: parts are read as float32, transposed if needed, and
+ * joined along the last axis (q, k and v become one matrix, for example).
  */
 import { MistletoeError } from '../core/errors.js';
 import type { HalfType } from '../core/half-floats.js';
@@ -23,7 +23,6 @@ export interface WeightPart {
   readonly transpose?: boolean;
 }
 
-/** A recipe with its tensors. */
 export interface ResolvedRecipe {
   readonly name: string;
   readonly shape: readonly number[];
@@ -37,12 +36,11 @@ export interface ResolvedPart {
   readonly transpose: boolean;
 }
 
-/** Names of the tensors that some recipes read. */
 export function listRead(recipes: readonly WeightRecipe[]): ReadonlySet<string> {
   return new Set(recipes.flatMap(({ parts }) => parts.map(({ tensor }) => tensor)));
 }
 
-/** Searching for near names is slow if many are missing, so callers limit it to those they show. */
+/** Searching for near names is slow if many tensors are missing. */
 export interface ResolveOptions {
   readonly nearNames?: boolean;
 }
@@ -135,7 +133,7 @@ function placeStraight({ values, firstRow, rowCount, columns, weight, width, fir
   }
 }
 
-/** In square tiles that fit the first-level cache; row by row, every write would touch a new cache line. */
+/** In square tiles: row by row, every write would touch a new cache line. */
 function placeTransposed({
   values,
   firstRow,

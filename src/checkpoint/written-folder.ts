@@ -1,8 +1,7 @@
 /**
- * Replaces a checkpoint's folder as a whole. The new one is written beside it as NAME.PID.HOST.RANDOM.new. Then two renames
- * follow, because Node cannot exchange two folders: the old one becomes .old, the new one takes its place. If the process
- * is killed between the two, `restoreFolder` puts the .old back; at any other time the old or the new folder is there.
- * The next write removes leftovers of dead processes.
+ * Replaces a checkpoint's folder as a whole. The new one is written as NAME.PID.HOST.RANDOM.new; then the old one is
+ * renamed to .old and the new one takes its place. If the process is killed between the two renames, `restoreFolder`
+ * puts the old one back. The next write removes leftovers of dead processes.
  */
 import { mkdir, open, readdir, realpath, rename, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
@@ -13,16 +12,10 @@ import { errnoOf } from './binary-file.js';
 import { describingNames } from './hub/hub-files.js';
 import { quote } from './stored-tensor.js';
 
-/**
- * Files are written under a temporary name, synced and renamed, so they are complete or absent.
- */
-
 /** The file being written; replaced in tests that need a full disk. */
 export interface FileOutput {
   write(bytes: Uint8Array): Promise<void>;
-  /** Syncs and closes the file. */
   finish(): Promise<void>;
-  /** Closes the file; must not throw. */
   abandon(): Promise<void>;
 }
 
@@ -70,7 +63,7 @@ export async function openFileOutput(path: string): Promise<FileOutput> {
   };
 }
 
-/** Syncs the folder, so that the new name survives a power failure. Not every system supports that. */
+/** So that the new name survives a power failure, where supported. */
 export async function syncFolder(path: string): Promise<void> {
   const folder = await open(path, 'r').catch(() => undefined);
   await folder?.sync().catch(() => undefined);
@@ -89,7 +82,7 @@ const remedies: Readonly<Record<string, string>> = {
   EEXIST: 'A file stands where a folder is needed: choose another folder.',
 };
 
-/** Turns errors of the disk into one sentence; other errors are not wrapped. */
+/** Turns disk errors into one sentence; other errors are not wrapped. */
 export async function explainWriting<Result>(path: string, write: () => Promise<Result>): Promise<Result> {
   try {
     return await write();
@@ -104,10 +97,13 @@ export async function explainWriting<Result>(path: string, write: () => Promise<
   }
 }
 
-/** Name prefixes in use by this process. Its own pid does not tell: in a container it may be the same at every start. */
+/**
+ * Name prefixes in use by this process. The pid alone is not enough: in a container it may be the same at every
+ * start.
+ */
 const beingWritten = new Set<string>();
 
-/** Throws if the folder holds other files: they would be lost. */
+/** Refuses a folder with other files: they would be lost. */
 export async function writeWholeFolder(path: string, fill: (folder: string) => Promise<void>): Promise<void> {
   const given = resolve(path);
   const place = await realpath(given).catch(() => given); // a link is kept and its target replaced
@@ -131,11 +127,9 @@ export async function writeWholeFolder(path: string, fill: (folder: string) => P
     beingWritten.delete(tagged);
   }
   await syncFolder(dirname(place));
-  // A failure here only wastes disk space.
   await rm(aside, { recursive: true, force: true }).catch(() => undefined);
 }
 
-/** Messages show the path that the user gave. */
 function inWordsOf(place: string, fresh: string, failure: unknown): unknown {
   if (!(failure instanceof MistletoeError) || !failure.message.includes(fresh)) return failure;
   const { code, message, hint, cause } = failure;
@@ -161,7 +155,7 @@ async function stepIn(place: string, fresh: string, aside: string): Promise<void
   }
 }
 
-/** Restores the folder that a killed process had moved aside, and removes its unfinished one. */
+/** Restores a folder that a killed process had moved aside, and removes its unfinished one. */
 export async function restoreFolder(path: string): Promise<void> {
   const place = resolve(path);
   for (const { remains, kind, isForeign } of await listPartialFiles(place)) {
@@ -173,11 +167,9 @@ export async function restoreFolder(path: string): Promise<void> {
 interface PartialFile {
   readonly remains: string;
   readonly kind: 'old' | 'new';
-  /** Written on another host, whose processes are unknown. */
   readonly isForeign: boolean;
 }
 
-/** Without those of running processes. */
 async function listPartialFiles(place: string): Promise<readonly PartialFile[]> {
   const names = await readdir(dirname(place)).catch(() => []);
   const opening = `${basename(place)}.`;

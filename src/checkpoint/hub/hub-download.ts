@@ -1,7 +1,7 @@
 /**
- * Downloads a model into the cache that the hub's libraries share. First all files, named by their hashes; then the links
- * of the snapshot, weights last; then the reference. A killed download leaves files for the next attempt, and nothing
- * that looks like a complete model.
+ * Downloads a model into the shared cache: first all files, named by hash, then the snapshot's links (weights last),
+ * then the reference. A killed download leaves files for the next attempt, and nothing that looks like a complete
+ * model.
  */
 import { readFile, rename, rm, stat, statfs, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join, relative } from 'node:path';
@@ -20,7 +20,6 @@ import { requireFile, selectFiles } from './hub-files.js';
 import type { HubId, HubSettings } from './hub-settings.js';
 import { formatHubId, readHubSettings } from './hub-settings.js';
 
-/** One commit in the hub's cache. */
 interface SnapshotPlace {
   readonly folders: RepositoryFolders;
   readonly commit: string;
@@ -73,7 +72,7 @@ export interface DownloadProgress {
 }
 
 export interface DownloadOptions extends Pick<BlobRequest, 'pause'> {
-  /** Called before the first download; not called if nothing is missing. */
+  /** Not called if nothing is missing. */
   readonly onStart?: (totalBytes: number) => void;
   readonly onProgress?: (progress: DownloadProgress) => void;
   /** Free bytes of the disk under a folder; replaced in tests. */
@@ -81,7 +80,7 @@ export interface DownloadOptions extends Pick<BlobRequest, 'pause'> {
 }
 
 /**
- * Returns the model's folder. Files that are in the cache are not fetched again.
+ * Returns the model's folder. Cached files are not fetched again.
  * @example const folder = await downloadModel(parseHubId('lmsys/vicuna-7b-v1.5')!);
  */
 export async function downloadModel(
@@ -109,7 +108,7 @@ interface Place extends SnapshotPlace {
   readonly client: HubClient;
 }
 
-/** In the order of the links: the index comes before its shards. */
+/** The index comes before its shards. */
 async function chooseFiles(
   place: Place,
   { measureRoom, pause }: DownloadOptions,

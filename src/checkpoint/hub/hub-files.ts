@@ -1,7 +1,4 @@
-/**
- * Which files of a repository to download: config and tokenizer files by name, and one format of the weights. Other
- * formats (GGUF, ONNX, TensorFlow, Flax, pickles beside safetensors), pictures and code are not downloaded.
- */
+/** Files to download: config and tokenizer files by name, and one format of the weights. */
 import { MistletoeError } from '../../core/errors.js';
 import { fileLimits } from '../../core/limits.js';
 import type { WeightLayout } from '../checkpoint-folder.js';
@@ -11,7 +8,7 @@ import type { HubId } from './hub-settings.js';
 import { formatHubId } from './hub-settings.js';
 import { quote, refuse } from '../stored-tensor.js';
 
-/** Including those that only transformers and vLLM read: they share the cache. */
+/** Including those that only transformers and vLLM read. */
 export const describingNames: readonly string[] = [
   ...['config.json', 'generation_config.json'],
   ...['tokenizer.json', 'tokenizer.model', 'tokenizer_config.json'],

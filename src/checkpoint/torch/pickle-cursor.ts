@@ -3,7 +3,7 @@ import { downloadAgain, quote, refuse } from '../stored-tensor.js';
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 const maximumLine = 256; // module and attribute names of globals are short
 
-/** Reads a pickle's operands; every length is checked against the bytes that are really there. */
+/** Reads a pickle's operands; every length is checked against the remaining bytes. */
 export class PickleCursor {
   readonly #bytes: Buffer;
   readonly #source: string;
@@ -42,7 +42,7 @@ export class PickleCursor {
     return Number(value);
   }
 
-  /** A two's complement integer of `size` bytes; only what a JavaScript number holds exactly. */
+  /** Two's complement; refuses what a number cannot hold exactly. */
   long(size: number): number {
     if (size === 0) return 0;
     if (size > 8) throw this.#refuse(`an integer of ${size} bytes is larger than any size of a tensor`);

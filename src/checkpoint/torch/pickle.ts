@@ -1,12 +1,8 @@
 /**
- * A pickle is a program for a stack machine that may call any Python function: loading one from a stranger runs the
- * stranger's code. This machine knows no functions. It builds dicts, lists, tuples, strings and numbers, and where the
- * program "calls" one of a few known globals it writes down a storage reference or a tensor description. Every
- * other opcode and global is refused by name.
- *
- * Memory stays in proportion to the pickle: lengths are checked against the bytes that are there, the number of
- * containers, the stack and the memo are bounded, and memoised values are shared, never copied. No step repeats, so
- * the run ends.
+ * A pickle is a program for a stack machine that may call any Python function, so loading one runs its author's code.
+ * This machine knows no functions: it builds dicts, lists, tuples, strings and numbers, and turns calls of a few
+ * known globals into descriptions of storages and tensors. Every other opcode and global is refused.
+ * Memory is bounded: lengths are checked, containers, stack and memo are limited, and memoized values are shared.
  */
 import { PickleCursor } from './pickle-cursor.js';
 import type { PickleValue } from './pickle-value.js';
@@ -21,7 +17,6 @@ export function runPickle(bytes: Buffer, source: string): PickleValue {
   return machine.run();
 }
 
-/** Python's `mark` on the stack, told apart from every value. */
 const mark = Symbol('mark');
 
 class PickleMachine {
@@ -51,7 +46,6 @@ class PickleMachine {
     }
   }
 
-  /** Opcodes that push a value return it. */
   #evaluate(opcode: number): PickleValue | undefined {
     const cursor = this.#cursor;
     switch (opcode) {
@@ -162,7 +156,7 @@ class PickleMachine {
     if (!isGlobal(callee) || !isTuple(parameters))
       throw this.#damaged('it calls something that is no global');
     const value = callGlobal(callee.name, parameters.items, this.#damaged);
-    // A parameter is the tensor that it was made of, which has been counted.
+    // A parameter is its tensor, which was already counted.
     return value === parameters.items[0] ? value : this.#count(value);
   }
 

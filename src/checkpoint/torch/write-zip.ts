@@ -1,23 +1,23 @@
-/** The parts of a zip of stored entries as torch writes it: data aligned to 64 bytes by padding in the local extra field. */
+/**
+ * A zip of stored entries as torch writes it: data aligned to 64 bytes by padding in the local extra field.
+ */
 import { crc32 } from 'node:zlib';
 
 export interface PlacedEntry {
   readonly name: string;
   readonly sizeBytes: number;
   readonly checksum: number;
-  /** Of its local header. */
   readonly offset: number;
 }
 
 const alignment = 64;
-/** What 32 bits do not hold stands in an extra block, and this in its place. */
+/** Values that do not fit 32 bits go to an extra block; this marks them. */
 const beyond = 0xffffffff;
 
 export function checksumOf(pieces: readonly Uint8Array[]): number {
   return pieces.reduce((checksum, piece) => crc32(piece, checksum), 0);
 }
 
-/** Everything before the content. */
 export function encodeLocalHeader({ name, sizeBytes, checksum, offset }: PlacedEntry): Buffer {
   const path = Buffer.from(name);
   const isLarge = sizeBytes >= beyond;
@@ -36,7 +36,6 @@ export function encodeLocalHeader({ name, sizeBytes, checksum, offset }: PlacedE
   return Buffer.concat([header, path, wide, padding]);
 }
 
-/** The directory and the end of the file; `offset` is where it begins. */
 export function encodeDirectory(
   entries: readonly PlacedEntry[],
   offset: number,

@@ -1,7 +1,6 @@
 /**
- * The central directory of a zip file, zip64 included. torch.save stores its entries uncompressed, so an entry is a
- * byte range of the file. Sizes and offsets in the directory are claims: each is checked against the file before use,
- * and an entry's own header must repeat the name the directory gives it.
+ * The central directory of a zip file, including zip64. torch.save stores entries uncompressed, so an entry is a byte
+ * range. Sizes and offsets are checked against the file, and an entry's own header must repeat its name.
  */
 import type { BinaryFile } from '../binary-file.js';
 import { readBytes } from '../binary-file.js';
@@ -16,7 +15,6 @@ export interface ZipEntry {
 
 export interface ZipDirectory {
   readonly entries: ReadonlyMap<string, ZipEntry>;
-  /** Entries end before this byte. */
   readonly offsetBytes: number;
 }
 
@@ -55,7 +53,6 @@ export async function readZipDirectory(file: BinaryFile): Promise<ZipDirectory> 
   return { entries, offsetBytes: location.offset };
 }
 
-/** Byte range of a stored entry's content. */
 export async function locateEntry(
   file: BinaryFile,
   directory: ZipDirectory,
@@ -106,7 +103,7 @@ async function locateDirectory(file: BinaryFile): Promise<DirectoryLocation> {
   return location;
 }
 
-/** The record ends the file, save for a comment whose length it states; only such a match counts. */
+/** Only a record whose comment ends the file counts. */
 function findEndRecord(tail: Buffer): number | undefined {
   for (let position = tail.byteLength - endBytes; position >= 0; position -= 1) {
     if (
