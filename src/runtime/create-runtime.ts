@@ -1,4 +1,3 @@
-/** The runtime of a device: ONNX Runtime on the CPU, CUDA on a GPU. */
 import type { ComputeType, DeviceChoice, DeviceWish, GpuHost, RecordedDevice } from './device-choice.js';
 import { chooseDevice, keepIfRoom, thisMachine } from './device-choice.js';
 import { createOnnxRuntime } from './onnx/onnx-runtime.js';
@@ -6,9 +5,9 @@ import type { Runtime } from './program.js';
 import { waitingDevice } from './waiting-device.js';
 
 export interface RuntimeOptions extends DeviceWish {
-  /** Of the processor, where that computes; all unless told. */
+  /** CPU only; default all. */
   readonly threads?: number | undefined;
-  /** Memory that the models will take, where `auto` should pass over a GPU without room for them. */
+  /** Memory that the models need; `auto` skips GPUs without room. */
   readonly countBytes?: ((dtype: ComputeType) => Promise<number>) | undefined;
 }
 
@@ -26,7 +25,6 @@ export async function createRuntime(
   return openRuntime(countBytes === undefined ? choice : await keepIfRoom(choice, countBytes, host), threads);
 }
 
-/** On the device that was chosen. */
 export async function openRuntime(choice: RecordedDevice, threads?: number): Promise<Runtime> {
   if (choice.kind === 'cpu') return createOnnxRuntime(threads === undefined ? {} : { threads });
   const device = await waitingDevice.open(choice.ordinal);

@@ -5,8 +5,8 @@ import type { TensorOf } from '../graph/tensor.js';
 import type { DirectWeight, WeightLocation, WeightStore, WeightValues } from './weights.js';
 
 /**
- * The store that holds what the graph reads, in the shape and type that it expects.
- * @param isFactor read by a matrix product, for which alone some stores are good
+ * The store that has the weight in the expected shape and type.
+ * @param isFactor read by a matrix product; some stores serve only those
  */
 export function findWeight(
   weights: readonly WeightStore[],
@@ -26,7 +26,6 @@ export function findWeight(
       );
     }
     const { dtype = 'float32' } = 'parts' in entry ? {} : entry;
-    // Widening loses nothing.
     if (dtype !== tensor.dtype && !(isHalf(dtype) && tensor.dtype === 'float32')) {
       throw new MistletoeError(
         'checkpoint',
@@ -49,7 +48,7 @@ export function findWeight(
   );
 }
 
-/** As programs see them: those of a checkpoint are float32, however they are stored. */
+/** Checkpoint weights count as float32. */
 function countBytes(entry: WeightLocation | WeightValues | DirectWeight): number {
   if ('parts' in entry) return entry.parts.reduce((sum, { shape }) => sum + 4 * countElements(shape), 0);
   return 'data' in entry ? entry.data.byteLength : entry.sizeBytes;

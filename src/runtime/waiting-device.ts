@@ -1,6 +1,6 @@
 /**
- * A GPU that was opened to ask how much of its memory is free waits here for whoever is about to compute on it, because
- * opening one takes a good part of a second. Where nobody comes, it is closed again.
+ * Keeps a GPU open between asking for its free memory and computing on it, because opening takes most of a second. It
+ * is closed if nobody uses it.
  */
 import type { Device } from './cuda/driver/device.js';
 
@@ -20,7 +20,6 @@ export class WaitingDevice {
       this.timer = setTimeout(() => {
         this.leave();
       }, patienceMs);
-      // It goes with the process, which need not stay for it.
       this.timer.unref();
       return free;
     } catch (cause) {
@@ -29,7 +28,7 @@ export class WaitingDevice {
     }
   }
 
-  /** The one that waits, if it is that one; it belongs to the caller then. */
+  /** Passes ownership to the caller. */
   async open(ordinal: number): Promise<Device> {
     const found = this.waiting?.ordinal === ordinal ? this.waiting.device : undefined;
     if (found === undefined) this.leave();
@@ -44,7 +43,6 @@ export class WaitingDevice {
   }
 }
 
-/** Of this thread, which has a driver of its own. */
 export const waitingDevice = new WaitingDevice(async (ordinal) => {
   const { CudaDevice } = await import('./cuda/driver/cuda-device.js');
   return CudaDevice.open(ordinal);

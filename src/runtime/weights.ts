@@ -1,8 +1,7 @@
 /**
- * Where a program finds its weights: little-endian, row-major, float32 unless another type is named. Programs that read
- * float32 widen 16 bits themselves. A file is
- * memory-mapped by the runtime, so any number of programs share one copy; the memory form serves small checkpoints and
- * disks without room for a cache; the checkpoint form serves runtimes that keep weights in a memory of their own.
+ * Weights of a program: little-endian, row-major, float32 unless another type is named. Files are memory-mapped and
+ * shared by programs; the memory form serves small checkpoints and disks without room; the checkpoint form serves
+ * runtimes with a memory of their own.
  */
 import type { HalfType } from '../core/half-floats.js';
 
@@ -12,9 +11,9 @@ export interface FileWeights {
   readonly kind: 'file';
   readonly path: string;
   readonly tensors: ReadonlyMap<string, WeightLocation>;
-  /** Where files that a runtime makes of these weights can be kept beside them. */
+  /** Keeps files made from these weights. */
   readonly derived?: DerivedFiles;
-  /** Good for the matrix products of a runtime's own kernels alone: what lies at a tensor's place is not its values. */
+  /** Only for matrix products of the runtime's own kernels: the bytes are not the plain values. */
   readonly isForProducts?: true;
 }
 
@@ -23,25 +22,25 @@ export interface WeightLocation {
   readonly offsetBytes: number;
   readonly sizeBytes: number;
   readonly dtype?: 'float32' | HalfType;
-  /** Further copies in the same file, in orders of a runtime's own, as that runtime names them. */
+  /** Packed copies in the same file, as the runtime names them. */
   readonly copies?: readonly string[];
 }
 
 export interface DerivedFiles {
-  /** The file for that purpose, checked, or made now; undefined where none can be kept, which was told by a note. */
+  /** Finds or makes the file; undefined if it cannot be kept, which is reported. */
   keep(request: DerivedRequest): Promise<DerivedFile | undefined>;
 }
 
 export interface DerivedRequest {
-  /** All that the content depends on, besides the weights. */
+  /** Everything that the content depends on besides the weights. */
   readonly purpose: string;
-  /** No less than the file will take. */
+  /** Upper bound. */
   readonly sizeBytes: number;
-  /** Places the pieces; what it returns is kept with them as JSON. */
+  /** Its result is stored as JSON. */
   readonly write: (place: PlacePiece) => Promise<unknown>;
 }
 
-/** Puts a piece at a place where it can be mapped, and says where that is. */
+/** Returns the aligned offset of the piece. */
 export type PlacePiece = (bytes: AsyncIterable<Uint8Array>) => Promise<number>;
 
 export interface DerivedFile {
@@ -60,25 +59,24 @@ export interface WeightValues {
   readonly dtype?: 'float32' | HalfType;
 }
 
-/** Weights as the checkpoint's files hold them, for whoever converts and places them by itself. */
+/** As in the checkpoint's files. */
 export interface CheckpointWeights {
   readonly kind: 'checkpoint';
   readonly tensors: ReadonlyMap<string, DirectWeight>;
 }
 
-/** float32 to programs, whatever its parts are stored as. */
+/** float32 for programs. */
 export interface DirectWeight {
   readonly shape: readonly number[];
-  /** Joined along the last axis, in this order. */
+  /** Joined along the last axis. */
   readonly parts: readonly DirectPart[];
 }
 
 export interface DirectPart {
   readonly dtype: 'float32' | HalfType;
-  /** As stored. */
   readonly shape: readonly number[];
-  /** Two axes, which change places before the parts are joined. */
+  /** Transposed before joining. */
   readonly isTransposed: boolean;
-  /** All rows (along the last axis) in order, some whole ones at a time; a piece is good until the next is asked for. */
+  /** Whole rows in order; a piece is valid until the next is requested. */
   readonly read: () => AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
 }

@@ -1,4 +1,3 @@
-/** Attention one row and one head at a time: what is seen, its weights, and its values mixed. */
 import { largest } from '../../core/long-lists.js';
 import { ownersOfMask } from '../../graph/operations/attention-view.js';
 import type { TensorOf } from '../../graph/tensor.js';

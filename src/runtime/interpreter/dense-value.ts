@@ -1,4 +1,4 @@
-/** Whole tensors in double precision, read and written one index at a time: slow, and easy to believe. */
+/** Tensors in double precision, one index at a time: slow but simple. */
 import { MistletoeError } from '../../core/errors.js';
 import type { Dimension, DimensionBindings, Shape } from '../../graph/dimension.js';
 import { evaluateDimension, formatDimension } from '../../graph/dimension.js';
@@ -27,7 +27,7 @@ export function resolveShape(shape: Shape, bindings: DimensionBindings): readonl
   return shape.map((dimension) => resolveDimension(dimension, bindings));
 }
 
-/** Every index of a shape in row-major order. The array given to the visitor is reused. */
+/** In row-major order. The visitor's array is reused. */
 export function visitIndices(
   shape: readonly number[],
   visit: (index: Index, position: number) => void,
@@ -62,14 +62,13 @@ export function read({ shape, data }: DenseValue, index: Index): number {
   return data[positionOf(shape, index)]!;
 }
 
-/** Reads as if the value were repeated along axes of length 1 and along missing leading axes. */
+/** Broadcasts along axes of length 1 and missing leading axes. */
 export function readRepeated({ shape, data }: DenseValue, index: Index): number {
   const extra = index.length - shape.length;
   const own = shape.map((size, axis) => (size === 1 ? 0 : index[axis + extra]!));
   return data[positionOf(shape, own)]!;
 }
 
-/** Applies a function to each row of the last axis and joins the results. */
 export function mapRows(
   x: DenseValue,
   apply: (row: Float64Array, at: number) => ArrayLike<number>,

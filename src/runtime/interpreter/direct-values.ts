@@ -1,7 +1,6 @@
 import { decodeHalves } from '../../core/half-floats.js';
 import type { DirectPart, DirectWeight } from '../weights.js';
 
-/** All values of a weight that a checkpoint holds in parts: transposed where asked, and joined along the last axis. */
 export async function readDirectWeight({ shape, parts }: DirectWeight): Promise<Float32Array> {
   const values = new Float32Array(shape.reduce((product, size) => product * size, 1));
   const width = shape.at(-1) ?? 1;

@@ -1,6 +1,6 @@
 /**
- * The oracle: a second runtime that shares nothing with ONNX Runtime, computes in double precision and is written for
- * being right. Tests hold every other runtime against it and take finite differences with it.
+ * The oracle: a simple runtime in double precision that shares nothing with the others. Tests compare every runtime
+ * with it and take finite differences.
  */
 import { open } from 'node:fs/promises';
 import { describeCause, MistletoeError } from '../../core/errors.js';
@@ -30,7 +30,6 @@ import { runKernel } from './kernels.js';
 export type { DenseValue } from './dense-value.js';
 export type NamedDenseValues = Readonly<Record<string, DenseValue>>;
 
-/** Runs a graph in double precision from end to end. */
 export function interpret(
   outputs: NamedTensors,
   inputs: NamedDenseValues,

@@ -1,7 +1,4 @@
-/**
- * What each operation means, written for reading. A kernel returns the values of its node in row-major order; where
- * ONNX Runtime and this table differ, this table is right.
- */
+/** The definition of each operation. If a runtime differs from this table, the table is right. */
 import { MistletoeError } from '../../core/errors.js';
 import { isHalf, roundToHalf } from '../../core/half-floats.js';
 import { largest } from '../../core/long-lists.js';
@@ -28,7 +25,6 @@ type Leaf = 'input' | 'weight';
 const elementwise =
   (apply: (...values: number[]) => number) =>
   (node: Tensor, inputs: readonly DenseValue[], { shape }: KernelContext): Float64Array => {
-    // int32 wraps around and divides towards zero, as in C.
     const finish = node.dtype === 'int32' ? (value: number) => value | 0 : (value: number) => value;
     return fill(shape, (index) => finish(apply(...inputs.map((value) => readRepeated(value, index)))));
   };
@@ -48,7 +44,7 @@ function logSoftmaxRow(row: Float64Array): Float64Array {
   return row.map((value) => value - top - Math.log(total));
 }
 
-/** Positions of the `count` largest values of a row, descending; the lower position first at a tie. */
+/** Descending; the lower position first at a tie. */
 function rank(operation: string, row: Float64Array, count: number): readonly number[] {
   if (row.length < count) {
     throw new MistletoeError('runtime', `${operation}: cannot take ${count} of ${row.length} values.`);
@@ -245,7 +241,7 @@ export function runKernel(
   inputs: readonly DenseValue[],
   context: KernelContext,
 ): DenseValue {
-  // The table pairs each name with its own kernel; the union of pairs is more than the compiler follows.
+  // The compiler cannot follow the union of name and kernel pairs.
   const kernel = kernels[node.operation] as unknown as Kernel<OperationName>;
   const data = kernel(node, inputs, context);
   if (data.length !== countValues(context.shape)) {

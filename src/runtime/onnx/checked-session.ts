@@ -1,7 +1,7 @@
 /**
- * A session whose products read packed copies from a file (packed-weights.ts). If ONNX Runtime does not find a copy, the
- * product is NaN. So the first values of every output are checked. On NaN, a session with the plain weights takes over
- * and computes the result again. It packs the weights in memory.
+ * A session whose products read packed copies from a file (packed-weights.ts). If ONNX Runtime does not find a copy,
+ * the product is NaN, so the first values of every output are checked. On NaN, a session with the plain weights takes
+ * over and recomputes.
  */
 import type { Session, SessionResult, SessionValue } from './session.js';
 
@@ -33,7 +33,7 @@ export class CheckedSession implements Session {
   }
 
   async release(): Promise<void> {
-    // Only now: other runs of the packed session may have been under way when it was replaced.
+    // Other runs of the packed session may have been in progress.
     await this.packed.release();
     await (await this.replacement)?.release();
   }

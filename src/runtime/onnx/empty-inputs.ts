@@ -2,7 +2,7 @@ import { MistletoeError } from '../../core/errors.js';
 import { formatShape } from '../../graph/dimension.js';
 import type { InputDescription, NamedValues } from '../program.js';
 
-/** Matrix kernels of ONNX Runtime end the process on empty operands, so none gets as far as a kernel. */
+/** ONNX Runtime's matrix kernels crash on empty operands. */
 export function refuseEmptyInputs(inputs: readonly InputDescription[], values: NamedValues): void {
   for (const { name } of inputs) {
     const { data, shape } = values[name]!;

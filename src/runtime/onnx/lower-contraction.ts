@@ -1,4 +1,4 @@
-/** A planned contraction as MatMul, or as FusedMatMul where a side lies in another order or the product is scaled. */
+/** MatMul, or FusedMatMul if a side is transposed or the product is scaled. */
 import { readMatrixProduct } from '../../graph/contraction-plan.js';
 import type { TensorOf } from '../../graph/tensor.js';
 import type { OnnxBuilder } from './builder.js';

@@ -1,4 +1,4 @@
-/** Rows from which tokens are drawn, as ONNX nodes: they are sorted, and sums that decide something are double. */
+/** Drawing tokens with ONNX nodes: rows are sorted, and deciding sums are double. */
 import { largestUniform } from '../../graph/operations/drawing.js';
 import type { TensorOf } from '../../graph/tensor.js';
 import type { OnnxBuilder } from './builder.js';
@@ -36,7 +36,7 @@ export function lowerKeepLikeliest(
   return builder.node('ScatterElements', [x!, order!, kept], { attributes: { axis: -1 } });
 }
 
-/** The first place where the running sum is above is that of the largest truth value. */
+/** Argmax finds the first place where the running sum is above. */
 export function lowerDraw(
   builder: OnnxBuilder,
   _: TensorOf<'draw'>,

@@ -1,4 +1,4 @@
-/** Each graph operation as ONNX nodes, with ONNX Runtime's fused kernels where the CPU provider has them. */
+/** Lowers each graph operation to ONNX nodes, using ONNX Runtime's fused kernels where available. */
 import type { Shape } from '../../graph/dimension.js';
 import { simplify } from '../../graph/simplify.js';
 import type { DType, OperationName, Tensor, TensorOf } from '../../graph/tensor.js';
@@ -20,7 +20,7 @@ type Lowering<Name extends OperationName> = (
   inputs: readonly string[],
 ) => string;
 
-/** Leaves, and what simplified graphs no longer have. */
+/** Leaves, and operations that simplified graphs no longer have. */
 type Elsewhere = 'input' | 'weight' | 'attention' | 'stopGradient';
 
 const direct =
@@ -135,7 +135,7 @@ export interface LoweredModel {
   readonly folder: string | undefined; // where the model must lie while it is loaded
   readonly externalFiles: readonly ExternalFile[];
   readonly nodeCount: number;
-  /** It reads weights in 16 bits and computes with them in float32. */
+  /** Reads 16-bit weights and computes in float32. */
   readonly widensWeights: boolean;
 }
 
@@ -155,7 +155,7 @@ export function lowerToOnnx(outputs: NamedTensors, weights: readonly WeightStore
     widensWeights = true;
     return builder.freshNode('Cast', [value], { attributes: { to: elementTypes.float32 } });
   };
-  /** A weight where it is read. One in 16 bits is widened there, each time, so that its float32 values are not kept. */
+  /** 16-bit weights are widened at each use, so that their float32 values are not kept. */
   const readWeight = (weight: TensorOf<'weight'>, reader?: Tensor): string => {
     const { name, dtype } = placement.place(builder, weight, reader);
     return dtype === weight.dtype ? name : widen(name);
@@ -165,7 +165,7 @@ export function lowerToOnnx(outputs: NamedTensors, weights: readonly WeightStore
     if (tensor.operation === 'input' || tensor.operation === 'weight') continue;
     const lowering = lowerings[tensor.operation as keyof typeof lowerings] as Lowering<OperationName>;
     const [table] = tensor.inputs;
-    // Of a table only the rows that are looked up.
+    // Widen only the gathered rows.
     if (tensor.operation === 'gatherRows' && table?.operation === 'weight') {
       const { name, dtype } = placement.place(builder, table, tensor);
       const rows = lowering(builder, tensor, [name, names.get(tensor.inputs[1]!)!]);

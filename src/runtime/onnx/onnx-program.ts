@@ -1,6 +1,5 @@
 /**
- * A graph as a session of ONNX Runtime. Buffers lie in the host's memory, where the session reads them in place; it
- * copies what it returns into fresh arrays, which become the caller's arrays or buffers as they are.
+ * A graph as an ONNX Runtime session. It reads host buffers in place and copies outputs into fresh arrays.
  */
 import { describeCause, MistletoeError } from '../../core/errors.js';
 import type { DType } from '../../graph/tensor.js';
@@ -31,7 +30,7 @@ export class OnnxProgram implements Program {
   constructor(
     private readonly session: Session,
     model: LoweredModel,
-    /** Leaves the session; true if nobody else holds it. */
+    /** True if no other program holds the session. */
     private readonly leave: () => boolean,
   ) {
     this.inputs = model.inputs;

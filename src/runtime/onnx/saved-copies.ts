@@ -1,4 +1,3 @@
-/** Packed copies of weights, as ONNX Runtime names them in a model that it saves. */
 export interface SavedCopy {
   readonly hash: string;
   readonly pieces: readonly { readonly offsetBytes: number; readonly sizeBytes: number }[];

@@ -1,4 +1,3 @@
-/** A session of ONNX Runtime, which reads inputs in place. */
 import type { InferenceSession, Tensor } from 'onnxruntime-node';
 import { loadOnnxRuntime } from './load-onnxruntime.js';
 
@@ -37,7 +36,6 @@ export async function createSession(
         const { type, data, dims } = inputs[name]!;
         feeds[name] = new ort.Tensor(type, data as Float32Array, dims);
       }
-      // The binding types data as a union over all element types; lowering only makes these three.
       return (await (outputs === undefined
         ? session.run(feeds)
         : session.run(feeds, outputs))) as unknown as Readonly<Record<string, SessionResult>>;

@@ -1,7 +1,7 @@
 /**
- * Device memory for what outlives a run (rows, weights, tables), and one arena for what does not. Freed pieces are kept
- * by size and reused: all work goes to one stream, so a new owner writes to a piece only after its last reader is done.
- * Rows that nobody freed are freed when JavaScript collects them.
+ * Device memory for values that outlive a run (rows, weights, tables), and one arena for the others. Freed pieces are
+ * kept by size and reused: all work is on one stream, so a new owner writes only after the last reader is done. Rows
+ * that are not freed explicitly are freed on garbage collection.
  */
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
@@ -10,8 +10,8 @@ import type { Address, Device, Kernel, KernelModule } from './device.js';
 import { PiecePool } from './piece-pool.js';
 
 /**
- * The garbage collector sees objects of a hundred bytes, not the megabytes of device memory behind them. This requests a
- * collection each time the rows in use have grown by 512 MiB or 1/64 of the device since the last memory came back.
+ * The garbage collector sees small objects, not the device memory behind them. This requests a collection each time
+ * the rows in use have grown by 512 MiB or 1/64 of the device since memory was last returned.
  */
 const [maxBytes, shareOfDevice] = [512 << 20, 1 / 64];
 
@@ -31,7 +31,7 @@ export class GcPressure {
     this.bytes += bytes;
     if (this.bytes - this.lowest < this.step) return;
     this.collect();
-    // Finalizers run later; rows that survive the collection are still in use.
+    // Finalizers run later; rows that survive are still in use.
     this.lowest = this.bytes;
   }
 
@@ -53,7 +53,7 @@ function findCollector(): () => void {
     setFlagsFromString('--expose-gc');
     return runInNewContext('gc') as () => void;
   } catch {
-    // Without --expose-gc, memory comes back whenever the collector runs.
+    // Without --expose-gc, memory returns whenever the collector runs.
     return () => undefined;
   }
 }
@@ -74,7 +74,7 @@ extern "C" __global__ void copyRows(const int* sizes, float* to, const float* fr
 const smallest = 512;
 const largePage = 2 * 1024 * 1024;
 
-/** Sizes grow by an eighth of a power of two: little is wasted, and a freed piece fits many. */
+/** Steps of an eighth of a power of two: little waste, and freed pieces fit many requests. */
 function roundUp(bytes: number): number {
   if (bytes <= smallest) return smallest;
   if (bytes >= 8 * largePage) return Math.ceil(bytes / largePage) * largePage;
@@ -102,7 +102,7 @@ export class DeviceMemory implements RowMemory {
     this.held = new GcPressure(device.totalBytes);
   }
 
-  /** @param isRows rows of a pass, which may be left to the collector; programs free their weights and tables */
+  /** @param isRows rows may be left to the collector; programs free their weights and tables */
   take(bytes: number, isRows = false): Allocation {
     const size = roundUp(bytes);
     const address = this.pieces.take(size);
@@ -128,7 +128,6 @@ export class DeviceMemory implements RowMemory {
     if (isRows) this.held.giveBack(bytes);
   }
 
-  /** Scratch memory that runs share, one after the other. */
   reserveArena(bytes: number): Address {
     if (bytes <= this.arena.bytes) return this.arena.address;
     if (this.arena.bytes > 0) this.device.free(this.arena.address);

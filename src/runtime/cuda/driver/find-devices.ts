@@ -1,4 +1,4 @@
-/** Which GPUs there are, asked without taking any of them, so that a default can be chosen and explained. */
+/** Finds GPUs without opening them. */
 import { MistletoeError, describeCause } from '../../../core/errors.js';
 import { Driver } from './driver.js';
 import { KernelCompiler } from './kernel-compiler.js';
@@ -15,7 +15,6 @@ export interface FoundDevice {
 
 export type DeviceSearch =
   | { readonly devices: readonly FoundDevice[]; readonly reason?: undefined }
-  /** Why there are none, as a sentence, and what to do about it. */
   | { readonly devices: readonly []; readonly reason: string; readonly hint: string | undefined };
 
 export interface Cuda {
@@ -27,7 +26,7 @@ export interface Cuda {
 
 let loaded: Cuda | undefined;
 
-/** Once for each thread: which context is current is a matter of the thread, and the driver keeps count of it. */
+/** Per thread, because the current context is per thread. */
 export function loadCuda(): Cuda {
   if (loaded !== undefined) return loaded;
   const native = loadNative();

@@ -1,7 +1,4 @@
-/**
- * NVRTC: from CUDA C++ to machine code for one architecture. Nothing stands before the source, so that the compiler's line
- * numbers are the source's own. Arithmetic stays as it is written: no fast-math.
- */
+/** NVRTC: CUDA C++ to machine code. Nothing precedes the source, so line numbers match. No fast-math. */
 import { MistletoeError } from '../../../core/errors.js';
 import type { Native, NativeLibrary, NativeValue, StatusFunction } from './native-library.js';
 import { bindFunctions } from './native-library.js';
@@ -36,10 +33,10 @@ export class KernelCompiler {
     this.version = `${major[0]!}.${minor[0]!}`;
   }
 
-  /** @param capability the device's, for example [9, 0] */
+  /** @param capability for example [9, 0] */
   compile(source: string, capability: readonly [major: number, minor: number]): Uint8Array {
     const program = new BigUint64Array(1);
-    // A buffer, not a string: koffi copies strings into a small heap of its own.
+    // A buffer, because koffi copies strings into a small heap.
     const text = Buffer.from(`${source}\0`, 'utf8');
     this.#call('nvrtcCreateProgram', program, text, 'kernels.cu', 0, null, null);
     try {

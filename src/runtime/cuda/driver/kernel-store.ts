@@ -1,9 +1,8 @@
 /**
- * Compiled kernels on disk, so that a later start need not compile them again: seconds for a model and its drafter. A file's
- * name is a hash of the source and of all that the compiler's answer depends on, and its first bytes are the sha256 of the
- * rest: a damaged one is compiled anew. The hash stops damage, not forgery, and kernels run on the GPU: a folder or file
- * that another user owns or can write is not used. Nothing here can fail a run: where the folder cannot be used, kernels are
- * compiled.
+ * Compiled kernels on disk, which saves seconds at the next start. A file's name is a hash of the source and
+ * everything that the compiler's output depends on; its first bytes are the sha256 of the rest, so damaged files are
+ * compiled again. The hash does not stop forgery, so folders and files that other users own or can write are not
+ * used. If the folder cannot be used, kernels are compiled every time.
  */
 import { createHash } from 'node:crypto';
 import type { Stats } from 'node:fs';
@@ -28,7 +27,7 @@ import { makeProcessTag } from '../../../core/processes.js';
 
 const format = 'mistletoe kernels 1';
 const hashBytes = 32;
-/** Files that are kept, those that were used last: some hundred kilobytes each. */
+/** The most recently used files are kept; a file has some hundred kilobytes. */
 const usualMost = 256;
 
 export class KernelStore {
@@ -38,8 +37,8 @@ export class KernelStore {
   ) {}
 
   /**
-   * What was compiled of this before, or is now.
-   * @param identity all that the result depends on besides the source
+   * Finds compiled code or compiles it.
+   * @param identity everything that the result depends on besides the source
    */
   find(identity: string, source: string, compile: () => Uint8Array): Uint8Array {
     const key = createHash('sha256')
@@ -71,7 +70,7 @@ export class KernelStore {
       renameSync(temporary, path);
       this.trim();
     } catch {
-      // A full disk, or a folder that is somebody else's.
+      // The disk is full, or the folder belongs to someone else.
       remove(temporary);
     }
   }
@@ -89,17 +88,17 @@ function remove(path: string): void {
   try {
     rmSync(path, { force: true });
   } catch {
-    // Then it stays.
+    // Keep it.
   }
 }
 
-/** Whether only this user and root can have written it. Windows has no such modes to check. */
+/** Whether only this user and root can have written it. Windows has no such modes. */
 function isPrivate({ uid, mode }: Stats): boolean {
   const own = process.getuid?.();
   return own === undefined || ((uid === own || uid === 0) && (mode & 0o022) === 0);
 }
 
-/** The code of a file that is whole and private; it counts as used now. */
+/** Also marks the file as used. */
 function read(path: string): Uint8Array | undefined {
   let file: number | undefined;
   try {
@@ -110,7 +109,7 @@ function read(path: string): Uint8Array | undefined {
     const code = bytes.subarray(hashBytes);
     if (!sha256(code).equals(bytes.subarray(0, hashBytes))) return undefined;
     touch(file);
-    // Alone in its memory, as the driver wants it.
+    // Its own buffer, as the driver requires.
     return Uint8Array.from(code);
   } catch {
     return undefined;

@@ -1,6 +1,6 @@
 /**
- * Where CUDA's libraries lie. The driver's comes with the driver; the compiler's and the products' come with the toolkit,
- * a distribution's packages or Python's wheels, each of which puts them elsewhere.
+ * Finds CUDA's libraries. The driver installs its own; the compiler and cuBLASLt come with the toolkit, distribution
+ * packages or Python wheels.
  */
 import { existsSync, readdirSync } from 'node:fs';
 import { homedir } from 'node:os';
@@ -9,9 +9,8 @@ import { MistletoeError, describeCause } from '../../../core/errors.js';
 import type { Native, NativeLibrary } from './native-library.js';
 
 export interface LibraryDescription {
-  /** What it is, for messages. */
   readonly purpose: string;
-  /** File names, the preferred one first. */
+  /** The preferred one first. */
   readonly names: readonly string[];
   readonly hint: string;
 }
@@ -22,7 +21,7 @@ export const driverLibrary: LibraryDescription = {
   hint: 'Install an NVIDIA driver for CUDA 12.0 or later; in a container, start it with the GPU passed through.',
 };
 
-/** A library newer than the driver would load and then fail, so only those up to the driver's version are taken. */
+/** A library newer than the driver would load and then fail. */
 export function compilerLibrary(driverMajor: number): LibraryDescription {
   return {
     purpose: "CUDA's compiler at run time, NVRTC,",
@@ -43,7 +42,7 @@ const versions = (driverMajor: number): number[] => [13, 12].filter((major) => m
 const wheel = (name: string, driverMajor: number): string =>
   `nvidia-${name}${driverMajor < 13 ? '-cu12' : ''}`;
 
-/** What the search depends on; tests put a temporary folder in the root's place. */
+/** Inputs of the search; tests use a temporary root. */
 export interface Places {
   readonly environment: Readonly<Record<string, string | undefined>>;
   readonly root: string;
@@ -63,7 +62,7 @@ const systemFolders = [
 const wheelFolders = ['cuda_nvrtc', 'cublas', 'cu13'].map((name) => `nvidia/${name}/lib`);
 const pythonPackages = ['lib/python3*/site-packages', 'lib/python3*/dist-packages'];
 
-/** Existing folders, those that the user has named first. */
+/** Existing folders, those named by the user first. */
 export function libraryFolders({ environment, root, home }: Places): string[] {
   const named = (environment.LD_LIBRARY_PATH ?? '').split(':').filter(Boolean);
   const toolkits = [environment.CUDA_HOME, environment.CUDA_PATH].filter((path) => path !== undefined);
@@ -87,7 +86,7 @@ export function libraryFolders({ environment, root, home }: Places): string[] {
   return [...new Set(folders)].filter((folder) => existsSync(folder));
 }
 
-/** Folders that a pattern with stars stands for, the highest version first. */
+/** Expands a pattern with stars, the highest version first. */
 function expand(base: string, pattern: string): string[] {
   const [head, ...rest] = pattern.split('/');
   let paths = [base];
@@ -107,7 +106,7 @@ function matches(folder: string, pattern: string): string[] {
     .map((name) => join(folder, name));
 }
 
-/** Paths to try in turn: each name as the system's loader finds it, then wherever it lies. */
+/** Each name as the system's loader finds it, then with its known folders. */
 export function libraryCandidates(names: readonly string[], places: Places): string[] {
   const folders = libraryFolders(places);
   return names.flatMap((name) => [

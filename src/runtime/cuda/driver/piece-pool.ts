@@ -1,10 +1,9 @@
 /**
- * Pieces of a device's memory by size, given out again and again. The driver takes a tenth of a millisecond and more for an
- * allocation, which is much in a pass of four: so the more pieces of a size there are, the more are allocated at once.
+ * Reuses device memory by size. An allocation takes 0.1 ms or more, which is a lot for a pass of 4 ms, so the more
+ * pieces of a size exist, the more are allocated at once.
  */
 import type { Address, Device } from './device.js';
 
-/** Several pieces of one size, allocated together. */
 interface Slab {
   readonly address: Address;
   readonly size: number;
@@ -12,7 +11,7 @@ interface Slab {
   idle: number;
 }
 
-/** Of what is allocated at once: pieces, bytes, and how much of the device that may be. */
+/** Limits of one allocation: pieces, bytes, share of the device. */
 const [maxPieces, maxBytes, shareOfDevice] = [16, 32 << 20, 1 / 256];
 
 export class PiecePool {
@@ -37,7 +36,7 @@ export class PiecePool {
     else list.push(address);
   }
 
-  /** Frees what nobody has a piece of. Returns whether there was any. */
+  /** Frees slabs without a piece in use; returns whether there was any. */
   release(): boolean {
     const free = [...new Set(this.slabs.values())].filter(({ idle, count }) => idle === count);
     for (const { address, size, count } of free) {
@@ -50,7 +49,7 @@ export class PiecePool {
     return free.length > 0;
   }
 
-  /** One piece is for the caller, the others are idle. */
+  /** One piece for the caller; the others are idle. */
   private allocate(size: number): Address {
     const known = this.counts.get(size) ?? 0;
     const room = Math.min(maxBytes, this.device.totalBytes * shareOfDevice);
@@ -64,7 +63,7 @@ export class PiecePool {
     return first!;
   }
 
-  /** So many pieces, or one, or one in the place of what was idle. */
+  /** Falls back to one piece, then to freeing idle slabs. */
   private allocateOr(size: number, count: number): { readonly address: Address; readonly made: number } {
     try {
       return { address: this.device.allocate(size * count), made: count };

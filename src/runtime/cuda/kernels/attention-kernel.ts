@@ -1,12 +1,9 @@
 /**
- * Attention over a long past as one kernel: a block of threads for each head and each few rows, one softmax over all
- * segments, computed while the columns go by (Milakov and Gimelshein, 1805.02867). In each chunk of columns warps share
- * the columns for the scores, then one warp has one row for the softmax, and at last each thread has a place or four of the
- * head and groups of threads share the columns for the mixing of values. Rows of a block share what is read of the past:
- * a warp keeps all of its queries in registers, and adds up the scores of a column for all rows at once, at each step with
- * half of the rows in half of its lanes.
- *
- * For very many rows products of whole matrices are faster, and gradients need the weights: there attention is spelled out.
+ * Attention over a long past in one kernel: one block per head and few rows, with one online softmax over all
+ * segments (Milakov and Gimelshein, 1805.02867). In each chunk of columns, warps share the columns for the scores,
+ * one warp per row computes the softmax, and groups of threads share the columns to mix the values. All rows of a
+ * block share each read of the past.
+ * For very many rows matrix products are faster, and gradients need the weights: attention is decomposed there.
  */
 import type { Tensor, TensorOf } from '../../../graph/tensor.js';
 import { countElements } from '../../../graph/dimension.js';
@@ -17,18 +14,17 @@ import { writeKernel } from './kernel-plan.js';
 import type { KernelOperand, KernelText } from './kernel-text.js';
 import { rootOf } from '../programs/step.js';
 
-/** Threads of a block. */
 const threads = 512;
 const warps = threads / 32;
-/** Rows of a block, columns whose scores are kept at a time, and columns that a thread reads ahead. */
+/** Per block: rows, columns per chunk, and columns that a thread reads ahead. */
 const forms = {
   few: { rows: 1, columns: 1024, ahead: 4 },
   many: { rows: 8, columns: 256, ahead: 2 },
 } as const;
-/** Rows from which on blocks have several. */
+/** From this many rows on, blocks have several. */
 export const manyRows = 5;
 
-/** What the kernel can do; everything else is spelled out. */
+/** Otherwise attention is decomposed. */
 export function isAttentionFusable({
   attributes: { segments },
   inputs: [queries],
@@ -88,7 +84,7 @@ export function planAttention(
         declareKeyHead(text, tensor);
         text.line('__syncthreads();');
         text.block(`for (int i = threadIdx.x; i < ${R * size}; i += blockDim.x)`, () => {
-          // Rows that are not there repeat the last one and are not stored.
+          // Missing rows repeat the last one and are not stored.
           text.line(`const int row = firstRow + min(i / ${size}, own - 1);`);
           text.line(`const int place = i % ${size};`);
           const value = code.element(queries!, { axes: ['sequence', 'row', 'head', 'place'] });
@@ -119,7 +115,7 @@ export function planAttention(
               text.line(`float score[${R}] = {};`);
               text.line('#pragma unroll');
               text.block(`for (int i = 0; i < ${perLane}; i++)`, () => {
-                // What is not there meets a query of zeros.
+                // Missing places meet a query of zeros.
                 text.line(`const ${vector} value = key[min(lane + 32 * i, ${places - 1})];`);
                 const products = fields.map((field) => `kept[r][i]${field} * value${field}`).join(' + ');
                 eachRow(`score[r] += ${products};`);
@@ -200,7 +196,7 @@ export function planAttention(
   );
 }
 
-/** `score` of all rows added over a warp: what is left in score[0] is of row lane / (32 / rows). */
+/** Sums `score` of all rows over a warp; score[0] is then of row lane / (32 / rows). */
 function writeScatteredSums(text: KernelText, rows: number): void {
   let step = 16;
   for (let half = rows / 2; half >= 1; half /= 2, step /= 2) {
@@ -216,7 +212,6 @@ function writeScatteredSums(text: KernelText, rows: number): void {
   );
 }
 
-/** The powers of all rows at column u. */
 function readPowers(text: KernelText, rows: number): readonly string[] {
   if (rows < 4) return Array.from({ length: rows }, (_, r) => `scores[u * ${rows} + ${r}]`);
   return Array.from({ length: rows / 4 }, (_, index) => {

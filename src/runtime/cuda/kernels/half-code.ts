@@ -1,9 +1,5 @@
-/**
- * The two half types in CUDA code, by their bits: the runtime compiler comes without headers. Rounding is to nearest, ties
- * to even, as everywhere else.
- */
+/** Half types in CUDA code by bits, because NVRTC comes without headers. Rounds to nearest even. */
 
-/** The device does both at once, in one instruction. */
 const packing = (name: string, type: string): string => `
 __device__ unsigned pack${name}(float first, float second) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800

@@ -1,4 +1,4 @@
-/** What a launch of small-batch-kernel.ts computes, and how it uses the device. */
+/** Types and tuning of small-batch-kernel.ts. */
 import type { Shape } from '../../../graph/dimension.js';
 import type { Tensor, TensorOf } from '../../../graph/tensor.js';
 import type { FloatType } from '../driver/device.js';
@@ -8,18 +8,20 @@ import { bytesOf } from './element-size.js';
 import type { KernelOperand, KernelText } from './kernel-text.js';
 import { narrow, storageTypes } from './kernel-text.js';
 
-/** The rows of small-batch-kernel.ts where an rmsNorm makes them: each block computes all of them for itself. */
+/** Rows that come from an rmsNorm: each block computes them itself. */
 interface NormWriting {
   readonly text: KernelText;
   readonly find: FindOperand;
   readonly rows: number;
   readonly inner: number;
-  /** As which rows lie in shared memory. */
+  /** In shared memory. */
   readonly type: FloatType;
   readonly threads: number;
 }
 
-/** The name of the normed rows, in shared memory. What a thread reads of a row stays with it until the row's sum is known. */
+/**
+ * Returns the name of the rows in shared memory. Each thread keeps its values until the row's sum is known.
+ */
 export function writeNorm(
   { text, find, rows, inner, type, threads }: NormWriting,
   norm: TensorOf<'rmsNorm'>,
@@ -41,7 +43,7 @@ export function writeNorm(
     text.line(`scale[i] = ${code.element(scale!, { flat: 'j' })};`);
   });
   text.block(`for (int r = 0; r < ${rows}; r++)`, () => {
-    // Rows that are not there repeat the last one and are not stored.
+    // Missing rows repeat the last one and are not stored.
     text.line('const int row = min(r, rows - 1);');
     const leading = axesOf(text, { flat: 'row' }, x!.shape.slice(0, -1));
     text.line(`float kept[${each}] = {};`);
@@ -63,16 +65,15 @@ export function writeNorm(
 export interface SmallBatchProduct {
   readonly tensor: Tensor;
   readonly weights: KernelOperand;
-  /** What it would be written as by itself. */
+  /** Type of the product by itself. */
   readonly type: FloatType;
 }
 
-/** One tensor that a launch makes. */
 export interface SmallBatchPart {
-  /** The products it is made of, one for each matrix; all parts of a launch have as many. */
+  /** One per matrix; all parts of a launch have the same number. */
   readonly products: readonly SmallBatchProduct[];
   readonly columns: number;
-  /** What is stored: a product, or what is computed of products element by element. */
+  /** A product, or an elementwise function of products. */
   readonly tensor: Tensor;
   readonly result: KernelOperand;
 }
@@ -81,29 +82,27 @@ export interface SmallBatchWork {
   readonly leading: Shape; // the axes of rows
   readonly inner: number;
   readonly type: FloatType;
-  /** Rows as they lie in memory, or the norm that makes them. */
   readonly left: KernelOperand | TensorOf<'rmsNorm'>;
   readonly parts: readonly SmallBatchPart[];
 }
 
-/** How a launch uses the device. */
 export interface SmallBatchTuning {
   readonly threads: number;
-  /** Blocks at most, and how many of them one processor of the device shall have room for. */
+  /** Max blocks, and blocks per processor. */
   readonly blocks: number;
   readonly resident: number;
-  /** Lines of each matrix that a warp reads at once: what it has of the rows serves all of them. */
+  /** Lines of each matrix that a warp reads at once, sharing the rows. */
   readonly lines: number;
-  /** Loads on their way in each thread for each line. */
+  /** Loads in flight per thread and line. */
   readonly depth: number;
 }
 
 export type ChooseTuning = (rows: number, matrices: number) => SmallBatchTuning;
 
 /**
- * What arrives takes registers twice, so 64 of them are enough for four loads on their way: 1024 threads then wait for
- * 64 KiB, twice of what an H200 needs to be busy. With several rows, half of the threads wait for as much, and read two
- * lines at once, since unpacking the rows would cost more than the products.
+ * 64 registers allow four loads in flight: 1024 threads then wait for 64 KiB, twice what an H200 needs. With several
+ * rows, half the threads wait for as much and read two lines at once, because unpacking rows would cost more than the
+ * products.
  */
 export const defaultTuning: ChooseTuning = (rows, matrices) => {
   const lines = rows > 1 && matrices === 1 ? 2 : 1;
@@ -113,9 +112,8 @@ export const defaultTuning: ChooseTuning = (rows, matrices) => {
 
 export const elementsOfLoad = (type: FloatType): number => 16 / bytesOf(type);
 
-/** Shared memory that a kernel has without asking for more, less what sums over a block take. */
+/** Static shared memory minus what block sums need. */
 const maxSharedBytes = 47 * 1024;
 
-/** Whether rows of a norm have room in each block. */
 export const hasRoomForNorm = (rows: number, inner: number, type: FloatType): boolean =>
   rows * inner * bytesOf(type) <= maxSharedBytes;

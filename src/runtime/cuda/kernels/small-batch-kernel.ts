@@ -1,15 +1,11 @@
 /**
- * Few rows times matrices of weights as one kernel. Nothing but the speed at which weights arrive counts here. They lie as
- * [column, inner], so that all that makes one column follows each other: a warp streams one line, or some lines at once,
- * 16 bytes a thread, adds up its products, and goes on with other lines until none are left. The next loads, at the end of
- * a line those of the next one, start before what has arrived is used. Blocks are as many as a large GPU has room for, and
- * lines that follow each other belong to different blocks: all of its processors end at the same time.
- *
- * The first loads start before the block looks at the rows. Rows may come as they are or through an rmsNorm that each
- * block computes for itself, and what is stored may be anything that needs sums of the same row and column alone: a
- * residual added, or a gate times what it lets through, with two matrices read at once. Several such tensors of the same
- * rows (queries, keys and values) lie side by side in one launch. Rounding is that of the products it stands for: rows
- * are rounded to the type of the weights, sums are float32 and rounded as products by themselves are.
+ * Few rows times weight matrices in one kernel, bound by the bandwidth of the weights. Matrices are stored as
+ * [column, inner]: a warp streams one line (or several), 16 bytes per thread, and continues with further lines. The
+ * next loads start before the arrived values are used. Adjacent lines belong to different blocks, so all processors
+ * finish together.
+ * The first loads start before the rows are read. Rows come from memory or from an rmsNorm that each block computes.
+ * The result may be any elementwise function of sums at the same row and column (a residual, a gate with two
+ * matrices), and several tensors of the same rows (q, k, v) share a launch. Rounding is that of separate products.
  */
 import type { FloatType } from '../driver/device.js';
 import type { FindOperand } from './element-code.js';
@@ -62,12 +58,10 @@ interface SmallBatchWriting extends SmallBatchTuning {
   readonly find: FindOperand;
   readonly rows: number;
   readonly matrices: number;
-  /** Loads that all threads of a warp together take for one line. */
+  /** Loads of a warp per line. */
   readonly loads: number;
-  /** Lines that are read at once, of each part and of all. */
   readonly counts: readonly number[];
   readonly units: number;
-  /** [part][matrix] */
   readonly pointers: readonly (readonly string[])[];
 }
 
@@ -75,12 +69,11 @@ const unroll = '#pragma unroll';
 const range = (count: number): readonly number[] => Array.from({ length: count }, (_, index) => index);
 const lineCount = ({ matrices, lines }: SmallBatchWriting): number => matrices * lines;
 
-/** Where a thread would load behind the end of a line. */
+/** Condition for loads that may pass the end of a line. */
 function isInside({ loads, depth }: SmallBatchWriting, place: string): string | undefined {
   return loads % (32 * depth) === 0 ? undefined : `${place} < ${loads}`;
 }
 
-/** The lines of this warp's unit: which part they belong to, and where they begin for this thread. */
 function locate(writing: SmallBatchWriting): void {
   const { text, work, matrices, lines, loads, counts, pointers } = writing;
   const { parts } = work;
@@ -106,7 +99,7 @@ function locate(writing: SmallBatchWriting): void {
   if (lines > 1) text.line(`line *= ${lines};`);
   range(matrices).forEach((m) => {
     range(lines).forEach((l) => {
-      // Lines that are not there repeat the last one and are not stored.
+      // Missing lines repeat the last one and are not stored.
       const own = l === 0 ? 'line' : `min(line + ${l}, columns - 1)`;
       text.line(`from${m * lines + l} = matrix${m} + ${own} * ${loads} + lane;`);
     });
@@ -137,7 +130,7 @@ function startLoads(writing: SmallBatchWriting): void {
   });
 }
 
-/** What each thread finds in its share of the lines, while those of the next unit begin to arrive. */
+/** Partial sums of each thread, while the next unit's loads start. */
 function addUp(writing: SmallBatchWriting, source: string): void {
   const { text, work, rows, depth, loads, threads, units } = writing;
   const { type, left, parts } = work;
@@ -149,7 +142,7 @@ function addUp(writing: SmallBatchWriting, source: string): void {
   streams.forEach((index) => {
     text.line(`float sum${index}[${rows}] = {};`);
   });
-  // Twice the text would have twice the loads on their way, and no registers for them.
+  // Unrolling would double the loads in flight and exceed the registers.
   text.line('#pragma unroll 1');
   text.block(`for (int at = lane; at < ${loads} + lane; at += ${32 * depth})`, () => {
     text.line(`int next = at - lane + ${32 * depth};`);
@@ -208,7 +201,6 @@ function rounded(value: string, type: FloatType): string {
   return `${type === 'bfloat16' ? 'fromBfloat16' : 'fromFloat16'}(${narrow(type, value)})`;
 }
 
-/** The sums of a warp's threads, and each of its elements by one of them. */
 function storeParts(writing: SmallBatchWriting): void {
   const { text, work, find, rows, matrices, lines } = writing;
   range(lineCount(writing)).forEach((index) => {

@@ -1,22 +1,21 @@
-/** One chunk of columns in a block of split attention: scores, their softmax with what came before, and the mixture. */
+/** One chunk of columns of split attention: scores, softmax, mixture. */
 import type { Tensor, TensorOf } from '../../../graph/tensor.js';
 import { findMaskRow } from './attention-code.js';
 import type { ElementCode } from './element-code.js';
 import type { KernelOperand, KernelText } from './kernel-text.js';
 
 export const threads = 128;
-/** Columns whose scores are kept at a time. */
 export const chunk = 64;
-/** Four values at a time, by a power of 2 of threads. */
+/** Threads per column, each with four values at a time. */
 export const groupFor = (size: number): number => [8, 4, 2, 1].find((group) => size % (4 * group) === 0) ?? 0;
 
 export interface SplitAttention {
   readonly tensor: TensorOf<'attention'>;
   readonly result: KernelOperand;
   readonly scratch: KernelOperand;
-  /** Zeros, which are zeros again afterwards. */
+  /** Zeros before and after. */
   readonly counters: KernelOperand;
-  /** What keys of the new rows are made as, if that is done here. */
+  /** Set if the keys of the new rows are computed here. */
   readonly ownKeys: { readonly tensor: Tensor; readonly result: KernelOperand } | undefined;
 }
 
@@ -39,7 +38,6 @@ export function writeChunk(writing: SplitWriting): void {
 export const lengthOf = (text: KernelText, { inputs }: TensorOf<'attention'>, segment: number): string =>
   text.dimension(inputs[2 + 2 * segment]!.shape.at(-3)!);
 
-/** `name`, the keys or the values that this head has at a column of all segments. */
 function findColumn(writing: SplitWriting, name: string, side: 0 | 1): void {
   const { text, work, place } = writing;
   const { attributes, inputs } = work.tensor;
@@ -73,7 +71,7 @@ function writeScores(writing: SplitWriting): void {
   const { text, work, rows, size, place } = writing;
   const group = groupFor(size);
   const [, mask] = work.tensor.inputs;
-  // All lanes of a warp go on together, since they add up with each other.
+  // All lanes stay together, because they exchange sums.
   text.block(`for (int base = 0; base < length; base += ${threads / group})`, () => {
     text.line(`const int u = base + threadIdx.x / ${group};`);
     text.line('const int column = first + min(u, length - 1);');

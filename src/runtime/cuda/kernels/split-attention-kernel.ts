@@ -1,12 +1,9 @@
 /**
- * Attention of few rows over a long past: a head has several blocks of threads, each with a stretch of the columns, so
- * that the whole device reads the past at once. Each block keeps its part of the softmax open (its largest score, its sum
- * of powers, its mixture), and the one that finishes last joins the parts (Dao et al., flash-decoding). Which block that
- * is depends on chance, what it adds and in which order does not.
- *
- * A block has few threads: groups of them share a column for the scores, each with four values at a time, then a warp has
- * a row for the softmax, and for the mixture each thread has four places of the head. Keys of the new rows themselves,
- * where they are computed element by element (rotated), are computed here, and stored for whoever else reads them.
+ * Attention of few rows over a long past: several blocks per head, each with a stretch of the columns, so that the
+ * whole device reads the past. Each block keeps its largest score, sum of powers and mixture; the last to finish
+ * joins the parts in a fixed order (flash-decoding, Dao et al.).
+ * Groups of threads share a column for the scores, a warp has a row for the softmax, and each thread has four places
+ * for the mixture. Rotated keys of the new rows are computed here and stored for other readers.
  */
 import type { Dimension } from '../../../graph/dimension.js';
 import { countElements } from '../../../graph/dimension.js';
@@ -21,9 +18,9 @@ import { rootOf } from '../programs/step.js';
 import type { SplitAttention, SplitWriting } from './split-attention-chunk.js';
 import { chunk, groupFor, lengthOf, threads, writeChunk } from './split-attention-chunk.js';
 
-/** Blocks of one head at most; longer stretches go by in chunks. */
+/** Max blocks per head. */
 const maxParts = 16;
-/** Heads of all sequences whose parts can be counted; with more of them, the device is busy without parts. */
+/** With more heads than counters, the device is busy without splitting. */
 export const countedHeads = 4096;
 
 export function isSplittable({ attributes: { segments }, shape }: TensorOf<'attention'>): boolean {
@@ -32,7 +29,7 @@ export function isSplittable({ attributes: { segments }, shape }: TensorOf<'atte
   return segments.every((kind) => kind !== 'diagonal');
 }
 
-/** For each head and row, and each of its parts: the mixture, the largest score, the sum of powers. */
+/** Per head, row and part: mixture, largest score, sum of powers. */
 export function scratchShape({ shape }: TensorOf<'attention'>): readonly Dimension[] {
   const [batch, position, heads, size] = shape;
   return [countElements([batch!, position!, heads!]), maxParts, (size as number) + 2];
@@ -110,7 +107,7 @@ function declare({ text, work, rows, size, groups }: SplitWriting): void {
 
 function writeQueries({ text, code, work, rows, size }: SplitWriting): void {
   text.block(`for (int i = threadIdx.x; i < ${rows * size}; i += ${threads})`, () => {
-    // Rows that are not there repeat the last one and are not stored.
+    // Missing rows repeat the last one and are not stored.
     text.line(`const int row = min(i / ${size}, rows - 1);`);
     text.line(`const int place = i % ${size};`);
     const value = code.element(work.tensor.inputs[0]!, { axes: ['sequence', 'row', 'head', 'place'] });
@@ -118,7 +115,7 @@ function writeQueries({ text, code, work, rows, size }: SplitWriting): void {
   });
 }
 
-/** Rows of the segment that is made here, in shared memory; of the blocks that need them, one stores them. */
+/** In shared memory; one block also stores them. */
 function writeOwnKeys(
   { text, code, work, rows, size }: SplitWriting,
   { result }: NonNullable<SplitAttention['ownKeys']>,
@@ -141,7 +138,6 @@ function writeOwnKeys(
   });
 }
 
-/** What the groups of a block mixed, added up: `whole` of row r at place i % size, for those that handle it. */
 function joinGroups({ text, rows, groups }: SplitWriting): void {
   text.line(`if (group < ${groups}) for (int r = 0; r < ${rows}; r++) mixed[group][r][at] = sum[r];`);
   text.line('__syncthreads();');
@@ -182,7 +178,7 @@ function joinParts({ text, work, rows, size, groups }: SplitWriting): void {
   text.line('__syncthreads();');
   text.line('if (!isLast) return;');
   text.line('__threadfence();');
-  // Other blocks have written it: past whatever the compiler or the first cache believes to know.
+  // Written by other blocks: volatile avoids stale caches.
   text.line(`const volatile float* const found = ${text.pointer(scratch)};`);
   text.block(overRows, () => {
     text.line(`const int r = i / ${size};`);

@@ -1,13 +1,11 @@
 /**
- * Tensor cores in CUDA code: products of a tile of 16 rows by 8 columns, whose inputs are floats of which 10 bits behind
- * the point count (TF32) and whose sums are float32. Where no tensor cores are, lanes ask each other for what they need.
- *
+ * Tensor cores in CUDA code: 16 x 8 tiles with TF32 inputs (10 mantissa bits) and float32 sums. Without tensor cores,
+ * lanes exchange values by shuffles.
  * Lane 4 g + t holds rows g and g + 8 of the left side at places t and t + 4, column g of the right side at the same
- * places, and of the sums rows g and g + 8 at columns 2 t and 2 t + 1. In which order places are added does not matter, so
- * kernels choose it as they read best.
+ * places, and of the sums rows g and g + 8 at columns 2 t and 2 t + 1. The order of places does not matter.
  */
 
-/** The same with 16 places of halves, two in a word: lane 4 g + t holds places 2 t, 2 t + 1 and 2 t + 8, 2 t + 9. */
+/** 16 places of halves, two per word: lane 4 g + t holds places 2 t, 2 t + 1 and 2 t + 8, 2 t + 9. */
 const halfProduct = (name: string, type: string, convert: string): string => `
 __device__ void ${name}(float (&sums)[4], const unsigned (&left)[4], unsigned right0, unsigned right1) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800

@@ -1,8 +1,8 @@
-/** Elements that lie side by side, loaded and stored 16 bytes at a time. */
+/** Loads and stores of 16 bytes. */
 import type { HalfType } from '../../../core/half-floats.js';
 import type { KernelOperand, KernelText } from './kernel-text.js';
 
-/** Eight elements from the one at 8 * at on. */
+/** Elements 8 * at to 8 * at + 7. */
 export function loadEight(text: KernelText, operand: KernelOperand, at: string): readonly string[] {
   const pointer = text.pointer(operand);
   const fields = ['x', 'y', 'z', 'w'];
@@ -24,7 +24,7 @@ export function loadEight(text: KernelText, operand: KernelOperand, at: string):
   );
 }
 
-/** Four elements from the one at this place on, which is a multiple of four. */
+/** `at` is a multiple of four. */
 export function storeFour(
   text: KernelText,
   operand: KernelOperand,
@@ -42,7 +42,7 @@ export function storeFour(
   text.line(`*(uint2*)(${pointer} + ${at}) = uint2{${pairs.join(', ')}};`);
 }
 
-/** Eight elements from the one at this place on, which is a multiple of eight. */
+/** `at` is a multiple of eight. */
 export function storeEight(
   text: KernelText,
   operand: KernelOperand,
@@ -59,6 +59,5 @@ export function storeEight(
   text.line(`*(uint4*)(${text.pointer(operand)} + ${at}) = uint4{${pairs.join(', ')}};`);
 }
 
-/** Two values as halves in one word. */
 export const pairOf = (type: HalfType, first: string, second: string): string =>
   `${type === 'bfloat16' ? 'packBfloat16' : 'packFloat16'}(${first}, ${second})`;

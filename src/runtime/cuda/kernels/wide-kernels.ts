@@ -1,6 +1,5 @@
 /**
- * The same kernels for elements that lie side by side, eight or four at a time: a load of 16 bytes costs what one of two
- * bytes costs, and kernels over many rows do little but load and store.
+ * Kernels that process eight or four adjacent elements per thread: memory-bound kernels need 16-byte loads.
  */
 import type { Shape } from '../../../graph/dimension.js';
 import { countElements, equalShapes } from '../../../graph/dimension.js';
@@ -13,12 +12,11 @@ import type { KernelOperand } from './kernel-text.js';
 import { rootOf } from '../programs/step.js';
 import { loadEight, storeEight, storeFour } from './wide-elements.js';
 
-/** Elements of a thread at a time. */
 const together = 8;
-/** Operands that are loaded so at once, as far as registers go. */
+/** Limited by registers. */
 const maxOperands = 4;
 
-/** Each element of a tensor that needs nothing but elements at its own place; undefined where that is not so. */
+/** Undefined if some element needs others than those at its own place. */
 export function planWideMap(
   tensor: Tensor,
   result: KernelOperand,
@@ -43,7 +41,7 @@ export function planWideMap(
   });
 }
 
-/** What lies in memory of what a tensor is computed from, all of it of the tensor's shape. */
+/** Operands in memory, all of the tensor's shape. */
 function listLeaves(tensor: Tensor, find: FindOperand): ReadonlyMap<Tensor, KernelOperand> | undefined {
   const leaves = new Map<Tensor, KernelOperand>();
   const visit = (node: Tensor): boolean => {
@@ -68,23 +66,21 @@ function listLeaves(tensor: Tensor, find: FindOperand): ReadonlyMap<Tensor, Kern
 const isNumber = (tensor: Tensor): boolean => tensor.operation === 'constant' && tensor.shape.length === 0;
 const isWide = ({ type }: KernelOperand): boolean => type !== 'bool';
 
-/** Whether elements come in whole groups, whatever the lengths are. */
 function isDivided(shape: Shape): boolean {
   const width = shape.at(-1);
   return typeof width === 'number' && width % together === 0;
 }
 
-/** Whether loads of 16 bytes begin where they have to: what comes from outside may be rows of something longer. */
+/** Inputs may be rows of a longer buffer, so they may be unaligned for 16-byte loads. */
 function isAligned({ operation, shape }: Tensor): boolean {
   const width = shape.at(-1);
   return operation !== 'input' || (typeof width === 'number' && width % 4 === 0);
 }
 
-/** Threads of a block that norms a row, each with some of it in registers. */
 const normThreads = 512;
 const maxKept = 8;
 
-/** rmsNorm of rows that lie in memory as floats: each is read once. */
+/** Reads each row once. */
 export function planWideNorm(
   { attributes: { epsilon }, inputs: [x, scale], shape }: TensorOf<'rmsNorm'>,
   result: KernelOperand,

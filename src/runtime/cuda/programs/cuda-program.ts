@@ -1,7 +1,6 @@
 /**
- * A graph as work for a device. A run sends everything that comes from the host in one piece (inputs, and the lengths
- * that kernels read), launches its steps, copies what is to stay into buffers, and waits only if the host wants something
- * back. A run like the one before it (the same layout, the same buffers read) is recorded, and the next ones replay it.
+ * A program on a device. A run uploads all host values in one piece, launches its steps, copies kept outputs to
+ * buffers, and waits only for host outputs. A repeated run (same layout and buffers) is recorded and then replayed.
  */
 import { MistletoeError } from '../../../core/errors.js';
 import type { Dimension, DimensionBindings } from '../../../graph/dimension.js';
@@ -34,26 +33,24 @@ export interface ProgramParts {
   readonly inputs: readonly InputDescription[];
   readonly schedule: Schedule;
   readonly kernels: ReadonlyMap<KernelPlan, Kernel>;
-  /** Weights and tables, which lie there from the beginning. [place's key] */
+  /** Weights and tables. [place's key] */
   readonly constantAddresses: ReadonlyMap<object, Address>;
-  /** Of all programs of the runtime. */
   readonly recordings: RecordingShelf;
   readonly dispose: () => void;
 }
 
-/** Runs of some outputs: what they do, and how they were laid out for certain lengths. */
 interface PlannedRuns {
   readonly plan: RunPlan;
   readonly layouts: Map<string, LaidRun>;
 }
 
-/** What is recorded is a run that came again, with everything where it lay in the last one. */
+/** Recorded when a run repeats with everything at the same addresses. */
 interface LaidRun extends RecordedRun {
   readonly layout: RunLayout;
   places: string;
 }
 
-/** Layouts that are kept; the one that was used longest ago goes first. */
+/** The least recently used goes first. */
 const maxLayouts = 64;
 
 export class CudaProgram implements Program {
@@ -212,7 +209,6 @@ export class CudaProgram implements Program {
     });
   }
 
-  /** Copies what is to stay out of the memory of runs. */
   private keepOutputs(
     destinations: ReadonlyMap<string, Destination>,
     { schedule }: RunPlan,

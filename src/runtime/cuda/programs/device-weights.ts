@@ -1,4 +1,4 @@
-/** Weights in a device's memory: each is uploaded once, in the type that its readers want, in pieces that never fill the host's memory. */
+/** Uploads each weight once, in its readers' type, piece by piece. */
 import { open } from 'node:fs/promises';
 import { describeCause, MistletoeError } from '../../../core/errors.js';
 import type { TensorOf } from '../../../graph/tensor.js';
@@ -20,7 +20,6 @@ export class DeviceWeights {
     this.placement = new PartPlacement(memory);
   }
 
-  /** @param isTransposed with its two axes exchanged */
   async find(
     stores: readonly WeightStore[],
     tensor: TensorOf<'weight'>,
@@ -36,7 +35,7 @@ export class DeviceWeights {
     if (known !== undefined) return (await known).address;
     const uploading = this.upload(store, name, tensor, { wanted: type as FloatType, isTransposed });
     ofStore.set(key, uploading);
-    // A failure does not stay: whoever asks next tries again.
+    // The next caller tries again.
     uploading.catch(() => ofStore.delete(key));
     return (await uploading).address;
   }
@@ -51,7 +50,7 @@ export class DeviceWeights {
     const allocation = this.memory.take(countElements(shape) * bytesOf(wanted));
     try {
       let firstColumn = 0;
-      // In a transposed matrix, parts joined along the last axis are contiguous.
+      // In a transposed matrix, joined parts are contiguous.
       const [width, perColumn] = isTransposed ? [shape[0]!, shape[0]!] : [shape.at(-1) ?? 1, 1];
       for (const part of partsOf(store, name, tensor)) {
         const to = addressOf(allocation.address, wanted, firstColumn * perColumn);
@@ -66,7 +65,6 @@ export class DeviceWeights {
     }
   }
 
-  /** A part whose first value goes to `to`. */
   private async uploadPart(
     { dtype, shape, isTransposed, read }: DirectPart,
     { to, width, wanted }: { readonly to: Address; readonly width: number; readonly wanted: FloatType },
@@ -76,7 +74,7 @@ export class DeviceWeights {
     let done = 0;
     for await (const bytes of read()) {
       const elements = bytes.byteLength / bytesOf(dtype);
-      // What lies as it will lie there is one long row, wherever it was cut.
+      // Contiguous data is one long row.
       const [rows, inRow] = isWhole ? [1, elements] : [elements / columns, columns];
       const start = isWhole ? done : (done / columns) * (isTransposed ? 1 : width);
       this.placement.place({
@@ -99,7 +97,7 @@ export class DeviceWeights {
 const countElements = (shape: readonly number[]): number =>
   shape.reduce((product, size) => product * size, 1);
 
-/** What a cache holds is one part, which lies as programs see it. */
+/** A cache file has one part, in the program's layout. */
 function partsOf(store: WeightStore, name: string, tensor: TensorOf<'weight'>): readonly DirectPart[] {
   if (store.kind === 'checkpoint') return store.tensors.get(name)!.parts;
   // Whole rows, because they may have to be transposed.

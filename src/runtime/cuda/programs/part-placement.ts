@@ -1,7 +1,4 @@
-/**
- * Rows of a stored tensor into a weight on the device: converted to the type that is wanted there, transposed, and put
- * beside the other parts of the weight. Rows travel as they are stored; the device does the rest.
- */
+/** Places rows of a stored tensor into a weight on the device, which converts and transposes them. */
 import type { DeviceMemory } from '../driver/device-memory.js';
 import type { Address, FloatType, KernelModule } from '../driver/device.js';
 import { bytesOf } from '../kernels/element-size.js';
@@ -12,7 +9,7 @@ export interface PlacedRows {
   readonly type: FloatType;
   readonly rows: number;
   readonly columns: number;
-  /** Where the first value goes, and how many values of the weight lie between one of its rows and the next. */
+  /** Address of the first value, and stride between rows of the weight. */
   readonly to: Address;
   readonly width: number;
   readonly wanted: FloatType;
@@ -27,7 +24,7 @@ const words: Readonly<
   float16: { type: 'unsigned short', from: 'fromFloat16', to: 'toFloat16' },
 };
 
-/** Neighbouring threads write neighbours: scattered reads of a piece that was just uploaded come from the cache. */
+/** Adjacent threads write adjacent values; scattered reads hit the cache. */
 function writeSource(stored: FloatType, wanted: FloatType): string {
   const value =
     stored === wanted ? 'from[source]' : `${words[wanted].to}(${words[stored].from}(from[source]))`;
@@ -45,7 +42,7 @@ extern "C" __global__ void place(${words[wanted].type}* to, const ${words[stored
 `;
 }
 
-/** Pieces up to this size share one staging allocation, whatever their own size is. */
+/** Smaller pieces share one staging allocation. */
 const usualBytes = 8 * 1024 * 1024;
 
 export class PartPlacement {
@@ -69,7 +66,7 @@ export class PartPlacement {
         arguments: [to, staging.address, rows, columns, width, isTransposed ? 1 : 0],
       });
     } finally {
-      // Whoever takes it next writes to it behind this kernel, on the same stream.
+      // The next user writes after this kernel, on the same stream.
       staging.free();
     }
   }
@@ -89,6 +86,5 @@ export class PartPlacement {
   }
 }
 
-/** The address of that value of a weight. */
 export const addressOf = (weight: Address, type: FloatType, index: number): Address =>
   weight + BigInt(index * bytesOf(type));

@@ -1,20 +1,18 @@
 /**
- * Recorded runs of all programs of a runtime. A recording takes a megabyte or more of the device's memory, and sequences
- * that grow ask for new ones all the time: the one that was replayed longest ago goes when there are too many, and is made
- * again should its run come again.
+ * Recorded runs of all programs of a runtime. A recording takes a megabyte or more of device memory, and growing
+ * sequences need new ones all the time, so the least recently replayed is dropped.
  */
 import type { Recording } from '../driver/device.js';
 
-/** What one sequence and its drafts need at a time, or the passes of an audit's step, several times over. */
+/** Several times what a sequence with drafts or an audit step needs. */
 const usualMost = 96;
 
-/** Whoever may have a recording. */
 export interface RecordedRun {
   recording: Recording | undefined;
 }
 
 export class RecordingShelf {
-  /** The one that was used longest ago first. */
+  /** The least recently used first. */
   private readonly runs = new Set<RecordedRun>();
 
   constructor(private readonly most = usualMost) {}
@@ -23,7 +21,6 @@ export class RecordingShelf {
     return this.runs.size;
   }
 
-  /** A recording that was made, or is about to be replayed. */
   use(run: RecordedRun): void {
     this.runs.delete(run);
     this.runs.add(run);

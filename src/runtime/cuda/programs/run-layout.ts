@@ -1,8 +1,6 @@
 /**
- * A schedule with lengths known: what each step launches and where each value lies in the memory of the run. Kernels read
- * the exact lengths from memory, so memory and launches are laid out for lengths rounded up: runs that differ a little,
- * as those of one sequence token by token, share a layout, and can replay what was recorded for it. Products of matrices
- * are told their sizes in the call: lengths that they depend on are not rounded.
+ * A schedule with known lengths: launches and memory of a run. Kernels read exact lengths from memory, so layouts use
+ * lengths rounded up: similar runs share a layout and its recording. Lengths that products depend on are not rounded.
  */
 import type { Dimension, DimensionBindings, Shape } from '../../../graph/dimension.js';
 import { evaluateDimension } from '../../../graph/dimension.js';
@@ -18,13 +16,12 @@ import type { SmallBatchStep, KernelStep, Place, ProductStep } from './step.js';
 import { resultsOf } from './step.js';
 
 /**
- * Where the values of one run lie, besides what comes from outside: each takes memory from the step that makes it to the
- * last one that reads it, and values that do not live at the same time share it. Larger pieces are placed first, each at
- * the lowest offset where nothing that lives with it lies.
+ * Memory of a run. Each value needs memory from the step that makes it to its last reader; others share it. Larger
+ * values are placed first, each at the lowest free offset.
  */
 const alignment = 256;
 
-/** A value that needs memory from step `from` to step `until`, both included. */
+/** From step `from` to step `until`, both included. */
 interface Lifetime {
   readonly bytes: number;
   readonly from: number;
@@ -32,7 +29,6 @@ interface Lifetime {
 }
 
 interface MemoryPlan {
-  /** [lifetime] */
   readonly offsets: readonly number[];
   readonly totalBytes: number;
 }
@@ -66,14 +62,14 @@ export function planMemory(lifetimes: readonly Lifetime[]): MemoryPlan {
 
 export interface RunLayout {
   readonly steps: readonly LaidStep[];
-  /** [list of symbols] where their values lie among what is sent. */
+  /** [list of symbols] Offset in the upload. */
   readonly symbolLists: readonly { readonly names: readonly string[]; readonly offset: number }[];
-  /** [input] where it lies among what is sent, if it comes from the host. */
+  /** [input] Offset in the upload, for host values. */
   readonly inputOffsets: ReadonlyMap<string, number>;
   readonly sentBytes: number;
-  /** [place's key] offset of what is computed, behind what is sent. */
+  /** [place's key] Offset after the upload. */
   readonly offsets: ReadonlyMap<object, number>;
-  /** Outputs for the host, as one piece. */
+  /** Host outputs, in one piece. */
   readonly hostOffset: number;
   readonly hostBytes: number;
   readonly hostOffsets: ReadonlyMap<string, number>;
@@ -84,7 +80,7 @@ export type LaidStep =
   | {
       readonly kind: 'kernel';
       readonly plan: KernelPlan;
-      /** Where the values of its symbols lie among what is sent. */
+      /** Offset of its symbols' values in the upload. */
       readonly symbols: number;
       readonly grid: Launch['grid'];
       readonly block: number;
@@ -98,7 +94,6 @@ export type LaidStep =
 const maxElements = 2 ** 31 - 1;
 const roundTo = 64;
 
-/** Lengths up to which a run is laid out. */
 export function roundLengths(bindings: DimensionBindings, exact: ReadonlySet<string>): DimensionBindings {
   return new Map(
     [...bindings].map(([name, length]) => [

@@ -1,4 +1,4 @@
-/** Values on their way to a device and back, each way as one piece. */
+/** Host values to and from the device, in one piece each way. */
 import type { DimensionBindings } from '../../../graph/dimension.js';
 import { bindInputs, checkTypes } from '../../program-inputs.js';
 import type { InputDescription, MixedValues, TensorValue } from '../../program.js';
@@ -7,7 +7,6 @@ import { deviceRowsOf } from '../driver/device-rows.js';
 import type { RunLayout } from './run-layout.js';
 import type { Place } from './step.js';
 
-/** The lengths that the given values have, which are checked to be the declared ones. */
 export function bindValues(
   inputs: readonly InputDescription[],
   values: MixedValues,
@@ -32,7 +31,6 @@ export function bindValues(
   return bindings;
 }
 
-/** Some of the bytes that came back, as what they are. */
 export function viewValues(
   { buffer }: Uint8Array,
   offset: number,
@@ -44,7 +42,6 @@ export function viewValues(
   return type === 'bool' ? new Uint8Array(buffer, offset, count) : new Uint16Array(buffer, offset, count);
 }
 
-/** Inputs from the host, and the lengths that kernels read, as they are sent. */
 export function packValues(
   inputs: readonly InputDescription[],
   values: MixedValues,
