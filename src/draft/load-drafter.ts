@@ -1,11 +1,10 @@
-/** From a folder, or the name of a system without weights, to a drafter that is checked against its target. */
 import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import { misfit } from './reading/checks.js';
 import type { DrafterOptions } from './draft-system.js';
 import type { Drafter } from './drafter.js';
 import { findWeightless, recogniseCheckpoint, systemTitles } from './systems.js';
 
-/** `source`: a folder, which is recognised by its tensors, or a text such as `ngram:1,4`. */
+/** `source`: a folder, recognized by its tensors, or a text such as `ngram:1,4`. */
 export async function loadDrafter(source: string, options: DrafterOptions): Promise<Drafter> {
   const drafter = await openDrafter(source, options);
   options.target.checkTaps(drafter.taps);

@@ -1,4 +1,4 @@
-/** Drafts of a draft model in one program: the verified tokens first, then the drafted ones, one or a round at a time. */
+/** Builds the drafts of a draft model in one program: verified tokens first, then drafted ones. */
 import { input } from '../../graph/operations/leaves.js';
 import type { Tensor } from '../../graph/tensor.js';
 import type { CausalModel } from '../../model/causal-model.js';
@@ -53,11 +53,10 @@ function readVerified({ configuration, scope }: CausalModel, project: Projection
   let earlier: readonly KeyValueRows[] = first.rows;
   return {
     context,
-    /** What the verified tokens leave in its cache. */
     rows: stackRows(first.rows, configuration),
-    /** Logits behind the last of them. [1, lanes, draft vocabulary] */
+    /** After the last verified token. [1, lanes, draft vocabulary] */
     root: project(selectRows(first.features, 1)),
-    /** Logits behind drafted tokens, which see all that was read and drafted before. [n, lanes] -> [n, lanes, draft vocabulary] */
+    /** After drafted tokens. [n, lanes] -> [n, lanes, draft vocabulary] */
     next: (ids: Tensor, own: AttentionContext): Tensor => {
       const step = runDecoder(configuration, scope, embed(ids), { context: own, past, earlier });
       earlier = earlier.map((before, layer) => joinRows(before, step.rows[layer]!));

@@ -1,7 +1,6 @@
 /**
- * Plain speculative sampling (arXiv 2211.17192, 2302.01318): the drafter is a small language model with the target's
- * vocabulary. It reads tokens only, and drafts trees like any other drafter, with a cache of its own. Checkpoints of one
- * tokenizer may be padded to different sizes: then the ids both have are the draft vocabulary.
+ * Plain speculative sampling (arXiv 2211.17192, 2302.01318): a small language model with the target's vocabulary and
+ * a cache of its own. If sizes differ, the common ids are the draft vocabulary.
  */
 import { rowNumbers } from '../../model/attention-inputs.js';
 import { MistletoeError } from '../../core/errors.js';
@@ -77,7 +76,7 @@ class DraftModel implements Drafter {
   readonly parameterCount: number;
   readonly graph: DraftGraph;
   private readonly vocabularies: Vocabularies;
-  /** Positions it reads: its context, or a sliding window, inside which masks need not know of it. */
+  /** Positions it reads: its context, or a sliding window. */
   private readonly reach: number;
   private readonly compile: () => Promise<LaneProgram>;
   private readonly wholes: FusedPrograms;
@@ -112,7 +111,7 @@ class DraftModel implements Drafter {
     };
   }
 
-  /** Logits of the tokens that target and drafter share. [..., hidden] -> [..., draft vocabulary] */
+  /** Over the common tokens. [..., hidden] -> [..., draft vocabulary] */
   private project(features: Tensor): Tensor {
     const { configuration, scope } = this.model;
     const logits = projectToVocabulary(configuration, scope, features);
@@ -121,7 +120,7 @@ class DraftModel implements Drafter {
       : slice(logits, -1, 0, this.vocabularySize);
   }
 
-  /** Every depth reads the same pass: along known tokens a draft model sees exactly the text. */
+  /** Every depth reads the same pass: along known tokens the model sees exactly the text. */
   private draftLogits(teacher: TeacherForcing, depth: number): DraftedLogits {
     const { configuration, scope } = this.model;
     const embeddings = teacher.embedWith(embeddingTable(configuration, scope));
@@ -152,7 +151,7 @@ class DraftModel implements Drafter {
     };
   }
 
-  /** The tokens that it has read; the newest is the root of the next draft. */
+  /** The newest token is the root of the next draft. */
   private createMemory(cache: KvCache, scheduler: PassScheduler): DraftMemory {
     const inputsOf = (_: unknown, tokens: Int32Array): NamedValues => ({ tokens: int32(tokens) });
     return new DraftMemory({ cache, rotary: this.model.rotary, stateWidth: 0, scheduler, inputsOf });

@@ -1,4 +1,4 @@
-/** The part of Drafter that EAGLE and EAGLE-3 share. */
+/** The common part of EAGLE and EAGLE-3 drafters. */
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import { lazily } from '../../core/lazy.js';
 import { subtractDimensions } from '../../graph/dimension.js';
@@ -36,7 +36,7 @@ import type { EagleParts } from './eagle-parts.js';
 import type { EagleHead, EaglePrograms } from './eagle-session.js';
 import { buildEagleGraph, readEaglePrefix, startEagleSession } from './eagle-session.js';
 
-/** Drafts of an EAGLE head in one program: the verified states first, then its own features, one or a round at a time. */
+/** Drafts of an EAGLE head in one program: verified states first, then its own features. */
 function buildEagleChain(
   head: EagleHead,
   length: number,
@@ -75,11 +75,10 @@ function readVerified(head: EagleHead) {
   let earlier: KeyValueRows = first.rows;
   return {
     context,
-    /** What the verified states leave in its cache. */
     rows: stackRows([first.rows], configuration),
-    /** The feature behind the last of them. [1, lanes, hidden] */
+    /** After the last verified state. [1, lanes, hidden] */
     root: selectRows(first.features, 1),
-    /** Features behind drafted tokens, each fed with one: [n, lanes, hidden] and [n, lanes] -> [n, lanes, hidden] */
+    /** After drafted tokens. [n, lanes, hidden] and [n, lanes] -> [n, lanes, hidden] */
     next: (features: Tensor, ids: Tensor, own: AttentionContext): Tensor => {
       const step = head.step(joinLanes(features), embed(ids), own, { past, earlier });
       earlier = joinRows(earlier, step.rows);
@@ -89,10 +88,9 @@ function readVerified(head: EagleHead) {
 }
 
 /**
- * An EAGLE draft along known tokens, as a graph. Depth 0 pairs the target's own states with the next tokens; every
- * further depth feeds the features predicted one depth before, and row t of it attends to the true rows up to t and to
- * its own earlier depths: exactly what a chain drafted at t would have seen (the "training-time test" of EAGLE-3,
- * arXiv 2503.01840).
+ * An EAGLE draft along known tokens. Depth 0 pairs the target's states with the next tokens; further depths use the
+ * features predicted one depth before. Row t attends to the true rows up to t and its own earlier depths: what a
+ * chain drafted at t would see (the "training-time test" of EAGLE-3, arXiv 2503.01840).
  */
 function draftEagleLogits(
   head: EagleHead,
@@ -139,7 +137,6 @@ function cutRows(rows: KeyValueRows, count: number): KeyValueRows {
   return { keys: dropLast(rows.keys, count), values: dropLast(rows.values, count) };
 }
 
-/** Angles of positions t + level, and the mask of the true rows, for the rows that this level has. */
 function cutContext({ cosine, sine, mask }: AttentionContext, level: number, cut: number): AttentionContext {
   const shift = (x: Tensor): Tensor => slice(x, 0, level, subtractDimensions(x.shape[0]!, cut - level));
   const rows = subtractDimensions(mask.shape.at(-2)!, cut);
@@ -152,7 +149,7 @@ export interface LoadedHead extends Pick<Drafter, 'system' | 'name' | 'reads' | 
   readonly weights: WeightStore;
 }
 
-/** A table of the head's own wins over the target's, as in the authors' loader. [vocabulary, hidden] */
+/** A head's own table takes precedence, as in the authors' loader. [vocabulary, hidden] */
 export function embeddingOf(
   { folder }: Checkpoint,
   { ownVocabulary, configuration: { hiddenSize } }: EagleParts,

@@ -1,8 +1,7 @@
-/** Recipes of the parts that EAGLE heads have beside their layer. */
 import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
 import { matrixRecipe, projectionRecipe, vectorRecipe } from '../../model/weights.js';
 
-/** Before the taps are fused: nothing, one norm over all of them, or one for each. */
+/** One norm over all taps, or one per tap. */
 export type FusionNorm = 'none' | 'joined' | 'each';
 
 interface TapSizes {

@@ -1,6 +1,6 @@
 /**
- * EAGLE (arXiv 2401.15077) and EAGLE-2, which drafts with the same weights: one Llama layer without input norm reads
- * fc [e(x_t+1); f_t] and predicts the target's next feature; the target's own output projection turns it into tokens.
+ * EAGLE (arXiv 2401.15077) and EAGLE-2: one Llama layer without input norm reads fc [e(x_t+1); f_t] and predicts the
+ * target's next feature; the target's output projection turns it into tokens.
  */
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import { concatenate } from '../../graph/operations/shaping.js';

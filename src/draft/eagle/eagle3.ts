@@ -1,8 +1,8 @@
 /**
- * EAGLE-3 (arXiv 2503.01840): residual streams of the target, fused by fc, replace the feature; one layer whose
- * attention reads [norm(e(x_t+1)); norm(feature)]; its own norm and output projection over a draft vocabulary that
- * may be smaller than the target's (target token = draft token + d2t). Later heads add norms before the fusion, take
- * the normed state for the residual, or feed the normed output back ("EAGLE 3.1"): eagle-parts.ts tells which.
+ * EAGLE-3 (arXiv 2503.01840): fc fuses residual streams of the target; one layer reads [norm(e(x_t+1));
+ * norm(feature)]; own norm and output projection over a draft vocabulary (target token = draft token + d2t). Later
+ * heads ("EAGLE 3.1") add norms before the fusion, use the normed state for the residual, or feed the normed output
+ * back (eagle-parts.ts).
  */
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import type { Tensor } from '../../graph/tensor.js';

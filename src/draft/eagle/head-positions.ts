@@ -1,12 +1,10 @@
 /**
- * Settings that let a head read positions in a way that is not run here. Engines ignore them, or disagree on what they
- * mean, so they are refused by name.
- *
- * - `rope_scaling` of type dynamic: transformers stretches the base once a sequence is longer than
- *   max_position_embeddings, vLLM and SGLang stretch it for all positions, and Hunyuan's heads mean a constant `alpha`.
- * - longrope: a head runs to the end of its target's context, but the factors for long sequences are not supported.
- * - a window: `layer_types` names the layers that have one; without it, `sliding_window` alone says so. Configs derived
- *   from Qwen keep a window and switch it off by `use_sliding_window`.
+ * Refuses position settings that engines ignore or interpret differently:
+ * - dynamic `rope_scaling`: transformers stretches the base only for long sequences, vLLM and SGLang always, and
+ * Hunyuan's heads mean a constant `alpha`
+ * - longrope: factors for long sequences are not supported
+ * - a window: `layer_types` names the layers that have one, else `sliding_window`; configs derived from Qwen switch
+ * it off by `use_sliding_window`
  */
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import { showValue } from '../../core/json-text.js';

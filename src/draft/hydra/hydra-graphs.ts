@@ -1,4 +1,4 @@
-/** Hydra's heads, and Hydra++'s own layer before them, as graphs: one level, a whole chain, and along known tokens. */
+/** Hydra's heads and Hydra++'s layer as graphs. */
 import type { Tensor } from '../../graph/tensor.js';
 import { add, silu } from '../../graph/operations/elementwise.js';
 import { gatherRows } from '../../graph/operations/indexing.js';
@@ -24,7 +24,6 @@ import type { HydraSizes } from './hydra-layout.js';
 import { dropFirst, dropLast } from '../programs/states.js';
 import { scoreOutputs } from '../programs/scores.js';
 
-/** Before the names under which its weights are kept. */
 export const hydraScope = 'hydra.';
 
 export interface HydraModel {
@@ -46,7 +45,7 @@ function runHead({ sizes, target }: HydraModel, head: number, features: Tensor, 
   return project(hidden, `${name}.lm_head`, hiddenSize, vocabularySize, true);
 }
 
-/** features [batch, position, hidden] through Hydra++'s own layer. */
+/** [batch, position, hidden] */
 function runPrefix(
   { target }: HydraModel,
   features: Tensor,

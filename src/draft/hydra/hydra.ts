@@ -1,8 +1,7 @@
 /**
- * Hydra (arXiv 2402.05109): heads that also see the tokens drafted before them. Head i reads the target's feature and
- * the embeddings of the root and of i drafted tokens, [h, e(x1), ..., e(x_i+1)], through R z + SiLU(W z + b), plain
- * residual blocks and a projection with bias. Hydra++ first passes the features of all verified positions through a
- * transformer layer of its own.
+ * Hydra (arXiv 2402.05109): head i reads the target's feature and the embeddings of the root and i drafted tokens,
+ * [h, e(x1), ..., e(x_i+1)], through R z + SiLU(W z + b), residual blocks and a projection with bias. Hydra++ first
+ * passes features through a transformer layer of its own.
  */
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import { lazily, lazilyBy } from '../../core/lazy.js';
@@ -114,7 +113,6 @@ class Hydra implements Drafter {
     if (this.sizes.hasPrefix) await this.compilePrefix();
   }
 
-  /** The features that Hydra++'s layer has read; the heads read the newest. */
   private createMemory(cache: KvCache, scheduler: PassScheduler): DraftMemory {
     const { configuration, rotary } = this.target;
     const { hiddenSize } = configuration;
@@ -181,7 +179,7 @@ class Hydra implements Drafter {
   }
 }
 
-/** Tokens from the root to a node, both included. */
+/** From the root to a node, both included. */
 function tokensTo({ tokens, parents }: GrowingDraft, node: number): number[] {
   const path: number[] = [];
   for (let at = node; at >= 0; at = parents[at]!) path.unshift(tokens[at]!);

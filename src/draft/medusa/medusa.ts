@@ -1,6 +1,6 @@
 /**
- * Medusa (arXiv 2401.10774): K heads on the target's final features. Head i is a residual block x + SiLU(W x + b) and a
- * projection to the vocabulary; it predicts the token i + 2 behind its position, without seeing the ones between.
+ * Medusa (arXiv 2401.10774): K heads on the target's final features. Head i is a residual block x + SiLU(W x + b) and
+ * a projection; it predicts the token i + 2 positions ahead, without seeing those between.
  */
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import { lazily } from '../../core/lazy.js';
@@ -53,7 +53,7 @@ async function loadMedusa(checkpoint: Checkpoint, options: DrafterOptions): Prom
   const { hiddenSize, vocabularySize } = target.configuration;
   requireSizes(checkpoint, target);
   const parts = describeMedusa(checkpoint, scope, { target: target.configuration });
-  // Published configs name the target and none of its sizes.
+  // Published configs do not state the target's sizes.
   requireWidth(checkpoint, parts.firstBlock, 1, hiddenSize);
   requireWidth(checkpoint, parts.firstOutput, 0, vocabularySize);
   refuseUnread(checkpoint.folder, parts.unread);
@@ -125,7 +125,6 @@ class Medusa implements Drafter {
     return scoreOutputs(concatenate(logits, 0), this.target.runtime);
   }
 
-  /** The first heads alone, each with its most likely token. */
   private buildChain(length: number): NamedTensors {
     const feature = input('feature', [1, lanes, this.sizes.hiddenSize]);
     const choose = chooseBest(undefined);
@@ -148,7 +147,7 @@ class Medusa implements Drafter {
           const program = await this.compile();
           const feature = pending.takeLast();
           const inputs = { feature: resident(feature) };
-          // Deeper levels ask for no more detail than the first one, and all heads are there at once.
+          // Deeper levels ask for no more detail than the first, and all heads run at once.
           const outputs = await scheduler.run(program, { inputs }, scoreNames(want));
           feature.free();
           heads = readScores(outputs, want, { targetSize: vocabularySize, draftSize: vocabularySize });

@@ -1,8 +1,7 @@
 /**
- * Prompt lookup, as vLLM's `ngram`, SGLang's `NGRAM` and llama.cpp's `lookup` draft: if the last few tokens have stood in
- * the text before, what followed them then is proposed again. The longest run of tokens that is found counts, up to
- * `longest` of them and no fewer than `shortest`, and of its occurrences the latest. No weights, no pass of anything,
- * and no gradient: what it proposes follows from the text alone, at any temperature.
+ * Prompt lookup (vLLM `ngram`, SGLang `NGRAM`, llama.cpp `lookup`): if the last tokens occurred before, propose what
+ * followed them. The longest match counts (`shortest` to `longest` tokens), and its latest occurrence. No weights,
+ * passes or gradients; proposals depend only on the text.
  */
 import { MistletoeError } from '../../core/errors.js';
 import type { CausalModel } from '../../model/causal-model.js';
@@ -10,13 +9,12 @@ import type { WeightlessSystem } from '../draft-system.js';
 import type { Drafter, DraftSession } from '../drafter.js';
 import { certainScores } from '../programs/scores.js';
 
-/** Tokens that have to match. */
 export interface NgramLengths {
   readonly shortest: number;
   readonly longest: number;
 }
 
-/** Those of llama.cpp: a single token is often enough, and a wrong draft costs little. */
+/** As in llama.cpp: one token is often enough, and a wrong draft costs little. */
 const defaults: NgramLengths = { shortest: 1, longest: 4 };
 const maxAllowed = 64;
 
@@ -89,7 +87,6 @@ class NgramDrafter implements Drafter {
   }
 }
 
-/** What followed the latest of the longest earlier occurrences of the text's last tokens, `count` of it at most. */
 export function lookUp(
   text: readonly number[],
   { shortest, longest }: NgramLengths,
@@ -107,7 +104,7 @@ export function lookUp(
     found = behind;
   }
   if (found === 0) return [];
-  // What reaches the end of the text goes on with itself: a text that repeats itself goes on repeating.
+  // A match that reaches the end of the text repeats itself.
   const period = end - found;
   return Array.from({ length: count }, (_, ahead) => text[found + (ahead % period)]!);
 }

@@ -1,6 +1,6 @@
 /**
- * Drafts that one program makes as a whole, of drafters that remember what they have read: chains, chains that are drawn,
- * dynamic trees. The same run reads what was verified since the last draft, and drafts behind it.
+ * Chains, sampled chains and dynamic trees in one program, for drafters with a memory. The same run reads the newly
+ * verified rows.
  */
 import type { LaneProgram } from '../../model/lanes/lane-program.js';
 import type { PassScheduler } from '../../model/lanes/pass-scheduler.js';
@@ -25,7 +25,6 @@ import type { Vocabularies } from './scores.js';
 import { createSiblingDraws } from './sibling-draws.js';
 import { createTreeCompiler, readTree, treeInputs, treeNames } from './tree-program.js';
 
-/** Each compiled when it is first asked for. */
 export interface FusedPrograms {
   readonly runtime: Runtime;
   readonly vocabularies: Vocabularies;
@@ -35,7 +34,7 @@ export interface FusedPrograms {
   readonly siblings: ReturnType<typeof createSiblingDraws>;
 }
 
-/** A drafter's own graphs; a chain takes the best tokens unless it is told how to choose. */
+/** A chain takes the best tokens unless it gets a chooser. */
 export interface FusedGraphs {
   chain(length: number, choose?: TokenChooser): NamedTensors;
   tree(size: TreeSize): NamedTensors;
@@ -74,7 +73,7 @@ export interface FusedDrafting {
   readonly memory: DraftMemory;
   readonly rotary: RotaryTable;
   readonly scheduler: PassScheduler;
-  /** The program that reads all but the last piece of a long text. */
+  /** Reads all but the last chunk of a long text. */
   readonly reader: () => Promise<LaneProgram>;
 }
 

@@ -1,4 +1,4 @@
-/** Whether a drafter belongs to a target: refused here, in words, rather than by a shape deep in a graph. */
+/** Checks that a drafter fits its target, with readable messages. */
 import { MistletoeError } from '../../core/errors.js';
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import type { CausalModel } from '../../model/causal-model.js';
@@ -12,7 +12,7 @@ export function misfit(folder: string, fault: string, hint: string): MistletoeEr
 
 export const anotherTarget = 'It was trained for another target: use it with the one it belongs to.';
 
-/** Compares the sizes that a drafter's config declares with the target's; absent ones are checked by tensor shapes. */
+/** Declared sizes; tensor shapes are checked otherwise. */
 export function requireSizes(checkpoint: Checkpoint, { configuration }: CausalModel): void {
   const { folder } = checkpoint;
   const config = flattenConfig(checkpoint.config);
@@ -27,7 +27,6 @@ export function requireSizes(checkpoint: Checkpoint, { configuration }: CausalMo
   }
 }
 
-/** The shape of a tensor that must be there. */
 export function shapeOf({ tensors, folder }: Checkpoint, name: string): readonly number[] {
   const tensor = tensors.get(name);
   if (tensor === undefined)
@@ -35,7 +34,7 @@ export function shapeOf({ tensors, folder }: Checkpoint, name: string): readonly
   return tensor.shape;
 }
 
-/** `axis` 0 is what a layer gives, 1 what it reads. */
+/** `axis` 0 is the output, 1 the input. */
 export function requireWidth(checkpoint: Checkpoint, name: string, axis: 0 | 1, wanted: number): void {
   const found = shapeOf(checkpoint, name)[axis];
   if (found !== wanted) {
@@ -47,7 +46,6 @@ export function requireWidth(checkpoint: Checkpoint, name: string, axis: 0 | 1, 
   }
 }
 
-/** For whoever needs gradients, or scores of many candidates at once. */
 export function requireGraph({ name, graph }: Pick<Drafter, 'name' | 'graph'>): DraftGraph {
   if (graph !== undefined) return graph;
   throw new MistletoeError('drafter', `The drafter ${name} has no weights, and so no gradient.`, {

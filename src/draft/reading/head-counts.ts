@@ -1,18 +1,15 @@
-/** How many heads a file holds, and of how many blocks: never more than there are tensors, whatever the numbers say. */
+/** Counts heads and blocks by existing tensors. */
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 
 export interface HeadPlace {
   readonly head: string;
-  /** Undefined for what is no block. */
   readonly block: string | undefined;
 }
 
 export interface HeadCounts {
-  /** Heads 0, 1, ... up to the first of which there is nothing. */
+  /** Consecutive from 0. */
   readonly heads: number;
-  /** Blocks 0, 1, ... that any of the heads has. */
   readonly blocks: number;
-  /** Some tensor has a place, if only in head 7. */
   readonly isSeen: boolean;
 }
 
@@ -28,7 +25,7 @@ export function countHeads(
     if (place.block !== undefined) blocks.add(place.block);
   }
   const [headCount, blockCount] = [countFromZero(heads), countFromZero(blocks)];
-  // One head of many blocks among many heads of one would ask for the product of both.
+  // Bounds the product of heads and blocks.
   const isEven = headCount * blockCount <= tensors.size;
   return { heads: headCount, blocks: isEven ? blockCount : 1, isSeen: heads.size > 0 };
 }

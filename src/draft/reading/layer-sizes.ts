@@ -1,11 +1,8 @@
-/** The sizes of a transformer layer as its tensors tell them, for where neither a config nor a target does. */
+/** Sizes of a transformer layer from its tensors. */
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import type { LayerSizes } from '../../model/decoder-layer.js';
 
-/**
- * Nothing tells how wide a head is but the norms of queries and keys, where there are any: without them it is as wide
- * as fits, which is all that shapes depend on.
- */
+/** Without norms of queries and keys, the head size is unknown; any that fits gives the same shapes. */
 export function measureLayer(
   { tensors }: Pick<Checkpoint, 'tensors'>,
   layer: string,

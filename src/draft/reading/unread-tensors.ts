@@ -1,6 +1,6 @@
 /**
- * One rule for all checkpoints of drafters: every tensor is read, known to be unneeded, or the reason for a refusal.
- * A head that is run without a part of it still drafts, only worse, and nothing else would say so.
+ * Every tensor of a drafter must be read or known to be unneeded. A head without one of its parts would still draft,
+ * only worse.
  */
 import type { Problem } from '../../checkpoint/open-checkpoint.js';
 import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
@@ -9,10 +9,9 @@ import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
 import { listRead } from '../../checkpoint/weight-recipe.js';
 import { misfit } from './checks.js';
 
-/** Buffers that any implementation computes for itself. */
+/** Buffers that implementations compute. */
 const recomputed = [/(^|\.)rotary_emb\.inv_freq$/];
 
-/** Names that neither a recipe nor one of the given patterns accounts for. */
 export function listUnread(
   { tensors }: Pick<Checkpoint, 'tensors'>,
   recipes: readonly WeightRecipe[],

@@ -1,6 +1,6 @@
 /**
- * Dynamic trees (EAGLE-2, arXiv 2406.16858, section 4): each level expands the nodes that the drafter itself thinks most
- * likely, and in the end the best of all nodes are kept.
+ * Dynamic trees (EAGLE-2, arXiv 2406.16858, section 4): each level expands the most likely nodes, and the best of all
+ * nodes are kept.
  */
 import { topIndices } from '../../core/vector.js';
 import type { TokenTree } from './token-tree.js';
@@ -10,12 +10,11 @@ import type { DynamicPolicy } from './policy.js';
 import { detailFor } from '../programs/scores.js';
 import type { TreeLevel, TreeSize } from '../programs/program-drafts.js';
 
-/** Whether one program grows it, where the drafter has such: with more rounds, programs become too large. */
+/** Deeper trees would need too large a program. */
 export const isGrownAtOnce = ({ depth }: TreeSize): boolean => depth <= 12;
 
 export interface DynamicStart {
   readonly root: number;
-  /** Levels that fit the contexts of target and drafter. */
   readonly depthLimit: number;
 }
 
@@ -47,12 +46,12 @@ export async function growDynamicTree(
     const reached = best.flatMap(({ logProbabilities }, row) =>
       Array.from(logProbabilities, (logProbability) => scores[frontier[row]!]! + logProbability),
     );
-    // As float32, in which programs add them up.
+    // Programs add in float32.
     const rounded = Float32Array.from(reached);
     return { tokens: Int32Array.from(tokens), scores: rounded, chosen: topIndices(rounded, topK) };
   }
 
-  // A child never scores above its parent and comes after it, so the best nodes, ties to the earlier, are connected.
+  // A child never scores above its parent and comes later, so the best nodes are connected.
   const candidates = Float64Array.from(scores.slice(1));
   const kept = Array.from(
     topIndices(candidates, Math.min(total - 1, candidates.length)),

@@ -1,8 +1,7 @@
 /**
- * Policies: how scores become a tree. A chain takes one token a level; a static tree fills a fixed shape by rank; a
- * dynamic tree follows the drafter's own confidence (dynamic-tree.ts). At temperature 0 tokens are the drafter's best;
- * above it chains and static trees draw without replacement from the drafter's processed distribution, which
- * verification then needs.
+ * How scores become a tree. A chain takes one token per level; a static tree fills a shape by rank; a dynamic tree
+ * follows the drafter's confidence (dynamic-tree.ts). Above temperature 0 chains and static trees draw without
+ * replacement from the drafter's processed distribution, which verification needs.
  */
 import { MistletoeError } from '../../core/errors.js';
 import type { Random } from '../../core/random.js';
@@ -17,7 +16,7 @@ import { formatDraftPolicy, loadTreeShape } from './policy.js';
 import { drawSiblings, rankSiblings } from './sibling-choices.js';
 import type { TreeShape } from './tree-shapes.js';
 
-/** A policy whose files are read and which is known to fit its drafter. */
+/** Checked against its drafter, with files read. */
 export type ResolvedPolicy =
   | { readonly kind: 'chain'; readonly length: number }
   | { readonly kind: 'tree'; readonly shape: TreeShape }
@@ -66,7 +65,6 @@ export function resolvePolicy(
     : policy;
 }
 
-/** How deep a draft of the policy can be. */
 export function levelsOf(policy: ResolvedPolicy): number {
   switch (policy.kind) {
     case 'chain':
@@ -85,7 +83,7 @@ export interface DraftRequest {
   readonly random: Random;
   /** Levels that fit the contexts of target and drafter. */
   readonly depthLimit: number;
-  /** Draws nothing and follows these tokens instead, with the drafter's distribution of each; chains only. */
+  /** Follow these tokens instead of drawing; chains only. */
   readonly along?: readonly number[] | undefined;
 }
 
@@ -105,7 +103,7 @@ export async function growTree(session: DraftSession, request: DraftRequest): Pr
   return growStaticTree(session, request, policy.kind === 'chain' ? chainShape(policy.length) : policy.shape);
 }
 
-/** Drawn in one program, by the random numbers that drawing level by level would take. */
+/** Uses the same random numbers as drawing level by level. */
 async function drawChain(
   draw: NonNullable<DraftSession['drawChain']>,
   { root, sampling, random, depthLimit }: DraftRequest,
@@ -118,7 +116,7 @@ async function drawChain(
   return chainTree(root, tokens.slice(0, levels), distributions.rows(0, levels + 1));
 }
 
-/** What a sampled chain would have been, had it drawn the given tokens. */
+/** The chain that sampling would give if it drew these tokens. */
 async function growAlong(
   session: DraftSession,
   { root, policy, sampling, depthLimit }: DraftRequest,
@@ -139,7 +137,7 @@ async function growAlong(
   for (let node = 0; node < levels; node++) {
     const scores = await session.expand(draft, [node], 'logits');
     const distribution = toDistribution(scores.logits(0), sampling);
-    // A token that would never be drawn ends the chain: no draft goes on behind it.
+    // A token with probability 0 ends the chain.
     if (distribution[tokens[node]!] === 0) break;
     distributions.push(distribution);
     draft.add(tokens[node]!, node);
@@ -178,7 +176,7 @@ async function growStaticTree(
   const placed = new Map<number, number>([[0, 0]]); // node of the shape -> node of the draft
   let next = 1;
   for (let depth = 0; next < shape.parents.length && depth < depthLimit; depth++) {
-    // Children of one level stand together in the shape, grouped by parent.
+    // Children of a level are grouped by parent.
     const children = new Map<number, number[]>();
     for (; next < shape.parents.length && shape.depths[next] === depth + 1; next++) {
       const parent = shape.parents[next]!;
@@ -190,7 +188,7 @@ async function growStaticTree(
     if (children.size === 0) break;
     const frontier = [...children.keys()].map((node) => placed.get(node)!);
     const groups = [...children.values()];
-    // A drawn sibling that is left out would bias the distribution of the later ones, so a shape's gaps count for nothing here.
+    // Skipping a drawn sibling would bias later ones, so gaps in the shape are ignored.
     const places = groups.map((siblings) =>
       siblings.map((sibling, index) => (isSampled ? index : shape.ranks[sibling]!)),
     );

@@ -1,7 +1,4 @@
-/**
- * How the siblings of a static tree are chosen: by rank, or drawn without replacement from the drafter's processed
- * distribution, by the host or where the scores lie. Verification needs the distributions that they were drawn from.
- */
+/** Chooses the siblings of a static tree: by rank, or drawn without replacement on the host or the device. */
 import type { Random } from '../../core/random.js';
 import { drawWithoutReplacement } from '../../core/random.js';
 import type { SamplingOptions } from '../../core/sampling.js';
@@ -14,7 +11,7 @@ import type { SiblingDrawer } from '../programs/program-drafts.js';
 import { detailFor } from '../programs/scores.js';
 
 export interface SiblingChooser {
-  /** [node] tokens behind each given node: as many as counted for it, or fewer where there are no more. */
+  /** [node] Fewer tokens than requested if there are no more. */
   choose(
     draft: GrowingDraft,
     nodes: readonly number[],
@@ -23,7 +20,7 @@ export interface SiblingChooser {
   finish(draft: GrowingDraft): TokenTree;
 }
 
-/** @param ranks that any node asks for: heads that are run once for the whole tree give them to deeper levels as well */
+/** @param ranks max ranks of any node, because some heads run once for the whole tree */
 export function rankSiblings(session: DraftSession, ranks: number): SiblingChooser {
   return {
     async choose(draft, nodes, counts) {
@@ -37,7 +34,6 @@ export function rankSiblings(session: DraftSession, ranks: number): SiblingChoos
 export interface DrawSettings {
   readonly sampling: SamplingOptions;
   readonly random: Random;
-  /** Nodes that the tree has at most. */
   readonly nodes: number;
 }
 

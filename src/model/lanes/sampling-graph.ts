@@ -1,6 +1,6 @@
 /**
- * The distribution that tokens are drawn from (core/sampling.ts) as a graph, for programs that draw where the scores lie.
- * Temperature, top-k and top-p are inputs of each lane, so that one program serves all requests.
+ * The sampling distribution (core/sampling.ts) as a graph. Temperature, top-k and top-p are inputs per lane, so one
+ * program serves all requests.
  */
 import type { SamplingOptions } from '../../core/sampling.js';
 import { checkSamplingOptions } from '../../core/sampling.js';
@@ -14,7 +14,7 @@ import type { NamedValues } from '../../runtime/program.js';
 import { float32, int32 } from '../../runtime/program.js';
 import { lanes } from './lane-graph.js';
 
-/** How the lanes' tokens are drawn. [1, lanes] each */
+/** [1, lanes] each. */
 export interface SamplingTensors {
   readonly temperature: Tensor;
   readonly topK: Tensor;
@@ -29,14 +29,13 @@ export function declareSampling(): SamplingTensors {
   };
 }
 
-/** logits [row, lanes, vocabulary] -> the same, each row summing to 1 */
+/** [row, lanes, vocabulary] */
 export function distributionOf(logits: Tensor, { temperature, topK, topP }: SamplingTensors): Tensor {
   const rows = logits.shape.slice(0, -1);
   const scaled = divide(logits, reshape(temperature, [1, lanes, 1]));
   return softmax(keepLikeliest(scaled, broadcast(topK, rows), broadcast(topP, rows)));
 }
 
-/** One lane's values of these inputs. */
 export function samplingInputs(sampling: SamplingOptions, vocabularySize: number): NamedValues {
   const { temperature, topK = vocabularySize, topP = 1 } = checkSamplingOptions(sampling);
   return {

@@ -1,18 +1,14 @@
 /**
- * Frequencies of the rotary embedding: base^(-2i / headSize) for pair i, and what the published scalings make of them
- * so that a model reads further than it was trained.
- *
- * - linear: every frequency divided by the factor (position interpolation, arXiv 2306.15595).
- * - llama3: long wavelengths divided by the factor, short ones kept, the ones between interpolated.
- * - yarn (arXiv 2309.00071): the same idea, with the borders told by how often a pair turns within the original
- *   context: more than betaFast times, kept; less than betaSlow times, divided; a linear ramp over the pairs between.
- *   Cosine and sine are multiplied by an attention factor, 0.1 ln(factor) + 1 unless told.
- * - longrope (arXiv 2402.13753): one divisor for each pair, found by search; a list for sequences up to the original
- *   context and one for longer ones. The attention factor sqrt(1 + ln(factor) / ln(original)) applies to both. A
- *   sequence that grows over the border would need all its cached keys turned anew, so the context ends there and
- *   only the short list is ever used.
- * - dynamic NTK: the base grows once a sequence is longer than max_position_embeddings, which again would turn cached
- *   keys; up to there, where the context ends, the frequencies are the plain ones.
+ * Frequencies of the rotary embedding, base^(-2i / headSize) for pair i, and their published scalings:
+ * - linear: divided by the factor (arXiv 2306.15595)
+ * - llama3: long wavelengths divided, short ones kept, interpolated between
+ * - yarn (arXiv 2309.00071): pairs that turn more than betaFast times within the original context are kept, those
+ * below betaSlow divided, a linear ramp between. Cosine and sine are scaled by an attention factor, default 0.1
+ * ln(factor) + 1.
+ * - longrope (arXiv 2402.13753): a divisor per pair, one list up to the original context and one beyond, with the
+ * attention factor sqrt(1 + ln(factor) / ln(original)). Growing past the border would rotate all cached keys again,
+ * so the context ends there.
+ * - dynamic NTK: the base grows for long sequences, with the same consequence.
  */
 export type RotaryScaling =
   | { readonly kind: 'none' }
@@ -34,11 +30,11 @@ export interface YarnScaling {
   readonly kind: 'yarn';
   readonly factor: number;
   readonly attentionFactor: number;
-  /** Turns within the original context above which a pair keeps its frequency. */
+  /** Turns above which a pair keeps its frequency. */
   readonly betaFast: number;
-  /** Turns below which its frequency is divided by the whole factor. */
+  /** Turns below which it is divided by the whole factor. */
   readonly betaSlow: number;
-  /** The borders of the ramp as whole pairs. */
+  /** Round the borders to whole pairs. */
   readonly truncate: boolean;
   readonly originalContext: number;
 }
@@ -51,7 +47,7 @@ export interface LongropeScaling {
   readonly originalContext: number;
 }
 
-/** [headSize / 2] in double precision */
+/** [headSize / 2] */
 export function scaleFrequencies(headSize: number, base: number, scaling: RotaryScaling): Float64Array {
   const frequencies = Float64Array.from(
     { length: headSize / 2 },
@@ -76,7 +72,7 @@ export function scaleFrequencies(headSize: number, base: number, scaling: Rotary
   }
 }
 
-/** What cosine and sine are multiplied by, and so queries and keys: its square acts on the scores. */
+/** Scales cosine and sine; its square acts on the scores. */
 export function attentionFactorOf(scaling: RotaryScaling): number {
   return scaling.kind === 'yarn' || scaling.kind === 'longrope' ? scaling.attentionFactor : 1;
 }
@@ -90,13 +86,12 @@ function scaleLlama3(frequency: number, scaling: Llama3Scaling): number {
   return ((1 - smooth) / factor + smooth) * frequency;
 }
 
-/** How much of its own frequency each pair keeps under yarn: 1 for the fast ones, 0 for the slow ones. */
+/** 1 for fast pairs, 0 for slow ones. */
 function keptShares(
   headSize: number,
   base: number,
   { betaFast, betaSlow, truncate, originalContext }: YarnScaling,
 ): Float64Array {
-  /** The pair, as a real number, that turns so often within the original context. */
   const pairThatTurns = (turns: number): number =>
     (headSize * Math.log(originalContext / (turns * 2 * Math.PI))) / (2 * Math.log(base));
   const first = pairThatTurns(betaFast);

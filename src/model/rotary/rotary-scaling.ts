@@ -1,17 +1,16 @@
-/** Which scaling of the rotary frequencies a checkpoint asks for, with every number that its formula needs. */
+/** Parses the rotary scaling of a checkpoint. */
 import { z } from 'zod';
 import { MistletoeError } from '../../core/errors.js';
 import type { LongropeScaling, RotaryScaling, YarnScaling } from './rotary-frequencies.js';
 
 export interface RotarySizes {
   readonly headSize: number;
-  /** max_position_embeddings, or what stands for it. */
   readonly positions: number;
 }
 
 const positive = z.number().positive();
 export const positiveOrNone = positive.nullish().transform((value) => value ?? undefined);
-// Zero stands for "not given", as in the reference.
+// Zero means absent, as in the reference.
 const weightOrNone = z
   .number()
   .nonnegative()
@@ -70,7 +69,7 @@ export function parseScaling(kind: string, fields: RotaryFields, context: Scalin
     case 'yarn':
       return parseYarn(fields, factor ?? context.positions / originalContext, originalContext);
     case 'longrope': {
-      // Not used, and yet part of what the file claims to be.
+      // Unused, but checked.
       checkFactors('long_factor', need('long_factor', fields.long_factor), context);
       const shortFactors = checkFactors('short_factor', need('short_factor', fields.short_factor), context);
       return parseLongrope(fields, shortFactors, context);
@@ -103,7 +102,7 @@ function parseLongrope(
 ): LongropeScaling {
   const ratio = positions / originalContext;
   const factor = fields.factor ?? ratio;
-  // One version of the reference believes the factor, the other the ratio of the two lengths.
+  // Versions of the reference use the factor or the ratio of the lengths.
   if (fields.attention_factor === undefined && ratio > 1 && factor !== ratio) {
     throw refuseRotary(
       place,

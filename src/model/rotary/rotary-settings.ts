@@ -1,7 +1,6 @@
 /**
- * Reads the rotary settings of a config.json: `rope_theta` and `rope_scaling` as transformers 4 writes them, or
- * `rope_parameters`, which holds both, as version 5 does. Where the two versions would read one file differently, or
- * would ignore what it says, it is refused: a wrong angle gives fluent and wrong text.
+ * Reads rotary settings: `rope_theta` and `rope_scaling` (transformers 4) or `rope_parameters` (version 5). Files
+ * that the two versions read differently, or ignore in part, are refused: a wrong angle gives fluent but wrong text.
  */
 import { isDeepStrictEqual } from 'node:util';
 import { showValue } from '../../core/json-text.js';
@@ -11,7 +10,6 @@ import { parseScaling, positiveOrNone, refuseRotary as refuse, rotarySchema } fr
 
 export interface RotarySettings {
   readonly rotaryBase: number;
-  /** Where the base comes from, in words. */
   readonly rotaryOrigin: string;
   readonly rotaryScaling: RotaryScaling;
 }
@@ -73,7 +71,7 @@ function chooseSettings(config: Readonly<Record<string, unknown>>, place: string
   return { key, settings };
 }
 
-/** An empty object says as little as none. */
+/** An empty object counts as absent. */
 function readRecord(
   config: Readonly<Record<string, unknown>>,
   key: string,
@@ -91,7 +89,7 @@ function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** Version 4 fails without a kind of scaling and version 5 then drops the scaling: neither is what the file means. */
+/** Version 4 fails without a kind, version 5 drops the scaling: neither is intended. */
 function requireNothingElse(settings: Readonly<Record<string, unknown>>, key: string, place: string): void {
   const others = Object.keys(settings).filter(
     (name) => !['rope_theta', 'partial_rotary_factor', 'rope_type', 'type'].includes(name),
@@ -125,7 +123,7 @@ function parseBase(
   return { rotaryBase: defaultBase, rotaryOrigin: `default ${defaultBase}` };
 }
 
-/** The context a scaled model was first trained for; Phi-3 and its like write it beside the settings. */
+/** The original context; Phi-3 writes it next to the settings. */
 function parseOriginal(
   config: Readonly<Record<string, unknown>>,
   { original_max_position_embeddings: inner }: RotaryFields,

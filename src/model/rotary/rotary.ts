@@ -1,6 +1,5 @@
 /**
- * Cosine and sine of the rotary embedding, by position. Computed in double precision, stored as the float32 that the
- * reference implementations use; which frequencies they turn with is rotary-frequencies.ts.
+ * Cosine and sine by position, computed in double precision and stored as float32 like the reference implementations.
  */
 import type { RotaryScaling } from './rotary-frequencies.js';
 import { attentionFactorOf, scaleFrequencies } from './rotary-frequencies.js';
