@@ -1,4 +1,3 @@
-/** The models of an audit, opened as its request names them. */
 import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
 import { MistletoeError } from '../core/errors.js';
 import type { Target } from '../decode/target.js';

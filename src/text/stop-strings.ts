@@ -14,7 +14,6 @@ export interface StopScanner {
   push(text: string): StopResult;
   /** The tail that was held back and turned out not to be a stop. */
   finish(): string;
-  /** The stop string that ended the text. */
   matched(): string | undefined;
 }
 
@@ -68,7 +67,6 @@ function findFirstStop(
   return best;
 }
 
-/** Length of the longest tail of the text that begins a stop. */
 function openTailLength(text: string, stops: readonly string[]): number {
   let longest = 0;
   for (const stop of stops) {

@@ -11,7 +11,6 @@
 import type { Tokenizer } from './tokenizer/tokenizer.js';
 
 export interface TextStream {
-  /** The text that became certain with this token, often empty. */
   push(id: number): string;
   /** What was held back. The stream accepts no tokens afterwards. */
   finish(): string;

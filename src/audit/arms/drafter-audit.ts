@@ -1,4 +1,4 @@
-/** Audits one drafter on all prompts, unit by unit. Units that are already in the run's folder are skipped. */
+/** Audits one drafter on all prompts, unit by unit. Units in the run's folder are skipped. */
 import { MistletoeError } from '../../core/errors.js';
 import { lazily } from '../../core/lazy.js';
 import type { PolicyChooser } from '../../decode/policies/policy-chooser.js';
@@ -35,12 +35,10 @@ export interface DrafterAudit {
   readonly id: string;
   readonly drafter: Drafter;
   readonly policy: PolicyChooser;
-  /** How deep the policy drafts. */
   readonly draftLevels: number;
   readonly allowed: Int32Array;
   readonly events: AuditEvents;
   readonly signal?: AbortSignal | undefined;
-  /** Units of the whole run. */
   readonly count: { done: number; readonly total: number };
   readonly passRows: PassRows;
 }

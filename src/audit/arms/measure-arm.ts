@@ -1,6 +1,6 @@
 /**
- * One arm of one prompt, measured for real, twice: held to the clean answer, which is what the audit compares, and
- * freely, which is what a user would get.
+ * Measures one arm of one prompt twice: held to the clean answer, which the audit compares, and freely, which a user
+ * would get.
  */
 import type { AcceptanceRecord } from '../../decode/acceptance.js';
 import type { TokenOrigin } from '../../decode/answer.js';
@@ -29,7 +29,7 @@ export interface ArmMeasure {
   readonly timing: Omit<ArmTiming, 'drafter'>;
 }
 
-/** Everything a decoding of the prompt needs except the suffix. */
+/** Everything except the suffix. */
 export interface DecodeSetup {
   readonly target: Target;
   readonly drafter: Drafter;
@@ -37,7 +37,6 @@ export interface DecodeSetup {
   readonly prompt: AuditPrompt;
   readonly maxNewTokens: number;
   readonly temperature: number;
-  /** Of all random draws while decoding. */
   readonly seed: number;
   readonly clock?: PhaseClock | undefined;
 }
@@ -45,7 +44,7 @@ export interface DecodeSetup {
 export interface ArmSetup extends DecodeSetup {
   readonly scorer: Scorer;
   readonly bounds: KeepBounds;
-  /** The clean prompt decoded freely: what other arms are compared with. */
+  /** The clean prompt decoded freely. */
   readonly clean: () => Promise<SpeculativeGeneration>;
 }
 
@@ -54,7 +53,6 @@ export interface ArmKey {
   readonly repeat: number;
 }
 
-/** Arms whose speed is compared with plain decoding. */
 const timedArms: readonly ArmName[] = ['clean', 'clean-again', 'attack', 'given'];
 
 export async function measureArm(
@@ -63,7 +61,7 @@ export async function measureArm(
   suffixIds: readonly number[],
 ): Promise<ArmMeasure> {
   const { target, prompt, scorer, bounds } = setup;
-  // A/A above temperature 0 is another draw from the same distribution.
+  // Above temperature 0, A/A is another draw from the same distribution.
   const seeded = arm === 'clean-again' ? { ...setup, seed: setup.seed + 1 } : setup;
   const held = await decodeHeld(seeded, suffixIds);
   const free = arm === 'clean' ? await setup.clean() : await decodeFreely(seeded, suffixIds);
@@ -97,7 +95,6 @@ export async function measureArm(
   };
 }
 
-/** Drafts behind the suffixed prompt along the clean answer. */
 export function decodeHeld(
   setup: DecodeSetup,
   suffixIds: readonly number[],
@@ -114,7 +111,7 @@ export function decodeFreely(
   return decode(setup, suffixIds, company);
 }
 
-/** What a decoding shares with others of the same prompt: the part before the suffix, and its passes. */
+/** What decodings of one prompt share. */
 export interface Company {
   readonly prefix?: ReadPrefix;
   readonly scheduler?: PassScheduler;
@@ -140,7 +137,7 @@ function decode(
   );
 }
 
-/** Plain decoding of the same prompt to the same length, the baseline of the speedup. */
+/** The baseline of the speedup. */
 async function timePlain(
   { target, prompt, temperature, seed, clock = new PhaseClock() }: ArmSetup,
   suffixIds: readonly number[],

@@ -1,4 +1,6 @@
-/** How far a suffix keeps the answer: the target's distribution along the clean one, and the free-running answer itself. */
+/**
+ * How far a suffix keeps the answer: the target's distribution along the clean one, and the free-running answer.
+ */
 import { prefill } from '../../decode/prefill.js';
 import type { SpeculativeGeneration } from '../../decode/speculative.js';
 import type { Target } from '../../decode/target.js';
@@ -13,7 +15,6 @@ import type { Scorer } from '../search/scoring.js';
 
 type Answer = Pick<SpeculativeGeneration, 'tokenIds' | 'text'>;
 
-/** The class of a free-running answer, and whether the audit's rule accepts it. */
 export function judgeAnswer(
   prompt: AuditPrompt,
   answer: Answer,
@@ -47,7 +48,6 @@ export async function measurePreservation(
   };
 }
 
-/** exp of the mean surprisal of a continuation. */
 async function perplexity(
   { model }: Target,
   contextIds: readonly number[],

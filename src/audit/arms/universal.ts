@@ -1,6 +1,6 @@
 /**
- * One suffix for many prompts: scores and gradients are averages, a candidate must survive in every prompt that it is
- * searched on, and what it does is measured there and on prompts that the search never saw.
+ * One suffix for many prompts: scores and gradients are averages, a candidate must survive in every prompt, and the
+ * result is also measured on held-out prompts.
  */
 import { createRandom } from '../../core/random.js';
 import { Engine } from '../../decode/engine/engine.js';
@@ -118,7 +118,7 @@ async function prepareAll(
   const models = { target: target.model, drafter };
   const prepared: PreparedPrompt[] = [];
   for (const given of request.prompts) {
-    // What the prompt's own audit passed over, for reasons that it has said, has no place here either.
+    // Skip prompts that their own audit skipped.
     if (!folder.has(`${id}/${given.id}/attack`)) continue;
     const prompt = await preparePrompt(target, given as Prompt, { ...settings, seed });
     const state = await readPromptState(models, prompt.beforeIds);

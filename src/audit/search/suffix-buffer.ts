@@ -1,11 +1,10 @@
-/** What a search has tried, its best suffixes inside the bounds, and those it can still continue from. */
+/** Tried suffixes, the best within the bounds, and those to continue from. */
 import type { Random } from '../../core/random.js';
 import type { Candidate } from './candidates.js';
 import { keyOf } from './candidates.js';
 import type { Scored, SearchOutcome, SearchSettings } from './search-problem.js';
 import { violationOf } from './search-problem.js';
 
-/** Suffixes kept to continue from when a search stalls. */
 const maxWaiting = 16;
 
 export class SuffixBuffer {
@@ -19,7 +18,7 @@ export class SuffixBuffer {
   constructor(
     private readonly settings: SearchSettings,
     private readonly answerLength: number,
-    /** Replaces the objective in an undirected search. */
+    /** For an undirected search. */
     private readonly random: Random,
   ) {}
 
@@ -37,14 +36,14 @@ export class SuffixBuffer {
     for (const { divergence } of scored) this.minDivergence = Math.min(this.minDivergence, divergence);
     this.scoredCandidates += scored.length;
     const inside = scored.filter((candidate) => this.violation(candidate) === 0);
-    // Of equal lengths, the one with the smallest divergence is most likely to keep the answer.
+    // Of equal lengths, the smallest divergence is most likely to keep the answer.
     this.shortest = [...this.shortest, ...inside]
       .sort((left, right) => left.length - right.length || left.divergence - right.divergence)
       .slice(0, finalists);
     this.waiting = this.sort([...this.waiting, ...scored]).slice(0, maxWaiting);
   }
 
-  /** Best first; from a base inside the bounds nothing outside is eligible. */
+  /** Best first; from a base within the bounds, nothing outside is eligible. */
   rank(scored: readonly Scored[], base: Scored): Scored[] {
     const isInside = this.violation(base) === 0;
     return this.sort(isInside ? scored.filter((candidate) => this.violation(candidate) === 0) : scored);
@@ -54,13 +53,11 @@ export class SuffixBuffer {
     return this.compare(candidate, base) < 0;
   }
 
-  /** Marks a suffix as expanded. */
   take(chosen: Scored): Scored {
     this.waiting = this.waiting.filter((candidate) => candidate !== chosen);
     return chosen;
   }
 
-  /** The best suffix that the search has not expanded yet. */
   takeNext(): Scored | undefined {
     const [next] = this.waiting;
     return next === undefined ? undefined : this.take(next);
@@ -75,7 +72,7 @@ export class SuffixBuffer {
     return [...scored].sort((left, right) => this.compare(left, right));
   }
 
-  /** Negative if the left one is better: closer to the bounds, then the higher value. */
+  /** Negative if the left is better: closer to the bounds, then the higher value. */
   private compare(left: Scored, right: Scored): number {
     return this.violation(left) - this.violation(right) || this.valueOf(right) - this.valueOf(left);
   }
@@ -92,7 +89,7 @@ export class SuffixBuffer {
       case 'preservation':
         return -scored.divergence;
       case 'undirected': {
-        // Drawn once for each suffix, so that the order is as fixed as an objective's.
+        // Drawn once per suffix, so that the order is fixed.
         const value = this.values.get(scored) ?? this.random.next();
         this.values.set(scored, value);
         return value;

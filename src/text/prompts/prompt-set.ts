@@ -13,7 +13,6 @@ import { fileLimits } from '../../core/limits.js';
 import { parseJson, readTextFile } from '../text-file.js';
 
 export interface Prompt {
-  /** Unique in its set. */
   readonly id: string;
   readonly category?: string;
   /** The first turn. */

@@ -27,7 +27,6 @@ export interface ChatMessage {
 }
 
 export interface ChatTemplate {
-  /** For messages: a path, or `built in: NAME`. */
   readonly origin: string;
   readonly program: Template;
   readonly specialTokens: TokenizerConfig['specialTokens'];
@@ -42,7 +41,6 @@ export interface ChatTemplate {
 export interface TemplateText {
   readonly source: string;
   readonly origin: string;
-  /** Default false. */
   readonly addSpecialTokens?: boolean | undefined;
 }
 
@@ -54,7 +52,6 @@ export interface TemplateOptions {
 }
 
 export interface RenderOptions {
-  /** Ends the text where the assistant's answer begins. Default true. */
   readonly addGenerationPrompt?: boolean;
 }
 
@@ -172,7 +169,6 @@ export function renderChat(
   }
 }
 
-/** Encodes a chat that the template rendered. */
 export async function encodeRendered(
   tokenizer: Tokenizer,
   { addSpecialTokens }: Pick<ChatTemplate, 'addSpecialTokens'>,

@@ -9,9 +9,7 @@ import type { Json } from './published-structures.js';
 import { byteOutput, knownDecoders, structures } from './published-structures.js';
 
 export interface PublishedTokenizer {
-  /** The name of the structure, for tests and messages. */
   readonly name: string;
-  /** For the library: the published parts with the file's own vocabulary. */
   readonly contents: Json;
   /** How bytes without a piece are encoded: as byte-level letters, as pieces `<0x00>`, or not at all. */
   readonly bytes: 'letters' | 'pieces' | undefined;

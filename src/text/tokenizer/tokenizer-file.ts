@@ -121,7 +121,6 @@ function misfit(path: string, what: string, modelVocabularySize: number | undefi
       });
 }
 
-/** Whether a folder has a tokenizer in either format. */
 export function hasTokenizer(folder: string): boolean {
   return ['tokenizer.json', 'tokenizer.model'].some((name) => existsSync(join(folder, name)));
 }

@@ -18,7 +18,6 @@ export interface EncodeOptions {
 }
 
 export interface DecodeOptions {
-  /** Default true. */
   readonly skipSpecialTokens?: boolean;
 }
 
@@ -57,7 +56,6 @@ export async function loadTokenizer(folder: string, options: ReadOptions = {}): 
   return openTokenizer(folder, config, await readTokenizerFile(folder, config, options));
 }
 
-/** From files that were already read. */
 export async function openTokenizer(
   folder: string,
   config: TokenizerConfig,
