@@ -59,7 +59,8 @@ async function perplexity(
     const before = contextIds.slice(0, -1);
     if (before.length > 0) await prefill(model, cache, before, { want: [] });
     const tokens = Int32Array.from([contextIds.at(-1)!, ...continuation.slice(0, -1)]);
-    const { logits } = await model.forward({ tokens, cache, want: ['logits'] });
+    const { logits, rows } = await model.forward({ tokens, cache, want: ['logits'] });
+    rows.free();
     return perplexityOf(logits!, continuation);
   } finally {
     cache.release();

@@ -152,10 +152,12 @@ async function chooseFinalist(
     const judged = judgeAnswer(prompt, free, bounds);
     return { suffixIds, free, judged, held: judged.accepted ? await hold(suffixIds) : undefined };
   });
-  const [clean, ...decoded] = await Promise.all([hold([]), ...decodeAll]).finally(() => {
-    prefix.cache.release();
-    prefix.states?.free();
-  });
+  const tasks = [hold([]), ...decodeAll] as const;
+  // After a failure, too, the others decode until they end.
+  await Promise.allSettled(tasks);
+  prefix.cache.release();
+  prefix.states?.free();
+  const [clean, ...decoded] = await Promise.all(tasks);
   let best = { suffixIds: [] as readonly number[], length: clean.acceptance.meanAcceptedLength };
   let slowerDifferentAnswer: OtherAnswer | null = null;
   for (const { suffixIds, free, judged, held } of decoded) {

@@ -72,6 +72,7 @@ async function readOn(
       const verified = { tokens: chunk, states, next: tokens[read]! };
       if (state.draftCache !== undefined)
         await drafter.graph!.attention!.readPrefix(verified, state.draftCache);
+      states?.free();
     },
   });
 }
