@@ -22,8 +22,8 @@ export async function openModels(
   const { targetFolder, settings, chatTemplate, date } = request;
   const template = {
     chat: settings.chat,
-    ...(chatTemplate === undefined ? {} : { chatTemplate }),
-    ...(date === undefined ? {} : { date }),
+    chatTemplate,
+    date,
   };
   const target = await openTarget(targetFolder, { runtime, ...template, ...cache });
   return { target, drafters: await loadDrafters(request, target, cache) };
@@ -40,7 +40,7 @@ async function loadDrafters(
       target: target.model,
       tokenizer: target.tokenizer,
       ...cache,
-      ...(request.taps === undefined ? {} : { taps: request.taps }),
+      taps: request.taps,
     });
     const policy = parseDraftPolicy(text);
     if (policy.kind === 'auto') {

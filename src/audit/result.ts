@@ -212,7 +212,7 @@ export interface DrafterSummary {
   /** Prompts without a suffix within the bounds; they count as no drop. */
   readonly promptsWithoutSuffix: number;
   /** Absent if 0. */
-  readonly armsNotKept?: number;
+  readonly armsNotKept?: number | undefined;
 }
 
 export interface ArmSummary {

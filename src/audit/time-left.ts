@@ -32,7 +32,7 @@ interface Current {
   readonly kind: UnitKind;
   readonly since: number;
   /** Projected from its steps. */
-  readonly projected?: number;
+  readonly projected?: number | undefined;
 }
 
 export function createTimeEstimate(

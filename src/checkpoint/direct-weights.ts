@@ -14,7 +14,7 @@ import type { ResolvedPart, ResolvedRecipe } from './weight-recipe.js';
 
 export interface DirectOptions {
   /** Max bytes of a piece, unless one row is larger; lowered in tests. */
-  readonly pieceBytes?: number;
+  readonly pieceBytes?: number | undefined;
 }
 
 const directTypes: Partial<Record<StoredDType, 'float32' | HalfType>> = {

@@ -12,7 +12,7 @@ export interface StoredTensor {
   /** From the first element to the end of the last one in the file; for strided tensors more than the elements need. */
   readonly sizeBytes: number;
   /** In elements, torch files only; absent means contiguous, row-major. */
-  readonly strides?: readonly number[];
+  readonly strides?: readonly number[] | undefined;
 }
 
 export interface Checkpoint {
@@ -78,10 +78,7 @@ export function quote(name: string): string {
 }
 
 export function refuse(problem: string, remedy: string, cause?: unknown): MistletoeError {
-  return new MistletoeError('checkpoint', problem, {
-    hint: remedy,
-    ...(cause === undefined ? {} : { cause }),
-  });
+  return new MistletoeError('checkpoint', problem, { hint: remedy, cause });
 }
 
 export const downloadAgain = 'The file is damaged or incomplete: download or export it again.';

@@ -20,7 +20,7 @@ export interface WeightPart {
   readonly tensor: string;
   /** As stored in the checkpoint, before transposing. */
   readonly shape: readonly number[];
-  readonly transpose?: boolean;
+  readonly transpose?: boolean | undefined;
 }
 
 export interface ResolvedRecipe {
@@ -28,7 +28,7 @@ export interface ResolvedRecipe {
   readonly shape: readonly number[];
   readonly parts: readonly ResolvedPart[];
   /** The type it is kept in, if not float32. All parts are stored in it. */
-  readonly dtype?: HalfType;
+  readonly dtype?: HalfType | undefined;
 }
 
 export interface ResolvedPart {
@@ -42,7 +42,7 @@ export function listRead(recipes: readonly WeightRecipe[]): ReadonlySet<string> 
 
 /** Searching for near names is slow if many tensors are missing. */
 export interface ResolveOptions {
-  readonly nearNames?: boolean;
+  readonly nearNames?: boolean | undefined;
 }
 
 export function resolveRecipes(

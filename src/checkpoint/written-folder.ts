@@ -21,7 +21,7 @@ export interface FileOutput {
 
 export interface WriteOptions {
   /** Opens a file that does not exist yet; replaced in tests. */
-  readonly openOutput?: (path: string) => Promise<FileOutput>;
+  readonly openOutput?: ((path: string) => Promise<FileOutput>) | undefined;
 }
 
 export type Append = (bytes: Uint8Array) => Promise<void>;
@@ -133,10 +133,7 @@ export async function writeWholeFolder(path: string, fill: (folder: string) => P
 function inWordsOf(place: string, fresh: string, failure: unknown): unknown {
   if (!(failure instanceof MistletoeError) || !failure.message.includes(fresh)) return failure;
   const { code, message, hint, cause } = failure;
-  return new MistletoeError(code, message.replaceAll(fresh, place), {
-    ...(hint === undefined ? {} : { hint }),
-    cause,
-  });
+  return new MistletoeError(code, message.replaceAll(fresh, place), { hint, cause });
 }
 
 async function stepIn(place: string, fresh: string, aside: string): Promise<void> {

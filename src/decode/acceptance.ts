@@ -13,7 +13,7 @@ export interface StepRecord {
   /** Deepest level proposed; equals `proposed` for a chain. */
   readonly depth: number;
   /** Index of the drafter, if several take turns. */
-  readonly drafter?: number;
+  readonly drafter?: number | undefined;
 }
 
 export interface AcceptanceRecord {

@@ -17,16 +17,16 @@ export interface TokenEvent {
   readonly origin: TokenOrigin;
   /** Text that became certain with this token; not always the token's own. */
   readonly text: string;
-  readonly likelihood?: TokenLikelihood;
+  readonly likelihood?: TokenLikelihood | undefined;
 }
 
 export interface AnswerOptions {
   readonly maxNewTokens: number;
   readonly stopIds: readonly number[];
-  readonly stopStrings?: readonly string[];
-  readonly tokenizer?: Tokenizer;
-  readonly onToken?: (event: TokenEvent) => void;
-  readonly signal?: AbortSignal;
+  readonly stopStrings?: readonly string[] | undefined;
+  readonly tokenizer?: Tokenizer | undefined;
+  readonly onToken?: ((event: TokenEvent) => void) | undefined;
+  readonly signal?: AbortSignal | undefined;
 }
 
 export class Answer {
@@ -77,7 +77,7 @@ export class Answer {
     const held = this.reason === undefined || scanned.stopped ? '' : this.takeHeldBack();
     const text = scanned.emit + held;
     this.pieces += text;
-    this.options.onToken?.({ id, origin, text, ...(likelihood === undefined ? {} : { likelihood }) });
+    this.options.onToken?.({ id, origin, text, likelihood });
     return this.reason === undefined;
   }
 

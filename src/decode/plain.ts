@@ -33,7 +33,7 @@ export interface Generation {
   readonly origins: readonly TokenOrigin[];
   readonly text: string;
   readonly finishReason: FinishReason;
-  readonly stopString?: string;
+  readonly stopString?: string | undefined;
   readonly prefillMs: number;
   /** From the first token, which the prefill gives, to the last. */
   readonly decodeMs: number;
@@ -116,7 +116,7 @@ export function finishGeneration(promptIds: readonly number[], answer: Answer, c
     origins: answer.origins,
     text: answer.text,
     finishReason: answer.finishReason ?? 'length',
-    ...(answer.stopString === undefined ? {} : { stopString: answer.stopString }),
+    stopString: answer.stopString,
     prefillMs: clock.firstMs - clock.startMs,
     decodeMs,
     tokensPerSecond: later > 0 && decodeMs > 0 ? later / (decodeMs / 1000) : 0,

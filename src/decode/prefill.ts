@@ -9,14 +9,14 @@ import type { PassScheduler } from '../model/lanes/pass-scheduler.js';
 export const prefillChunk = 256;
 
 export interface PrefillOptions {
-  readonly chunk?: number;
+  readonly chunk?: number | undefined;
   readonly want: readonly ForwardOutput[];
-  readonly taps?: readonly number[];
+  readonly taps?: readonly number[] | undefined;
   readonly scheduler?: PassScheduler | undefined;
   /** Stops before the next chunk; the cache keeps what was read. */
   readonly signal?: AbortSignal | undefined;
   /** Logits and argmax are those of the chunk's last token. */
-  readonly onChunk?: (tokens: Int32Array, result: ForwardResult) => Promise<void> | void;
+  readonly onChunk?: ((tokens: Int32Array, result: ForwardResult) => Promise<void> | void) | undefined;
 }
 
 /** Returns the outputs of the last chunk; undefined if aborted. */

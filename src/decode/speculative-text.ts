@@ -19,11 +19,11 @@ export interface SpeculativeOptions extends GenerateOptions {
   /**
    * `chain:4`, `dynamic:60,5,10` and so on, or a chooser that several prompts share. Default: `defaultDraftPolicy`.
    */
-  readonly policy?: string | PolicyChooser;
+  readonly policy?: string | PolicyChooser | undefined;
   /** Default: `greedy` at temperature 0, else `rejection`. */
-  readonly rule?: VerificationRule;
+  readonly rule?: VerificationRule | undefined;
   /** Called if the drafter fails and the answer continues without it. */
-  readonly onNotice?: (message: string) => void;
+  readonly onNotice?: ((message: string) => void) | undefined;
 }
 
 /**
@@ -44,8 +44,8 @@ export async function generateSpeculatively(
   return decodeSpeculative(target.model, drafter, {
     ...request,
     policy: chooser,
-    ...(rule === undefined ? {} : { rule }),
-    ...(onNotice === undefined ? {} : { onNotice }),
+    rule,
+    onNotice,
   });
 }
 

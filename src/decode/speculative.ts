@@ -37,17 +37,17 @@ import { checkRule, createHeldVerifier, createVerifier } from './verification/ve
 export interface SpeculativeRequest extends GenerationRequest {
   readonly policy: PolicyChooser;
   /** Default: `greedy` at temperature 0, else `rejection`. */
-  readonly rule?: VerificationRule;
+  readonly rule?: VerificationRule | undefined;
   /**
    * Forces the answer to these tokens; drafts are judged along them, and above temperature 0 drafted along them.
    * Ignores `maxNewTokens` and stop tokens.
    */
   readonly held?: readonly number[] | undefined;
   /** Fail if the drafter fails, instead of continuing without it. */
-  readonly mustDraft?: boolean;
-  readonly onNotice?: (message: string) => void;
+  readonly mustDraft?: boolean | undefined;
+  readonly onNotice?: ((message: string) => void) | undefined;
   /** Called before the step's tokens. */
-  readonly onStep?: (step: StepRecord) => void;
+  readonly onStep?: ((step: StepRecord) => void) | undefined;
 }
 
 export interface SpeculativeGeneration extends Generation {
@@ -62,7 +62,7 @@ export interface SpeculativeGeneration extends Generation {
   readonly overheadMs: number;
   readonly drafterFailed: boolean;
   /** Set if drafts were guarded (budgeted-drafting.ts). */
-  readonly guarding?: Guarding;
+  readonly guarding?: Guarding | undefined;
 }
 
 export async function decodeSpeculative(
@@ -213,7 +213,7 @@ class SpeculativeSequence {
       verifyMs,
       own: log && { draftMs: passesAtVerify - passesBefore, verifyMs: log.ms - passesAtVerify },
       batch: log?.step,
-      ...(choice.drafter === undefined ? {} : { drafter: choice.drafter }),
+      drafter: choice.drafter,
     };
     if (this.session !== undefined) request.policy.learn(choice, outcome);
     this.steps.push(outcome);

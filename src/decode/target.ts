@@ -39,7 +39,7 @@ export interface Target {
 
 export interface TargetOptions extends LoadOptions, TemplateOptions {
   /** true: required; false: not read; absent: read if there is one. */
-  readonly chat?: boolean;
+  readonly chat?: boolean | undefined;
 }
 
 /**
@@ -77,10 +77,7 @@ function loadTemplate(
   { chat, chatTemplate, date }: TargetOptions,
 ): Promise<ChatTemplate | undefined> {
   if (chat === false) return Promise.resolve(undefined);
-  const options = {
-    ...(chatTemplate === undefined ? {} : { chatTemplate }),
-    ...(date === undefined ? {} : { date }),
-  };
+  const options = { chatTemplate, date };
   return chat === true ? requireChatTemplate(folder, options) : loadChatTemplate(folder, options);
 }
 
@@ -106,9 +103,9 @@ async function readGenerationStops(folder: string): Promise<readonly number[]> {
 
 export interface PromptEncoding {
   /** Default: if the target has a chat template. */
-  readonly chat?: boolean;
+  readonly chat?: boolean | undefined;
   /** For messages. */
-  readonly name?: string;
+  readonly name?: string | undefined;
 }
 
 export async function encodePrompt(
@@ -167,18 +164,18 @@ function tooLong({ model }: Target, found: string): MistletoeError {
 
 export interface GenerateOptions extends PromptEncoding {
   /** Default 128. */
-  readonly maxNewTokens?: number;
+  readonly maxNewTokens?: number | undefined;
   /** Greedy by default. */
-  readonly sampling?: SamplingOptions;
+  readonly sampling?: SamplingOptions | undefined;
   /** Default 0. */
-  readonly seed?: number;
-  readonly stopStrings?: readonly string[];
-  readonly onToken?: AnswerOptions['onToken'];
-  readonly signal?: AbortSignal;
+  readonly seed?: number | undefined;
+  readonly stopStrings?: readonly string[] | undefined;
+  readonly onToken?: AnswerOptions['onToken'] | undefined;
+  readonly signal?: AbortSignal | undefined;
   /** From Engine.run: joins passes with other requests. */
-  readonly scheduler?: PassScheduler;
+  readonly scheduler?: PassScheduler | undefined;
   /** Report likelihoods, with this many of the most likely tokens. */
-  readonly topLikelihoods?: number;
+  readonly topLikelihoods?: number | undefined;
 }
 
 /**
@@ -207,8 +204,8 @@ export function completeRequest(
   promptIds: readonly number[],
   options: GenerateOptions,
 ): GenerationRequest {
-  const { maxNewTokens = 128, sampling = { temperature: 0 }, seed = 0, ...rest } = options;
-  const { stopStrings, onToken, signal, scheduler, topLikelihoods } = rest;
+  const { maxNewTokens = 128, sampling = { temperature: 0 }, seed = 0 } = options;
+  const { stopStrings, onToken, signal, scheduler, topLikelihoods } = options;
   return {
     promptIds,
     maxNewTokens,
@@ -216,9 +213,6 @@ export function completeRequest(
     seed,
     stopIds: target.stopIds,
     tokenizer: target.tokenizer,
-    ...(stopStrings === undefined ? {} : { stopStrings }),
-    ...(onToken === undefined ? {} : { onToken }),
-    ...(signal === undefined ? {} : { signal }),
-    ...{ scheduler, topLikelihoods },
+    ...{ stopStrings, onToken, signal, scheduler, topLikelihoods },
   };
 }

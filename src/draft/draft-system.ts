@@ -44,7 +44,7 @@ export interface WeightlessSystem extends NamedSystem {
 export interface RecognisedLayout {
   readonly layout: string;
   /** The folder holds a whole language model. */
-  readonly isTarget?: boolean;
+  readonly isTarget?: boolean | undefined;
 }
 
 export interface DrafterDescription {
@@ -55,7 +55,7 @@ export interface DrafterDescription {
 
 export interface ReadingOptions {
   /** Meaning of an EAGLE-3 head's layer ids (taps.ts). */
-  readonly taps?: TapConvention;
+  readonly taps?: TapConvention | undefined;
 }
 
 export interface DrafterOptions extends CacheOptions, ReadingOptions {

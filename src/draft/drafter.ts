@@ -29,7 +29,7 @@ export interface Drafter {
   readonly maximumDepth: number;
   readonly vocabularySize: number;
   /** Its drafts are always chains. */
-  readonly isChainOnly?: boolean;
+  readonly isChainOnly?: boolean | undefined;
   /** Layers whose input residual stream is tapped. */
   readonly taps: readonly number[];
   /** Without weights borrowed from the target. */
@@ -48,7 +48,7 @@ export interface DraftSession {
   /** Levels that fit the drafter's own context. */
   readonly room: number;
   /** Proposals depend only on the text, at any temperature; it has draftChain. */
-  readonly isDeterministic?: boolean;
+  readonly isDeterministic?: boolean | undefined;
   /**
    * Scores of the tokens after each node. Node 0 is the root; the nodes of a call have one depth, and their parents
    * were expanded since the last observe.
@@ -125,6 +125,6 @@ export interface TeacherForcing {
 export interface DraftedLogits {
   readonly logits: readonly Tensor[]; // [depth] -> [batch, position - 1 - depth - firstRow, draft vocabulary]
   /** Predicted features: row t of the first depth is that of position t + 1. */
-  readonly features?: Tensor; // [batch, position - 1, hidden]
+  readonly features?: Tensor | undefined; // [batch, position - 1, hidden]
   readonly rows: readonly KeyValueRows[];
 }

@@ -33,12 +33,12 @@ export interface Inspection {
    */
   readonly kind: string;
   readonly layout: string;
-  readonly model?: ModelConfiguration;
-  readonly drafter?: DrafterFacts;
-  readonly weights?: WeightFacts;
-  readonly memory?: MemoryFacts;
-  readonly tokenizer?: TokenizerFacts;
-  readonly chatTemplate?: { readonly origin: string; readonly sample: string };
+  readonly model?: ModelConfiguration | undefined;
+  readonly drafter?: DrafterFacts | undefined;
+  readonly weights?: WeightFacts | undefined;
+  readonly memory?: MemoryFacts | undefined;
+  readonly tokenizer?: TokenizerFacts | undefined;
+  readonly chatTemplate?: { readonly origin: string; readonly sample: string } | undefined;
   readonly notes: readonly string[];
   readonly problems: readonly Problem[];
 }

@@ -19,7 +19,7 @@ export interface Recognition {
   readonly kind: string;
   readonly layout: string;
   /** Absent if the kind is `unknown`. */
-  readonly system?: WeightedSystem;
+  readonly system?: WeightedSystem | undefined;
 }
 
 export function recogniseCheckpoint(checkpoint: Pick<Checkpoint, 'tensors'>): Recognition {

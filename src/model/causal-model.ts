@@ -45,9 +45,9 @@ import { decoderRecipes, requireLayers } from './weights.js';
 
 export interface LoadOptions extends CacheOptions {
   /** Default: a new one, owned by the model; dispose of `model.runtime` at the end. */
-  readonly runtime?: Runtime;
+  readonly runtime?: Runtime | undefined;
   /** Prefix of weight names, so that several models fit into one program. */
-  readonly scope?: string;
+  readonly scope?: string | undefined;
 }
 
 export async function loadModel(folder: string, options: LoadOptions = {}): Promise<CausalModel> {
@@ -101,7 +101,7 @@ interface ModelParts {
   readonly weights: WeightStore;
   readonly runtime: Runtime;
   /** Default: the configuration's own. */
-  readonly rotary?: RotaryTable;
+  readonly rotary?: RotaryTable | undefined;
 }
 
 interface TappedProgram {

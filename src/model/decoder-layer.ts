@@ -79,7 +79,7 @@ export interface AttentionMemory {
   /**
    * For drafts along known tokens: row t sees the given rows up to t, and of each earlier depth only row t.
    */
-  readonly drafted?: { readonly rows: KeyValueRows; readonly diagonal: readonly KeyValueRows[] };
+  readonly drafted?: { readonly rows: KeyValueRows; readonly diagonal: readonly KeyValueRows[] } | undefined;
 }
 
 /** The input may be wider than the hidden size (EAGLE-3). */
@@ -155,7 +155,7 @@ export function feedForward(x: Tensor, name: string, { hiddenSize, intermediateS
 }
 
 export interface LayerOptions {
-  readonly inputNorm?: boolean;
+  readonly inputNorm?: boolean | undefined;
 }
 
 export function runLayer(

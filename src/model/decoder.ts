@@ -17,9 +17,9 @@ export interface DecoderResult {
 export interface DecoderOptions {
   readonly context: AttentionContext;
   readonly prefix?: readonly KeyValueRows[] | undefined; // [layer]
-  readonly past?: readonly KeyValueRows[]; // [layer]
-  readonly earlier?: readonly KeyValueRows[]; // [layer]
-  readonly taps?: readonly number[];
+  readonly past?: readonly KeyValueRows[] | undefined; // [layer]
+  readonly earlier?: readonly KeyValueRows[] | undefined; // [layer]
+  readonly taps?: readonly number[] | undefined;
 }
 
 /** `scope`: prefix of the weight names. */

@@ -11,23 +11,23 @@ export interface ForwardRequest {
   readonly tokens: Int32Array; // [row]
   readonly cache: KvCache;
   /** [row] -1 directly after the past; absent for a chain. */
-  readonly parents?: Int32Array;
+  readonly parents?: Int32Array | undefined;
   /** Rows for logits or argmax; default all. */
-  readonly select?: Int32Array;
+  readonly select?: Int32Array | undefined;
   readonly want: readonly ForwardOutput[];
-  readonly taps?: readonly number[];
+  readonly taps?: readonly number[] | undefined;
   readonly scheduler?: PassScheduler | undefined;
 }
 
 export interface ForwardResult {
   /** Not yet in the cache. [slot, row, head, size] */
   readonly rows: RowBuffer;
-  readonly logits?: Float32Array; // [selected, vocabulary]
-  readonly argmax?: Int32Array; // [selected]
-  readonly scores?: KeptScores;
-  readonly features?: RowBuffer; // [row, hidden]
+  readonly logits?: Float32Array | undefined; // [selected, vocabulary]
+  readonly argmax?: Int32Array | undefined; // [selected]
+  readonly scores?: KeptScores | undefined;
+  readonly features?: RowBuffer | undefined; // [row, hidden]
   /** [row, taps * hidden] */
-  readonly taps?: RowBuffer;
+  readonly taps?: RowBuffer | undefined;
 }
 
 /** Logits on the device, not yet checked for NaN. */

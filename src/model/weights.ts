@@ -29,9 +29,9 @@ export function projectionRecipe(
 }
 
 export interface LayerRecipeOptions {
-  readonly inputNorm?: boolean;
+  readonly inputNorm?: boolean | undefined;
   /** Width of the attention's input; the hidden size unless a drafter says otherwise. */
-  readonly attentionInputSize?: number;
+  readonly attentionInputSize?: number | undefined;
 }
 
 /** Recipes of runLayer's weights: `name` in the program, `source` in the checkpoint. */

@@ -26,7 +26,7 @@ export async function createRuntime(
 }
 
 export async function openRuntime(choice: RecordedDevice, threads?: number): Promise<Runtime> {
-  if (choice.kind === 'cpu') return createOnnxRuntime(threads === undefined ? {} : { threads });
+  if (choice.kind === 'cpu') return createOnnxRuntime({ threads });
   const device = await waitingDevice.open(choice.ordinal);
   const { createCudaRuntime } = await import('./cuda/cuda-runtime.js');
   return createCudaRuntime(device, { productType: choice.dtype });

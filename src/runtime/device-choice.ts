@@ -26,7 +26,7 @@ export interface ProcessorChoice {
   readonly kind: 'cpu';
   readonly dtype: 'float32';
   /** Why `auto` uses no GPU although the machine seems to have one. */
-  readonly reason?: string;
+  readonly reason?: string | undefined;
 }
 
 export interface GpuChoice {

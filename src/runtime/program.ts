@@ -41,21 +41,21 @@ export interface InputDescription {
 
 export interface CompileOptions {
   /** Often run on few rows (decoding): weights may be packed for that. */
-  readonly packed?: boolean;
+  readonly packed?: boolean | undefined;
 }
 
 export interface Runtime {
   readonly name: string;
   /** Takes weights as checkpoints store them. */
-  readonly readsCheckpoints?: boolean;
+  readonly readsCheckpoints?: boolean | undefined;
   /**
    * Above this many bytes of float32 weights, it takes matrices in 16 bits, because it keeps a packed copy on disk.
    */
-  readonly keepsHalvesAbove?: number;
+  readonly keepsHalvesAbove?: number | undefined;
   /** Rows per pass that keep the device busy. */
-  readonly rowsPerPass?: number;
+  readonly rowsPerPass?: number | undefined;
   /** Programs draw tokens, so that rows of logits stay on the device. */
-  readonly drawsInPrograms?: boolean;
+  readonly drawsInPrograms?: boolean | undefined;
   /** Zeros. */
   allocate(rowCount: number, width: number): RowBuffer;
   compile(

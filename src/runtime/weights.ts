@@ -12,18 +12,18 @@ export interface FileWeights {
   readonly path: string;
   readonly tensors: ReadonlyMap<string, WeightLocation>;
   /** Keeps files made from these weights. */
-  readonly derived?: DerivedFiles;
+  readonly derived?: DerivedFiles | undefined;
   /** Only for matrix products of the runtime's own kernels: the bytes are not the plain values. */
-  readonly isForProducts?: true;
+  readonly isForProducts?: true | undefined;
 }
 
 export interface WeightLocation {
   readonly shape: readonly number[];
   readonly offsetBytes: number;
   readonly sizeBytes: number;
-  readonly dtype?: 'float32' | HalfType;
+  readonly dtype?: 'float32' | HalfType | undefined;
   /** Packed copies in the same file, as the runtime names them. */
-  readonly copies?: readonly string[];
+  readonly copies?: readonly string[] | undefined;
 }
 
 export interface DerivedFiles {
@@ -56,7 +56,7 @@ export interface MemoryWeights {
 export interface WeightValues {
   readonly shape: readonly number[];
   readonly data: Float32Array | Uint16Array; // the bits of half types
-  readonly dtype?: 'float32' | HalfType;
+  readonly dtype?: 'float32' | HalfType | undefined;
 }
 
 /** As in the checkpoint's files. */

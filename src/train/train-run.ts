@@ -23,8 +23,8 @@ import type { Interruption, ReadyRun, RunEvents, RunOptions } from './training-r
 import { defineRuns, readTexts, writeResult } from './training-run.js';
 
 export interface TrainEvents extends RunEvents<TrainRequest> {
-  readonly onStart?: (start: StartedTraining) => void;
-  readonly onLine?: (line: LogLine) => void;
+  readonly onStart?: ((start: StartedTraining) => void) | undefined;
+  readonly onLine?: ((line: LogLine) => void) | undefined;
 }
 
 export interface StartedTraining {

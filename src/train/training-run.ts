@@ -29,18 +29,18 @@ import type { TrainRequest } from './train-request.js';
 type SharedRequest = Omit<TrainRequest, 'schema' | 'system' | 'shape' | 'settings'>;
 
 export interface RunEvents<Request> {
-  readonly onNotice?: (text: string) => void;
-  readonly onOpen?: (run: { readonly folder: string; readonly request: Request }) => void;
-  readonly onAnswers?: (progress: AnswersProgress) => void;
+  readonly onNotice?: ((text: string) => void) | undefined;
+  readonly onOpen?: ((run: { readonly folder: string; readonly request: Request }) => void) | undefined;
+  readonly onAnswers?: ((progress: AnswersProgress) => void) | undefined;
 }
 
 export interface RunOptions<Events> {
-  readonly events?: Events;
-  readonly signal?: AbortSignal;
-  readonly cacheFolder?: string;
-  readonly verifyCache?: boolean;
+  readonly events?: Events | undefined;
+  readonly signal?: AbortSignal | undefined;
+  readonly cacheFolder?: string | undefined;
+  readonly verifyCache?: boolean | undefined;
   /** Left open; by default the run creates its own. */
-  readonly runtime?: Runtime;
+  readonly runtime?: Runtime | undefined;
 }
 
 export interface ReadyRun<Request> {
@@ -63,7 +63,7 @@ interface RunKind<Request, Options, Outcome> {
   readonly schema: z.ZodType<Request>;
   readonly settingsOf: (request: Request) => TrainSettings;
   /** Refuses what the target cannot be used for, before there is a folder. */
-  readonly check?: (ready: ReadyRun<Request>) => void;
+  readonly check?: ((ready: ReadyRun<Request>) => void) | undefined;
   readonly work: (folder: string, ready: ReadyRun<Request>, options: Options) => Promise<Outcome | undefined>;
   readonly explain: (folder: string, failure: unknown) => unknown;
 }

@@ -37,7 +37,7 @@ export interface RenderedPrompt {
   readonly addSpecialTokens: boolean;
   /** Chat templates trim user text: a suffix must not end in white space. */
   readonly isTrimmed: boolean;
-  readonly markers?: readonly string[];
+  readonly markers?: readonly string[] | undefined;
 }
 
 export interface PromptOptions {

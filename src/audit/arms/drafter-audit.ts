@@ -135,7 +135,7 @@ function withoutFolders(sentence: string, { target, targetFolder, drafters }: Au
 function nameDrafter(cause: unknown, id: string): unknown {
   if (!(cause instanceof MistletoeError) || cause.code !== 'drafter') return cause;
   const { code, message, hint } = cause;
-  return new MistletoeError(code, `${id}: ${message}`, { cause, ...(hint === undefined ? {} : { hint }) });
+  return new MistletoeError(code, `${id}: ${message}`, { cause, hint });
 }
 
 /** A drafter that runs out of context stops drafting, which would look like an attack. */

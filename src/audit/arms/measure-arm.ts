@@ -113,8 +113,8 @@ export function decodeFreely(
 
 /** What decodings of one prompt share. */
 export interface Company {
-  readonly prefix?: ReadPrefix;
-  readonly scheduler?: PassScheduler;
+  readonly prefix?: ReadPrefix | undefined;
+  readonly scheduler?: PassScheduler | undefined;
 }
 
 function decode(

@@ -27,7 +27,7 @@ export interface PromptAudit extends ArmSetup {
   /** Names the random streams. */
   readonly unit: string;
   readonly given: readonly (readonly number[])[];
-  readonly onStep?: (key: ArmKey, point: TracePoint) => void;
+  readonly onStep?: ((key: ArmKey, point: TracePoint) => void) | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -99,7 +99,7 @@ async function searchArm(
       starts,
       random: createRandom(seed, 'search', unit, key.arm, String(key.repeat)),
       onStep: (point) => audit.onStep?.(key, point),
-      ...(audit.signal === undefined ? {} : { signal: audit.signal }),
+      signal: audit.signal,
     },
     { ...settings, projection, searchMode },
   );

@@ -91,7 +91,7 @@ async function searchWith(
         audit.folder.appendStep({ drafter: id, promptId: 'universal', arm: 'attack', ...point });
         audit.events.onStep?.({ drafter: id, prompt: 'all', arm: 'universal' }, point, settings.steps);
       },
-      ...(audit.signal === undefined ? {} : { signal: audit.signal }),
+      signal: audit.signal,
     },
     {
       ...settings,

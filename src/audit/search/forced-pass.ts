@@ -73,7 +73,7 @@ export interface PassParts {
   /** Draft levels from every answer position. */
   readonly depth: number;
   /** Divides the logits; 0 and 1 have no effect. */
-  readonly temperature?: number;
+  readonly temperature?: number | undefined;
 }
 
 export function buildForcedPass(parts: PassParts): ForcedPass {

@@ -103,8 +103,8 @@ export interface SearchProblem {
   /** The search starts from the best. */
   readonly starts: readonly (readonly number[])[];
   readonly random: Random;
-  readonly onStep?: (point: TracePoint) => void;
-  readonly signal?: AbortSignal;
+  readonly onStep?: ((point: TracePoint) => void) | undefined;
+  readonly signal?: AbortSignal | undefined;
 }
 
 export interface SearchOutcome {

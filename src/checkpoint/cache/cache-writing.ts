@@ -58,7 +58,7 @@ export interface CacheFilePlan {
   readonly fits: (footer: CacheFooter) => boolean;
   readonly write: (output: CacheOutput) => Promise<void>;
   /** Throws if what was written must not be kept. */
-  readonly confirm?: () => Promise<void>;
+  readonly confirm?: (() => Promise<void>) | undefined;
 }
 
 /** The file if it is there and whole; otherwise it is made. */

@@ -55,23 +55,23 @@ import type { ResolvedRecipe, WeightRecipe } from '../weight-recipe.js';
 import { assembleWeight, keepHalves, resolveRecipes } from '../weight-recipe.js';
 
 export interface CacheOptions {
-  readonly cacheFolder?: string;
+  readonly cacheFolder?: string | undefined;
   /** Read all of a cache file before it is used, even if its note says that it is correct. */
-  readonly verifyCache?: boolean;
-  readonly onNotice?: (message: string) => void;
+  readonly verifyCache?: boolean | undefined;
+  readonly onNotice?: ((message: string) => void) | undefined;
   /** What the folder may hold; $MISTLETOE_CACHE_LIMIT by default. */
-  readonly cacheLimitBytes?: number;
+  readonly cacheLimitBytes?: number | undefined;
   /** From which size on files are not read at every start; lowered in tests. */
-  readonly largeBytes?: number;
+  readonly largeBytes?: number | undefined;
   /** Memory of the machine; lowered in tests. */
-  readonly memoryBytes?: number;
+  readonly memoryBytes?: number | undefined;
   /** Opens the cache file for writing; replaced in tests. */
-  readonly openOutput?: (path: string) => Promise<CacheOutput>;
+  readonly openOutput?: ((path: string) => Promise<CacheOutput>) | undefined;
 }
 
 export interface WeightOptions extends CacheOptions {
   /** The runtime that will read the weights. One that reads checkpoints needs no cache. */
-  readonly runtime?: Pick<Runtime, 'readsCheckpoints' | 'keepsHalvesAbove'>;
+  readonly runtime?: Pick<Runtime, 'readsCheckpoints' | 'keepsHalvesAbove'> | undefined;
 }
 
 export async function prepareWeights(

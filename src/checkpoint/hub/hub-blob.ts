@@ -84,9 +84,9 @@ export interface BlobRequest {
   readonly file: HubFile;
   readonly host: string;
   readonly openBody: (firstByte: number) => Promise<HubBody>;
-  readonly onBytes?: (doneBytes: number) => void;
+  readonly onBytes?: ((doneBytes: number) => void) | undefined;
   /** Waits between attempts; replaced in tests. */
-  readonly pause?: (milliseconds: number) => Promise<unknown>;
+  readonly pause?: ((milliseconds: number) => Promise<unknown>) | undefined;
 }
 
 export async function fetchBlob(request: BlobRequest): Promise<string> {

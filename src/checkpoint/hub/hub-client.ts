@@ -255,7 +255,7 @@ async function requestJson<Schema extends z.ZodType>(
 function unexpectedAnswer(host: string, id: HubId, seen: string, cause?: unknown): MistletoeError {
   return new MistletoeError('network', `${host} answered for ${formatHubId(id)} with ${seen}.`, {
     hint: 'Check HF_ENDPOINT: it must be the address of a Hugging Face hub or of a mirror.',
-    ...(cause === undefined ? {} : { cause }),
+    cause,
   });
 }
 

@@ -73,10 +73,10 @@ export interface DownloadProgress {
 
 export interface DownloadOptions extends Pick<BlobRequest, 'pause'> {
   /** Not called if nothing is missing. */
-  readonly onStart?: (totalBytes: number) => void;
-  readonly onProgress?: (progress: DownloadProgress) => void;
+  readonly onStart?: ((totalBytes: number) => void) | undefined;
+  readonly onProgress?: ((progress: DownloadProgress) => void) | undefined;
   /** Free bytes of the disk under a folder; replaced in tests. */
-  readonly measureRoom?: (folder: string) => Promise<number>;
+  readonly measureRoom?: ((folder: string) => Promise<number>) | undefined;
 }
 
 /**
@@ -118,10 +118,7 @@ async function chooseFiles(
   const { describing, layout } = selectFiles(id, listed);
   if (layout.kind === 'single') return [...describing, requireFile(id, listed, layout.file)];
   const index = requireFile(id, listed, layout.index);
-  await fetchMissing(place, [index], {
-    ...(measureRoom === undefined ? {} : { measureRoom }),
-    ...(pause === undefined ? {} : { pause }),
-  });
+  await fetchMissing(place, [index], { measureRoom, pause });
   const shards = new Set((await readShardIndex((await findFile(place, index))!)).values());
   return [...describing, index, ...[...shards].map((shard) => requireFile(id, listed, shard))];
 }
@@ -142,8 +139,10 @@ async function fetchMissing(
   let finishedBytes = 0;
   for (const file of missing.values()) {
     await fetchBlob({
-      ...{ folder: folders.blobs, file, host: client.host },
-      ...(options.pause === undefined ? {} : { pause: options.pause }),
+      folder: folders.blobs,
+      file,
+      host: client.host,
+      pause: options.pause,
       openBody: (firstByte) => client.openFile(id, commit, file.path, firstByte),
       onBytes: (bytes) => options.onProgress?.({ file: file.path, doneBytes: finishedBytes + bytes }),
     });

@@ -170,9 +170,9 @@ export interface TorchView {
   readonly dtype: StoredDType;
   readonly key: string;
   readonly elements: number;
-  readonly offset?: number;
+  readonly offset?: number | undefined;
   readonly shape: readonly number[];
-  readonly strides?: readonly number[];
+  readonly strides?: readonly number[] | undefined;
 }
 
 export function pickleTensor(view: TorchView): Picklable {

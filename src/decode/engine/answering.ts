@@ -172,7 +172,7 @@ export class Answering {
       const { drafter, policy, end } = drafting.begin(prefix !== undefined);
       const drafted = await decodeSpeculative(model, drafter, {
         ...{ ...own, scheduler, policy, onNotice, onStep: report.addStep },
-        ...(rule === undefined ? {} : { rule }),
+        rule,
       });
       return end === undefined ? drafted : { ...drafted, guarding: end(drafted.steps) };
     }, room);
@@ -190,7 +190,7 @@ export class Answering {
     const key = `${name} ${policy ?? ''} ${isGreedy ? 'greedy' : 'drawn'}`;
     const { sampling } = options;
     const chooser =
-      this.policies.get(key) ?? choosePolicy(policy, drafter, sampling === undefined ? {} : { sampling });
+      this.policies.get(key) ?? choosePolicy(policy, drafter, { sampling });
     this.policies.delete(key);
     this.policies.set(key, chooser);
     const [oldest] = this.policies.keys();

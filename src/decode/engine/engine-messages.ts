@@ -23,63 +23,63 @@ export const settingsSchema = z.strictObject({
   target: z.string(),
   /** Name in requests -> folder, bundled name, or a system without weights such as `ngram`. */
   drafters: z.record(z.string(), z.string()),
-  taps: z.enum(tapConventions).exactOptional(),
-  device: z.string().regex(deviceForm, `expected ${deviceForms}`).exactOptional(),
-  dtype: z.enum(computeTypes).exactOptional(),
-  threads: count.exactOptional(),
-  concurrency: count.exactOptional(),
-  memoryBytes: z.number().positive().exactOptional(),
-  cacheFolder: z.string().exactOptional(),
-  verifyCache: z.boolean().exactOptional(),
-  chat: z.boolean().exactOptional(),
-  chatTemplate: z.union([z.string(), templateText]).exactOptional(),
-  date: z.string().exactOptional(),
+  taps: z.enum(tapConventions).optional(),
+  device: z.string().regex(deviceForm, `expected ${deviceForms}`).optional(),
+  dtype: z.enum(computeTypes).optional(),
+  threads: count.optional(),
+  concurrency: count.optional(),
+  memoryBytes: z.number().positive().optional(),
+  cacheFolder: z.string().optional(),
+  verifyCache: z.boolean().optional(),
+  chat: z.boolean().optional(),
+  chatTemplate: z.union([z.string(), templateText]).optional(),
+  date: z.string().optional(),
   /** For guarded tasks (budgeted-drafting.ts). */
   guarding: z
     .strictObject({
-      slowdown: z.number().positive().exactOptional(),
-      floor: z.number().min(0).max(1).exactOptional(),
-      ladder: z.array(z.string()).exactOptional(),
+      slowdown: z.number().positive().optional(),
+      floor: z.number().min(0).max(1).optional(),
+      ladder: z.array(z.string()).optional(),
     })
-    .exactOptional(),
+    .optional(),
 });
 export type EngineSettings = z.infer<typeof settingsSchema>;
 
 const message = z.strictObject({
   role: z.enum(['system', 'user', 'assistant']),
   content: z.string(),
-  name: z.string().exactOptional(),
+  name: z.string().optional(),
 });
 
 const rules = ['greedy', 'rejection', 'typical'] as const satisfies readonly VerificationRule[];
 
 export const taskSchema = z.strictObject({
   prompt: z.union([z.string(), z.array(z.number().int().nonnegative()), z.array(message)]),
-  maxPromptTokens: count.exactOptional(),
-  drafter: z.string().exactOptional(),
-  policy: z.string().exactOptional(),
-  rule: z.enum(rules).exactOptional(),
+  maxPromptTokens: count.optional(),
+  drafter: z.string().optional(),
+  policy: z.string().optional(),
+  rule: z.enum(rules).optional(),
   /** Whether to switch to other drafters or plain steps when drafts do not pay. */
-  guarded: z.boolean().exactOptional(),
-  maxNewTokens: count.max(maxNewTokensLimit).exactOptional(),
+  guarded: z.boolean().optional(),
+  maxNewTokens: count.max(maxNewTokensLimit).optional(),
   /**
    * Whether to refuse a prompt that leaves too little context for maxNewTokens; otherwise the answer ends with the
    * context.
    */
-  needsRoom: z.boolean().exactOptional(),
+  needsRoom: z.boolean().optional(),
   sampling: z
     .strictObject({
       temperature: z.number(),
-      topK: z.number().exactOptional(),
-      topP: z.number().exactOptional(),
+      topK: z.number().optional(),
+      topP: z.number().optional(),
     })
-    .exactOptional(),
+    .optional(),
   /** Each further answer to the prompt uses the next number. */
-  seed: z.number().int().exactOptional(),
-  topLikelihoods: z.number().int().nonnegative().exactOptional(),
-  stopStrings: z.array(z.string()).exactOptional(),
-  chat: z.boolean().exactOptional(),
-  name: z.string().exactOptional(),
+  seed: z.number().int().optional(),
+  topLikelihoods: z.number().int().nonnegative().optional(),
+  stopStrings: z.array(z.string()).optional(),
+  chat: z.boolean().optional(),
+  name: z.string().optional(),
 });
 export type EngineTask = z.infer<typeof taskSchema>;
 
@@ -102,9 +102,9 @@ const codes = [
 
 const failure = z.strictObject({
   /** Absent for bugs. */
-  code: z.enum(codes).exactOptional(),
+  code: z.enum(codes).optional(),
   message: z.string(),
-  hint: z.string().exactOptional(),
+  hint: z.string().optional(),
 });
 export type Failure = z.infer<typeof failure>;
 
@@ -121,14 +121,14 @@ const tokenEvent = z.strictObject({
   id: z.number().int(),
   origin: z.enum(['target', 'accepted', 'bonus']),
   text: z.string(),
-  likelihood: likelihood.exactOptional(),
+  likelihood: likelihood.optional(),
 });
 export type WorkerTokenEvent = z.infer<typeof tokenEvent>;
 
 const step = z.object({
   ...{ proposed: z.number(), accepted: z.number(), depth: z.number() },
   /** The rung of a guarded answer's ladder. */
-  drafter: z.number().exactOptional(),
+  drafter: z.number().optional(),
 });
 
 /** The tokens and steps of one pass. */
@@ -147,13 +147,13 @@ export const answerSchema = z.discriminatedUnion('kind', [
   z.strictObject({ kind: z.literal('progress'), id, progress }),
   z.strictObject({ kind: z.literal('load'), id, load }),
   /** Without an id: while opening the models. */
-  z.strictObject({ kind: z.literal('notice'), id: id.exactOptional(), text: z.string() }),
+  z.strictObject({ kind: z.literal('notice'), id: id.optional(), text: z.string() }),
   z.strictObject({
     kind: z.literal('done'),
     id,
     generation: z.custom<Generation | SpeculativeGeneration>((value) => typeof value === 'object'),
   }),
-  z.strictObject({ kind: z.literal('failed'), id: id.exactOptional(), failure }),
+  z.strictObject({ kind: z.literal('failed'), id: id.optional(), failure }),
 ]);
 export type EngineAnswer = z.infer<typeof answerSchema>;
 
@@ -162,10 +162,10 @@ export function describeFailure(cause: unknown): Failure {
   const message = describeCause(cause);
   if (!(cause instanceof MistletoeError)) return { message };
   const { code, hint } = cause;
-  return { code, message, ...(hint === undefined ? {} : { hint }) };
+  return { code, message, hint };
 }
 
 export function createFailure({ code, message, hint }: Failure): Error {
   if (code === undefined) return new Error(message);
-  return new MistletoeError(code, message, hint === undefined ? {} : { hint });
+  return new MistletoeError(code, message, { hint });
 }

@@ -22,23 +22,14 @@ type Reporter = (answer: EngineAnswer) => void;
 async function openModels(settings: EngineSettings, runtime: Runtime, post: Reporter): Promise<OpenedModels> {
   const { target: folder, drafters: sources, taps, cacheFolder, verifyCache } = settings;
   const { chat, chatTemplate, date } = settings;
-  const loading = {
-    ...(cacheFolder === undefined ? {} : { cacheFolder }),
-    ...(verifyCache === undefined ? {} : { verifyCache }),
-    onNotice: (text: string) => {
-      post({ kind: 'notice', text });
-    },
+  const onNotice = (text: string): void => {
+    post({ kind: 'notice', text });
   };
-  const target = await openTarget(folder, {
-    ...{ runtime, ...loading },
-    ...(chat === undefined ? {} : { chat }),
-    ...(chatTemplate === undefined ? {} : { chatTemplate }),
-    ...(date === undefined ? {} : { date }),
-  });
+  const loading = { cacheFolder, verifyCache, onNotice };
+  const target = await openTarget(folder, { runtime, ...loading, chat, chatTemplate, date });
   const drafters = new Map<string, Drafter>();
   for (const [name, source] of Object.entries(sources)) {
-    const reading = taps === undefined ? {} : { taps };
-    const options = { target: target.model, tokenizer: target.tokenizer, ...loading, ...reading };
+    const options = { target: target.model, tokenizer: target.tokenizer, ...loading, taps };
     drafters.set(name, await loadDrafter(findDrafter(source), options));
   }
   const guarding = new BudgetedDrafting(drafters, target.model, settings.guarding);
@@ -58,10 +49,7 @@ class AnsweringThread {
     { concurrency, memoryBytes }: EngineSettings,
     private readonly post: Reporter,
   ) {
-    this.engine = new Engine({
-      ...(concurrency === undefined ? {} : { concurrency }),
-      ...(memoryBytes === undefined ? {} : { memoryBytes }),
-    });
+    this.engine = new Engine({ concurrency, memoryBytes });
     this.answering = new Answering(models, this.engine);
   }
 

@@ -22,16 +22,16 @@ import type { SpeculativeGeneration } from '../speculative.js';
 
 export interface EngineWorkerOptions extends Omit<EngineSettings, 'drafters'> {
   /** Name in requests -> folder, bundled name, or a system without weights such as `ngram`. */
-  readonly drafters?: Readonly<Record<string, string>>;
-  readonly onNotice?: (message: string) => void;
+  readonly drafters?: Readonly<Record<string, string>> | undefined;
+  readonly onNotice?: ((message: string) => void) | undefined;
 }
 
 export interface WorkerGenerateOptions extends Omit<EngineTask, 'prompt'> {
-  readonly onToken?: (event: WorkerTokenEvent) => void;
+  readonly onToken?: ((event: WorkerTokenEvent) => void) | undefined;
   /** Everything from one pass, with the index of the answer. */
-  readonly onProgress?: (progress: AnswerProgress, index: number) => void;
-  readonly onNotice?: (message: string) => void;
-  readonly signal?: AbortSignal;
+  readonly onProgress?: ((progress: AnswerProgress, index: number) => void) | undefined;
+  readonly onNotice?: ((message: string) => void) | undefined;
+  readonly signal?: AbortSignal | undefined;
 }
 
 type WorkerPrompt = string | readonly ChatMessage[] | readonly number[];

@@ -17,14 +17,14 @@ import type { MixedValues } from '../../runtime/program.js';
 
 export interface EngineOptions {
   /** Max sequences that run at the same time. */
-  readonly concurrency?: number;
+  readonly concurrency?: number | undefined;
   /** Max bytes of all running sequences; default unlimited. */
-  readonly memoryBytes?: number;
+  readonly memoryBytes?: number | undefined;
 }
 
 export interface SequenceOptions {
   /** Upper bound for keys and values of prompt and answer, in target and drafter. */
-  readonly bytes?: number;
+  readonly bytes?: number | undefined;
   /** Aborts the wait for room. */
   readonly signal?: AbortSignal | undefined;
 }

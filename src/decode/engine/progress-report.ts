@@ -16,16 +16,13 @@ export class ProgressReport {
 
   readonly addToken = (event: TokenEvent): void => {
     this.plan();
-    const { likelihood, ...rest } = event;
-    this.tokens.push({
-      ...rest,
-      ...(likelihood === undefined ? {} : { likelihood: this.spellLikelihood(event.id, likelihood) }),
-    });
+    const { likelihood } = event;
+    this.tokens.push({ ...event, likelihood: likelihood && this.spellLikelihood(event.id, likelihood) });
   };
 
   readonly addStep = ({ proposed, accepted, depth, drafter }: StepRecord): void => {
     this.plan();
-    this.steps.push({ proposed, accepted, depth, ...(drafter === undefined ? {} : { drafter }) });
+    this.steps.push({ proposed, accepted, depth, drafter });
   };
 
   flush(): void {

@@ -57,9 +57,9 @@ const fixedRows = 8;
 const levelShare = 0.1;
 
 export interface AdaptiveOptions {
-  readonly chainLengths?: readonly number[];
+  readonly chainLengths?: readonly number[] | undefined;
   /** Nodes, rounds and width of the tree; null for none. */
-  readonly tree?: readonly [number, number, number] | null;
+  readonly tree?: readonly [number, number, number] | null | undefined;
 }
 
 type DrafterTraits = Pick<Drafter, 'maximumDepth' | 'vocabularySize' | 'isChainOnly' | 'parameterCount'>;

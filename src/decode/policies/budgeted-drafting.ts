@@ -20,11 +20,11 @@ import { AcceptanceFloors } from './acceptance-floors.js';
 
 export interface BudgetSettings {
   /** Max slowdown against plain decoding, as a share. */
-  readonly slowdown?: number;
+  readonly slowdown?: number | undefined;
   /** Lowest share of accepting steps in usual requests; learned by default. */
-  readonly floor?: number;
+  readonly floor?: number | undefined;
   /** Names of the drafters after the request's own; default: the server's drafters, then ngram. */
-  readonly ladder?: readonly string[];
+  readonly ladder?: readonly string[] | undefined;
 }
 
 export interface BudgetedRequest {
@@ -184,7 +184,7 @@ function misfitOf(drafters: readonly Drafter[]): string | undefined {
   }
 }
 
-const optionsOf = ({ slowdown }: BudgetSettings) => (slowdown === undefined ? {} : { slowdown });
+const optionsOf = ({ slowdown }: BudgetSettings) => ({ slowdown });
 
 function resolveOwn(text: string | undefined, drafter: Drafter): ResolvedPolicy {
   const policy = text === undefined ? undefined : parseDraftPolicy(text);

@@ -21,24 +21,24 @@ import { minMeasures, StepPrices } from './step-prices.js';
 export interface Rung {
   readonly policy: ResolvedPolicy;
   /** Index in a rotating drafter. */
-  readonly drafter?: number;
+  readonly drafter?: number | undefined;
   /** The lowest share of steps that accept a draft token in usual requests; 0 if unknown. */
-  readonly floor?: number;
+  readonly floor?: number | undefined;
   /** Time to read a prompt relative to the target; default 0. */
-  readonly readingShare?: number;
+  readonly readingShare?: number | undefined;
 }
 
 export interface BudgetOptions {
   /** For rungs without their own; 0 leaves the decision to the account. */
-  readonly floor?: number;
+  readonly floor?: number | undefined;
   /** Probability that a usual request leaves a rung without reason. */
-  readonly level?: number;
+  readonly level?: number | undefined;
   /** Max slowdown against plain decoding, as a share. */
-  readonly slowdown?: number;
+  readonly slowdown?: number | undefined;
   /** Plain steps that it may cost in addition. */
-  readonly grant?: number;
-  readonly use?: (drafter: number) => void;
-  readonly onSwitch?: (change: RungChange) => void;
+  readonly grant?: number | undefined;
+  readonly use?: ((drafter: number) => void) | undefined;
+  readonly onSwitch?: ((change: RungChange) => void) | undefined;
 }
 
 /** An undefined rung means plain steps. */
@@ -133,7 +133,7 @@ class BudgetedPolicy implements PolicyChooser {
     const { policy, drafter } = this.ladder[rung]!;
     if (drafter !== undefined) this.options.use?.(drafter);
     const needs = { missed: this.missedBy(rung), reading: this.promptCostOf(rung) };
-    return { policy, rung, ...needs, ...(drafter === undefined ? {} : { drafter }) };
+    return { policy, rung, ...needs, drafter };
   }
 
   learn(made: DraftChoice, outcome: StepOutcome): void {

@@ -8,7 +8,7 @@ export interface PolicyChooser {
   /** Lengths of the chains that it may choose. */
   readonly chainLengths: readonly number[];
   /** Dynamic trees that it may choose. */
-  readonly trees?: readonly DynamicPolicy[];
+  readonly trees?: readonly DynamicPolicy[] | undefined;
   /** Called with the time of the prompt, after the first choice. */
   begin?(promptMs: number): void;
   choose(): DraftChoice;
@@ -20,7 +20,7 @@ export interface DraftChoice {
   /** `undefined`: a plain step. */
   readonly policy: ResolvedPolicy | undefined;
   /** Index of the drafter, if several take turns. */
-  readonly drafter?: number;
+  readonly drafter?: number | undefined;
 }
 
 export interface StepOutcome extends StepRecord {

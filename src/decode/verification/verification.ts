@@ -103,8 +103,8 @@ export function verifyDeterministic(tree: TokenTree, chancesOf: ChancesOf, rando
 }
 
 export interface TypicalOptions {
-  readonly epsilon?: number;
-  readonly delta?: number;
+  readonly epsilon?: number | undefined;
+  readonly delta?: number | undefined;
 }
 
 /**

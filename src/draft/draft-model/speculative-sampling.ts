@@ -127,7 +127,7 @@ class DraftModel implements Drafter {
     const { context, past } = teacher;
     const decoded = runDecoder(configuration, scope, embeddings, {
       context,
-      ...(past === undefined ? {} : { past }),
+      past,
     });
     const scored = dropFirst(dropFirst(decoded.features, 1), teacher.firstRow);
     const all = this.project(scored);

@@ -58,9 +58,9 @@ type TargetSizes = Pick<
 >;
 
 export interface EagleContext {
-  readonly refuse?: Refuse;
+  readonly refuse?: Refuse | undefined;
   /** Used if config.json has no head counts. */
-  readonly target?: TargetSizes;
+  readonly target?: TargetSizes | undefined;
 }
 
 const incomplete = 'The file is incomplete: download it again.';

@@ -104,7 +104,7 @@ function tapsOf({ listed, convention }: Omit<TapRule, 'reason'>): readonly numbe
 export interface TapReading {
   readonly taps: readonly number[];
   /** Set if `given` contradicts the file. */
-  readonly notice?: string;
+  readonly notice?: string | undefined;
 }
 
 /** `given` takes precedence over the file. */

@@ -40,9 +40,9 @@ const configSchema = z.object({
 type HydraConfig = z.infer<typeof configSchema>;
 
 export interface HydraContext {
-  readonly refuse?: Refuse;
+  readonly refuse?: Refuse | undefined;
   /** Used instead of sizes from the tensors. */
-  readonly target?: ModelConfiguration;
+  readonly target?: ModelConfiguration | undefined;
 }
 
 export function describeHydra(

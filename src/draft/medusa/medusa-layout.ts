@@ -75,9 +75,9 @@ export function recogniseMedusa(names: TensorNames): RecognisedLayout | undefine
 }
 
 export interface MedusaContext {
-  readonly refuse?: Refuse;
+  readonly refuse?: Refuse | undefined;
   /** Used instead of sizes from the tensors. */
-  readonly target?: Pick<ModelConfiguration, 'hiddenSize' | 'vocabularySize'>;
+  readonly target?: Pick<ModelConfiguration, 'hiddenSize' | 'vocabularySize'> | undefined;
 }
 
 export function describeMedusa(

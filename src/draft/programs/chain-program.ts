@@ -30,7 +30,7 @@ interface ChosenToken {
   readonly token: Tensor;
   readonly score: Tensor;
   /** [1, lanes, vocabulary] */
-  readonly distribution?: Tensor;
+  readonly distribution?: Tensor | undefined;
 }
 
 /** Chooses the token of a level. logits [1, lanes, draft vocabulary] */

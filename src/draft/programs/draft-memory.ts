@@ -85,7 +85,7 @@ export interface MemoryOptions {
   /** 0 if the drafter reads only tokens. */
   readonly stateWidth: number;
   readonly inputsOf: (states: RowBuffer /* [row, width] */, tokens: Int32Array /* [row] */) => MixedValues;
-  readonly scheduler?: PassScheduler;
+  readonly scheduler?: PassScheduler | undefined;
 }
 
 /** Limits the memory of a run. */

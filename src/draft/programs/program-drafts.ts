@@ -47,7 +47,7 @@ export interface SiblingDrawer {
 
 export interface PreparedDrafts {
   /** Lengths of greedy and of sampled chains. */
-  readonly chains?: readonly number[];
-  readonly drawnChains?: readonly number[];
+  readonly chains?: readonly number[] | undefined;
+  readonly drawnChains?: readonly number[] | undefined;
   readonly trees?: readonly TreeSize[] | undefined;
 }

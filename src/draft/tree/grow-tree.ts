@@ -26,7 +26,7 @@ export interface DrafterLimits {
   readonly name: string;
   readonly maximumDepth: number;
   readonly vocabularySize: number;
-  readonly isChainOnly?: boolean;
+  readonly isChainOnly?: boolean | undefined;
 }
 
 export function resolvePolicy(

@@ -55,7 +55,7 @@ export interface TreeParts {
   readonly tokens: Int32Array; // [node]
   readonly parents: Int32Array; // [node]
   readonly origin: TreeOrigin;
-  readonly draftDistributions?: readonly (Float32Array | undefined)[]; // [node] -> [vocabulary]
+  readonly draftDistributions?: readonly (Float32Array | undefined)[] | undefined; // [node] -> [vocabulary]
   readonly keptDistributions?: RowBuffer | undefined; // [node, vocabulary]
 }
 

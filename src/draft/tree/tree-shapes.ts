@@ -51,8 +51,8 @@ export interface TreeShape {
 }
 
 export interface ShapeLimits {
-  readonly maximumDepth?: number;
-  readonly vocabularySize?: number;
+  readonly maximumDepth?: number | undefined;
+  readonly vocabularySize?: number | undefined;
 }
 
 type RankPath = readonly number[];

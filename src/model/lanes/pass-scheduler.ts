@@ -24,7 +24,7 @@ export interface PassLog {
 
 export interface PassScheduler {
   /** Undefined for a single sequence. */
-  readonly log?: PassLog;
+  readonly log?: PassLog | undefined;
   run(program: LaneProgram, run: LaneRun, outputs: readonly string[]): Promise<MixedValues>;
 }
 

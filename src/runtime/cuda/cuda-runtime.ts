@@ -37,7 +37,7 @@ const rowsPerPass = 2048;
 
 export interface CudaRuntimeOptions {
   /** Type of the operands of products; default float32. */
-  readonly productType?: ProductType;
+  readonly productType?: ProductType | undefined;
 }
 
 export function createCudaRuntime(device: Device, options: CudaRuntimeOptions = {}): Runtime {

@@ -15,9 +15,9 @@ export type ElementType = keyof typeof elementTypes;
 type Attribute = number | string | readonly number[] | { readonly float: number };
 
 export interface NodeOptions {
-  readonly attributes?: Readonly<Record<string, Attribute>>;
-  readonly domain?: 'com.microsoft';
-  readonly outputs?: number;
+  readonly attributes?: Readonly<Record<string, Attribute>> | undefined;
+  readonly domain?: 'com.microsoft' | undefined;
+  readonly outputs?: number | undefined;
 }
 
 export interface ExternalWeight {
@@ -25,7 +25,7 @@ export interface ExternalWeight {
   readonly offsetBytes: number;
   readonly sizeBytes: number;
   /** Packed copies in the same file (packed-weights.ts). */
-  readonly copies?: readonly string[];
+  readonly copies?: readonly string[] | undefined;
 }
 
 /** Prefixes avoid collisions between names given by callers and names used inside. */

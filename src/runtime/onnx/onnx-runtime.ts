@@ -25,12 +25,12 @@ import { createSession } from './session.js';
 import { listProducts } from './weight-products.js';
 
 export interface OnnxRuntimeOptions {
-  readonly threads?: number;
+  readonly threads?: number | undefined;
   /**
    * Packed weights make single-token decoding several times faster. Up to this size the packed copy is in memory;
    * above, it is a file in the cache.
    */
-  readonly packedWeightLimitBytes?: number;
+  readonly packedWeightLimitBytes?: number | undefined;
 }
 
 export const defaultPackedWeightLimit = 512 * 2 ** 20;

@@ -23,7 +23,7 @@ export interface ChatMessage {
   readonly role: 'system' | 'user' | 'assistant';
   readonly content: string;
   /** For templates that show the speaker's name. */
-  readonly name?: string;
+  readonly name?: string | undefined;
 }
 
 export interface ChatTemplate {
@@ -46,13 +46,13 @@ export interface TemplateText {
 
 export interface TemplateOptions {
   /** Replaces the folder's own template: the name of a built-in one, a file, or the result of readTemplate. */
-  readonly chatTemplate?: string | TemplateText;
+  readonly chatTemplate?: string | TemplateText | undefined;
   /** YYYY-MM-DD; default the day on which the template is loaded. */
-  readonly date?: CalendarDay;
+  readonly date?: CalendarDay | undefined;
 }
 
 export interface RenderOptions {
-  readonly addGenerationPrompt?: boolean;
+  readonly addGenerationPrompt?: boolean | undefined;
 }
 
 /**

@@ -9,18 +9,18 @@ export interface Scope {
 export interface Node {
   readonly type: string;
   readonly value?: unknown;
-  readonly operator?: { readonly value: string };
-  readonly left?: Node;
-  readonly right?: Node;
-  readonly object?: Node;
-  readonly property?: Node;
-  readonly computed?: boolean;
-  readonly operand?: Node;
-  readonly callee?: Node;
-  readonly args?: readonly Node[];
-  readonly iterable?: Node;
-  readonly lhs?: Node;
-  readonly body?: readonly Node[];
+  readonly operator?: { readonly value: string } | undefined;
+  readonly left?: Node | undefined;
+  readonly right?: Node | undefined;
+  readonly object?: Node | undefined;
+  readonly property?: Node | undefined;
+  readonly computed?: boolean | undefined;
+  readonly operand?: Node | undefined;
+  readonly callee?: Node | undefined;
+  readonly args?: readonly Node[] | undefined;
+  readonly iterable?: Node | undefined;
+  readonly lhs?: Node | undefined;
+  readonly body?: readonly Node[] | undefined;
 }
 
 /** An operand that was evaluated already; the library does not know it. */

@@ -128,7 +128,7 @@ export function hasTokenizer(folder: string): boolean {
 interface Contents {
   readonly path: string;
   /** Absent if the contents were converted. */
-  readonly text?: string;
+  readonly text?: string | undefined;
   readonly contents: object;
 }
 

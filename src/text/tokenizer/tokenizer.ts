@@ -14,11 +14,11 @@ import { readTokenizerConfig, type SpecialTokenName, type TokenizerConfig } from
 
 export interface EncodeOptions {
   /** Adds the model's special tokens, usually the beginning-of-sequence token. Default true. */
-  readonly addSpecialTokens?: boolean;
+  readonly addSpecialTokens?: boolean | undefined;
 }
 
 export interface DecodeOptions {
-  readonly skipSpecialTokens?: boolean;
+  readonly skipSpecialTokens?: boolean | undefined;
 }
 
 export interface Tokenizer {

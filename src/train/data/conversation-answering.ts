@@ -134,7 +134,7 @@ function drawSeed({ seed }: Answering, id: string, turn: number): number {
 function nameCause(cause: MistletoeError, name: string): MistletoeError {
   return new MistletoeError(cause.code, `${name} cannot be asked: ${cause.message}`, {
     cause,
-    ...(cause.hint === undefined ? {} : { hint: cause.hint }),
+    hint: cause.hint,
   });
 }
 

@@ -14,7 +14,7 @@ export interface Example {
   /** 1 if the token at this position is in the loss. [position] */
   readonly isLearnt: Uint8Array;
   /** Examples of one conversation stay on one side of a split. */
-  readonly conversationId?: string;
+  readonly conversationId?: string | undefined;
 }
 
 export interface ExampleCounts {

@@ -29,14 +29,14 @@ import { hardenRounds } from './hardening-rounds.js';
 import type { Baseline, HardeningAudit } from './hardening-settings.js';
 
 export interface HardenEvents extends RoundEvents, RunEvents<HardenRequest> {
-  readonly onNotice?: (text: string) => void;
-  readonly onAudit?: (name: HardeningAudit) => void;
-  readonly audit?: AuditEvents;
+  readonly onNotice?: ((text: string) => void) | undefined;
+  readonly onAudit?: ((name: HardeningAudit) => void) | undefined;
+  readonly audit?: AuditEvents | undefined;
 }
 
 export interface HardenOptions extends RunOptions<HardenEvents> {
   /** Called after each audit, for example with `writeReports`. */
-  readonly writeAuditReports?: WriteAuditReports;
+  readonly writeAuditReports?: WriteAuditReports | undefined;
 }
 
 interface FinishedHardening {

@@ -58,13 +58,7 @@ export async function auditHardened(
 ): Promise<FinishedAudit | undefined> {
   const { runtime, folder, signal, events, cacheFolder, verifyCache } = work;
   const place = auditFolder(folder, name);
-  const options = {
-    runtime,
-    ...(signal === undefined ? {} : { signal }),
-    ...(events === undefined ? {} : { events }),
-    ...(cacheFolder === undefined ? {} : { cacheFolder }),
-    ...(verifyCache === undefined ? {} : { verifyCache }),
-  };
+  const options = { runtime, signal, events, cacheFolder, verifyCache };
   const outcome = existsSync(join(place, configFile))
     ? await resumeAudit(place, options)
     : await startAudit(place, await describeAudit(work, name), options);

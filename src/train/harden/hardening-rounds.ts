@@ -38,10 +38,10 @@ import type { TrainingTexts } from '../data/training-texts.js';
 
 export interface RoundEvents {
   /** Before the searches and before the training of a round; `done` includes earlier starts. */
-  readonly onPhase?: (place: RoundPlace, phase: 'search' | 'train', done: number, total: number) => void;
-  readonly onHunt?: (place: RoundPlace, found: SuffixedPrompt, done: number, total: number) => void;
-  readonly onLine?: (place: RoundPlace, line: LogLine) => void;
-  readonly onNotice?: (text: string) => void;
+  readonly onPhase?: ((place: RoundPlace, phase: 'search' | 'train', done: number, total: number) => void) | undefined;
+  readonly onHunt?: ((place: RoundPlace, found: SuffixedPrompt, done: number, total: number) => void) | undefined;
+  readonly onLine?: ((place: RoundPlace, line: LogLine) => void) | undefined;
+  readonly onNotice?: ((text: string) => void) | undefined;
 }
 
 export interface RoundPlace {
@@ -187,7 +187,7 @@ function nameRound({ role, round }: RoundPlace, cause: unknown): unknown {
   if (!(cause instanceof MistletoeError) || !cause.message.includes(' last/')) return cause;
   const { code, message, hint } = cause;
   const named = message.replace(' last/', ` ${role}/round-${round}/last/`);
-  return new MistletoeError(code, named, { cause, ...(hint === undefined ? {} : { hint }) });
+  return new MistletoeError(code, named, { cause, hint });
 }
 
 export function describeFound(

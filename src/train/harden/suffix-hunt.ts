@@ -106,7 +106,7 @@ export class SuffixHunt implements PromptHunt {
       {
         ...{ scorer, starts, random: createRandom(seed, 'hunt', 'search', name) },
         allowed: this.allowedTokens(settings),
-        ...(signal === undefined ? {} : { signal }),
+        signal,
       },
       {
         ...settings,

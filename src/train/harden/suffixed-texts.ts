@@ -132,10 +132,9 @@ function answerAll(
   const { model, stopIds, tokenizer } = target;
   return Promise.all(
     prompts.map(async (promptIds) => {
-      const request = {
-        ...{ promptIds, maxNewTokens, sampling: { temperature: 0 }, seed: settings.seed },
-        ...{ stopIds, tokenizer, ...(signal === undefined ? {} : { signal }) },
-      };
+      const { seed } = settings;
+      const greedy = { sampling: { temperature: 0 }, seed };
+      const request = { promptIds, maxNewTokens, ...greedy, stopIds, tokenizer, signal };
       const bytes = sequenceBytes(request, model);
       const { tokenIds } = await engine.run((scheduler) => decodePlain(model, { ...request, scheduler }), {
         bytes,

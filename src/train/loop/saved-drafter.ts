@@ -30,9 +30,9 @@ export interface SaveRequest extends ReadingOptions {
   /** By the graph's names; other weights stay as they are. */
   readonly values: ReadonlyMap<string, Float32Array>;
   /** `source`: the type of each tensor in `from`. */
-  readonly dtype?: 'float32' | 'source';
+  readonly dtype?: 'float32' | 'source' | undefined;
   /** Merged into config.json. */
-  readonly config?: Readonly<Record<string, unknown>>;
+  readonly config?: Readonly<Record<string, unknown>> | undefined;
 }
 
 export async function saveDrafter(request: SaveRequest): Promise<void> {
@@ -41,7 +41,7 @@ export async function saveDrafter(request: SaveRequest): Promise<void> {
   const checkpoint = await openCheckpoint(from);
   const { system, layout } = recogniseCheckpoint(checkpoint);
   if (system === undefined) throw misfit(from, `has ${layout}`, `Supported: ${systemTitles.join(', ')}.`);
-  const { recipes } = system.describe(checkpoint, refuseAtOnce, taps === undefined ? {} : { taps });
+  const { recipes } = system.describe(checkpoint, refuseAtOnce, { taps });
   resolveRecipes(checkpoint, recipes);
   const trained = assignValues(checkpoint, recipes, values);
   const written = [...checkpoint.tensors.values()].filter(({ name }) => !isStale(name, checkpoint, trained));

@@ -19,8 +19,8 @@ import { decodeHalves, encodeHalves } from '../../core/half-floats.js';
 export interface StateStoreOptions {
   readonly limitBytes: number;
   /** Identifies target, taps and examples. A file with another identity is emptied. */
-  readonly identity?: string;
-  readonly onNotice?: (message: string) => void;
+  readonly identity?: string | undefined;
+  readonly onNotice?: ((message: string) => void) | undefined;
 }
 
 export interface StoredStates {

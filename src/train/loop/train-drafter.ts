@@ -52,18 +52,17 @@ export async function trainDrafter(training: DrafterTraining): Promise<TrainedDr
     keepStates === 0
       ? undefined
       : StateStore.open(join(folder, 'states.bin'), {
-          ...{ limitBytes: keepStates, identity: `taps ${drafter.taps.join()}` },
-          ...(cache.onNotice === undefined ? {} : { onNotice: cache.onNotice }),
+          limitBytes: keepStates,
+          identity: `taps ${drafter.taps.join()}`,
+          onNotice: cache.onNotice,
         });
   const trainer = await Trainer.create(pair, values, {
     ...{ objective: objectiveOf(settings), adam: { ...adamDefaults, weightDecay, clip }, seed, store },
     freezeVocabulary: settings.freeze === 'vocabulary',
   });
   const keep = async (name: string): Promise<void> => {
-    await saveDrafter({
-      ...{ from: start, to: join(folder, name), values: await trainer.readWeights() },
-      ...(cache.taps === undefined ? {} : { taps: cache.taps }),
-    });
+    const values = await trainer.readWeights();
+    await saveDrafter({ from: start, to: join(folder, name), values, taps: cache.taps });
   };
   try {
     const stateFile = join(folder, 'state.safetensors');

@@ -8,11 +8,11 @@ import { decoderRecipes } from '../../model/weights.js';
 import { freshOf, makeFresh } from './fresh-tensors.js';
 import type { NewCheckpoint } from './new-checkpoint.js';
 import { describingFiles } from './new-checkpoint.js';
-import type { LayerChoice, NewTarget } from './new-target.js';
+import type { LayerChoice, NewTarget, WantedLayers } from './new-target.js';
 import { llamaConfig } from './new-target.js';
 
 /** Two fifths of the heads and a quarter of the layers: a tenth of the weights of the target's layers. */
-export function chooseDraftModel({ configuration }: NewTarget, wanted: Partial<LayerChoice>): LayerChoice {
+export function chooseDraftModel({ configuration }: NewTarget, wanted: WantedLayers): LayerChoice {
   const { headSize, hiddenSize, intermediateSize, layerCount } = configuration;
   const groupSize = configuration.headCount / configuration.keyValueHeadCount;
   const headCount = wanted.headCount ?? Math.max(1, Math.round(0.4 * configuration.headCount));

@@ -9,18 +9,18 @@ import { writeCheckpoint } from './new-checkpoint.js';
 import { chooseDraftModel, createDraftModel, createShortenedTarget } from './new-draft-model.js';
 import { createEagle, createEagle3 } from './new-eagle.js';
 import { createHydra, createMedusa } from './new-heads.js';
-import type { LayerChoice, NewTarget } from './new-target.js';
+import type { NewTarget, WantedLayers } from './new-target.js';
 import { openNewTarget } from './new-target.js';
 
 export type NewDrafter =
-  | ({ readonly system: 'speculative-sampling' } & Partial<LayerChoice>)
+  | ({ readonly system: 'speculative-sampling' } & WantedLayers)
   | { readonly system: 'speculative-sampling'; readonly targetLayers: number }
-  | { readonly system: 'medusa'; readonly heads?: number; readonly layers?: number }
+  | { readonly system: 'medusa'; readonly heads?: number | undefined; readonly layers?: number | undefined }
   | {
       readonly system: 'hydra';
-      readonly heads?: number;
-      readonly layers?: number;
-      readonly hasPrefix?: boolean;
+      readonly heads?: number | undefined;
+      readonly layers?: number | undefined;
+      readonly hasPrefix?: boolean | undefined;
     }
   | { readonly system: 'eagle' }
   | {

@@ -22,7 +22,7 @@ export function nameStart({
 
 export interface TrainingStart {
   readonly folder: string;
-  readonly draftVocabulary?: { readonly size: number; readonly coverage: number };
+  readonly draftVocabulary?: { readonly size: number; readonly coverage: number } | undefined;
 }
 
 /** Half of a large vocabulary is rarely drafted. */
@@ -63,22 +63,14 @@ async function createStart(
 
 function describeFresh({ system, shape }: TrainRequest): NewDrafter | undefined {
   const { heads, layers, hiddenSize, targetLayers, prefixLayer = false } = shape;
-  const counts = {
-    ...(heads === undefined ? {} : { heads }),
-    ...(layers === undefined ? {} : { layers }),
-  };
   switch (system) {
     case 'speculative-sampling':
       if (targetLayers !== undefined) return { system, targetLayers };
-      return {
-        system,
-        ...(layers === undefined ? {} : { layers }),
-        ...(hiddenSize === undefined ? {} : { hiddenSize }),
-      };
+      return { system, layers, hiddenSize };
     case 'medusa':
-      return { system, ...counts };
+      return { system, heads, layers };
     case 'hydra':
-      return { system, ...counts, hasPrefix: prefixLayer };
+      return { system, heads, layers, hasPrefix: prefixLayer };
     case 'eagle':
       return { system };
     case 'eagle3':
@@ -100,7 +92,7 @@ export interface DraftVocabulary {
 
 interface VocabularyOptions {
   /** Special and stop tokens, included however rare. */
-  readonly always?: Iterable<number>;
+  readonly always?: Iterable<number> | undefined;
 }
 
 export function countLearntTokens(

@@ -54,7 +54,7 @@ export interface Launch {
   readonly grid: readonly [x: number, y: number, z: number];
   /** Threads of a block, along x. */
   readonly block: number;
-  readonly sharedBytes?: number;
+  readonly sharedBytes?: number | undefined;
   /** Addresses for pointers, numbers for ints. */
   readonly arguments: readonly (Address | number)[];
 }
@@ -81,5 +81,5 @@ export interface Product {
   readonly right: MatrixOperand;
   readonly result: Omit<MatrixOperand, 'transposed'>;
   /** Added to the result; same type and layout. */
-  readonly addend?: Address;
+  readonly addend?: Address | undefined;
 }

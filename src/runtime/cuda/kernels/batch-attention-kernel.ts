@@ -197,7 +197,7 @@ interface BroughtRows {
   readonly heads: string;
   readonly head: string;
   readonly start: string;
-  readonly scale?: number;
+  readonly scale?: number | undefined;
 }
 
 function bringRows(writing: BatchWriting, rows: BroughtRows): void {

@@ -51,7 +51,7 @@ export type ThreadNeed =
       readonly kind: 'elements';
       readonly count: Dimension;
       /** Elements per thread; default 1. */
-      readonly each?: number;
+      readonly each?: number | undefined;
     }
   | { readonly kind: 'rows'; readonly count: Dimension; readonly width: Dimension }
   | {
@@ -59,7 +59,7 @@ export type ThreadNeed =
       readonly count: Dimension;
       readonly block: number;
       /** Multiplies the blocks: one per `each` of `length`, up to `most`. */
-      readonly parts?: { readonly length: Dimension; readonly each: number; readonly most: number };
+      readonly parts?: { readonly length: Dimension; readonly each: number; readonly most: number } | undefined;
     };
 
 /** The compiler drops unused helpers. */

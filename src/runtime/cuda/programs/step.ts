@@ -15,7 +15,7 @@ export interface Place extends KernelOperand {
   readonly tensor: Tensor;
   readonly origin: 'input' | 'weight' | 'constant' | 'computed';
   /** A weight matrix stored as [column, inner]. */
-  readonly isTransposed?: boolean;
+  readonly isTransposed?: boolean | undefined;
 }
 
 export type Step = PlainStep | SmallBatchStep;
@@ -25,7 +25,7 @@ export interface KernelStep {
   readonly kind: 'kernel';
   readonly plan: KernelPlan;
   /** Used from this length on. */
-  readonly other?: { readonly plan: KernelPlan; readonly from: number; readonly length: Dimension };
+  readonly other?: { readonly plan: KernelPlan; readonly from: number; readonly length: Dimension } | undefined;
   readonly result: Place;
   /** Whether each element is computed independently. */
   readonly isMap: boolean;
