@@ -19,8 +19,6 @@ import type { AcceptanceRecord, StepRecord } from './acceptance.js';
 import { summariseAcceptance } from './acceptance.js';
 import type { TokenOrigin } from './answer.js';
 import { Answer } from './answer.js';
-import type { CountedSession } from './counted-session.js';
-import { countPasses } from './counted-session.js';
 import type { Guarding } from './policies/drafter-switches.js';
 import type { Chooser, Generation, GenerationRequest } from './plain.js';
 import { createChooser, finishGeneration } from './plain.js';
@@ -100,11 +98,9 @@ class SpeculativeSequence {
   private readonly likelihoods: LikelihoodReader;
   private readonly draftRandom: Random;
   private readonly answer: Answer;
-  private readonly counted: CountedSession;
-  /** Undefined once the drafter has failed. */
-  private session: DraftSession | undefined;
   private readonly steps: StepOutcome[] = [];
   private targetPasses = 0;
+  private drafterPasses = 0;
   private isDrafterFull = false;
 
   constructor(
@@ -112,7 +108,8 @@ class SpeculativeSequence {
     private readonly drafter: Drafter,
     private readonly request: SpeculativeRequest,
     private readonly cache: KvCache,
-    session: DraftSession,
+    /** Undefined once the drafter has failed. */
+    private session: DraftSession | undefined,
   ) {
     const { promptIds, sampling, seed, held, topLikelihoods } = request;
     this.rule = request.rule ?? (sampling.temperature === 0 ? 'greedy' : 'rejection');
@@ -128,8 +125,6 @@ class SpeculativeSequence {
     this.draftRandom = createRandom(seed, 'draft');
     const limits = held === undefined ? {} : { maxNewTokens: held.length, stopIds: [], stopStrings: [] };
     this.answer = new Answer(promptIds, { ...request, ...limits });
-    this.counted = countPasses(session, drafter);
-    this.session = this.counted.session;
   }
 
   async decode(): Promise<SpeculativeGeneration> {
@@ -251,7 +246,11 @@ class SpeculativeSequence {
       }
       const depthLimit = Math.min(contextLength - cache.length - 1, session.room);
       const along = sampling.temperature === 0 ? undefined : held?.slice(answer.tokenIds.length);
-      return await growTree(session, { root, policy, sampling, random, depthLimit, along });
+      // A lookup without weights has no passes.
+      const onPasses = (count: number): void => {
+        if (this.drafter.parameterCount > 0) this.drafterPasses += count;
+      };
+      return await growTree(session, { root, policy, sampling, random, depthLimit, along, onPasses });
     } catch (cause) {
       const isDrafters = cause instanceof MistletoeError && cause.code === 'drafter';
       if (!isDrafters || request.mustDraft === true) throw cause;
@@ -296,7 +295,7 @@ class SpeculativeSequence {
   }
 
   private summarize(generation: Generation): SpeculativeGeneration {
-    const { steps, rule, targetPasses } = this;
+    const { steps, rule, targetPasses, drafterPasses } = this;
     const draftMs = steps.reduce((total, step) => total + step.draftMs, 0);
     const verifyMs = steps.reduce((total, step) => total + step.verifyMs, 0);
     return {
@@ -305,7 +304,7 @@ class SpeculativeSequence {
       rule,
       steps,
       targetPasses,
-      drafterPasses: this.counted.passes,
+      drafterPasses,
       draftMs,
       verifyMs,
       overheadMs: generation.decodeMs - draftMs - verifyMs,

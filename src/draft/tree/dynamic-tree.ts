@@ -5,8 +5,8 @@
 import { topIndices } from '../../core/vector.js';
 import type { TokenTree } from './token-tree.js';
 import { Draft, finishTree } from './token-tree.js';
-import type { DraftSession } from '../drafter.js';
 import type { DynamicPolicy } from './policy.js';
+import type { Expand } from './sibling-choices.js';
 import { detailFor } from '../programs/scores.js';
 import type { TreeLevel, TreeSize } from '../programs/program-drafts.js';
 
@@ -19,15 +19,14 @@ export interface DynamicStart {
 }
 
 export async function growDynamicTree(
-  session: DraftSession,
+  expand: Expand,
+  levels: readonly TreeLevel[] | undefined,
   { total, depth, topK }: DynamicPolicy,
   { root, depthLimit }: DynamicStart,
 ): Promise<TokenTree> {
   const draft = new Draft(root);
   const scores: number[] = [0]; // [node] the drafter's log-probability of the whole path
   let frontier = [0];
-  const isAtOnce = isGrownAtOnce({ depth, topK }) && depthLimit > 0;
-  const levels = isAtOnce ? await session.draftTree?.({ depth, topK }) : undefined;
   for (let level = 0; level <= depth && level < depthLimit; level++) {
     const { tokens, scores: reached, chosen } = levels?.[level] ?? (await expandLevel());
     const first = draft.tokens.length;
@@ -40,7 +39,7 @@ export async function growDynamicTree(
   }
 
   async function expandLevel(): Promise<TreeLevel> {
-    const expanded = await session.expand(draft, frontier, detailFor(topK));
+    const expanded = await expand(draft, frontier, detailFor(topK));
     const best = frontier.map((_, row) => expanded.top(row, topK));
     const tokens = best.flatMap((own) => Array.from(own.tokens));
     const reached = best.flatMap(({ logProbabilities }, row) =>

@@ -10,9 +10,11 @@ import { toDistribution } from '../../core/sampling.js';
 import type { TokenTree } from './token-tree.js';
 import { chainTree, Draft, finishTree } from './token-tree.js';
 import type { DraftSession } from '../drafter.js';
-import { growDynamicTree } from './dynamic-tree.js';
+import type { SiblingDrawer } from '../programs/program-drafts.js';
+import { growDynamicTree, isGrownAtOnce } from './dynamic-tree.js';
 import type { DraftPolicy, DynamicPolicy } from './policy.js';
 import { formatDraftPolicy, loadTreeShape } from './policy.js';
+import type { Expand } from './sibling-choices.js';
 import { drawSiblings, rankSiblings } from './sibling-choices.js';
 import type { TreeShape } from './tree-shapes.js';
 
@@ -85,40 +87,55 @@ export interface DraftRequest {
   readonly depthLimit: number;
   /** Follow these tokens instead of drawing; chains only. */
   readonly along?: readonly number[] | undefined;
+  /** Called with the drafter's passes, as if each level were a pass. */
+  readonly onPasses?: ((count: number) => void) | undefined;
 }
 
 export async function growTree(session: DraftSession, request: DraftRequest): Promise<TokenTree> {
-  const { policy, along } = request;
+  const { policy, along, onPasses = () => undefined } = request;
   const { isDeterministic = false } = session;
-  if (along !== undefined && !isDeterministic) return growAlong(session, request, along);
-  if (policy.kind === 'dynamic') return growDynamicTree(session, policy, request);
+  const expand: Expand = (...given) => {
+    onPasses(1);
+    return session.expand(...given);
+  };
+  if (along !== undefined && !isDeterministic) return growAlong(expand, request, along);
+  if (policy.kind === 'dynamic') {
+    const { depth, topK } = policy;
+    const isAtOnce = isGrownAtOnce(policy) && request.depthLimit > 0 && session.draftTree !== undefined;
+    if (isAtOnce) onPasses(depth + 1);
+    const levels = isAtOnce ? await session.draftTree?.({ depth, topK }) : undefined;
+    return growDynamicTree(expand, levels, policy, request);
+  }
   const isCertain = isDeterministic || request.sampling.temperature === 0;
   if (policy.kind === 'chain' && isCertain && session.draftChain !== undefined) {
     if (request.depthLimit < 1) return chainTree(request.root, []);
+    onPasses(policy.length);
     const tokens = await session.draftChain(policy.length);
     return chainTree(request.root, tokens.slice(0, request.depthLimit));
   }
   if (policy.kind === 'chain' && session.drawChain !== undefined)
     return drawChain(session.drawChain.bind(session), request, policy.length);
-  return growStaticTree(session, request, policy.kind === 'chain' ? chainShape(policy.length) : policy.shape);
+  const shape = policy.kind === 'chain' ? chainShape(policy.length) : policy.shape;
+  return growStaticTree(expand, session.siblings, request, shape);
 }
 
 /** Uses the same random numbers as drawing level by level. */
 async function drawChain(
   draw: NonNullable<DraftSession['drawChain']>,
-  { root, sampling, random, depthLimit }: DraftRequest,
+  { root, sampling, random, depthLimit, onPasses }: DraftRequest,
   length: number,
 ): Promise<TokenTree> {
   const levels = Math.min(length, depthLimit);
   if (levels < 1) return chainTree(root, []);
   const uniforms = Array.from({ length }, (_, level) => (level < levels ? random.next() : 0));
+  onPasses?.(length);
   const { tokens, distributions } = await draw(uniforms, sampling);
   return chainTree(root, tokens.slice(0, levels), distributions.rows(0, levels + 1));
 }
 
 /** The chain that sampling would give if it drew these tokens. */
 async function growAlong(
-  session: DraftSession,
+  expand: Expand,
   { root, policy, sampling, depthLimit }: DraftRequest,
   tokens: readonly number[],
 ): Promise<TokenTree> {
@@ -135,7 +152,7 @@ async function growAlong(
   const distributions: Float32Array[] = [];
   const levels = Math.min(policy.length, depthLimit, tokens.length);
   for (let node = 0; node < levels; node++) {
-    const scores = await session.expand(draft, [node], 'logits');
+    const scores = await expand(draft, [node], 'logits');
     const distribution = toDistribution(scores.logits(0), sampling);
     // A token with probability 0 ends the chain.
     if (distribution[tokens[node]!] === 0) break;
@@ -163,15 +180,16 @@ function chainShape(length: number): TreeShape {
 }
 
 async function growStaticTree(
-  session: DraftSession,
+  expand: Expand,
+  siblings: SiblingDrawer | undefined,
   request: DraftRequest,
   shape: TreeShape,
 ): Promise<TokenTree> {
   const { sampling, random, depthLimit } = request;
   const isSampled = sampling.temperature > 0;
   const chooser = isSampled
-    ? drawSiblings(session, { sampling, random, nodes: shape.parents.length })
-    : rankSiblings(session, 1 + Math.max(...shape.ranks));
+    ? drawSiblings(expand, siblings, { sampling, random, nodes: shape.parents.length })
+    : rankSiblings(expand, 1 + Math.max(...shape.ranks));
   const draft = new Draft(request.root);
   const placed = new Map<number, number>([[0, 0]]); // node of the shape -> node of the draft
   let next = 1;

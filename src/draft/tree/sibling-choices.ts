@@ -10,6 +10,8 @@ import type { DraftSession, GrowingDraft } from '../drafter.js';
 import type { SiblingDrawer } from '../programs/program-drafts.js';
 import { detailFor } from '../programs/scores.js';
 
+export type Expand = DraftSession['expand'];
+
 export interface SiblingChooser {
   /** [node] Fewer tokens than requested if there are no more. */
   choose(
@@ -21,10 +23,10 @@ export interface SiblingChooser {
 }
 
 /** @param ranks max ranks of any node, because some heads run once for the whole tree */
-export function rankSiblings(session: DraftSession, ranks: number): SiblingChooser {
+export function rankSiblings(expand: Expand, ranks: number): SiblingChooser {
   return {
     async choose(draft, nodes, counts) {
-      const scores = await session.expand(draft, nodes, detailFor(ranks));
+      const scores = await expand(draft, nodes, detailFor(ranks));
       return counts.map((count, row) => scores.top(row, count).tokens);
     },
     finish: (draft) => finishTree(draft, undefined),
@@ -37,17 +39,19 @@ export interface DrawSettings {
   readonly nodes: number;
 }
 
-export function drawSiblings(session: DraftSession, settings: DrawSettings): SiblingChooser {
-  return session.siblings === undefined
-    ? drawOnHost(session, settings)
-    : drawInPrograms(session, session.siblings, settings);
+export function drawSiblings(
+  expand: Expand,
+  siblings: SiblingDrawer | undefined,
+  settings: DrawSettings,
+): SiblingChooser {
+  return siblings === undefined ? drawOnHost(expand, settings) : drawInPrograms(expand, siblings, settings);
 }
 
-function drawOnHost(session: DraftSession, { sampling, random }: DrawSettings): SiblingChooser {
+function drawOnHost(expand: Expand, { sampling, random }: DrawSettings): SiblingChooser {
   const distributions: (Float32Array | undefined)[] = [];
   return {
     async choose(draft, nodes, counts) {
-      const scores = await session.expand(draft, nodes, 'logits');
+      const scores = await expand(draft, nodes, 'logits');
       return counts.map((count, row) => {
         const distribution = toDistribution(scores.logits(row), sampling);
         distributions[nodes[row]!] = distribution;
@@ -59,14 +63,14 @@ function drawOnHost(session: DraftSession, { sampling, random }: DrawSettings): 
 }
 
 function drawInPrograms(
-  session: DraftSession,
+  expand: Expand,
   siblings: SiblingDrawer,
   { sampling, random, nodes: most }: DrawSettings,
 ): SiblingChooser {
   let kept: RowBuffer | undefined;
   return {
     async choose(draft, nodes, counts) {
-      const scores = await session.expand(draft, nodes, 'kept');
+      const scores = await expand(draft, nodes, 'kept');
       const rows = scores.kept!(nodes.length);
       const { tokens, distributions } = await siblings.draw(rows, counts, sampling, random);
       kept ??= siblings.newRows(most);
