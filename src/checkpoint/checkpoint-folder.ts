@@ -22,6 +22,14 @@ const knownLayouts: readonly WeightLayout[] = [
   { kind: 'single', file: 'hydra_lm_head.pt' },
 ];
 
+/** Config and tokenizer files, including those that only transformers and vLLM read. */
+export const describingNames: readonly string[] = [
+  ...['config.json', 'generation_config.json'],
+  ...['tokenizer.json', 'tokenizer.model', 'tokenizer_config.json'],
+  ...['special_tokens_map.json', 'added_tokens.json', 'vocab.json', 'merges.txt'],
+  ...['chat_template.jinja', 'chat_template.json'],
+];
+
 export async function listFolder(folder: string): Promise<string[]> {
   try {
     const status = await stat(folder);

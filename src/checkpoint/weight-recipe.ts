@@ -116,6 +116,50 @@ async function assemble<Values extends Float32Array | Uint16Array>(
   return weight;
 }
 
+/** One of a weight's parts in memory. */
+export interface PartValues {
+  readonly values: Float32Array;
+  /** As stored, before transposing. */
+  readonly shape: readonly number[];
+  readonly isTransposed: boolean;
+}
+
+export function joinParts(parts: readonly PartValues[], shape: readonly number[]): Float32Array {
+  const [only] = parts;
+  if (only !== undefined && parts.length === 1 && !only.isTransposed) return only.values;
+  const width = shape.at(-1) ?? 1;
+  const weight = new Float32Array(countElements(shape) ?? 0);
+  let firstColumn = 0;
+  for (const { values, shape: own, isTransposed } of parts) {
+    const columns = own.at(-1) ?? 1;
+    const rowCount = values.length / columns;
+    const place = isTransposed ? placeTransposed : placeStraight;
+    place({ values, firstRow: 0, rowCount, columns, weight, width, firstColumn });
+    firstColumn += isTransposed ? own[0]! : columns;
+  }
+  return weight;
+}
+
+/** The tensor of one part of a recipe, cut out of the weight. */
+export function cutPart(weight: Float32Array, { shape, parts }: WeightRecipe, place: number): Float32Array {
+  const part = parts[place]!;
+  const width = shape.at(-1) ?? 1;
+  const columnsOf = (of: WeightPart): number => (of.transpose === true ? of.shape[0] : of.shape.at(-1)) ?? 1;
+  const first = parts.slice(0, place).reduce((sum, earlier) => sum + columnsOf(earlier), 0);
+  const columns = columnsOf(part);
+  const rows = weight.length / width;
+  const cut = parts.length === 1 ? weight : new Float32Array(rows * columns);
+  for (let row = 0; cut !== weight && row < rows; row++)
+    cut.set(weight.subarray(row * width + first, row * width + first + columns), row * columns);
+  if (part.transpose !== true) return cut;
+  const turned = new Float32Array(cut.length);
+  placeTransposed({
+    ...{ values: cut, firstRow: 0, rowCount: rows, columns },
+    ...{ weight: turned, width: rows, firstColumn: 0 },
+  });
+  return turned;
+}
+
 interface Placement {
   readonly values: Float32Array | Uint16Array; // [rowCount, columns]
   readonly firstRow: number;

@@ -8,8 +8,8 @@ import { basename, dirname, join, resolve } from 'node:path';
 import { describeCause, MistletoeError } from '../core/errors.js';
 import { makeFolderSync } from '../core/files.js';
 import { hostTag, isRunning, makeProcessTag } from '../core/processes.js';
-import { errnoOf } from './binary-file.js';
-import { describingNames } from './hub/hub-files.js';
+import { errnoOf, maximumTransferBytes } from './binary-file.js';
+import { describingNames } from './checkpoint-folder.js';
 import { quote } from './stored-tensor.js';
 
 /** The file being written; replaced in tests that need a full disk. */
@@ -22,26 +22,32 @@ export interface FileOutput {
 export interface WriteOptions {
   /** Opens a file that does not exist yet; replaced in tests. */
   readonly openOutput?: ((path: string) => Promise<FileOutput>) | undefined;
+  /** Turns disk errors into those of the caller. */
+  readonly explain?: (<Result>(path: string, write: () => Promise<Result>) => Promise<Result>) | undefined;
+  /** Throws if what was written must not be kept. */
+  readonly confirm?: (() => Promise<void>) | undefined;
 }
 
 export type Append = (bytes: Uint8Array) => Promise<void>;
 
+/** Writes under a temporary name, syncs and renames, so that the file is complete or absent. */
 export async function writeWholeFile(
   path: string,
   fill: (append: Append) => Promise<void>,
-  { openOutput = openFileOutput }: WriteOptions = {},
+  { openOutput = openFileOutput, explain = explainWriting, confirm }: WriteOptions = {},
 ): Promise<void> {
   const temporary = `${path}.${makeProcessTag()}.tmp`;
   try {
-    const output = await explainWriting(path, () => openOutput(temporary));
+    const output = await explain(path, () => openOutput(temporary));
     try {
-      await fill((bytes) => explainWriting(path, () => output.write(bytes)));
-      await explainWriting(path, () => output.finish());
+      await fill((bytes) => explain(path, () => output.write(bytes)));
+      await explain(path, () => output.finish());
     } catch (failure) {
       await output.abandon();
       throw failure;
     }
-    await explainWriting(path, () => rename(temporary, path));
+    await confirm?.();
+    await explain(path, () => rename(temporary, path));
   } catch (failure) {
     await rm(temporary, { force: true }).catch(() => undefined);
     throw failure;
@@ -49,11 +55,18 @@ export async function writeWholeFile(
   await syncFolder(dirname(path));
 }
 
-export async function openFileOutput(path: string): Promise<FileOutput> {
-  const handle = await open(path, 'wx');
+export async function openFileOutput(path: string, isReadOnly = false): Promise<FileOutput> {
+  const handle = await open(path, 'wx', isReadOnly ? 0o600 : 0o666);
   return {
-    write: (bytes) => handle.appendFile(bytes),
+    async write(bytes) {
+      for (let written = 0; written < bytes.byteLength;) {
+        const length = Math.min(bytes.byteLength - written, maximumTransferBytes);
+        written += (await handle.write(bytes, written, length)).bytesWritten;
+      }
+    },
     async finish() {
+      // Some file systems have no modes.
+      if (isReadOnly) await handle.chmod(0o400).catch(() => undefined);
       await handle.sync();
       await handle.close();
     },

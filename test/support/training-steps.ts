@@ -4,7 +4,7 @@
  * batch (bench/torch/training_gradients.py) comes in the same shape.
  */
 import { openCheckpoint } from '../../src/checkpoint/open-checkpoint.js';
-import { cutPart } from '../../src/checkpoint/weight-parts.js';
+import { cutPart } from '../../src/checkpoint/weight-recipe.js';
 import type { WeightRecipe } from '../../src/checkpoint/weight-recipe.js';
 import { refuseAtOnce } from '../../src/draft/draft-system.js';
 import type { Drafter } from '../../src/draft/drafter.js';

@@ -2,19 +2,11 @@
 import { MistletoeError } from '../../core/errors.js';
 import { fileLimits } from '../../core/limits.js';
 import type { WeightLayout } from '../checkpoint-folder.js';
-import { chooseLayout } from '../checkpoint-folder.js';
+import { chooseLayout, describingNames } from '../checkpoint-folder.js';
 import type { HubFile } from './hub-client.js';
 import type { HubId } from './hub-settings.js';
 import { formatHubId } from './hub-settings.js';
 import { quote, refuse } from '../stored-tensor.js';
-
-/** Including those that only transformers and vLLM read. */
-export const describingNames: readonly string[] = [
-  ...['config.json', 'generation_config.json'],
-  ...['tokenizer.json', 'tokenizer.model', 'tokenizer_config.json'],
-  ...['special_tokens_map.json', 'added_tokens.json', 'vocab.json', 'merges.txt'],
-  ...['chat_template.jinja', 'chat_template.json'],
-];
 
 export interface ModelFiles {
   readonly describing: readonly HubFile[];

@@ -2,7 +2,7 @@
 import { readExactly, withFile } from '../../checkpoint/binary-file.js';
 import type { FloatDType } from '../../checkpoint/element-decoding.js';
 import { decodeFloats } from '../../checkpoint/element-decoding.js';
-import { joinParts } from '../../checkpoint/weight-parts.js';
+import { joinParts } from '../../checkpoint/weight-recipe.js';
 import type { HalfType } from '../../core/half-floats.js';
 import { requireGraph } from '../../draft/reading/checks.js';
 import type { Drafter } from '../../draft/drafter.js';

@@ -9,9 +9,8 @@ import type { Checkpoint, StoredTensor } from '../../checkpoint/stored-tensor.js
 import { formatShape, quote } from '../../checkpoint/stored-tensor.js';
 import type { TensorSource, WrittenFloat } from '../../checkpoint/tensor-source.js';
 import { floatSource, storedSource } from '../../checkpoint/tensor-source.js';
-import { cutPart } from '../../checkpoint/weight-parts.js';
 import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
-import { resolveRecipes } from '../../checkpoint/weight-recipe.js';
+import { cutPart, resolveRecipes } from '../../checkpoint/weight-recipe.js';
 import { restoreFolder } from '../../checkpoint/written-folder.js';
 import { MistletoeError } from '../../core/errors.js';
 import { misfit } from '../../draft/reading/checks.js';

@@ -1,7 +1,7 @@
 import { copyFile, open } from 'node:fs/promises';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { describingNames } from '../../checkpoint/hub/hub-files.js';
+import { describingNames } from '../../checkpoint/checkpoint-folder.js';
 import type { TensorSource } from '../../checkpoint/tensor-source.js';
 import { writeSafetensors } from '../../checkpoint/safetensors/write-safetensors.js';
 import { writeTorchFile } from '../../checkpoint/torch/write-torch-file.js';
