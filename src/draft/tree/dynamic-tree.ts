@@ -6,7 +6,7 @@ import { topIndices } from '../../core/vector.js';
 import type { TokenTree } from './token-tree.js';
 import { Draft, finishTree } from './token-tree.js';
 import type { DynamicPolicy } from './policy.js';
-import type { Expand } from './sibling-choices.js';
+import type { DraftSession } from '../drafter.js';
 import { detailFor } from '../programs/scores.js';
 import type { TreeLevel, TreeSize } from '../programs/program-drafts.js';
 
@@ -19,7 +19,7 @@ export interface DynamicStart {
 }
 
 export async function growDynamicTree(
-  expand: Expand,
+  expand: DraftSession['expand'],
   levels: readonly TreeLevel[] | undefined,
   { total, depth, topK }: DynamicPolicy,
   { root, depthLimit }: DynamicStart,
