@@ -26,7 +26,7 @@ import { createCudaRuntime } from '../src/runtime/cuda/cuda-runtime.js';
 import { CudaDevice } from '../src/runtime/cuda/driver/cuda-device.js';
 import type { FloatType } from '../src/runtime/cuda/driver/device.js';
 import { findDevices } from '../src/runtime/cuda/driver/find-devices.js';
-import { createInterpreter } from '../src/runtime/interpreter/interpreter.js';
+import { createInterpreter } from '../test/oracle/interpreter.js';
 import { createOnnxRuntime } from '../src/runtime/onnx/onnx-runtime.js';
 import type { NamedValues, Program, Runtime } from '../src/runtime/program.js';
 import { drawValues, runtimeCases } from '../test/conformance/runtime-cases.js';

@@ -12,7 +12,7 @@ import { growTree } from '../../src/draft/tree/grow-tree.js';
 import type { DynamicPolicy } from '../../src/draft/tree/policy.js';
 import { recogniseCheckpoint } from '../../src/draft/systems.js';
 import { byTier, casesOfTier } from '../support/tier.js';
-import { createInterpreter } from '../../src/runtime/interpreter/interpreter.js';
+import { createInterpreter } from '../oracle/interpreter.js';
 import { tiny } from '../support/tiny-checkpoints.js';
 import { drafterVariants, ngramVariant, oneOfEachSystem } from '../support/tiny-drafters.js';
 import type { TokenTree } from '../../src/draft/tree/token-tree.js';

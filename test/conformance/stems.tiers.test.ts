@@ -21,7 +21,7 @@ import type { KvCache } from '../../src/model/cache/kv-cache.js';
 import type { LaneRun } from '../../src/model/lanes/lane-program.js';
 import type { PassScheduler } from '../../src/model/lanes/pass-scheduler.js';
 import { createCudaRuntime } from '../../src/runtime/cuda/cuda-runtime.js';
-import { createInterpreter } from '../../src/runtime/interpreter/interpreter.js';
+import { createInterpreter } from '../oracle/interpreter.js';
 import { createOnnxRuntime } from '../../src/runtime/onnx/onnx-runtime.js';
 import type { MixedValues, Runtime } from '../../src/runtime/program.js';
 import { createEmulatedDevice, findCompiler } from '../support/emulated-device.js';

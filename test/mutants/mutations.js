@@ -87,10 +87,10 @@ export const mutations = [
   },
   {
     name: 'the interpreter takes the last of equal values first',
-    file: 'src/runtime/interpreter/kernels.ts',
+    file: 'test/oracle/kernels.ts',
     search: '|| a - b)',
     replace: '|| b - a)',
-    tests: ['src/runtime/interpreter/interpreter.test.ts'],
+    tests: ['test/oracle/interpreter.test.ts'],
   },
   // checkpoint
   {

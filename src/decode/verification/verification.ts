@@ -136,18 +136,6 @@ export function verifyTypical(
   return { path: pathTo(tree, best), nextToken: argmax(targetDistribution(best)) };
 }
 
-/** sum min(p, q) = 1 - total variation: the probability that one drawn draft token is accepted. */
-export function acceptanceProbability(
-  targetDistribution: Float32Array,
-  draftDistribution: Float32Array,
-): number {
-  const { length } = targetDistribution;
-  let overlap = 0;
-  for (let token = 0; token < length; token++)
-    overlap += Math.min(targetDistribution[token]!, draftDistribution[token]!);
-  return overlap;
-}
-
 /** With the 1e-5 that Medusa's implementation adds inside the logarithm. */
 function entropy(distribution: Float32Array): number {
   const { length } = distribution;

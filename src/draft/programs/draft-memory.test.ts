@@ -6,7 +6,7 @@ import { lanes, row } from '../../model/lanes/lane-graph.js';
 import { compileLanes } from '../../model/lanes/lane-program.js';
 import type { PassScheduler } from '../../model/lanes/pass-scheduler.js';
 import { createRotary } from '../../model/rotary/rotary.js';
-import { createInterpreter } from '../../runtime/interpreter/interpreter.js';
+import { createInterpreter } from '../../../test/oracle/interpreter.js';
 import type { MixedValues } from '../../runtime/program.js';
 import { bufferOf, int32, integersOf, resident } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';

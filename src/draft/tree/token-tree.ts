@@ -127,40 +127,9 @@ export function drawnFrom(
     : { draftDistributions: distributions };
 }
 
-/** [node, node] 1 for the node itself and its ancestors. */
-export function ancestorMask({ parents }: Pick<TokenTree, 'parents'>): Uint8Array {
-  const size = parents.length;
-  const mask = new Uint8Array(size * size);
-  for (let node = 0; node < size; node++) {
-    const row = node * size;
-    if (node > 0) {
-      const parentRow = parents[node]! * size;
-      mask.copyWithin(row, parentRow, parentRow + node);
-    }
-    mask[row + node] = 1;
-  }
-  return mask;
-}
-
-export function childrenOf({ parents }: Pick<TokenTree, 'parents'>, node: number): number[] {
-  const children: number[] = [];
-  for (let child = node + 1; child < parents.length; child++) {
-    if (parents[child] === node) children.push(child);
-  }
-  return children;
-}
-
 /** Without the root. */
 export function pathTo({ parents, depths }: Pick<TokenTree, 'parents' | 'depths'>, node: number): number[] {
   const path = new Array<number>(depths[node]!);
   for (let current = node; current > 0; current = parents[current]!) path[depths[current]! - 1] = current;
   return path;
-}
-
-export function leafPaths(tree: Pick<TokenTree, 'parents' | 'depths'>): number[][] {
-  const isParent = new Uint8Array(tree.parents.length);
-  for (let node = 1; node < isParent.length; node++) isParent[tree.parents[node]!] = 1;
-  const paths: number[][] = [];
-  for (let node = 0; node < isParent.length; node++) if (isParent[node] === 0) paths.push(pathTo(tree, node));
-  return paths;
 }

@@ -177,15 +177,6 @@ export async function encodeRendered(
   return tokenizer.encode(rendered, { addSpecialTokens });
 }
 
-export async function encodeChat(
-  tokenizer: Tokenizer,
-  template: ChatTemplate,
-  messages: readonly ChatMessage[],
-  options: RenderOptions = {},
-): Promise<number[]> {
-  return encodeRendered(tokenizer, template, renderChat(template, messages, options));
-}
-
 /**
  * Encodes a text that goes to the model as it is. The tokenizer puts the beginning-of-sequence token before it; where
  * the text was written out from a template and begins with that token already, it still stands there once.

@@ -3,14 +3,14 @@
  * with it and take finite differences.
  */
 import { open } from 'node:fs/promises';
-import { describeCause, MistletoeError } from '../../core/errors.js';
-import { decodeHalves, encodeHalves, isHalf } from '../../core/half-floats.js';
-import type { DType, Tensor, TensorOf } from '../../graph/tensor.js';
-import { sortTopologically } from '../../graph/tensor.js';
-import { findWeight } from '../find-weight.js';
-import type { Wanted } from '../host-values.js';
-import { deliver, toHostValues } from '../host-values.js';
-import { bindInputs, checkTypes, listInputs } from '../program-inputs.js';
+import { describeCause, MistletoeError } from '../../src/core/errors.js';
+import { decodeHalves, encodeHalves, isHalf } from '../../src/core/half-floats.js';
+import type { DType, Tensor, TensorOf } from '../../src/graph/tensor.js';
+import { sortTopologically } from '../../src/graph/tensor.js';
+import { findWeight } from '../../src/runtime/find-weight.js';
+import type { Wanted } from '../../src/runtime/host-values.js';
+import { deliver, toHostValues } from '../../src/runtime/host-values.js';
+import { bindInputs, checkTypes, listInputs } from '../../src/runtime/program-inputs.js';
 import type {
   InputDescription,
   MixedValues,
@@ -19,9 +19,9 @@ import type {
   Program,
   Runtime,
   TensorValue,
-} from '../program.js';
-import { allocateHostRows } from '../row-buffer.js';
-import type { WeightStore } from '../weights.js';
+} from '../../src/runtime/program.js';
+import { allocateHostRows } from '../../src/runtime/row-buffer.js';
+import type { WeightStore } from '../../src/runtime/weights.js';
 import type { DenseValue } from './dense-value.js';
 import { resolveDimension, resolveShape } from './dense-value.js';
 import { readDirectWeight } from './direct-values.js';

@@ -1,10 +1,10 @@
 /** The definition of each operation. If a runtime differs from this table, the table is right. */
-import { MistletoeError } from '../../core/errors.js';
-import { isHalf, roundToHalf } from '../../core/half-floats.js';
-import { largest } from '../../core/long-lists.js';
-import type { Dimension } from '../../graph/dimension.js';
-import { largestUniform } from '../../graph/operations/drawing.js';
-import type { OperationName, Tensor, TensorOf } from '../../graph/tensor.js';
+import { MistletoeError } from '../../src/core/errors.js';
+import { isHalf, roundToHalf } from '../../src/core/half-floats.js';
+import { largest } from '../../src/core/long-lists.js';
+import type { Dimension } from '../../src/graph/dimension.js';
+import { largestUniform } from '../../src/graph/operations/drawing.js';
+import type { OperationName, Tensor, TensorOf } from '../../src/graph/tensor.js';
 import { runAttention } from './attention-kernel.js';
 import type { DenseValue, Index } from './dense-value.js';
 import { countValues, fill, mapRows, positionOf, read, readRepeated, visitIndices } from './dense-value.js';

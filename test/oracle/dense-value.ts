@@ -1,7 +1,7 @@
 /** Tensors in double precision, one index at a time: slow but simple. */
-import { MistletoeError } from '../../core/errors.js';
-import type { Dimension, DimensionBindings, Shape } from '../../graph/dimension.js';
-import { evaluateDimension, formatDimension } from '../../graph/dimension.js';
+import { MistletoeError } from '../../src/core/errors.js';
+import type { Dimension, DimensionBindings, Shape } from '../../src/graph/dimension.js';
+import { evaluateDimension, formatDimension } from '../../src/graph/dimension.js';
 
 export interface DenseValue {
   readonly shape: readonly number[];

@@ -1,6 +1,6 @@
-import { largest } from '../../core/long-lists.js';
-import { ownersOfMask } from '../../graph/operations/attention-view.js';
-import type { TensorOf } from '../../graph/tensor.js';
+import { largest } from '../../src/core/long-lists.js';
+import { ownersOfMask } from '../../src/graph/operations/attention-view.js';
+import type { TensorOf } from '../../src/graph/tensor.js';
 import type { DenseValue, Index } from './dense-value.js';
 import { fill, read } from './dense-value.js';
 

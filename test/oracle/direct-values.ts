@@ -1,5 +1,5 @@
-import { decodeHalves } from '../../core/half-floats.js';
-import type { DirectPart, DirectWeight } from '../weights.js';
+import { decodeHalves } from '../../src/core/half-floats.js';
+import type { DirectPart, DirectWeight } from '../../src/runtime/weights.js';
 
 export async function readDirectWeight({ shape, parts }: DirectWeight): Promise<Float32Array> {
   const values = new Float32Array(shape.reduce((product, size) => product * size, 1));
