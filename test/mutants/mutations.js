@@ -80,7 +80,7 @@ export const mutations = [
   },
   {
     name: 'the interpreter reads the wrong key-value head',
-    file: 'src/runtime/interpreter/attention-kernel.ts',
+    file: 'test/oracle/attention-kernel.ts',
     search: 'Math.floor((head * keyValueHeads) / heads)',
     replace: 'head % keyValueHeads',
     tests: ['test/conformance/runtime.test.ts'],
