@@ -17,12 +17,7 @@ import { rootOf } from '../programs/step.js';
 const threads = 512;
 const warps = threads / 32;
 /** Per block: rows, columns per chunk, and columns that a thread reads ahead. */
-const forms = {
-  few: { rows: 1, columns: 1024, ahead: 4 },
-  many: { rows: 8, columns: 256, ahead: 2 },
-} as const;
-/** From this many rows on, blocks have several. */
-export const manyRows = 5;
+const [R, chunk, ahead] = [8, 256, 2];
 
 /** Otherwise attention is decomposed. */
 export function isAttentionFusable({
@@ -37,13 +32,11 @@ export function planAttention(
   tensor: TensorOf<'attention'>,
   result: KernelOperand,
   find: FindOperand,
-  form: keyof typeof forms,
 ): KernelPlan {
   const [queries, mask, ...sides] = tensor.inputs;
   const [batch, position, heads] = tensor.shape;
   const size = tensor.shape.at(-1) as number;
   const { segments, scale, keyValueHeads } = tensor.attributes;
-  const { rows: R, columns: chunk, ahead } = forms[form];
   const place = (side: Tensor): KernelOperand => find(rootOf(side))!;
   const [V, vector] = size % 4 === 0 ? [4, 'float4'] : [1, 'float'];
   const places = size / V; // of which each is with one thread
@@ -120,7 +113,7 @@ export function planAttention(
                 const products = fields.map((field) => `kept[r][i]${field} * value${field}`).join(' + ');
                 eachRow(`score[r] += ${products};`);
               });
-              writeScatteredSums(text, R);
+              writeScatteredSums(text);
               text.line(`if (lane % ${32 / R} == 0) scores[u * ${R} + lane / ${32 / R}] = score[0];`);
             });
             text.line('__syncthreads();');
@@ -165,7 +158,7 @@ export function planAttention(
                 text.line(
                   `const ${vector} value = (${pointerTo(values, text)} + ${element('first + u')})[at];`,
                 );
-                const power = readPowers(text, R);
+                const power = readPowers(text);
                 power.forEach((each, r) => {
                   for (const field of fields) text.line(`sum[${r}]${field} += ${each} * value${field};`);
                 });
@@ -197,9 +190,9 @@ export function planAttention(
 }
 
 /** Sums `score` of all rows over a warp; score[0] is then of row lane / (32 / rows). */
-function writeScatteredSums(text: KernelText, rows: number): void {
+function writeScatteredSums(text: KernelText): void {
   let step = 16;
-  for (let half = rows / 2; half >= 1; half /= 2, step /= 2) {
+  for (let half = R / 2; half >= 1; half /= 2, step /= 2) {
     text.line('#pragma unroll');
     text.block(`for (int r = 0; r < ${half}; r++)`, () => {
       text.line(`const float sent = (lane & ${step}) != 0 ? score[r] : score[r + ${half}];`);
@@ -212,10 +205,9 @@ function writeScatteredSums(text: KernelText, rows: number): void {
   );
 }
 
-function readPowers(text: KernelText, rows: number): readonly string[] {
-  if (rows < 4) return Array.from({ length: rows }, (_, r) => `scores[u * ${rows} + ${r}]`);
-  return Array.from({ length: rows / 4 }, (_, index) => {
-    text.line(`const float4 power${index} = powersOf[u * ${rows / 4} + ${index}];`);
+function readPowers(text: KernelText): readonly string[] {
+  return Array.from({ length: R / 4 }, (_, index) => {
+    text.line(`const float4 power${index} = powersOf[u * ${R / 4} + ${index}];`);
     return ['x', 'y', 'z', 'w'].map((field) => `power${index}.${field}`);
   }).flat();
 }

@@ -157,11 +157,9 @@ export function layOutRun(
 }
 
 function choosePlan(step: KernelStep | SmallBatchStep, size: (dimension: Dimension) => number): KernelPlan {
-  if (step.kind === 'small-batch') {
-    const rows = size(step.rows);
-    return step.forms.find((form) => form.rows >= rows)!.plan;
-  }
-  return step.other !== undefined && size(step.other.length) >= step.other.from ? step.other.plan : step.plan;
+  if (step.kind === 'kernel') return step.plan;
+  const rows = size(step.rows);
+  return step.forms.find((form) => form.rows >= rows)!.plan;
 }
 
 function chooseThreads(need: ThreadNeed, size: (dimension: Dimension) => number) {

@@ -10,7 +10,7 @@ import { sortTopologically } from '../../../graph/tensor.js';
 import type { NamedTensors } from '../../program.js';
 import type { ElementType, FloatType } from '../driver/device.js';
 import { isWrittenInPlace } from '../kernels/element-code.js';
-import { manyRows, planAttention } from '../kernels/attention-kernel.js';
+import { planAttention } from '../kernels/attention-kernel.js';
 import { fuseAddends, fuseSmallBatches } from './small-batch-plan.js';
 import { isPlainRotation, planBatchAttention } from '../kernels/batch-attention-kernel.js';
 import type { Place, PlainStep, Step } from './step.js';
@@ -168,16 +168,13 @@ class Scheduler {
   private computeAttention(tensor: TensorOf<'attention'>, result: Place): PlainStep {
     const { find } = this;
     const { smallBatches, tensorCores } = this.options;
+    const planTiled = (): KernelPlan =>
+      smallBatches
+        ? planTileAttention(tensor, result, find)
+        : planBatchAttention(tensor, result, find, this.productType as HalfType);
     const isTiled = tensorCores && isTileable(tensor);
-    if (isTiled && !smallBatches) {
-      const plan = planBatchAttention(tensor, result, find, this.productType as HalfType);
-      return { kind: 'kernel', plan, result, isMap: false };
-    }
-    const plan = isTiled
-      ? planTileAttention(tensor, result, find)
-      : planAttention(tensor, result, find, 'many');
-    const other = { plan, from: manyRows, length: tensor.shape[1]! };
-    return { kind: 'kernel', plan: planAttention(tensor, result, find, 'few'), other, result, isMap: false };
+    const plan = isTiled ? planTiled() : planAttention(tensor, result, find);
+    return { kind: 'kernel', plan, result, isMap: false };
   }
 
   private forProduct(place: Place): Place {

@@ -24,8 +24,6 @@ export type PlainStep = KernelStep | ProductStep;
 export interface KernelStep {
   readonly kind: 'kernel';
   readonly plan: KernelPlan;
-  /** Used from this length on. */
-  readonly other?: { readonly plan: KernelPlan; readonly from: number; readonly length: Dimension } | undefined;
   readonly result: Place;
   /** Whether each element is computed independently. */
   readonly isMap: boolean;
@@ -74,7 +72,5 @@ export function plansOf(step: Step): readonly { readonly plan: KernelPlan; reado
     const own = step.forms.map(({ rows, plan }) => ({ plan, purpose: `${step.purpose}_of_${rows}_rows` }));
     return [...own, ...step.replaced.flatMap(plansOf)];
   }
-  const { operation } = step.result.tensor;
-  const own = { plan: step.plan, purpose: operation };
-  return step.other === undefined ? [own] : [own, { plan: step.other.plan, purpose: `${operation}_other` }];
+  return [{ plan: step.plan, purpose: step.result.tensor.operation }];
 }
