@@ -13,16 +13,6 @@ import { byTier } from '../support/tier.js';
 import { tiny } from '../support/tiny-checkpoints.js';
 import { randomTokens, resolveText, TinyModels } from '../support/tiny-pair.js';
 
-const { runtime, memory } = countMemory(createOnnxRuntime({ threads: 1 }));
-const models = new TinyModels(tiny, runtime);
-afterAll(() => models.dispose());
-
-let target: CausalModel;
-let drafters: readonly Drafter[];
-beforeAll(async () => {
-  ({ target } = await models.loadTarget());
-  drafters = await models.loadOneOfEachSystem(target);
-});
 
 const policies = ['chain:1', 'chain:3', 'dynamic:8,2,2'];
 const requestOf = (prompt: number) => ({
@@ -33,7 +23,21 @@ const requestOf = (prompt: number) => ({
   sampling: { temperature: 0 },
 });
 
-describe('the memory of requests', () => {
+describe.each([
+  ['the host draws tokens', false],
+  ['programs draw tokens', true],
+])('the memory of requests, where %s,', (_, drawsInPrograms) => {
+  const { runtime, memory } = countMemory(createOnnxRuntime({ threads: 1 }), drawsInPrograms);
+  const models = new TinyModels(tiny, runtime);
+  afterAll(() => models.dispose());
+
+  let target: CausalModel;
+  let drafters: readonly Drafter[];
+  beforeAll(async () => {
+    ({ target } = await models.loadTarget());
+    drafters = await models.loadOneOfEachSystem(target);
+  });
+
   it('returns to the starting value after many requests', async () => {
     const count = byTier({ quick: 200, full: 1000 });
     const startBytes = memory.liveBytes;

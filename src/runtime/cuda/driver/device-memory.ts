@@ -1,62 +1,11 @@
 /**
  * Device memory for values that outlive a run (rows, weights, tables), and one arena for the others. Freed pieces are
- * kept by size and reused: all work is on one stream, so a new owner writes only after the last reader is done. Rows
- * that are not freed explicitly are freed on garbage collection.
+ * kept by size and reused: all work is on one stream, so a new owner writes only after the last reader is done. Owners
+ * free their rows.
  */
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import type { Allocation, RowCopy, RowMemory } from './device-rows.js';
 import type { Address, Device, Kernel, KernelModule } from './device.js';
 import { PiecePool } from './piece-pool.js';
-
-/**
- * The garbage collector sees small objects, not the device memory behind them. This requests a collection each time
- * the rows in use have grown by 512 MiB or 1/64 of the device since memory was last returned.
- */
-const [maxBytes, shareOfDevice] = [512 << 20, 1 / 64];
-
-export class GcPressure {
-  private bytes = 0;
-  private lowest = 0;
-  private readonly step: number;
-
-  constructor(
-    totalBytes: number,
-    private readonly collect: () => void = collectGarbage,
-  ) {
-    this.step = Math.min(maxBytes, totalBytes * shareOfDevice);
-  }
-
-  take(bytes: number): void {
-    this.bytes += bytes;
-    if (this.bytes - this.lowest < this.step) return;
-    this.collect();
-    // Finalizers run later; rows that survive are still in use.
-    this.lowest = this.bytes;
-  }
-
-  giveBack(bytes: number): void {
-    this.bytes -= bytes;
-    this.lowest = Math.min(this.lowest, this.bytes);
-  }
-}
-
-let collector: (() => void) | undefined;
-
-function collectGarbage(): void {
-  collector ??= findCollector();
-  collector();
-}
-
-function findCollector(): () => void {
-  try {
-    setFlagsFromString('--expose-gc');
-    return runInNewContext('gc') as () => void;
-  } catch {
-    // Without --expose-gc, memory returns whenever the collector runs.
-    return () => undefined;
-  }
-}
 
 const copyRowsSource = `
 extern "C" __global__ void copyRows(const int* sizes, float* to, const float* from, const int* picks, const int* places) {
@@ -89,9 +38,9 @@ interface Piece {
 
 export class DeviceMemory implements RowMemory {
   private readonly pieces: PiecePool;
-  private readonly held: GcPressure;
-  private readonly collected = new FinalizationRegistry<Piece & { readonly isRows: boolean }>((piece) => {
-    this.giveBack(piece);
+  /** For rows whose owner forgot to free them. */
+  private readonly collected = new FinalizationRegistry<Address>((address) => {
+    this.pieces.giveBack(address);
   });
   private arena: Piece = { address: 0n, bytes: 0 };
   private module: KernelModule | undefined;
@@ -99,33 +48,25 @@ export class DeviceMemory implements RowMemory {
 
   constructor(readonly device: Device) {
     this.pieces = new PiecePool(device);
-    this.held = new GcPressure(device.totalBytes);
   }
 
-  /** @param isRows rows may be left to the collector; programs free their weights and tables */
-  take(bytes: number, isRows = false): Allocation {
+  take(bytes: number): Allocation {
     const size = roundUp(bytes);
     const address = this.pieces.take(size);
-    const piece = { address, bytes: size, isRows };
-    if (isRows) this.held.take(size);
     let isHeld = true;
     const token = {};
     const allocation: Allocation = {
-      ...{ address, bytes: size },
+      address,
+      bytes: size,
       free: () => {
         if (!isHeld) return;
         isHeld = false;
         this.collected.unregister(token);
-        this.giveBack(piece);
+        this.pieces.giveBack(address);
       },
     };
-    this.collected.register(allocation, piece, token);
+    this.collected.register(allocation, address, token);
     return allocation;
-  }
-
-  private giveBack({ address, bytes, isRows }: Piece & { readonly isRows: boolean }): void {
-    this.pieces.giveBack(address);
-    if (isRows) this.held.giveBack(bytes);
   }
 
   reserveArena(bytes: number): Address {

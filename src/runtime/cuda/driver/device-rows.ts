@@ -5,7 +5,7 @@ import { countRows, requireRows } from '../../row-buffer.js';
 import type { Address } from './device.js';
 
 export interface RowMemory {
-  take(bytes: number, isRows?: boolean): Allocation;
+  take(bytes: number): Allocation;
   upload(to: Address, values: ArrayBufferView): void;
   download(from: Address, into: ArrayBufferView): Promise<void>;
   copy(to: Address, from: Address, bytes: number): void;
@@ -98,7 +98,7 @@ function requireRow(row: number, count: number): void {
 }
 
 export function allocateRows(memory: RowMemory, rowCount: number, width: number): DeviceRows {
-  const allocation = memory.take(floatBytes * rowCount * width, true);
+  const allocation = memory.take(floatBytes * rowCount * width);
   return new DeviceRows(memory, allocation, allocation.address, rowCount, width);
 }
 
