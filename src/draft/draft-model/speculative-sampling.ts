@@ -33,7 +33,7 @@ import type { NamedTensors, NamedValues } from '../../runtime/program.js';
 import { bufferOf, int32 } from '../../runtime/program.js';
 import { countParameters } from '../reading/checks.js';
 import { DraftMemory } from '../programs/draft-memory.js';
-import { buildDraftModelChain, buildDraftModelTree } from './draft-model-drafts.js';
+import { readVerified } from './draft-model-drafts.js';
 import type {
   DraftedLogits,
   Drafter,
@@ -94,10 +94,11 @@ class DraftModel implements Drafter {
     this.parameterCount = countParameters(model.weights);
     this.compile = lazily(() => compileLanes(model.runtime, 'draft', this.buildGraph(), [model.weights]));
     const project = (features: Tensor): Tensor => this.project(features);
-    this.wholes = createFusedPrograms(model.runtime, [model.weights], this.vocabularies, {
-      chain: (length, choose) => buildDraftModelChain(model, project, length, choose),
-      tree: (size) => buildDraftModelTree(model, project, size),
-    });
+    const { vocabularies } = this;
+    const { headSize } = model.configuration;
+    this.wholes = createFusedPrograms(model.runtime, [model.weights], { vocabularies, headSize }, () =>
+      readVerified(model, project),
+    );
     this.graph = {
       weights: [model.weights],
       targetTokens: this.vocabularies.targetTokens,

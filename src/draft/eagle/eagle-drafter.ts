@@ -4,7 +4,7 @@ import { lazily } from '../../core/lazy.js';
 import { subtractDimensions } from '../../graph/dimension.js';
 import { gatherRows } from '../../graph/operations/indexing.js';
 import { input, weight } from '../../graph/operations/leaves.js';
-import { broadcast, slice } from '../../graph/operations/shaping.js';
+import { slice } from '../../graph/operations/shaping.js';
 import type { Tensor } from '../../graph/tensor.js';
 import type { CausalModel } from '../../model/causal-model.js';
 import type { AttentionContext, KeyValueRows } from '../../model/decoder-layer.js';
@@ -22,49 +22,18 @@ import {
 } from '../../model/lanes/lane-graph.js';
 import { compileLanes } from '../../model/lanes/lane-program.js';
 import { runDirectly } from '../../model/lanes/pass-scheduler.js';
-import type { NamedTensors } from '../../runtime/program.js';
 import type { WeightStore } from '../../runtime/weights.js';
 import type { DraftedLogits, Drafter, TeacherForcing } from '../drafter.js';
-import type { TokenChooser } from '../programs/chain-program.js';
-import { chainOutputs, chooseBest, declareChainContexts } from '../programs/chain-program.js';
+import type { VerifiedGraph } from '../programs/fused-drafts.js';
 import { createFusedPrograms, prepareFused } from '../programs/fused-drafts.js';
 import { dropFirst, dropLast } from '../programs/states.js';
-import type { TreeSize } from '../programs/program-drafts.js';
-import { buildTree } from '../programs/tree-program.js';
 import { anotherTarget, misfit } from '../reading/checks.js';
 import type { EagleParts } from './eagle-parts.js';
 import type { EagleHead, EaglePrograms } from './eagle-session.js';
 import { buildEagleGraph, readEaglePrefix, startEagleSession } from './eagle-session.js';
 
-/** Drafts of an EAGLE head in one program: verified states first, then its own features. */
-function buildEagleChain(
-  head: EagleHead,
-  length: number,
-  choose: TokenChooser = chooseBest(head.vocabularies.targetTokens),
-): NamedTensors {
-  const { context, rows, root, next } = readVerified(head);
-  let feature = root;
-  const chosen = [choose(head.score(feature))];
-  for (const level of declareChainContexts(context, length - 1, head.configuration.headSize)) {
-    feature = next(feature, chosen.at(-1)!.token, level);
-    chosen.push(choose(head.score(feature)));
-  }
-  return chainOutputs(chosen, rows);
-}
-
-function buildEagleTree(head: EagleHead, size: TreeSize): NamedTensors {
-  const { context, rows, root, next } = readVerified(head);
-  const { headSize, hiddenSize } = head.configuration;
-  let features = broadcast(root, [size.topK, lanes, hiddenSize]);
-  const setting = { context, headSize, targetTokens: head.vocabularies.targetTokens };
-  const tree = buildTree(size, setting, head.score(root), (round) => {
-    features = next(round.fromParents(features), round.tokens, round.context);
-    return head.score(features);
-  });
-  return { ...tree, rows };
-}
-
-function readVerified(head: EagleHead) {
+/** Verified states first, then its own features. */
+function readVerified(head: EagleHead): VerifiedGraph {
   const { configuration } = head;
   const states = joinLanes(input('states', [row, lanes, head.stateWidth]));
   const tokens = input('tokens', [row, lanes], 'int32');
@@ -73,16 +42,16 @@ function readVerified(head: EagleHead) {
   const embed = (ids: Tensor): Tensor => joinLanes(gatherRows(head.embedding, ids));
   const first = head.step(head.fuse(states), embed(tokens), context, { past });
   let earlier: KeyValueRows = first.rows;
+  let features = selectRows(first.features, 1);
   return {
     context,
     rows: stackRows([first.rows], configuration),
-    /** After the last verified state. [1, lanes, hidden] */
-    root: selectRows(first.features, 1),
-    /** After drafted tokens. [n, lanes, hidden] and [n, lanes] -> [n, lanes, hidden] */
-    next: (features: Tensor, ids: Tensor, own: AttentionContext): Tensor => {
-      const step = head.step(joinLanes(features), embed(ids), own, { past, earlier });
+    root: head.score(features),
+    next(ids, own, arrange) {
+      const step = head.step(joinLanes(arrange(features)), embed(ids), own, { past, earlier });
       earlier = joinRows(earlier, step.rows);
-      return partLanes(step.features, ids.shape[0]);
+      features = partLanes(step.features, ids.shape[0]);
+      return head.score(features);
     },
   };
 }
@@ -175,10 +144,12 @@ export function createEagleDrafter({ head, weights, ...described }: LoadedHead):
   const programs: EaglePrograms = {
     verified: compile('verified'),
     drafted: compile('drafted'),
-    wholes: createFusedPrograms(target.runtime, stores, vocabularies, {
-      chain: (length, choose) => buildEagleChain(head, length, choose),
-      tree: (size) => buildEagleTree(head, size),
-    }),
+    wholes: createFusedPrograms(
+      target.runtime,
+      stores,
+      { vocabularies, headSize: configuration.headSize },
+      () => readVerified(head),
+    ),
   };
   return {
     ...described,
