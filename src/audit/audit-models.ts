@@ -3,7 +3,7 @@ import { MistletoeError } from '../core/errors.js';
 import type { Target } from '../decode/target.js';
 import { openTarget } from '../decode/target.js';
 import { resolvePolicy } from '../draft/tree/grow-tree.js';
-import { loadDrafter } from '../draft/load-drafter.js';
+import { loadDrafter } from '../draft/systems.js';
 import { parseDraftPolicy } from '../draft/tree/policy.js';
 import type { Runtime } from '../runtime/program.js';
 import type { AuditRequest } from './audit-request.js';

@@ -4,11 +4,10 @@
  */
 import { MistletoeError } from '../core/errors.js';
 import type { HalfType } from '../core/half-floats.js';
-import { findNearNames } from './near-names.js';
+import type { Checkpoint, StoredTensor } from './stored-tensor.js';
+import { countElements, findNearNames, formatShape, isFloatDType, quote, refuse } from './stored-tensor.js';
 import type { RowBlock } from './read-tensor.js';
 import { readFloat32, visitHalfRows, visitRows } from './read-tensor.js';
-import type { Checkpoint, StoredTensor } from './stored-tensor.js';
-import { countElements, formatShape, isFloatDType, quote, refuse } from './stored-tensor.js';
 
 export interface WeightRecipe {
   readonly name: string;

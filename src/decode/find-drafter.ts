@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs';
-import { findNearNames } from '../checkpoint/near-names.js';
+import { findNearNames } from '../checkpoint/stored-tensor.js';
 import { MistletoeError } from '../core/errors.js';
 import { findWeightless, systems, weightlessForms } from '../draft/systems.js';
 import { bundledDrafterFolder, bundledDrafters } from './bundled-models.js';

@@ -9,7 +9,7 @@ import { recogniseCheckpoint } from '../draft/systems.js';
 import type { CausalModel, LoadOptions } from '../model/causal-model.js';
 import { createModel, withRuntime } from '../model/causal-model.js';
 import { parseConfiguration } from '../model/configuration.js';
-import type { PassScheduler } from '../model/lanes/pass-scheduler.js';
+import type { PassScheduler } from '../model/lanes/lane-program.js';
 import { createRuntime } from '../runtime/create-runtime.js';
 import type { Runtime } from '../runtime/program.js';
 import type { ChatMessage, ChatTemplate, TemplateOptions } from '../text/template/chat-template.js';

@@ -10,7 +10,7 @@ import type { WeightStore } from '../runtime/weights.js';
 import type { AttentionContext, KeyValueRows } from '../model/decoder-layer.js';
 import type { CacheSizes } from '../model/cache/cache-pool.js';
 import type { KvCache } from '../model/cache/kv-cache.js';
-import type { PassScheduler } from '../model/lanes/pass-scheduler.js';
+import type { PassScheduler } from '../model/lanes/lane-program.js';
 import type { RotaryTable } from '../model/rotary/rotary.js';
 import type {
   DrawnChain,

@@ -1,12 +1,35 @@
+import { openCheckpoint } from '../checkpoint/open-checkpoint.js';
 import type { Checkpoint } from '../checkpoint/stored-tensor.js';
 import { draftModel } from './draft-model/draft-model.js';
-import type { DraftSystem, WeightedSystem, WeightlessSystem } from './draft-system.js';
+import type { DraftSystem, DrafterOptions, WeightedSystem, WeightlessSystem } from './draft-system.js';
 import { namesOf } from './draft-system.js';
+import type { Drafter } from './drafter.js';
 import { eagle } from './eagle/eagle.js';
 import { eagle3 } from './eagle/eagle3.js';
 import { hydra } from './hydra/hydra.js';
 import { medusa } from './medusa/medusa.js';
 import { ngram } from './ngram/ngram.js';
+import { misfit } from './reading/checks.js';
+
+/** `source`: a folder, recognized by its tensors, or a text such as `ngram:1,4`. */
+export async function loadDrafter(source: string, options: DrafterOptions): Promise<Drafter> {
+  const drafter = await openDrafter(source, options);
+  options.target.checkTaps(drafter.taps);
+  return drafter;
+}
+
+async function openDrafter(source: string, options: DrafterOptions): Promise<Drafter> {
+  const weightless = findWeightless(source);
+  if (weightless !== undefined) return weightless.create(source, options.target);
+  const checkpoint = await openCheckpoint(source);
+  const { system, layout } = recogniseCheckpoint(checkpoint);
+  if (system !== undefined) return system.load(checkpoint, options);
+  throw misfit(
+    source,
+    `has ${layout}`,
+    `Supported: ${systemTitles.join(', ')}; \`mistletoe inspect\` shows what a folder holds.`,
+  );
+}
 
 /** The first match counts: more specific systems come first. */
 export const systems: readonly DraftSystem[] = [medusa, hydra, eagle3, eagle, draftModel, ngram];

@@ -22,6 +22,7 @@ import type { ForwardRequest, ForwardResult, KeptScores } from './forward.js';
 import { contextError, requireNumbers } from './forward.js';
 import { KvCache } from './cache/kv-cache.js';
 import type { LaneProgram } from './lanes/lane-program.js';
+import { compileLanes, runDirectly } from './lanes/lane-program.js';
 import {
   declareAttention,
   declarePast,
@@ -34,14 +35,11 @@ import {
   stackRows,
   prefix,
 } from './lanes/lane-graph.js';
-import { compileLanes } from './lanes/lane-program.js';
-import { runDirectly } from './lanes/pass-scheduler.js';
 import type { RotaryTable } from './rotary/rotary.js';
 import { createRotary } from './rotary/rotary.js';
 import { requireTiedOutput } from './tied-output.js';
 import { TokenDraws } from './lanes/token-draws.js';
-import { describeUnknownTensors, findUnreadTensors } from './unread-tensors.js';
-import { decoderRecipes, requireLayers } from './weights.js';
+import { decoderRecipes, describeUnknownTensors, findUnreadTensors, requireLayers } from './weights.js';
 
 export interface LoadOptions extends CacheOptions {
   /** Default: a new one, owned by the model; dispose of `model.runtime` at the end. */

@@ -2,7 +2,7 @@ import { MistletoeError } from '../core/errors.js';
 import type { RowBuffer } from '../runtime/row-buffer.js';
 import type { ModelConfiguration } from './configuration.js';
 import type { KvCache } from './cache/kv-cache.js';
-import type { PassScheduler } from './lanes/pass-scheduler.js';
+import type { PassScheduler } from './lanes/lane-program.js';
 
 /** `scores`: logits on the device. */
 export type ForwardOutput = 'logits' | 'scores' | 'argmax' | 'features' | 'taps';

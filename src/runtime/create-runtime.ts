@@ -1,8 +1,7 @@
 import type { ComputeType, DeviceChoice, DeviceWish, GpuHost, RecordedDevice } from './device-choice.js';
-import { chooseDevice, keepIfRoom, thisMachine } from './device-choice.js';
+import { chooseDevice, keepIfRoom, thisMachine, waitingDevice } from './device-choice.js';
 import { createOnnxRuntime } from './onnx/onnx-runtime.js';
 import type { Runtime } from './program.js';
-import { waitingDevice } from './waiting-device.js';
 
 export interface RuntimeOptions extends DeviceWish {
   /** CPU only; default all. */

@@ -2,8 +2,8 @@
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { AnswerProgress } from '../decode/engine/engine-messages.js';
 import type { EngineLoad } from '../decode/engine/engine.js';
-import type { DrafterSwitch } from '../decode/policies/drafter-switches.js';
-import { switchReasons } from '../decode/policies/drafter-switches.js';
+import type { DrafterSwitch } from '../decode/policies/policy-chooser.js';
+import { switchReasons } from '../decode/policies/policy-chooser.js';
 import type { FinishedReason } from './answer-format.js';
 import { finishedReasons } from './answer-format.js';
 import type { DrafterCounts } from './speculation-report.js';

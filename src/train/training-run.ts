@@ -8,7 +8,7 @@ import type { CacheOptions } from '../checkpoint/cache/weight-cache.js';
 import type { Target } from '../decode/target.js';
 import { openTarget } from '../decode/target.js';
 import type { ReadingOptions } from '../draft/draft-system.js';
-import { loadDrafter } from '../draft/load-drafter.js';
+import { loadDrafter } from '../draft/systems.js';
 import { asSaved, openTrainingRun } from '../runs/resumed-run.js';
 import { findSameDevice, requireSameKind } from '../runs/run-device.js';
 import type { OpenedRun, RunPlace } from '../runs/run-place.js';

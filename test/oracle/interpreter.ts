@@ -7,7 +7,8 @@ import { describeCause, MistletoeError } from '../../src/core/errors.js';
 import { decodeHalves, encodeHalves, isHalf } from '../../src/core/half-floats.js';
 import type { DType, Tensor, TensorOf } from '../../src/graph/tensor.js';
 import { sortTopologically } from '../../src/graph/tensor.js';
-import { findWeight } from '../../src/runtime/find-weight.js';
+import type { WeightStore } from '../../src/runtime/weights.js';
+import { findWeight } from '../../src/runtime/weights.js';
 import type { Wanted } from '../../src/runtime/host-values.js';
 import { deliver, toHostValues } from '../../src/runtime/host-values.js';
 import { bindInputs, checkTypes, listInputs } from '../../src/runtime/program-inputs.js';
@@ -21,7 +22,6 @@ import type {
   TensorValue,
 } from '../../src/runtime/program.js';
 import { allocateHostRows } from '../../src/runtime/row-buffer.js';
-import type { WeightStore } from '../../src/runtime/weights.js';
 import type { DenseValue } from './dense-value.js';
 import { resolveDimension, resolveShape } from './dense-value.js';
 import { readDirectWeight } from './direct-values.js';

@@ -5,15 +5,14 @@
  */
 import { createRandom } from '../../core/random.js';
 import { Engine } from '../../decode/engine/engine.js';
-import { readPrefix } from '../../decode/prefix.js';
+import { readPrefix } from '../../decode/prefill.js';
 import type { SpeculativeGeneration } from '../../decode/speculative.js';
 import { isSearched, type SearchedArm } from './arms.js';
 import { suffixText } from './audit-prompt.js';
 import { drawRandomSuffix, fluentSuffix } from './controls.js';
 import type { ArmKey, ArmMeasure, ArmSetup } from './measure-arm.js';
-import { compareLengths, decodeFreely, decodeHeld, measureArm } from './measure-arm.js';
+import { compareLengths, decodeFreely, decodeHeld, judgeAnswer, measureArm } from './measure-arm.js';
 import { timeScorer } from './phase-clock.js';
-import { judgeAnswer } from './preservation.js';
 import { formatProjection, parseProjection } from '../search/projection.js';
 import type { OtherAnswer, SearchTrace, TracePoint } from '../result.js';
 import { searchSuffix } from '../search/search.js';

@@ -5,7 +5,7 @@ import { always } from '../../decode/policies/policy-chooser.js';
 import type { Target } from '../../decode/target.js';
 import type { Drafter } from '../../draft/drafter.js';
 import type { ResolvedPolicy } from '../../draft/tree/grow-tree.js';
-import type { PassScheduler } from '../../model/lanes/pass-scheduler.js';
+import type { PassScheduler } from '../../model/lanes/lane-program.js';
 import type { UnitName } from '../audit-events.js';
 import type { AuditPrompt } from './audit-prompt.js';
 import type { AuditRequest } from '../audit-request.js';

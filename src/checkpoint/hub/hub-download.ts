@@ -8,17 +8,49 @@ import { dirname, join, relative } from 'node:path';
 import { formatBytes } from '../../core/byte-size.js';
 import { MistletoeError } from '../../core/errors.js';
 import { makeFolderSync } from '../../core/files.js';
+import { fileLimits } from '../../core/limits.js';
 import { makeProcessTag } from '../../core/processes.js';
-import { readShardIndex } from '../checkpoint-folder.js';
+import type { WeightLayout } from '../checkpoint-folder.js';
+import { chooseLayout, describingNames, readShardIndex } from '../checkpoint-folder.js';
+import { quote, refuse } from '../stored-tensor.js';
 import type { BlobRequest } from './hub-blob.js';
 import { fetchBlob, listPartialFiles } from './hub-blob.js';
 import type { RepositoryFolders } from './hub-cache.js';
 import { repositoryFolders } from './hub-cache.js';
 import type { HubClient, HubFile } from './hub-client.js';
 import { createHubClient } from './hub-client.js';
-import { requireFile, selectFiles } from './hub-files.js';
 import type { HubId, HubSettings } from './hub-settings.js';
 import { formatHubId, readHubSettings } from './hub-settings.js';
+
+/** Files to download: config and tokenizer files by name, and one format of the weights. */
+interface ModelFiles {
+  readonly describing: readonly HubFile[];
+  readonly layout: WeightLayout;
+}
+
+function selectFiles(id: HubId, files: readonly HubFile[]): ModelFiles {
+  const name = formatHubId(id);
+  const describing = files.filter(({ path }) => describingNames.includes(path));
+  const large = describing.find(({ sizeBytes }) => sizeBytes > fileLimits.tokenizer);
+  if (large !== undefined) {
+    throw refuse(
+      `${large.path} of ${name} has ${large.sizeBytes} bytes, at most ${fileLimits.tokenizer} are read`,
+      'Check that it is the right model.',
+    );
+  }
+  const names = files.map(({ path }) => path).filter((path) => !path.includes('/'));
+  return { describing, layout: chooseLayout(name, names) };
+}
+
+function requireFile(id: HubId, files: readonly HubFile[], path: string): HubFile {
+  const file = files.find((each) => each.path === path);
+  if (file !== undefined) return file;
+  throw new MistletoeError(
+    'checkpoint',
+    `The index of ${formatHubId(id)} names the file ${quote(path)}, which the repository does not have.`,
+    { hint: 'Its upload is not whole: use another revision, or tell its author.' },
+  );
+}
 
 interface SnapshotPlace {
   readonly folders: RepositoryFolders;

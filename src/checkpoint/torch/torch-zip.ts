@@ -9,16 +9,9 @@ import { runPickle } from './pickle.js';
 import type { PickleValue, PickledDict, PickledTensor } from './pickle-value.js';
 import { isTensor } from './pickle-value.js';
 import type { StoredTensor } from '../stored-tensor.js';
-import {
-  bytesPerElement,
-  countElements,
-  downloadAgain,
-  formatShape,
-  quote,
-  refuse,
-} from '../stored-tensor.js';
-import type { ZipDirectory } from './zip-directory.js';
-import { locateEntry, readZipDirectory } from './zip-directory.js';
+import { bytesPerElement, countElements, downloadAgain, formatShape, quote, refuse } from '../stored-tensor.js';
+import type { ZipDirectory } from './zip.js';
+import { locateEntry, readZipDirectory } from './zip.js';
 
 const maximumPickleBytes = 16 * 1024 * 1024;
 const wrapperKeys: readonly string[] = ['state_dict', 'model_state_dict', 'model', 'module'];

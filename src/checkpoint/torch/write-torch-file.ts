@@ -5,8 +5,8 @@ import { countElements } from '../stored-tensor.js';
 import type { TensorSource } from '../tensor-source.js';
 import type { Append, WriteOptions } from '../written-folder.js';
 import { writeWholeFile } from '../written-folder.js';
-import type { PlacedEntry } from './write-zip.js';
-import { checksumOf, encodeDirectory, encodeLocalHeader } from './write-zip.js';
+import type { PlacedEntry } from './zip.js';
+import { checksumOf, encodeDirectory, encodeLocalHeader } from './zip.js';
 
 /** Pickle protocol 2: what state dicts hold and, for tests of refusals, any global. */
 export type Picklable =

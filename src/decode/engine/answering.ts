@@ -4,22 +4,70 @@
  */
 import { MistletoeError } from '../../core/errors.js';
 import type { Drafter } from '../../draft/drafter.js';
+import type { TokenSpelling } from '../../text/tokenizer/token-spelling.js';
 import { spellToken } from '../../text/tokenizer/token-spelling.js';
-import type { Engine } from './engine.js';
-import type { AnswerProgress, EngineTask } from './engine-messages.js';
-import type { BudgetedDrafting, BudgetedRequest } from '../policies/budgeted-drafting.js';
+import type { StepRecord } from '../acceptance.js';
+import type { TokenEvent } from '../answer.js';
 import type { Generation, GenerationRequest } from '../plain.js';
 import { decodePlain } from '../plain.js';
-import type { ReadPrefix } from '../prefix.js';
-import { readPrefix } from '../prefix.js';
-import { ProgressReport } from './progress-report.js';
-import { sequenceBytes } from './sequence-bytes.js';
+import type { BudgetedDrafting, BudgetedRequest } from '../policies/budgeted-drafting.js';
 import type { PolicyChooser } from '../policies/policy-chooser.js';
+import type { ReadPrefix } from '../prefill.js';
+import { readPrefix } from '../prefill.js';
+import { choosePolicy } from '../speculative-text.js';
 import type { SpeculativeRequest } from '../speculative.js';
 import { decodeSpeculative } from '../speculative.js';
-import { choosePolicy } from '../speculative-text.js';
 import type { Target } from '../target.js';
 import { completeRequest, requestFor } from '../target.js';
+import type { AnswerProgress, EngineTask, SpelledLikelihood, WorkerTokenEvent } from './engine-messages.js';
+import type { Engine } from './engine.js';
+import { sequenceBytes } from './engine.js';
+
+/** Combines what one pass brings to an answer into one message. */
+/** Tokens of a pass arrive without an await between them, so a microtask marks the end of the pass. */
+class ProgressReport {
+  private tokens: WorkerTokenEvent[] = [];
+  private steps: StepRecord[] = [];
+
+  constructor(
+    private readonly send: (progress: AnswerProgress) => void,
+    private readonly spell: (id: number) => TokenSpelling,
+  ) {}
+
+  readonly addToken = (event: TokenEvent): void => {
+    this.plan();
+    const { likelihood } = event;
+    this.tokens.push({ ...event, likelihood: likelihood && this.spellLikelihood(event.id, likelihood) });
+  };
+
+  readonly addStep = ({ proposed, accepted, depth, drafter }: StepRecord): void => {
+    this.plan();
+    this.steps.push({ proposed, accepted, depth, drafter });
+  };
+
+  flush(): void {
+    const { tokens, steps } = this;
+    if (tokens.length === 0 && steps.length === 0) return;
+    [this.tokens, this.steps] = [[], []];
+    this.send({ tokens, steps });
+  }
+
+  private plan(): void {
+    if (this.tokens.length > 0 || this.steps.length > 0) return;
+    queueMicrotask(() => {
+      this.flush();
+    });
+  }
+
+  private spellLikelihood(id: number, likelihood: NonNullable<TokenEvent['likelihood']>): SpelledLikelihood {
+    const spell = (token: number, logprob: number) => {
+      const { text, bytes } = this.spell(token);
+      return { id: token, text, bytes: bytes === null ? null : [...bytes], logprob };
+    };
+    const top = likelihood.top.map((other) => spell(other.id, other.logprob));
+    return { ...spell(id, likelihood.logprob), top };
+  }
+}
 
 export interface OpenedModels {
   readonly target: Target;

@@ -2,7 +2,7 @@
 import type { MessagePort } from 'node:worker_threads';
 import { parentPort, workerData } from 'node:worker_threads';
 import type { Drafter } from '../../draft/drafter.js';
-import { loadDrafter } from '../../draft/load-drafter.js';
+import { loadDrafter } from '../../draft/systems.js';
 import { openRuntime } from '../../runtime/create-runtime.js';
 import { chooseDevice, nameDevice } from '../../runtime/device-choice.js';
 import type { Runtime } from '../../runtime/program.js';

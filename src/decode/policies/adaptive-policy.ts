@@ -11,9 +11,8 @@
  */
 import type { Drafter } from '../../draft/drafter.js';
 import type { ResolvedPolicy } from '../../draft/tree/grow-tree.js';
-import { DraftAcceptance } from './draft-acceptance.js';
+import { DraftAcceptance, StepCosts } from './draft-estimates.js';
 import type { DraftChoice, PolicyChooser, StepOutcome } from './policy-chooser.js';
-import { StepCosts } from './step-costs.js';
 
 interface Choice {
   readonly policy: ResolvedPolicy | undefined;

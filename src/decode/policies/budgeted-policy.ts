@@ -14,8 +14,7 @@
 import { MistletoeError } from '../../core/errors.js';
 import { ShareEvidence } from '../../core/share-evidence.js';
 import type { ResolvedPolicy } from '../../draft/tree/grow-tree.js';
-import type { SwitchReason } from './drafter-switches.js';
-import type { DraftChoice, PolicyChooser, StepOutcome } from './policy-chooser.js';
+import type { DraftChoice, PolicyChooser, StepOutcome, SwitchReason } from './policy-chooser.js';
 import { minMeasures, StepPrices } from './step-prices.js';
 
 export interface Rung {

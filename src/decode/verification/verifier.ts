@@ -5,7 +5,7 @@ import type { SamplingOptions } from '../../core/sampling.js';
 import { toDistribution } from '../../core/sampling.js';
 import type { TokenTree } from '../../draft/tree/token-tree.js';
 import type { ForwardResult } from '../../model/forward.js';
-import type { LogitsOnDevice } from '../logits-location.js';
+import type { LogitsOnDevice } from '../plain.js';
 import type { TargetDistribution } from './node-chances.js';
 import { askAbout, hostChances, judgedChances } from './node-chances.js';
 import type { Verification, VerificationRule } from './verification.js';

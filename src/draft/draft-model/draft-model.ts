@@ -2,8 +2,7 @@
 import { hasTokenizer } from '../../text/tokenizer/tokenizer-file.js';
 import { loadTokenizer } from '../../text/tokenizer/tokenizer.js';
 import { parseConfiguration } from '../../model/configuration.js';
-import { findUnreadTensors } from '../../model/unread-tensors.js';
-import { decoderRecipes, requireLayers } from '../../model/weights.js';
+import { decoderRecipes, findUnreadTensors, requireLayers } from '../../model/weights.js';
 import type { WeightedSystem } from '../draft-system.js';
 import { holdsDecoder } from '../draft-system.js';
 import { loadDraftModel } from './speculative-sampling.js';

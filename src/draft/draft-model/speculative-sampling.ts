@@ -2,54 +2,61 @@
  * Plain speculative sampling (arXiv 2211.17192, 2302.01318): a small language model with the target's vocabulary and
  * a cache of its own. If sizes differ, the common ids are the draft vocabulary.
  */
-import { rowNumbers } from '../../model/attention-inputs.js';
+import type { CacheOptions } from '../../checkpoint/cache/weight-cache.js';
+import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import { MistletoeError } from '../../core/errors.js';
 import { lazily } from '../../core/lazy.js';
-import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
-import type { CacheOptions } from '../../checkpoint/cache/weight-cache.js';
 import { input } from '../../graph/operations/leaves.js';
 import { slice } from '../../graph/operations/shaping.js';
 import type { Tensor } from '../../graph/tensor.js';
+import { rowNumbers } from '../../model/attention-inputs.js';
+import type { KvCache } from '../../model/cache/kv-cache.js';
 import type { CausalModel } from '../../model/causal-model.js';
 import { createModel } from '../../model/causal-model.js';
-import { contextError } from '../../model/forward.js';
 import { parseConfiguration } from '../../model/configuration.js';
+import type { KeyValueRows } from '../../model/decoder-layer.js';
+import { joinRows } from '../../model/decoder-layer.js';
 import { embeddingTable, embedTokens, projectToVocabulary, runDecoder } from '../../model/decoder.js';
-import type { KvCache } from '../../model/cache/kv-cache.js';
-import type { LaneProgram } from '../../model/lanes/lane-program.js';
-import {
-  declareAttention,
-  declarePast,
-  joinLanes,
-  lanes,
-  row,
-  selectRows,
-  stackRows,
-} from '../../model/lanes/lane-graph.js';
-import { compileLanes } from '../../model/lanes/lane-program.js';
-import type { PassScheduler } from '../../model/lanes/pass-scheduler.js';
-import { runDirectly } from '../../model/lanes/pass-scheduler.js';
+import { contextError } from '../../model/forward.js';
+import { declareAttention, declarePast, joinLanes, lanes, partLanes, row, selectRows, stackRows } from '../../model/lanes/lane-graph.js';
+import type { LaneProgram, PassScheduler } from '../../model/lanes/lane-program.js';
+import { compileLanes, runDirectly } from '../../model/lanes/lane-program.js';
 import type { NamedTensors, NamedValues } from '../../runtime/program.js';
 import { bufferOf, int32 } from '../../runtime/program.js';
-import { countParameters } from '../reading/checks.js';
+import type { DraftGraph, DraftSession, DraftedLogits, Drafter, TeacherForcing, VerifiedTokens } from '../drafter.js';
 import { DraftMemory } from '../programs/draft-memory.js';
-import { readVerified } from './draft-model-drafts.js';
-import type {
-  DraftedLogits,
-  Drafter,
-  DraftGraph,
-  DraftSession,
-  TeacherForcing,
-  VerifiedTokens,
-} from '../drafter.js';
-import { dropFirst } from '../programs/states.js';
+import type { FusedPrograms, VerifiedGraph } from '../programs/fused-drafts.js';
+import { createFusedPrograms, draftFused, prepareFused } from '../programs/fused-drafts.js';
 import type { PreparedDrafts } from '../programs/program-drafts.js';
 import type { Vocabularies } from '../programs/scores.js';
 import { readScores, scoreNames, scoreOutputs } from '../programs/scores.js';
+import { dropFirst } from '../programs/states.js';
+import { countParameters } from '../reading/checks.js';
 import type { TokenizerPair } from './shared-vocabulary.js';
 import { requireSameVocabulary, shareVocabulary } from './shared-vocabulary.js';
-import type { FusedPrograms } from '../programs/fused-drafts.js';
-import { createFusedPrograms, draftFused, prepareFused } from '../programs/fused-drafts.js';
+
+/** Builds the drafts of a draft model in one program: verified tokens first, then drafted ones. */
+/** Logits over the tokens that may be proposed. [..., hidden] -> [..., draft vocabulary] */
+type Projection = (features: Tensor) => Tensor;
+
+function readVerified({ configuration, scope }: CausalModel, project: Projection): VerifiedGraph {
+  const context = declareAttention(configuration);
+  const past = declarePast(configuration);
+  const embed = (ids: Tensor): Tensor => joinLanes(embedTokens(configuration, scope, ids));
+  const tokens = input('tokens', [row, lanes], 'int32');
+  const first = runDecoder(configuration, scope, embed(tokens), { context, past });
+  let earlier: readonly KeyValueRows[] = first.rows;
+  return {
+    context,
+    rows: stackRows(first.rows, configuration),
+    root: project(selectRows(first.features, 1)),
+    next(ids, own) {
+      const step = runDecoder(configuration, scope, embed(ids), { context: own, past, earlier });
+      earlier = earlier.map((before, layer) => joinRows(before, step.rows[layer]!));
+      return project(partLanes(step.features, ids.shape[0]));
+    },
+  };
+}
 
 export async function loadDraftModel(
   checkpoint: Checkpoint,

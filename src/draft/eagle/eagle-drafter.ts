@@ -20,8 +20,7 @@ import {
   selectRows,
   stackRows,
 } from '../../model/lanes/lane-graph.js';
-import { compileLanes } from '../../model/lanes/lane-program.js';
-import { runDirectly } from '../../model/lanes/pass-scheduler.js';
+import { compileLanes, runDirectly } from '../../model/lanes/lane-program.js';
 import type { WeightStore } from '../../runtime/weights.js';
 import type { DraftedLogits, Drafter, TeacherForcing } from '../drafter.js';
 import type { VerifiedGraph } from '../programs/fused-drafts.js';

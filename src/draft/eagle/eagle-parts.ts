@@ -13,23 +13,61 @@ import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
 import { MistletoeError } from '../../core/errors.js';
 import { showValue } from '../../core/json-text.js';
 import type { ModelConfiguration } from '../../model/configuration.js';
-import { layerRecipes, vectorRecipe } from '../../model/weights.js';
-import { misfit, shapeOf } from '../reading/checks.js';
-import type { KnownSizes } from '../reading/draft-configuration.js';
-import {
-  flattenConfig,
-  isSpeculatorsFormat,
-  readDraftConfiguration,
-  readEagleSetting,
-} from '../reading/draft-configuration.js';
+import { layerRecipes, matrixRecipe, projectionRecipe, vectorRecipe } from '../../model/weights.js';
 import type { Refuse } from '../draft-system.js';
 import { refuseAtOnce } from '../draft-system.js';
+import { listUnread, misfit, shapeOf } from '../reading/checks.js';
+import type { KnownSizes } from '../reading/draft-configuration.js';
+import { flattenConfig, isSpeculatorsFormat, readDraftConfiguration, readEagleSetting } from '../reading/draft-configuration.js';
 import { sizeIn } from '../reading/drafter-facts.js';
-import type { FusionNorm } from './eagle-recipes.js';
-import { embeddingRecipes, fusionNormRecipes, linearRecipes } from './eagle-recipes.js';
-import { measureLayer } from '../reading/layer-sizes.js';
+import { measureLayer } from '../reading/tensor-sizes.js';
 import { refuseUnusualPositions } from './head-positions.js';
-import { listUnread } from '../reading/unread-tensors.js';
+
+/** One norm over all taps, or one per tap. */
+type FusionNorm = 'none' | 'joined' | 'each';
+
+interface TapSizes {
+  readonly stateWidth: number;
+  readonly tapWidth: number;
+  readonly taps: number;
+}
+
+function fusionNormRecipes(
+  scope: string,
+  prefix: string,
+  norm: FusionNorm,
+  { stateWidth, tapWidth, taps }: TapSizes,
+): WeightRecipe[] {
+  if (norm === 'none') return [];
+  if (norm === 'joined')
+    return [vectorRecipe(`${scope}input_norm.weight`, `${prefix}input_norm.weight`, stateWidth)];
+  return Array.from({ length: taps }, (_, tap) =>
+    vectorRecipe(`${scope}fc_norm.${tap}.weight`, `${prefix}fc_norm.${tap}.weight`, tapWidth),
+  );
+}
+
+function embeddingRecipes(
+  scope: string,
+  prefix: string,
+  rows: number | undefined,
+  hiddenSize: number,
+): WeightRecipe[] {
+  if (rows === undefined) return [];
+  return [matrixRecipe(`${scope}embed_tokens.weight`, `${prefix}embed_tokens.weight`, [rows, hiddenSize])];
+}
+
+function linearRecipes(
+  name: string,
+  source: string,
+  inputSize: number,
+  outputSize: number,
+  hasBias: boolean,
+): WeightRecipe[] {
+  return [
+    projectionRecipe(`${name}.weight`, `${source}.weight`, inputSize, outputSize),
+    ...(hasBias ? [vectorRecipe(`${name}.bias`, `${source}.bias`, outputSize)] : []),
+  ];
+}
 
 export interface EagleParts {
   readonly prefix: string;

@@ -10,7 +10,8 @@ import type { CausalModel } from '../../model/causal-model.js';
 import type { ModelConfiguration } from '../../model/configuration.js';
 import type { AttentionContext, AttentionMemory, KeyValueRows } from '../../model/decoder-layer.js';
 import { KvCache } from '../../model/cache/kv-cache.js';
-import type { LaneProgram } from '../../model/lanes/lane-program.js';
+import type { LaneProgram, PassScheduler } from '../../model/lanes/lane-program.js';
+import { runDirectly } from '../../model/lanes/lane-program.js';
 import {
   declareAttention,
   declarePast,
@@ -20,8 +21,6 @@ import {
   selectRows,
   stackRows,
 } from '../../model/lanes/lane-graph.js';
-import type { PassScheduler } from '../../model/lanes/pass-scheduler.js';
-import { runDirectly } from '../../model/lanes/pass-scheduler.js';
 import type { RotaryTable } from '../../model/rotary/rotary.js';
 import type { MixedValues, NamedTensors } from '../../runtime/program.js';
 import { bufferOf, int32, resident } from '../../runtime/program.js';

@@ -7,7 +7,7 @@ import { concatenate } from '../../graph/operations/shaping.js';
 import { projectToVocabulary } from '../../model/decoder.js';
 import { project, runLayer } from '../../model/decoder-layer.js';
 import { createRotary } from '../../model/rotary/rotary.js';
-import { anotherTarget, countParameters, misfit, requireSizes, requireWidth } from '../reading/checks.js';
+import { anotherTarget, countParameters, misfit, refuseUnread, requireSizes, requireWidth } from '../reading/checks.js';
 import type { DrafterOptions, WeightedSystem } from '../draft-system.js';
 import { prepareDrafterWeights } from '../draft-system.js';
 import type { Drafter } from '../drafter.js';
@@ -15,7 +15,6 @@ import { createEagleDrafter, embeddingOf } from './eagle-drafter.js';
 import { describeEagleFacts } from './eagle-facts.js';
 import { describeEagle } from './eagle-parts.js';
 import type { EagleHead } from './eagle-session.js';
-import { refuseUnread } from '../reading/unread-tensors.js';
 
 const scope = 'eagle.';
 

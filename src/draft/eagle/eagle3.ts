@@ -10,7 +10,7 @@ import { add } from '../../graph/operations/elementwise.js';
 import { concatenate, slice } from '../../graph/operations/shaping.js';
 import { attend, feedForward, normalise, project } from '../../model/decoder-layer.js';
 import { createRotary } from '../../model/rotary/rotary.js';
-import { countParameters, misfit, requireSizes, requireWidth } from '../reading/checks.js';
+import { countParameters, misfit, refuseUnread, requireSizes, requireWidth } from '../reading/checks.js';
 import type { DrafterOptions, WeightedSystem } from '../draft-system.js';
 import { prepareDrafterWeights } from '../draft-system.js';
 import type { Drafter } from '../drafter.js';
@@ -20,7 +20,6 @@ import type { Eagle3Parts } from './eagle-parts.js';
 import { describeEagle3 } from './eagle-parts.js';
 import type { EagleHead } from './eagle-session.js';
 import { readTaps } from './taps.js';
-import { refuseUnread } from '../reading/unread-tensors.js';
 import { readVocabularyMap } from '../programs/vocabulary-map.js';
 
 const scope = 'eagle3.';

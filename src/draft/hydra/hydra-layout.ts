@@ -4,12 +4,10 @@ import type { Checkpoint } from '../../checkpoint/stored-tensor.js';
 import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
 import type { ModelConfiguration } from '../../model/configuration.js';
 import { layerRecipes, projectionRecipe, vectorRecipe } from '../../model/weights.js';
-import { misfit } from '../reading/checks.js';
+import { listUnread, misfit } from '../reading/checks.js';
 import type { DrafterDescription, RecognisedLayout, Refuse, TensorNames } from '../draft-system.js';
 import { holdsDecoder, refuseAtOnce } from '../draft-system.js';
-import { countHeads } from '../reading/head-counts.js';
-import { measureLayer } from '../reading/layer-sizes.js';
-import { listUnread } from '../reading/unread-tensors.js';
+import { countHeads, measureLayer } from '../reading/tensor-sizes.js';
 
 export interface HydraSizes {
   readonly heads: number;

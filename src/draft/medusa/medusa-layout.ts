@@ -7,11 +7,10 @@ import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
 import type { ModelConfiguration } from '../../model/configuration.js';
 import { projectionRecipe, vectorRecipe } from '../../model/weights.js';
 import { showValue } from '../../core/json-text.js';
-import { misfit } from '../reading/checks.js';
+import { listUnread, misfit } from '../reading/checks.js';
 import type { DrafterDescription, RecognisedLayout, Refuse, TensorNames } from '../draft-system.js';
 import { holdsDecoder, namesOf, refuseAtOnce } from '../draft-system.js';
-import { countHeads } from '../reading/head-counts.js';
-import { listUnread } from '../reading/unread-tensors.js';
+import { countHeads } from '../reading/tensor-sizes.js';
 
 export interface MedusaSizes {
   readonly heads: number;

@@ -10,11 +10,9 @@ import { input } from '../../graph/operations/leaves.js';
 import { concatenate } from '../../graph/operations/shaping.js';
 import type { CausalModel } from '../../model/causal-model.js';
 import { project } from '../../model/decoder-layer.js';
-import type { LaneProgram } from '../../model/lanes/lane-program.js';
+import type { LaneProgram, PassScheduler } from '../../model/lanes/lane-program.js';
+import { compileLanes, runDirectly } from '../../model/lanes/lane-program.js';
 import { lanes } from '../../model/lanes/lane-graph.js';
-import { compileLanes } from '../../model/lanes/lane-program.js';
-import type { PassScheduler } from '../../model/lanes/pass-scheduler.js';
-import { runDirectly } from '../../model/lanes/pass-scheduler.js';
 import type { NamedTensors } from '../../runtime/program.js';
 import { resident } from '../../runtime/program.js';
 import type { WeightStore } from '../../runtime/weights.js';
@@ -25,7 +23,7 @@ import {
   createChainCompiler,
   readChain,
 } from '../programs/chain-program.js';
-import { countParameters, requireSizes, requireWidth } from '../reading/checks.js';
+import { countParameters, refuseUnread, requireSizes, requireWidth } from '../reading/checks.js';
 import type { DrafterOptions, WeightedSystem } from '../draft-system.js';
 import { prepareDrafterWeights } from '../draft-system.js';
 import type { Drafter, DraftSession, TeacherForcing } from '../drafter.js';
@@ -36,7 +34,6 @@ import type { PreparedDrafts } from '../programs/program-drafts.js';
 import type { DraftScores } from '../programs/scores.js';
 import { readScores, repeatRow, scoreNames, scoreOutputs } from '../programs/scores.js';
 import { createSiblingDraws } from '../programs/sibling-draws.js';
-import { refuseUnread } from '../reading/unread-tensors.js';
 
 export const medusa: WeightedSystem = {
   name: 'medusa',

@@ -14,9 +14,9 @@ import { broadcast, concatenate, reshape, slice } from '../../graph/operations/s
 import type { AttentionContext } from '../../model/decoder-layer.js';
 import type { RotaryTable } from '../../model/rotary/rotary.js';
 import type { LaneProgram } from '../../model/lanes/lane-program.js';
-import { lanes } from '../../model/lanes/lane-graph.js';
 import { compileLanes } from '../../model/lanes/lane-program.js';
-import { declareSampling, distributionOf, samplingInputs } from '../../model/lanes/sampling-graph.js';
+import { lanes } from '../../model/lanes/lane-graph.js';
+import { declareSampling, distributionOf, samplingInputs } from '../../model/lanes/token-draws.js';
 import type { MixedValues, NamedTensors, Runtime } from '../../runtime/program.js';
 import { bufferOf, float32, floatsOf, integersOf } from '../../runtime/program.js';
 import type { WeightStore } from '../../runtime/weights.js';

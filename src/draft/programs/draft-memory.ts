@@ -6,9 +6,8 @@
  */
 import { attentionInputs, blocked, maskInput, rowNumbers } from '../../model/attention-inputs.js';
 import type { KvCache } from '../../model/cache/kv-cache.js';
-import type { LaneProgram } from '../../model/lanes/lane-program.js';
-import type { PassScheduler } from '../../model/lanes/pass-scheduler.js';
-import { runDirectly } from '../../model/lanes/pass-scheduler.js';
+import type { LaneProgram, PassScheduler } from '../../model/lanes/lane-program.js';
+import { runDirectly } from '../../model/lanes/lane-program.js';
 import type { RotaryTable } from '../../model/rotary/rotary.js';
 import type { MixedValues, NamedValues } from '../../runtime/program.js';
 import { bufferOf } from '../../runtime/program.js';

@@ -5,8 +5,7 @@
 import { broadcast } from '../../graph/operations/shaping.js';
 import type { Tensor } from '../../graph/tensor.js';
 import type { AttentionContext } from '../../model/decoder-layer.js';
-import type { LaneProgram } from '../../model/lanes/lane-program.js';
-import type { PassScheduler } from '../../model/lanes/pass-scheduler.js';
+import type { LaneProgram, PassScheduler } from '../../model/lanes/lane-program.js';
 import type { RotaryTable } from '../../model/rotary/rotary.js';
 import type { MixedValues, NamedTensors, Runtime } from '../../runtime/program.js';
 import type { WeightStore } from '../../runtime/weights.js';

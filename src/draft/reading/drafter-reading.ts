@@ -6,13 +6,12 @@ import type { WeightRecipe } from '../../checkpoint/weight-recipe.js';
 import { resolveRecipes } from '../../checkpoint/weight-recipe.js';
 import { MistletoeError } from '../../core/errors.js';
 import type { ModelConfiguration } from '../../model/configuration.js';
-import type { UnreadTensors } from '../../model/unread-tensors.js';
-import { describeUnknownTensors, findUnreadTensors } from '../../model/unread-tensors.js';
-import { decoderRecipes, requireLayers } from '../../model/weights.js';
+import type { UnreadTensors } from '../../model/weights.js';
+import { decoderRecipes, describeUnknownTensors, findUnreadTensors, requireLayers } from '../../model/weights.js';
 import type { ReadingOptions, WeightedSystem } from '../draft-system.js';
 import type { DrafterFacts } from './drafter-facts.js';
 import { findDisagreements } from './drafter-facts.js';
-import { unreadProblems } from './unread-tensors.js';
+import { unreadProblems } from './checks.js';
 
 interface TensorReading {
   readonly problems: readonly Problem[];

@@ -8,8 +8,7 @@
 import type { ResidentValue, Runtime } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
 import type { CacheSizes, LaneContent, LanePiece, PooledCache } from './cache-pool.js';
-import { CachePool, roomFor } from './cache-pool.js';
-import { SharedPrefix } from './shared-prefix.js';
+import { CachePool, roomFor, SharedPrefix } from './cache-pool.js';
 
 interface Place {
   readonly pool: CachePool;

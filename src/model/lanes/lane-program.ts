@@ -6,32 +6,50 @@
 import { lazily } from '../../core/lazy.js';
 import type { Shape } from '../../graph/dimension.js';
 import { bareSymbol } from '../../graph/dimension.js';
-import type {
-  Destination,
-  MixedValues,
-  NamedTensors,
-  Program,
-  ResidentValue,
-  Runtime,
-  TensorValue,
-} from '../../runtime/program.js';
+import type { Destination, MixedValues, NamedTensors, Program, ResidentValue, Runtime, TensorValue } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
 import type { WeightStore } from '../../runtime/weights.js';
-import type { CachePool } from '../cache/cache-pool.js';
+import type { CombinedInput } from '../attention-inputs.js';
+import type { CachePool, SharedPrefix } from '../cache/cache-pool.js';
 import { gatherCaches } from '../cache/cache-pool.js';
 import type { KvCache } from '../cache/kv-cache.js';
-import type { CombinedInput } from '../attention-inputs.js';
 import { residentOutputs } from './lane-graph.js';
 import type { LanePlaces } from './lane-values.js';
-import {
-  mergeBuffers,
-  mergeMasks,
-  mergeRows,
-  mergeSelections,
-  takeBufferLane,
-  takeLane,
-} from './lane-values.js';
-import type { SharedPrefix } from '../cache/shared-prefix.js';
+import { mergeBuffers, mergeMasks, mergeRows, mergeSelections, takeBufferLane, takeLane } from './lane-values.js';
+
+/**
+ * Schedules passes. An engine waits until all its sequences have asked and runs equal programs together
+ * (decode/engine/engine.ts).
+ */
+export interface BatchStep {
+  /** Sequences that share a pass have the same number. */
+  readonly pass: number;
+  readonly batchSize: number;
+  /** Rows of the longest sequence. */
+  readonly rows: number;
+  /** Since the previous target pass, without prompts. */
+  readonly stepMs: number;
+}
+
+interface PassLog {
+  /** Without waiting. */
+  readonly ms: number;
+  /** Undefined before the first target pass. */
+  readonly step: BatchStep | undefined;
+}
+
+export interface PassScheduler {
+  /** Undefined for a single sequence. */
+  readonly log?: PassLog | undefined;
+  run(program: LaneProgram, run: LaneRun, outputs: readonly string[]): Promise<MixedValues>;
+}
+
+export const runDirectly: PassScheduler = {
+  async run(program, run, outputs) {
+    const [result] = await program.run([run], [outputs]);
+    return result!;
+  },
+};
 
 export interface LaneRun {
   /** Without the axis of lanes. */

@@ -5,22 +5,56 @@
  */
 import { lazilyBy } from '../../core/lazy.js';
 import type { SamplingOptions } from '../../core/sampling.js';
-import { draw } from '../../graph/operations/drawing.js';
+import { checkSamplingOptions } from '../../core/sampling.js';
+import { draw, keepLikeliest } from '../../graph/operations/drawing.js';
 import { divide, greater, maximum, multiply, select, subtract } from '../../graph/operations/elementwise.js';
 import { oneHot, pick } from '../../graph/operations/indexing.js';
 import { input } from '../../graph/operations/leaves.js';
-import { sum } from '../../graph/operations/reductions.js';
-import { concatenate, reshape, slice } from '../../graph/operations/shaping.js';
+import { softmax, sum } from '../../graph/operations/reductions.js';
+import { broadcast, concatenate, reshape, slice } from '../../graph/operations/shaping.js';
 import type { Tensor } from '../../graph/tensor.js';
-import type { MixedValues, NamedTensors, Runtime } from '../../runtime/program.js';
+import type { MixedValues, NamedTensors, NamedValues, Runtime } from '../../runtime/program.js';
 import { float32, floatsOf, int32, integersOf, resident } from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
 import type { KeptScores } from '../forward.js';
 import { lanes, row } from './lane-graph.js';
-import type { LaneProgram } from './lane-program.js';
+import type { LaneProgram, PassScheduler } from './lane-program.js';
 import { compileLanes } from './lane-program.js';
-import type { PassScheduler } from './pass-scheduler.js';
-import { declareSampling, distributionOf, samplingInputs } from './sampling-graph.js';
+
+/**
+ * The sampling distribution (core/sampling.ts) as a graph. Temperature, top-k and top-p are inputs per lane, so one
+ * program serves all requests.
+ */
+/** [1, lanes] each. */
+interface SamplingTensors {
+  readonly temperature: Tensor;
+  readonly topK: Tensor;
+  readonly topP: Tensor;
+}
+
+export function declareSampling(): SamplingTensors {
+  return {
+    temperature: input('temperature', [1, lanes]),
+    topK: input('topK', [1, lanes], 'int32'),
+    topP: input('topP', [1, lanes]),
+  };
+}
+
+/** [row, lanes, vocabulary] */
+export function distributionOf(logits: Tensor, { temperature, topK, topP }: SamplingTensors): Tensor {
+  const rows = logits.shape.slice(0, -1);
+  const scaled = divide(logits, reshape(temperature, [1, lanes, 1]));
+  return softmax(keepLikeliest(scaled, broadcast(topK, rows), broadcast(topP, rows)));
+}
+
+export function samplingInputs(sampling: SamplingOptions, vocabularySize: number): NamedValues {
+  const { temperature, topK = vocabularySize, topP = 1 } = checkSamplingOptions(sampling);
+  return {
+    temperature: float32(Float32Array.of(temperature), [1]),
+    topK: int32([Math.min(topK, vocabularySize)]),
+    topP: float32(Float32Array.of(topP), [1]),
+  };
+}
 
 /** See decode/verification/verification.ts. */
 export type JudgedOrigin = 'sampled' | 'deterministic';

@@ -17,7 +17,7 @@ import type { CompileOptions, NamedTensors, Program, Runtime } from '../program.
 import type { RowBuffer } from '../row-buffer.js';
 import type { WeightStore } from '../weights.js';
 import { isAttentionFusable } from './kernels/attention-kernel.js';
-import { CudaProgram } from './programs/cuda-program.js';
+import { CudaProgram, RecordingShelf } from './programs/cuda-program.js';
 import { DeviceMemory } from './driver/device-memory.js';
 import type { Allocation } from './driver/device-rows.js';
 import { allocateRows } from './driver/device-rows.js';
@@ -27,7 +27,6 @@ import type { KernelPlan } from './kernels/kernel-plan.js';
 import { kernelPrelude } from './kernels/kernel-plan.js';
 import type { Place } from './programs/step.js';
 import { plansOf, rootOf } from './programs/step.js';
-import { RecordingShelf } from './programs/recording-shelf.js';
 import type { ProductType, Schedule } from './programs/schedule.js';
 import { scheduleGraph } from './programs/schedule.js';
 import { isTileable } from './kernels/tile-attention-kernel.js';

@@ -1,18 +1,89 @@
 /** Lowers each graph operation to ONNX nodes, using ONNX Runtime's fused kernels where available. */
+import { readMatrixProduct } from '../../graph/contraction-plan.js';
 import type { Shape } from '../../graph/dimension.js';
+import { largestUniform } from '../../graph/operations/drawing.js';
 import { simplify } from '../../graph/simplify.js';
 import type { DType, OperationName, Tensor, TensorOf } from '../../graph/tensor.js';
 import { sortTopologically } from '../../graph/tensor.js';
-import type { InputDescription, NamedTensors } from '../program.js';
 import { listInputs } from '../program-inputs.js';
+import type { InputDescription, NamedTensors } from '../program.js';
 import type { WeightStore } from '../weights.js';
 import { elementTypes, OnnxBuilder } from './builder.js';
 import { carrierOf, carryInput, carryOutputs } from './half-carriers.js';
-import { lowerContraction } from './lower-contraction.js';
-import { lowerDraw, lowerKeepLikeliest } from './lower-drawing.js';
 import { onnxForms } from './onnx-forms.js';
 import type { ExternalFile } from './weight-placement.js';
 import { WeightPlacement } from './weight-placement.js';
+
+/** MatMul, or FusedMatMul if a side is transposed or the product is scaled. */
+function lowerContraction(
+  builder: OnnxBuilder,
+  { attributes }: TensorOf<'contract'>,
+  inputs: readonly string[],
+): string {
+  const { left, right } = readMatrixProduct(attributes)!;
+  const transposed = {
+    transA: Number(left.innerFirst),
+    transB: Number(!right.innerFirst),
+    transBatchA: Number(left.batchInside),
+    transBatchB: Number(right.batchInside),
+  };
+  const isPlain = attributes.scale === 1 && Object.values(transposed).every((flag) => flag === 0);
+  if (isPlain) return builder.node('MatMul', inputs);
+  return builder.node('FusedMatMul', inputs, {
+    domain: 'com.microsoft',
+    attributes: { ...transposed, alpha: { float: attributes.scale } },
+  });
+}
+
+/** Drawing tokens with ONNX nodes: rows are sorted, and deciding sums are double. */
+const toDouble = (builder: OnnxBuilder, value: string): string =>
+  builder.node('Cast', [value], { attributes: { to: elementTypes.float64 } });
+
+const asColumn = (builder: OnnxBuilder, value: string): string =>
+  builder.node('Unsqueeze', [value, builder.integers([-1])]);
+
+const lastAxis = (builder: OnnxBuilder): string => builder.integers([-1], []);
+
+function lowerKeepLikeliest(
+  builder: OnnxBuilder,
+  { shape }: TensorOf<'keepLikeliest'>,
+  [x, count, mass]: readonly string[],
+): string {
+  const width = shape.at(-1) as number;
+  const ranks = Array.from({ length: width }, (_, rank) => rank);
+  const places = builder.constant('int32', ranks, [width]);
+  const nothing = builder.floats([-Infinity], []);
+  const [sorted, order] = builder.nodeOutputs('TopK', [x!, builder.integers([width])], { outputs: 2 });
+  const least = builder.constant('int32', [1], []);
+  const wanted = asColumn(builder, builder.node('Max', [count!, least]));
+  const counted = builder.node('Where', [builder.node('Less', [places, wanted]), sorted!, nothing]);
+  const shares = toDouble(builder, builder.node('Softmax', [counted], { attributes: { axis: -1 } }));
+  const before = builder.node('CumSum', [shares, lastAxis(builder)], { attributes: { exclusive: 1 } });
+  const column = asColumn(builder, mass!);
+  const isWhole = builder.node('GreaterOrEqual', [column, builder.floats([1], [])]);
+  const isReached = builder.node('Less', [before, toDouble(builder, column)]);
+  const isFirst = builder.node('Equal', [places, builder.constant('int32', [0], [])]);
+  const isKept = builder.node('Or', [builder.node('Or', [isReached, isWhole]), isFirst]);
+  const kept = builder.node('Where', [isKept, counted, nothing]);
+  return builder.node('ScatterElements', [x!, order!, kept], { attributes: { axis: -1 } });
+}
+
+/** Argmax finds the first place where the running sum is above. */
+function lowerDraw(
+  builder: OnnxBuilder,
+  _: TensorOf<'draw'>,
+  [weights, uniform]: readonly string[],
+): string {
+  const running = builder.node('CumSum', [toDouble(builder, weights!), lastAxis(builder)]);
+  const total = builder.node('ReduceMax', [running, builder.integers([-1])]);
+  const number = builder.node('Min', [uniform!, builder.floats([largestUniform], [])]);
+  const wanted = builder.node('Mul', [toDouble(builder, asColumn(builder, number)), total]);
+  const isAbove = builder.node('Cast', [builder.node('Greater', [running, wanted])], {
+    attributes: { to: elementTypes.int32 },
+  });
+  const place = builder.node('ArgMax', [isAbove], { attributes: { axis: -1, keepdims: 0 } });
+  return builder.node('Cast', [place], { attributes: { to: elementTypes.int32 } });
+}
 
 type Lowering<Name extends OperationName> = (
   builder: OnnxBuilder,

@@ -17,16 +17,34 @@ import { basename, dirname, join } from 'node:path';
 import { z } from 'zod';
 import { makeProcessTag } from '../../core/processes.js';
 import type { Tensor, TensorOf } from '../../graph/tensor.js';
-import type { NamedTensors } from '../program.js';
-import { findWeight } from '../find-weight.js';
 import type { FileWeights, PlacePiece, WeightLocation, WeightStore } from '../weights.js';
+import { findWeight } from '../weights.js';
+import type { NamedTensors } from '../program.js';
 import { loadOnnxRuntime } from './load-onnxruntime.js';
 import { lowerToOnnx } from './lowering.js';
-import type { SavedCopy } from './saved-copies.js';
-import { findCopies } from './saved-copies.js';
 import { createSession } from './session.js';
 import type { WeightProduct } from './weight-products.js';
 import { listProducts } from './weight-products.js';
+
+interface SavedCopy {
+  readonly hash: string;
+  readonly pieces: readonly { readonly offsetBytes: number; readonly sizeBytes: number }[];
+}
+
+/** A copy is named OPERATOR+HASH|OFFSET;LENGTH;CHECKSUM|... as text in the saved model. */
+function findCopies(model: string): readonly SavedCopy[] {
+  const names = model.matchAll(/(?:MatMul|Gemm)\+(\d+)((?:\|\d+;\d+;\d+)+)/g);
+  return [...names].map(([, hash, places]) => ({
+    hash: hash!,
+    pieces: places!
+      .slice(1)
+      .split('|')
+      .map((piece) => {
+        const [offsetBytes, sizeBytes] = piece.split(';').map(Number);
+        return { offsetBytes: offsetBytes!, sizeBytes: sizeBytes! };
+      }),
+  }));
+}
 
 export interface PackedStores {
   /** To be searched before the stores they were made from. */

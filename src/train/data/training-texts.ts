@@ -2,14 +2,13 @@ import { join } from 'node:path';
 import type { Target } from '../../decode/target.js';
 import type { AnswersProgress } from './answers.js';
 import { answerConversations } from './answers.js';
-import type { BatchPlan } from './batches.js';
+import type { BatchPlan, TextBatch } from './batches.js';
 import { planBatches } from './batches.js';
 import type { Conversation } from './conversations.js';
 import type { Example, ExampleCounts } from './examples.js';
 import { countTokens, createExamples, learnAll, refuseUnknownTokens, splitExamples } from './examples.js';
 import type { TrainSettings } from '../settings.js';
 import { answersFile } from './taken-answers.js';
-import type { TextBatch } from './text-batch.js';
 
 export interface TrainingTexts {
   readonly conversations: number;

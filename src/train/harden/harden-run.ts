@@ -16,7 +16,8 @@ import { nameDevice } from '../../runtime/device-choice.js';
 import type { TrainingTexts } from '../data/training-texts.js';
 import type { Interruption, ReadyRun, RunEvents, RunOptions } from '../training-run.js';
 import { defineRuns, readTexts, writeResult } from '../training-run.js';
-import { listPrompts } from './attacked-prompts.js';
+import type { FinishedRounds, RoundEvents } from './hardening-rounds.js';
+import { hardenRounds, listPrompts } from './hardening-rounds.js';
 import type { HardenRequest } from './harden-request.js';
 import { hardenRequestSchema } from './harden-request.js';
 import type { AuditedDrafter, WriteAuditReports } from './hardening-audits.js';
@@ -24,8 +25,6 @@ import { auditHardened } from './hardening-audits.js';
 import { compareAudit } from './hardening-comparison.js';
 import type { AuditComparison, HardeningResult } from './hardening-result.js';
 import { hardeningResultVersion } from './hardening-result.js';
-import type { FinishedRounds, RoundEvents } from './hardening-rounds.js';
-import { hardenRounds } from './hardening-rounds.js';
 import type { Baseline, HardeningAudit } from './hardening-settings.js';
 
 export interface HardenEvents extends RoundEvents, RunEvents<HardenRequest> {

@@ -5,36 +5,53 @@
 import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { configFile } from '../../runs/run-units.js';
-import { explainFailure, lostFolder, readIfThere, writeAtomically } from '../../runs/run-writes.js';
 import type { CacheOptions } from '../../checkpoint/cache/weight-cache.js';
 import { MistletoeError } from '../../core/errors.js';
+import { createRandom } from '../../core/random.js';
 import type { Target } from '../../decode/target.js';
 import type { ReadingOptions } from '../../draft/draft-system.js';
-import { loadDrafter } from '../../draft/load-drafter.js';
+import { loadDrafter } from '../../draft/systems.js';
+import { configFile } from '../../runs/run-units.js';
+import { explainFailure, lostFolder, readIfThere, writeAtomically } from '../../runs/run-writes.js';
 import type { Prompt } from '../../text/prompts/prompt-set.js';
-import { takeRound } from './attacked-prompts.js';
 import { planBatches } from '../data/batches.js';
+import type { Conversation } from '../data/conversations.js';
 import type { Example } from '../data/examples.js';
 import { refuseUnknownTokens } from '../data/examples.js';
+import type { TrainingTexts } from '../data/training-texts.js';
+import { trainDrafter } from '../loop/train-drafter.js';
+import type { LogLine } from '../loop/training-log.js';
+import { findLengths } from '../training-result.js';
 import type { HardenRequest } from './harden-request.js';
 import type { RoundRecord } from './hardening-result.js';
 import type { Baseline } from './hardening-settings.js';
 import { searchSettings } from './hardening-settings.js';
-import type { SuffixedPrompt } from './suffixed-texts.js';
-import {
-  createSuffixedExamples,
-  huntSuffixes,
-  mixExamples,
-  recallRounds,
-  spreadSuffixes,
-} from './suffixed-texts.js';
 import type { PromptHunt } from './suffix-hunt.js';
 import { SuffixHunt } from './suffix-hunt.js';
-import { trainDrafter } from '../loop/train-drafter.js';
-import type { LogLine } from '../loop/training-log.js';
-import { findLengths } from '../training-result.js';
-import type { TrainingTexts } from '../data/training-texts.js';
+import type { SuffixedPrompt } from './suffixed-texts.js';
+import { createSuffixedExamples, huntSuffixes, mixExamples, recallRounds, spreadSuffixes } from './suffixed-texts.js';
+
+/** Selects the prompts that each round attacks. */
+/** The first user message of each training conversation, shuffled. */
+export function listPrompts(
+  conversations: readonly Conversation[],
+  training: readonly Example[],
+  seed: number,
+): readonly Prompt[] {
+  const trained = new Set(training.map(({ id, conversationId = id }) => conversationId));
+  const prompts = conversations.flatMap(({ id, messages }): Prompt[] => {
+    const asked = messages.find(({ role }) => role === 'user')?.content;
+    return asked !== undefined && trained.has(id) ? [{ id, text: asked, turns: [asked] }] : [];
+  });
+  createRandom(seed, 'hardening prompts').shuffle(prompts);
+  return prompts;
+}
+
+/** Starts again from the beginning if there are too few. */
+export function takeRound<Item>(prompts: readonly Item[], round: number, count: number): readonly Item[] {
+  const taken = Math.min(count, prompts.length);
+  return Array.from({ length: taken }, (_, place) => prompts[(round * taken + place) % prompts.length]!);
+}
 
 export interface RoundEvents {
   /** Before the searches and before the training of a round; `done` includes earlier starts. */

@@ -5,9 +5,8 @@
 import { z } from 'zod';
 import type { AuditSettings } from '../../audit/settings.js';
 import { createRandom } from '../../core/random.js';
-import { Engine } from '../../decode/engine/engine.js';
+import { Engine, sequenceBytes } from '../../decode/engine/engine.js';
 import { decodePlain } from '../../decode/plain.js';
-import { sequenceBytes } from '../../decode/engine/sequence-bytes.js';
 import type { Target } from '../../decode/target.js';
 import { cutToLines, parseLine, readLines } from '../../runs/json-lines.js';
 import { appendText } from '../../runs/run-writes.js';

@@ -9,28 +9,87 @@
  * A draft vocabulary smaller than the target's learns the target's distribution within it, and nothing where the target's
  * most likely token lies outside. Sums over tokens, not means: batches are of different sizes, and the update divides.
  */
-import type { Tensor } from '../../graph/tensor.js';
-import {
-  add,
-  greater,
-  maximum,
-  multiply,
-  negate,
-  select,
-  subtract,
-} from '../../graph/operations/elementwise.js';
+import type { DraftedLogits, Drafter } from '../../draft/drafter.js';
+import { dropFirst, dropLast } from '../../draft/programs/states.js';
+import { requireGraph } from '../../draft/reading/checks.js';
+import { multiplyDimensions, symbol } from '../../graph/dimension.js';
+import { add, greater, maximum, multiply, negate, select, subtract } from '../../graph/operations/elementwise.js';
 import { argmax, gatherRows, pick } from '../../graph/operations/indexing.js';
 import { input } from '../../graph/operations/leaves.js';
 import { logSoftmax, mean, softmax, sum } from '../../graph/operations/reductions.js';
 import { reshape, transpose } from '../../graph/operations/shaping.js';
-import { multiplyDimensions } from '../../graph/dimension.js';
-import { dropFirst, dropLast } from '../../draft/programs/states.js';
+import type { Tensor } from '../../graph/tensor.js';
+import type { CausalModel } from '../../model/causal-model.js';
+import type { AttentionContext } from '../../model/decoder-layer.js';
 import { projectToVocabulary } from '../../model/decoder.js';
+import type { RotaryTable } from '../../model/rotary/rotary.js';
 import type { NamedValues } from '../../runtime/program.js';
 import { float32, int32 } from '../../runtime/program.js';
-import type { TextBatch } from '../data/text-batch.js';
-import type { Pair } from './training-graph.js';
-import { batch, draftAlong, featuresInput, positionsInput, row, weightsInput } from './training-graph.js';
+import type { TextBatch } from '../data/batches.js';
+import { maskTexts } from '../data/batches.js';
+
+/**
+ * What one batch of training looks like as inputs of a graph: tokens of texts, what each counts and where in its text it
+ * stands, and a mask by which each text sees itself alone. The target is frozen, its features and taps come in from
+ * teacher-states.ts.
+ */
+export interface Pair {
+  readonly target: CausalModel;
+  readonly drafter: Drafter;
+}
+
+const batch = symbol('batch');
+const row = symbol('row');
+
+/** Inputs that a batch gives to every program. */
+export const tokensInput = (): Tensor => input('tokens', [batch, row], 'int32');
+
+const weightsInput = (): Tensor => input('weights', [batch, row]);
+
+/** Of each token in its own text. */
+const positionsInput = (): Tensor => input('positions', [batch, row]);
+
+const featuresInput = ({ configuration }: CausalModel): Tensor =>
+  input('features', [batch, row, configuration.hiddenSize]);
+
+/** Drafts of all positions along the texts. */
+function draftAlong({ target, drafter }: Pair, depth: number, features: Tensor): DraftedLogits {
+  const graph = requireGraph(drafter);
+  const { hiddenSize } = target.configuration;
+  const tokens = tokensInput();
+  const taps =
+    drafter.taps.length === 0 ? undefined : input('taps', [batch, row, drafter.taps.length * hiddenSize]);
+  return graph.draftLogits(
+    {
+      ...{ features, taps, firstRow: 0, past: undefined },
+      embedWith: (table) => gatherRows(table, tokens),
+      context: declareContext('draft.', graph.attention?.sizes.headSize ?? 2),
+    },
+    depth,
+  );
+}
+
+export function declareContext(prefix: string, headSize: number): AttentionContext {
+  const angles = (name: string): Tensor => input(`${prefix}${name}`, [row, headSize / 2]);
+  return { cosine: angles('cosine'), sine: angles('sine'), mask: input('mask', [batch, row, row]) };
+}
+
+/** Values for what declareContext asks for. */
+export function contextInputs(
+  prefix: string,
+  rotary: RotaryTable,
+  batch: TextBatch,
+  window?: number,
+): NamedValues {
+  const [count, length] = batch.shape;
+  const { cosine, sine } = rotary.anglesAt(Int32Array.from({ length }, (_, position) => position));
+  const shape = [length, cosine.length / length];
+  return {
+    mask: float32(maskTexts(batch, window), [count, length, length]),
+    [`${prefix}cosine`]: float32(cosine, shape),
+    [`${prefix}sine`]: float32(sine, shape),
+  };
+}
 
 export interface Objective {
   readonly depth: number;

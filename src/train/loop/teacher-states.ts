@@ -8,9 +8,9 @@ import { embedTokens, runDecoder } from '../../model/decoder.js';
 import type { MixedValues, Program } from '../../runtime/program.js';
 import { bufferOf, float32, int32 } from '../../runtime/program.js';
 import type { StateStore } from './state-store.js';
-import type { TextBatch, TextPlace } from '../data/text-batch.js';
-import type { Pair } from './training-graph.js';
-import { contextInputs, declareContext, tokensInput } from './training-graph.js';
+import type { TextBatch, TextPlace } from '../data/batches.js';
+import type { Pair } from './losses.js';
+import { contextInputs, declareContext, tokensInput } from './losses.js';
 
 export class TeacherStates {
   private constructor(

@@ -13,17 +13,15 @@ import { float32, floatsOf, int32, integersOf } from '../../runtime/program.js';
 import type { AdamOptions } from './adamw.js';
 import { buildUpdate, updateInputs } from './adamw.js';
 import { shareFrozenProducts } from './frozen-products.js';
-import type { Objective } from './losses.js';
-import { buildChoices, buildLoss, labelInputs } from './losses.js';
+import type { Objective, Pair } from './losses.js';
+import { buildChoices, buildLoss, contextInputs, labelInputs } from './losses.js';
 import { allSlots, countValues, keptSlots, ParameterBuffers, slotName } from './parameter-buffers.js';
 import type { ParameterValues } from './parameter-buffers.js';
 import type { StateStore } from './state-store.js';
 import { freeStates, TeacherStates } from './teacher-states.js';
 import { tieWeights } from './parameters.js';
-import type { TextBatch } from '../data/text-batch.js';
-import { positionsInTexts } from '../data/text-batch.js';
-import type { Pair } from './training-graph.js';
-import { contextInputs } from './training-graph.js';
+import type { TextBatch } from '../data/batches.js';
+import { positionsInTexts } from '../data/batches.js';
 
 export interface TrainerOptions {
   readonly objective: Objective;

@@ -10,12 +10,11 @@ import { MistletoeError } from '../../../core/errors.js';
 import { ignoreLoss } from '../../device-failures.js';
 import type { Address, Device, KernelModule, Launch, Product, Recording } from './device.js';
 import type { Driver } from './driver.js';
-import { bytesOf } from '../kernels/element-size.js';
+import { bytesOf } from '../kernels/kernel-text.js';
 import type { Cuda } from './find-devices.js';
 import { describeDevice, loadCuda } from './find-devices.js';
-import { compilerOptions } from './kernel-compiler.js';
+import { compilerOptions, KernelStore } from './kernel-compiler.js';
 import { CudaKernel, CudaModule, LaunchArguments } from '../programs/kernel-launch.js';
-import { KernelStore } from './kernel-store.js';
 import { MatrixProducts, workspaceBytes } from '../programs/matrix-products.js';
 import { Staging } from './staging.js';
 

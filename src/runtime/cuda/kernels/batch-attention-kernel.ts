@@ -15,7 +15,7 @@ import { narrow } from './kernel-text.js';
 import { rootOf } from '../programs/step.js';
 import type { TileWriting } from './tile-softmax.js';
 import { declareSizes, declareTile, tileRows, writeSoftmax } from './tile-softmax.js';
-import { loadEight, pairOf, storeFour } from './wide-elements.js';
+import { loadEight, pairOf, storeFour } from './wide-kernels.js';
 
 const warps = 4;
 const threads = 32 * warps;

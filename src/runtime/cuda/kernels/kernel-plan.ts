@@ -2,10 +2,9 @@
 import type { Dimension } from '../../../graph/dimension.js';
 import type { FindOperand } from './element-code.js';
 import { ElementCode } from './element-code.js';
-import { halfCode } from './half-code.js';
+import { halfCode, tensorCoreCode } from './device-code.js';
 import type { KernelOperand } from './kernel-text.js';
 import { KernelText } from './kernel-text.js';
-import { tensorCoreCode } from './tensor-core-code.js';
 
 /** Sum over a block, the same in every thread. */
 const writeBlockSum = (name: string, type: string, zero: string): string =>

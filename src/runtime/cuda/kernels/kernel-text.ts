@@ -6,6 +6,16 @@
 import type { Dimension, Shape } from '../../../graph/dimension.js';
 import type { ElementType } from '../driver/device.js';
 
+const sizes: Readonly<Record<ElementType, number>> = {
+  float32: 4,
+  bfloat16: 2,
+  float16: 2,
+  int32: 4,
+  bool: 1,
+};
+
+export const bytesOf = (type: ElementType): number => sizes[type];
+
 /** A piece of memory, identified by `key`. */
 export interface KernelOperand {
   readonly key: object;

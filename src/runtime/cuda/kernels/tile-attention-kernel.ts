@@ -13,7 +13,7 @@ import type { KernelOperand, KernelText } from './kernel-text.js';
 import { rootOf } from '../programs/step.js';
 import type { TileWriting } from './tile-softmax.js';
 import { declareSizes, declareTile, tileRows, writeSoftmax } from './tile-softmax.js';
-import { storeEight } from './wide-elements.js';
+import { storeEight } from './wide-kernels.js';
 
 /** Warps per block, and columns per step. */
 const [warps, chunk] = [8, 32];

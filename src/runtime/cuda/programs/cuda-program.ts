@@ -6,28 +6,54 @@ import { MistletoeError } from '../../../core/errors.js';
 import type { Dimension, DimensionBindings } from '../../../graph/dimension.js';
 import type { Wanted } from '../../host-values.js';
 import { namesOf } from '../../host-values.js';
-import type {
-  Destination,
-  InputDescription,
-  MixedValues,
-  NamedValues,
-  Program,
-  ResidentValue,
-  TensorValue,
-} from '../../program.js';
+import type { Destination, InputDescription, MixedValues, NamedValues, Program, ResidentValue, TensorValue } from '../../program.js';
 import { resident } from '../../program.js';
 import type { DeviceMemory } from '../driver/device-memory.js';
 import { allocateRows, deviceRowsOf } from '../driver/device-rows.js';
-import type { Address, Kernel } from '../driver/device.js';
+import type { Address, Kernel, Recording } from '../driver/device.js';
 import type { KernelPlan } from '../kernels/kernel-plan.js';
-import type { RecordedRun, RecordingShelf } from './recording-shelf.js';
 import type { LaidStep, RunLayout } from './run-layout.js';
-import { layOutRun, measureWith, roundLengths } from './run-layout.js';
+import { bindValues, layOutRun, measureWith, packValues, roundLengths, viewValues } from './run-layout.js';
 import type { OutputKind, RunPlan } from './run-plan.js';
 import { describeRows, findExact, listRows, planRun } from './run-plan.js';
-import { bindValues, packValues, viewValues } from './run-values.js';
 import type { Schedule } from './schedule.js';
 import type { Place } from './step.js';
+
+/**
+ * Recorded runs of all programs of a runtime. A recording takes a megabyte or more of device memory, and growing
+ * sequences need new ones all the time, so the least recently replayed is dropped.
+ */
+/** Several times what a sequence with drafts or an audit step needs. */
+const usualMost = 96;
+
+export interface RecordedRun {
+  recording: Recording | undefined;
+}
+
+export class RecordingShelf {
+  /** The least recently used first. */
+  private readonly runs = new Set<RecordedRun>();
+
+  constructor(private readonly most = usualMost) {}
+
+  get size(): number {
+    return this.runs.size;
+  }
+
+  use(run: RecordedRun): void {
+    this.runs.delete(run);
+    this.runs.add(run);
+    if (this.runs.size <= this.most) return;
+    const [oldest] = this.runs;
+    this.drop(oldest!);
+  }
+
+  drop(run: RecordedRun): void {
+    this.runs.delete(run);
+    run.recording?.free();
+    run.recording = undefined;
+  }
+}
 
 export interface ProgramParts {
   readonly inputs: readonly InputDescription[];
