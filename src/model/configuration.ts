@@ -8,7 +8,7 @@ import { llama } from './families/llama.js';
 import { mistral } from './families/mistral.js';
 import { qwen2 } from './families/qwen2.js';
 import { qwen3 } from './families/qwen3.js';
-import type { RotaryScaling } from './rotary/rotary-frequencies.js';
+import type { RotaryScaling } from './rotary/rotary.js';
 import { parseRotary } from './rotary/rotary-settings.js';
 
 export interface ModelConfiguration extends ContextReach, FamilyTraits {

@@ -4,7 +4,7 @@
  * then ends at the window. It also ends where longer sequences would need cached keys rotated again (rotary-
  * frequencies.ts).
  */
-import type { RotaryScaling } from './rotary/rotary-frequencies.js';
+import type { RotaryScaling } from './rotary/rotary.js';
 
 export interface ContextFields {
   readonly num_hidden_layers: number;

@@ -3,7 +3,7 @@ import { bundledTarget } from '../../decode/bundled-models.js';
 import { findDrafter } from '../../decode/find-drafter.js';
 import { MistletoeError } from '../../core/errors.js';
 import { createTrainRequest } from '../../train/train-request.js';
-import { trainableSystems } from '../../train/systems/new-drafter.js';
+import { trainableSystems } from '../../draft/fresh/new-drafter.js';
 import type { TrainOptions, TrainOutcome } from '../../train/train-run.js';
 import { resumeTraining, startTraining } from '../../train/train-run.js';
 import { renderTrainingMarkdown } from '../../report/training/training-markdown.js';

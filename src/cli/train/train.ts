@@ -1,5 +1,5 @@
 /** `mistletoe train`: its help, and what it runs. */
-import { trainableSystems } from '../../train/systems/new-drafter.js';
+import { trainableSystems } from '../../draft/fresh/new-drafter.js';
 import { defaultSettings } from '../../train/settings.js';
 import { defineCommand } from '../command.js';
 import { targetFlag } from '../common-flags.js';

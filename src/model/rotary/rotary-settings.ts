@@ -6,7 +6,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
 import { MistletoeError } from '../../core/errors.js';
 import { showValue } from '../../core/json-text.js';
-import type { LongropeScaling, RotaryScaling, YarnScaling } from './rotary-frequencies.js';
+import type { LongropeScaling, RotaryScaling, YarnScaling } from './rotary.js';
 
 /** Parses the rotary scaling of a checkpoint. */
 interface RotarySizes {

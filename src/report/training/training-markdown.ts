@@ -16,7 +16,7 @@ import { factsMarkdown, tableMarkdown } from '../table.js';
 import { summariseLevels } from '../../train/training-result.js';
 import type { LengthLine } from '../../train/loop/training-log.js';
 import type { TrainingResult } from '../../train/training-result.js';
-import { nameStart } from '../../train/systems/training-start.js';
+import { nameStart } from '../../train/training-start.js';
 
 export function renderTrainingMarkdown(result: TrainingResult): string {
   const { chain } = result.settings;

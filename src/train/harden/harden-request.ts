@@ -30,7 +30,7 @@ import {
 } from './hardening-settings.js';
 import type { TrainSettings } from '../settings.js';
 import { completeSettings, defaultSettings, settingsSchema } from '../settings.js';
-import { trainableSystems } from '../systems/new-drafter.js';
+import { trainableSystems } from '../../draft/fresh/new-drafter.js';
 import { settleAnswers } from '../data/taken-answers.js';
 import { describeFrom, describeStart, findStart, requestSchema, startSchema } from '../train-request.js';
 import { hashData } from '../../runs/json-lines.js';

@@ -19,7 +19,7 @@ import { refuseAtOnce } from '../../draft/draft-system.js';
 import { recogniseCheckpoint, systemTitles } from '../../draft/systems.js';
 import { spellTaps } from '../../draft/eagle/taps.js';
 import { embeddingName, outputName } from '../../model/tied-output.js';
-import { describingFiles, writeCheckpoint } from '../systems/new-checkpoint.js';
+import { describingFiles, writeCheckpoint } from '../../draft/fresh/new-checkpoint.js';
 import { countValues } from './parameter-buffers.js';
 
 export interface SaveRequest extends ReadingOptions {

@@ -7,7 +7,7 @@ import { openCheckpoint } from '../../checkpoint/open-checkpoint.js';
 import { readFloat32 } from '../../checkpoint/read-tensor.js';
 import { makeTemporaryFolder } from '../../../test/support/checkpoint/temporary-folder.js';
 import { bundledTarget } from '../../decode/bundled-models.js';
-import { loadDrafter } from '../../draft/systems.js';
+import { loadDrafter } from '../systems.js';
 import type { CausalModel } from '../../model/causal-model.js';
 import { loadModel } from '../../model/causal-model.js';
 import { createOnnxRuntime } from '../../runtime/onnx/onnx-runtime.js';

@@ -6,9 +6,9 @@ import { MistletoeError } from '../../core/errors.js';
 import { deepestDraft } from '../../core/limits.js';
 import type { NewCheckpoint } from './new-checkpoint.js';
 import { writeCheckpoint } from './new-checkpoint.js';
-import { chooseDraftModel, createDraftModel, createShortenedTarget } from './new-draft-model.js';
-import { createEagle, createEagle3 } from './new-eagle.js';
-import { createHydra, createMedusa } from './new-heads.js';
+import { chooseDraftModel, createDraftModel, createShortenedTarget } from '../draft-model/new-draft-model.js';
+import { createEagle, createEagle3 } from '../eagle/new-eagle.js';
+import { createHydra, createMedusa } from '../medusa/new-medusa.js';
 import type { NewTarget, WantedLayers } from './new-target.js';
 import { openNewTarget } from './new-target.js';
 

@@ -4,11 +4,11 @@ import { countText } from '../../core/number-text.js';
 import { integerSource } from '../../checkpoint/tensor-source.js';
 import type { LayerSizes } from '../../model/decoder-layer.js';
 import { layerRecipes, projectionRecipe, vectorRecipe } from '../../model/weights.js';
-import { readTaps } from '../../draft/eagle/taps.js';
-import { freshOf, makeFresh } from './fresh-tensors.js';
-import type { NewCheckpoint } from './new-checkpoint.js';
-import type { NewTarget } from './new-target.js';
-import { llamaConfig } from './new-target.js';
+import { readTaps } from './taps.js';
+import { freshOf, makeFresh } from '../fresh/fresh-tensors.js';
+import type { NewCheckpoint } from '../fresh/new-checkpoint.js';
+import type { NewTarget } from '../fresh/new-target.js';
+import { llamaConfig } from '../fresh/new-target.js';
 
 const plain = { queryKeyValueBias: false, outputBias: false, queryKeyNorm: false };
 

@@ -1,11 +1,11 @@
 /** Heads of Medusa and Hydra that start by drafting what the target's output says. */
 import { storedSource } from '../../checkpoint/tensor-source.js';
 import { layerRecipes, vectorRecipe } from '../../model/weights.js';
-import { freshOf, makeFresh } from './fresh-tensors.js';
-import type { FreshTensor } from './fresh-tensors.js';
-import type { NewCheckpoint } from './new-checkpoint.js';
-import { hydraFile } from './new-checkpoint.js';
-import type { NewTarget } from './new-target.js';
+import { freshOf, makeFresh } from '../fresh/fresh-tensors.js';
+import type { FreshTensor } from '../fresh/fresh-tensors.js';
+import type { NewCheckpoint } from '../fresh/new-checkpoint.js';
+import { hydraFile } from '../fresh/new-checkpoint.js';
+import type { NewTarget } from '../fresh/new-target.js';
 
 export interface MedusaChoice {
   readonly heads: number;

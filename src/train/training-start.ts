@@ -1,13 +1,13 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { MistletoeError } from '../../core/errors.js';
-import { countText } from '../../core/number-text.js';
-import type { Target } from '../../decode/target.js';
-import type { NewDrafter } from './new-drafter.js';
-import { createDrafterFolder } from './new-drafter.js';
-import type { TrainRequest } from '../train-request.js';
-import type { TrainingTexts } from '../data/training-texts.js';
-import type { Example } from '../data/examples.js';
+import { MistletoeError } from '../core/errors.js';
+import { countText } from '../core/number-text.js';
+import type { Target } from '../decode/target.js';
+import type { NewDrafter } from '../draft/fresh/new-drafter.js';
+import { createDrafterFolder } from '../draft/fresh/new-drafter.js';
+import type { TrainRequest } from './train-request.js';
+import type { TrainingTexts } from './data/training-texts.js';
+import type { Example } from './data/examples.js';
 
 export function nameStart({
   from,
