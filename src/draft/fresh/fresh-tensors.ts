@@ -106,3 +106,13 @@ function fillNormal(values: Float32Array, deviation: number, random: Random): vo
     if (index + 1 < values.length) values[index + 1] = radius * Math.sin(angle);
   }
 }
+
+export const indices = (count: number): number[] => Array.from({ length: count }, (_, index) => index);
+
+/** A residual block that starts as the identity. */
+export function zeroLinear(name: string, outputs: number, inputs: number): FreshTensor[] {
+  return [
+    { name: `${name}.weight`, shape: [outputs, inputs], start: 'zeros' },
+    { name: `${name}.bias`, shape: [outputs], start: 'zeros' },
+  ];
+}

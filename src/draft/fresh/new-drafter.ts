@@ -8,7 +8,8 @@ import type { NewCheckpoint } from './new-checkpoint.js';
 import { writeCheckpoint } from './new-checkpoint.js';
 import { chooseDraftModel, createDraftModel, createShortenedTarget } from '../draft-model/new-draft-model.js';
 import { createEagle, createEagle3 } from '../eagle/new-eagle.js';
-import { createHydra, createMedusa } from '../medusa/new-medusa.js';
+import { createHydra } from '../hydra/new-hydra.js';
+import { createMedusa } from '../medusa/new-medusa.js';
 import type { NewTarget, WantedLayers } from './new-target.js';
 import { openNewTarget } from './new-target.js';
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { MistletoeError } from '../../core/errors.js';
-import { chooseDraftVocabulary, countLearntTokens, measureCoverage } from '../training-start.js';
+import { MistletoeError } from '../core/errors.js';
+import { chooseDraftVocabulary, countLearntTokens, measureCoverage } from './training-start.js';
 
 const counts = Float64Array.of(0, 5, 2, 9, 2, 0, 2, 0);
 

@@ -9,9 +9,9 @@ import { openCheckpoint } from '../../checkpoint/open-checkpoint.js';
 import { decodePlain } from '../../decode/plain.js';
 import { always } from '../../decode/policies/policy-chooser.js';
 import { decodeSpeculative } from '../../decode/speculative.js';
-import { inspectCheckpoint } from '../../draft/inspection.js';
-import type { NewDrafter } from '../../draft/fresh/new-drafter.js';
-import { createDrafterFolder, trainableSystems } from '../../draft/fresh/new-drafter.js';
+import { inspectCheckpoint } from '../inspection.js';
+import type { NewDrafter } from './new-drafter.js';
+import { createDrafterFolder, trainableSystems } from './new-drafter.js';
 import { contentsOf } from '../../../test/support/train/saved-tensors.js';
 
 const models = new TinyModels(tiny);
