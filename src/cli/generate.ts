@@ -280,8 +280,8 @@ function planDrafting(flags: GenerateFlags, sampling: SamplingOptions): Drafting
 }
 
 interface LoadingOptions extends ReadingOptions {
-  readonly cacheFolder?: string;
-  readonly verifyCache?: boolean;
+  readonly cacheFolder?: string | undefined;
+  readonly verifyCache?: boolean | undefined;
   readonly onNotice: (message: string) => void;
 }
 

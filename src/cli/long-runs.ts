@@ -37,7 +37,10 @@ interface OpenedRun {
 }
 
 /** Also returns the target, which a resumed run reads from its folder. */
-export async function followRun<Outcome, Events extends { onOpen?(run: OpenedRun): void }>(
+export async function followRun<
+  Outcome,
+  Events extends { readonly onOpen?: ((run: OpenedRun) => void) | undefined },
+>(
   terminal: Terminal,
   progress: Progress,
   events: Events,

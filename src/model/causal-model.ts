@@ -71,7 +71,7 @@ export async function withRuntime<Result>(
   }
 }
 
-type ModelOptions = LoadOptions & Required<Pick<LoadOptions, 'runtime'>>;
+type ModelOptions = LoadOptions & { readonly runtime: Runtime };
 
 export async function createModel(checkpoint: Checkpoint, options: ModelOptions): Promise<CausalModel> {
   const scope = options.scope ?? 'target.';

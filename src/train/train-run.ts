@@ -59,7 +59,10 @@ export const startTraining = runs.start;
 /** Resumes with the saved request. Refuses another version or device, and changed models or data. */
 export const resumeTraining = runs.resume;
 
-function refuseUnfit({ request: { system, from, shape, targetFolder }, target }: ReadyRun<TrainRequest>): void {
+function refuseUnfit({
+  request: { system, from, shape, targetFolder },
+  target,
+}: ReadyRun<TrainRequest>): void {
   refuseLargeVocabulary(shape.draftVocabulary ?? 1, target);
   const { layerCount } = target.model.configuration;
   refuseWholeTarget(shape.targetLayers ?? 0, layerCount);

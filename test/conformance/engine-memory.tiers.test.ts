@@ -13,7 +13,6 @@ import { byTier } from '../support/tier.js';
 import { tiny } from '../support/tiny-checkpoints.js';
 import { randomTokens, resolveText, TinyModels } from '../support/tiny-pair.js';
 
-
 const policies = ['chain:1', 'chain:3', 'dynamic:8,2,2'];
 const requestOf = (prompt: number) => ({
   promptIds: randomTokens(`memory-${prompt}`, 3 + prompt, tiny.vocabularySize),

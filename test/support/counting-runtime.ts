@@ -29,7 +29,10 @@ class CountedRows extends HostRows {
   }
 }
 
-export function countMemory(runtime: Runtime, drawsInPrograms = false): { readonly runtime: Runtime; readonly memory: MemoryCount } {
+export function countMemory(
+  runtime: Runtime,
+  drawsInPrograms = false,
+): { readonly runtime: Runtime; readonly memory: MemoryCount } {
   const memory: MemoryCount = { liveBytes: 0 };
   const track = (data: Float32Array, width: number): CountedRows => {
     let isLive = true;

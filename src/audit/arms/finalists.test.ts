@@ -50,7 +50,9 @@ it('one that fails leaves the prefix to the others until they end', async () => 
     given: [],
   };
   const clean = () => decodeFreely({ ...setup, drafter: pair.drafter }, []);
-  await expect(runArm({ ...setup, clean }, { arm: 'attack', repeat: 1 })).rejects.toThrow('The drafter failed.');
+  await expect(runArm({ ...setup, clean }, { arm: 'attack', repeat: 1 })).rejects.toThrow(
+    'The drafter failed.',
+  );
   expect(sessions.started).toBeGreaterThan(1);
   expect(sessions.open).toBe(0);
   scorer.dispose();

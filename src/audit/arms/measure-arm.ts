@@ -18,7 +18,14 @@ import { perplexityOf } from '../../measure/perplexity.js';
 import { repetitionShare } from '../../measure/repetition.js';
 import type { PassScheduler } from '../../model/lanes/lane-program.js';
 import { createTextStream } from '../../text/text-stream.js';
-import type { AcceptanceSummary, AnswerRecord, ArmResult, EqualLengths, HeldRecord, PreservationMeasures } from '../result.js';
+import type {
+  AcceptanceSummary,
+  AnswerRecord,
+  ArmResult,
+  EqualLengths,
+  HeldRecord,
+  PreservationMeasures,
+} from '../result.js';
 import type { Scorer } from '../search/scoring.js';
 import type { KeepBounds } from '../search/search-problem.js';
 import type { ArmName } from './arms.js';

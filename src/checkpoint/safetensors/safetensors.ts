@@ -12,7 +12,17 @@ import { fileLimits } from '../../core/limits.js';
 import type { BinaryFile } from '../binary-file.js';
 import { readBytes, refuseGitPointer, withFile } from '../binary-file.js';
 import type { StoredTensor } from '../stored-tensor.js';
-import { bytesPerElement, countElements, downloadAgain, formatShape, isSize, isStoredDType, quote, refuse, storedDTypes } from '../stored-tensor.js';
+import {
+  bytesPerElement,
+  countElements,
+  downloadAgain,
+  formatShape,
+  isSize,
+  isStoredDType,
+  quote,
+  refuse,
+  storedDTypes,
+} from '../stored-tensor.js';
 
 /**
  * Finds what JSON.parse accepts although readers disagree on its meaning: repeated keys, numbers that are not plain

@@ -9,7 +9,14 @@ import { runPickle } from './pickle.js';
 import type { PickleValue, PickledDict, PickledTensor } from './pickle-value.js';
 import { isTensor } from './pickle-value.js';
 import type { StoredTensor } from '../stored-tensor.js';
-import { bytesPerElement, countElements, downloadAgain, formatShape, quote, refuse } from '../stored-tensor.js';
+import {
+  bytesPerElement,
+  countElements,
+  downloadAgain,
+  formatShape,
+  quote,
+  refuse,
+} from '../stored-tensor.js';
 import type { ZipDirectory } from './zip.js';
 import { locateEntry, readZipDirectory } from './zip.js';
 

@@ -237,8 +237,7 @@ export class Answering {
     const isGreedy = (options.sampling?.temperature ?? 0) === 0;
     const key = `${name} ${policy ?? ''} ${isGreedy ? 'greedy' : 'drawn'}`;
     const { sampling } = options;
-    const chooser =
-      this.policies.get(key) ?? choosePolicy(policy, drafter, { sampling });
+    const chooser = this.policies.get(key) ?? choosePolicy(policy, drafter, { sampling });
     this.policies.delete(key);
     this.policies.set(key, chooser);
     const [oldest] = this.policies.keys();

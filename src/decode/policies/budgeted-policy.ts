@@ -100,7 +100,7 @@ class BudgetedPolicy implements PolicyChooser {
     private readonly options: BudgetOptions,
   ) {
     const { floor = 0, level = 0.01, slowdown = 0.05, grant = 8 } = options;
-    checkOptions({ level, slowdown, grant });
+    checkOptions(level, slowdown, grant);
     this.level = level;
     this.slowdown = slowdown;
     this.grant = this.account = grant;
@@ -243,11 +243,7 @@ class BudgetedPolicy implements PolicyChooser {
   }
 }
 
-function checkOptions({
-  level,
-  slowdown,
-  grant,
-}: Required<Pick<BudgetOptions, 'level' | 'slowdown' | 'grant'>>): void {
+function checkOptions(level: number, slowdown: number, grant: number): void {
   if (level > 0 && level < 1 && slowdown > 0 && slowdown <= 10 && grant >= 0 && Number.isFinite(grant))
     return;
   throw new MistletoeError(

@@ -18,12 +18,28 @@ import type { KeyValueRows } from '../../model/decoder-layer.js';
 import { joinRows } from '../../model/decoder-layer.js';
 import { embeddingTable, embedTokens, projectToVocabulary, runDecoder } from '../../model/decoder.js';
 import { contextError } from '../../model/forward.js';
-import { declareAttention, declarePast, joinLanes, lanes, partLanes, row, selectRows, stackRows } from '../../model/lanes/lane-graph.js';
+import {
+  declareAttention,
+  declarePast,
+  joinLanes,
+  lanes,
+  partLanes,
+  row,
+  selectRows,
+  stackRows,
+} from '../../model/lanes/lane-graph.js';
 import type { LaneProgram, PassScheduler } from '../../model/lanes/lane-program.js';
 import { compileLanes, runDirectly } from '../../model/lanes/lane-program.js';
 import type { NamedTensors, NamedValues } from '../../runtime/program.js';
 import { bufferOf, int32 } from '../../runtime/program.js';
-import type { DraftGraph, DraftSession, DraftedLogits, Drafter, TeacherForcing, VerifiedTokens } from '../drafter.js';
+import type {
+  DraftGraph,
+  DraftSession,
+  DraftedLogits,
+  Drafter,
+  TeacherForcing,
+  VerifiedTokens,
+} from '../drafter.js';
 import { DraftMemory } from '../programs/draft-memory.js';
 import type { FusedPrograms, VerifiedGraph } from '../programs/fused-drafts.js';
 import { createFusedPrograms, draftFused, prepareFused } from '../programs/fused-drafts.js';

@@ -18,7 +18,13 @@ import type { Refuse } from '../draft-system.js';
 import { refuseAtOnce } from '../draft-system.js';
 import { listUnread, misfit, shapeOf } from '../reading/checks.js';
 import type { KnownSizes } from '../reading/draft-configuration.js';
-import { flattenConfig, isSpeculatorsFormat, readDraftConfiguration, readEagleSetting, refuseUnusualPositions } from '../reading/draft-configuration.js';
+import {
+  flattenConfig,
+  isSpeculatorsFormat,
+  readDraftConfiguration,
+  readEagleSetting,
+  refuseUnusualPositions,
+} from '../reading/draft-configuration.js';
 import { sizeIn } from '../reading/drafter-facts.js';
 import { measureLayer } from '../reading/tensor-sizes.js';
 

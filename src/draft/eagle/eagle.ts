@@ -7,7 +7,14 @@ import { concatenate } from '../../graph/operations/shaping.js';
 import { projectToVocabulary } from '../../model/decoder.js';
 import { project, runLayer } from '../../model/decoder-layer.js';
 import { createRotary } from '../../model/rotary/rotary.js';
-import { anotherTarget, countParameters, misfit, refuseUnread, requireSizes, requireWidth } from '../reading/checks.js';
+import {
+  anotherTarget,
+  countParameters,
+  misfit,
+  refuseUnread,
+  requireSizes,
+  requireWidth,
+} from '../reading/checks.js';
 import type { DrafterOptions, WeightedSystem } from '../draft-system.js';
 import { prepareDrafterWeights } from '../draft-system.js';
 import type { Drafter } from '../drafter.js';

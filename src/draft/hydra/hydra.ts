@@ -15,7 +15,15 @@ import type { CausalModel } from '../../model/causal-model.js';
 import type { AttentionContext, AttentionMemory } from '../../model/decoder-layer.js';
 import { normalise, project, runLayer } from '../../model/decoder-layer.js';
 import { embeddingTable } from '../../model/decoder.js';
-import { declareAttention, declarePast, joinLanes, lanes, row, selectRows, stackRows } from '../../model/lanes/lane-graph.js';
+import {
+  declareAttention,
+  declarePast,
+  joinLanes,
+  lanes,
+  row,
+  selectRows,
+  stackRows,
+} from '../../model/lanes/lane-graph.js';
 import type { LaneProgram, PassScheduler } from '../../model/lanes/lane-program.js';
 import { compileLanes, runDirectly } from '../../model/lanes/lane-program.js';
 import type { NamedTensors } from '../../runtime/program.js';
@@ -24,8 +32,21 @@ import type { RowBuffer } from '../../runtime/row-buffer.js';
 import type { WeightStore } from '../../runtime/weights.js';
 import type { DrafterOptions, WeightedSystem } from '../draft-system.js';
 import { prepareDrafterWeights } from '../draft-system.js';
-import type { DraftGraph, DraftSession, DraftedLogits, Drafter, GrowingDraft, TeacherForcing } from '../drafter.js';
-import { chainNames, chainOutputs, chooseBest, createChainCompiler, readChain } from '../programs/chain-program.js';
+import type {
+  DraftGraph,
+  DraftSession,
+  DraftedLogits,
+  Drafter,
+  GrowingDraft,
+  TeacherForcing,
+} from '../drafter.js';
+import {
+  chainNames,
+  chainOutputs,
+  chooseBest,
+  createChainCompiler,
+  readChain,
+} from '../programs/chain-program.js';
 import { DraftMemory } from '../programs/draft-memory.js';
 import type { PreparedDrafts } from '../programs/program-drafts.js';
 import { readScores, scoreNames, scoreOutputs } from '../programs/scores.js';

@@ -7,7 +7,12 @@ import { resolveRecipes } from '../../checkpoint/weight-recipe.js';
 import { MistletoeError } from '../../core/errors.js';
 import type { ModelConfiguration } from '../../model/configuration.js';
 import type { UnreadTensors } from '../../model/weights.js';
-import { decoderRecipes, describeUnknownTensors, findUnreadTensors, requireLayers } from '../../model/weights.js';
+import {
+  decoderRecipes,
+  describeUnknownTensors,
+  findUnreadTensors,
+  requireLayers,
+} from '../../model/weights.js';
 import type { ReadingOptions, WeightedSystem } from '../draft-system.js';
 import type { DrafterFacts } from './drafter-facts.js';
 import { findDisagreements } from './drafter-facts.js';

@@ -6,7 +6,15 @@
 import { lazily } from '../../core/lazy.js';
 import type { Shape } from '../../graph/dimension.js';
 import { bareSymbol } from '../../graph/dimension.js';
-import type { Destination, MixedValues, NamedTensors, Program, ResidentValue, Runtime, TensorValue } from '../../runtime/program.js';
+import type {
+  Destination,
+  MixedValues,
+  NamedTensors,
+  Program,
+  ResidentValue,
+  Runtime,
+  TensorValue,
+} from '../../runtime/program.js';
 import type { RowBuffer } from '../../runtime/row-buffer.js';
 import type { WeightStore } from '../../runtime/weights.js';
 import type { CombinedInput } from '../attention-inputs.js';
@@ -15,7 +23,14 @@ import { gatherCaches } from '../cache/cache-pool.js';
 import type { KvCache } from '../cache/kv-cache.js';
 import { residentOutputs } from './lane-graph.js';
 import type { LanePlaces } from './lane-values.js';
-import { mergeBuffers, mergeMasks, mergeRows, mergeSelections, takeBufferLane, takeLane } from './lane-values.js';
+import {
+  mergeBuffers,
+  mergeMasks,
+  mergeRows,
+  mergeSelections,
+  takeBufferLane,
+  takeLane,
+} from './lane-values.js';
 
 /**
  * Schedules passes. An engine waits until all its sequences have asked and runs equal programs together

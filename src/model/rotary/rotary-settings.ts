@@ -235,7 +235,10 @@ function requireNothingElse(settings: Readonly<Record<string, unknown>>, key: st
     (name) => !['rope_theta', 'partial_rotary_factor', 'rope_type', 'type'].includes(name),
   );
   if (others.length === 0) return;
-  throw refuseRotary(place, `has ${others.join(', ')} in ${key} but no "rope_type" that says what they scale`);
+  throw refuseRotary(
+    place,
+    `has ${others.join(', ')} in ${key} but no "rope_type" that says what they scale`,
+  );
 }
 
 function parseBase(

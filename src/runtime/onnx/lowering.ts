@@ -69,11 +69,7 @@ function lowerKeepLikeliest(
 }
 
 /** Argmax finds the first place where the running sum is above. */
-function lowerDraw(
-  builder: OnnxBuilder,
-  _: TensorOf<'draw'>,
-  [weights, uniform]: readonly string[],
-): string {
+function lowerDraw(builder: OnnxBuilder, _: TensorOf<'draw'>, [weights, uniform]: readonly string[]): string {
   const running = builder.node('CumSum', [toDouble(builder, weights!), lastAxis(builder)]);
   const total = builder.node('ReduceMax', [running, builder.integers([-1])]);
   const number = builder.node('Min', [uniform!, builder.floats([largestUniform], [])]);

@@ -7,7 +7,14 @@ import type { DType } from '../../graph/tensor.js';
 import type { Wanted } from '../host-values.js';
 import { deliver, namesOf, toHostValues } from '../host-values.js';
 import { bindInputs, checkTypes } from '../program-inputs.js';
-import type { Destination, InputDescription, MixedValues, NamedValues, Program, TensorValue } from '../program.js';
+import type {
+  Destination,
+  InputDescription,
+  MixedValues,
+  NamedValues,
+  Program,
+  TensorValue,
+} from '../program.js';
 import { inputName, outputName } from './builder.js';
 import { fromCarrier, toCarrier } from './half-carriers.js';
 import type { LoweredModel } from './lowering.js';

@@ -8,7 +8,14 @@ import * as jinja from '@huggingface/jinja';
 import type { Value } from './template-budget.js';
 import { maxListLength, maxTextLength, TemplateBudget } from './template-budget.js';
 import type { Call, Cost } from './template-costs.js';
-import { chargeOperator, countOf, filterCosts, lengthOf, methodCosts, namespaceCost } from './template-costs.js';
+import {
+  chargeOperator,
+  countOf,
+  filterCosts,
+  lengthOf,
+  methodCosts,
+  namespaceCost,
+} from './template-costs.js';
 
 /** The parts of the template library that its declarations keep to themselves. */
 interface Scope {

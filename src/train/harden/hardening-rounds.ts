@@ -29,7 +29,13 @@ import { searchSettings } from './hardening-settings.js';
 import type { PromptHunt } from './suffix-hunt.js';
 import { SuffixHunt } from './suffix-hunt.js';
 import type { SuffixedPrompt } from './suffixed-texts.js';
-import { createSuffixedExamples, huntSuffixes, mixExamples, recallRounds, spreadSuffixes } from './suffixed-texts.js';
+import {
+  createSuffixedExamples,
+  huntSuffixes,
+  mixExamples,
+  recallRounds,
+  spreadSuffixes,
+} from './suffixed-texts.js';
 
 /** Selects the prompts that each round attacks. */
 /** The first user message of each training conversation, shuffled. */
@@ -55,8 +61,10 @@ export function takeRound<Item>(prompts: readonly Item[], round: number, count: 
 
 export interface RoundEvents {
   /** Before the searches and before the training of a round; `done` includes earlier starts. */
-  readonly onPhase?: ((place: RoundPlace, phase: 'search' | 'train', done: number, total: number) => void) | undefined;
-  readonly onHunt?: ((place: RoundPlace, found: SuffixedPrompt, done: number, total: number) => void) | undefined;
+  readonly onPhase?:
+    ((place: RoundPlace, phase: 'search' | 'train', done: number, total: number) => void) | undefined;
+  readonly onHunt?:
+    ((place: RoundPlace, found: SuffixedPrompt, done: number, total: number) => void) | undefined;
   readonly onLine?: ((place: RoundPlace, line: LogLine) => void) | undefined;
   readonly onNotice?: ((text: string) => void) | undefined;
 }

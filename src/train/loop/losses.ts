@@ -13,7 +13,15 @@ import type { DraftedLogits, Drafter } from '../../draft/drafter.js';
 import { dropFirst, dropLast } from '../../draft/programs/states.js';
 import { requireGraph } from '../../draft/reading/checks.js';
 import { multiplyDimensions, symbol } from '../../graph/dimension.js';
-import { add, greater, maximum, multiply, negate, select, subtract } from '../../graph/operations/elementwise.js';
+import {
+  add,
+  greater,
+  maximum,
+  multiply,
+  negate,
+  select,
+  subtract,
+} from '../../graph/operations/elementwise.js';
 import { argmax, gatherRows, pick } from '../../graph/operations/indexing.js';
 import { input } from '../../graph/operations/leaves.js';
 import { logSoftmax, mean, softmax, sum } from '../../graph/operations/reductions.js';

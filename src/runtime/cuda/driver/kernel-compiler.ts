@@ -1,7 +1,20 @@
 /** NVRTC: CUDA C++ to machine code. Nothing precedes the source, so line numbers match. No fast-math. */
 import { createHash } from 'node:crypto';
 import type { Stats } from 'node:fs';
-import { closeSync, constants, fstatSync, futimesSync, lstatSync, openSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  futimesSync,
+  lstatSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { kernelFileName } from '../../../core/default-cache-folder.js';
 import { MistletoeError } from '../../../core/errors.js';

@@ -4,7 +4,13 @@ import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { MistletoeError } from '../../../core/errors.js';
 import type { Places } from './find-devices.js';
-import { compilerLibrary, driverLibrary, libraryCandidates, openLibrary, productLibrary } from './find-devices.js';
+import {
+  compilerLibrary,
+  driverLibrary,
+  libraryCandidates,
+  openLibrary,
+  productLibrary,
+} from './find-devices.js';
 import { fakeLibrary } from '../../../../test/support/runtime/cuda/fake-library.js';
 
 describe('the search for libraries', () => {

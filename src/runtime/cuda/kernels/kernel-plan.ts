@@ -58,7 +58,8 @@ export type ThreadNeed =
       readonly count: Dimension;
       readonly block: number;
       /** Multiplies the blocks: one per `each` of `length`, up to `most`. */
-      readonly parts?: { readonly length: Dimension; readonly each: number; readonly most: number } | undefined;
+      readonly parts?:
+        { readonly length: Dimension; readonly each: number; readonly most: number } | undefined;
     };
 
 /** The compiler drops unused helpers. */

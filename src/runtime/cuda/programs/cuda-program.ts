@@ -6,7 +6,15 @@ import { MistletoeError } from '../../../core/errors.js';
 import type { Dimension, DimensionBindings } from '../../../graph/dimension.js';
 import type { Wanted } from '../../host-values.js';
 import { namesOf } from '../../host-values.js';
-import type { Destination, InputDescription, MixedValues, NamedValues, Program, ResidentValue, TensorValue } from '../../program.js';
+import type {
+  Destination,
+  InputDescription,
+  MixedValues,
+  NamedValues,
+  Program,
+  ResidentValue,
+  TensorValue,
+} from '../../program.js';
 import { resident } from '../../program.js';
 import type { DeviceMemory } from '../driver/device-memory.js';
 import { allocateRows, deviceRowsOf } from '../driver/device-rows.js';

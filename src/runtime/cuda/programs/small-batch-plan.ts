@@ -9,7 +9,12 @@ import type { FloatType } from '../driver/device.js';
 import type { FindOperand } from '../kernels/element-code.js';
 import { isElementwise } from '../kernels/element-code.js';
 import type { SmallBatchPart, SmallBatchWork } from '../kernels/small-batch-kernel.js';
-import { defaultTuning, elementsOfLoad, hasRoomForNorm, planSmallBatch } from '../kernels/small-batch-kernel.js';
+import {
+  defaultTuning,
+  elementsOfLoad,
+  hasRoomForNorm,
+  planSmallBatch,
+} from '../kernels/small-batch-kernel.js';
 import type { SmallBatchStep, KernelStep, Place, PlainStep, ProductStep, Step } from './step.js';
 import { maxSmallBatchRows, readsOf, rootOf } from './step.js';
 import { requireProduct } from './product-shape.js';
