@@ -39,7 +39,7 @@ interface OpenedRun {
 /** Also returns the target, which a resumed run reads from its folder. */
 export async function followRun<
   Outcome,
-  Events extends { readonly onOpen?: ((run: OpenedRun) => void) | undefined },
+  Events extends { onOpen?(run: OpenedRun): void },
 >(
   terminal: Terminal,
   progress: Progress,

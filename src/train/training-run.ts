@@ -30,7 +30,7 @@ type SharedRequest = Omit<TrainRequest, 'schema' | 'system' | 'shape' | 'setting
 
 export interface RunEvents<Request> {
   readonly onNotice?: ((text: string) => void) | undefined;
-  readonly onOpen?: ((run: { readonly folder: string; readonly request: Request }) => void) | undefined;
+  onOpen?(run: { readonly folder: string; readonly request: Request }): void;
   readonly onAnswers?: ((progress: AnswersProgress) => void) | undefined;
 }
 
