@@ -90,9 +90,7 @@ export async function readEaglePrefix(
   verified: VerifiedTokens,
   cache: KvCache,
 ): Promise<void> {
-  const memory = createMemory(head, cache, runDirectly);
-  memory.observe(verified);
-  await memory.read(await programs.verified(), ['rows']);
+  await createMemory(head, cache, runDirectly).readPrefix(verified, await programs.verified());
 }
 
 export function startEagleSession(

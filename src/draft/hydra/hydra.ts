@@ -208,8 +208,7 @@ class Hydra implements Drafter {
             rotary: target.rotary,
             readPrefix: async (verified, cache) => {
               const memory = this.createMemory(cache, runDirectly);
-              memory.observe(verified);
-              await memory.read(await this.compilePrefix(), ['rows']);
+              await memory.readPrefix(verified, await this.compilePrefix());
             },
           }
         : undefined,

@@ -141,6 +141,16 @@ export class DraftMemory {
     return this.scheduler.run(program, { inputs, cache: this.options.cache }, names);
   }
 
+  /** Reads verified tokens into the cache, which the caller keeps. */
+  async readPrefix(verified: VerifiedTokens, program: LaneProgram): Promise<void> {
+    this.observe(verified);
+    try {
+      await this.read(program, ['rows']);
+    } finally {
+      this.pending.close();
+    }
+  }
+
   close(): void {
     this.pending.close();
     this.options.cache.release();
